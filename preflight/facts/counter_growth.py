@@ -216,7 +216,7 @@ def parse_files(value: Any) -> dict[str, int]:
 
 def parse_ethtool(text: str) -> Mapping[str, int]:
     """Read ``ethtool -S``; raises ValueError if there is no counter in it, or it breaks off."""
-    return parse_complete(text, ethtool_statistics.begins, ethtool_statistics.parse).counters
+    return parse_complete(text, ethtool_statistics.begins, ethtool_statistics.parse_lines).counters
 
 
 def _number(text: str, what: str) -> int:

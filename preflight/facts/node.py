@@ -134,7 +134,7 @@ class NodeFacts:
         return facts.kernel_log.kernel_log(self.evidence, facts.kernel_log.NOTICES)
 
     @cached_property
-    def topology(self) -> parsers.nvidia.topo_matrix.Topology:
+    def topology(self) -> parsers.nvidia.topology.Topology:
         """The matrix of ``nvidia-smi topo -m``."""
         return self.parsed(TOPO, lambda text: parsers.nvidia.topo_matrix.parse(text))  # without a text, no parser
 

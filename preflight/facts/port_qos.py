@@ -143,7 +143,7 @@ def pause(evidence: Evidence, netdev: str) -> Reading[Pause]:
 
 def parse_pause(text: str) -> Pause:
     """Read ``ethtool -a IF``; raises ValueError. What the link negotiated counts, where it is shown."""
-    found = parse_complete(text, ethtool_pause.begins, ethtool_pause.parse)
+    found = parse_complete(text, ethtool_pause.begins, ethtool_pause.parse_lines)
     rx, tx = found.effective
     return Pause(rx is True, tx is True)
 

@@ -275,7 +275,7 @@ def parse_ibstat(text: str) -> tuple[Port, ...]:
     from preflight.parsers.rdma import ibstat  # start-up: sysfs answers on nearly every node
     from preflight.parsers.record import parse_complete
 
-    listed = parse_complete(text, ibstat.begins, ibstat.parse)
+    listed = parse_complete(text, ibstat.begins, ibstat.parse_lines)
     if not listed.ports:
         raise ValueError("there is no port in it")
     return tuple(_ibstat_port(port) for port in listed.ports)
@@ -297,7 +297,7 @@ def parse_active_mtus(text: str) -> dict[tuple[str, int], int]:
     from preflight.parsers.rdma import ibv_devinfo  # start-up: not printed on nodes without RDMA devices
     from preflight.parsers.record import parse_complete
 
-    listed = parse_complete(text, ibv_devinfo.begins, ibv_devinfo.parse)
+    listed = parse_complete(text, ibv_devinfo.begins, ibv_devinfo.parse_lines)
     mtus = {(port.device, port.number): port.active_mtu for port in listed.ports}
     found = {(device, number): mtu for (device, number), mtu in mtus.items() if device and number and mtu}
     if not found:

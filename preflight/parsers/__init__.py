@@ -13,9 +13,11 @@ if TYPE_CHECKING:
         nccl_tests,
         network,
         nvidia,
+        parsed,
         provenance,
         qos,
         switch,
+        text_block,
         torch,
         trace,
     )

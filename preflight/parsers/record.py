@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from preflight._startup.lightclass import regex
-from preflight.parsers.parsed import Parser
+from preflight.parsers.parsed import Parsed
 from preflight.textprep.lines import Line, Lines
 from preflight.textprep.plain_text import limit_blank_runs, normalize_text
 
@@ -22,7 +22,7 @@ def lines_of_record(text: str) -> list[Line]:
     return [Line(number, line.rstrip()) for number, line in enumerate(text.split("\n"), 1)]
 
 
-def parse_complete(text: str, begins: Callable[[Lines, int], bool], parse: Parser[T]) -> T:
+def parse_complete(text: str, begins: Callable[[Lines, int], bool], parse: Callable[[Lines, int], Parsed[T]]) -> T:
     """Return the value of a node's record; raise ValueError for a gap, naming its line.
 
     The record must hold one output and nothing else.
@@ -35,9 +35,8 @@ def parse_complete(text: str, begins: Callable[[Lines, int], bool], parse: Parse
     if not begins(lines, begin):
         raise ValueError(f"it begins {lines[begin].text.strip()[:80]!r}, which is no such output")
     parsed = parse(lines, begin)
-    for gap in parsed.gaps:
-        raise ValueError(f"line {gap.line}: {gap.what}")
+    value = parsed.required()
     for line in lines[parsed.end :]:
         if not _NOISE.fullmatch(line.text):
             raise ValueError(f"line {line.number}: {line.text.strip()[:80]!r} does not belong to it")
-    return parsed.value
+    return value

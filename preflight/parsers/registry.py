@@ -1,13 +1,35 @@
-"""Formats and their parsers: plain data, a mapping for each family of tools.
+"""Which module reads which format.
 
-A name is that of `preflight read`'s kind; a parser is a module of this package with ``HINTS``, ``begins``, ``parse``,
-``facts`` and ``summary`` (``parsed.OutputParser``). Order matters within a family: the surest form comes first.
+A module of a format has ``begins(lines, at)``, ``parse_lines(lines, at)``, which returns ``Parsed``, and ``HINTS``:
+texts of which the first line of an output has one (none: any line may begin it). Families are in the order in which
+the formats are tried, the surest first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from preflight.parsers.parsed import Parsed
+from preflight.textprep.lines import Lines
+
+NVIDIA: Mapping[str, str] = {
+    "nvidia-smi -q -x": "nvidia.query_xml",
+    "nvidia-smi -q": "nvidia.query_text",
+    "nvidia-smi topo -p2p": "nvidia.topo_p2p",
+    "nvidia-smi topo -m": "nvidia.topo_matrix",
+    "nvidia-smi nvlink -s": "nvidia.nvlink_status",
+}
+
+HOST: Mapping[str, str] = {
+    "numactl": "host.numactl",
+    "lscpu": "host.lscpu",
+    "kernel log": "host.kernel_text",
+}
+
 #: RDMA ports, NICs, PCIe and the network.
-NETWORK = {
+NETWORK: Mapping[str, str] = {
     "ibstat": "rdma.ibstat",
     "ibstatus": "rdma.ibstatus",
     "ibv_devinfo": "rdma.ibv_devinfo",
@@ -27,4 +49,22 @@ NETWORK = {
     "network-status": "network.network_status",
 }
 
-FAMILIES = (NETWORK,)
+FAMILIES: tuple[Mapping[str, str], ...] = (NVIDIA, HOST, NETWORK)
+
+
+class FormatParser(NamedTuple):
+    """The parser of one format."""
+
+    name: str
+    begins: Callable[[Lines, int], bool]
+    parse_lines: Callable[[Lines, int], Parsed[Any]]
+    hints: tuple[str, ...]
+
+
+def parser(name: str) -> FormatParser:
+    """Return the parser of a format; raise KeyError for a name that no family has."""
+    path = next((family[name] for family in FAMILIES if name in family), None)
+    if path is None:
+        raise KeyError(name)
+    module = import_module(f"preflight.parsers.{path}")
+    return FormatParser(name, module.begins, module.parse_lines, module.HINTS)

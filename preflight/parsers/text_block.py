@@ -1,4 +1,4 @@
-"""What many kinds share: blocks of ``name: value`` lines that go on until something else begins."""
+"""Blocks of ``name: value`` lines, prompts and marks of lines left out, as many outputs have them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from preflight.evidence import json_limits
-from preflight.parsers.parsed import left_out
 from preflight.textprep.lines import Line, Lines
+
+#: Marks of lines left out.
+_LEFT_OUT = re.compile(
+    r"\s*(?:#\s*)?[\[(<]?\s?(?:\.{3,}|…|snip\w*|truncated|omitted)[\])>]?(?:\s.{0,80})?|\s*\.\.\s*", re.IGNORECASE
+)
+
+
+def left_out(text: str) -> bool:
+    """Return whether a line stands for lines that were left out."""
+    return ("." in text or "…" in text or "<" in text or "[" in text) and bool(_LEFT_OUT.fullmatch(text))
+
 
 #: A shell's prompt with a command after it: it ends whatever was printed before.
 _PROMPT = re.compile(

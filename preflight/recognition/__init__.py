@@ -7,7 +7,7 @@ Data flow:
 - ``job_logs``: NCCL's log and nccl-tests;
 - ``textprep.lines``, ``line_unwrap``: lines as the tool wrote them;
 - ``line_prefixes``, ``common_prefix``, ``commented_output``: prefixes stripped, lines separated by writer;
-- ``detector`` (``start_patterns``, ``key_value_block``): the parts and their formats;
+- ``detector`` (``start_patterns``, ``parsers.text_block``): the parts and their formats;
 - ``formats``, one module a family of tools: the first line of an output, and its parser;
 - ``evaluate``: findings (``rules_gpu``, ``rules_nic``, by ``evidence_adapter``).
 

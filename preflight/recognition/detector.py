@@ -6,25 +6,30 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from preflight.parsers.parsed import TextGap, left_out
+from preflight.parsers.text_block import left_out as left_out
 from preflight.recognition.start_patterns import next_head
 from preflight.textprep.lines import Lines
 
-__all__ = ["OutputFormat", "ParsedPart", "TextGap", "TextPart", "left_out", "parts"]
+
+@dataclass(frozen=True)
+class TextGap:
+    """A gap in an output: the line of the source, and what is missing there."""
+
+    line: int
+    what: str
 
 
 @dataclass
 class ParsedPart:
     """One parsed output: its facts, with the documented keys, up to the line before ``end``.
 
-    ``summary`` is one line for the reader; ``value`` the typed facts that are judged, where the format has them.
+    ``summary`` is one line for the reader.
     """
 
     end: int
     facts: dict[str, Any]
     summary: str
     cut: list[TextGap] = field(default_factory=list)
-    value: Any = None
 
     @property
     def complete(self) -> bool:

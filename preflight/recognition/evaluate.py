@@ -14,11 +14,12 @@ from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.node import NodeFacts
 from preflight.judge import findings
 from preflight.model import Check
-from preflight.recognition import rules_gpu, rules_kernel, rules_nic
+from preflight.recognition import judges, rules_nic
 from preflight.recognition.detector import TextPart
 from preflight.recognition.evidence_adapter import key_of
+from preflight.recognition.formats.typed import TypedPart
 
-RULES = (*rules_nic.RULES, *rules_gpu.RULES, *rules_kernel.RULES)
+RULES = rules_nic.RULES
 
 _SHOWN_STATUSES = ("fail", "warn", "pass")
 
@@ -29,7 +30,10 @@ def add_findings(parts: Sequence[TextPart], source: str) -> None:
         key = key_of(part.kind)
         status = "ok" if part.taken.complete else "cut"
         records: dict[str, Any] = {key: {"status": status, "value": part.taken.facts, "out": part.text}}
-        results = findings([Evidence(part.writer or source, "", records)], _rules_of(part.kind))
+        rules = _rules_of(part.kind)
+        if isinstance(part.taken, TypedPart):
+            rules += judges.checks_of(part.kind, part.taken.value)
+        results = findings([Evidence(part.writer or source, "", records)], rules)
         part.findings += [one for one in results if one["status"] in _SHOWN_STATUSES or _unknown_of(one, key)]
 
 

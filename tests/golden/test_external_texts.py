@@ -213,7 +213,7 @@ def test_ibstat() -> None:
     assert ports("ibstat_mt4125.txt") == [
         ("mlx5_0:1", "ACTIVE", "LinkUp", 100.0, "Ethernet", 0), ("mlx5_1:1", "ACTIVE", "LinkUp", 100.0, "Ethernet", 0),
     ]  # fmt: skip
-    cut = ibstat.parse(lines_of_record(text("ibstat_mlx4_down.txt")), 0)  # one of its two ports
+    cut = ibstat.parse_lines(lines_of_record(text("ibstat_mlx4_down.txt")), 0)  # one of its two ports
     (port,) = cut.value.ports
     assert (port.name, port.logical, port.trained, port.sm_lid) == ("mlx4_0:1", "DOWN", "Disabled", 11)
     with pytest.raises(ValueError, match="the ports of mlx4_0 are missing"):
@@ -275,7 +275,7 @@ def test_cables_and_modules() -> None:
 @reads("dcb_pfc_prio3.json", "mlnx_qos_four_priorities.txt")
 def test_pfc() -> None:
     assert dcb.parse_pfc(text("dcb_pfc_prio3.json")) == {3}
-    shown = mlnx_qos.parse(lines_of_record(text("mlnx_qos_four_priorities.txt")), 0).value
+    shown = mlnx_qos.parse_lines(lines_of_record(text("mlnx_qos_four_priorities.txt")), 0).value
     assert (shown.lossless, shown.trust, shown.dcbx_owner) == (frozenset({1, 4, 5, 7}), "dscp", "os")
     assert shown.dscp is not None
     assert [shown.dscp.priority(dscp) for dscp in (0, 26, 63)] == [0, 3, 7]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from preflight._startup.lightclass import dataclass
-from preflight.parsers.parsed import Parsed, TextGap
+from preflight.parsers.parsed import Gap, Parsed
 from preflight.parsers.text_block import field, fields_from, printed, stops_in, value_or_none
 from preflight.textprep.lines import Lines
 
@@ -46,25 +46,25 @@ def begins(lines: Lines, at: int) -> bool:
                for line in lines[at + 1 : at + 4])  # fmt: skip
 
 
-def parse(lines: Lines, at: int) -> Parsed[DriverInfo]:
+def parse_lines(lines: Lines, at: int) -> Parsed[DriverInfo]:
     """Read the fields from a line on."""
 
     def belongs(text: str) -> bool:
         return bool((found := field(text)) and found[0] in _DRIVER)
 
     end, fields = fields_from(lines, at, belongs)
-    cut = [] if "bus-info" in fields else [TextGap(lines[end - 1].number, "bus-info is missing")]
+    cut = [] if "bus-info" in fields else [Gap(lines[end - 1].number, "bus-info is missing")]
     if stops_in(lines, end, _DRIVER_BEGUN):
-        cut.append(TextGap(lines[end - 1].number, "the text stops within a field"))
+        cut.append(Gap(lines[end - 1].number, "the text stops within a field"))
     bus = value_or_none(fields.get("bus-info"))
     if _PCI_BEGUN.fullmatch(bus or ""):
-        cut.append(TextGap(lines[end - 1].number, "bus-info is not whole"))
+        cut.append(Gap(lines[end - 1].number, "bus-info is not whole"))
         bus = None
     firmware = re.match(r"(\S+)(?:\s+\((\w+)\))?", fields.get("firmware-version", ""))
     driver, version = (value_or_none(fields.get(name)) for name in ("driver", "version"))
     found = DriverInfo(driver, version, firmware[1] if firmware else None, firmware[2] if firmware else None, bus,
                        lines[at].number, fields)  # fmt: skip
-    return Parsed(end, found, cut)
+    return Parsed(found, tuple(cut), end)
 
 
 def facts(driver: DriverInfo) -> dict[str, Any]:

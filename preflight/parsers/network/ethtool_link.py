@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from preflight._startup.lightclass import dataclass
-from preflight.parsers.parsed import Parsed, TextGap
+from preflight.parsers.parsed import Gap, Parsed
 from preflight.parsers.text_block import fields_from, switch
 from preflight.textprep.lines import Lines
 
@@ -82,7 +82,7 @@ def _fastest(lines: Lines, at: int, end: int) -> float | None:
     return max(speeds) / 1000 if speeds else None
 
 
-def parse(lines: Lines, at: int) -> Parsed[EthernetLink]:
+def parse_lines(lines: Lines, at: int) -> Parsed[EthernetLink]:
     """Read the fields from a line on."""
     head = _LINK_HEAD.fullmatch(lines[at].text)
     flat = not head or not any(line.text[:1] in " \t" for line in lines[at + 1 : at + 3])  # a page took the blanks
@@ -98,15 +98,15 @@ def parse(lines: Lines, at: int) -> Parsed[EthernetLink]:
         fields["Link detected"], end = match[1], end + 2
     speed = _SPEED.match(fields.get("Speed", ""))
     detected = fields.get("Link detected")
-    cut = [] if detected is not None else [TextGap(lines[end - 1].number, "Link detected is missing")]
+    cut = [] if detected is not None else [Gap(lines[end - 1].number, "Link detected is missing")]
     if not head:
-        cut.append(TextGap(lines[at].number, "the head of the list is missing"))
+        cut.append(Gap(lines[at].number, "the head of the list is missing"))
     link = EthernetLink(
         head[1] if head else None, lines[at].number, int(speed[1]) / 1000 if speed else None, fields.get("Duplex"),
         None if detected is None else detected.startswith("yes"), detected, switch(fields.get("Auto-negotiation")),
         _fastest(lines, at, end), fields,
     )  # fmt: skip
-    return Parsed(end, link, cut)
+    return Parsed(link, tuple(cut), end)
 
 
 def facts(link: EthernetLink) -> dict[str, Any]:

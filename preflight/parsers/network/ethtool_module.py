@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from preflight._startup.lightclass import dataclass, field, regex
-from preflight.parsers.parsed import Parsed, TextGap
+from preflight.parsers.parsed import Gap, Parsed
 from preflight.parsers.record import parse_complete
 from preflight.parsers.text_block import block, broken_off, printed, value_or_none
 from preflight.textprep.lines import Lines
@@ -62,7 +62,7 @@ class Module:
 
 def parse_module(text: str) -> Module:
     """Read ``ethtool -m`` of a node; raises ValueError if it describes no module, or a part is missing."""
-    return parse_complete(text, begins, parse)
+    return parse_complete(text, begins, parse_lines)
 
 
 _MODULE_FIELD = re.compile(r"\s*([A-Z0-9][^:]{1,70}?)\s*:\s*(\S.*)?")
@@ -106,7 +106,7 @@ def _carried(lines: Lines, at: int) -> bool:
     return bool(above and below and above.end() == below.end())
 
 
-def parse(lines: Lines, at: int) -> Parsed[Module]:
+def parse_lines(lines: Lines, at: int) -> Parsed[Module]:
     """Read the fields from a line on; of several alike the first counts."""
     carried = {id(lines[index].text) for index in range(at + 1, min(at + 100, len(lines))) if _carried(lines, index)}
     end, taken = block(
@@ -125,10 +125,10 @@ def parse(lines: Lines, at: int) -> Parsed[Module]:
         elif id(text) in carried and name in fields:  # a mail may end such a line with =
             fields[name] = f"{fields[name]} {text.strip()}".replace("= ", "")
     headless = not _IDENTIFIER.fullmatch(lines[at].text)
-    cut = [TextGap(lines[at].number, "the head of the list is missing")] if headless else []
+    cut = [Gap(lines[at].number, "the head of the list is missing")] if headless else []
     if broken_off(lines, end):
-        cut.append(TextGap(lines[end].number, "the text stops within a field"))
-    return Parsed(end, _module(fields, lines[at].number), cut)
+        cut.append(Gap(lines[end].number, "the text stops within a field"))
+    return Parsed(_module(fields, lines[at].number), tuple(cut), end)
 
 
 def _module(fields: Mapping[str, str], line: int) -> Module:

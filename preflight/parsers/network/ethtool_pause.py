@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from preflight._startup.lightclass import dataclass, field
-from preflight.parsers.parsed import Parsed, TextGap
+from preflight.parsers.parsed import Gap, Parsed
 from preflight.parsers.text_block import field as named_field
 from preflight.parsers.text_block import fields_from, json_at, switch
 from preflight.textprep.lines import Lines
@@ -65,10 +65,10 @@ def _of_json(value: dict[str, Any]) -> PauseParameters:
     return PauseParameters(name if isinstance(name, str) else None, auto, rx, tx, rx_negotiated, tx_negotiated)
 
 
-def parse(lines: Lines, at: int) -> Parsed[PauseParameters]:
+def parse_lines(lines: Lines, at: int) -> Parsed[PauseParameters]:
     """Read the settings from a line on."""
     if document := _pause_json(lines, at):
-        return Parsed(document[0], _of_json(document[1]))
+        return Parsed(_of_json(document[1]), (), document[0])
     head = _PAUSE_HEAD.fullmatch(lines[at].text)
     assert head
 
@@ -77,13 +77,13 @@ def parse(lines: Lines, at: int) -> Parsed[PauseParameters]:
         return text is lines[at].text or bool(found and found[0] in _PAUSE) or bool(_PAUSE_COUNTER.fullmatch(text))
 
     end, fields = fields_from(lines, at, belongs)
-    cut = [TextGap(lines[end - 1].number, f"{name} is missing") for name in ("RX", "TX")
+    cut = [Gap(lines[end - 1].number, f"{name} is missing") for name in ("RX", "TX")
            if switch(fields.get(name)) is None]  # fmt: skip
     printed = {name: value for name, value in fields.items() if name in _PAUSE}
     counted = {name: int(fields[name]) for name in ("tx_pause_frames", "rx_pause_frames") if fields.get(name)}
     auto, rx, tx, rx_negotiated, tx_negotiated = (switch(fields.get(name)) for name in _PAUSE)
     found = PauseParameters(head[1], auto, rx, tx, rx_negotiated, tx_negotiated, printed, counted)
-    return Parsed(end, found, cut)
+    return Parsed(found, tuple(cut), end)
 
 
 def facts(pause: PauseParameters) -> dict[str, Any]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from preflight.parsers.counter_list import CounterList, facts, summary
-from preflight.parsers.parsed import Parsed, TextGap
+from preflight.parsers.parsed import Gap, Parsed
 from preflight.parsers.text_block import block, broken_off
 from preflight.textprep.lines import Lines
 
-__all__ = ["HINTS", "begins", "facts", "parse", "summary"]
+__all__ = ["HINTS", "begins", "facts", "parse_lines", "summary"]
 
 HINTS = (":",)
 
@@ -58,7 +58,7 @@ def begins(lines: Lines, at: int) -> bool:
 MOST_COUNTERS = 50_000
 
 
-def parse(lines: Lines, at: int) -> Parsed[CounterList]:
+def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
     """Read the counters from a line on; of one that comes twice the first counts."""
     counters: dict[str, int] = {}
     end = at if _STATISTIC.fullmatch(lines[at].text) else at + 1
@@ -72,11 +72,11 @@ def parse(lines: Lines, at: int) -> Parsed[CounterList]:
     for line in taken:
         if match := _STATISTIC.fullmatch(line.text):
             counters.setdefault(match[1].strip(), int(match[2].replace(",", "")))
-    cut = [] if counters else [TextGap(taken[-1].number, "no counter follows")]
+    cut = [] if counters else [Gap(taken[-1].number, "no counter follows")]
     if len(counters) > MOST_COUNTERS:
-        cut.append(TextGap(taken[-1].number, f"more than {MOST_COUNTERS} counters"))
+        cut.append(Gap(taken[-1].number, f"more than {MOST_COUNTERS} counters"))
     if not _NIC_STATISTICS.fullmatch(lines[at].text):
-        cut.append(TextGap(lines[at].number, "the head of the list is missing: others may have stood before"))
+        cut.append(Gap(lines[at].number, "the head of the list is missing: others may have stood before"))
     if broken_off(lines, end):
-        cut.append(TextGap(lines[end].number, "the text stops within a counter"))
-    return Parsed(end, CounterList(counters), cut)
+        cut.append(Gap(lines[end].number, "the text stops within a counter"))
+    return Parsed(CounterList(counters), tuple(cut), end)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from preflight._startup.lightclass import dataclass, replace
-from preflight.parsers.parsed import Parsed, TextGap
+from preflight.parsers.parsed import Gap, Parsed
 from preflight.parsers.pci import lspci_tree
 from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
@@ -134,18 +134,20 @@ def _function(match: re.Match[str] | None, line: int) -> PciFunction:
     return PciFunction(match[1], line, match[2], match[3]) if match else PciFunction(line=line)
 
 
-def parse(lines: Lines, at: int) -> Parsed[tuple[PciFunction, ...]]:
+def parse_lines(lines: Lines, at: int) -> Parsed[tuple[PciFunction, ...]]:
     """Read the functions from a line on."""
     if lspci_tree.begins(lines[at].text):
         end, found, gaps = lspci_tree.take(lines, at)
-        return Parsed(end, tuple(PciFunction(address, lines[at].number, name=name) for address, name in found), gaps)
+        return Parsed(
+            tuple(PciFunction(address, lines[at].number, name=name) for address, name in found), tuple(gaps), end
+        )
     devices: list[PciFunction] = []
     end, last, empty, acs = at, at, 0, False
-    cut = list[TextGap]()
+    cut = list[Gap]()
     marks_downgrades = any("(downgraded)" in line.text or "(ok)" in line.text for line in lines[:_MOST_LINES])
     if not _DEVICE.fullmatch(lines[at].text):
         devices.append(PciFunction(_queried_device(lines, at), lines[at].number))
-        cut.append(TextGap(lines[at].number, "the line that names the device is missing"))
+        cut.append(Gap(lines[at].number, "the line that names the device is missing"))
     while end < len(lines):
         text = lines[end].text
         if match := _DEVICE.fullmatch(text):
@@ -170,10 +172,10 @@ def parse(lines: Lines, at: int) -> Parsed[tuple[PciFunction, ...]]:
     rest = [line for line in lines[end:] if line.text.strip()] if end > len(lines) - 4 else []
     if len(rest) == 1 and _DEVICE_STUMP.fullmatch(rest[0].text):
         last = end
-        cut.append(TextGap(lines[end].number, "the line of the next device breaks off"))
+        cut.append(Gap(lines[end].number, "the line of the next device breaks off"))
     elif _STUMP.fullmatch(lines[last].text):
-        cut.append(TextGap(lines[last].number, "the line breaks off"))
-    return Parsed(last + 1, tuple(devices), cut)
+        cut.append(Gap(lines[last].number, "the line breaks off"))
+    return Parsed(tuple(devices), tuple(cut), last + 1)
 
 
 def facts(functions: tuple[PciFunction, ...]) -> dict[str, Any]:

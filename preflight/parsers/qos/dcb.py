@@ -12,12 +12,12 @@ from typing import Any
 
 from preflight._startup.lightclass import replace
 from preflight.evidence import json_limits
-from preflight.parsers.parsed import Parsed, TextGap
+from preflight.parsers.parsed import Gap, Parsed
 from preflight.parsers.qos.port_settings import DSCPS, PRIORITIES, Buffers, DscpMap, PortQos, facts, summary
 from preflight.parsers.text_block import block, json_at
 from preflight.textprep.lines import Line, Lines
 
-__all__ = ["HINTS", "begins", "facts", "parse", "parse_app", "parse_buffer", "parse_dcbx", "parse_pfc", "summary"]
+__all__ = ["HINTS", "begins", "facts", "parse_app", "parse_buffer", "parse_dcbx", "parse_lines", "parse_pfc", "summary"]
 
 HINTS = ()
 
@@ -82,7 +82,7 @@ def _json(lines: Lines, at: int) -> tuple[int, dict[str, Any]] | None:
     return (found[0], found[1]) if _JSON_KEYS & found[1].keys() else None
 
 
-def parse(lines: Lines, at: int) -> Parsed[PortQos]:
+def parse_lines(lines: Lines, at: int) -> Parsed[PortQos]:
     """Read the settings of a port from a line on, over several commands."""
     end, qos, cut = _one(lines, at)
     device = _device(lines, at)
@@ -93,7 +93,7 @@ def parse(lines: Lines, at: int) -> Parsed[PortQos]:
         if joined is None:
             break
         qos, end, device, cut = joined, further, device or other, cut + missing
-    return Parsed(end, replace(qos, line=lines[at].number, interface=device), cut)
+    return Parsed(replace(qos, line=lines[at].number, interface=device), tuple(cut), end)
 
 
 def _device(lines: Lines, at: int) -> str:
@@ -132,24 +132,24 @@ def _joined(qos: PortQos, more: PortQos) -> PortQos | None:
     return replace(qos, **values, buffers=both if both != Buffers() else None)
 
 
-def _one(lines: Lines, at: int) -> tuple[int, PortQos, list[TextGap]]:
+def _one(lines: Lines, at: int) -> tuple[int, PortQos, list[Gap]]:
     """Read what one command printed."""
     text = lines[at].text
     if text.lstrip().startswith("{") and (parsed := _json(lines, at)):
         qos, faults = _of_json(parsed[1])
-        return parsed[0], qos, [TextGap(lines[at].number, fault) for fault in faults]
+        return parsed[0], qos, [Gap(lines[at].number, fault) for fault in faults]
     if not _OWN.search(text):
         if match := _ORDER.fullmatch(text):
             return at + 1, PortQos(trust=(match[1] or match[2]).split()[0]), []
         return at + 1, PortQos(dcbx=" ".join(text.split())), []
     end, taken = block(lines, at, lambda text: bool(_KEYS.fullmatch(text)), blanks=0)
-    qos, cut = PortQos(), list[TextGap]()
+    qos, cut = PortQos(), list[Gap]()
     for line in taken:
         qos = _of_line(qos, line, cut)
     return end, qos, cut
 
 
-def _of_line(qos: PortQos, line: Line, cut: list[TextGap]) -> PortQos:
+def _of_line(qos: PortQos, line: Line, cut: list[Gap]) -> PortQos:
     for key, values in _KEY_AND_PAIRS.findall(line.text):
         pairs = re.findall(r"([A-Za-z0-9]{1,8}):(\w[\w.]{0,11})", values)
         if not pairs:
@@ -157,7 +157,7 @@ def _of_line(qos: PortQos, line: Line, cut: list[TextGap]) -> PortQos:
         if key in ("prio-pfc", "pg-pfc"):
             pfc = {int(number): word == "on" for number, word in pairs if number.isdigit()}
             if len(pfc) < len(PRIORITIES):
-                cut.append(TextGap(line.number, f"PFC is shown for {len(pfc)} of 8 priorities"))
+                cut.append(Gap(line.number, f"PFC is shown for {len(pfc)} of 8 priorities"))
             qos = replace(qos, pfc=pfc)
         elif key == "dscp-prio":
             of = dict(qos.dscp.of) if qos.dscp else {}

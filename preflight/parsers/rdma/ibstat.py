@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from preflight.parsers.parsed import Parsed, TextGap
+from preflight.parsers.parsed import Gap, Parsed
 from preflight.parsers.rdma.port_list import PortLines, PortList, PortListBuilder, RdmaPort, facts, rate, summary, word
 from preflight.parsers.text_block import (
     block,
@@ -17,7 +17,7 @@ from preflight.parsers.text_block import (
 )
 from preflight.textprep.lines import Lines
 
-__all__ = ["HINTS", "begins", "facts", "parse", "summary"]
+__all__ = ["HINTS", "begins", "facts", "parse_lines", "summary"]
 
 HINTS = ("CA", ":")
 
@@ -55,9 +55,9 @@ def begins(lines: Lines, at: int) -> bool:
     return (len(lines) > at + 1 and bool(_OWN.fullmatch(lines[at + 1].text))) or follows_command(lines, at, "ibstat")
 
 
-def parse(lines: Lines, at: int) -> Parsed[PortList]:
+def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
     """Read the devices and ports from a line on."""
-    listing, cut = PortListBuilder(_OF_PORTS), list[TextGap]()
+    listing, cut = PortListBuilder(_OF_PORTS), list[Gap]()
 
     def belongs(text: str) -> bool:
         found = field(text)
@@ -73,20 +73,20 @@ def parse(lines: Lines, at: int) -> Parsed[PortList]:
         elif match := _PORT_LINE.fullmatch(line.text):
             listing.begin_port(int(match[1]), line.number)
         elif re.match(r"\s*ibpanic", line.text):
-            cut.append(TextGap(line.number, f"the list is incomplete: {line.text.strip()[:160]}"))
+            cut.append(Gap(line.number, f"the list is incomplete: {line.text.strip()[:160]}"))
         elif found := field(line.text):
             listing.add(*found, line.number)
     last = taken[-1].number
-    cut += [TextGap(last, f"the ports of {name} are missing") for name in listing.missing("Number of ports")]
+    cut += [Gap(last, f"the ports of {name} are missing") for name in listing.missing("Number of ports")]
     if stops_in(lines, end, _CA_BEGUN):
-        cut.append(TextGap(last, "the text stops where another device begins"))
+        cut.append(Gap(last, "the text stops where another device begins"))
     listing.name_alone(queried_device(lines, at, "ibstat"))
     ports = []
     for port in listing.ports:
         if port.device not in listing.devices:
-            cut.append(TextGap(port.line, "the line that names the device is missing"))
+            cut.append(Gap(port.line, "the line that names the device is missing"))
         if missing := _missing_of(port):
-            cut.append(TextGap(last, f"of {port.shown} is missing: {', '.join(missing)}"))
+            cut.append(Gap(last, f"of {port.shown} is missing: {', '.join(missing)}"))
         fields, device_fields = port.fields, listing.of(port.device)
         ports.append(RdmaPort(
             port.device, port.number, port.line, word(fields.get("State")), word(fields.get("Physical state")),
@@ -98,7 +98,7 @@ def parse(lines: Lines, at: int) -> Parsed[PortList]:
                 "node_guid": value_or_none(device_fields.get("Node GUID")),
             },
         ))  # fmt: skip
-    return Parsed(end, PortList(tuple(ports), tuple(listing.devices)), cut)
+    return Parsed(PortList(tuple(ports), tuple(listing.devices)), tuple(cut), end)
 
 
 def _missing_of(port: PortLines) -> list[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from preflight.parsers.parsed import Parsed, TextGap
+from preflight.parsers.parsed import Gap, Parsed
 from preflight.parsers.rdma.port_list import PortList, PortListBuilder, RdmaPort, facts, rate, summary, word
 from preflight.parsers.text_block import block, field, number, queried_device, stops_in, value_or_none
 from preflight.textprep.lines import Lines
 
-__all__ = ["HINTS", "begins", "facts", "parse", "summary"]
+__all__ = ["HINTS", "begins", "facts", "parse_lines", "summary"]
 
 HINTS = (":",)
 
@@ -34,11 +34,11 @@ def begins(lines: Lines, at: int) -> bool:
     return len(lines) > at + 1 and all(_IBSTATUS_OWN.fullmatch(line.text) for line in lines[at : at + 2])
 
 
-def parse(lines: Lines, at: int) -> Parsed[PortList]:
+def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
     """Read the ports from a line on."""
-    listing, cut = PortListBuilder(_IBSTATUS_FIELDS), list[TextGap]()
+    listing, cut = PortListBuilder(_IBSTATUS_FIELDS), list[Gap]()
     if not _IBSTATUS.fullmatch(lines[at].text):
-        cut.append(TextGap(lines[at].number, "the line that names the device is missing"))
+        cut.append(Gap(lines[at].number, "the line that names the device is missing"))
 
     def belongs(text: str) -> bool:
         found = field(text)
@@ -52,7 +52,7 @@ def parse(lines: Lines, at: int) -> Parsed[PortList]:
         elif found := field(line.text):
             listing.add(found[0], found[1], line.number)
     if stops_in(lines, end, _IBSTATUS_BEGUN):
-        cut.append(TextGap(taken[-1].number, "the text stops where another device begins"))
+        cut.append(Gap(taken[-1].number, "the text stops where another device begins"))
     listing.name_alone(queried_device(lines, at, "ibstatus"))
     ports = []
     for port in listing.ports:
@@ -67,8 +67,8 @@ def parse(lines: Lines, at: int) -> Parsed[PortList]:
         ))  # fmt: skip
         required = {"state": fields.get("state"), "phys state": physical, "rate": fields.get("rate")}
         if missing := [name for name, value in required.items() if not value]:
-            cut.append(TextGap(taken[-1].number, f"of {port.shown} is missing: {', '.join(missing)}"))
-    return Parsed(end, PortList(tuple(ports)), cut)
+            cut.append(Gap(taken[-1].number, f"of {port.shown} is missing: {', '.join(missing)}"))
+    return Parsed(PortList(tuple(ports)), tuple(cut), end)
 
 
 def _word(text: str | None) -> str | None:

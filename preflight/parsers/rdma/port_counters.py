@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 
 from preflight.parsers.counter_list import WORDS, CounterList, facts, summary
-from preflight.parsers.parsed import Parsed, TextGap
+from preflight.parsers.parsed import Gap, Parsed
 from preflight.parsers.rdma.counter_names import OWN_NAMES
 from preflight.parsers.text_block import block, json_at
 from preflight.textprep.lines import Lines
 
-__all__ = ["HINTS", "begins", "facts", "parse", "summary"]
+__all__ = ["HINTS", "begins", "facts", "parse_lines", "summary"]
 
 HINTS = ()
 
@@ -134,7 +134,7 @@ def begins(lines: Lines, at: int) -> bool:
     return any(found and found["name"] in OWN_NAMES for found in near)
 
 
-def parse(lines: Lines, at: int) -> Parsed[CounterList]:
+def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
     """Read the counters from a line on."""
     rows = _Rows()
     if document := _json(lines, at) if lines[at].text.lstrip().startswith("[") else None:
@@ -143,14 +143,14 @@ def parse(lines: Lines, at: int) -> Parsed[CounterList]:
             for name, value in counters.items():
                 rows.by_port.setdefault(where, {})[name] = value
                 rows.counters.setdefault(name, value)
-        return Parsed(end, CounterList(rows.counters, rows.by_port))
+        return Parsed(CounterList(rows.counters, rows.by_port), (), end)
     rows.take(lines[at].text)
     end, taken = block(lines, at, rows.take, blanks=1)
     while not rows.waiting and _shown(lines, end):  # one command after the other, each with its value
         rows.take(lines[end].text)
         end, taken = block(lines, end, rows.take, blanks=1)
-    cut = [TextGap(taken[-1].number, f"{rows.waiting} has no value")] if rows.waiting else []
-    return Parsed(end, CounterList(rows.counters, rows.by_port), cut)
+    cut = [Gap(taken[-1].number, f"{rows.waiting} has no value")] if rows.waiting else []
+    return Parsed(CounterList(rows.counters, rows.by_port), tuple(cut), end)
 
 
 def _shown(lines: Lines, at: int) -> bool:

@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from preflight.parsers.parsed import Parsed, TextGap, left_out
+from preflight.parsers.parsed import Gap, Parsed
 from preflight.parsers.rdma.port_list import PortList, RdmaPort, facts, summary, word
-from preflight.parsers.text_block import json_at, number, stops_in
+from preflight.parsers.text_block import json_at, left_out, number, stops_in
 from preflight.textprep.lines import Lines
 
-__all__ = ["HINTS", "begins", "facts", "parse", "summary"]
+__all__ = ["HINTS", "begins", "facts", "parse_lines", "summary"]
 
 HINTS = ("/", "[")
 
@@ -81,25 +81,25 @@ def _rdma_json(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]] | None
     return found
 
 
-def parse(lines: Lines, at: int) -> Parsed[PortList]:
+def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
     """Read the links from a line on."""
     ports: list[RdmaPort] = []
     if document := _rdma_json(lines, at):
         end, entries = document
         for entry in entries:
             ports.append(_port(str(entry["ifname"]), number(str(entry["port"])), lines[at].number, entry))
-        return Parsed(end, PortList(tuple(ports)))
-    end, cut = at, list[TextGap]()
+        return Parsed(PortList(tuple(ports)), (), end)
+    end, cut = at, list[Gap]()
     while found := _link_at(lines, _over(lines, end)):
         match, end = found
         words = match[3].split()
         fields = dict(zip(words[::2], words[1::2], strict=False))
         ports.append(_port(match[1], int(match[2]), lines[end - 1].number, fields))
         if ports[-1].physical_state is None:
-            cut.append(TextGap(lines[end - 1].number, f"the physical state of {match[1]} port {match[2]} is not whole"))
+            cut.append(Gap(lines[end - 1].number, f"the physical state of {match[1]} port {match[2]} is not whole"))
     if stops_in(lines, end, _LINK_BEGUN):
-        cut.append(TextGap(lines[end - 1].number, "the text stops within another link"))
-    return Parsed(end, PortList(tuple(ports)), cut)
+        cut.append(Gap(lines[end - 1].number, "the text stops within another link"))
+    return Parsed(PortList(tuple(ports)), tuple(cut), end)
 
 
 def _port(device: str, port: int | None, line: int, fields: Mapping[str, Any]) -> RdmaPort:

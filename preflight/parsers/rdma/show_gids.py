@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from preflight._startup.lightclass import replace
-from preflight.parsers.parsed import Parsed, TextGap
+from preflight.parsers.parsed import Gap, Parsed
 from preflight.parsers.rdma.gid_row import GidRow, mapped_ipv4
 from preflight.parsers.text_block import block
 from preflight.textprep.lines import Lines
@@ -59,10 +59,10 @@ def begins(lines: Lines, at: int) -> bool:
     return bool(_GIDS_HEAD.fullmatch(text) or _GID_ROW.fullmatch(text))
 
 
-def parse(lines: Lines, at: int) -> Parsed[tuple[GidRow, ...]]:
+def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GidRow, ...]]:
     """Read the table from a line on."""
     gids: list[GidRow] = []
-    cut, promised = list[TextGap](), None
+    cut, promised = list[Gap](), None
 
     last = _GID_ROW.fullmatch(_plain(lines[at].text))
 
@@ -86,9 +86,10 @@ def parse(lines: Lines, at: int) -> Parsed[tuple[GidRow, ...]]:
             promised = int(match[1])
             break
         if match := _GID_ROW.fullmatch(_plain(line.text)):
+            dotted = mapped_ipv4(match["gid"]) if "." in match["gid"] else None
             gids.append(GidRow(
-                match["device"], int(match["port"]), int(match["index"]), _gid(match["gid"]),
-                match["ipv4"] or (mapped_ipv4(match["gid"]) if "." in match["gid"] else None), _version(match["version"]), match["netdev"], line.number,
+                match["device"], int(match["port"]), int(match["index"]), _gid(match["gid"]), match["ipv4"] or dotted,
+                _version(match["version"]), match["netdev"], line.number,
             ))  # fmt: skip
         elif gids and gids[-1].version and not gids[-1].netdev and _NETDEV.fullmatch(line.text):
             gids[-1] = replace(gids[-1], netdev=line.text.strip())
@@ -96,10 +97,10 @@ def parse(lines: Lines, at: int) -> Parsed[tuple[GidRow, ...]]:
             gids[-1] = replace(gids[-1], ipv4=match["ipv4"] or gids[-1].ipv4, version=_version(match["version"]),
                                netdev=match["netdev"])  # fmt: skip
     if promised is None:
-        cut.append(TextGap(taken[-1].number, "the line n_gids_found=… that ends the list is missing"))
+        cut.append(Gap(taken[-1].number, "the line n_gids_found=… that ends the list is missing"))
     elif promised != len(gids):
-        cut.append(TextGap(taken[-1].number, f"the list says {promised} GIDs and shows {len(gids)}"))
-    return Parsed(end, tuple(gids), cut)
+        cut.append(Gap(taken[-1].number, f"the list says {promised} GIDs and shows {len(gids)}"))
+    return Parsed(tuple(gids), tuple(cut), end)
 
 
 def facts(gids: tuple[GidRow, ...]) -> dict[str, Any]:

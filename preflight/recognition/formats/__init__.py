@@ -10,14 +10,9 @@ from preflight.recognition.detector import OutputFormat
 #: Modules of this package; each has its kinds in ``KINDS``.
 MODULES = (
     "pytorch",
-    "nvidia_smi.xml",
-    "nvidia_smi.query",
-    "topo",
-    "nvidia_smi.nvlink",
-    "registered",
-    "numactl",
-    "lscpu",
-    "kernel_log",
+    "nvidia_smi",
+    "network",
+    "host",
     "nccl_settings",
 )
 

@@ -1,18 +1,18 @@
-"""A kernel log: Xid and SXid errors of the NVIDIA driver, and what the drivers of NICs and PCIe say."""
+"""A kernel log within a pasted text: where it begins and ends, its lines put together, their Xids and events."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from functools import cached_property, lru_cache
+from math import nan
 
-from preflight.parsers.host.kernel_events import events, of_line
-from preflight.parsers.host.kernel_log import STAMP, message, seconds
-from preflight.parsers.nvidia.xid_marks import pid_in, sxids_in, xids_in
-from preflight.parsers.text_block import is_prompt
-from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap, left_out
+from preflight.parsers.host.kernel_events import KernelEvent, events, of_line
+from preflight.parsers.host.kernel_log import STAMP, KernelLogLine, message, seconds
+from preflight.parsers.nvidia.xid_marks import LoggedXid, sxids_in, xids_in
+from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.text_block import is_prompt, left_out
 from preflight.textprep.lines import Lines
 
 #: Widths at which mails and screens break lines; pieces of one line, and lines by which the width is told.
@@ -46,11 +46,6 @@ _TORN = re.compile(r"NVRM: Xid \((?:PCI:)?[0-9a-fA-F:.]{0,24}$")
 _ONLY_NAMED = re.compile(r"NVRM: Xid(?! \()|grep\b.{0,80}(?:NVRM|SXid)")
 
 
-def _address(text: str) -> str | None:
-    """Return an address; None where it was masked."""
-    return text if re.search("[0-9a-fA-F]", text) else None
-
-
 #: The time in a shortened form, or in words.
 _STAMP = re.compile(r"\s*\[(?:\s*\d{1,10}\.\d{1,5}|[^\W\d_]{2,4}\.? [^\W\d_]{3,4}\.? [ \d]\d \d\d:\d\d:\d\d \d{4})\] ")
 #: ``dmesg -T``, and the name of what says it.
@@ -64,7 +59,8 @@ _IN_WORDS = re.compile(
 _NEAR = 40
 
 
-def _begins(lines: Lines, at: int) -> bool:
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether a kernel log begins at a line."""
     text = lines[at].text
     if ("NVRM: " in text or _SWITCH.search(text)) and not _ONLY_NAMED.search(text):
         return True
@@ -94,32 +90,44 @@ def _holds_error(text: str) -> bool:
 
 
 @dataclass(frozen=True)
-class _TimedLine:
-    """A line of the log: its number, its time as written, its text."""
+class PastedLine:
+    """A line of the log."""
 
-    number: int
-    at: str | None
-    text: str
+    number: int  # in the source
+    stamp: str | None  # its time as written
+    at_s: float | None  # the same in seconds; None where it cannot be read
+    text: str  # as it is written, put together where it was broken
+    message: str  # the kernel's own words
+
+
+@dataclass(frozen=True)
+class LoggedCode:
+    """An Xid, or the SXid of a switch, with its line."""
+
+    mark: LoggedXid
+    line: PastedLine
+    switch: int | None = None  # number of the switch's device
+
+
+@dataclass(frozen=True)
+class KernelText:
+    """What a pasted kernel log holds."""
+
+    lines: tuple[PastedLine, ...]
+    xids: tuple[LoggedCode, ...]
+    sxids: tuple[LoggedCode, ...]
+
+    @cached_property
+    def events(self) -> tuple[KernelEvent, ...]:
+        """The events beside Xids."""
+        return events((line.number, line.at_s, line.message) for line in self.lines)
 
     @property
-    def words(self) -> tuple[int, float | None, str]:
-        """Number, time in seconds and the kernel's own words."""
-        time = STAMP.match(self.text)
-        at_s = seconds(time["at"]) if time else None
-        return self.number, at_s, message(self.text, time.end() if time else 0)
-
-
-def _events(log_lines: Sequence[_TimedLine]) -> list[dict[str, Any]]:
-    """Return the events of the lines of a log."""
-    lines = {line.number: line for line in log_lines}
-    return [
-        {
-            "event": event.kind, "severity": event.severity, "device": event.device or None, "bus": event.bus or None,
-            "count": event.count, "detail": event.detail or None, "time": lines[event.line].at, "seconds": event.at_s,
-            "text": lines[event.line].text.strip()[:300], "line": event.line,
-        }
-        for event in events(line.words for line in log_lines)
-    ]  # fmt: skip
+    def log_lines(self) -> Iterator[KernelLogLine]:
+        """The lines as those of a node's log."""
+        return (
+            KernelLogLine(nan if line.at_s is None else line.at_s, line.message, line.number) for line in self.lines
+        )
 
 
 def _has_event(text: str) -> bool:
@@ -160,11 +168,12 @@ def _complete_line(lines: Lines, at: int, width: _Width) -> tuple[str, int]:
     return text, end
 
 
-def _take(lines: Lines, at: int) -> ParsedPart:
-    xids: list[dict[str, Any]] = []
-    sxids: list[dict[str, Any]] = []
-    log_lines: list[_TimedLine] = []
-    cut: list[TextGap] = []
+def parse_lines(lines: Lines, at: int) -> Parsed[KernelText]:
+    """Read the log that begins at a line."""
+    xids: list[LoggedCode] = []
+    sxids: list[LoggedCode] = []
+    log_lines: list[PastedLine] = []
+    gaps: list[Gap] = []
     end, last, others, blanks = at, at, 0, 0
     width = _Width.of(lines[at : at + _MOST_NEAR])
     while end < len(lines) and others < _GAP and blanks < _BLANKS:
@@ -178,36 +187,31 @@ def _take(lines: Lines, at: int) -> ParsedPart:
             continue
         number = lines[end].number
         text, end = _complete_line(lines, end, width)
-        last, others, blanks, time = end - 1, 0, 0, STAMP.match(text)
-        at_time = time["at"].strip("[] ") if time else None
+        last, others, blanks = end - 1, 0, 0
+        line = _pasted_line(number, text)
+        log_lines.append(line)
         found = xids_in(text)
         if not found and _TORN.search(text):
-            cut.append(TextGap(number, "the address of an Xid is not whole"))
+            gaps.append(Gap(number, "the address of an Xid is not whole"))
         for mark in found:
             if mark.code is None:
-                cut.append(TextGap(number, "the number of an Xid is not whole"))
-                continue
-            xids.append({
-                "bus_id": _address(mark.where), "xid": mark.code, "time": at_time, "pid": pid_in(mark.text),
-                "text": mark.text, "line": number,
-            })  # fmt: skip
+                gaps.append(Gap(number, "the number of an Xid is not whole"))
+            else:
+                xids.append(LoggedCode(mark, line))
         for mark in () if found else sxids_in(text):
             if mark.code is None:
-                cut.append(TextGap(number, "the number of an SXid is not whole"))
-                continue
-            device = _DEVICE.search(text)
-            sxids.append({
-                "switch": int(device[1]) if device else None, "bus_id": _address(mark.where), "sxid": mark.code,
-                "time": at_time, "fatal": mark.fatal, "text": mark.text, "line": number,
-            })  # fmt: skip
-        log_lines.append(_TimedLine(number, at_time, text))
-    event_facts = _events(log_lines)
-    facts = {"xids": xids, "sxids": sxids, "events": event_facts}
-    numbers = sorted({str(xid["xid"]) for xid in xids}, key=int)
-    summary = (
-        f"{last - at + 1} lines; Xid: {', '.join(numbers) or 'none'}; SXid: {len(sxids)}; events: {len(event_facts)}"
-    )
-    return ParsedPart(last + 1, facts, summary, cut)
+                gaps.append(Gap(number, "the number of an SXid is not whole"))
+            else:
+                device = _DEVICE.search(text)
+                sxids.append(LoggedCode(mark, line, int(device[1]) if device else None))
+    return Parsed(KernelText(tuple(log_lines), tuple(xids), tuple(sxids)), tuple(gaps), last + 1)
 
 
-KINDS = (OutputFormat("kernel log", _begins, _take, hints=(":", "[", ";", "SXid (")),)
+def _pasted_line(number: int, text: str) -> PastedLine:
+    time = STAMP.match(text)
+    stamp = time["at"].strip("[] ") if time else None
+    return PastedLine(number, stamp, seconds(time["at"]) if time else None, text,
+                      message(text, time.end() if time else 0))  # fmt: skip
+
+
+HINTS = (":", "[", ";", "SXid (")

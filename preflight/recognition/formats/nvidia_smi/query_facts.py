@@ -1,4 +1,4 @@
-"""What ``nvidia-smi -q`` says of each GPU, from one tree of names, whether its text or its XML was read.
+"""The documented facts of ``nvidia-smi -q``, from its tree of names.
 
 ``N/A``, ``Not Supported`` and the like are no data: None. A name is looked up in all spellings that
 drivers from R450 on print.
@@ -10,51 +10,18 @@ import functools
 import re
 from typing import Any
 
-from preflight.recognition.detector import ParsedPart, TextGap
-
-Tree = dict[str, Any]
-
-_NO_DATA = re.compile(
-    r"(?i)\[?(?:n/a|not supported|unknown error|gpu is lost|gpu requires reset|insufficient permissions"
-    r"|requested functionality has been deprecated|not found|err!)\]?|"
-)
-#: What stands in place of a value where the driver or the GPU did not answer.
-_NO_ANSWER = re.compile(r"(?i)\[?(gpu is lost|gpu requires reset|unknown error|err!)\]?")
-#: What ends a GPU's list in all versions; ``-d`` shows sections without the name of the product.
-_LAST = frozenset({"processes", "compute_processes"})
+from preflight.parsers.nvidia.query_log import NO_DATA, QueryLog, Tree, attached, errors_in, numbers
 
 
-#: How deep fields stand within fields: the tool goes five deep, and what is deeper is read as beside the last of these.
-DEEPEST = 32
-_NO_LETTERS = re.compile(r"[^a-z0-9]+")
-
-
-def key(name: str) -> str:
-    """Return a name as it is looked up: ``GPU T.Limit Temp`` is ``gpu_t_limit_temp``."""
-    return _NO_LETTERS.sub("_", name.lower()).strip("_")
-
-
-def taken(end: int, general: Tree, gpus: list[tuple[str, Tree]], last: int) -> ParsedPart:
-    """Return the facts of what was read up to ``end``: what stands before the first GPU, and each GPU's tree."""
-    attached = _integer(_get(general, "attached_gpus"))
-    found = [_gpu(_bus_id(bus_id or _get(tree, "pci/bus_id", "pci/pci_bus_id")), tree) for bus_id, tree in gpus]
-    facts = {
-        "driver": _version(_get(general, "driver_version")), "cuda": _version(_get(general, "cuda_version")),
-        "attached_gpus": attached,
-        "gpus": found,
+def query_facts(log: QueryLog) -> dict[str, Any]:
+    """Return the facts of an output."""
+    return {
+        "driver": _version(_get(log.general, "driver_version")), "cuda": _version(_get(log.general, "cuda_version")),
+        "attached_gpus": attached(log),
+        "gpus": [
+            _gpu(_bus_id(bus_id or _get(tree, "pci/bus_id", "pci/pci_bus_id")), tree) for bus_id, tree in log.gpus
+        ],
     }  # fmt: skip
-    cut = []
-    if attached is None:
-        cut.append(TextGap(last, "the head with the number of GPUs is missing"))
-    elif attached != len(found):
-        cut.append(TextGap(last, f"{attached} GPUs are attached and {len(found)} are shown"))
-    if found and len({len(str(tree)) > 600 for _, tree in gpus}) > 1:
-        cut.append(TextGap(last, f"of GPU {gpus[-1][0]} only the beginning is there"))
-    elif gpus and "product_name" in gpus[-1][1] and not gpus[-1][1].keys() & _LAST:
-        cut.append(TextGap(last, "the processes with which a GPU's list ends are missing"))
-    products = sorted({gpu["product"] for gpu in found if gpu["product"]})
-    summary = f"{len(found)} GPUs ({', '.join(products[:3]) or 'unnamed'}), driver {facts['driver']}"
-    return ParsedPart(end, facts, summary, cut)
 
 
 @functools.cache
@@ -73,7 +40,7 @@ def _get(tree: Tree, *paths: str) -> Any:
             here = here.get(name) if isinstance(here, dict) else None
         if isinstance(here, dict) and here:
             return here
-        if isinstance(here, str) and not _NO_DATA.fullmatch(here):
+        if isinstance(here, str) and not NO_DATA.fullmatch(here):
             return here
     return None
 
@@ -121,6 +88,11 @@ _DEFAULT_LIMIT = _below(_POWER, "default_power_limit")
 _MAX_LIMIT = _below(_POWER, "max_power_limit")
 
 
+#: Sections of clocks, each number by its own name.
+_CLOCKS = ("clocks", "applications_clocks", "default_applications_clocks", "deferred_clocks", "max_clocks",
+           "max_customer_boost_clocks", "clock_policy", "clocks_event_reasons_counters")  # fmt: skip
+
+
 def _gpu(bus_id: str | None, tree: Tree) -> dict[str, Any]:
     def first(*names: str) -> Any:
         return _get(tree, *names)
@@ -160,19 +132,10 @@ def _gpu(bus_id: str | None, tree: Tree) -> dict[str, Any]:
         "memory_used_mib": _integer(first("fb_memory_usage/used", "memory_usage/used")),
         "bar1_total_mib": _integer(first("bar1_memory_usage/total")),
         "utilization_gpu_percent": _integer(first("utilization/gpu", "utilization/gpu_util")),
-        "no_answer": sorted(_no_answer(tree)),
+        "no_answer": sorted(errors_in(tree)),
+        "retired_pages": numbers(tree.get("retired_pages")),
+        **{name: numbers(tree.get(name)) for name in _CLOCKS},
     }  # fmt: skip
-
-
-def _no_answer(tree: Tree) -> set[str]:
-    """Return the errors that stand in place of values, in lower case."""
-    errors: set[str] = set()
-    for value in tree.values():
-        if isinstance(value, dict):
-            errors |= _no_answer(value)
-        elif isinstance(value, str) and (match := _NO_ANSWER.fullmatch(value)):
-            errors.add(match[1].lower())
-    return errors
 
 
 def _recovery(tree: Tree) -> str | None:
@@ -182,29 +145,40 @@ def _recovery(tree: Tree) -> str | None:
 
 
 def _ecc(block: Any) -> dict[str, Any] | None:
-    if not isinstance(block, dict):
-        return None
-    counted = {}
+    """Return every number of the section; until Volta, the bits of each memory have a total."""
+    counted = numbers(block)
     for span in ("volatile", "aggregate"):
-        counts = block.get(span)
+        counts = counted.get(span) if counted else None
         if isinstance(counts, dict):
-            counted[span] = {name: _yes(value) if name.endswith("exceeded") else _integer(value)
-                             for name, value in counts.items() if isinstance(value, str)}  # fmt: skip
-            # until Volta, bits of each memory and in total
-            counted[span] |= {f"{name}_total": _integer(bits["total"]) for name, bits in counts.items()
-                              if isinstance(bits, dict) and isinstance(bits.get("total"), str)}  # fmt: skip
-    return counted or None
+            bits_of = {name: bits for name, bits in counts.items() if isinstance(bits, dict) and "total" in bits}
+            counts.update({f"{name}_total": bits["total"] for name, bits in bits_of.items()})
+    return counted
+
+
+#: Documented name -> the names of the XML and of the text.
+_REMAPPED = {
+    "correctable": ("remapped_row_corr", "correctable_error"),
+    "uncorrectable": ("remapped_row_unc", "uncorrectable_error"),
+    "pending": ("remapped_row_pending", "pending"),
+    "failure": ("remapped_row_failure", "remapping_failure_occurred"),
+    "histogram": ("row_remapper_histogram", "bank_remap_availability_histogram"),
+}
 
 
 def _remapped(block: Any) -> dict[str, Any] | None:
-    if not isinstance(block, dict):
+    """Return every number of the section, the documented ones by their documented names."""
+    counted = numbers(block)
+    if counted is None:
         return None
-    return {
-        "correctable": _integer(_get(block, "correctable_error", "remapped_row_corr")),
-        "uncorrectable": _integer(_get(block, "uncorrectable_error", "remapped_row_unc")),
-        "pending": _yes(_get(block, "pending", "remapped_row_pending")),
-        "failure": _yes(_get(block, "remapping_failure_occurred", "remapped_row_failure")),
+    named = {
+        name: next((counted.pop(spelling) for spelling in spellings if spelling in counted), None)
+        for name, spellings in _REMAPPED.items()
     }
+    if isinstance(named["histogram"], dict):
+        named["histogram"] = {
+            name.removeprefix("row_remapper_histogram_"): banks for name, banks in named["histogram"].items()
+        }
+    return {**named, **counted}
 
 
 def _reasons(block: Any) -> list[str] | None:
@@ -235,5 +209,5 @@ def _fabric(block: Any) -> dict[str, Any] | None:
         "clique_id": _integer(_get(block, "cliqueid", "clique_id")),
         "cluster_uuid": _get(block, "clusteruuid", "cluster_uuid"),
         "health": {name: value for name, value in health_items
-                   if isinstance(value, str) and not _NO_DATA.fullmatch(value)} or None,
+                   if isinstance(value, str) and not NO_DATA.fullmatch(value)} or None,
     }  # fmt: skip

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from preflight.recognition.formats.nvidia_smi.facts import Tree, key
+from preflight.parsers.nvidia.query_log import Tree, key
 
 #: A path of names from the GPU down.
 Path = tuple[str, ...]

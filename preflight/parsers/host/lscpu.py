@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Mapping
 
+from preflight.parsers.host.numa_nodes import HostCpus, NumaNode
+from preflight.parsers.parsed import Gap, Parsed
 from preflight.parsers.text_block import block, cpu_ids, field
-from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
 from preflight.textprep.lines import Lines
 
 #: A node's CPUs, in any language: ``NUMA node0 CPU(s):``, ``NUMA-Knoten0 CPU(s):``, ``NUMA 节点0 CPU：``.
@@ -38,7 +39,8 @@ _HEAD = re.compile(r"\s*CPU\s+NODE\s+SOCKET\s+CORE\b.*")
 _COMMENT = re.compile(r"# (?:The following is the parsable format|CPU,Core,Socket,Node\b).*")
 
 
-def _begins(lines: Lines, at: int) -> bool:
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether an output of lscpu begins at a line."""
     text = lines[at].text
     if _HEAD.fullmatch(text) or _COMMENT.fullmatch(text) or _is_json(lines, at):
         return True
@@ -58,11 +60,12 @@ def _begins(lines: Lines, at: int) -> bool:
     return any("CPU(s)" in line.text or "CPU 列表" in line.text for line in lines[at + 1 : at + 6])
 
 
-def _take(lines: Lines, at: int) -> ParsedPart:
+def parse_lines(lines: Lines, at: int) -> Parsed[HostCpus]:
+    """Read the output that begins at a line: a list, a table or JSON."""
     if _HEAD.fullmatch(lines[at].text) or _COMMENT.fullmatch(lines[at].text):
-        return _take_table(lines, at)
+        return _table(lines, at)
     if _is_json(lines, at):
-        return _take_json(lines, at)
+        return _json(lines, at)
 
     def belongs(text: str) -> bool:
         if _FLAGS.fullmatch(text):
@@ -74,41 +77,42 @@ def _take(lines: Lines, at: int) -> ParsedPart:
     for line in taken:
         if match := _WORD.fullmatch(line.text):
             fields.setdefault(_WORDS[match[1]], match[2])
-    nodes = {
-        match[1]: {"cpus": cpu_ids(match[2] or ""), "memory_bytes": None}
-        for line in taken
-        if (match := _NUMA_LINE.fullmatch(line.text))
-    }
+    nodes = {match[1]: NumaNode(_ids(match[2] or "")) for line in taken if (match := _NUMA_LINE.fullmatch(line.text))}
     counts = [match[1] for line in taken if (match := _NUMA_COUNT.fullmatch(line.text))]
-    cpus = fields.get("CPU(s)", "")
-    facts = {
-        "numa_nodes": nodes, "cpus": int(cpus) if re.fullmatch(r"\d{1,6}", cpus) else None,
-        "model": fields.get("Model name"), "sockets": _number(fields.get("Socket(s)")),
-        "threads_per_core": _number(fields.get("Thread(s) per core")), "architecture": fields.get("Architecture"),
-    }  # fmt: skip
-    cut = []
+    gaps = []
     promised = _number(counts[0]) if counts else None
     if not counts and nodes and "0" not in nodes:
-        cut.append(TextGap(taken[0].number, "the nodes before these are missing"))
+        gaps.append(Gap(taken[0].number, "the nodes before these are missing"))
     if promised is not None and promised != len(nodes):
-        cut.append(TextGap(taken[-1].number, f"{promised} NUMA nodes are there and {len(nodes)} are shown"))
-    return ParsedPart(end, facts, f"{facts['model'] or 'CPU'}, {cpus} CPUs, {len(nodes)} NUMA nodes", cut)
+        gaps.append(Gap(taken[-1].number, f"{promised} NUMA nodes are there and {len(nodes)} are shown"))
+    return Parsed(_host(fields, nodes), tuple(gaps), end)
 
 
-def _take_table(lines: Lines, at: int) -> ParsedPart:
+def _host(fields: Mapping[str, str], nodes: Mapping[str, NumaNode]) -> HostCpus:
+    return HostCpus(
+        nodes, _number(fields.get("CPU(s)")), fields.get("Model name"), _number(fields.get("Socket(s)")),
+        _number(fields.get("Thread(s) per core")), fields.get("Architecture"), fields.get("On-line CPU(s) list"),
+        fields.get("Off-line CPU(s) list"),
+    )  # fmt: skip
+
+
+def _ids(text: str) -> tuple[int, ...] | None:
+    ids = cpu_ids(text)
+    return None if ids is None else tuple(ids)
+
+
+def _table(lines: Lines, at: int) -> Parsed[HostCpus]:
     """Read ``lscpu -e`` or ``lscpu -p``: a line for each CPU."""
     wide = bool(_HEAD.fullmatch(lines[at].text))
     row = re.compile(r"\s*(\d{1,5})\s+(\d{1,4})(?:\s+\S+){1,12}" if wide else r"(\d{1,5}),\d*,\d*,(\d{0,4})(?:,.*)?")
     end, taken = block(lines, at, lambda text: bool(row.fullmatch(text)) or (not wide and text[:2] == "# "), blanks=0)
-    nodes: dict[str, dict[str, Any]] = {}
+    cpus: dict[str, list[int]] = {}
     for line in taken:
         if (match := row.fullmatch(line.text)) and match[2]:
-            nodes.setdefault(match[2], {"cpus": [], "memory_bytes": None})["cpus"].append(int(match[1]))
-    return ParsedPart(end, {**_HOST, "numa_nodes": nodes}, f"{len(nodes)} NUMA nodes")
+            cpus.setdefault(match[2], []).append(int(match[1]))
+    return Parsed(HostCpus({node: NumaNode(tuple(ids)) for node, ids in cpus.items()}), (), end)
 
 
-#: Facts of a host by lscpu.
-_HOST = dict.fromkeys(("numa_nodes", "cpus", "model", "sockets", "threads_per_core", "architecture"))
 _JSON_LINE = re.compile(r"\s*[\]\[{}\",].*")
 
 
@@ -119,7 +123,7 @@ def _is_json(lines: Lines, at: int) -> bool:
     return bool(re.match(r'\s*{\s*"(?:lscpu|cpus)"\s*:', near)) and bool(re.search(r'"(?:field|cpu)"', near))
 
 
-def _take_json(lines: Lines, at: int) -> ParsedPart:
+def _json(lines: Lines, at: int) -> Parsed[HostCpus]:
     """Read ``lscpu -J`` or ``lscpu -Je``, also one that is cut."""
     end = at + 1
     while end < len(lines) and _JSON_LINE.fullmatch(lines[end].text):
@@ -127,25 +131,23 @@ def _take_json(lines: Lines, at: int) -> ParsedPart:
         if lines[end - 1].text.startswith("}"):
             break
     text = "\n".join(line.text for line in lines[at:end])
-    nodes: dict[str, dict[str, Any]] = {}
     fields: dict[str, str] = dict(re.findall(r'"field":\s*"([^"]{1,60}?):?",\s*"data":\s*"([^"]*)"', text))
-    for name, value in fields.items():
-        if match := re.fullmatch(r"NUMA node(\d{1,4}) CPU\(s\)", name):
-            nodes[match[1]] = {"cpus": cpu_ids(value), "memory_bytes": None}
+    nodes = {
+        match[1]: NumaNode(_ids(value))
+        for name, value in fields.items()
+        if (match := re.fullmatch(r"NUMA node(\d{1,4}) CPU\(s\)", name))
+    }
+    cpus: dict[str, list[int]] = {}
     for cpu, node in re.findall(r'"cpu":\s*"?(\d{1,5})"?,[^{}]{0,400}?"node":\s*"?(\d{1,4})"?', text):
-        nodes.setdefault(node, {"cpus": [], "memory_bytes": None})["cpus"].append(int(cpu))
-    facts = {
-        **_HOST, "numa_nodes": nodes, "cpus": _number(fields.get("CPU(s)")), "model": fields.get("Model name"),
-        "sockets": _number(fields.get("Socket(s)")), "threads_per_core": _number(fields.get("Thread(s) per core")),
-        "architecture": fields.get("Architecture"),
-    }  # fmt: skip
+        cpus.setdefault(node, []).append(int(cpu))
+    nodes |= {node: NumaNode(tuple(ids)) for node, ids in cpus.items()}
     complete = lines[end - 1].text.strip().endswith("}") and text.count("{") == text.count("}")
-    cut = [] if complete else [TextGap(lines[end - 1].number, "the JSON is not whole")]
-    return ParsedPart(end, facts, f"{facts['model'] or 'CPU'}, {len(nodes)} NUMA nodes", cut)
+    gaps = () if complete else (Gap(lines[end - 1].number, "the JSON is not whole"),)
+    return Parsed(_host(fields, nodes), gaps, end)
 
 
 def _number(text: str | None) -> int | None:
     return int(text) if text and re.fullmatch(r"\d{1,6}", text) else None
 
 
-KINDS = (OutputFormat("lscpu", _begins, _take, hints=(":", "：", "NUMA", "CPU", "# ", "{")),)
+HINTS = (":", "：", "NUMA", "CPU", "# ", "{")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from preflight.recognition.formats.nvidia_smi.facts import key
-from preflight.recognition.formats.nvidia_smi.sections import HEADS, NAMES
+from preflight.parsers.nvidia.query_log import key
+from preflight.parsers.nvidia.query_sections import HEADS, NAMES
 
 _COLON = re.compile(r"\s:(?:\s|$)")
 #: Words of the output; where none of them is in a line, more of its fields must be known.

@@ -1,13 +1,13 @@
-"""``nvidia-smi -q -x``, up to where it ends or breaks."""
+"""The XML of ``nvidia-smi -q -x``, up to where it ends or breaks."""
 
 from __future__ import annotations
 
 import re
 from xml.parsers import expat
 
+from preflight.parsers.nvidia.query_log import DEEPEST, QueryLog, Tree, gaps, key
+from preflight.parsers.parsed import Gap, Parsed
 from preflight.parsers.text_block import is_prompt
-from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
-from preflight.recognition.formats.nvidia_smi.facts import DEEPEST, Tree, key, taken
 from preflight.textprep.lines import Lines
 
 _XML_START = re.compile(r"\s*(?:<\?xml\b.*|<!DOCTYPE nvidia_smi_log.*|<nvidia_smi_log>.*|<gpu id=\".*)")
@@ -30,7 +30,8 @@ _PIECE, _AHEAD = 400, 12
 _XML_LEAF = re.compile(r"\s*(?:<([a-z]\w{1,60})>[^<>]{0,100}</\1>|</[a-z]\w{1,60}>|<[a-z]\w{1,60}\s?/>)\s*")
 
 
-def _begins_xml(lines: Lines, at: int) -> bool:
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether a document, or a piece of one GPU, begins at a line."""
     text = lines[at].text
     if "<" in text and _XML_PIECE.fullmatch(text):
         return sum(bool(_XML_TAG.search(line.text)) for line in lines[at : at + 4]) >= min(4, len(lines) - at)
@@ -61,6 +62,10 @@ def _leads_to_piece(lines: Lines, at: int) -> bool:
     return False
 
 
+#: Elements of which one GPU has several.
+_REPEATED = frozenset({"process_info", "mig_device"})
+
+
 class _Xml:
     """Reads XML up to where it ends or breaks; declarations of entities are refused."""
 
@@ -68,6 +73,7 @@ class _Xml:
         self.general: Tree = {}
         self.gpus: list[tuple[str, Tree]] = []
         self.closed = self.refused = False
+        self.broken_at: int | None = None  # line
         self._stack: list[tuple[str, Tree]] = [("", self.general)]
         self._text: list[str] = []
         self._parser = expat.ParserCreate()
@@ -80,7 +86,10 @@ class _Xml:
         """Read more; tell whether it could be read."""
         try:
             self._parser.Parse(text.encode("utf-8", "replace"), False)
-        except (expat.ExpatError, ValueError):
+        except expat.ExpatError as error:
+            self.broken_at = error.lineno
+            return self.closed
+        except ValueError:
             return self.closed
         return True
 
@@ -104,6 +113,10 @@ class _Xml:
         self._text.clear()
         if name == "nvidia_smi_log":
             self.closed = True
+        elif name in _REPEATED and self._stack:
+            listed = self._stack[-1][1].setdefault(key(name), [])
+            if isinstance(listed, list):
+                listed.append(tree)
         elif name != "gpu" and 0 < len(self._stack) <= DEEPEST:
             self._stack[-1][1].setdefault(key(name), tree or text)
 
@@ -115,7 +128,8 @@ class _Xml:
                 self._stack[-1][1].setdefault(key(name), tree)
 
 
-def _take_xml(lines: Lines, at: int) -> ParsedPart:
+def parse_lines(lines: Lines, at: int) -> Parsed[QueryLog]:
+    """Read the document that begins at a line, up to where it ends or breaks."""
     reader, end = _Xml(), at
     piece = bool(_XML_PIECE.fullmatch(lines[at].text) or _XML_LEAF.fullmatch(lines[at].text))
     if not any("<nvidia_smi_log" in line.text for line in lines[at : at + 4]):
@@ -146,12 +160,19 @@ def _take_xml(lines: Lines, at: int) -> ParsedPart:
             break
         end += 1
     reader.finish()
-    found = taken(max(end, at + 1), reader.general, reader.gpus, lines[max(at, end - 1)].number)
+    log = QueryLog(reader.general, tuple(reader.gpus))
+    found = gaps(log, lines[max(at, end - 1)].number)
     if not reader.closed:
-        found.cut.append(
-            TextGap(lines[min(end, len(lines) - 1)].number, "the XML ends or breaks before </nvidia_smi_log>")
-        )
-    return found
+        found.append(Gap(lines[min(end, len(lines) - 1)].number, "the XML ends or breaks before </nvidia_smi_log>"))
+    return Parsed(log, tuple(found), max(end, at + 1))
+
+
+def parse(document: str) -> QueryLog:
+    """Read a complete document; raise ValueError with the number of the line at which it ends or breaks."""
+    reader = _Xml()
+    if not reader.feed(document) or not reader.closed:
+        raise ValueError(str(reader.broken_at or document.count("\n") + 1))
+    return QueryLog(reader.general, tuple(reader.gpus))
 
 
 def _lost(lines: Lines, at: int) -> list[str]:
@@ -193,4 +214,4 @@ def _balanced(text: str, opened: list[str]) -> bool:
     return True
 
 
-KINDS = (OutputFormat("nvidia-smi -q -x", _begins_xml, _take_xml, hints=("<",)),)
+HINTS = ("<",)

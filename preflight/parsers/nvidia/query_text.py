@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from preflight.parsers.text_block import is_prompt
-from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap, left_out
-from preflight.recognition.formats.nvidia_smi.facts import DEEPEST, Tree, key, taken
-from preflight.recognition.formats.nvidia_smi.joined_lines import apart, is_glued
-from preflight.recognition.formats.nvidia_smi.sections import (
+from preflight.parsers.nvidia.query_glued import apart, is_glued
+from preflight.parsers.nvidia.query_log import DEEPEST, QueryLog, Tree, gaps, key
+from preflight.parsers.nvidia.query_sections import (
     HEADS,
     NAMES,
     TOP,
@@ -20,6 +18,8 @@ from preflight.recognition.formats.nvidia_smi.sections import (
     orphans,
     place,
 )
+from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.text_block import is_prompt, left_out
 from preflight.textprep.lines import Line, Lines
 
 _LOG = re.compile(r"\s*=+\s*NVSMI LOG\s*=+\s*")
@@ -95,7 +95,8 @@ _GENERAL = ("timestamp", "driver_version", "cuda_version", "attached_gpus")
 _OTHERS = re.compile(r"[^\s:][^:]*(?<!\s):(?:\s|$)")
 
 
-def _begins_text(lines: Lines, at: int) -> bool:
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether an output, or a piece from the middle of one, begins at a line."""
     text = lines[at].text
     if _ATTACHED.match(text):
         return any(_TEXT_GPU.fullmatch(line.text) for line in lines[at + 1 : at + 3])
@@ -113,17 +114,17 @@ def _begins_text(lines: Lines, at: int) -> bool:
     return False
 
 
-def _take(lines: Lines, at: int) -> ParsedPart:
+def parse_lines(lines: Lines, at: int) -> Parsed[QueryLog]:
+    """Read the output that begins at a line, complete or a piece of it."""
     end = next((end for end in range(at, len(lines)) if not is_glued(lines[end].text)), len(lines))
     if end == at:
-        return _take_text(lines, at, _headless(lines, at))
+        return _parse(lines, at, _headless(lines, at))
     split_lines = [Line(line.number, one) for line in lines[at:end] for one in apart(line.text)]
-    found = _take_text(split_lines, 0, not any(_GPU_OR_HEAD.match(line.text) for line in split_lines))
-    found.end = end
-    return found
+    found = _parse(split_lines, 0, not any(_GPU_OR_HEAD.match(line.text) for line in split_lines))
+    return Parsed(found.value, found.gaps, end)
 
 
-def _take_text(lines: Lines, at: int, headless: bool) -> ParsedPart:
+def _parse(lines: Lines, at: int, headless: bool) -> Parsed[QueryLog]:
     general: list[FieldLine] = []
     gpus: list[tuple[str, list[FieldLine]]] = []
     here = general
@@ -163,11 +164,12 @@ def _take_text(lines: Lines, at: int, headless: bool) -> ParsedPart:
             here.append(entry)
             empty, last, bare = 0, end, not match[3]
         end += 1
-    trees = [(bus_id, _tree(entries, headless and not bus_id)) for bus_id, entries in gpus]
-    found = taken(last + 1, _tree(general, False), trees, lines[last].number)
+    trees = tuple((bus_id, _tree(entries, headless and not bus_id)) for bus_id, entries in gpus)
+    log = QueryLog(_tree(general, False), trees)
+    found = gaps(log, lines[last].number)
     if bare:
-        found.cut.append(TextGap(lines[last].number, "nothing follows the last name"))
-    return found
+        found.append(Gap(lines[last].number, "nothing follows the last name"))
+    return Parsed(log, tuple(found), last + 1)
 
 
 def _opens(lines: Lines, at: int) -> bool:
@@ -235,4 +237,4 @@ def _put(stack: list[tuple[int, Tree]], entry: FieldLine) -> None:
     stack.append((entry.depth, below))
 
 
-KINDS = (OutputFormat("nvidia-smi -q", _begins_text, _take),)
+HINTS: tuple[str, ...] = ()

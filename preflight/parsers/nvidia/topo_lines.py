@@ -9,7 +9,7 @@ from preflight.textprep.lines import Lines
 
 DEVICE = (
     r"GPU\d{1,3}|NIC\d{1,3}|[a-z][a-z0-9]{1,10}_[a-z]*\d{1,3}|mlx5_bond_\d{1,3}|rdmap\d+s\d+\w*|bnxt_re\d+"
-    r"|(?:roce|ib)p\d+s\d+\w*"
+    r"|(?:roce|ib)p\d+s\d+\w*|(?:irdma|roceo|ibo|rxe|siw|qedr|mthca)\d{1,3}\w{0,8}|mlx[45]_[a-z][a-z0-9_]{1,15}"
 )
 PHRASES = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 RANGES = re.compile(r"\d{1,5}(?:[-,]\d{1,5})*")
@@ -17,6 +17,10 @@ ROW = re.compile(rf"\s*({DEVICE})\s+(\S.*)")
 #: Codes between two devices, and those of peer access.
 CODE = re.compile(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC|PSB|PIX/PIX")
 PEER = re.compile(r"X|OK|CNS|GNS|TNS|NS|DR|U")
+
+LEGEND_LINE = re.compile(
+    r"\s*(?:Legend:|NIC Legend:|(?:X|SYS|NODE|PHB|PXB|PIX|NV#|SOC|OK|CNS|GNS|TNS|NS|DR|U)\s+=\s.*)"
+)
 
 _CELLS = r"X|PIX|PXB|PHB|NODE|SYS|SOC"
 #: A row whose cells lost what was between them; where a number is glued to ``NV4``, nothing tells where that ends.
@@ -136,3 +140,16 @@ def _one_word(before: str, after: str) -> bool:
         # 0-47,9 and 6-143 are one list; 0-47 and 0 are not
         return bool(RANGES.fullmatch(before) and RANGES.fullmatch(after) and not after.isdigit())
     return bool(_COMPLETE_CELL.fullmatch(before + after))
+
+
+def first_row(lines: Lines, end: int) -> list[str]:
+    """Return the cells of the first row below a header."""
+    for line in lines[end : end + 3]:
+        if match := ROW.fullmatch(cleaned(line.text)):
+            return match[2].split()
+    return []
+
+
+def is_p2p(cells: list[str]) -> bool:
+    """Return whether a row's cells are codes of peer access."""
+    return bool(cells) and all(PEER.fullmatch(cell) for cell in cells) and any(cell != "X" for cell in cells)
