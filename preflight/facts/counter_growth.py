@@ -216,6 +216,8 @@ def parse_files(value: Any) -> dict[str, int]:
 
 def parse_ethtool(text: str) -> Mapping[str, int]:
     """Read ``ethtool -S``; raises ValueError if there is no counter in it, or it breaks off."""
+    if not text.strip():
+        raise ValueError("there is no counter in it")
     return parse_complete(text, ethtool_statistics.begins, ethtool_statistics.parse_lines).counters
 
 

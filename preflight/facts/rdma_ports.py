@@ -42,9 +42,9 @@ class Port:
     """One port of an RDMA device."""
 
     device: str  # mlx5_0
-    number: int  # from 1
-    state: str  # logical state in sysfs words: ACTIVE, DOWN, INIT, ARMED
-    physical_state: str  # LinkUp, Polling, Disabled, …
+    number: int  # from 1; 0: a pasted text names the device alone
+    state: str  # logical state in sysfs words: ACTIVE, DOWN, INIT, ARMED; empty: a pasted text lacks it
+    physical_state: str  # LinkUp, Polling, Disabled, …; empty likewise
     rate_gbps: float | None  # Gb/s; None while down (a placeholder) or where the kernel does not know the speed
     link_layer: str  # InfiniBand, Ethernet or Unspecified (EFA)
     sm_lid: int | None  # LID of the subnet manager; 0 when none was seen
@@ -55,12 +55,17 @@ class Port:
     @property
     def name(self) -> str:
         """The port as NCCL writes it: ``mlx5_0:1``."""
-        return f"{self.device}:{self.number}"
+        return f"{self.device}:{self.number}" if self.number else self.device
+
+    @property
+    def state_shown(self) -> str:
+        """Both states: ``DOWN/Polling``."""
+        return "/".join(filter(None, (self.state, self.physical_state)))
 
     @property
     def active(self) -> bool:
         """Whether traffic can flow: logical state ACTIVE over a trained link."""
-        return self.state == "ACTIVE" and self.physical_state == "LinkUp"
+        return self.state == "ACTIVE" and self.physical_state in ("LinkUp", "")
 
     @property
     def roce(self) -> bool:
@@ -284,11 +289,17 @@ def parse_ibstat(text: str) -> tuple[Port, ...]:
 def _ibstat_port(port: RdmaPort) -> Port:
     if port.device is None or port.number is None or port.rate_gbps is None or port.link_layer is None:
         raise ValueError(f"the block of {port.name[:60]} is incomplete")
+    return of_listed(port, ("cmd:ibstat",))
+
+
+def of_listed(port: RdmaPort, evidence: tuple[str, ...]) -> Port:
+    """Return the port of a tool's list in sysfs words; what the tool does not print is empty or None."""
+    layer = _LINK_LAYERS.get(port.link_layer or "", port.link_layer or "")
     # rxe prints 2.5 whatever it runs at; a rate below 10 Gb/s is a placeholder on every HCA of today
-    known = port.logical == "ACTIVE" and port.rate_gbps >= 10
+    known = port.logical == "ACTIVE" and port.rate_gbps is not None and port.rate_gbps >= 10
     return Port(
-        port.device, port.number, port.logical, port.trained, port.rate_gbps if known else None,
-        _LINK_LAYERS.get(port.link_layer, port.link_layer), port.sm_lid, None, evidence=("cmd:ibstat",),
+        port.device or port.netdev or f"the port of line {port.line}", port.number or 0, port.logical, port.trained,
+        port.rate_gbps if known else None, layer, port.sm_lid, port.netdev, port.active_mtu, evidence,
     )  # fmt: skip
 
 

@@ -47,6 +47,12 @@ NETWORK: Mapping[str, str] = {
     "dcb": "qos.dcb",
     "lspci": "pci.lspci",
     "network-status": "network.network_status",
+    "perftest": "network.perftest_text",
+    "ip addr": "network.ip_addr",
+    "ip link": "network.ip_link",
+    "bonding": "network.bonding",
+    "iblinkinfo": "infiniband.iblinkinfo",
+    "ucx": "network.transport_errors",
 }
 
 FAMILIES: tuple[Mapping[str, str], ...] = (NVIDIA, HOST, NETWORK)

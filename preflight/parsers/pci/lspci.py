@@ -16,6 +16,11 @@ from preflight.textprep.lines import Lines
 REDIRECTS = frozenset({"ReqRedir", "CmpltRedir", "UpstreamFwd"})
 
 
+#: Classes by name and by number (pci.ids); of 3D controllers only GPUs are seen in servers.
+_NETWORK = re.compile(r"(?i)(?:ethernet|infiniband|network) controller|02(?:00|07)\b")
+_GPU = re.compile(r"(?i)3D controller|0302\b")
+
+
 @dataclass(frozen=True)
 class PciFunction:
     """The configuration of one PCI function; None where lspci did not print it."""
@@ -34,6 +39,16 @@ class PciFunction:
     max_read_request_bytes: int | None = None  # DevCtl: MaxReadReq
     max_payload_bytes: int | None = None
     relaxed_ordering: bool | None = None  # DevCtl: RlxdOrd
+
+    @property
+    def is_network(self) -> bool:
+        """Whether it is a network controller."""
+        return _NETWORK.match(self.class_name or "") is not None
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it is a GPU of a server."""
+        return _GPU.match(self.class_name or "") is not None
 
     @property
     def acs(self) -> frozenset[str] | None:

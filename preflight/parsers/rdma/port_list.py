@@ -63,8 +63,7 @@ class RdmaPort:
     def document(self) -> dict[str, Any]:
         """Return the port as `preflight read --json` prints it."""
         facts = {name: getattr(self, name) for name in _SHOWN}
-        gids = {"gids": [row.document() for row in self.gids]} if self.gids else {}
-        return {**facts, "port": self.number, **self.other, **gids}
+        return {**facts, "port": self.number, **self.other}
 
 
 _SHOWN = (
@@ -87,7 +86,8 @@ class PortList:
 def facts(listed: PortList) -> dict[str, Any]:
     """Return a list as `preflight read --json` prints it."""
     devices = {} if listed.devices is None else {"devices": list(listed.devices)}
-    return {"ports": [port.document() for port in listed.ports], **devices}
+    rows = [row.document() for port in listed.ports for row in port.gids]
+    return {"ports": [port.document() for port in listed.ports], **devices, **({"gids": rows} if rows else {})}
 
 
 def summary(listed: PortList) -> str:

@@ -20,7 +20,7 @@ from preflight.model import Check, CheckFunction, Finding, Scope, Status, docstr
 from preflight.recognition.evidence_adapter import key_of
 
 #: Modules of this package; each has its judges by kind in ``JUDGES``: (id of the check, judge).
-MODULES = ("gpu", "kernel", "host")
+MODULES = ("gpu", "kernel", "host", "network")
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class PastedValue:
     value: Any
     evidence: tuple[str, ...]  # key of its record
     complete: bool  # nothing is missing, as far as the text shows
+    earlier: tuple[Any, ...] = ()  # values of the same kind, of the same writer, above it
 
 
 Judge = Callable[[PastedValue], Iterator[Finding]]
@@ -39,25 +40,28 @@ Judges = Mapping[str, tuple[tuple[str, Judge], ...]]
 class PastedRun:
     """The function of a check for one pasted part: it has the check's page, and judges by the check's core."""
 
-    def __init__(self, real: CheckFunction, key: str, judge: Judge, value: Any) -> None:
+    def __init__(self, real: CheckFunction, key: str, judge: Judge, value: Any, earlier: tuple[Any, ...]) -> None:
         self.__name__: str = real.__name__
-        self._real, self._key, self._judge, self._value = real, key, judge, value
+        self._real, self._key, self._judge, self._value, self._earlier = real, key, judge, value, earlier
 
     def __call__(self, node: NodeFacts, site: Site, /) -> Iterator[Finding]:
         """Yield the findings of the part."""
-        yield from self._judge(PastedValue(self._value, (self._key,), node.evidence.record(self._key).ok))
+        complete = node.evidence.record(self._key).ok
+        yield from self._judge(
+            PastedValue(self._value, (self._key,), node.evidence.record(self._key).ok, self._earlier)
+        )
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]
         return docstring(self._real)
 
 
-def checks_of(kind: str, value: Any) -> tuple[Check, ...]:
+def checks_of(kind: str, value: Any, earlier: tuple[Any, ...] = ()) -> tuple[Check, ...]:
     """Return the checks that judge a part of a kind with this value; none where no module has a judge for it."""
     declared, key = _declared(), key_of(kind)
     return tuple(
         replace(
-            declared[id], run=PastedRun(declared[id].run, key, judge, value), scope=Scope.NODE, sweep=False,
+            declared[id], run=PastedRun(declared[id].run, key, judge, value, earlier), scope=Scope.NODE, sweep=False,
             window=False, pair="", reads=(), needs=(), history=False, unless=(),
         )
         for id, judge in _judges().get(kind, ())
