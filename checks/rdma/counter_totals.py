@@ -139,8 +139,8 @@ def judge_marking(places: Mapping[str, Mapping[str, int]], evidence: tuple[str, 
         if lossless and by_priority[0] > 10**9 and marked < by_priority[0] / 1000:
             names = ", ".join(map(str, lossless))
             yield unknown(
-                f"{place or 'the port'}: priority 0 received {by_priority[0]} bytes, priority {names} with PFC {marked}: "
-                "RDMA may run unmarked",
+                f"{place or 'the port'}: priority 0 received {by_priority[0]} bytes, priority {names} with PFC "
+                f"{marked}: RDMA may run unmarked",
                 subject=place, found=f"rx_prio0_bytes {by_priority[0]}", expected=f"RDMA on priority {names}",
                 evidence=evidence, fix="Compare NCCL_IB_TC and the DSCP map (`mlnx_qos -i IF`) with the PFC priority.",
             )  # fmt: skip

@@ -27,13 +27,15 @@ SIGNATURES = (
      "counters.loss", "retry count exceeded: packets are not acknowledged, or the peer is gone"),
     ("receiver-not-ready", r"(?i)\bRNR retry count exceeded|receiver not ready retry count", "counters.receiver",
      "the receiver had no buffer ready"),
-    ("memlock", r"max locked memory|ulimit -l|registered memory|(?:ibv_reg_mr|ibv_create_(?:cq|qp)|mlx5dv?_devx_umem_reg)"
-     r".{0,200}(?:Cannot allocate memory|failed)", "host.memlock", "max locked memory is too small to register memory"),
+    ("memlock", r"max locked memory|ulimit -l|registered memory"
+     r"|(?:ibv_reg_mr|ibv_create_(?:cq|qp)|mlx5dv?_devx_umem_reg).{0,200}(?:Cannot allocate memory|failed)",
+     "host.memlock", "max locked memory is too small to register memory"),
     ("device-not-available", r"network device '([^']{1,64})' is not available", "rdma.device-count",
      "the device that the job names is not here"),
     ("no-active-port", r"no active ports detected", "rdma.port-state", "no active ports detected"),
-    ("device-open", r"error initializing an OpenFabrics device|ibv_open_device.{0,80}failed|Failed to open .{0,60}device"
-     r"|failed to create a queue pair", "rdma.device-nodes", "the device cannot be opened"),
+    ("device-open", r"error initializing an OpenFabrics device|ibv_open_device.{0,80}failed"
+     r"|Failed to open .{0,60}device|failed to create a queue pair", "rdma.device-nodes",
+     "the device cannot be opened"),
     ("gid", r"(?i)(?:invalid|failed to (?:get|query)|no) gid\b.{0,80}|gid index .{0,40}(?:invalid|not found)",
      "roce.chain", "the GID that the job names is not there"),
     ("no-transport", r"no (?:active messages?|auxiliary|remote registered memory access|usable) transports?",
@@ -95,7 +97,7 @@ def _message(lines: Lines, at: int) -> tuple[int, TransportError] | None:
     found = _signature(" ".join(paragraph), None, lines[at].number) if paragraph else None
     if found is None:
         return None
-    fields = {}
+    fields = dict[str, str]()
     for index in range(at, min(at + 30, len(lines))):
         if match := _FIELD.fullmatch(lines[index].text):
             fields.setdefault(match[1], match[2])

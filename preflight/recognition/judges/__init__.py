@@ -20,7 +20,7 @@ from preflight.model import Check, CheckFunction, Finding, Scope, Status, docstr
 from preflight.recognition.evidence_adapter import key_of
 
 #: Modules of this package; each has its judges by kind in ``JUDGES``: (id of the check, judge).
-MODULES = ("gpu", "kernel", "host", "network")
+MODULES = ("gpu", "kernel", "host", "ports", "counters", "interfaces", "qos", "pcie", "transport")
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,7 @@ class PastedRun:
     def __call__(self, node: NodeFacts, site: Site, /) -> Iterator[Finding]:
         """Yield the findings of the part."""
         complete = node.evidence.record(self._key).ok
-        yield from self._judge(
-            PastedValue(self._value, (self._key,), node.evidence.record(self._key).ok, self._earlier)
-        )
+        yield from self._judge(PastedValue(self._value, (self._key,), complete, self._earlier))
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]
