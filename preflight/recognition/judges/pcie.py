@@ -36,11 +36,15 @@ def _gpu_links(part: PastedValue) -> Iterator[Finding]:
                          evidence=part.evidence)  # fmt: skip
 
 
+#: MaxReadReq that a virtual function shows whatever is set.
+_VIRTUAL_BYTES = 128
+
+
 def _read_requests(part: PastedValue) -> Iterator[Finding]:
     functions: Sequence[PciFunction] = part.value
     small = [f"{function.address} {function.max_read_request_bytes}" for function in functions
              if function.is_network and function.max_read_request_bytes is not None
-             and function.max_read_request_bytes <= pcie.SMALL_READ_BYTES]  # fmt: skip
+             and _VIRTUAL_BYTES < function.max_read_request_bytes <= pcie.SMALL_READ_BYTES]  # fmt: skip
     if small:
         finding = pcie.judge_read_requests(small, "NICs", part.evidence[0])
         message = f"{finding.message} ({', '.join(small[:4])}): slow on a fast port, enough on a slow one"

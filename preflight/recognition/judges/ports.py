@@ -102,11 +102,15 @@ def _is_one_lane(port: RdmaPort) -> bool:
 
 
 def _link_layers(part: PastedValue) -> Iterator[Finding]:
+    """Report ports of another layer that run at the rate of the usual ones: a slower one is for storage, or slower."""
     active = [port for port in _ports(part) if port.active and port.link_layer]
-    if len({port.link_layer for port in active}) > 1:
-        usual = usual_layer(active)
-        source = "most active ports of the text"
-        yield judge_link_layers(active, usual, source, unsure, part.evidence[0])
+    if len({port.link_layer for port in active}) < 2:
+        return
+    usual = usual_layer(active)
+    rates = {port.rate_gbps for port in active if port.link_layer == usual}
+    alike = [port for port in active if port.link_layer == usual or port.rate_gbps in rates]
+    if len({port.link_layer for port in alike}) > 1:
+        yield judge_link_layers(alike, usual, "most active ports of the text", unsure, part.evidence[0])
 
 
 @limited
