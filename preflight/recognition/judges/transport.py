@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from preflight._startup.lightclass import replace
 from preflight.checks.kubernetes.container import judge_address
-from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.model import Finding, Status, failed, passed, unknown, warned
 from preflight.parsers.infiniband.iblinkinfo import PortState
 from preflight.parsers.network.network_status import PodNetwork
 from preflight.parsers.network.perftest_text import PerftestRun
@@ -18,7 +19,9 @@ from preflight.recognition.judges.lists import MOST_FINDINGS, limited
 def _networks(part: PastedValue) -> Iterator[Finding]:
     networks: Sequence[PodNetwork] = part.value
     secondary = [network for network in networks if not network.default]
-    faults = [finding for network in secondary for finding in judge_address(network, part.evidence[0])]
+    # InfiniBand without IPoIB needs no address
+    faults = [replace(finding, status=Status.UNKNOWN) for network in secondary
+              for finding in judge_address(network, part.evidence[0])]  # fmt: skip
     yield from faults
     with_rdma = [network for network in secondary if network.rdma_device]
     for network in secondary if with_rdma else ():
