@@ -51,7 +51,21 @@ _ALIASES = {
     "responder_oos": "out_of_sequence", "rx_roce_discards": "rx_discards_phy", "tx_roce_discards": "tx_discards_phy",
 }  # fmt: skip
 _SOURCES = ("counters", "hw_counters", "ethtool")
-_DRIVERS_OWN = re.compile(r"[rt]x_?(?:crc_|frame_|fcs_|symbol_)?errors(?:_phy)?|[rt]x_(?:dropped|missed_errors)")
+#: Names of other drivers, by the words in them (Linux, drivers/net/ethernet; Amazon's ena).
+_OTHER_NAMES = (
+    (CounterKind.FLAP, re.compile(r"link_?down_?events?|(?:port_)?link_(?:down|fault)s?"), "times the link went down"),
+    (CounterKind.LINK, re.compile(
+        r"[rt]x_?(?:\w{1,20}_)?(?:crc|fcs|symbol|align|frame|code)_?err(?:or)?s?(?:_\w{1,20})?"
+        r"|(?:port[._])?[rt]x[._](?:crc_)?errors(?:_phy)?|illegal_bytes"
+    ), "damaged frames"),
+    (CounterKind.LOSS, re.compile(r"\w{2,20}_allowance_exceeded"), "packets queued or dropped at the cloud's limit"),
+    (CounterKind.RECEIVER, re.compile(
+        r"(?:port[._])?rx[._](?:\w{1,30}[._])?"
+        r"(?:dropped|drops?|discards?|missed(?:_errors)?|no_?buf\w{0,20}|fifo_errors)"
+    ), "packets dropped on receipt"),
+    (CounterKind.LOSS, re.compile(r"(?:port[._])?tx[._](?:\w{1,30}[._])?(?:dropped|drops?|discards?)"),
+     "packets dropped on transmit"),
+)  # fmt: skip
 
 
 def known(name: str) -> Counter | None:
@@ -61,9 +75,10 @@ def known(name: str) -> Counter | None:
         found = counter(source, name)
         if found.meaning:
             return found
-    if _DRIVERS_OWN.fullmatch(name):
-        lost = "dropped" in name or "missed" in name
-        return Counter(name, CounterKind.RECEIVER if lost else CounterKind.LINK, "errors that the driver counts")
+    name = re.sub(r"^\[\d{1,4}\]:\s*", "", name)
+    for kind, pattern, meaning in _OTHER_NAMES:
+        if pattern.fullmatch(name):
+            return Counter(name, kind, meaning)
     return None
 
 
@@ -104,6 +119,22 @@ def _is_high(row: Counter, value: int, packets: int) -> bool:
     if row.rare and packets:
         return value > max(TOLERATED[row.kind], RARE * packets)
     return value > TOLERATED[row.kind]
+
+
+#: Share of the last second, per cent, for which PCIe held the NIC up: above it the host is the bottleneck.
+_STALLED_MOST = 10
+
+
+def judge_stalls(places: Mapping[str, Mapping[str, int]], evidence: tuple[str, ...]) -> Iterator[Finding]:
+    """Report NICs that PCIe holds up."""
+    for place, counters in places.items():
+        for name in ("outbound_pci_stalled_rd", "outbound_pci_stalled_wr"):
+            if counters.get(name, 0) > _STALLED_MOST:
+                yield unknown(
+                    f"{place or 'the port'}: {name} {counters[name]}: PCIe held the NIC up for that share of a second",
+                    subject=place, found=f"{name} {counters[name]}", expected=f"at most {_STALLED_MOST} %",
+                    evidence=evidence, fix="Compare pcie.nic-link, pcie.max-read-request and the IOMMU's setting.",
+                )  # fmt: skip
 
 
 #: Pauses of the whole port, and notifications that the sender does not take.

@@ -9,7 +9,7 @@ from preflight._startup.lightclass import dataclass, regex
 from preflight.parsers.parsed import Parsed
 from preflight.textprep.lines import Lines
 
-HINTS = ("UCX", "OpenFabrics", "InfiniBand retry", "Open MPI", "queue pair")
+HINTS = ("UCX", ".c:", "OpenFabrics", "InfiniBand retry", "Open MPI", "queue pair")
 
 _UCX = regex(r"(?:\[\d{9,11}\.\d{1,9}\]\s*)?(?:\[([\w.-]{1,64}):\d{1,9}(?::\d{1,5})?\s*:?\d{0,5}\]\s*)?"
              r"(?:\S{0,80}:\d{1,6}\s+)?UCX\s+(ERROR|WARN|FATAL|DIAG)\s+(\S.{0,2000})")  # fmt: skip

@@ -18,6 +18,7 @@ REDIRECTS = frozenset({"ReqRedir", "CmpltRedir", "UpstreamFwd"})
 
 #: Classes by name and by number (pci.ids); of 3D controllers only GPUs are seen in servers.
 _NETWORK = re.compile(r"(?i)(?:ethernet|infiniband|network) controller|02(?:00|07)\b")
+_GONE = re.compile(r"\(rev ff\)")
 _GPU = re.compile(r"(?i)3D controller|0302\b")
 
 
@@ -39,6 +40,12 @@ class PciFunction:
     max_read_request_bytes: int | None = None  # DevCtl: MaxReadReq
     max_payload_bytes: int | None = None
     relaxed_ordering: bool | None = None  # DevCtl: RlxdOrd
+    errors: frozenset[str] = frozenset()  # DevSta: FatalErr, NonFatalErr, seen since they were cleared
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the device does not answer: its registers read as all ones."""
+        return bool(self.name and _GONE.search(self.name))
 
     @property
     def is_network(self) -> bool:
@@ -256,6 +263,8 @@ def _detail(function: PciFunction, text: str, marks_downgrades: bool) -> PciFunc
         return replace(function, speed=match[2], width=match[4], downgraded=downgraded)
     if match := _ACS.fullmatch(text):
         return replace(function, controls=_flags(match[1]))
+    if text.lstrip().startswith("DevSta:"):
+        return replace(function, errors=frozenset(_ERRORS.findall(text)))
     if ordering := _ORDERING.search(text):
         function = replace(function, relaxed_ordering=ordering[1] == "+")
     if (match := _DEVCTL.fullmatch(text)) and match[2]:
@@ -263,5 +272,6 @@ def _detail(function: PciFunction, text: str, marks_downgrades: bool) -> PciFunc
     return replace(function, denied=True) if _DENIED in text else function
 
 
+_ERRORS = re.compile(r"\b((?:Non)?FatalErr)\+")
 _ORDERING = re.compile(r"\bRlxdOrd([+-])(?=\s|$)")
 _DENIED = "Capabilities: <access denied>"

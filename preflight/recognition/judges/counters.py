@@ -24,6 +24,11 @@ def _congestion(part: PastedValue) -> Iterator[Finding]:
     yield from counter_totals.judge_congestion(listed.by_place(), part.evidence)
 
 
+def _stalls(part: PastedValue) -> Iterator[Finding]:
+    listed: CounterList = part.value
+    yield from counter_totals.judge_stalls(listed.by_place(), part.evidence)
+
+
 def _marking(part: PastedValue) -> Iterator[Finding]:
     listed: CounterList = part.value
     yield from counter_totals.judge_marking(listed.by_place(), part.evidence)
@@ -33,6 +38,7 @@ _COUNTERS = (
     *((check, _totals(check)) for check in counter_totals.CHECKS),
     ("counters.congestion", limited(_congestion)),
     ("counters.traffic-class", _marking),
+    ("counters.receiver", _stalls),
 )
 
 JUDGES: Judges = dict.fromkeys(("perfquery", "hw_counters", "ethtool -S"), _COUNTERS)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from preflight._startup.lightclass import replace
 from preflight.checks.rdma import pcie
-from preflight.model import Finding, Status, passed, unknown, warned
+from preflight.model import Finding, Status, failed, passed, unknown, warned
 from preflight.parsers.pci.lspci import PciFunction
-from preflight.recognition.judges import Judges, PastedValue
+from preflight.recognition.judges import Judge, Judges, PastedValue
 from preflight.recognition.judges.lists import limited
 
 
@@ -21,8 +21,28 @@ def _nic_links(part: PastedValue) -> Iterator[Finding]:
         most = " ".join(filter(None, (function.max_speed, function.max_width)))
         yield warned(f"{function.address} trained {function.link}", subject=function.address or "",
                      found=function.link, expected=most or "what the device can", evidence=part.evidence)  # fmt: skip
-    if nics and not slow and all(function.width for function in nics):
+    sick = [function for function in nics if function.errors]
+    for function in sick:
+        errors = ", ".join(sorted(function.errors))
+        yield unknown(f"{function.address} has had PCIe errors: {errors} since they were cleared",
+                      subject=function.address or "", found=f"{errors}+", expected="FatalErr-, NonFatalErr-",
+                      evidence=part.evidence, fix="`dmesg -T | grep -i aer` shows when.")  # fmt: skip
+    if nics and not slow and not sick and all(function.width for function in nics):
         yield passed(f"{len(nics)} NICs have trained all they can", evidence=part.evidence)
+
+
+def _gone(is_kind: Callable[[PciFunction], bool]) -> Judge:
+    """Return the judge of devices of a kind that the bus lists and that do not answer."""
+
+    def judge(part: PastedValue) -> Iterator[Finding]:
+        functions: Sequence[PciFunction] = part.value
+        for function in functions:
+            if function.is_gone and is_kind(function):
+                yield failed(f"{function.address} does not answer (rev ff): it fell off the bus",
+                             subject=function.address or "", found="rev ff", expected="an answer",
+                             evidence=part.evidence, fix="Power-cycle the node, then reseat the card.")  # fmt: skip
+
+    return judge
 
 
 @limited
@@ -71,6 +91,7 @@ def _redirects(part: PastedValue) -> Iterator[Finding]:
 JUDGES: Judges = {
     "lspci": (
         ("pcie.nic-link", _nic_links), ("gpu.pcie-link", _gpu_links), ("pcie.max-read-request", _read_requests),
-        ("gpudirect.path", _redirects),
+        ("gpudirect.path", _redirects), ("rdma.registered", _gone(lambda function: function.is_network)),
+        ("gpu.count", _gone(lambda function: function.is_gpu)),
     ),
 }  # fmt: skip

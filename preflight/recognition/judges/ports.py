@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from ipaddress import IPv6Address
 
+from preflight._startup.lightclass import replace
 from preflight.checks.kubernetes.container import judge_guids
 from preflight.checks.rdma.firmware import judge_board
 from preflight.checks.rdma.ports import judge_link_layers, judge_port_rates, judge_port_states, usual_layer
@@ -17,7 +18,7 @@ from preflight.expectations import Expected
 from preflight.facts.gids import Gid
 from preflight.facts.rdma_ports import Port, of_listed
 from preflight.facts.roce_chain.addressing import best_row
-from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.model import Finding, Status, failed, passed, unknown, warned
 from preflight.parsers.rdma.gid_row import GidRow
 from preflight.parsers.rdma.port_list import PortList, RdmaPort
 from preflight.recognition.judges import Judges, PastedValue
@@ -156,15 +157,48 @@ def _guids(part: PastedValue) -> Iterator[Finding]:
 
 
 def _port_firmware(part: PastedValue) -> Iterator[Finding]:
+    """Compare the firmware of the devices of a board; of a model alone it may differ by right."""
     listed: PortList = part.value
-    boards: dict[str, dict[str, str]] = defaultdict(dict)
+    boards: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for port in listed.ports:
-        board, version = port.other.get("board_id"), port.other.get("firmware")
-        if board and version and port.device:
-            boards[board][port.device] = version
-    for board, versions in boards.items():
+        board, model, version = (port.other.get(name) for name in ("board_id", "ca_type", "firmware"))
+        if (board or model) and version and port.device:
+            boards[str(board or ""), str(model or "")][port.device] = version
+    for (board, model), versions in boards.items():
         if len(set(versions.values())) > 1:
-            yield from judge_board(board, versions, dict.fromkeys(versions, part.evidence[0]))
+            for finding in judge_board(board or model, versions, dict.fromkeys(versions, part.evidence[0])):
+                yield finding if board else replace(finding, status=Status.UNKNOWN)
+
+
+def _identities(part: PastedValue) -> Iterator[Finding]:
+    """Report LIDs and GUIDs that two active InfiniBand ports share; two fabrics may have the same LIDs."""
+    listed: PortList = part.value
+    active = [port for port in listed.ports if port.logical == "ACTIVE" and port.link_layer == "InfiniBand"]
+    for what, values in (("LID", [port.lid for port in active]), ("GUID", [port.guid for port in active])):
+        for value, number in Counter(values).items():
+            names = ", ".join(port.name for port, own in zip(active, values, strict=True) if own == value)
+            if number > 1 and value and (what == "LID" or len({port.device for port in active}) == len(active)):
+                yield unknown(
+                    f"{names} have the same {what} {value}: a fault in one fabric",
+                    found=f"{what} {value}",
+                    expected=f"a {what} of their own",
+                    evidence=part.evidence,
+                    fix="See whether the ports are on different fabrics; else look at the subnet manager.",
+                )
+
+
+def _addresses(part: PastedValue) -> Iterator[Finding]:
+    """Report IPv4 addresses that two ports have."""
+    rows: Sequence[GidRow] = part.value
+    owners: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        if row.ipv4 and row.device:
+            owners[row.ipv4].add(f"{row.device}:{row.port}")
+    for address, names in owners.items():
+        if len(names) > 1:
+            yield unknown(f"{', '.join(sorted(names))} have the same address {address}", found=address,
+                          expected="an address of their own", evidence=part.evidence,
+                          fix="`ip -br addr`; on a bond the members may share it.")  # fmt: skip
 
 
 @limited
@@ -232,16 +266,16 @@ def _gid(row: GidRow) -> Gid | None:
 
 _PORTS = (
     ("rdma.port-state", _port_states), ("rdma.port-rate", _port_rates), ("rdma.link-layer", _link_layers),
-    ("container.rdma-address", _guids),
+    ("container.rdma-address", _guids), ("fleet.identity", _identities),
 )  # fmt: skip
 
 JUDGES: Judges = {
-    "ibstat": _PORTS,
+    "ibstat": (*_PORTS, ("rdma.firmware", _port_firmware)),
     "ibstatus": _PORTS,
     "ibv_devinfo": (
         *_PORTS, ("rdma.active-mtu", _active_mtus), ("roce.chain", _port_gids), ("rdma.firmware", _port_firmware),
     ),
     "rdma link": _PORTS,
     "ibdev2netdev": (*_PORTS[:1], ("rdma.port-state", _interface_states)),
-    "show_gids": (("roce.chain", _listed_gids),),
+    "show_gids": (("roce.chain", _listed_gids), ("fleet.identity", _addresses)),
 }  # fmt: skip

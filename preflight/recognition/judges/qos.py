@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from preflight.facts.congestion import CNP_DSCP
 from preflight.facts.roce_chain.flow_control import headroom
 from preflight.model import Finding, passed, unknown, warned
 from preflight.parsers.qos.port_settings import PortQos
@@ -28,6 +29,7 @@ def _qos(part: PastedValue) -> Iterator[Finding]:
         yield warned(f"{name}: no DSCP leads to the lossless priority {names}", subject=qos.interface,
                      found=f"priorities {_numbers({p for row in qos.dscp.of.values() for p in row})}",
                      expected=f"a DSCP of priority {names}", evidence=part.evidence)  # fmt: skip
+    yield from _judge_map(qos, name, part)
     buffers = qos.buffers
     for priority in sorted(qos.lossless) if buffers and buffers.complete else ():
         assert buffers
@@ -36,6 +38,19 @@ def _qos(part: PastedValue) -> Iterator[Finding]:
             yield warned(f"{name}: {wrong}: no headroom for what is under way when the port pauses",
                          subject=qos.interface, found=wrong, expected="a buffer of its own, with headroom",
                          evidence=part.evidence)  # fmt: skip
+
+
+def _judge_map(qos: PortQos, name: str, part: PastedValue) -> Iterator[Finding]:
+    """Report DSCPs of two priorities, and congestion notifications that wait behind what they should slow."""
+    rows = qos.dscp.of if qos.dscp else {}
+    if double := [dscp for dscp, priorities in rows.items() if len(priorities) > 1]:
+        listed = ", ".join(f"DSCP {dscp}: priorities {_numbers(rows[dscp])}" for dscp in double[:8])
+        yield unknown(f"{name}: {listed}: one of them rules", subject=qos.interface, found=listed,
+                      expected="one priority for each DSCP", evidence=part.evidence)  # fmt: skip
+    if rows.get(CNP_DSCP, frozenset()) & qos.lossless:
+        yield unknown(f"{name}: DSCP {CNP_DSCP}, which congestion notifications have by default, shares the lossless "
+                      f"priority {_numbers(qos.lossless)}", subject=qos.interface, found=f"DSCP {CNP_DSCP}",
+                      expected="a priority of their own, without PFC", evidence=part.evidence)  # fmt: skip
 
 
 def _judge_pfc(qos: PortQos, name: str, part: PastedValue) -> Iterator[Finding]:

@@ -119,7 +119,7 @@ def test_fields_with_colons_are_no_marks_of_a_launcher() -> None:
     "node", ["hgx-h100", "hgx-h100-roce", "dgx-a100", "hgx-b200", "gb200-tray", "l40s-pcie", "cloud-vm"]
 )
 def test_no_false_word_about_a_healthy_node(node: str) -> None:
-    """Outputs made by hand: each is recognised, nothing in it is found wrong; what depends on the ports' use is unknown."""
+    """Outputs made by hand: each is recognised, nothing is found wrong; what depends on the ports' use is unknown."""
     records = from_document(whole_node(node), node).records
     read = {key: read_text(str(records[key].get("out", "")), key) for key in records if key.startswith("cmd:")}
     for key, kind in {
