@@ -24,6 +24,9 @@ MODULES = (
     "network_status",
     "host",
     "nccl_settings",
+    "dcgmi",
+    "cluster",
+    "messages",
 )
 
 
