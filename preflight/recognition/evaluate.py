@@ -14,6 +14,8 @@ from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.node import NodeFacts
 from preflight.judge import findings
 from preflight.model import Check
+from preflight.parsers.host.kernel_text import KernelText
+from preflight.parsers.messages.scan import LoggedError
 from preflight.recognition import judges, rules_nic
 from preflight.recognition.detector import TextPart
 from preflight.recognition.evidence_adapter import key_of
@@ -33,8 +35,17 @@ def add_findings(parts: Sequence[TextPart], source: str) -> None:
         rules = _rules_of(part.kind)
         if isinstance(part.taken, TypedPart):
             rules += judges.checks_of(part.kind, part.taken.value)
-        results = findings([Evidence(part.writer or source, "", records)], rules)
+        results = findings([Evidence(part.writer or _node_of(part) or source, "", records)], rules)
         part.findings += [one for one in results if one["status"] in _SHOWN_STATUSES or _unknown_of(one, key)]
+
+
+def _node_of(part: TextPart) -> str:
+    """Return the node that the lines of a part name; empty for none or several."""
+    value = part.taken.value if isinstance(part.taken, TypedPart) else None
+    hosts = value.hosts if isinstance(value, KernelText) else ()
+    if isinstance(value, tuple) and value and isinstance(value[0], LoggedError):
+        hosts = tuple({error.node for error in value})
+    return hosts[0] if len(hosts) == 1 else ""
 
 
 @functools.cache

@@ -106,7 +106,7 @@ class HealthReport:
 
 def health_begins(lines: Lines, at: int) -> bool:
     """Return whether a report of ``dcgmi health`` begins at a line."""
-    return bool(re.match(r"\|?\s*(?:Health Monitor Report|Overall Health)\b", lines[at].text))
+    return re.match(r"\|?\s*(?:Health Monitor Report|Overall Health)\b", lines[at].text) is not None
 
 
 def parse_health(lines: Lines, at: int) -> Parsed[HealthReport]:

@@ -90,8 +90,8 @@ def _pod(pod: PodDescription) -> Judged:
     judges: list[tuple[str, Judge]] = []
     for container in pod.containers:
         for state, reason, code in (
+            (container.last_state, container.last_reason, container.last_exit_code),  # why it waits to start again
             (container.state, container.reason, container.exit_code),
-            (container.last_state, container.last_reason, container.last_exit_code),
         ):
             bad = reason not in ("", "Completed", "ContainerCreating", "PodInitializing") or bool(code)
             if bad and state in ("Terminated", "Waiting"):
