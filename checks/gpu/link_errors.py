@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from preflight.checks.applicability import no_gpu
@@ -19,6 +19,7 @@ from preflight.parsers.nvidia.nvlink_errors import FAILED, NVLINK_ERRORS, RECOVE
 
 if TYPE_CHECKING:
     from preflight.facts.nvidia.model import GpuHealth, Health
+    from preflight.parsers.nvidia.nvlink_errors import Counts
 
 #: Errors of all links of one GPU, since the driver was loaded, that are few: a judgement between Imbue's 5 and the
 #: hundred in a second at which DCGM fails. A link that had to be trained anew counts for more.
@@ -56,10 +57,16 @@ def nvlink_errors(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield unknown(f"NVLink's errors could not be read: {error.why}", evidence=[error.key],
                       fix="Run `nvidia-smi nvlink -e` on the node.")  # fmt: skip
         return
+    yield from judge_nvlink_errors(counts, _names(node), [NVLINK_ERRORS])
+
+
+def judge_nvlink_errors(
+    counts: Counts, names: Mapping[str, tuple[str, str]], evidence: Sequence[str]
+) -> Iterator[Finding]:
+    """Judge the NVLink errors of each GPU; ``names`` are what messages call it and its address, by UUID."""
     if not any(counts.values()):
-        yield skipped("no GPU counts errors of NVLinks", evidence=[NVLINK_ERRORS])
+        yield skipped("no GPU counts errors of NVLinks", evidence=evidence)
         return
-    names = _names(node)
     fine, most = 0, 0
     for uuid, links in counts.items():
         total: Counter[str] = Counter()
@@ -79,11 +86,11 @@ def nvlink_errors(node: NodeFacts, site: Site) -> Iterator[Finding]:
             f"{label}: {_listed(total)} on its NVLinks, {of_link[worst]} of them on link {worst}",
             subject=address, found=_listed(total),
             expected=f"at most {FEW} errors and {FEW_RECOVERIES} recoveries since the driver was loaded",
-            evidence=[NVLINK_ERRORS],
+            evidence=evidence,
         )  # fmt: skip
     if fine:
         yield passed(f"{fine} of {len(counts)} GPUs: few NVLink errors since the driver was loaded",
-                     found=f"at most {most}", evidence=[NVLINK_ERRORS])  # fmt: skip
+                     found=f"at most {most}", evidence=evidence)  # fmt: skip
 
 
 @check(

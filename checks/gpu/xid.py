@@ -148,7 +148,7 @@ def _worst(policies: Sequence[tuple[XidEvent, XidPolicy]], context: XidContext, 
     bad = [pair for pair in policies if pair[1].act in BAD]
     worst = bad or [pair for pair in policies if pair[1].act is Act.WARN]
     if not worst and context.pasted:
-        worst = [pair for pair in policies if pair[1].act is Act.APPLICATION]
+        worst = [pair for pair in policies if pair[1].act is Act.APPLICATION or pair[0].code == 43]
     if not worst:
         return None
     event, policy = worst[0]

@@ -20,12 +20,21 @@ NVIDIA: Mapping[str, str] = {
     "nvidia-smi topo -p2p": "nvidia.topo_p2p",
     "nvidia-smi topo -m": "nvidia.topo_matrix",
     "nvidia-smi nvlink -s": "nvidia.nvlink_status",
+    "nvidia-smi nvlink -e": "nvidia.nvlink_error_text",
+    "nvidia-smi": "nvidia.smi_table",
+    "dcgmi diag": "nvidia.dcgmi_diag",
+    "dcgmi health": "nvidia.dcgmi_health",
+    "dcgmi discovery": "nvidia.dcgmi_discovery",
+    "dcgmi nvlink": "nvidia.dcgmi_nvlink",
+    "fabricmanager status": "nvidia.fabric_manager",
+    "nvbandwidth": "nvidia.nvbandwidth",
 }
 
 HOST: Mapping[str, str] = {
     "numactl": "host.numactl",
     "lscpu": "host.lscpu",
     "kernel log": "host.kernel_text",
+    "ulimit": "host.ulimit",
 }
 
 #: RDMA ports, NICs, PCIe and the network.
@@ -55,7 +64,21 @@ NETWORK: Mapping[str, str] = {
     "ucx": "network.transport_errors",
 }
 
-FAMILIES: tuple[Mapping[str, str], ...] = (NVIDIA, HOST, NETWORK)
+CLUSTER: Mapping[str, str] = {
+    "kubernetes describe": "cluster.kubernetes_pod",
+    "kubernetes events": "cluster.kubernetes_events",
+    "sinfo": "cluster.sinfo_reasons",
+    "scontrol node": "cluster.scontrol_nodes",
+}
+
+JOB: Mapping[str, str] = {
+    "training log": "training.iteration_log",
+    "nvidia-smi error": "messages.nvidia_smi_errors",
+    "slurm error": "messages.slurm_errors",
+    "framework error": "messages.framework_errors",
+}
+
+FAMILIES: tuple[Mapping[str, str], ...] = (NVIDIA, HOST, NETWORK, CLUSTER, JOB)
 
 
 class FormatParser(NamedTuple):

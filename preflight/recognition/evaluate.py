@@ -11,6 +11,9 @@ from typing import Any
 
 from preflight.evidence.document import Evidence
 from preflight.judge import findings
+from preflight.parsers.host.kernel_text import KernelText
+from preflight.parsers.messages.scan import LoggedError
+from preflight.parsers.network.transport_errors import TransportError
 from preflight.recognition import judges
 from preflight.recognition.detector import TextPart
 from preflight.recognition.evidence_adapter import key_of
@@ -34,8 +37,19 @@ def add_findings(parts: Sequence[TextPart], source: str) -> None:
         values = earlier[part.writer, part.kind]
         rules = judges.checks_of(part.kind, part.taken.value, tuple(values[-_MOST_EARLIER:]))
         values.append(part.taken.value)
-        results = findings([Evidence(part.writer or source, "", records)], rules) if rules else []
+        results = findings([Evidence(part.writer or _node_of(part) or source, "", records)], rules) if rules else []
         part.findings += [one for one in results if one["status"] in _SHOWN_STATUSES or _unknown_of(one, key)]
+
+
+def _node_of(part: TextPart) -> str:
+    """Return the node that the lines of a part name; empty for none or several."""
+    value = part.taken.value if isinstance(part.taken, TypedPart) else None
+    hosts = value.hosts if isinstance(value, KernelText) else ()
+    if isinstance(value, tuple) and value and isinstance(value[0], LoggedError):
+        hosts = tuple({error.node for error in value})
+    if isinstance(value, tuple) and value and isinstance(value[0], TransportError):
+        hosts = tuple({error.host or "" for error in value})
+    return hosts[0] if len(hosts) == 1 else ""
 
 
 def _unknown_of(finding: Mapping[str, Any], key: str) -> bool:

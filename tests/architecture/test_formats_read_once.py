@@ -19,7 +19,8 @@ WORDS = (
     "CA:?", "Physical state", "Port GUID", "Infiniband device", "hca_id", "active_mtu", "physical_state", "==>",
     "n_gids_found", "LinkDowned", "PortSelect", "NIC statistics", "Pause parameters", "RX negotiated",
     "firmware-version",
-    "Laser ", "Settings for", "Link detected", "PFC configuration", "Priority trust", "prio-pfc", "dscp-prio", "Lnk(Cap|Sta)",
+    "Laser ", "Settings for", "Link detected", "PFC configuration", "Priority trust", "prio-pfc", "dscp-prio",
+    "Lnk(Cap|Sta)",
     "ACSCtl", "MaxReadReq", "networks?-status", "#bytes", "LOWER_UP", "Slave Interface", "Bonding Mode", r"UCX\s",
     "OpenFabrics",
 )  # fmt: skip

@@ -98,6 +98,7 @@ class PastedLine:
     at_s: float | None  # the same in seconds; None where it cannot be read
     text: str  # as it is written, put together where it was broken
     message: str  # the kernel's own words
+    host: str = ""  # the node that wrote it, where the line names it
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,19 @@ class KernelText:
     lines: tuple[PastedLine, ...]
     xids: tuple[LoggedCode, ...]
     sxids: tuple[LoggedCode, ...]
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The nodes that wrote the lines, each once; empty for lines that name none."""
+        return tuple(dict.fromkeys(line.host for line in self.lines))
+
+    def of_host(self, host: str) -> KernelText:
+        """Return the lines of one node."""
+        return KernelText(
+            tuple(line for line in self.lines if line.host == host),
+            tuple(code for code in self.xids if code.line.host == host),
+            tuple(code for code in self.sxids if code.line.host == host),
+        )
 
     @cached_property
     def events(self) -> tuple[KernelEvent, ...]:
@@ -207,11 +221,23 @@ def parse_lines(lines: Lines, at: int) -> Parsed[KernelText]:
     return Parsed(KernelText(tuple(log_lines), tuple(xids), tuple(sxids)), tuple(gaps), last + 1)
 
 
+#: A node's name: in front of a line by a launcher, or behind the time by a log daemon.
+_LAUNCHED = re.compile(
+    r"\s{0,4}(?!NVRM|kern|nvidia|mce|EDAC|AER|pci|mlx|DMAR|usb|ata|nvme|sd)([a-z][a-z0-9.-]{0,62}\d[a-z0-9.-]{0,20}): "
+    r" {0,3}(?=\[|NVRM: |kernel: |<\d|\d{4}-|[A-Z][a-z]{2} )"
+)
+_LOGGED = re.compile(r" ([\w.-]{1,255}) kernel: ?")
+
+
 def _pasted_line(number: int, text: str) -> PastedLine:
-    time = STAMP.match(text)
+    launched = _LAUNCHED.match(text)
+    own = text[launched.end() :] if launched else text
+    time = STAMP.match(own)
     stamp = time["at"].strip("[] ") if time else None
+    logged = _LOGGED.match(own, time.end()) if time else None
+    host = launched[1] if launched else logged[1] if logged else ""
     return PastedLine(number, stamp, seconds(time["at"]) if time else None, text,
-                      message(text, time.end() if time else 0))  # fmt: skip
+                      message(own, time.end() if time else 0), host)  # fmt: skip
 
 
 HINTS = (":", "[", ";", "SXid (")

@@ -14,6 +14,9 @@ MODULES = (
     "network",
     "host",
     "nccl_settings",
+    "dcgmi",
+    "cluster",
+    "messages",
 )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from preflight.parsers.host.kernel_text import KernelText, LoggedCode
 from preflight.parsers.host.numa_nodes import HostCpus
+from preflight.parsers.host.ulimit import Limits
 from preflight.parsers.nvidia.xid_marks import pid_in
 from preflight.recognition.formats.typed import output_format
 
@@ -62,4 +63,15 @@ def _address(code: LoggedCode) -> str | None:
     return code.mark.where if re.search("[0-9a-fA-F]", code.mark.where) else None
 
 
-KINDS = (output_format("numactl", _numactl), output_format("lscpu", _lscpu), output_format("kernel log", _kernel))
+def _limits(limits: Limits) -> tuple[dict[str, Any], str]:
+    shown = (f"{name} {'unlimited' if value is None else value}" for name, value in limits.soft.items()
+             if name in ("max locked memory", "open files"))  # fmt: skip
+    return {"limits": dict(limits.soft)}, f"{len(limits.soft)} limits; {', '.join(shown)}"
+
+
+KINDS = (
+    output_format("numactl", _numactl),
+    output_format("lscpu", _lscpu),
+    output_format("kernel log", _kernel),
+    output_format("ulimit", _limits),
+)

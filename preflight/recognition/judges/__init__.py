@@ -20,7 +20,10 @@ from preflight.model import Check, CheckFunction, Finding, Scope, Status, docstr
 from preflight.recognition.evidence_adapter import key_of
 
 #: Modules of this package; each has its judges by kind in ``JUDGES``: (id of the check, judge).
-MODULES = ("gpu", "kernel", "host", "ports", "counters", "interfaces", "qos", "pcie", "transport")
+MODULES = (
+    "gpu", "devices", "kernel", "host", "cluster", "signatures", "ports", "counters", "interfaces", "qos", "pcie",
+    "transport",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,10 @@ class PastedValue:
 
 
 Judge = Callable[[PastedValue], Iterator[Finding]]
-Judges = Mapping[str, tuple[tuple[str, Judge], ...]]
+#: Id of the check and judge.
+Judged = tuple[tuple[str, Judge], ...]
+#: By kind: the judges, or what returns those for a value.
+Judges = Mapping[str, "Judged | Callable[[Any], Judged]"]
 
 
 class PastedRun:
@@ -57,12 +63,13 @@ class PastedRun:
 def checks_of(kind: str, value: Any, earlier: tuple[Any, ...] = ()) -> tuple[Check, ...]:
     """Return the checks that judge a part of a kind with this value; none where no module has a judge for it."""
     declared, key = _declared(), key_of(kind)
+    judges = _judges().get(kind, ())
     return tuple(
         replace(
             declared[id], run=PastedRun(declared[id].run, key, judge, value, earlier), scope=Scope.NODE, sweep=False,
             window=False, pair="", reads=(), needs=(), history=False, unless=(),
         )
-        for id, judge in _judges().get(kind, ())
+        for id, judge in (judges if isinstance(judges, tuple) else judges(value))
     )  # fmt: skip
 
 

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+from preflight._startup.lightclass import replace
 from preflight.checks.gpu.xid import XidContext, judge_sxids, judge_xids
 from preflight.checks.host.kernel_events import of_problem, words_of
 from preflight.checks.host.kernel_judgement import Xid, judged
 from preflight.checks.host.kernel_problem import Window
 from preflight.facts import xid
-from preflight.model import Finding, failed, passed, warned
+from preflight.model import Finding, failed, passed, unknown, warned
 from preflight.parsers.host.kernel_events import KernelEvent
 from preflight.parsers.host.kernel_text import KernelText
-from preflight.recognition.judges import Judges, PastedValue
+from preflight.recognition.judges import Judge, Judges, PastedValue
 
 #: Times from here on are of a wall clock, not seconds since boot.
 _WALL_S = 3e8
+
+
+def _each_host(judge: Judge) -> Judge:
+    """Return a judge of the lines of each node, whose name its messages then begin with."""
+
+    def judge_hosts(part: PastedValue) -> Iterator[Finding]:
+        log: KernelText = part.value
+        for host in log.hosts:
+            own = part if len(log.hosts) == 1 else PastedValue(log.of_host(host), part.evidence, part.complete)
+            for finding in judge(own):
+                yield replace(finding, message=f"{host}: {finding.message}") if host else finding
+
+    return judge_hosts
 
 
 def _xids(part: PastedValue) -> Iterator[Finding]:
@@ -63,8 +78,24 @@ def _events(part: PastedValue) -> Iterator[Finding]:
         yield of_problem(problem, window, "no such line", list(part.evidence), where)
     noted = list(_noted(events, part.evidence))
     yield from noted
-    if judgement.notes and not judgement.problems and not noted and part.complete:
+    if judgement.problems or noted or not part.complete:
+        return
+    if judgement.notes:
         yield passed(f"no fault of the machine in these lines{words_of(judgement, 0)}", evidence=part.evidence)
+    elif not events and not found.gpus and not found.switches and log.lines:
+        strange = next((line for line in log.lines if _TROUBLE.search(line.message)), None)
+        if strange is None:
+            yield passed(f"no fault of the machine in these {len(log.lines)} lines", evidence=part.evidence)
+        else:
+            yield unknown(f"line {strange.number}: {strange.message[:160]}: no rule knows this line",
+                          found=strange.message[:200], evidence=part.evidence,
+                          fix="Look at the lines around it; `preflight check` on the node.")  # fmt: skip
+
+
+#: Words of a line that may report a fault which no rule knows.
+_TROUBLE = re.compile(
+    r"(?i)\b(?:error|errors|fail(?:ed|ure|s)?|fault|timed? ?out|bug:|warning|call trace|lost|corrupt\w*|reset)\b"
+)
 
 
 #: Kinds that other checks judge on a node, and their words.
@@ -93,6 +124,7 @@ def _noted(events: tuple[KernelEvent, ...], evidence: tuple[str, ...]) -> Iterat
 
 JUDGES: Judges = {
     "kernel log": (
-        ("xid.gpu", _xids), ("xid.nvswitch", _sxids), ("versions.driver-files", _mismatch), ("kernel.events", _events),
+        ("xid.gpu", _each_host(_xids)), ("xid.nvswitch", _each_host(_sxids)),
+        ("versions.driver-files", _each_host(_mismatch)), ("kernel.events", _each_host(_events)),
     ),
 }  # fmt: skip

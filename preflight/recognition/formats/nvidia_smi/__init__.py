@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from preflight.parsers.nvidia.nvlink_error_text import GpuErrors
 from preflight.parsers.nvidia.nvlink_status import GpuLinks
 from preflight.parsers.nvidia.query_log import QueryLog
+from preflight.parsers.nvidia.smi_table import SmiTable
 from preflight.parsers.nvidia.topo_p2p import PeerAccess
 from preflight.parsers.nvidia.topology import Matrix
 from preflight.recognition.formats.nvidia_smi.query_facts import query_facts
@@ -50,10 +52,40 @@ def _nvlinks(gpus: tuple[GpuLinks, ...]) -> tuple[dict[str, Any], str]:
     return facts, f"{len(gpus)} GPUs with {most} NVLinks of {shown} GB/s, {down} inactive"
 
 
+def _nvlink_errors(gpus: tuple[GpuErrors, ...]) -> tuple[dict[str, Any], str]:
+    facts = {
+        "links": {f"GPU{gpu.index}": {str(link): dict(counts) for link, counts in gpu.links.items()} for gpu in gpus},
+        "uuids": {f"GPU{gpu.index}": gpu.uuid for gpu in gpus},
+    }
+    total = sum(count for gpu in gpus for counts in gpu.links.values() for count in counts.values())
+    return facts, f"{len(gpus)} GPUs, {total} counted"
+
+
+def _table(table: SmiTable) -> tuple[dict[str, Any], str]:
+    facts = {
+        "driver": table.driver, "cuda": table.cuda,
+        "gpus": [
+            {"index": gpu.index, "product": gpu.name, "bus_id": gpu.address, "persistence": gpu.persistence,
+             "ecc_uncorrectable": gpu.uncorrectable, "temperature_c": gpu.temperature_c,
+             "performance_state": gpu.performance_state, "power_draw_w": gpu.power_w, "power_limit_w": gpu.power_cap_w,
+             "memory_used_mib": gpu.memory_used_mib, "memory_total_mib": gpu.memory_total_mib,
+             "utilization_gpu_percent": gpu.utilisation_pct, "compute_mode": gpu.compute_mode, "mig": gpu.mig,
+             "no_answer": list(gpu.errors)}
+            for gpu in table.gpus
+        ],
+        "processes": [
+            {"gpu": gpu, "pid": pid, "name": name, "used_mib": used} for gpu, pid, name, used in table.processes
+        ],
+    }  # fmt: skip
+    return facts, f"{len(table.gpus)} GPUs, driver {table.driver}, {len(table.processes)} processes"
+
+
 KINDS = (
     output_format("nvidia-smi -q -x", _query),
     output_format("nvidia-smi -q", _query),
     output_format("nvidia-smi topo -p2p", _peers),
     output_format("nvidia-smi topo -m", _matrix),
     output_format("nvidia-smi nvlink -s", _nvlinks),
+    output_format("nvidia-smi nvlink -e", _nvlink_errors),
+    output_format("nvidia-smi", _table),
 )
