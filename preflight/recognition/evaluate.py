@@ -13,7 +13,7 @@ from preflight.evidence.document import Evidence
 from preflight.judge import findings
 from preflight.parsers.host.kernel_text import KernelText
 from preflight.parsers.messages.scan import LoggedError
-from preflight.parsers.network.transport_errors import TransportError
+from preflight.parsers.network.transport_errors import TransportMessage
 from preflight.recognition import judges
 from preflight.recognition.detector import TextPart
 from preflight.recognition.evidence_adapter import key_of
@@ -47,7 +47,7 @@ def _node_of(part: TextPart) -> str:
     hosts = value.hosts if isinstance(value, KernelText) else ()
     if isinstance(value, tuple) and value and isinstance(value[0], LoggedError):
         hosts = tuple({error.node for error in value})
-    if isinstance(value, tuple) and value and isinstance(value[0], TransportError):
+    if isinstance(value, tuple) and value and isinstance(value[0], TransportMessage):
         hosts = tuple({error.host or "" for error in value})
     return hosts[0] if len(hosts) == 1 else ""
 

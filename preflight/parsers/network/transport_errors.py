@@ -45,7 +45,7 @@ _COMPILED = tuple((what, re.compile(words), check, meaning) for what, words, che
 
 
 @dataclass(frozen=True)
-class TransportError:
+class TransportMessage:
     """One message."""
 
     what: str
@@ -64,9 +64,9 @@ def begins(lines: Lines, at: int) -> bool:
     return _message(lines, at) is not None
 
 
-def parse_lines(lines: Lines, at: int) -> Parsed[tuple[TransportError, ...]]:
+def parse_lines(lines: Lines, at: int) -> Parsed[tuple[TransportMessage, ...]]:
     """Read the messages from a line on, over other lines of UCX and the rules around Open MPI's."""
-    found: list[TransportError] = []
+    found: list[TransportMessage] = []
     index = end = at
     while index < len(lines):
         if message := _message(lines, index):
@@ -85,7 +85,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[TransportError, ...]]:
     return Parsed(tuple(found), (), end)
 
 
-def _message(lines: Lines, at: int) -> tuple[int, TransportError] | None:
+def _message(lines: Lines, at: int) -> tuple[int, TransportMessage] | None:
     """Return the line behind a message that begins at a line, and the message."""
     text = lines[at].text.strip()
     head = _UCX.fullmatch(text) or _FATAL.fullmatch(text)
@@ -105,7 +105,7 @@ def _message(lines: Lines, at: int) -> tuple[int, TransportError] | None:
         elif _RULE.fullmatch(lines[index].text):
             break
     device = fields.get("Local device") or fields.get("Device name") or found.device
-    return end, TransportError(
+    return end, TransportMessage(
         found.what, found.line, found.text, fields.get("Local host") or fields.get("Host"), device, found.port,
         fields.get("Peer host"), found.check, found.meaning,
     )  # fmt: skip
@@ -126,17 +126,17 @@ def _paragraph(lines: Lines, at: int) -> tuple[list[str], int]:
     return [line.text.strip() for line in lines[at:end]], end
 
 
-def _signature(words: str, host: str | None, line: int) -> TransportError | None:
+def _signature(words: str, host: str | None, line: int) -> TransportMessage | None:
     for what, pattern, check, meaning in _COMPILED:
         if match := pattern.search(words):
             named = match[1] if pattern.groups and match[1] else words
             device = _DEVICE.search(named + " ")
-            return TransportError(what, line, words[:300], host, device[1] if device else None,
+            return TransportMessage(what, line, words[:300], host, device[1] if device else None,
                                   int(device[2]) if device else None, None, check, meaning)  # fmt: skip
     return None
 
 
-def facts(errors: tuple[TransportError, ...]) -> dict[str, Any]:
+def facts(errors: tuple[TransportMessage, ...]) -> dict[str, Any]:
     """Return the messages as `preflight read --json` prints them."""
     return {
         "errors": [
@@ -147,6 +147,6 @@ def facts(errors: tuple[TransportError, ...]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def summary(errors: tuple[TransportError, ...]) -> str:
+def summary(errors: tuple[TransportMessage, ...]) -> str:
     """Return one line on the messages."""
     return f"{len(errors)} messages: {', '.join(sorted({error.what for error in errors}))}"

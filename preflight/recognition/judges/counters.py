@@ -12,11 +12,11 @@ from preflight.recognition.judges.lists import limited
 
 
 def _totals(check: str) -> Judge:
-    def judge(part: PastedValue) -> Iterator[Finding]:
+    def report(part: PastedValue) -> Iterator[Finding]:
         listed: CounterList = part.value
         yield from counter_totals.judge_totals(check, listed.by_place(), part.evidence, part.complete)
 
-    return limited(judge)
+    return limited(report)
 
 
 def _congestion(part: PastedValue) -> Iterator[Finding]:

@@ -34,7 +34,7 @@ def _nic_links(part: PastedValue) -> Iterator[Finding]:
 def _gone(is_kind: Callable[[PciFunction], bool]) -> Judge:
     """Return the judge of devices of a kind that the bus lists and that do not answer."""
 
-    def judge(part: PastedValue) -> Iterator[Finding]:
+    def report(part: PastedValue) -> Iterator[Finding]:
         functions: Sequence[PciFunction] = part.value
         for function in functions:
             if function.is_gone and is_kind(function):
@@ -42,7 +42,7 @@ def _gone(is_kind: Callable[[PciFunction], bool]) -> Judge:
                              subject=function.address or "", found="rev ff", expected="an answer",
                              evidence=part.evidence, fix="Power-cycle the node, then reseat the card.")  # fmt: skip
 
-    return judge
+    return report
 
 
 @limited

@@ -171,20 +171,17 @@ def _port_firmware(part: PastedValue) -> Iterator[Finding]:
 
 
 def _identities(part: PastedValue) -> Iterator[Finding]:
-    """Report LIDs and GUIDs that two active InfiniBand ports share; two fabrics may have the same LIDs."""
+    """Report GUIDs that two devices share; equal LIDs are none: each rail may be a fabric with its own manager."""
     listed: PortList = part.value
-    active = [port for port in listed.ports if port.logical == "ACTIVE" and port.link_layer == "InfiniBand"]
-    for what, values in (("LID", [port.lid for port in active]), ("GUID", [port.guid for port in active])):
-        for value, number in Counter(values).items():
-            names = ", ".join(port.name for port, own in zip(active, values, strict=True) if own == value)
-            if number > 1 and value and (what == "LID" or len({port.device for port in active}) == len(active)):
-                yield unknown(
-                    f"{names} have the same {what} {value}: a fault in one fabric",
-                    found=f"{what} {value}",
-                    expected=f"a {what} of their own",
-                    evidence=part.evidence,
-                    fix="See whether the ports are on different fabrics; else look at the subnet manager.",
-                )
+    owners: dict[str, set[str]] = defaultdict(set)
+    for port in listed.ports:
+        if port.guid and port.device and port.guid.strip("0x:"):
+            owners[port.guid].add(port.device)
+    for guid, devices in owners.items():
+        if len(devices) > 1 and "x" not in guid[2:].lower():
+            yield unknown(f"{', '.join(sorted(devices))} have the same GUID {guid}", found=guid,
+                          expected="a GUID of their own", evidence=part.evidence,
+                          fix="Devices of one card may share the node's GUID; ports may not.")  # fmt: skip
 
 
 def _addresses(part: PastedValue) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from preflight.model import Finding, Status, failed, passed, unknown, warned
 from preflight.parsers.infiniband.iblinkinfo import PortState
 from preflight.parsers.network.network_status import PodNetwork
 from preflight.parsers.network.perftest_text import PerftestRun
-from preflight.parsers.network.transport_errors import SIGNATURES, TransportError
+from preflight.parsers.network.transport_errors import SIGNATURES, TransportMessage
 from preflight.recognition.judges import Judge, Judges, PastedValue
 from preflight.recognition.judges.lists import MOST_FINDINGS, limited
 
@@ -62,12 +62,12 @@ _TESTS = {"ib_write_bw": "pair.write-bw", "ib_read_bw": "pair.read-bw", "ib_writ
 
 
 def _test_of(check: str) -> Judge:
-    def judge(part: PastedValue) -> Iterator[Finding]:
+    def report(part: PastedValue) -> Iterator[Finding]:
         run: PerftestRun = part.value
         if _TESTS.get(run.tool or "", "pair.write-bw") == check:
             yield from _perftest(run, part)
 
-    return judge
+    return report
 
 
 def _perftest(run: PerftestRun, part: PastedValue) -> Iterator[Finding]:
@@ -83,7 +83,7 @@ def _perftest(run: PerftestRun, part: PastedValue) -> Iterator[Finding]:
 
 
 def _errors(check: str, part: PastedValue) -> Iterator[Finding]:
-    errors: Sequence[TransportError] = part.value
+    errors: Sequence[TransportMessage] = part.value
     for error in errors:
         if error.check != check:
             continue
