@@ -15,7 +15,10 @@ from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import ROOT as IB
 from preflight.facts.rdma_ports import Port, interfaces
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
-from preflight.parsers.network.network_status import PodNetwork
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from preflight.parsers.network.network_status import PodNetwork
 
 
 @check(

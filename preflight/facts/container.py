@@ -14,7 +14,10 @@ from preflight.evidence import json_limits
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.pod import POD, pod
-from preflight.parsers.network.network_status import PodNetwork, parse_network_status
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from preflight.parsers.network.network_status import PodNetwork
 
 #: Where the network resources injector, and most charts, mount the pod's annotations by downward API.
 ANNOTATIONS = ("file:/etc/podnetinfo/annotations", "file:/etc/podinfo/annotations")
@@ -43,6 +46,8 @@ def resources(environment: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 
 def networks(evidence: Evidence) -> tuple[tuple[PodNetwork, ...], str]:
     """Return the pod's networks and the record they come from; raises EvidenceError where none has them."""
+    from preflight.parsers.network.network_status import parse_network_status  # start-up: most nodes run no pod
+
     environment = evidence.value(PROCESS)
     if not isinstance(environment, Mapping):
         raise EvidenceError(PROCESS, "holds no names and values")

@@ -58,6 +58,10 @@ def begins(lines: Lines, at: int) -> bool:
 MOST_COUNTERS = 50_000
 
 
+#: An indented line that belongs to the list and has no number.
+_NO_NUMBER = re.compile(r"[ \t]{2,12}([a-z][\w .\[\]-]{1,60}): ([^\d\s-].{0,200})")
+
+
 def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
     """Read the counters from a line on; of one that comes twice the first counts."""
     counters: dict[str, int] = {}
@@ -72,7 +76,10 @@ def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
     for line in taken:
         if match := _STATISTIC.fullmatch(line.text):
             counters.setdefault(match[1].strip(), int(match[2].replace(",", "")))
-    cut = [] if counters else [Gap(taken[-1].number, "no counter follows")]
+    wrong = _NO_NUMBER.fullmatch(lines[end].text) if end < len(lines) else None
+    cut = [Gap(lines[end].number, f"{wrong[1].strip()} is {wrong[2].strip()[:60]!r}, not a number")] if wrong else []
+    if not counters and not cut:
+        cut.append(Gap(taken[-1].number, "no counter follows"))
     if len(counters) > MOST_COUNTERS:
         cut.append(Gap(taken[-1].number, f"more than {MOST_COUNTERS} counters"))
     if not _NIC_STATISTICS.fullmatch(lines[at].text):
