@@ -76,10 +76,10 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("rdma.device-count", "All HCAs of the compute fabric are there", "node", "the cluster file (hcas, ports.compute); https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)", "Look for the NIC with `lspci -nn` and for its driver in `dmesg` (mlx5, bnxt_re, irdma, efa); reseat it or reload its driver.", ("NT-FAB-1", "FP-BW-1"), True, False, False, "", (), (), False, (), "", "device_count"),
         ("rdma.registered", "Every RDMA NIC on the PCI bus is an RDMA device", "node", "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)", "Load the driver (`modprobe mlx5_ib`, of an EFA `efa`), then read `dmesg | grep -e mlx5 -e efa -e infiniband`.", ("PA-13",), True, False, False, "", (), (), False, (), "fix-site", "registered"),
     )),
-    "rdma.firmware": (4126, 3189359635, (
+    "rdma.firmware": (4081, 3189359635, (
         ("rdma.firmware", "All NICs of one board run one firmware", "node", "NVIDIA firmware release notes (one bundle for all adapters of a server); GCM's FIRMWARE_MISMATCH", "`mlxfwmanager` names both versions; bring the odd one to the version of the rest, then `mlxfwreset -d DEVICE reset` or power-cycle. `firmware.nics` in the cluster file declares which is right.", (), False, False, False, "", (), (), False, ("no_rdma",), "fix-site", "firmware"),
     )),
-    "rdma.ports": (9554, 167460036, (
+    "rdma.ports": (9476, 167460036, (
         ("rdma.port-state", "RDMA ports of the compute fabric are active", "node", "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)", "Down/Polling: cable or peer; Down/Disabled: `ip link set up`; Initializing: no subnet manager.", ("NT-FAB-1", "PA-13"), True, False, False, "", ("file:/sys/class/infiniband/*/hca_type",), (), False, ("no_rdma",), "", "port_state"),
         ("rdma.port-rate", "RDMA ports run at the expected rate", "node", "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband); customary rates: part catalogue", "Reseat or replace the cable, then compare `ibstat` with the switch port.", ("FP-BW-1", "NT-FAB-3", "PA-12"), True, False, False, "", (), (), False, ("no_rdma",), "", "port_rate"),
         ("rdma.link-layer", "All compute ports have one link layer", "node", "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)", "Set the port type (`mlxconfig -d DEVICE set LINK_TYPE_P1=1|2`), or keep the odd port out of NCCL_IB_HCA.", ("FP-LOSS-1",), True, False, False, "", (), (), False, ("no_rdma",), "fix-site", "link_layer"),
@@ -87,7 +87,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "rdma.bandwidth_per_gpu": (4972, 263817483, (
         ("rdma.bandwidth-per-gpu", "Each GPU has its share of NIC bandwidth", "node", "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband); sysfs-bus-pci; what is expected: the cluster file, else the part catalogue", "`ibstat` and `lspci -vv -s NIC` show ports and links below their rate; of a node that is built with less, say what its jobs need: thresholds.nic_gbps_per_gpu.", ("FP-BW-1",), False, False, False, "", (), (), False, ("no_gpu", "no_rdma"), "fix-site", "bandwidth_per_gpu"),
     )),
-    "rdma.verbs": (7654, 2676616944, (
+    "rdma.verbs": (7623, 2676616944, (
         ("rdma.device-nodes", "Every HCA has a device node that this user may open", "node", "https://docs.kernel.org/infiniband/user_verbs.html", "Missing: `modprobe ib_uverbs`, or request the pod's RDMA resource; not usable: fix the udev rule or cgroup.", ("NT-CTR-1", "NT-PIT-3"), True, False, False, "", (), (), False, ("no_rdma",), "fix-site", "device_nodes"),
         ("rdma.active-mtu", "InfiniBand MTU is as large as the fabric allows", "node", "rdma-core ibv_devinfo(1); InfiniBand specification: the subnet manager sets the MTU of a partition", "Set the partition's MTU in the subnet manager (OpenSM: mtu=5 in partitions.conf), then read `ibv_devinfo`.", ("PA-14", "NT-FAB-4"), True, False, False, "", (), (), False, ("no_rdma",), "fix-site", "active_mtu"),
     )),
@@ -118,7 +118,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "host.cpu_usage": (4636, 3174367307, (
         ("counters.cpu", "The CPUs keep up during the window", "node", "proc(5), /proc/stat; the shares are judgements", "`mpstat -P ALL 1` and `top -H` show who; interrupts on one CPU: spread them (`set_irq_affinity.sh IF`); TCP or staging where RDMA should run: see nccl.transport; stolen time: ask the provider.", ("NT-CPU-1",), True, False, True, "", (), (), False, (), "fix-site", "cpu"),
     )),
-    "rdma.optics": (12891, 3976282243, (
+    "rdma.optics": (12833, 3976282243, (
         ("optics.module", "Modules and cables raise no alarm", "node", "SFF-8636 and CMIS (alarms and thresholds of the module itself); ethtool(8); https://docs.nvidia.com/networking/display/mftv4310/mlxlink+Utility", "Clean the connectors and reseat the module; hot: look at the fans and at its neighbours in the cage; little light: clean or replace the fibre. `ethtool -m IF` shows value and threshold.", ("AN-6",), False, False, False, "", ("cmd:mlxlink *",), (), False, ("no_rdma",), "", "module"),
         ("optics.fec", "Fast links correct errors, all in the same way", "node", "IEEE 802.3cd, 802.3bs, 802.3ck (RS-FEC of PAM4 lanes); ethtool(8)", "`ethtool --set-fec IF encoding auto`, and the same on the switch port; a cable that needs another FEC than its neighbours is of another kind.", ("AN-6",), False, False, False, "", ("cmd:mlxlink *",), (), False, ("no_rdma",), "fix-site", "fec"),
         ("optics.ber", "Links have a low bit error ratio", "node", "https://docs.nvidia.com/networking/display/mftv4310/mlxlink+Utility; raw: Oracle's oci-hpc healthcheck; effective and symbol: NVIDIA's rule of thumb, ibdiagnet", "Clean and reseat the cable; `mlxlink -d DEVICE -m -c` names the lane; clear with `--pc`, look again after an hour, and replace what still errs.", ("AN-6",), False, False, False, "", (), (), False, ("no_rdma",), "", "bit_error_ratio"),
@@ -221,7 +221,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "host.checkpoint": (4829, 3360495019, (
         ("checkpoint.age", "The newest checkpoint is as young as the site promises", "node", "the cluster file: checkpoint.path and checkpoint.interval_min", "Read the job's log and `df` of the file system: full or slow storage, a hanging rank, an interval in steps.", ("FP-LOSS-4", "PA-26"), False, False, False, "", (), (), False, (), "fix-job", "age"),
     )),
-    "kubernetes.container": (11323, 3740191276, (
+    "kubernetes.container": (11310, 3740191276, (
         ("container.gpu-devices", "The container has the GPUs' device nodes", "node", "NVIDIA container toolkit: NVIDIA_VISIBLE_DEVICES; NVIDIA driver README (nvidia-uvm)", "Request `nvidia.com/gpu` and the runtime class `nvidia`; Docker: `--gpus all`; bubblewrap: `--dev-bind`.", (), True, False, False, "", (), (), False, (), "fix-job", "gpu_devices"),
         ("container.networks", "The pod is attached to the compute fabric's networks", "node", "Kubernetes Network Custom Resource Definition De-facto Standard, network-status; Multus", "Name the networks in the pod's annotation k8s.v1.cni.cncf.io/networks, and read `kubectl describe pod`.", ("NT-CTR-3",), True, False, False, "", (), (), False, (), "fix-job", "pod_networks"),
         ("container.rdma-address", "Every RDMA device has a GUID, and one of them an interface in this namespace", "node", "ib-kubernetes: guid of a virtual function; docs.kernel.org/infiniband (net namespaces, GIDs)", "InfiniBand: let ib-kubernetes or `ip link set PF vf N node_guid` set it; RoCE: give the pod the function.", ("NT-CTR-4",), True, False, False, "", (), (), False, (), "fix-job", "rdma_address"),

@@ -131,7 +131,7 @@ def _faults(node: NodeFacts, network: PodNetwork, key: str) -> Iterator[Finding]
 
 
 def judge_address(network: PodNetwork, key: str) -> Iterator[Finding]:
-    """Report a network whose interface has no address from the CNI."""
+    """Report a network without an address from the CNI."""
     if network.interface and network.ips == ():
         yield warned(f"{network.interface} of the network {network.name} has no address from the CNI",
                      subject=network.interface, found="no ips", expected="an address", evidence=[key],
@@ -139,7 +139,7 @@ def judge_address(network: PodNetwork, key: str) -> Iterator[Finding]:
 
 
 def judge_guids(guids: Mapping[str, tuple[int, str]], report: Callable[..., Finding]) -> Iterator[Finding]:
-    """Report RDMA devices whose GUID, which comes with its record, is zero."""
+    """Report RDMA devices with a GUID of zero; each comes with its record."""
     for device, (guid, key) in guids.items():
         if not guid:
             yield report(f"{device} has no GUID: the virtual function was not given one", subject=device,

@@ -72,9 +72,9 @@ def known(name: str) -> Counter | None:
     """Return what the catalogue has of a counter, however the tool names it; None if nothing."""
     name = _PERFQUERY.get(name, _ALIASES.get(name, name))
     for source in _SOURCES:
-        found = counter(source, name)
-        if found.meaning:
-            return found
+        result = counter(source, name)
+        if result.meaning:
+            return result
     name = re.sub(r"^\[\d{1,4}\]:\s*", "", name)
     for kind, pattern, meaning in _OTHER_NAMES:
         if pattern.fullmatch(name):
@@ -92,7 +92,7 @@ def judge_totals(
         mine = {name: (row, value) for name, value in counters.items() if (row := known(name)) and row.kind in kinds}
         looked_at += len(mine)
         packets = max((counters.get(name, 0) for name in ("port_rcv_packets", "PortRcvPkts", "rx_packets")), default=0)
-        high = {name: found for name, found in mine.items() if _is_high(*found, packets)}
+        high = {name: result for name, result in mine.items() if _is_high(*result, packets)}
         if not high:
             continue
         calm = False

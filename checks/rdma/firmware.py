@@ -58,7 +58,7 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_board(board: str, versions: Mapping[str, str], keys: Mapping[str, str]) -> Iterator[Finding]:
-    """Report the NICs of a board whose firmware, by device, is not that of most; there must be two versions."""
+    """Report the NICs of a board with other firmware than most."""
     counts = Counter(versions.values())
     (usual, most), (_, second) = counts.most_common(2)
     if most == second:

@@ -119,7 +119,7 @@ def module(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_module(name: str, found: ethtool_module.Module, key: str, warn: _Reporter, fail: _Reporter) -> Finding | None:
-    """Report the alarms that a module raises: fail if its value is beyond the threshold now, else warn."""
+    """Report the alarms that a module raises."""
     if not found.flags:
         return None
     real = [flag for flag in found.flags if flag.level == "alarm" and flag.now]

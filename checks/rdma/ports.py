@@ -55,7 +55,7 @@ def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def judge_port_states(
     ports: Sequence[Port], report_for: Callable[[Port], Callable[..., Finding]], expected: str
 ) -> Iterator[Finding]:
-    """Report each port that is not active over a trained link; ``report_for`` knows whether that is a fault."""
+    """Report each port that is not active over a trained link."""
     for port in ports:
         if not port.active:
             yield report_for(port)(
@@ -140,7 +140,7 @@ def fastest(active: Sequence[Port]) -> tuple[float | None, list[Port]]:
 
 
 def judge_port_rates(active: Sequence[Port], report: Callable[..., Finding], peers: str) -> Iterator[Finding]:
-    """Report active ports whose rate is unknown, or below that of the fastest of them."""
+    """Report active ports of unknown rate, and those below the fastest."""
     best, _ = fastest(active)
     for port in active:
         rate = port.rate_gbps
@@ -206,7 +206,7 @@ def usual_layer(ports: Sequence[Port]) -> str:
 def judge_link_layers(
     ports: Sequence[Port], usual: str, source: str, report: Callable[..., Finding], key: str
 ) -> Finding:
-    """Report the ports whose link layer is not the usual one; there must be some."""
+    """Report the ports of another link layer than the usual one."""
     odd = [port for port in ports if port.link_layer != usual]
     layers = Counter(port.link_layer for port in ports)
     return report(

@@ -143,7 +143,7 @@ def _has_wanted_mtu(port: Port, declared: Expected) -> bool:
 
 
 def judge_active_mtus(active: Sequence[Port], declared: Expected, report: Callable[..., Finding]) -> Iterator[Finding]:
-    """Report active InfiniBand ports whose active MTU is not the declared one, else not the usual one."""
+    """Report active InfiniBand ports without the declared or usual MTU."""
     wanted = declared if declared.value else Expected(USUAL_MTU, "usual on training fabrics", declared.key)
     for port in active:
         mtu, evidence = port.active_mtu, [key for key in port.evidence if key.startswith("read:")] or [DEVINFO]

@@ -38,7 +38,7 @@ def add_findings(parts: Sequence[TextPart], source: str) -> None:
         rules = judges.checks_of(part.kind, part.taken.value, tuple(values[-_MOST_EARLIER:]))
         values.append(part.taken.value)
         results = findings([Evidence(part.writer or _node_of(part) or source, "", records)], rules) if rules else []
-        part.findings += [one for one in results if one["status"] in _SHOWN_STATUSES or _unknown_of(one, key)]
+        part.findings += [item for item in results if item["status"] in _SHOWN_STATUSES or _unknown_of(item, key)]
 
 
 def _node_of(part: TextPart) -> str:

@@ -55,7 +55,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[PortState, ...]]:
     """Read the ports from a line on, up to a line that is none."""
-    found: list[PortState] = []
+    result: list[PortState] = []
     above, name, end = "", "", at
     gaps = []
     for index in range(at, len(lines)):
@@ -65,13 +65,13 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[PortState, ...]]:
         if head := _HEAD.fullmatch(text):
             above, name = head[1] or "", head[2]
         elif (port := _port(text, above, name)) is not None:
-            found.append(port)
+            result.append(port)
             if not port.guid:
                 gaps.append(Gap(lines[index].number, "the line that names the switch is missing"))
         else:
             break
         end = index + 1
-    return Parsed(tuple(found), tuple(gaps[:1]), end)
+    return Parsed(tuple(result), tuple(gaps[:1]), end)
 
 
 def _port(text: str, above: str, name: str) -> PortState | None:

@@ -62,8 +62,8 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Bond]:
     for line in taken:
         if member := _MEMBER.fullmatch(line.text):
             members.append((member[1], {}))
-        elif found := named_field(line.text):
-            (members[-1][1] if members else own).setdefault(*found)
+        elif result := named_field(line.text):
+            (members[-1][1] if members else own).setdefault(*result)
     gaps = []
     if not members:
         gaps.append(Gap(taken[-1].number, "no member follows"))
@@ -90,9 +90,9 @@ def facts(bond: Bond) -> dict[str, Any]:
     return {
         "name": bond.name or None, "mode": bond.mode, "mii_status": bond.mii_status, "active": bond.active,
         "members": [
-            {"name": one.name, "mii_status": one.mii_status, "speed_gbps": one.speed_gbps,
-             "link_failures": one.link_failures, "aggregator": one.aggregator}
-            for one in bond.members
+            {"name": item.name, "mii_status": item.mii_status, "speed_gbps": item.speed_gbps,
+             "link_failures": item.link_failures, "aggregator": item.aggregator}
+            for item in bond.members
         ],
     }  # fmt: skip
 

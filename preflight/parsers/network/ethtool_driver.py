@@ -42,7 +42,7 @@ def begins(lines: Lines, at: int) -> bool:
     """Return whether an output begins at a line."""
     if not re.fullmatch(r"\s*driver:\s*\S+\s*", lines[at].text):
         return False
-    return any((found := field(line.text)) and found[0] in ("version", "firmware-version", "bus-info")
+    return any((result := field(line.text)) and result[0] in ("version", "firmware-version", "bus-info")
                for line in lines[at + 1 : at + 4])  # fmt: skip
 
 
@@ -50,7 +50,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[DriverInfo]:
     """Read the fields from a line on."""
 
     def belongs(text: str) -> bool:
-        return bool((found := field(text)) and found[0] in _DRIVER)
+        return bool((result := field(text)) and result[0] in _DRIVER)
 
     end, fields = fields_from(lines, at, belongs)
     cut = [] if "bus-info" in fields else [Gap(lines[end - 1].number, "bus-info is missing")]
@@ -62,9 +62,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[DriverInfo]:
         bus = None
     firmware = re.match(r"(\S+)(?:\s+\((\w+)\))?", fields.get("firmware-version", ""))
     driver, version = (value_or_none(fields.get(name)) for name in ("driver", "version"))
-    found = DriverInfo(driver, version, firmware[1] if firmware else None, firmware[2] if firmware else None, bus,
+    result = DriverInfo(driver, version, firmware[1] if firmware else None, firmware[2] if firmware else None, bus,
                        lines[at].number, fields)  # fmt: skip
-    return Parsed(found, tuple(cut), end)
+    return Parsed(result, tuple(cut), end)
 
 
 def facts(driver: DriverInfo) -> dict[str, Any]:

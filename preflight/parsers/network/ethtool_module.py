@@ -275,8 +275,8 @@ def _ratio(text: str) -> float | None:
 
 def _fields(text: str) -> dict[str, str]:
     """Return the lines ``name : value``; of several alike the first counts."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for line in normalize_text(text).split("\n"):
         if match := _LINE.fullmatch(line.rstrip()[:400]):
-            found.setdefault(match[1].strip(), match[2].strip())
-    return found
+            result.setdefault(match[1].strip(), match[2].strip())
+    return result

@@ -50,10 +50,10 @@ def _pause_json(lines: Lines, at: int) -> tuple[int, dict[str, Any]] | None:
     """Return what ``ethtool --json -a`` says of an interface."""
     if lines[at].text.lstrip()[:1] != "[" or not any('"autonegotiate"' in line.text for line in lines[at : at + 5]):
         return None
-    found = json_at(lines, at, 200)
-    if found is None or not isinstance(found[1], list) or not found[1] or not isinstance(found[1][0], dict):
+    result = json_at(lines, at, 200)
+    if result is None or not isinstance(result[1], list) or not result[1] or not isinstance(result[1][0], dict):
         return None
-    return found[0], found[1][0]
+    return result[0], result[1][0]
 
 
 def _of_json(value: dict[str, Any]) -> PauseParameters:
@@ -61,7 +61,7 @@ def _of_json(value: dict[str, Any]) -> PauseParameters:
     negotiated = both if isinstance(both, dict) else {}
     values = (value.get("autonegotiate"), value.get("rx"), value.get("tx"), negotiated.get("rx"), negotiated.get("tx"))
     name = value.get("ifname")
-    auto, rx, tx, rx_negotiated, tx_negotiated = (one if isinstance(one, bool) else None for one in values)
+    auto, rx, tx, rx_negotiated, tx_negotiated = (item if isinstance(item, bool) else None for item in values)
     return PauseParameters(name if isinstance(name, str) else None, auto, rx, tx, rx_negotiated, tx_negotiated)
 
 
@@ -73,8 +73,8 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PauseParameters]:
     assert head
 
     def belongs(text: str) -> bool:
-        found = named_field(text)
-        return text is lines[at].text or bool(found and found[0] in _PAUSE) or bool(_PAUSE_COUNTER.fullmatch(text))
+        result = named_field(text)
+        return text is lines[at].text or bool(result and result[0] in _PAUSE) or bool(_PAUSE_COUNTER.fullmatch(text))
 
     end, fields = fields_from(lines, at, belongs)
     cut = [Gap(lines[end - 1].number, f"{name} is missing") for name in ("RX", "TX")
@@ -82,17 +82,17 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PauseParameters]:
     printed = {name: value for name, value in fields.items() if name in _PAUSE}
     counted = {name: int(fields[name]) for name in ("tx_pause_frames", "rx_pause_frames") if fields.get(name)}
     auto, rx, tx, rx_negotiated, tx_negotiated = (switch(fields.get(name)) for name in _PAUSE)
-    found = PauseParameters(head[1], auto, rx, tx, rx_negotiated, tx_negotiated, printed, counted)
-    return Parsed(found, tuple(cut), end)
+    result = PauseParameters(head[1], auto, rx, tx, rx_negotiated, tx_negotiated, printed, counted)
+    return Parsed(result, tuple(cut), end)
 
 
 def facts(pause: PauseParameters) -> dict[str, Any]:
     """Return the settings as `preflight read --json` prints them."""
     names = ("interface", "autonegotiate", "rx", "tx", "rx_negotiated", "tx_negotiated")
-    found = {name: getattr(pause, name) for name in names}
+    result = {name: getattr(pause, name) for name in names}
     if pause.printed is None:
-        return found
-    return {**found, **pause.printed, "fields": pause.printed, "statistics": pause.frames or None}
+        return result
+    return {**result, **pause.printed, "fields": pause.printed, "statistics": pause.frames or None}
 
 
 def summary(pause: PauseParameters) -> str:

@@ -73,27 +73,27 @@ def has_addresses(lines: Lines, at: int) -> bool:
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[Interface, ...]]:
     """Read the interfaces from a line on."""
     end, taken = block(lines, at, lambda text: bool(_HEAD.fullmatch(text) or _MORE.fullmatch(text)))
-    found: list[Interface] = []
+    result: list[Interface] = []
     columns: tuple[str, list[str]] | None = None
     for line in taken:
         if head := _HEAD.fullmatch(line.text):
             state = _STATE.search(head[4])
             flags = frozenset(head[2].split(","))
-            found.append(Interface(head[1], line.number, flags, int(head[3]), state[1] if state else None))
+            result.append(Interface(head[1], line.number, flags, int(head[3]), state[1] if state else None))
         elif columns and _NUMBERS.fullmatch(line.text):
-            found[-1] = _counted(found[-1], *columns, [int(number) for number in line.text.split()])
+            result[-1] = _counted(result[-1], *columns, [int(number) for number in line.text.split()])
             columns = None
         elif counters := _COUNTERS.fullmatch(line.text):
             columns = counters[1].lower(), counters[2].split()
         elif address := _ADDRESS.fullmatch(line.text):
-            found[-1] = replace(found[-1], addresses=(*found[-1].addresses, address[1]))
+            result[-1] = replace(result[-1], addresses=(*result[-1].addresses, address[1]))
         elif hardware := _HARDWARE.fullmatch(line.text):
-            found[-1] = replace(found[-1], mac=hardware[1])
+            result[-1] = replace(result[-1], mac=hardware[1])
     gaps = []
     rest = [line for line in lines[end:] if line.text.strip()] if len(lines) - end < 4 else []
     if len(rest) == 1 and _BEGUN.fullmatch(rest[0].text):
         gaps.append(Gap(rest[0].number, "the text stops within an interface"))
-    return Parsed(tuple(found), tuple(gaps), end)
+    return Parsed(tuple(result), tuple(gaps), end)
 
 
 def _counted(interface: Interface, way: str, columns: list[str], values: list[int]) -> Interface:
@@ -108,16 +108,16 @@ def facts(interfaces: tuple[Interface, ...]) -> dict[str, Any]:
     return {
         "interfaces": [
             {
-                "name": one.name, "up": one.is_up, "carrier": one.has_carrier, "state": one.state, "mtu": one.mtu,
-                "mac": one.mac, "addresses": list(one.addresses), "rx_errors": one.rx_errors,
-                "tx_errors": one.tx_errors, "rx_dropped": one.rx_dropped, "tx_dropped": one.tx_dropped,
+                "name": item.name, "up": item.is_up, "carrier": item.has_carrier, "state": item.state, "mtu": item.mtu,
+                "mac": item.mac, "addresses": list(item.addresses), "rx_errors": item.rx_errors,
+                "tx_errors": item.tx_errors, "rx_dropped": item.rx_dropped, "tx_dropped": item.tx_dropped,
             }
-            for one in interfaces
+            for item in interfaces
         ]
     }  # fmt: skip
 
 
 def summary(interfaces: tuple[Interface, ...]) -> str:
     """Return one line on the interfaces."""
-    down = [one.name for one in interfaces if not one.has_carrier]
+    down = [item.name for item in interfaces if not item.has_carrier]
     return f"{len(interfaces)} interfaces, without a link: {', '.join(down[:8]) or 'none'}"

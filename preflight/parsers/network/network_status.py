@@ -49,8 +49,8 @@ def _network(entry: Mapping[str, Any], line: int) -> PodNetwork:
     name, ips, info = entry.get("name"), entry.get("ips", []), entry.get("device-info")
     if not isinstance(name, str) or (not name and entry.get("default") is not True):  # the cluster's own has none
         raise ValueError("a network of the status has no name")
-    details = [one for one in info.values() if isinstance(one, dict)] if isinstance(info, dict) else []
-    device = next((one for one in details if "rdma-device" in one), details[0] if details else {})
+    details = [item for item in info.values() if isinstance(item, dict)] if isinstance(info, dict) else []
+    device = next((item for item in details if "rdma-device" in item), details[0] if details else {})
     mac, mtu = entry.get("mac"), entry.get("mtu")
     return PodNetwork(
         name,
@@ -142,18 +142,18 @@ def _cut_status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]]:
         end += 1
     first = "{" if headless else lines[begun].text.partition("[")[2]
     text = "\n".join([first, *(line.text for line in lines[begun + 1 : end])])
-    found: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     place = 0
     while (match := re.compile(r"[\s,]*").match(text, place)) and text[match.end() : match.end() + 1] == "{":
         try:
             value, place = json_limits.begun(text, match.end())
         except (ValueError, RecursionError):
             if _is_status([value := _begun(text[match.end() :])]):
-                found.append({"ips": None, **value})
+                result.append({"ips": None, **value})
             break
         if _is_status([value]):
-            found.append(value)
-    return end, found
+            result.append(value)
+    return end, result
 
 
 def _begun(text: str) -> dict[str, Any]:
@@ -204,8 +204,8 @@ def _status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]] | None:
     if len(rest) > 1 and '\\"' in rest[1].text:  # an annotation's file, with the quotes kept from the shell
         rest = [type(line)(line.number, line.text.replace('\\"', '"')) for line in rest]
     # `kubectl describe` goes on over lines that begin with blanks
-    found = json_at(rest, 0)
-    return (at + found[0], found[1]) if found and _is_status(found[1]) else None
+    result = json_at(rest, 0)
+    return (at + result[0], result[1]) if result and _is_status(result[1]) else None
 
 
 #: How a list in quotes begins, and how it ends with its line; one pattern for both would look for the end from each

@@ -66,23 +66,23 @@ def begins(lines: Lines, at: int) -> bool:
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[TransportMessage, ...]]:
     """Read the messages from a line on, over other lines of UCX and the rules around Open MPI's."""
-    found: list[TransportMessage] = []
+    result: list[TransportMessage] = []
     index = end = at
     while index < len(lines):
         if message := _message(lines, index):
             end, error = message
-            if not found or (error.what, error.device, error.host) != (
-                found[-1].what,
-                found[-1].device,
-                found[-1].host,
+            if not result or (error.what, error.device, error.host) != (
+                result[-1].what,
+                result[-1].device,
+                result[-1].host,
             ):
-                found.append(error)
+                result.append(error)
             index = end
         elif _UCX.fullmatch(lines[index].text.strip()) or _RULE.fullmatch(lines[index].text):
             index += 1
         else:
             break
-    return Parsed(tuple(found), (), end)
+    return Parsed(tuple(result), (), end)
 
 
 def _message(lines: Lines, at: int) -> tuple[int, TransportMessage] | None:
@@ -91,11 +91,11 @@ def _message(lines: Lines, at: int) -> tuple[int, TransportMessage] | None:
     head = _UCX.fullmatch(text) or _FATAL.fullmatch(text)
     if head:
         words = head[head.lastindex or 1]
-        found = _signature(words, head[1], lines[at].number)
-        return (at + 1, found) if found else None
+        result = _signature(words, head[1], lines[at].number)
+        return (at + 1, result) if result else None
     paragraph, end = _paragraph(lines, at)
-    found = _signature(" ".join(paragraph), None, lines[at].number) if paragraph else None
-    if found is None:
+    result = _signature(" ".join(paragraph), None, lines[at].number) if paragraph else None
+    if result is None:
         return None
     fields = dict[str, str]()
     for index in range(at, min(at + 30, len(lines))):
@@ -104,10 +104,10 @@ def _message(lines: Lines, at: int) -> tuple[int, TransportMessage] | None:
             end = index + 1
         elif _RULE.fullmatch(lines[index].text):
             break
-    device = fields.get("Local device") or fields.get("Device name") or found.device
+    device = fields.get("Local device") or fields.get("Device name") or result.device
     return end, TransportMessage(
-        found.what, found.line, found.text, fields.get("Local host") or fields.get("Host"), device, found.port,
-        fields.get("Peer host"), found.check, found.meaning,
+        result.what, result.line, result.text, fields.get("Local host") or fields.get("Host"), device, result.port,
+        fields.get("Peer host"), result.check, result.meaning,
     )  # fmt: skip
 
 

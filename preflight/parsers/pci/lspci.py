@@ -159,9 +159,9 @@ def _function(match: re.Match[str] | None, line: int) -> PciFunction:
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[PciFunction, ...]]:
     """Read the functions from a line on."""
     if lspci_tree.begins(lines[at].text):
-        end, found, gaps = lspci_tree.take(lines, at)
+        end, result, gaps = lspci_tree.take(lines, at)
         return Parsed(
-            tuple(PciFunction(address, lines[at].number, name=name) for address, name in found), tuple(gaps), end
+            tuple(PciFunction(address, lines[at].number, name=name) for address, name in result), tuple(gaps), end
         )
     devices: list[PciFunction] = []
     end, last, empty, acs = at, at, 0, False

@@ -76,10 +76,10 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def _json(lines: Lines, at: int) -> tuple[int, dict[str, Any]] | None:
-    found = json_at(lines, at, 2000)
-    if found is None or not isinstance(found[1], dict):
+    result = json_at(lines, at, 2000)
+    if result is None or not isinstance(result[1], dict):
         return None
-    return (found[0], found[1]) if _JSON_KEYS & found[1].keys() else None
+    return (result[0], result[1]) if _JSON_KEYS & result[1].keys() else None
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PortQos]:
@@ -187,8 +187,8 @@ def _of_json(value: Mapping[str, Any]) -> tuple[PortQos, list[str]]:
     elif bits is not None:
         faults.append(f"prio_pfc is not eight booleans: {str(bits)[:80]}")
     if "dscp_prio" in value or "default_prio" in value:
-        found = _dscps(value, faults)
-        qos = replace(qos, dscp=found, trust="dscp" if found.of else None)
+        result = _dscps(value, faults)
+        qos = replace(qos, dscp=result, trust="dscp" if result.of else None)
     tcs = value.get("prio_tc")
     if isinstance(tcs, list):
         qos = replace(qos, priority_to_tc={number: tc for number, tc in enumerate(tcs) if isinstance(tc, int)})
@@ -255,10 +255,10 @@ def parse_dcbx(text: str) -> str:
 
     Raises ValueError.
     """
-    found = _object(text)
-    if not found or not all(isinstance(flag, bool) for flag in found.values()):
+    result = _object(text)
+    if not result or not all(isinstance(flag, bool) for flag in result.values()):
         raise ValueError(f"{text.strip()[:80]!r} holds no flags")
-    return "os" if found.get("host") else "firmware"
+    return "os" if result.get("host") else "firmware"
 
 
 def _checked(value: Mapping[str, Any]) -> PortQos:
@@ -270,9 +270,9 @@ def _checked(value: Mapping[str, Any]) -> PortQos:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        found = json_limits.text(text)
+        result = json_limits.text(text)
     except ValueError:
         raise ValueError(f"{text.strip()[:80]!r} is not the JSON of dcb(8)") from None
-    if not isinstance(found, dict):
+    if not isinstance(result, dict):
         raise ValueError(f"{text.strip()[:80]!r} is not an object")
-    return found
+    return result

@@ -48,7 +48,7 @@ def begins(lines: Lines, at: int) -> bool:
         return True
     # The head is cut off: a port's first lines are enough
     if _PORT_LINE.fullmatch(text):
-        return any((found := field(line.text)) and found[0] in ("State", "Physical state")
+        return any((result := field(line.text)) and result[0] in ("State", "Physical state")
                    for line in lines[at + 1 : at + 3])  # fmt: skip
     if not _OWN.fullmatch(text):
         return False
@@ -60,9 +60,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
     listing, cut = PortListBuilder(_OF_PORTS), list[Gap]()
 
     def belongs(text: str) -> bool:
-        found = field(text)
+        result = field(text)
         return bool(
-            _CA.fullmatch(text) or _PORT_LINE.fullmatch(text) or (found and found[0] in _CA_FIELDS)
+            _CA.fullmatch(text) or _PORT_LINE.fullmatch(text) or (result and result[0] in _CA_FIELDS)
             or re.match(r"\s*ib(?:panic|warn)\s*:", text) or _LATER_FIELD.fullmatch(text)
         )  # fmt: skip
 
@@ -74,8 +74,8 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
             listing.begin_port(int(match[1]), line.number)
         elif re.match(r"\s*ibpanic", line.text):
             cut.append(Gap(line.number, f"the list is incomplete: {line.text.strip()[:160]}"))
-        elif found := field(line.text):
-            listing.add(*found, line.number)
+        elif result := field(line.text):
+            listing.add(*result, line.number)
     last = taken[-1].number
     cut += [Gap(last, f"the ports of {name} are missing") for name in listing.missing("Number of ports")]
     if stops_in(lines, end, _CA_BEGUN):

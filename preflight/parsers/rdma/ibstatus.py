@@ -41,16 +41,16 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
         cut.append(Gap(lines[at].number, "the line that names the device is missing"))
 
     def belongs(text: str) -> bool:
-        found = field(text)
-        return bool(_IBSTATUS.fullmatch(text) or (found and found[0] in _IBSTATUS_FIELDS))
+        result = field(text)
+        return bool(_IBSTATUS.fullmatch(text) or (result and result[0] in _IBSTATUS_FIELDS))
 
     end, taken = block(lines, at, belongs)
     for line in taken:
         if match := _IBSTATUS.fullmatch(line.text):
             listing.begin_device(match[1])
             listing.begin_port(int(match[2]), line.number)
-        elif found := field(line.text):
-            listing.add(found[0], found[1], line.number)
+        elif result := field(line.text):
+            listing.add(result[0], result[1], line.number)
     if stops_in(lines, end, _IBSTATUS_BEGUN):
         cut.append(Gap(taken[-1].number, "the text stops where another device begins"))
     listing.name_alone(queried_device(lines, at, "ibstatus"))

@@ -156,10 +156,10 @@ _GID_VALUE = re.compile(r"([0-9a-fA-F:.]{6,45})(?:,\s*(?:IB/)?(?:RoCE (v[12])|(I
 
 def _gids(port: PortLines) -> Iterator[GidRow]:
     for name, value in port.fields.items():
-        index, found = _GID_FIELD.fullmatch(name), _GID_VALUE.fullmatch(value)
-        if index and found:
-            yield GidRow(port.device, port.number, int(index[1]), found[1].lower(), mapped_ipv4(found[1]),
-                         found[2] or found[3], None, port.line)  # fmt: skip
+        index, result = _GID_FIELD.fullmatch(name), _GID_VALUE.fullmatch(value)
+        if index and result:
+            yield GidRow(port.device, port.number, int(index[1]), result[1].lower(), mapped_ipv4(result[1]),
+                         result[2] or result[3], None, port.line)  # fmt: skip
 
 
 def _mtu(text: str | None) -> int | None:

@@ -53,10 +53,10 @@ def begins(lines: Lines, at: int) -> bool:
 def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
     """Read the counters from a line on."""
     counters: dict[str, int] = {}
-    found = CounterList(counters)
+    result = CounterList(counters)
     cut = list[Gap]()
     if match := _PERF_HEAD.fullmatch(lines[at].text):
-        found = replace(found, lid=number(match[2]), port=int(match[3]), extended=bool(match[1]))
+        result = replace(result, lid=number(match[2]), port=int(match[3]), extended=bool(match[1]))
     elif _PERF_OWN.fullmatch(lines[at].text):
         cut.append(Gap(lines[at].number, "the head of the list is missing: others may have stood before"))
 
@@ -76,7 +76,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
         cut.append(Gap(taken[-1].number, "no counter follows"))
     if stops_in(lines, end, _PERF_BEGUN):
         cut.append(Gap(taken[-1].number, "the text stops within a counter"))
-    return Parsed(found, tuple(cut), end)
+    return Parsed(result, tuple(cut), end)
 
 
 def facts(listed: CounterList) -> dict[str, Any]:

@@ -125,13 +125,13 @@ def begins(lines: Lines, at: int) -> bool:
         return bool(first) and (first[0] in OWN_NAMES or bool(_TWO_PAIRS.fullmatch(rest.strip())))
     if match := _ALONE.fullmatch(text):
         return match["name"] in OWN_NAMES and bool(_NUMBER.fullmatch(after)) and any(
-            (found := _ALONE.fullmatch(line.text)) and found["name"] in OWN_NAMES for line in lines[at + 2 : at + 5]
+            (result := _ALONE.fullmatch(line.text)) and result["name"] in OWN_NAMES for line in lines[at + 2 : at + 5]
         )  # fmt: skip
     match = _NAMED.fullmatch(text)
     if not match or match["name"] not in OWN_NAMES:
         return False
     near = [_NAMED.fullmatch(line.text) for line in lines[at + 1 : at + 4]]
-    return any(found and found["name"] in OWN_NAMES for found in near)
+    return any(result and result["name"] in OWN_NAMES for result in near)
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
@@ -164,11 +164,11 @@ def _shown(lines: Lines, at: int) -> bool:
 
 def _json(lines: Lines, at: int) -> tuple[int, list[tuple[str, dict[str, int]]]] | None:
     """Return where ``rdma -j statistic`` ends, and the counters of each port; None if it is none."""
-    found = json_at(lines, at)
-    if found is None or not isinstance(found[1], list):
+    result = json_at(lines, at)
+    if result is None or not isinstance(result[1], list):
         return None
-    links = list(_links(found[1]))
-    return (found[0], links) if links and len(links) == len(found[1]) else None
+    links = list(_links(result[1]))
+    return (result[0], links) if links and len(links) == len(result[1]) else None
 
 
 def _links(entries: list[object]) -> Iterator[tuple[str, dict[str, int]]]:

@@ -71,14 +71,14 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def _rdma_json(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]] | None:
-    found = json_at(lines, at)
-    if found is None or not isinstance(found[1], list) or not found[1]:
+    result = json_at(lines, at)
+    if result is None or not isinstance(result[1], list) or not result[1]:
         return None
     wanted = {"ifname", "port", "state"}
-    for entry in found[1]:
+    for entry in result[1]:
         if not isinstance(entry, dict) or not wanted <= entry.keys() or str(entry["state"]) not in _STATES:
             return None
-    return found
+    return result
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
@@ -90,8 +90,8 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
             ports.append(_port(str(entry["ifname"]), number(str(entry["port"])), lines[at].number, entry))
         return Parsed(PortList(tuple(ports)), (), end)
     end, cut = at, list[Gap]()
-    while found := _link_at(lines, _over(lines, end)):
-        match, end = found
+    while result := _link_at(lines, _over(lines, end)):
+        match, end = result
         words = match[3].split()
         fields = dict(zip(words[::2], words[1::2], strict=False))
         ports.append(_port(match[1], int(match[2]), lines[end - 1].number, fields))

@@ -136,8 +136,8 @@ def _carriers(part: PastedValue) -> Iterator[Finding]:
 @limited
 def _interface_mtus(part: PastedValue) -> Iterator[Finding]:
     interfaces: Sequence[Interface] = part.value
-    wired = [one for one in interfaces if one.has_carrier and one.name != "lo" and one.mac]
-    large = [one for one in wired if one.mtu >= _JUMBO]
+    wired = [item for item in interfaces if item.has_carrier and item.name != "lo" and item.mac]
+    large = [item for item in wired if item.mtu >= _JUMBO]
     for interface in wired if large else ():
         if interface.mtu < _JUMBO:
             yield unsure(f"{interface.name} has MTU {interface.mtu}, {large[0].name} has {large[0].mtu}",

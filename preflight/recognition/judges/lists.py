@@ -23,7 +23,7 @@ def unsure(message: str, **details: object) -> Finding:
 
 
 def limited(judge: Callable[[PastedValue], Iterator[Finding]]) -> Judge:
-    """Return a judge whose findings beyond the first few are one."""
+    """Return a judge that summarises all but its first findings."""
 
     @functools.wraps(judge)
     def shortened(part: PastedValue) -> Iterator[Finding]:

@@ -24,7 +24,7 @@ from preflight.parsers.rdma.port_list import PortList, RdmaPort
 from preflight.recognition.judges import Judges, PastedValue
 from preflight.recognition.judges.lists import MOST_FINDINGS, MOST_NAMED, limited, unsure
 
-#: ``vendor_id`` of Soft-RoCE and Soft-iWARP (rxe_param.h, siw.h), whose packets the kernel makes.
+#: ``vendor_id`` of Soft-RoCE and Soft-iWARP (rxe_param.h, siw.h): the kernel makes their packets.
 _SOFTWARE = frozenset({"0xffffff", "0x626d74"})
 
 
@@ -147,13 +147,13 @@ def _in_software(port: RdmaPort) -> bool:
 
 def _guids(part: PastedValue) -> Iterator[Finding]:
     listed: PortList = part.value
-    found: dict[str, tuple[int, str]] = {}
+    result: dict[str, tuple[int, str]] = {}
     for port in listed.ports:
         for text in (port.guid, port.other.get("node_guid")):
             digits = str(text or "").replace(":", "").removeprefix("0x")
             if len(digits) == 16 and not digits.strip("0"):
-                found[port.name] = 0, part.evidence[0]
-    yield from judge_guids(found, unsure)
+                result[port.name] = 0, part.evidence[0]
+    yield from judge_guids(result, unsure)
 
 
 def _port_firmware(part: PastedValue) -> Iterator[Finding]:
