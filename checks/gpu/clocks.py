@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING
 
 from preflight.checks.applicability import no_gpu
@@ -13,7 +13,7 @@ from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.nvidia.model import GpuHealth
+    from preflight.facts.nvidia.model import GpuHealth, Health
 
 #: Generations with the highest clock as their application clock, unless it was set; others are sold with a lower one.
 _AT_THE_TOP = ("Hopper", "Blackwell")
@@ -52,13 +52,21 @@ def clocks(node: NodeFacts, site: Site) -> Iterator[Finding]:
         )
         return
     models = {device.address: gpu_model(device) for device in node.gpus_on_bus}
+    top = frozenset(address for address, model in models.items() if model and model.generation in _AT_THE_TOP)
+    yield from judge_clocks(node.gpu_health, top)
+
+
+def judge_clocks(health: Health, at_the_top: Container[str] = ()) -> Iterator[Finding]:
+    """Judge the application clock of each GPU; ``at_the_top`` are GPUs that are sold with their highest one."""
 
     def compare(gpu: GpuHealth) -> Finding | None:
         mine, top = gpu.application_clock_mhz or 0, gpu.sm_clock_max_mhz or 0
         if (default := gpu.application_clock_default_mhz) is not None:
             bound, called = default, f"{default} MHz, its default"
-        elif (model := models.get(gpu.address)) is not None and model.generation in _AT_THE_TOP:
+        elif gpu.address in at_the_top:
             bound, called = round(_SHARE * top), f"{top} MHz, its highest"
+        elif mine >= top:
+            return None  # no default is above the highest clock
         else:
             return unknown(f"application clock {mine} of {top} MHz: its default is not known", found=f"{mine} MHz")
         if mine < bound:
@@ -67,4 +75,4 @@ def clocks(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     needs = ("application_clock_mhz", "sm_clock_max_mhz")
     good = "application clock not below its default"
-    yield from each_gpu(node, site, compare, what="application clock", good=good, needs=needs)
+    yield from each_gpu(health, compare, what="application clock", good=good, needs=needs)

@@ -15,7 +15,7 @@ from preflight.model import Finding, check, failed, passed, skipped, unknown, wa
 
 if TYPE_CHECKING:
     from preflight.facts.gpudirect import GpuNicPair
-    from preflight.facts.lspci import Function
+    from preflight.parsers.pci.lspci import PciFunction
 
 
 @check(
@@ -170,7 +170,7 @@ def _by_acs(node: NodeFacts, pairs: list[GpuNicPair]) -> Iterator[Finding]:
                      evidence=[*pairs[0].evidence, facts.lspci.LSPCI])  # fmt: skip
 
 
-def _redirected(pairs: list[GpuNicPair], of: int, configuration: Mapping[str, Function]) -> Finding:
+def _redirected(pairs: list[GpuNicPair], of: int, configuration: Mapping[str, PciFunction]) -> Finding:
     bridges = sorted({b for pair in pairs for b in pair.bridges if b in configuration and configuration[b].redirects})
     alone = pairs[0].name if len(pairs) == 1 else ""
     return failed(
@@ -184,7 +184,7 @@ def _redirected(pairs: list[GpuNicPair], of: int, configuration: Mapping[str, Fu
     )
 
 
-def _controls(pairs: list[GpuNicPair], configuration: Mapping[str, Function]) -> str:
+def _controls(pairs: list[GpuNicPair], configuration: Mapping[str, PciFunction]) -> str:
     return _on(
         {name for pair in pairs for b in pair.bridges if b in configuration for name in configuration[b].acs or ()}
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from preflight.checks.applicability import no_gpu
@@ -18,7 +18,8 @@ from preflight.model import Finding, check, failed, passed, skipped, unknown, wa
 from preflight.parsers.nvidia.nvlink_errors import FAILED, RECOVERY
 
 if TYPE_CHECKING:
-    from preflight.facts.nvidia.model import GpuHealth
+    from preflight.facts.nvidia.model import GpuHealth, Health
+    from preflight.parsers.nvidia.nvlink_errors import Counts
 
 #: Errors of all links of one GPU, since the driver was loaded, that are few: a judgement between Imbue's 5 and the
 #: hundred in a second at which DCGM fails. A link that had to be trained anew counts for more.
@@ -57,10 +58,16 @@ def nvlink_errors(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield unknown(f"NVLink's errors could not be read: {error.why}", evidence=[error.key],
                       fix="Run `nvidia-smi nvlink -e` on the node.")  # fmt: skip
         return
+    yield from judge_nvlink_errors(counts, _names(node), [NVLINK_ERRORS])
+
+
+def judge_nvlink_errors(
+    counts: Counts, names: Mapping[str, tuple[str, str]], evidence: Sequence[str]
+) -> Iterator[Finding]:
+    """Judge the NVLink errors of each GPU; ``names`` are what messages call it and its address, by UUID."""
     if not any(counts.values()):
         yield skipped("no GPU counts errors of NVLinks", evidence=evidence)
         return
-    names = _names(node)
     fine, most = 0, 0
     for uuid, links in counts.items():
         total: Counter[str] = Counter()
@@ -113,19 +120,31 @@ def pcie_replay(node: NodeFacts, site: Site) -> Iterator[Finding]:
     except EvidenceError:
         minutes = None
 
+    yield from judge_replays(node.gpu_health, minutes)
+
+
+def judge_replays(health: Health, minutes: float | None) -> Iterator[Finding]:
+    """Judge the PCIe replays of each GPU since its reset; ``minutes`` since boot, None where unknown."""
+
     def compare(gpu: GpuHealth) -> Finding | None:
         usual = link_errors.usual_replays_per_min(gpu.pcie_generation_max, gpu.pcie_width_max)
-        if usual is None or minutes is None:
+        replays = gpu.pcie_replays
+        if usual is None:
             return None
+        if minutes is None:
+            if not health.pasted or (replays or 0) <= usual * 10:
+                return None
+            message = f"{replays} PCIe replays since its reset, and the text does not show since when"
+            return unknown(message, found=replays, expected=f"at most {usual} a minute")
         limit = max(usual * minutes, usual * 10)
-        if (gpu.pcie_replays or 0) > limit:
-            return warned(f"{gpu.pcie_replays} PCIe replays since its reset", found=gpu.pcie_replays,
+        if (replays or 0) > limit:
+            return warned(f"{replays} PCIe replays since its reset", found=replays,
                           expected=f"at most {limit:.0f} in the {minutes:.0f} minutes since boot")  # fmt: skip
         return None
 
-    most = max((gpu.pcie_replays or 0 for gpu in node.gpu_health.gpus), default=0)
+    most = max((gpu.pcie_replays or 0 for gpu in health.gpus), default=0)
     good = f"PCIe replays since reset, {most} at most" + ("" if minutes else "; how long ago is not known")
-    yield from each_gpu(node, site, compare, what="PCIe replays", good=good, needs=("pcie_replays",))
+    yield from each_gpu(health, compare, what="PCIe replays", good=good, needs=("pcie_replays",))
 
 
 @check(

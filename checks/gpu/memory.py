@@ -12,7 +12,7 @@ from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.nvidia.model import GpuHealth
+    from preflight.facts.nvidia.model import GpuHealth, Health
 
 ROW_REMAP = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/"
 RESET = "Drain the node, then reset the GPU (`nvidia-smi -r -i N` ends all jobs on it) or reboot."
@@ -52,6 +52,11 @@ def ecc_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: a site that gives up ECC on GDDR parts (T4, A10, L4) on purpose, for the memory that it takes.
     """
+    yield from judge_ecc_mode(node.gpu_health)
+
+
+def judge_ecc_mode(health: Health) -> Iterator[Finding]:
+    """Judge the ECC mode of each GPU."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         if not gpu.ecc:
@@ -61,7 +66,7 @@ def ecc_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
             return warned("ECC will be off after the next reset", found="on, pending off", expected="on")
         return None
 
-    yield from each_gpu(node, site, judge, what="ECC mode", good="ECC on", needs=("ecc", "ecc_pending"))
+    yield from each_gpu(health, judge, what="ECC mode", good="ECC on", needs=("ecc", "ecc_pending"))
 
 
 @check(
@@ -85,6 +90,11 @@ def ecc_uncorrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: none that lasts. A reset clears the count once the row is remapped; an error that comes back is
     real.
     """
+    yield from judge_ecc_uncorrected(node.gpu_health)
+
+
+def judge_ecc_uncorrected(health: Health) -> Iterator[Finding]:
+    """Judge the uncorrectable memory errors of each GPU."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         sram, dram = gpu.ecc_volatile_sram_uncorrected or 0, gpu.ecc_volatile_dram_uncorrected or 0
@@ -106,7 +116,8 @@ def ecc_uncorrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     needs, also = ("ecc_volatile_dram_uncorrected",), ("ecc_volatile_sram_uncorrected",)
     what, good = "uncorrectable errors", "no uncorrectable memory errors"
-    yield from each_gpu(node, site, judge, what=what, good=good, needs=needs, also=also, hidden=_ecc_off)
+    yield from each_gpu(health, judge, what=what, good=good, needs=needs, also=also, hidden=_ecc_off,
+                        additive=True)  # fmt: skip
 
 
 @check(
@@ -128,6 +139,11 @@ def ecc_corrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: a node that has been up for months reaches more than one that was booted today.
     """
+    yield from judge_ecc_corrected(node.gpu_health)
+
+
+def judge_ecc_corrected(health: Health) -> Iterator[Finding]:
+    """Judge the correctable memory errors of each GPU."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         sram, dram = gpu.ecc_volatile_sram_corrected or 0, gpu.ecc_volatile_dram_corrected or 0
@@ -141,7 +157,8 @@ def ecc_corrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     needs, also = ("ecc_volatile_dram_corrected",), ("ecc_volatile_sram_corrected",)
     what, good = "correctable errors", "few correctable errors"
-    yield from each_gpu(node, site, judge, what=what, good=good, needs=needs, also=also, hidden=_ecc_off)
+    yield from each_gpu(health, judge, what=what, good=good, needs=needs, also=also, hidden=_ecc_off,
+                        additive=True)  # fmt: skip
 
 
 @check(
@@ -165,6 +182,11 @@ def row_remap(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: correctable remappings, and a handful of uncorrectable ones long ago: they were repaired and are
     not judged.
     """
+    yield from judge_row_remap(node.gpu_health)
+
+
+def judge_row_remap(health: Health) -> Iterator[Finding]:
+    """Judge the row remapper of each GPU."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         rows = gpu.remapped_uncorrected or 0
@@ -192,7 +214,7 @@ def row_remap(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     needs = ("remapped_uncorrected", "remap_pending", "remap_failure")
     what, good = "remapped rows", "no row remapping pending or failed"
-    yield from each_gpu(node, site, judge, what=what, good=good, needs=needs, hidden=_mig_hides)
+    yield from each_gpu(health, judge, what=what, good=good, needs=needs, hidden=_mig_hides, additive=True)
 
 
 @check(
@@ -215,6 +237,11 @@ def retired_pages(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: pages that an old GPU retired one by one for single-bit errors: below the limit that is what
     retirement is for.
     """
+    yield from judge_retired_pages(node.gpu_health)
+
+
+def judge_retired_pages(health: Health) -> Iterator[Finding]:
+    """Judge the retired pages of each GPU."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         single, double = gpu.retired_single or 0, gpu.retired_double or 0
@@ -230,4 +257,5 @@ def retired_pages(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return None
 
     needs = ("retired_single", "retired_double", "retired_pending")
-    yield from each_gpu(node, site, judge, what="retired pages", good="few pages retired", needs=needs)
+    yield from each_gpu(health, judge, what="retired pages", good="few pages retired", needs=needs,
+                        additive=True)  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from preflight import parsers
+from preflight._startup.lightclass import dataclass
 from preflight.checks.applicability import PCI_BUS, no_gpu
 from preflight.checks.gpu.per_gpu import each_gpu
 from preflight.evidence.document import EvidenceError
@@ -16,7 +17,7 @@ from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.nvidia.model import GpuHealth
+    from preflight.facts.nvidia.model import GpuHealth, Health
 
 #: What breaks next where the fabric manager stopped after it had joined the GPUs.
 _NEXT = (
@@ -60,17 +61,36 @@ def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return
 
     bridges = (site.part is None or not site.part.gpu.sxm) and _bridged(node)
-    board = _nvlinks_of_model(node) if site.part is None else 0
+    board = _nvlinks_of_model(node) if site.part is None and len(reporting) < MESH else 0
+    domain = (site.part.nvlink_domain or 0) if site.part is not None else 0
+    yield from judge_nvlinks(health, LinkMeasure(wanted, rate, source, board, bridges), domain)
+
+
+@dataclass(frozen=True)
+class LinkMeasure:
+    """What the NVLinks of a GPU are compared with."""
+
+    wanted: int  # links
+    rate: float  # GB/s of each, per direction
+    source: str
+    board: int = 0  # links of the model, where only some GPUs of a mesh are here
+    bridges: bool = False  # bridges join cards two by two: one without any may be meant so
+
+
+def judge_nvlinks(health: Health, measure: LinkMeasure, domain: int = 0) -> Iterator[Finding]:
+    """Judge the NVLinks of each GPU; ``domain`` is the number of GPUs of its NVLink domain, where that is known."""
+    wanted, source = measure.wanted, measure.source
 
     def judge(gpu: GpuHealth) -> Finding | None:
         up, speed = sum(gpu.links or ()), gpu.link_gbytes_s
-        if up < wanted and board > wanted and len(reporting) < MESH:
+        if up < wanted and measure.board > wanted:
             return unknown(
-                f"{up} NVLinks are up, of {board} of its model, and {wanted} at most on any GPU here: the others may "
-                "lead to GPUs of the board that this machine does not have",
-                found=up, expected=f"{board} on a whole board", fix="`nvidia-smi nvlink -s` beside an equal node",
+                f"{up} NVLinks are up, of {measure.board} of its model, and {wanted} at most on any GPU here: the "
+                "others may lead to GPUs of the board that this machine does not have",
+                found=up, expected=f"{measure.board} on a whole board",
+                fix="`nvidia-smi nvlink -s` beside an equal node",
             )  # fmt: skip
-        if not up and bridges:
+        if not up and measure.bridges:
             return warned(
                 "no NVLink bridge joins it to another card, as bridges do others of this node",
                 found=0, expected=f"{wanted} ({source}), or no bridge by design",
@@ -80,19 +100,62 @@ def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
             return failed(f"{up} of {wanted} NVLinks are up", found=up, expected=f"{wanted} ({source})")
         if speed is None:
             return unknown(f"the rate of its {up} NVLinks not told: {gpu.why('link_gbytes_s')}", found=up)
-        if speed < rate:
+        if speed < measure.rate:
             return failed(
-                f"NVLinks run at {speed:g} GB/s", found=f"{speed:g} GB/s", expected=f"at least {rate:g} GB/s ({source})"
-            )
+                f"NVLinks run at {speed:g} GB/s", found=f"{speed:g} GB/s",
+                expected=f"at least {measure.rate:g} GB/s ({source})",
+            )  # fmt: skip
         return None
 
-    slowest = min((gpu.link_gbytes_s for gpu in reporting if gpu.link_gbytes_s is not None), default=0.0)
+    slowest = min((gpu.link_gbytes_s for gpu in health.gpus if gpu.link_gbytes_s is not None), default=0.0)
     good = f"{wanted} NVLinks up"
     if slowest:
         good += f", {slowest:g} GB/s each or more: {wanted * slowest:.0f} GB/s in each direction"
-    if site.part is not None and site.part.nvlink_domain:
-        good += f"; its NVLink domain has {site.part.nvlink_domain} GPUs"
-    yield from each_gpu(node, site, judge, what="NVLinks", good=good, needs=("links",))
+    if domain:
+        good += f"; its NVLink domain has {domain} GPUs"
+    yield from each_gpu(health, judge, what="NVLinks", good=good, needs=("links",))
+
+
+#: Nominal rates and those that healthy links of one part show differ by this share.
+_RATE_SPREAD = 0.06
+
+_COMPARE = "Compare with an equal GPU: `nvidia-smi nvlink -s` of all GPUs, or `preflight check` on the node."
+
+
+def judge_nvlinks_of_peers(health: Health) -> Iterator[Finding]:
+    """Judge NVLinks where no part is known: each GPU by its peers of the same name.
+
+    The same links inactive on every GPU are fused or unused by design. Where no peer shows that, inactive links
+    beside active ones are unknown; so are GPUs without any active link.
+    """
+    gpus = [gpu for gpu in health.gpus if gpu.links]
+    most = max((sum(gpu.links or ()) for gpu in gpus), default=0)
+    if not most:
+        shown = f"{len(gpus[0].links or ())} NVLinks" if gpus else "an NVLink"
+        count = f"none of {shown} is active (GPUs: {len(gpus)})" if gpus else "no GPU shows an NVLink"
+        yield unknown(f"{count}, and nothing shows if any should", found=0, fix=_COMPARE, evidence=health.evidence)
+        return
+    best = max(gpu.link_gbytes_s for gpu in gpus if gpu.link_gbytes_s is not None)
+    if len(gpus) > 1 and len({gpu.name for gpu in health.gpus}) == 1:
+        bridges = any(gpu.links == () for gpu in health.gpus)
+        yield from judge_nvlinks(
+            health, LinkMeasure(most, round(best * (1 - _RATE_SPREAD), 3), "its peers", bridges=bridges)
+        )
+        return
+    for gpu in gpus:
+        links = gpu.links or ()
+        down = ", ".join(str(number) for number, up in enumerate(links) if not up)
+        if not down:
+            yield passed(
+                f"{gpu.label}: all {len(links)} NVLinks are active", found=len(links), evidence=health.evidence
+            )
+            continue
+        yield unknown(
+            f"{gpu.label}: {len(links) - sum(links)} of {len(links)} NVLinks inactive ({down}), and no equal GPU shows "
+            "whether by design",
+            subject=gpu.label, found=f"inactive: {down}", expected=f"{len(links)} active, or fewer by design",
+            fix=_COMPARE, evidence=health.evidence,
+        )  # fmt: skip
 
 
 def _bridged(node: NodeFacts) -> bool:
@@ -146,6 +209,13 @@ def fabric_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: just after boot "In Progress" passes by itself within a minute or two.
     """
+    part = site.part
+    expected = part is not None and part.nvswitch and part.gpu.reports_fabric_state
+    yield from judge_fabric_state(node.gpu_health, expected)
+
+
+def judge_fabric_state(health: Health, expected: bool = False) -> Iterator[Finding]:
+    """Judge the NVLink fabric of each GPU; ``expected``: its board has NVSwitches and its driver reports the state."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         fabric = gpu.fabric
@@ -162,15 +232,12 @@ def fabric_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
             return failed(f"fabric health: {faults}", found=faults, expected="no fault")
         return None
 
-    part = site.part
-
     def hidden(gpu: GpuHealth) -> str:
-        expected = part is not None and part.nvswitch and part.gpu.reports_fabric_state
         return "N/A, although this board has NVSwitches" if expected and gpu.not_reported("fabric") else ""
 
     good = "joined the fabric, healthy"
-    yield from each_gpu(node, site, judge, what="fabric state", good=good, needs=("fabric",), hidden=hidden)
-    yield from _apart(node.gpu_health.gpus, node.gpu_health.evidence)
+    yield from each_gpu(health, judge, what="fabric state", good=good, needs=("fabric",), hidden=hidden)
+    yield from _apart(health.gpus, health.evidence)
 
 
 def _apart(gpus: Sequence[GpuHealth], evidence: tuple[str, ...]) -> Iterator[Finding]:
@@ -186,7 +253,7 @@ def _apart(gpus: Sequence[GpuHealth], evidence: tuple[str, ...]) -> Iterator[Fin
     usual = domains.most_common(1)[0][0]
     odd = [gpu for gpu, domain in joined if domain != usual]
     yield failed(
-        f"{', '.join(f'GPU{gpu.index}' for gpu in odd)}: in another NVLink domain or clique than the node's other GPUs",
+        f"{', '.join(gpu.label for gpu in odd)}: in another NVLink domain or clique than the node's other GPUs",
         subject=odd[0].address if len(odd) == 1 else "",
         found=", ".join(
             f"{number} in {uuid or 'this node alone'}, clique {clique}" for (uuid, clique), number in domains.items()

@@ -82,7 +82,7 @@ def right_part(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return _compared(gpu, device, model)
 
     good = "memory and cores as sold"
-    yield from each_gpu(node, site, judge, what="memory size", good=good, needs=("memory_total_mib",))
+    yield from each_gpu(node.gpu_health, judge, what="memory size", good=good, needs=("memory_total_mib",))
 
 
 def _compared(gpu: GpuHealth, device: str, model: GpuModel | None) -> Finding | None:

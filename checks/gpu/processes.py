@@ -55,7 +55,7 @@ def left_over_processes(node: NodeFacts, site: Site) -> Iterator[Finding]:
             f"{len(processes)} compute processes hold it", found=", ".join(processes[:6]), expected="none before a job"
         )
 
-    yield from each_gpu(node, site, judge, what="processes", good="no compute process", needs=("processes",))
+    yield from each_gpu(node.gpu_health, judge, what="processes", good="no compute process", needs=("processes",))
 
 
 @check(
@@ -142,7 +142,7 @@ def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
     good = f"less than {PRESSURE_PCT} % of the memory in use"
     if need.value is not None:
         good += f", {need.value:g} GiB and more free"
-    yield from each_gpu(node, site, judge, what="memory use", good=good, needs=needs)
+    yield from each_gpu(node.gpu_health, judge, what="memory use", good=good, needs=needs)
 
 
 @check(
@@ -181,4 +181,4 @@ def utilisation_visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return
     rates = ", ".join(f"{gpu.utilisation_pct} %" for gpu in health.gpus)
     needs = ("utilisation_pct",)
-    yield from each_gpu(node, site, judge, what="utilisation", good=f"utilisation reads {rates}", needs=needs)
+    yield from each_gpu(node.gpu_health, judge, what="utilisation", good=f"utilisation reads {rates}", needs=needs)

@@ -13,7 +13,7 @@ from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.nvidia.model import GpuHealth
+    from preflight.facts.nvidia.model import GpuHealth, Health
 
 NVML_API = "https://docs.nvidia.com/deploy/nvml-api/"
 
@@ -57,6 +57,11 @@ def throttling(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: a power brake during a planned power test of the rack, or of the GPU by its vendor's tool.
     """
+    yield from judge_throttling(node.gpu_health)
+
+
+def judge_throttling(health: Health) -> Iterator[Finding]:
+    """Judge what holds down the clocks of each GPU."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         reasons = gpu.event_reasons or 0
@@ -67,7 +72,7 @@ def throttling(node: NodeFacts, site: Site) -> Iterator[Finding]:
             return warned("slowed down: software thermal slowdown", found=f"reasons {reasons:#x}", expected="none")
         return None
 
-    yield from each_gpu(node, site, judge, what="clock event reasons", good="not slowed down", needs=("event_reasons",))
+    yield from each_gpu(health, judge, what="clock event reasons", good="not slowed down", needs=("event_reasons",))
 
 
 @check(
@@ -88,6 +93,11 @@ def temperature_margin(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: a short peak at the end of a burn-in: look again after a minute. A GPU in trouble stays there.
     """
+    yield from judge_temperature_margin(node.gpu_health)
+
+
+def judge_temperature_margin(health: Health) -> Iterator[Finding]:
+    """Judge the degrees that each GPU has left before it slows down."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         margin = gpu.margin_c if gpu.margin_c is not None else MARGIN_LOW_C + 1
@@ -97,10 +107,10 @@ def temperature_margin(node: NodeFacts, site: Site) -> Iterator[Finding]:
             return warned(f"{margin} C left before it slows down", found=margin, expected=f"more than {MARGIN_LOW_C} C")
         return None
 
-    has_margin = any(gpu.temperature_margin_c is not None for gpu in node.gpu_health.gpus) if node.gpus_on_bus else True
+    has_margin = any(gpu.temperature_margin_c is not None for gpu in health.gpus) if health.gpus else True
     needs = ("temperature_margin_c",) if has_margin else ("temperature_c", "temperature_slowdown_c")
     good = f"more than {MARGIN_LOW_C} C below their slowdown temperature"
-    yield from each_gpu(node, site, judge, what="temperature margin", good=good, needs=needs)
+    yield from each_gpu(health, judge, what="temperature margin", good=good, needs=needs)
 
 
 @check(
@@ -124,7 +134,11 @@ def power_limit(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: a site that caps all GPUs alike on purpose, for its power budget; declare it in the cluster file.
     """
     declared = site.declared("gpu_settings.power_limit_w")
-    meant = declared[""].value if declared else None
+    yield from judge_power_limit(node.gpu_health, declared[""].value if declared else None)
+
+
+def judge_power_limit(health: Health, meant: float | None = None) -> Iterator[Finding]:
+    """Judge the power limit of each GPU."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         limit, default = gpu.power_enforced_w or 0, gpu.power_default_w or 0
@@ -135,7 +149,7 @@ def power_limit(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return None
 
     needs = ("power_enforced_w", "power_default_w")
-    yield from each_gpu(node, site, judge, what="power limit", good="power limit not below the default", needs=needs)
+    yield from each_gpu(health, judge, what="power limit", good="power limit not below the default", needs=needs)
 
 
 @check(
@@ -157,6 +171,11 @@ def pcie_link(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: generation 1 on an idle GPU, which is how it saves power; it is not judged.
     """
+    yield from judge_pcie_link(node.gpu_health)
+
+
+def judge_pcie_link(health: Health) -> Iterator[Finding]:
+    """Judge the width of each PCIe link, and under load its generation."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         width, widest = gpu.pcie_width or 0, gpu.pcie_width_max or 0
@@ -167,12 +186,10 @@ def pcie_link(node: NodeFacts, site: Site) -> Iterator[Finding]:
             return failed(f"PCIe link runs at generation {generation} under load", found=generation, expected=newest)
         return None
 
-    resting = 0
-    if node.gpus_on_bus:
-        resting = sum((g.pcie_generation or 9) < (g.pcie_generation_max or 0) for g in node.gpu_health.gpus)
+    resting = sum((gpu.pcie_generation or 9) < (gpu.pcie_generation_max or 0) for gpu in health.gpus)
     good = "PCIe links at full width" + (f" ({resting} rest at a lower generation while idle)" if resting else "")
     needs = ("pcie_width", "pcie_width_max", "pcie_generation", "pcie_generation_max")
-    yield from each_gpu(node, site, judge, what="PCIe link", good=good, needs=needs)
+    yield from each_gpu(health, judge, what="PCIe link", good=good, needs=needs)
 
 
 @check(
@@ -195,11 +212,16 @@ def persistence(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: a monitoring daemon (DCGM) that holds every GPU open keeps the driver loaded although the mode is
     off.
     """
+    yield from judge_persistence(node.gpu_health)
+
+
+def judge_persistence(health: Health) -> Iterator[Finding]:
+    """Judge the persistence mode of each GPU."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         return None if gpu.persistence else warned("persistence mode is off", found="off", expected="on")
 
-    yield from each_gpu(node, site, judge, what="persistence mode", good="persistence mode on", needs=("persistence",))
+    yield from each_gpu(health, judge, what="persistence mode", good="persistence mode on", needs=("persistence",))
 
 
 @check(
@@ -221,15 +243,21 @@ def mig(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: a node that is cut on purpose, for inference or notebooks; leave the check out there (`--skip
     gpu.mig`).
     """
+    yield from judge_mig(node.gpu_health)
+
+
+def judge_mig(health: Health, training: bool = True) -> Iterator[Finding]:
+    """Judge the MIG mode of each GPU; where the node's purpose is unknown, MIG only warns."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         if gpu.mig:
-            return failed("MIG is on", found="on", expected="off")
+            report = failed if training else warned
+            return report("MIG is on", found="on", expected="off")
         if gpu.mig_pending:
             return warned("MIG will be on after the next reset", found="off, pending on", expected="off")
         return None
 
-    yield from each_gpu(node, site, judge, what="MIG mode", good="MIG off", needs=("mig",))
+    yield from each_gpu(health, judge, what="MIG mode", good="MIG off", needs=("mig",))
 
 
 @check(
@@ -251,6 +279,11 @@ def compute_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: a batch system that sets Exclusive on purpose; training with one process per GPU runs under it.
     """
+    yield from judge_compute_mode(node.gpu_health)
+
+
+def judge_compute_mode(health: Health) -> Iterator[Finding]:
+    """Judge the compute mode of each GPU."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         if gpu.compute_mode == "Prohibited":
@@ -259,7 +292,7 @@ def compute_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
             return warned(f"compute mode is {gpu.compute_mode}", found=gpu.compute_mode, expected="Default")
         return None
 
-    yield from each_gpu(node, site, judge, what="compute mode", good="compute mode Default", needs=("compute_mode",))
+    yield from each_gpu(health, judge, what="compute mode", good="compute mode Default", needs=("compute_mode",))
 
 
 @check(
@@ -281,6 +314,11 @@ def recovery_action(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: "Drain P2P" on a node whose jobs use one GPU each: they may go on until it is drained.
     """
+    yield from judge_recovery_action(node.gpu_health)
+
+
+def judge_recovery_action(health: Health) -> Iterator[Finding]:
+    """Judge what the driver requires of each GPU."""
     actions = {"Reboot": "reboot", "System Reboot": "reboot", "Recover IMEX Domain": "fix-site"}
     fixes = {
         "Reset": "Drain the GPU's jobs, then nvidia-smi -r -i N (it ends all jobs on this GPU).",
@@ -300,4 +338,4 @@ def recovery_action(node: NodeFacts, site: Site) -> Iterator[Finding]:
                       action=actions.get(action, "reset"))  # fmt: skip
 
     needs = ("recovery_action",)
-    yield from each_gpu(node, site, judge, what="recovery action", good="no recovery action asked for", needs=needs)
+    yield from each_gpu(health, judge, what="recovery action", good="no recovery action asked for", needs=needs)

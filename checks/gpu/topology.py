@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from itertools import combinations
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from preflight._startup.lightclass import dataclass
 from preflight.checks.applicability import PCI_BUS, fewer_nics, flattened, no_gpu, no_rdma
 from preflight.expectations import Site
 from preflight.expectations.catalogue import MESH
@@ -14,7 +14,7 @@ from preflight.facts.node import TOPO, NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.parsers.nvidia.topo_matrix import Topology
+    from preflight.parsers.nvidia.topology import Topology
 
 SOURCE = "https://docs.nvidia.com/multi-node-nvlink-systems/ and the legend of `nvidia-smi topo -m`"
 
@@ -48,76 +48,107 @@ def nvlink(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if site.part is not None and not site.part.gpu.sxm:
         yield skipped(f"{site.part.name}: cards without NVLink, or with optional bridges", evidence=[PCI_BUS])
         return
-    topology = node.topology
+    wanted = site.part.gpu.nvlinks if site.part is not None and site.part.nvswitch else 0
+    source = f"{site.part.name}: {site.part.gpu.source}" if site.part is not None else ""
+    fix = f'say it in the cluster file: class.{site.class_name}.part = "..."'
+    yield from judge_topology(node.topology, Wiring(wanted, source, fix), [TOPO])
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """What is known of a machine's NVLinks."""
+
+    wanted: int = 0  # links of each pair, where NVSwitches join all; 0: unknown
+    source: str = ""
+    fix: str = "Compare with `nvidia-smi nvlink -s`, or with an equal machine."  # where no pair has an NVLink
+    pasted: bool = False  # rows may be cut, and no other check names cards without a bridge
+
+
+def judge_topology(topology: Topology, wiring: Wiring, evidence: Sequence[str]) -> Iterator[Finding]:
+    """Judge the NVLinks of every pair of GPUs whose rows are complete."""
+    gpus = [gpu for gpu in topology.gpus if gpu in topology.links]
+    cut = [gpu for gpu in topology.gpus if gpu in topology.cut_rows] if wiring.pasted else topology.cut_rows
     pairs = [
         (one, other, topology.nvlinks(one, other))
-        for one, other in combinations(topology.gpus, 2)
-        if one in topology.links and other in topology.links
+        for one in gpus
+        for other in topology.gpus
+        if one != other and (other not in gpus or gpus.index(one) < gpus.index(other))
     ]
-    if topology.cut_rows or not pairs:
-        yield unknown(f"rows of the matrix are cut: {', '.join(topology.cut_rows)}", evidence=[TOPO])
+    if cut or not pairs:
+        rows = f"rows of the matrix are cut: {', '.join(cut)}"
+        yield unknown(rows if cut else "the matrix has no pair of GPUs", evidence=evidence)
+        if not wiring.pasted:
+            return
+    if not pairs:
         return
-    if site.part is not None and site.part.nvswitch:
-        wanted, source = site.part.gpu.nvlinks, f"{site.part.name}: {site.part.gpu.source}"
-        weak = [(one, other, links) for one, other, links in pairs if links < wanted]
+    if wiring.wanted:
+        weak = [(one, other, links) for one, other, links in pairs if links < wiring.wanted]
         if weak:
-            yield _blame(topology, weak, wanted, source)
+            yield _blame(topology, weak, wiring, evidence)
         else:
-            yield passed(f"all {len(pairs)} pairs of GPUs have NV{wanted}", found=f"NV{wanted}", evidence=[TOPO])
+            good = f"all {len(pairs)} pairs of GPUs have NV{wiring.wanted}"
+            yield passed(good, found=f"NV{wiring.wanted}", evidence=evidence)
         return
-    yield from _mesh(topology, pairs, site)
+    yield from _mesh(topology, pairs, wiring, evidence)
 
 
-def _mesh(topology: Topology, pairs: list[tuple[str, str, int]], site: Site) -> Iterator[Finding]:
+def _mesh(
+    topology: Topology, pairs: list[tuple[str, str, int]], wiring: Wiring, evidence: Sequence[str]
+) -> Iterator[Finding]:
     """Compare each GPU's links in all: without a switch the pairs of a healthy mesh may differ (DGX-1)."""
-    totals = Counter(dict.fromkeys(topology.gpus, 0))
-    for one, other, links in pairs:
-        totals.update({one: links, other: links})
+    gpus = [gpu for gpu in topology.gpus if gpu in topology.links]
+    totals = {gpu: sum(links for *pair, links in pairs if gpu in pair) for gpu in gpus}
     most = max(totals.values())
     if not most:
-        yield unknown(
-            "no pair of GPUs has an NVLink, and nothing says whether this machine should",
-            evidence=[TOPO],
-            fix=f'say it in the cluster file: class.{site.class_name}.part = "..."',
-        )
+        none = "no pair of GPUs has an NVLink, and nothing says whether this machine should"
+        yield unknown(none, evidence=evidence, fix=wiring.fix)
         return
-    weak = [gpu for gpu in topology.gpus if totals[gpu] < most]
-    if weak and topology.bridged and all(totals[gpu] in (0, most) for gpu in topology.gpus):
-        yield passed(f"bridges join {len(totals) - len(weak)} of {len(totals)} GPUs, with {most} NVLinks each",
-                     found=str(most), evidence=[TOPO])  # fmt: skip
+    weak = [gpu for gpu in gpus if totals[gpu] < most]
+    if weak and topology.bridged and all(totals[gpu] in (0, most) for gpu in gpus):
+        joined = f"bridges join {len(totals) - len(weak)} of {len(totals)} GPUs, with {most} NVLinks each"
+        if not wiring.pasted:
+            yield passed(joined, found=str(most), evidence=evidence)
+        else:
+            yield warned(
+                f"{joined}; {', '.join(weak)} {'has' if len(weak) == 1 else 'have'} none", found=0,
+                expected=f"{most}, or no bridge by design", evidence=evidence,
+                fix="Look whether the cards were sold with bridges; if so, reseat them.",
+            )  # fmt: skip
         return
     best = max(links for *_, links in pairs)
     lower = [{one, other} for one, other, links in pairs if links < best]
     if weak and len(totals) < MESH and len(lower) > 1 and not set.intersection(*lower):
-        found = ", ".join(f"{gpu} {totals[gpu]}" for gpu in topology.gpus)
+        found = ", ".join(f"{gpu} {totals[gpu]}" for gpu in gpus)
         yield unknown(f"the GPUs have {found} NVLinks to each other: a part of a mesh, whose other GPUs are not here",
-                      found=found, evidence=[TOPO], fix="`nvidia-smi nvlink -s` beside an equal node")  # fmt: skip
+                      found=found, evidence=evidence, fix="`nvidia-smi nvlink -s` beside an equal node")  # fmt: skip
         return
     if not weak:
-        yield passed(f"each of {len(totals)} GPUs has {most} NVLinks to the others", found=str(most), evidence=[TOPO])
+        if len(gpus) < len(topology.gpus):
+            return
+        yield passed(f"each of {len(totals)} GPUs has {most} NVLinks to the others", found=str(most), evidence=evidence)
         return
     yield failed(
         f"{', '.join(weak)} {'has' if len(weak) == 1 else 'have'} fewer than {most} NVLinks to the others",
         subject=weak[0] if len(weak) == 1 else "",
         found=", ".join(f"{gpu} {totals[gpu]}" for gpu in weak),
         expected=f"{most}, as the other GPUs of this node",
-        evidence=[TOPO],
+        evidence=evidence,
     )
 
 
-def _blame(topology: Topology, weak: list[tuple[str, str, int]], wanted: int, source: str) -> Finding:
+def _blame(topology: Topology, weak: list[tuple[str, str, int]], wiring: Wiring, evidence: Sequence[str]) -> Finding:
     """Name the GPU that all weak pairs have in common, if there is one."""
     often = Counter(gpu for one, other, _ in weak for gpu in (one, other))
     culprit, times = often.most_common(1)[0]
     subject = culprit if times == len(weak) and len(weak) > 1 else ""
     one, other, _ = weak[0]
     return failed(
-        f"{subject or f'{len(weak)} pairs of GPUs'} {'has' if subject else 'have'} less than NV{wanted}"
+        f"{subject or f'{len(weak)} pairs of GPUs'} {'has' if subject else 'have'} less than NV{wiring.wanted}"
         f": {one}-{other} is {topology.links[one][other]}",
         subject=subject,
         found=", ".join(f"{a}-{b} {topology.links[a][b]}" for a, b, _ in weak[:8]),
-        expected=f"NV{wanted} ({source})",
-        evidence=[TOPO],
+        expected=f"NV{wiring.wanted} ({wiring.source})",
+        evidence=evidence,
     )
 
 
@@ -164,7 +195,7 @@ def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if every and (hidden := flattened(node, every, [TOPO])):
         yield hidden
         return
-    yield from _judge(codes, topology.lenders(nics, fewer_nics(node, site)), _sys_reporter(node, site))
+    yield from judge_nearest_nics(codes, topology.lenders(nics, fewer_nics(node, site)), _sys_reporter(node, site))
     if topology.cut_rows:
         yield unknown(f"rows of the matrix are cut: {', '.join(topology.cut_rows)}", evidence=[TOPO])
 
@@ -184,11 +215,17 @@ def _sys_reporter(node: NodeFacts, site: Site) -> tuple[Callable[..., Finding], 
     return (warned if several or cards else failed, "in another NUMA node" if several else "on the other socket")
 
 
-def _judge(
-    codes: dict[str, tuple[str, tuple[str, ...]]],
+def judge_nearest_nics(
+    codes: Mapping[str, tuple[str, tuple[str, ...]]],
     lenders: Mapping[str, tuple[str, ...]],
     sys: tuple[Callable[..., Finding], str],
+    evidence: Sequence[str] = (TOPO,),
 ) -> Iterator[Finding]:
+    """Judge the nearest NIC of each GPU.
+
+    ``codes`` are the best code of each GPU and the NICs that have it; ``sys`` makes the finding of a NIC at SYS, and
+    names where that is.
+    """
     near = {gpu: nics for gpu, (code, nics) in codes.items() if code in ("PIX", "PXB")}
     if near:
         users = Counter(nic for nics in near.values() for nic in nics)
@@ -199,7 +236,7 @@ def _judge(
             + (f"; shared by several GPUs: {', '.join(shared)}" if shared else "")
             + (f"; over NVLink and another GPU's NIC, by design: {', '.join(lenders)}" if lenders else ""),
             found=pairs,
-            evidence=[TOPO],
+            evidence=evidence,
         )
     for gpu, (code, nics) in codes.items():
         if gpu in near or gpu in lenders:
@@ -208,7 +245,7 @@ def _judge(
             "subject": gpu,
             "found": f"{code} to {', '.join(nics)}",
             "expected": "PIX or PXB",
-            "evidence": [TOPO],
+            "evidence": evidence,
         }
         if code in ("SYS", "SOC"):
             report, where = sys

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from preflight.checks.applicability import PCI_BUS, RDMA_CLASS, efa_only, no_gpu, no_rdma
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts.container import GPU_NODES, PodNetwork, gpu_nodes, in_pod, networks
+from preflight.facts.container import GPU_NODES, gpu_nodes, in_pod, networks
 from preflight.facts.interfaces import ROOT as NET
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import ROOT as IB
 from preflight.facts.rdma_ports import Port, interfaces
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from preflight.parsers.network.network_status import PodNetwork
 
 
 @check(
@@ -123,10 +127,23 @@ def _faults(node: NodeFacts, network: PodNetwork, key: str) -> Iterator[Finding]
         yield failed(f"{network.rdma_device} of the network {network.name} is not in this pod",
                      subject=network.rdma_device, found=", ".join(node.rdma_devices) or "no RDMA device",
                      expected=network.rdma_device, evidence=[key, RDMA_CLASS])  # fmt: skip
-    if network.interface and not network.ips:
+    yield from judge_address(network, key)
+
+
+def judge_address(network: PodNetwork, key: str) -> Iterator[Finding]:
+    """Report a network without an address from the CNI."""
+    if network.interface and network.ips == ():
         yield warned(f"{network.interface} of the network {network.name} has no address from the CNI",
                      subject=network.interface, found="no ips", expected="an address", evidence=[key],
                      fix="Give the network an IPAM; InfiniBand without IPoIB needs none.")  # fmt: skip
+
+
+def judge_guids(guids: Mapping[str, tuple[int, str]], report: Callable[..., Finding]) -> Iterator[Finding]:
+    """Report RDMA devices with a GUID of zero; each comes with its record."""
+    for device, (guid, key) in guids.items():
+        if not guid:
+            yield report(f"{device} has no GUID: the virtual function was not given one", subject=device,
+                         found="0000:0000:0000:0000", expected="a GUID", evidence=[key])  # fmt: skip
 
 
 @check(
@@ -159,10 +176,7 @@ def rdma_address(node: NodeFacts, site: Site) -> Iterator[Finding]:
     devices = dict.fromkeys(port.device for port in compute if not port.efa)
     keys = {device: f"file:{IB}/{device}/node_guid" for device in devices}
     guids = {device: node.parsed(key, _guid) for device, key in keys.items()}
-    for device, guid in guids.items():
-        if not guid:
-            yield failed(f"{device} has no GUID: the virtual function was not given one", subject=device,
-                         found="0000:0000:0000:0000", expected="a GUID", evidence=[keys[device]])  # fmt: skip
+    yield from judge_guids({device: (guid, keys[device]) for device, guid in guids.items()}, failed)
     roce = [port for port in compute if port.roce]
     here, unread = _here(node, roce)
     if unread and not here:

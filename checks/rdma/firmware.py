@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from preflight.checks.applicability import RDMA_CLASS, no_rdma
 from preflight.evidence.document import EvidenceError
@@ -52,28 +52,33 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
         if len(counts) == 1:
             same.append(f"{len(versions)} x {board} with {versions.popitem()[1]}")
             continue
-        (usual, most), (_, second) = counts.most_common(2)
-        keys = [nic_firmware.key_of(device) for device in versions]
-        if most == second:
-            listed = "; ".join(f"{version} on {_devices(versions, version)}" for version in sorted(counts))
-            yield warned(
-                f"NICs of board {board} run {len(counts)} versions of firmware, and none is that of most: {listed}",
-                subject=board, found=listed, expected="one version", evidence=keys,
-            )  # fmt: skip
-            continue
-        for version in sorted(counts):
-            if version != usual:
-                odd = _devices(versions, version)
-                yield warned(
-                    f"{odd}: firmware {version}; {most} of {len(versions)} NICs of its board ({board}) run {usual}",
-                    subject=odd if "," not in odd else board, found=f"{odd} {version}",
-                    expected=f"{usual}, as the rest of the board's NICs",
-                    evidence=[key for key in keys if versions[key.split("/")[-2]] == version],
-                )  # fmt: skip
+        yield from judge_board(board, versions, {device: nic_firmware.key_of(device) for device in versions})
     if same:
         yield passed(f"one firmware on all NICs of a board: {', '.join(same)}", found=", ".join(same),
                      evidence=[RDMA_CLASS])  # fmt: skip
 
 
-def _devices(versions: dict[str, str], version: str) -> str:
+def judge_board(board: str, versions: Mapping[str, str], keys: Mapping[str, str]) -> Iterator[Finding]:
+    """Report the NICs of a board with other firmware than most."""
+    counts = Counter(versions.values())
+    (usual, most), (_, second) = counts.most_common(2)
+    if most == second:
+        listed = "; ".join(f"{version} on {_devices(versions, version)}" for version in sorted(counts))
+        yield warned(
+            f"NICs of board {board} run {len(counts)} versions of firmware, and none is that of most: {listed}",
+            subject=board, found=listed, expected="one version", evidence=list(dict.fromkeys(keys.values())),
+        )  # fmt: skip
+        return
+    for version in sorted(counts):
+        if version != usual:
+            odd = _devices(versions, version)
+            yield warned(
+                f"{odd}: firmware {version}; {most} of {len(versions)} NICs of its board ({board}) run {usual}",
+                subject=odd if "," not in odd else board, found=f"{odd} {version}",
+                expected=f"{usual}, as the rest of the board's NICs",
+                evidence=list(dict.fromkeys(keys[device] for device, mine in versions.items() if mine == version)),
+            )  # fmt: skip
+
+
+def _devices(versions: Mapping[str, str], version: str) -> str:
     return ", ".join(sorted((device for device, mine in versions.items() if mine == version), key=natural))

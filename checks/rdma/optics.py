@@ -98,7 +98,7 @@ def module(node: NodeFacts, site: Site) -> Iterator[Finding]:
                 key = f"cmd:ethtool -m {_netdev(port)}"
                 found = node.parsed(key, ethtool_module.parse_module)
                 temperature = found.temperature_c if found.measures else None
-                complaint = _flagged(port, found, key, warn, fail)
+                complaint = judge_module(port.name, found, key, warn, fail)
             else:
                 key = f"cmd:mlxlink -d {port.device} -m -c"
                 link = _mlxlink(node, port)
@@ -118,7 +118,8 @@ def module(node: NodeFacts, site: Site) -> Iterator[Finding]:
                      found=f"at most {max(hottest):.0f} degrees C" if hottest else None, evidence=keys[:3])  # fmt: skip
 
 
-def _flagged(port: Port, found: ethtool_module.Module, key: str, warn: _Reporter, fail: _Reporter) -> Finding | None:
+def judge_module(name: str, found: ethtool_module.Module, key: str, warn: _Reporter, fail: _Reporter) -> Finding | None:
+    """Report the alarms that a module raises."""
     if not found.flags:
         return None
     real = [flag for flag in found.flags if flag.level == "alarm" and flag.now]
@@ -127,8 +128,8 @@ def _flagged(port: Port, found: ethtool_module.Module, key: str, warn: _Reporter
     latched = "" if any(flag.now for flag in found.flags) else " (latched: the value is not seen beyond its threshold)"
     heat = "" if found.temperature_c is None else f"; {found.temperature_c:.0f} degrees C"
     return (fail if real else warn)(
-        f"the module of {port.name} raises {shown[0]}{more}{latched}",
-        subject=port.name,
+        f"the module of {name} raises {shown[0]}{more}{latched}",
+        subject=name,
         found=f"{', '.join(str(flag) for flag in shown[:4])}: on{heat}; {found.name}",
         expected="no alarm",
         evidence=[key],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from preflight import facts
@@ -14,10 +14,13 @@ from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.lspci import Function
     from preflight.facts.pci import PciDevice
+    from preflight.parsers.pci.lspci import PciFunction
 
 _AMD = "1022"
+
+#: Bytes of MaxReadReq up to which reads are too small; the power-on default.
+SMALL_READ_BYTES = 512
 
 
 @check(
@@ -107,22 +110,27 @@ def max_read_request(node: NodeFacts, site: Site) -> Iterator[Finding]:
         size = function.max_read_request_bytes if function else None
         if size is None:
             hidden.append(device)
-        elif size <= 512:
+        elif size <= SMALL_READ_BYTES:
             small.append(f"{device} {size}")
         else:
             good[device] = size
     if small:
-        yield warned(
-            f"{len(small)} compute NICs read in requests of 512 bytes or less",
-            found=", ".join(small),
-            expected="4096 bytes",
-            evidence=[facts.lspci.LSPCI],
-            quote="\n".join(f"{line}: MaxReadReq" for line in small),
-        )
+        yield judge_read_requests(small, "compute NICs", facts.lspci.LSPCI)
     yield from _hidden(hidden, "MaxReadReq")
     if good:
         sizes = ", ".join(f"{size} bytes" for size in sorted(set(good.values())))
         yield passed(f"{len(good)} compute NICs read in requests of {sizes}", found=sizes, evidence=[facts.lspci.LSPCI])
+
+
+def judge_read_requests(small: Sequence[str], what: str, key: str) -> Finding:
+    """Report NICs that read in requests of 512 bytes or less, each with its size."""
+    return warned(
+        f"{len(small)} {what} read in requests of 512 bytes or less",
+        found=", ".join(small),
+        expected="4096 bytes",
+        evidence=[key],
+        quote="\n".join(f"{line}: MaxReadReq" for line in small),
+    )
 
 
 @check(
@@ -199,7 +207,7 @@ def _virtual(functions: Mapping[str, PciDevice]) -> Finding | None:
     return skipped(message, subject=names[0] if len(names) == 1 else "", evidence=[PCI_BUS])
 
 
-def _configurations(node: NodeFacts, functions: Mapping[str, PciDevice]) -> dict[str, Function | None]:
+def _configurations(node: NodeFacts, functions: Mapping[str, PciDevice]) -> dict[str, PciFunction | None]:
     """Return what lspci says of each physical one; raises EvidenceError."""
     physical = {device: function for device, function in functions.items() if not function.is_virtual_function}
     if not physical:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from preflight.checks.applicability import RDMA_CLASS, compute_roles, efa_only, failing, no_rdma
 from preflight.expectations import Expected, Site
 from preflight.facts.node import NodeFacts
-from preflight.facts.rdma_ports import DEVICE_NODES, DEVINFO
+from preflight.facts.rdma_ports import DEVICE_NODES, DEVINFO, Port
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+#: Bytes of the RDMA MTU that training fabrics use.
+USUAL_MTU = 4096
 
 _RESOURCE = (
     "Request the RDMA device plugin's resource in the pod (such as rdma/hca_shared_devices_a: 1); "
@@ -123,33 +126,43 @@ def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return
     if active and all(port.active_mtu is None for port in active):
         node.evidence.text(DEVINFO)  # raises with the reason, if the tool did not answer
-    good = []
-    for port in active:
-        mtu = port.active_mtu
-        wanted = site.mtu if site.mtu.value else Expected(4096, "usual on training fabrics", site.mtu.key)
-        details: dict[str, Any] = {
-            "subject": port.name,
-            "found": f"{mtu} bytes",
-            "expected": f"{wanted.value} bytes ({wanted.source})",
-            "evidence": [DEVINFO],
-        }
-        if mtu is None:
-            yield unknown(
-                f"ibv_devinfo does not list {port.name}",
-                subject=port.name,
-                evidence=[DEVINFO],
-                fix="see rdma.device-nodes: it lists what it may open",
-            )
-        elif mtu == wanted.value or (not site.mtu.value and mtu > 4096):
-            good.append(port)
-        elif mtu == 2048 and not site.mtu.value:
-            yield warned(f"{port.name} has an active MTU of 2048, most fabrics use 4096", **details)
-        else:
-            report = failing(roles, site)
-            yield report(f"{port.name} has an active MTU of {mtu}, expected {wanted.value}", **details)
+    report = failing(roles, site)
+    yield from judge_active_mtus(active, site.mtu, report)
+    good = [port for port in active if _has_wanted_mtu(port, site.mtu)]
     if good:
         yield passed(
             f"{len(good)} of {len(active)} active InfiniBand ports have an active MTU of {good[0].active_mtu}",
             found=f"{good[0].active_mtu} bytes",
             evidence=[DEVINFO],
         )
+
+
+def _has_wanted_mtu(port: Port, declared: Expected) -> bool:
+    mtu = port.active_mtu
+    return mtu is not None and (mtu == (declared.value or USUAL_MTU) or (not declared.value and mtu > USUAL_MTU))
+
+
+def judge_active_mtus(active: Sequence[Port], declared: Expected, report: Callable[..., Finding]) -> Iterator[Finding]:
+    """Report active InfiniBand ports without the declared or usual MTU."""
+    wanted = declared if declared.value else Expected(USUAL_MTU, "usual on training fabrics", declared.key)
+    for port in active:
+        mtu, evidence = port.active_mtu, [key for key in port.evidence if key.startswith("read:")] or [DEVINFO]
+        details: dict[str, Any] = {
+            "subject": port.name,
+            "found": f"{mtu} bytes",
+            "expected": f"{wanted.value} bytes ({wanted.source})",
+            "evidence": evidence,
+        }
+        if mtu is None:
+            yield unknown(
+                f"ibv_devinfo does not list {port.name}",
+                subject=port.name,
+                evidence=evidence,
+                fix="see rdma.device-nodes: it lists what it may open",
+            )
+        elif _has_wanted_mtu(port, declared):
+            continue
+        elif mtu == 2048 and not declared.value:
+            yield warned(f"{port.name} has an active MTU of 2048, most fabrics use 4096", **details)
+        else:
+            yield report(f"{port.name} has an active MTU of {mtu}, expected {wanted.value}", **details)

@@ -59,7 +59,7 @@ def learn(
     if source is not None:
         if paths or save or request.targets.selector:
             raise UsageError("--from converts a file: give no evidence, --save or --pods with it")
-        return _convert(source, output, request.targets.nodes(request.options) if _are_named(request) else ())
+        return _convert(source, output, request.targets.nodes(request.options) if request.targets.named else ())
     evidences = _evidences(paths, request)
     with progress(f"learning from {len(evidences)} nodes"):
         try:
@@ -119,7 +119,7 @@ def _write(output: Path, text: str) -> None:
 
 def _evidences(paths: Sequence[Path], request: RunRequest) -> Sequence[Evidence]:
     """Read saved evidence, or collect from the nodes that are named."""
-    named = _are_named(request)
+    named = request.targets.named
     if paths:
         if named:
             raise UsageError("give evidence that was saved, or nodes to ask, not both")
@@ -129,8 +129,3 @@ def _evidences(paths: Sequence[Path], request: RunRequest) -> Sequence[Evidence]
     if not named:
         raise UsageError("name the nodes to learn from: --hosts 'gpu[001-064]', or a folder of saved evidence")
     return fleet.collect(request.collection(request.targets.nodes(request.options))).evidences
-
-
-def _are_named(request: RunRequest) -> bool:
-    targets = request.targets
-    return any((targets.hosts, targets.hostfile, targets.job, targets.rerun, targets.selector))

@@ -45,6 +45,7 @@ class XidEvent:
     code: int
     text: str  # after the code
     line: str
+    number: int = 0  # of the line in a pasted text
 
     @property
     def cause(self) -> int | None:
@@ -68,6 +69,7 @@ class SwitchEvent:
     fatal: bool
     text: str
     line: str
+    number: int = 0  # of the line in a pasted text
 
 
 @dataclass(frozen=True)
@@ -102,8 +104,11 @@ def _grouped(pairs: Iterable[tuple[int, _Value]]) -> Mapping[int, frozenset[_Val
     return {code: frozenset(values) for code, values in found.items()}
 
 
-def events(lines: Iterable[KernelLogLine]) -> Events:
-    """Find all events, without repetitions; what a driver load or a cleared recovery action ended is left out."""
+def events(lines: Iterable[KernelLogLine], *, pasted: bool = False) -> Events:
+    """Find all events, without repetitions; what a driver load or a cleared recovery action ended is left out.
+
+    Of a pasted log nothing is left out: whether it reaches up to now is unknown. Its addresses may be masked or short.
+    """
     gpus: list[XidEvent] = []
     switches: list[SwitchEvent] = []
     unread: tuple[list[str], list[str]] = [], []
@@ -111,56 +116,71 @@ def events(lines: Iterable[KernelLogLine]) -> Events:
     probed: list[XidEvent] = []  # found while the driver was being loaded, before it says that it is
     named = ""
     for line in lines:
-        if _LOADED in line.text:
+        if _LOADED in line.text and not pasted:
             gpus, switches, cleared, named, probed, unread = probed, [], {}, "", [], ([], [])
         elif marks := sxids_in(line.text):
             for mark in marks:
-                if (address := _address(mark.where)) is None or mark.code is None:
+                if (address := _place(mark.where, pasted)) is None or mark.code is None:
                     unread[1].append(line.text)
                 elif mark.fatal is not None:
-                    switches.append(SwitchEvent(line.at_s, address, mark.code, mark.fatal, mark.text, line.text))
+                    switches.append(
+                        SwitchEvent(line.at_s, address, mark.code, mark.fatal, mark.text, line.text, line.number)
+                    )
+                elif pasted:
+                    unread[1].append(line.text)
         elif match := _NAMED.search(line.text):
             named = _address(match[1]) or ""
         elif named and _FALLEN in line.text:
-            gpus.append(XidEvent(line.at_s, named, 79, "GPU has fallen off the bus", line.text))
+            gpus.append(XidEvent(line.at_s, named, 79, "GPU has fallen off the bus", line.text, line.number))
             probed.append(gpus[-1])
         else:
-            for event in _events(line):
+            for event in _events(line, pasted):
                 if event is None:
                     unread[0].append(line.text)
                 elif event.code == 154 and _CLEARED.search(event.text):
-                    cleared[event.address] = len(gpus)
+                    cleared[event.address] = 0 if pasted else len(gpus)
                 else:
                     gpus.append(event)
     left = (event for number, event in enumerate(gpus) if number >= cleared.get(event.address, 0))
     return Events(tuple(_once(left)), tuple(switches), *map(tuple, unread))
 
 
-def _events(line: KernelLogLine) -> Iterator[XidEvent | None]:
+def _events(line: KernelLogLine, pasted: bool) -> Iterator[XidEvent | None]:
     """Yield the XIDs of a line, None for one that cannot be read."""
     for mark in xids_in(line.text):
-        address = _address(mark.where)
-        complete = address is not None and mark.code is not None
-        yield XidEvent(line.at_s, address or "", mark.code or 0, mark.text, line.text) if complete else None
+        address = _place(mark.where, pasted)
+        if address is None or mark.code is None:
+            yield None
+        else:
+            yield XidEvent(line.at_s, address, mark.code, mark.text, line.text, line.number)
     for pattern, code in _WITHOUT_CODE:
         if match := pattern.search(line.text):
-            yield XidEvent(line.at_s, _address(match[1]) or "", code, line.text.partition("NVRM: ")[2], line.text)
+            text = line.text.partition("NVRM: ")[2]
+            yield XidEvent(line.at_s, _address(match[1]) or "", code, text, line.text, line.number)
             return
+
+
+def _place(text: str, pasted: bool) -> str | None:
+    """Return an address in the kernel's form; of a pasted log also one that was masked (empty) or is short."""
+    address = _address(text)
+    if address is None and pasted:
+        return text if re.search("[0-9a-fA-F]", text) else ""
+    return address
 
 
 def _address(text: str) -> str | None:
     """Return an address in the kernel's form; None where it is not whole."""
     if not _FULL_ADDRESS.fullmatch(text):
         return None
-    domain, bus, device = text.lower().split(":")
+    domain, bus, device = text.lower().split(":")[-3:]
     return f"{int(domain, 16):04x}:{bus}:{device.partition('.')[0]}.0"
 
 
 def _once(found: Iterable[XidEvent]) -> Iterable[XidEvent]:
-    """Leave out what repeats: a code of a GPU within a minute of its last line."""
+    """Leave out what repeats: a code of a GPU within a minute of its last line; a line without a time never does."""
     last: dict[tuple[str, int], float] = {}
     for event in found:
         key = (event.address, event.code)
-        if key not in last or event.at_s - last[key] > INCIDENT_S:
+        if key not in last or not event.at_s - last[key] <= INCIDENT_S:
             yield event
         last[key] = event.at_s

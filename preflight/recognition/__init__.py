@@ -7,9 +7,10 @@ Data flow:
 - ``job_logs``: NCCL's log and nccl-tests;
 - ``textprep.lines``, ``line_unwrap``: lines as the tool wrote them;
 - ``line_prefixes``, ``common_prefix``, ``commented_output``: prefixes stripped, lines separated by writer;
-- ``detector`` (``start_patterns``, ``key_value_block``): the parts and their formats;
+- ``framed_tables``: outputs whose own frame looks like such a prefix;
+- ``detector`` (``start_patterns``, ``parsers.text_block``): the parts and their formats;
 - ``formats``, one module a family of tools: the first line of an output, and its parser;
-- ``evaluate``: findings (``rules_gpu``, ``rules_nic``, by ``evidence_adapter``).
+- ``evaluate``: findings (``judges``, the cores of checks by kind).
 
 The result is a document of ``preflight.read/1``.
 """
@@ -22,11 +23,13 @@ from typing import Any
 
 from preflight.recognition import common_prefix, container_formats
 from preflight.recognition.commented_output import commented
+from preflight.recognition.described_pods import read_described
 from preflight.recognition.detector import TextPart, parts
 from preflight.recognition.evaluate import add_findings
 from preflight.recognition.formats import kinds
 from preflight.recognition.formats.nccl_settings import SETTING, commands
 from preflight.recognition.formats.pytorch import read_trace_or_dump
+from preflight.recognition.framed_tables import read_framed
 from preflight.recognition.input_sources import InputSource, SourceError, open_sources
 from preflight.recognition.job_logs import NCCL_LOG, NCCL_TESTS, judge_logs, judge_settings, log_parts
 from preflight.recognition.line_prefixes import split_by_writer, unread
@@ -71,8 +74,10 @@ def read_text(text: str, source: str) -> list[TextPart]:
 
 def _of_tools(lines: Lines, source: str) -> list[TextPart]:
     lines = [line for line in lines if not any(mark in line.text for mark in _OF_A_JOB)]
+    framed, lines = read_framed(lines, kinds(), MOST_PARTS)
+    described, lines = read_described(lines, kinds())
     written = list(split_by_writer(lines))
-    found = [part for writer, own in written for part in _parts(own, writer)]
+    found = framed + described + [part for writer, own in written for part in _parts(own, writer)]
     found += [part for own in unread(lines, [own for _, own in written], found) for part in _parts(own, "")]
     found += [
         part for ways in common_prefix.unmarked(lines, found) for part in max(map(_written, ways), key=count_facts)

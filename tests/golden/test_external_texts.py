@@ -34,6 +34,8 @@ from preflight.parsers.nccl_tests import text as nccl_tests
 from preflight.parsers.network import ethtool_module, listening, lldp, perftest, ping
 from preflight.parsers.nvidia import nvlink_status, topo_matrix
 from preflight.parsers.qos import dcb, mlnx_qos
+from preflight.parsers.rdma import ibstat
+from preflight.parsers.record import lines_of_record
 from preflight.probes import sweep
 from preflight.textprep.plain_text import integer
 from tests.support import external_texts
@@ -211,7 +213,11 @@ def test_ibstat() -> None:
     assert ports("ibstat_mt4125.txt") == [
         ("mlx5_0:1", "ACTIVE", "LinkUp", 100.0, "Ethernet", 0), ("mlx5_1:1", "ACTIVE", "LinkUp", 100.0, "Ethernet", 0),
     ]  # fmt: skip
-    assert ports("ibstat_mlx4_down.txt") == [("mlx4_0:1", "DOWN", "Disabled", None, "InfiniBand", 11)]
+    cut = ibstat.parse_lines(lines_of_record(text("ibstat_mlx4_down.txt")), 0)  # one of its two ports
+    (port,) = cut.value.ports
+    assert (port.name, port.logical, port.trained, port.sm_lid) == ("mlx4_0:1", "DOWN", "Disabled", 11)
+    with pytest.raises(ValueError, match="the ports of mlx4_0 are missing"):
+        ports("ibstat_mlx4_down.txt")
     assert ports("ibstat_ibsim.txt") == [("ibsim0:1", "ACTIVE", "LinkUp", 104.0, "IB", 1)]
     assert ports("ibstat_softroce.txt")[0] == ("rxe0:1", "ACTIVE", "LinkUp", 100.0, "Ethernet", 0)
     with pytest.raises(ValueError, match="incomplete"):
@@ -269,16 +275,16 @@ def test_cables_and_modules() -> None:
 @reads("dcb_pfc_prio3.json", "mlnx_qos_four_priorities.txt")
 def test_pfc() -> None:
     assert dcb.parse_pfc(text("dcb_pfc_prio3.json")) == {3}
-    shown = mlnx_qos.parse(text("mlnx_qos_four_priorities.txt"))
-    assert (shown.pfc, shown.trust, shown.dcbx) == (frozenset({1, 4, 5, 7}), "dscp", "os")
+    shown = mlnx_qos.parse_lines(lines_of_record(text("mlnx_qos_four_priorities.txt")), 0).value
+    assert (shown.lossless, shown.trust, shown.dcbx_owner) == (frozenset({1, 4, 5, 7}), "dscp", "os")
     assert shown.dscp is not None
     assert [shown.dscp.priority(dscp) for dscp in (0, 26, 63)] == [0, 3, 7]
 
 
 @reads("mlnx_qos_prio3_no_buffers.txt")
 def test_qos_before_buffers_were_shown() -> None:
-    old = mlnx_qos.parse(text("mlnx_qos_prio3_no_buffers.txt"))
-    assert (old.pfc, old.trust, old.dcbx, old.buffers) == (frozenset({3}), "dscp", "os", None)
+    old = mlnx_qos.parse_record(text("mlnx_qos_prio3_no_buffers.txt"))
+    assert (old.lossless, old.trust, old.dcbx_owner, old.buffers) == (frozenset({3}), "dscp", "os", None)
 
 
 @reads("ibnetdiscover_ibsim.txt", "iblinkinfo_ibsim.txt", "ibqueryerrors_ibsim.txt", "sminfo_ibsim.txt")

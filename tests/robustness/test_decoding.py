@@ -162,7 +162,7 @@ PLAIN = {
     "preflight/transport/slurm/srun.py",
     "preflight/parsers/torch/printed_dump.py", "preflight/parsers/nccl_log/prefix.py",
     "preflight/recognition/line_prefixes.py",
-    "preflight/recognition/formats/numactl.py", "preflight/transport/slurm/line_protocol.py",
+    "preflight/parsers/network/network_status.py", "preflight/transport/slurm/line_protocol.py",
     "preflight/transport/payload.py",
 }  # fmt: skip
 

@@ -8,6 +8,7 @@ top.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -53,14 +54,21 @@ from preflight.facts.nccl_settings import value_grammar as nccl_values
 from preflight.facts.node import TOPO, NodeFacts
 from preflight.facts.nvidia import query, smi_xml
 from preflight.facts.roce_chain import addressing, chain
+from preflight.parsers import registry as formats
 from preflight.parsers.host import kernel_events, nhc_config, services
 from preflight.parsers.host import kernel_log as kernel_lines
 from preflight.parsers.nccl_tests import collective, table
 from preflight.parsers.nvidia import nvlink_errors, nvlink_status
+from preflight.parsers.record import lines_of_record
 from preflight.reports.topology_data import picture
 from preflight.textprep import plain_text
 from tests.support import external_texts, paths
 from tests.support.fixture import whole_node
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 DATA = paths.DATA
 
@@ -98,10 +106,29 @@ APART = {
     "counter_catalogue.counter": "looks a name up in a table",
     "time_series.series_of": "reads what preflight.history wrote: unit/history/test_history.py, fixtures of trend.*",
     "two_readings.twice": "calls the parser that it is given",
+    **dict.fromkeys(
+        (
+            "parsers.network.ip_link.is_head",
+            "parsers.network.perftest.table_rows",
+            "parsers.pci.lspci_tree.begins",
+            "parsers.rdma.gid_row.mapped_ipv4",
+            "parsers.rdma.port_list.rate",
+            "parsers.rdma.port_list.word",
+        ),
+        "called by the parsers of pasted formats, which are driven by their kinds",
+    ),
 }
 
 #: Modules whose parsers have their own tests: tests/unit/parsers/test_nccl.py, tests/unit/parsers/test_torch_trace.py.
-ELSEWHERE = ("parsers.nccl_log", "parsers.job_output", "parsers.nccl_tests.model", "parsers.torch", "streamed_log")
+ELSEWHERE = (
+    "parsers.text_block",
+    "parsers.record",
+    "parsers.nccl_log",
+    "parsers.job_output",
+    "parsers.nccl_tests.model",
+    "parsers.torch",
+    "streamed_log",
+)
 
 
 #: Whole nodes, the last one recorded.
@@ -188,7 +215,7 @@ _text("parsers.host.checkpoint.seconds", "2026-11-21T03:00:00Z")
 _text("clock.parse_tracking", *_out("cmd:chronyc -n tracking")[:1], tool="chronyc")
 _text("clock.parse_timedatectl", "NTP=no\nNTPSynchronized=yes\n", tool="timedatectl")
 _text("container.parse_annotations", ANNOTATIONS, tool="downward API")
-_text("container.parse_network_status", NETWORKS, tool="network-status")
+_text("parsers.network.network_status.parse_network_status", NETWORKS, tool="network-status")
 _text("container.gpu_nodes", "/dev/nvidia0\n/dev/nvidiactl\n")
 _text("nic_firmware.key_of", "mlx5_0")
 _text("nvidia.query.parse_query", *_out(query.QUERY), tool="nvidia-smi --query-gpu")
@@ -300,7 +327,7 @@ _text("parsers.qos.dcb.parse_pfc", *_out("cmd:dcb -j pfc show dev enp24s0"), too
 _text("parsers.qos.dcb.parse_app", *_out("cmd:dcb -j app show dev enp24s0"), tool="dcb -j app show")
 _text("parsers.qos.dcb.parse_buffer", *_out("cmd:dcb -j buffer show dev enp24s0"), tool="dcb -j buffer show")
 _text("parsers.qos.dcb.parse_dcbx", *_out("cmd:dcb -j dcbx show dev enp24s0"), tool="dcb -j dcbx show")
-_text("parsers.qos.mlnx_qos.parse", *_out("cmd:mlnx_qos -i enp24s0"), tool="mlnx_qos")
+_text("parsers.qos.mlnx_qos.parse_record", *_out("cmd:mlnx_qos -i enp24s0"), tool="mlnx_qos")
 _text(
     "port_qos.parse_pause", "Pause parameters for eth0:\nAutonegotiate:\toff\nRX:\t\ton\nTX:\t\ton\n", tool="ethtool -a"
 )
@@ -417,6 +444,30 @@ _GPUS = tuple(query.GpuIdentity(index, f"0000:{index:02x}:00.0", "H100", f"GPU-{
 
 def _environment(value: Any) -> Evidence:
     return Evidence("n", "", {"env:process": {"status": "ok", "value": value}})
+
+
+def _pasted(kind: str) -> Call:
+    """Return a reader of the first output of a kind in a text, as ``preflight read`` has it."""
+    parser = formats.parser(kind)
+    module = import_module(f"preflight.parsers.{formats.NETWORK[kind]}")
+
+    def call(text: str) -> object:
+        lines = lines_of_record(text)
+        begin = next((at for at in range(len(lines)) if parser.begins(lines, at)), None)
+        if begin is None:
+            raise ValueError(f"there is no output of {kind} in it")
+        value = parser.parse_lines(lines, begin).value
+        return module.facts(value), module.summary(value)
+
+    return call
+
+
+_NIC_TEXTS = tomllib.loads((DATA / "nic" / "texts.toml").read_text(encoding="utf-8"))
+for _kind in formats.NETWORK:
+    _seeds = tuple(
+        entry["text"] for name, entry in _NIC_TEXTS.items() if entry["kind"] == _kind and "prefix" not in name
+    )
+    TEXT.append(Parser(f"pasted.{_kind}", _pasted(_kind), _seeds))
 
 
 def _texts(value: Any) -> Mapping[str, str]:

@@ -45,8 +45,9 @@ _WALL_S = 3e8
 class KernelLogLine:
     """One line of the log."""
 
-    at_s: float  # since boot, or since 1970 where the log has a wall clock
+    at_s: float  # since boot, or since 1970 where the log has a wall clock; nan: of a pasted line without a time
     text: str
+    number: int = 0  # of the line in a pasted text
 
     @property
     def wall(self) -> bool:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
         nvlink_errors,
         nvlink_status,
         topo_matrix,
+        topology,
         xid_marks,
     )
 else:

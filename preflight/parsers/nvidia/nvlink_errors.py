@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from preflight.parsers.nvidia import nvlink_error_text
+from preflight.textprep.lines import Line
 from preflight.textprep.plain_text import normalize_text
 
 NVLINK_ERRORS = "cmd:nvidia-smi nvlink -e"
@@ -23,39 +25,35 @@ _KINDS = (
     (re.compile(r"(?:malformed packet|buffer overrun|rx|local link integrity|effective) errors?", re.I), DAMAGED),
 )
 
-_GPU = re.compile(r"GPU [0-9]{1,3}: .{1,120}\(UUID: (GPU-[0-9A-Za-z-]{1,60})\)")
-_COUNTER = re.compile(r"Link ([0-9]{1,3}): ([A-Za-z][A-Za-z0-9 /_-]{1,60}?) ?: (\S.{0,60})")
-_SILENT = re.compile(r"NVML: Unable to retrieve NVLink information.{0,60}|Device does not have or support nvlink", re.I)
-_NONE = re.compile(r"\[?N/A\]?|not supported", re.I)
-
-#: Counters of one text: 16 GPUs with 18 links of 20 counters are 5760.
-_MOST = 50_000
-
 #: UUID -> link -> kind -> number; a GPU without links or counters has none.
 Counts = Mapping[str, Mapping[int, Mapping[str, int]]]
 
 
+def kind_of(name: str) -> str | None:
+    """Return the kind that a counter's name counts as; None for what a link corrected, and for unknown names."""
+    return next((kind for names, kind in _KINDS if names.fullmatch(name)), None)
+
+
 def parse(text: str) -> Counts:
     """Read the errors of each link by the GPU's UUID; raises ValueError."""
-    gpus: dict[str, dict[int, dict[str, int]]] = {}
-    links: dict[int, dict[str, int]] | None = None
-    counters = 0
-    for line in (line.strip() for line in normalize_text(text).split("\n")):
-        if match := _GPU.fullmatch(line):
-            links = gpus[match[1]] = {}
-        elif (match := _COUNTER.fullmatch(line)) and links is not None:
-            counters += 1
-            if counters > _MOST:
-                raise ValueError(f"it has more than {_MOST} counters")
-            kind = next((kind for names, kind in _KINDS if names.fullmatch(match[2])), None)
-            if kind is None or _NONE.fullmatch(match[3]):
-                continue
-            if not re.fullmatch(r"[0-9]{1,20}", match[3]):
-                raise ValueError(f"{line[:100]!r} holds no number")
-            counts = links.setdefault(int(match[1]), {})
-            counts[kind] = counts.get(kind, 0) + int(match[3])
-        elif line and not _SILENT.fullmatch(line):
-            raise ValueError(f"{line[:100]!r} is neither a GPU nor a counter of a link")
+    lines = [Line(number, line) for number, line in enumerate(normalize_text(text).split("\n"), 1)]
+    start = next((at for at, line in enumerate(lines) if line.text.strip()), 0)
+    parsed = nvlink_error_text.parse_lines(lines, start)
+    rest = next((line for line in lines[parsed.end :] if line.text.strip()), None)
+    if rest is not None:
+        raise ValueError(f"{rest.text.strip()[:100]!r} is neither a GPU nor a counter of a link")
+    gpus = parsed.required()
     if not gpus:
         raise ValueError("it names no GPU")
-    return gpus
+    return {gpu.uuid: by_kind(gpu.links) for gpu in gpus if gpu.uuid}
+
+
+def by_kind(links: Mapping[int, Mapping[str, int]]) -> dict[int, dict[str, int]]:
+    """Return the counters of each link by kind instead of by name."""
+    counts: dict[int, dict[str, int]] = {}
+    for link, counters in links.items():
+        for name, number in counters.items():
+            if (kind := kind_of(name)) is not None:
+                kinds = counts.setdefault(link, {})
+                kinds[kind] = kinds.get(kind, 0) + number
+    return counts

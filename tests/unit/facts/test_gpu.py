@@ -380,7 +380,7 @@ def test_a_gpu_without_a_name_of_its_own_is_silent_not_healthy() -> None:
 
 
 def test_nvlink_status() -> None:
-    gpus = [replace(H100, uuid="GPU-a", links=(True, False)), replace(H100, uuid="GPU-b")]
+    gpus = [replace(H100, uuid="GPU-a", name="NVIDIA X", links=(True, False)), replace(H100, index=1, uuid="GPU-b")]
     found = nvlink_status.parse(gpu_services.nvlink(gpus))
     assert found["GPU-a"] == nvlink_status.Links((True, False), 26.562)
     assert sum(found["GPU-b"].up) == 18

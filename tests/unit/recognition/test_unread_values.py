@@ -87,12 +87,12 @@ def test_a_port_without_its_state_is_not_among_those_that_pass(tmp_path: Path) -
     cut = ports[: ports.rindex("\t\tState")] + "\t\tSta"
     ((status, check, _, message),) = verdicts(cut, tmp_path)
     assert (status, check) == ("unknown", "rdma.port-state")
-    assert "lacks the state of mlx5_1 port 1" in message
+    assert "lacks the state of mlx5_1:1" in message
 
 
 def test_a_link_that_is_being_recovered_is_no_pass(tmp_path: Path) -> None:
     sick = PORT.format(number=1).replace("LinkUp", "LinkErrorRecovery")
     ((status, _, _, message),) = verdicts(PORT.format(number=0) + sick, tmp_path)
     assert status == "warn"
-    assert "mlx5_1 port 1: Active/LinkErrorRecovery" in message
+    assert "mlx5_1:1 is ACTIVE/LinkErrorRecovery" in message
     assert "mlx5_0" not in message

@@ -1,0 +1,39 @@
+"""A signature of an error message: how its line reads, what it means, and what to look at next."""
+
+from __future__ import annotations
+
+import re
+
+from preflight._startup.lightclass import dataclass
+
+#: Kinds of parts in which signatures are reported.
+FRAMEWORK, NVIDIA_SMI, SLURM = "framework error", "nvidia-smi error", "slurm error"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One error message.
+
+    Named groups of the pattern: ``gpu`` (its PCI address or number), ``node``, ``rank``, ``what`` (quoted in the
+    finding).
+    """
+
+    id: str
+    kind: str
+    hints: tuple[str, ...]  # texts of which the line has one
+    pattern: re.Pattern[str]
+    status: str  # fail, warn or unknown
+    meaning: str
+    check: str  # id of the check that judges the same on a node
+    commands: tuple[str, str, str]  # what to run next
+    fix: str  # one sentence
+
+
+def signatures(
+    kind: str, rows: tuple[tuple[str, str, str, str, str, str, tuple[str, str, str], str], ...]
+) -> tuple[Signature, ...]:
+    """Make signatures of rows: id, hints joined by ``|``, pattern, status, meaning, check, commands, fix."""
+    return tuple(
+        Signature(id, kind, tuple(hints.split("|")), re.compile(pattern), status, meaning, check, commands, fix)
+        for id, hints, pattern, status, meaning, check, commands, fix in rows
+    )

@@ -1,0 +1,29 @@
+"""``kubectl describe pod``, whose annotations hold an output of their own: the status of the pod's networks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from preflight.recognition.detector import OutputFormat, TextPart, parts
+from preflight.textprep.lines import Line, Lines, bare
+
+_DESCRIBE = "kubernetes describe"
+_NETWORKS = re.compile(r"\bnetworks?-status\b")
+
+
+def read_described(lines: Lines, kinds: Sequence[OutputFormat]) -> tuple[list[TextPart], list[Line]]:
+    """Return the descriptions of pods, and the lines that are left: those of annotations with networks stay."""
+    if not any(line.text.startswith("Namespace:") for line in lines):
+        return [], list(lines)
+    found = list(parts(bare(lines), "", [kind for kind in kinds if kind.name == _DESCRIBE]))
+    left: list[Line] = []
+    networks = False
+    for line in lines:
+        if not any(part.first <= line.number <= part.last for part in found):
+            left.append(line)
+            continue
+        networks = bool(_NETWORKS.search(line.text)) or (networks and (not line.text or line.text[0].isspace()))
+        if networks:
+            left.append(line)
+    return found, left
