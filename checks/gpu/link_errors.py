@@ -58,7 +58,7 @@ def nvlink_errors(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield unknown(f"NVLink's errors could not be read: {error.why}", evidence=[error.key],
                       fix="Run `nvidia-smi nvlink -e` on the node.")  # fmt: skip
         return
-    yield from judge_nvlink_errors(counts, _names(node), [NVLINK_ERRORS])
+    yield from judge_nvlink_errors(counts, _names(node), evidence)
 
 
 def judge_nvlink_errors(
