@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,19 +52,20 @@ def test_everything_is_refused_before_anything_is_written(tmp_path: Path) -> Non
     history = tmp_path / "history.db"
     history.write_text("not a database")
     save = Outputs(save=tmp_path / "saved")
-    for wrong, expected in (
-        (lambda: new_request("check", resume=True), "--resume needs --save"),
-        (lambda: new_request("check", outputs=Outputs(json_file=str(tmp_path))), "is a directory"),
-        (lambda: new_request("check", outputs=Outputs(html_file=tmp_path / "a" / "b")), "there is no directory"),
-        (lambda: new_request("check", outputs=Outputs(json_file="-", html_file=Path("-"))), "only one of them"),
-        (lambda: new_request("check", outputs=Outputs(save=broken)), "is a file, not a directory"),
-        (lambda: new_request("check", broken, save), "gpus"),
-        (lambda: new_request("check", outputs=Outputs(history_file=history)), "history.db"),
-        (lambda: new_request("check", outputs=save, only=("gpx.*",)), "no check matches 'gpx.[*]'"),
-        (lambda: new_request("check", outputs=save, only=("gpu.*",), skip=("gpu.*",)), "leave no check"),
-    ):
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"resume": True}, "--resume needs --save"),
+        ({"outputs": Outputs(json_file=str(tmp_path))}, "is a directory"),
+        ({"outputs": Outputs(html_file=tmp_path / "a" / "b")}, "there is no directory"),
+        ({"outputs": Outputs(json_file="-", html_file=Path("-"))}, "only one of them"),
+        ({"outputs": Outputs(save=broken)}, "is a file, not a directory"),
+        ({"cluster_file": broken, "outputs": save}, "gpus"),
+        ({"outputs": Outputs(history_file=history)}, "history.db"),
+        ({"outputs": save, "only": ("gpx.*",)}, "no check matches 'gpx.[*]'"),
+        ({"outputs": save, "only": ("gpu.*",), "skip": ("gpu.*",)}, "leave no check"),
+    ]
+    for arguments, expected in wrong:
         with pytest.raises(UsageError, match=expected):
-            wrong()
+            new_request("check", **arguments)
     assert [path.name for path in tmp_path.rglob("*.toml")] == ["cluster.toml"]
 
 
