@@ -20,6 +20,7 @@ else:
     import tomli as tomllib
 
 FOLDER = paths.DATA / "outside" / "pasted"
+FRESH = tomllib.loads((paths.DATA / "outside" / "fresh" / "index.toml").read_text(encoding="utf-8"))
 INDEX: dict[str, dict[str, Any]] = tomllib.loads((FOLDER / "index.toml").read_text(encoding="utf-8"))
 
 MARKS = {
@@ -125,7 +126,8 @@ def test_two_texts_in_one(tmp_path: Path) -> None:
 
 
 def test_every_kind_has_a_pasted_text() -> None:
-    """Those that no page had are recorded or made elsewhere: test_reading.py, test_torch_trace.py."""
+    """Those that no page had are recorded or made elsewhere: test_torch_trace.py, test_fresh_texts.py."""
     seen = {kind for entry in INDEX.values() for kind in entry.get("kinds", ())}
+    seen |= {entry["kind"] for entry in FRESH.values()}
     elsewhere = {"dcb", "ethtool -a", "flight recorder", "pytorch trace"}
     assert set(known()) - seen <= elsewhere

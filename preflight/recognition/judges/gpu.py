@@ -10,6 +10,7 @@ from preflight.facts.nvidia import smi_xml
 from preflight.facts.nvidia.model import GpuHealth, Health
 from preflight.model import Finding, failed, passed, unknown, warned
 from preflight.parsers.nvidia.nvlink_status import GpuLinks
+from preflight.parsers.nvidia.query_log import errors_in
 from preflight.parsers.nvidia.topology import NEAR_CODES, Matrix
 from preflight.recognition.judges import Judge, Judges, PastedValue, lowered
 
@@ -28,8 +29,18 @@ def _intended(core: Callable[[Health], Iterator[Finding]]) -> Judge:
     return _of_health(lambda health: lowered(core(health)))
 
 
-def _lost(health: Health) -> Iterator[Finding]:
-    """Report GPUs that are listed and do not answer, and those that the list lacks."""
+def _answers(part: PastedValue) -> Iterator[Finding]:
+    """Report GPUs that do not answer, errors in place of values, and GPUs that the list lacks."""
+    health = smi_xml.of_paste(part.value, part.evidence[0])
+    bad = False
+    for bus_id, tree in part.value.gpus:
+        errors = errors_in(tree)
+        if errors and not errors & {"gpu is lost", "gpu requires reset"}:
+            bad, place = True, smi_xml.bus_address(bus_id)
+            words = ", ".join(sorted(errors))
+            yield unknown(f"{place or 'a GPU without an address in the text'}: in place of values stands: {words}",
+                          subject=place, found=words, expected="values", evidence=part.evidence,
+                          fix="Run `nvidia-smi -q -i` for this GPU again, and look for its Xids (`dmesg`).")  # fmt: skip
     for words in health.silent:
         address, _, error = words.rpartition(": ")
         yield failed(f"{words}: the driver lists it, and it does not answer", subject=address, found=error,
@@ -38,7 +49,7 @@ def _lost(health: Health) -> Iterator[Finding]:
         yield unknown(health.partial, found=len(health.gpus), evidence=health.evidence,
                       fix="Give the complete output; a GPU that is missing from it may have fallen off the bus: "
                       "`dmesg | grep -i xid`.")  # fmt: skip
-    elif health.gpus and not health.silent:
+    elif health.gpus and not health.silent and not bad:
         yield passed(f"each of {len(health.gpus)} GPUs answers", evidence=health.evidence)
 
 
@@ -82,7 +93,7 @@ def _headroom(health: Health) -> Iterator[Finding]:
 
 
 _QUERY: tuple[tuple[str, Judge], ...] = (
-    ("gpu.driver", _of_health(_lost)),
+    ("gpu.driver", _answers),
     ("gpu.ecc-uncorrected", _of_health(_lifetime)),
     ("gpu.ecc-corrected", _of_health(memory.judge_ecc_corrected)),
     ("gpu.row-remap", _of_health(memory.judge_row_remap)),
