@@ -149,7 +149,7 @@ def _events(line: KernelLogLine, pasted: bool) -> Iterator[XidEvent | None]:
     """Yield the XIDs of a line, None for one that cannot be read."""
     for mark in xids_in(line.text):
         address = _place(mark.where, pasted)
-        if address is None or mark.code is None:
+        if address is None or mark.code is None or (pasted and _is_stump(mark.code, mark.text)):
             yield None
         else:
             yield XidEvent(line.at_s, address, mark.code, mark.text, line.text, line.number)
@@ -158,6 +158,14 @@ def _events(line: KernelLogLine, pasted: bool) -> Iterator[XidEvent | None]:
             text = line.text.partition("NVRM: ")[2]
             yield XidEvent(line.at_s, _address(match[1]) or "", code, text, line.text, line.number)
             return
+
+
+#: The line of an NVLink unit that was cut off before it says whether it was fatal.
+_UNIT_STUMP = re.compile(r"(?!.*\bFatal$)[A-Z]\w{1,24}(?: \w{0,7})?")
+
+
+def _is_stump(code: int, text: str) -> bool:
+    return 144 <= code <= 150 and _UNIT_STUMP.fullmatch(text) is not None
 
 
 def _place(text: str, pasted: bool) -> str | None:

@@ -38,9 +38,10 @@ def _answers(part: PastedValue) -> Iterator[Finding]:
         if errors and not errors & {"gpu is lost", "gpu requires reset"}:
             bad, place = True, smi_xml.bus_address(bus_id)
             words = ", ".join(sorted(errors))
-            yield unknown(f"{place or 'a GPU without an address in the text'}: in place of values stands: {words}",
+            named = place or "a GPU without an address in the text"
+            yield unknown(f"{named}: in place of values stands: {words}",
                           subject=place, found=words, expected="values", evidence=part.evidence,
-                          fix="Run `nvidia-smi -q -i` for this GPU again, and look for its Xids (`dmesg`).")  # fmt: skip
+                          fix="Run `nvidia-smi -q -i` for this GPU again; look for its Xids (`dmesg`).")  # fmt: skip
     for words in health.silent:
         address, _, error = words.rpartition(": ")
         yield failed(f"{words}: the driver lists it, and it does not answer", subject=address, found=error,
