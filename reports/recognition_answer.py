@@ -21,7 +21,7 @@ _BEGINS = re.compile(r"((?:nvidia-smi|systemctl|journalctl|dmesg|dcgmi|lspci|sco
 
 
 class Answer(NamedTuple):
-    """The answer to whoever pasted the text."""
+    """The verdict on a text in short."""
 
     status: str  # fail, warn, unknown or pass
     verdict: str
@@ -31,17 +31,17 @@ class Answer(NamedTuple):
 
 def answer(document: Mapping[str, Any], missing: str) -> Answer:
     """Return the verdict of a document; ``missing`` is what was not judged where nothing failed."""
-    found = list(findings(document))
-    counts = Counter(finding["status"] for _, finding in found)
-    status = next((one for one in _ORDER if counts[one]), "unknown")
+    pairs = list(findings(document))
+    counts = Counter(finding["status"] for _, finding in pairs)
+    status = next((status_ for status_ in _ORDER if counts[status_]), "unknown")
     if missing and status in ("pass", "unknown"):
-        command = next((_next(finding) for _, finding in found if finding["status"] == "unknown"), "")
+        command = next((_next(finding) for _, finding in pairs if finding["status"] == "unknown"), "")
         return Answer("unknown", f"Not judged: {missing}.", _rest(counts, ""), command or _suggested(document))
     if status == "pass":
         parts = sum(len(source["parts"]) for source in document["sources"])
         return Answer("pass", f"Nothing in it is wrong: {_count(counts['pass'], 'check')} passed.",
                       f"{_count(parts, 'part')} recognised.", "preflight check")  # fmt: skip
-    source, worst = next((source, finding) for source, finding in found if finding["status"] == status)
+    source, worst = next((source, finding) for source, finding in pairs if finding["status"] == status)
     node = next((name for name in worst.get("nodes") or () if name not in ("@run", source)), "")
     message = one_line(worst["message"])
     named = "" if not node or node in message else f"{one_line(node)}: "
@@ -92,7 +92,7 @@ def markdown(document: Mapping[str, Any], missing: str) -> str:
     for source, finding in sorted(urgent, key=lambda pair: _ORDER.index(pair[1]["status"]))[:_MOST_LISTED]:
         lines.append(f"- **{finding['status']}** {_escaped(finding['message'])} ({_code(finding['check'])}, "
                      f"{_escaped(source)})")  # fmt: skip
-        lines += [f"  - {label}: {_code(finding[key]) if key == 'found' else _escaped(finding[key])}"
+        lines += [f"  - {label}: {_code(finding[key]) if key == 'pairs' else _escaped(finding[key])}"
                   for label, key in (("found", "found"), ("expected", "expected"), ("next", "fix")) if finding.get(key)]  # fmt: skip
     if len(urgent) > _MOST_LISTED:
         lines.append(f"- and {len(urgent) - _MOST_LISTED} more; `--json` lists them")

@@ -32,7 +32,7 @@ def each_gpu(
     what is needed for any GPU (``N/A``) the check does not apply; where only some say so, they are
     *unknown*. ``also`` are values that a part may lack; ``hidden`` says why ``N/A`` hides a value that the
     part does have. GPUs that did not answer at all are the
-    business of ``gpu.driver``. Of a pasted text (``health.pasted``) a value that no GPU shows is no finding: the
+    business of ``gpu.driver``. Of a pasted text (``health.pasted``) a value that no GPU shows has no finding: its
     section was not pasted. ``additive``: a value that ``judge`` lacks proves nothing, so those that are there count.
     """
     evidence = health.evidence

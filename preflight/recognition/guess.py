@@ -41,8 +41,7 @@ _LOOKS: tuple[tuple[str, re.Pattern[str], tuple[str, str, str]], ...] = tuple(
         ("kubectl", r"^NAME +READY +STATUS|^NAME +STATUS +ROLES|^apiVersion: |^kind: |\bkubectl\b", _PODS),
         ("Slurm", r"^\s*JOBID +PARTITION|^PARTITION +AVAIL|(?i:\bs(?:batch|run|lurmd?|acct|control)\b)", _SLURM),
         ("a Python traceback", r"^Traceback \(most recent call last\)|^\s+File \".{1,200}\", line \d", _JOB),
-        ("an NCCL topology file", r"<system version=|<cpu numaid=", ("nvidia-smi topo -m", "lspci -tv", "the job's"
-                                                                                                        " log with NCCL_DEBUG=INFO")),
+        ("an NCCL topology file", r"<system version=|<cpu numaid=", _PCI),
         ("a list of processes", r"^\s*(?:USER +PID|PID +(?:USER|TTY)|top - )", _LIMITS),
         ("file systems", r"^Filesystem +(?:Size|1K-blocks|Inodes)", _DISKS),
         ("memory of the host", r"^\s+total +used +free", _HOST),

@@ -31,8 +31,8 @@ def parts(name: str) -> list[TextPart]:
     return read(next(open_sources((str(FOLDER / name),))))
 
 
-def checks(found: list[TextPart], *statuses: str) -> set[str]:
-    return {finding["check"] for part in found for finding in part.findings if finding["status"] in statuses}
+def checks(recognised: list[TextPart], *statuses: str) -> set[str]:
+    return {finding["check"] for part in recognised for finding in part.findings if finding["status"] in statuses}
 
 
 def at(facts: Any, path: str) -> Any:
@@ -43,20 +43,20 @@ def at(facts: Any, path: str) -> Any:
 
 @pytest.mark.parametrize("name", INDEX)
 def test_what_a_person_reads_in_it(name: str) -> None:
-    entry, found = INDEX[name], parts(name)
+    entry, recognised = INDEX[name], parts(name)
     assert entry["text"] == "re-made"
-    assert [part.kind for part in found] == [entry["kind"]]
+    assert [part.kind for part in recognised] == [entry["kind"]]
     for path, value in entry.get("facts", ()):
-        assert at(found[0].taken.facts, path) == json.loads(value), path
-    assert checks(found, "fail", "warn") == set(entry["bad"])
-    assert checks(found, "unknown") == set(entry.get("unknown", ()))
-    assert (exit_status([(name, found)]) == 0) == (entry["healthy"] or not checks(found, "fail", "unknown"))
+        assert at(recognised[0].taken.facts, path) == json.loads(value), path
+    assert checks(recognised, "fail", "warn") == set(entry["bad"])
+    assert checks(recognised, "unknown") == set(entry.get("unknown", ()))
+    assert (exit_status([(name, recognised)]) == 0) == (entry["healthy"] or not checks(recognised, "fail", "unknown"))
 
 
 @pytest.mark.parametrize("name", INDEX)
 def test_every_finding_has_the_id_of_a_check(name: str) -> None:
-    known = {check.id for check in registry().checks}
-    assert {finding["check"] for part in parts(name) for finding in part.findings} <= known
+    ids = {check.id for check in registry().checks}
+    assert {finding["check"] for part in parts(name) for finding in part.findings} <= ids
 
 
 def test_a_third_is_healthy() -> None:

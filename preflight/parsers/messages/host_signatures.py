@@ -33,7 +33,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"exitcode ?:? {0,3}-9\b|exit code:? -9\b|Signal 9 \(SIGKILL\) received|killed by signal: Killed"
      r"|(?:worker|WORKER|process).{0,60}exit(?:ed|code).{0,20}(?:-9|137)\b|died with <Signals\.SIGKILL",
      "fail", "a process was killed (SIGKILL): most often the kernel, at the memory limit", "kernel.events", _KILLED,
-     "If the kernel's log has an out-of-memory kill, ask for more memory or use fewer data-loader workers."),
+     "If the kernel's log has an out-of-memory kill, request more memory or use fewer data-loader workers."),
     ("child-segfault", "exitcode|Segmentation|SIGSEGV|ignal: 11|ignal 11",
      r"exitcode ?:? {0,3}-11\b|Segmentation fault(?: \(|$|\b)|Fatal Python error: Segmentation|SIGSEGV",
      "fail", "a process crashed (segmentation fault)", "nccl.failures", _FIRST,
@@ -50,10 +50,10 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"\bMemoryError\b|std::bad_alloc|DefaultCPUAllocator: (?:can't allocate|not enough) memory"
      r"|\[Errno 12\] Cannot allocate memory|(?<!container )OOMKilled",
      "fail", "the host's memory, or the job's limit of it, was too small", "kernel.events", _KILLED,
-     "Ask for more memory, or use fewer data-loader workers and less pinned memory."),
+     "Request more memory, or use fewer data-loader workers and less pinned memory."),
     ("killed", "Killed", r"^\W{0,8}(?:\S{1,80}: line \d{1,6}: +\d{1,10} )?Killed(?: {2,}\S.{0,200})?\s*$",
      "fail", "a process was killed: most often by the kernel, at the memory limit", "kernel.events", _KILLED,
-     "If the kernel's log has an out-of-memory kill, ask for more memory or use fewer data-loader workers."),
+     "If the kernel's log has an out-of-memory kill, request more memory or use fewer data-loader workers."),
     ("too-many-files", "Too many open files|Errno 24|ancdata",
      r"Too many open files|\[Errno 24\]|received 0 items of ancdata",
      "fail", "the limit of open files is too low", "host.open-files", _LIMITS,

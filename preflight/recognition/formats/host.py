@@ -7,7 +7,7 @@ from typing import Any
 
 from preflight.parsers.host.kernel_text import KernelText, LoggedCode
 from preflight.parsers.host.numa_nodes import HostCpus
-from preflight.parsers.host.ulimit import Limits
+from preflight.parsers.host.ulimit import ProcessLimits
 from preflight.parsers.nvidia.xid_marks import pid_in
 from preflight.recognition.formats.typed import output_format
 
@@ -63,7 +63,7 @@ def _address(code: LoggedCode) -> str | None:
     return code.mark.where if re.search("[0-9a-fA-F]", code.mark.where) else None
 
 
-def _limits(limits: Limits) -> tuple[dict[str, Any], str]:
+def _limits(limits: ProcessLimits) -> tuple[dict[str, Any], str]:
     shown = (f"{name} {'unlimited' if value is None else value}" for name, value in limits.soft.items()
              if name in ("max locked memory", "open files"))  # fmt: skip
     return {"limits": dict(limits.soft)}, f"{len(limits.soft)} limits; {', '.join(shown)}"

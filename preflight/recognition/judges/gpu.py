@@ -18,10 +18,10 @@ from preflight.recognition.judges import Judge, Judges, PastedValue, lowered
 def _of_health(core: Callable[[Health], Iterator[Finding]]) -> Judge:
     """Return the judge of a core that takes the health of all GPUs."""
 
-    def judge(part: PastedValue) -> Iterator[Finding]:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
         yield from core(smi_xml.of_paste(part.value, part.evidence[0]))
 
-    return judge
+    return judge_part
 
 
 def _intended(core: Callable[[Health], Iterator[Finding]]) -> Judge:
@@ -122,10 +122,10 @@ def _nvlinks(part: PastedValue) -> Iterator[Finding]:
 
 
 def _linked(gpu: GpuLinks) -> GpuHealth:
-    known: dict[str, Any] = {"links": gpu.up, "link_gbytes_s": gpu.gbytes_s}
+    values: dict[str, Any] = {"links": gpu.up, "link_gbytes_s": gpu.gbytes_s}
     if gpu.cut:
-        known = {"absent": {"links": "links are missing from the text"}}
-    return GpuHealth(gpu.index, f"GPU{gpu.index}", gpu.uuid or "", name=gpu.name, **known)
+        values = {"absent": {"links": "links are missing from the text"}}
+    return GpuHealth(gpu.index, f"GPU{gpu.index}", gpu.uuid or "", name=gpu.name, **values)
 
 
 def _topology(part: PastedValue) -> Iterator[Finding]:
@@ -133,17 +133,17 @@ def _topology(part: PastedValue) -> Iterator[Finding]:
     for words in matrix.damage:
         yield unknown(words, evidence=part.evidence, fix="Run `nvidia-smi topo -m` again.")
     if not matrix.damage and len(matrix.gpus) > 1:
-        found = matrix.topology()
-        yield from topology.judge_topology(found, topology.Wiring(pasted=True), part.evidence)
+        topo = matrix.topology()
+        yield from topology.judge_topology(topo, topology.Wiring(pasted=True), part.evidence)
 
 
 def _near(part: PastedValue) -> Iterator[Finding]:
     """Judge the nearest NIC of each GPU where some GPU has a near one; else the PCIe switches may be hidden."""
     matrix: Matrix = part.value
-    found = matrix.topology()
-    if matrix.damage or not found.nics:
+    topo = matrix.topology()
+    if matrix.damage or not topo.nics:
         return
-    codes = {gpu: found.nearest_nics(gpu) for gpu in found.gpus if gpu in found.links}
+    codes = {gpu: topo.nearest_nics(gpu) for gpu in topo.gpus if gpu in topo.links}
     if codes and not any(code in NEAR_CODES for code, _ in codes.values()):
         far = ", ".join(sorted({code for code, _ in codes.values()}))
         yield unknown(
@@ -152,7 +152,7 @@ def _near(part: PastedValue) -> Iterator[Finding]:
             fix="Compare the slots with the server's manual (`lspci -tv`); a virtual machine needs an NCCL_TOPO_FILE.",
         )  # fmt: skip
         return
-    yield from topology.judge_nearest_nics(codes, found.lenders(), (warned, "far away"), part.evidence)
+    yield from topology.judge_nearest_nics(codes, topo.lenders(), (warned, "far away"), part.evidence)
 
 
 def _peers(part: PastedValue) -> Iterator[Finding]:
