@@ -229,5 +229,5 @@ def parse_links(lines: Lines, at: int) -> Parsed[LinkStatus]:
         end += 1
     switches = read["physicalId"] or read["nvSwitchId"]
     gaps = tuple(ParseGap(lines[last].number, f"the links of {kind} {number} are missing")
-                 for kind, links in read.items() for number, links in links.items() if not links)  # fmt: skip
+                 for kind, entities in read.items() for number, links in entities.items() if not links)  # fmt: skip
     return Parsed(LinkStatus(read["gpuId"], switches), gaps, last + 1)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from preflight.parsers.host.kernel_text import KernelText, LoggedCode
 from preflight.parsers.host.numa_nodes import HostCpus
 from preflight.parsers.host.ulimit import ProcessLimits
-from preflight.parsers.nvidia.xid_marks import pid_in
+from preflight.parsers.nvidia.xid_marks import is_masked, pid_in
 from preflight.recognition.formats.typed import output_format
 
 
@@ -60,7 +59,7 @@ def _kernel(log: KernelText) -> tuple[dict[str, Any], str]:
 
 def _address(code: LoggedCode) -> str | None:
     """Return the address as it is written; None where it was masked."""
-    return code.mark.where if re.search("[0-9a-fA-F]", code.mark.where) else None
+    return None if is_masked(code.mark.where) else code.mark.where
 
 
 def _limits(limits: ProcessLimits) -> tuple[dict[str, Any], str]:

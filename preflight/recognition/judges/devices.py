@@ -253,7 +253,8 @@ def _discovered(part: PastedValue) -> Iterator[Finding]:
         yield failed("dcgmi finds no GPU", found=0, expected="the node's GPUs", evidence=part.evidence)
     else:
         yield unknown(f"dcgmi finds {listing.gpu_count} GPUs, and nothing shows how many there should be",
-                      found=listing.gpu_count, evidence=part.evidence, fix="Compare with `lspci -d 10de:`.")  # fmt: skip
+                      found=listing.gpu_count, evidence=part.evidence,
+                      fix="Compare with `lspci -d 10de:`.")  # fmt: skip
 
 
 def _link_states(part: PastedValue) -> Iterator[Finding]:
