@@ -12,7 +12,7 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass
 from preflight.evidence import json_limits
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import json_at
 from preflight.textprep.lines import Lines
 
@@ -98,18 +98,18 @@ def begins(lines: Lines, at: int) -> bool:
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[PodNetwork, ...]]:
     """Read the list from a line on; of a list that is cut the networks that are whole."""
-    cut = list[Gap]()
+    cut = list[ParseGap]()
     parsed = None if _NEXT_NETWORK.fullmatch(lines[at].text) else _status(lines, at)
     if parsed is None:
         parsed = _cut_status(lines, at)
-        cut.append(Gap(lines[parsed[0] - 1].number, "the JSON of the network status is not whole"))
+        cut.append(ParseGap(lines[parsed[0] - 1].number, "the JSON of the network status is not whole"))
     end, value = parsed
     networks = []
     for entry in value:
         try:
             networks.append(_network(entry, lines[at].number))
         except ValueError as error:
-            cut.append(Gap(lines[at].number, str(error)))
+            cut.append(ParseGap(lines[at].number, str(error)))
     return Parsed(tuple(networks), tuple(cut), end)
 
 
