@@ -1,4 +1,4 @@
-"""``/proc/net/bonding/IF`` (Linux bonding driver): the members of a bond and their links."""
+"""``/proc/net/bonding/IF``: the members of a bond and their links."""
 
 from __future__ import annotations
 

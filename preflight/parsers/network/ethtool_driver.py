@@ -58,7 +58,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[DriverInfo]:
         cut.append(ParseGap(lines[end - 1].number, "the text stops within a field"))
     bus = value_or_none(fields.get("bus-info"))
     if _PCI_BEGUN.fullmatch(bus or ""):
-        cut.append(ParseGap(lines[end - 1].number, "bus-info is not whole"))
+        cut.append(ParseGap(lines[end - 1].number, "bus-info is cut"))
         bus = None
     firmware = re.match(r"(\S+)(?:\s+\((\w+)\))?", fields.get("firmware-version", ""))
     driver, version = (value_or_none(fields.get(name)) for name in ("driver", "version"))

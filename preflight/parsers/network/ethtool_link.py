@@ -71,7 +71,7 @@ _MODE = re.compile(r"(\d{2,7})base\S")
 
 
 def _fastest(lines: Lines, at: int, end: int) -> float | None:
-    """Return the fastest of the supported modes, Gb/s; the list goes on over lines without a name."""
+    """Return the fastest of the supported modes, Gb/s."""
     speeds: list[int] = []
     inside = False
     for line in lines[at:end]:

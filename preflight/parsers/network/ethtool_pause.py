@@ -1,4 +1,4 @@
-"""``ethtool -a``: global pause frames (IEEE 802.3x) of an interface, as set and as negotiated."""
+"""``ethtool -a``: global pause (IEEE 802.3x), as set and as negotiated."""
 
 from __future__ import annotations
 

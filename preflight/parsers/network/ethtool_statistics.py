@@ -54,7 +54,7 @@ def begins(lines: Lines, at: int) -> bool:
     return any(_NIC_COMMAND.search(line.text) for line in lines[max(0, at - _NEAR) : at])
 
 
-#: Interfaces with hundreds of queues have ten thousand counters; a longer list is no list of counters.
+#: Interfaces with hundreds of queues have ten thousand counters; a longer list has another cause.
 MOST_COUNTERS = 50_000
 
 

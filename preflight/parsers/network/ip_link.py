@@ -1,4 +1,4 @@
-"""``ip link`` and ``ip addr`` (iproute2): interfaces, their flags, MTU, addresses and, with ``-s``, counters."""
+"""``ip link`` and ``ip addr`` (iproute2), also with ``-s``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""perftest's output as people paste it: which test, over what, its rows, and how it failed."""
+"""perftest's output: test, device, rows, error."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PerftestRun]:
 
 
 def begins_anew(lines: Lines, at: int, index: int) -> bool:
-    """Return whether another test begins at a line, or the one that began at ``at`` is over there."""
+    """Return whether the test that began at ``at`` ends before a line."""
     text = lines[index].text
     if _HEAD.fullmatch(text):
         return True

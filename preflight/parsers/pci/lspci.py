@@ -1,4 +1,4 @@
-"""``lspci -vv``: the link, the access control and the read requests of each device."""
+"""``lspci -vv``: links, access control and read requests."""
 
 from __future__ import annotations
 

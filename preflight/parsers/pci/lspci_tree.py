@@ -41,7 +41,7 @@ def begins(text: str) -> bool:
 
 
 def take(lines: Lines, at: int) -> tuple[int, list[tuple[str, str | None]], list[ParseGap]]:
-    """Return the line behind a tree, the address and name of each device, and the gaps."""
+    """Return the line behind a tree, its devices and the gaps."""
     tree = _Tree()
     end = at
     while end < len(lines) and tree.line(lines[end].text):

@@ -68,12 +68,12 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortQos]:
         lines, at, lambda text: bool(_MLNX.fullmatch(text)), blanks=1,
         again=lambda text: text.lstrip().startswith("DCBX mode"),
     )  # fmt: skip
-    whole_head = False
+    has_head = False
     for line in taken:
         match = _MLNX.fullmatch(line.text)
         assert match
         if match["dcbx"]:
-            dcbx, whole_head = match["mode"].strip() or None, True
+            dcbx, has_head = match["mode"].strip() or None, True
         elif match["trust"]:
             trust = word if (word := match["trust"].lower()) in ("dscp", "pcp", "both") else None
         elif match["dscps"] or match["mapping"]:
@@ -111,7 +111,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortQos]:
     last = taken[-1].number
     if pfc is None and not cut:
         cut.append(ParseGap(last, "the PFC configuration is missing"))
-    if trust is None and not whole_head:  # old versions print none below the DCBX mode
+    if trust is None and not has_head:  # old versions print none below the DCBX mode
         cut.append(ParseGap(last, "the trust state is missing"))
     if tsa and len(classes) < len(PRIORITIES):
         cut.append(ParseGap(last, f"the traffic class is shown for {len(classes)} of 8 priorities"))

@@ -1,4 +1,4 @@
-"""``ibdev2netdev`` (mlnx-tools): the interface of each RDMA port, and the interface's state."""
+"""``ibdev2netdev`` (mlnx-tools): the interface of each RDMA port."""
 
 from __future__ import annotations
 

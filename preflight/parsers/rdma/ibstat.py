@@ -102,7 +102,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
 
 
 def _missing_of(port: PortLines) -> list[str]:
-    """Return the missing fields of a port; old releases end with the GUID, without a link layer."""
+    """Return the missing fields of a port; old releases have no link layer."""
     fields = port.fields
     expected = ("State", "Physical state", "Rate", "Port GUID" if "Port GUID" in fields else "Link layer")
     missing = ["its number"] * (port.number is None) + [name for name in expected if not fields.get(name)]
@@ -112,5 +112,5 @@ def _missing_of(port: PortLines) -> list[str]:
 
 
 def _guid(text: str | None) -> str | None:
-    """Return a GUID that is whole; digits may be blotted out."""
+    """Return a complete GUID; digits may be blotted out."""
     return text if text and re.fullmatch(r"0x[0-9a-fA-FxX*]{16}", text) else None
