@@ -136,7 +136,9 @@ def judge_nvlinks_of_peers(health: Health) -> Iterator[Finding]:
         yield unknown(f"{count}, and nothing shows if any should", found=0, fix=_COMPARE, evidence=health.evidence)
         return
     best = max(gpu.link_gbytes_s for gpu in gpus if gpu.link_gbytes_s is not None)
-    if len(gpus) > 1 and len({gpu.name for gpu in health.gpus}) == 1:
+    full = any(gpu.links and all(gpu.links) for gpu in gpus)
+    alike = len({gpu.links for gpu in gpus}) == 1 or full or len({sum(gpu.links or ()) for gpu in gpus}) > 1
+    if len(gpus) > 1 and len({gpu.name for gpu in health.gpus}) == 1 and alike:
         bridges = any(gpu.links == () for gpu in health.gpus)
         yield from judge_nvlinks(
             health, LinkMeasure(most, round(best * (1 - _RATE_SPREAD), 3), "its peers", bridges=bridges)

@@ -32,10 +32,13 @@ def each_gpu(
     what is needed for any GPU (``N/A``) the check does not apply; where only some say so, they are
     *unknown*. ``also`` are values that a part may lack; ``hidden`` says why ``N/A`` hides a value that the
     part does have. GPUs that did not answer at all are the
-    business of ``gpu.driver``. Of a pasted text (``health.pasted``) a value that no GPU shows is no finding: the
+    business of ``gpu.driver``. Of a pasted text (``health.pasted``) a value that no GPU shows has no finding: its
     section was not pasted. ``additive``: a value that ``judge`` lacks proves nothing, so those that are there count.
     """
     evidence = health.evidence
+    if health.pasted:  # what no GPU shows was not pasted
+        also = tuple(name for name in also if any(gpu.why(name) != NOT_IN_OUTPUT for gpu in health.gpus
+                                                  if getattr(gpu, name) is None) or _any(health, name))  # fmt: skip
     missing = [(gpu, _missing(gpu, needs, also)) for gpu in health.gpus]
     if health.gpus and all(names and not hidden(gpu) and all(map(gpu.not_reported, names)) for gpu, names in missing):
         yield skipped(f"the driver reports no {what} of these GPUs (N/A)", evidence=evidence[:1])
@@ -68,6 +71,11 @@ def each_gpu(
         )  # fmt: skip
     elif not health.gpus and not health.pasted:
         yield unknown(f"no GPU told its {what}: gpu.driver says why", evidence=evidence)
+
+
+def _any(health: Health, name: str) -> bool:
+    """Return whether any GPU has a value."""
+    return any(getattr(gpu, name) is not None for gpu in health.gpus)
 
 
 def _on(gpu: GpuHealth, finding: Finding, evidence: tuple[str, ...]) -> Finding:

@@ -1,4 +1,4 @@
-"""Counters of one reading: what a pasted list proves of a port, and what only a second reading would tell.
+"""Judgement of counters that were read once.
 
 A total since the driver was loaded is history: it warns of nothing by itself, and it is never silence. What is judged
 on a node, growth over a window, is in ``error_counters`` and ``congestion``; both read the same catalogue.
@@ -69,7 +69,7 @@ _OTHER_NAMES = (
 
 
 def known(name: str) -> Counter | None:
-    """Return what the catalogue has of a counter, however the tool names it; None if nothing."""
+    """Return a counter of the catalogue by the tool's name; None if unknown."""
     name = _PERFQUERY.get(name, _ALIASES.get(name, name))
     for source in _SOURCES:
         result = counter(source, name)
@@ -85,7 +85,7 @@ def known(name: str) -> Counter | None:
 def judge_totals(
     check: str, places: Mapping[str, Mapping[str, int]], evidence: tuple[str, ...], complete: bool
 ) -> Iterator[Finding]:
-    """Judge the totals of the kinds of a check, by place (``mlx5_0/1``; empty: the text names none)."""
+    """Judge the totals of a check's kinds, by port; empty: not named."""
     kinds = CHECKS[check]
     looked_at, calm = 0, True
     for place, counters in places.items():
@@ -109,7 +109,7 @@ def judge_totals(
             fix="Read it again after a minute under traffic, or run `preflight check --window 60` on the node.",
         )
     if looked_at and calm and complete:
-        yield passed(f"{looked_at} counters are within what rdma-core tolerates of a port's whole life",
+        yield passed(f"{looked_at} counters are within what rdma-core tolerates in a port's lifetime",
                      evidence=evidence)  # fmt: skip
 
 
@@ -137,7 +137,7 @@ def judge_stalls(places: Mapping[str, Mapping[str, int]], evidence: tuple[str, .
                 )  # fmt: skip
 
 
-#: Pauses of the whole port, and notifications that the sender does not take.
+#: Pauses of all priorities, and notifications that the sender does not take.
 _HELD = re.compile(r"rx_global_pause|tx_global_pause|[rt]x_pause_ctrl_phy|[rt]x_pause_storm_warning_events"
                    r"|rp_cnp_ignored|cnpIgnored")  # fmt: skip
 
@@ -152,7 +152,7 @@ def judge_congestion(places: Mapping[str, Mapping[str, int]], evidence: tuple[st
             meaning = (
                 "congestion notifications came while its reaction point was off"
                 if ignored
-                else "pauses of the whole port, which exclude PFC"
+                else "pauses of all priorities, which exclude PFC"
             )
             yield unknown(
                 f"{place or 'the port'}: {name} {value}: {meaning}; one reading does not show when",
@@ -162,7 +162,7 @@ def judge_congestion(places: Mapping[str, Mapping[str, int]], evidence: tuple[st
 
 
 def judge_marking(places: Mapping[str, Mapping[str, int]], evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Report lossless priorities that carry nothing while priority 0 carries the traffic."""
+    """Report traffic on priority 0 beside lossless priorities without any."""
     for place, counters in places.items():
         by_priority = {number: counters.get(f"rx_prio{number}_bytes", 0) for number in range(8)}
         lossless = [number for number in range(1, 8) if f"rx_prio{number}_pause" in counters]

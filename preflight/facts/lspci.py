@@ -16,7 +16,7 @@ LSPCI = "cmd:lspci -Dnvv"
 
 
 def parse(text: str) -> dict[str, PciFunction]:
-    """Read the whole output by address; raises ValueError if it describes no function, or breaks off."""
+    """Read the functions by address; raises ValueError."""
     found = parse_complete(text, lspci.begins, lspci.parse_lines)
     named = [replace(function, address=address(function.address)) for function in found if function.address]
     return {str(function.address): function for function in named}

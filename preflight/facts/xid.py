@@ -5,7 +5,6 @@ Some faults are logged without a code; they get the one that NVIDIA's catalogue 
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
@@ -13,24 +12,10 @@ from typing import TypeVar
 
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.host.kernel_log import KernelLogLine
+from preflight.parsers.nvidia import xid_marks
 from preflight.parsers.nvidia.xid_marks import pid_in, sxids_in, xids_in
 
 _Value = TypeVar("_Value")
-
-_PCI = r"(?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
-_CAUSE = re.compile(r"caused by previous Xid ([0-9]{1,5})(?![0-9A-Za-z])")
-
-#: Lines without a code -> the code that the catalogue has for them.
-_WITHOUT_CODE = (
-    (re.compile(rf"NVRM: GPU {_PCI}: GPU has fallen off the bus"), 79),
-    (re.compile(rf"NVRM: Rate limiting GSP RPC error prints for GPU at {_PCI}"), 119),
-    (re.compile(rf"NVRM: GPU {_PCI}: RmInitAdapter failed!"), 143),
-)
-_FULL_ADDRESS = re.compile(_PCI)
-_NAMED = re.compile(rf"NVRM: The NVIDIA GPU {_PCI}")
-_FALLEN = "fallen off the bus and is not responding"
-_LOADED = "NVRM: loading NVIDIA UNIX"
-_CLEARED = re.compile(r"recovery action changed .{0,80}\bto 0x0 \(None\)", re.I)
 
 #: Lines of one incident: the same code of the same GPU within this time counts once, seconds.
 INCIDENT_S = 60
@@ -50,8 +35,7 @@ class XidEvent:
     @property
     def cause(self) -> int | None:
         """The code of an earlier error that the line itself names."""
-        match = _CAUSE.search(self.text)
-        return int(match[1]) if match else None
+        return xid_marks.cause_in(self.text)
 
     @property
     def pid(self) -> int | None:
@@ -116,7 +100,7 @@ def events(lines: Iterable[KernelLogLine], *, pasted: bool = False) -> Events:
     probed: list[XidEvent] = []  # found while the driver was being loaded, before it says that it is
     named = ""
     for line in lines:
-        if _LOADED in line.text and not pasted:
+        if xid_marks.LOADED in line.text and not pasted:
             gpus, switches, cleared, named, probed, unread = probed, [], {}, "", [], ([], [])
         elif marks := sxids_in(line.text):
             for mark in marks:
@@ -128,16 +112,16 @@ def events(lines: Iterable[KernelLogLine], *, pasted: bool = False) -> Events:
                     )
                 elif pasted:
                     unread[1].append(line.text)
-        elif match := _NAMED.search(line.text):
-            named = _address(match[1]) or ""
-        elif named and _FALLEN in line.text:
+        elif address := xid_marks.named_gpu(line.text):
+            named = address
+        elif named and xid_marks.FALLEN in line.text:
             gpus.append(XidEvent(line.at_s, named, 79, "GPU has fallen off the bus", line.text, line.number))
             probed.append(gpus[-1])
         else:
             for event in _events(line, pasted):
                 if event is None:
                     unread[0].append(line.text)
-                elif event.code == 154 and _CLEARED.search(event.text):
+                elif event.code == 154 and xid_marks.is_cleared(event.text):
                     cleared[event.address] = 0 if pasted else len(gpus)
                 else:
                     gpus.append(event)
@@ -149,31 +133,26 @@ def _events(line: KernelLogLine, pasted: bool) -> Iterator[XidEvent | None]:
     """Yield the XIDs of a line, None for one that cannot be read."""
     for mark in xids_in(line.text):
         address = _place(mark.where, pasted)
-        if address is None or mark.code is None:
+        if address is None or mark.code is None or (pasted and _is_stump(mark.code, mark.text)):
             yield None
         else:
             yield XidEvent(line.at_s, address, mark.code, mark.text, line.text, line.number)
-    for pattern, code in _WITHOUT_CODE:
-        if match := pattern.search(line.text):
-            text = line.text.partition("NVRM: ")[2]
-            yield XidEvent(line.at_s, _address(match[1]) or "", code, text, line.text, line.number)
-            return
+    if uncoded := xid_marks.uncoded_in(line.text):
+        address, code = uncoded
+        yield XidEvent(line.at_s, address, code, line.text.partition("NVRM: ")[2], line.text, line.number)
+
+
+def _is_stump(code: int, text: str) -> bool:
+    """Return whether the line of an NVLink unit was cut off before it says whether it was fatal."""
+    return 144 <= code <= 150 and xid_marks.is_unit_stump(text)
 
 
 def _place(text: str, pasted: bool) -> str | None:
     """Return an address in the kernel's form; of a pasted log also one that was masked (empty) or is short."""
-    address = _address(text)
+    address = xid_marks.address_of(text)
     if address is None and pasted:
-        return text if re.search("[0-9a-fA-F]", text) else ""
+        return "" if xid_marks.is_masked(text) else text
     return address
-
-
-def _address(text: str) -> str | None:
-    """Return an address in the kernel's form; None where it is not whole."""
-    if not _FULL_ADDRESS.fullmatch(text):
-        return None
-    domain, bus, device = text.lower().split(":")[-3:]
-    return f"{int(domain, 16):04x}:{bus}:{device.partition('.')[0]}.0"
 
 
 def _once(found: Iterable[XidEvent]) -> Iterable[XidEvent]:

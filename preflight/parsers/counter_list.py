@@ -1,4 +1,4 @@
-"""Counters of a port as tools list them: one type for ``perfquery``, ``ethtool -S``, sysfs and ``rdma statistic``."""
+"""Counters of ports as tools list them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WORDS = frozenset(
 
 @dataclass(frozen=True)
 class CounterList:
-    """Counters by name, bytes already in bytes; ``by_port`` where the text names ports (``mlx5_0/1``)."""
+    """Counters by name, data in bytes; ``by_port`` by ``mlx5_0/1``."""
 
     counters: Mapping[str, int]
     by_port: Mapping[str, Mapping[str, int]] | None = None

@@ -10,7 +10,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
-class Gap:
+class ParseGap:
     """A place where the text is cut, refused or unreadable."""
 
     line: int  # number in the source
@@ -22,7 +22,7 @@ class Parsed(Generic[Value]):
     """A value, and what the text lacks of it."""
 
     value: Value
-    gaps: tuple[Gap, ...]  # none: the output is complete
+    gaps: tuple[ParseGap, ...]  # none: the output is complete
     end: int  # index of the first line behind the output
 
     def required(self) -> Value:

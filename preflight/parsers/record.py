@@ -33,7 +33,7 @@ def parse_complete(text: str, begins: Callable[[Lines, int], bool], parse: Calla
         raise ValueError("it is empty")
     begin = next((at for at in range(first, len(lines)) if not _NOISE.fullmatch(lines[at].text)), first)
     if not begins(lines, begin):
-        raise ValueError(f"it begins {lines[begin].text.strip()[:80]!r}, which is no such output")
+        raise ValueError(f"it begins {lines[begin].text.strip()[:80]!r}, not with this output")
     parsed = parse(lines, begin)
     value = parsed.required()
     for line in lines[parsed.end :]:

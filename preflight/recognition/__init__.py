@@ -17,7 +17,7 @@ The result is a document of ``preflight.read/1``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -30,13 +30,16 @@ from preflight.recognition.formats import kinds
 from preflight.recognition.formats.nccl_settings import SETTING, commands
 from preflight.recognition.formats.pytorch import read_trace_or_dump
 from preflight.recognition.framed_tables import read_framed
+from preflight.recognition.guess import Guess, guess
 from preflight.recognition.input_sources import InputSource, SourceError, open_sources
 from preflight.recognition.job_logs import NCCL_LOG, NCCL_TESTS, judge_logs, judge_settings, log_parts
 from preflight.recognition.line_prefixes import split_by_writer, unread
 from preflight.recognition.line_unwrap import count_facts, prefer_unwrapped
 from preflight.textprep.lines import Lines, bare, lines_of
 
-__all__ = ["SCHEMA", "SourceError", "document", "exit_status", "known", "open_sources", "read", "read_text"]
+__all__ = [
+    "SCHEMA", "Guess", "SourceError", "document", "exit_status", "guess", "known", "open_sources", "read", "read_text",
+]  # fmt: skip
 
 SCHEMA = "preflight.read/1"
 
@@ -110,12 +113,16 @@ def known() -> tuple[str, ...]:
     return (NCCL_TESTS, NCCL_LOG, *(kind.name for kind in kinds()))
 
 
-def document(sources: Sequence[tuple[str, Sequence[TextPart]]]) -> dict[str, Any]:
-    """Return what `preflight read --json` prints."""
-    return {
-        "schema": SCHEMA,
-        "sources": [{"name": name, "parts": [part.document() for part in found]} for name, found in sources],
-    }
+def document(
+    sources: Sequence[tuple[str, Sequence[TextPart]]], guesses: Mapping[str, Guess] | None = None
+) -> dict[str, Any]:
+    """Return what `preflight read --json` prints; ``guesses`` are of sources in which nothing was recognised."""
+    documents: list[dict[str, Any]] = []
+    for name, found in sources:
+        documents.append({"name": name, "parts": [part.document() for part in found]})
+        if not found and guesses and name in guesses:
+            documents[-1]["guess"] = {"looks_like": guesses[name].looks_like or None, "run": [*guesses[name].commands]}
+    return {"schema": SCHEMA, "sources": documents}
 
 
 def exit_status(sources: Sequence[tuple[str, Sequence[TextPart]]]) -> int:

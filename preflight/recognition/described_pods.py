@@ -16,14 +16,14 @@ def read_described(lines: Lines, kinds: Sequence[OutputFormat]) -> tuple[list[Te
     """Return the descriptions of pods, and the lines that are left: those of annotations with networks stay."""
     if not any(line.text.startswith("Namespace:") for line in lines):
         return [], list(lines)
-    found = list(parts(bare(lines), "", [kind for kind in kinds if kind.name == _DESCRIBE]))
+    pods = list(parts(bare(lines), "", [kind for kind in kinds if kind.name == _DESCRIBE]))
     left: list[Line] = []
     networks = False
     for line in lines:
-        if not any(part.first <= line.number <= part.last for part in found):
+        if not any(part.first <= line.number <= part.last for part in pods):
             left.append(line)
             continue
         networks = bool(_NETWORKS.search(line.text)) or (networks and (not line.text or line.text[0].isspace()))
         if networks:
             left.append(line)
-    return found, left
+    return pods, left

@@ -1,7 +1,7 @@
 """Outputs with a frame of their own: ``nvidia-smi``, ``dcgmi``.
 
 Their bars look like the frame that a page puts around a text, and their rules like the lines of a patch. They are read
-before marks are stripped; a launcher's mark in front of them is kept as the writer.
+before marks are stripped; a launcher's mark in front of them names the writer.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def read_framed(lines: Lines, kinds: Sequence[OutputFormat], most: int) -> tuple
     for line in lines:
         if ("|" in line.text or "+" in line.text) and (match := _FRAMED_LINE.fullmatch(line.text)):
             marks[match[1]] += 1
-    found: list[TextPart] = []
+    tables: list[TextPart] = []
     taken: set[int] = set()
     for mark, _ in marks.most_common(_MOST_WRITERS):
         if not _MARK.fullmatch(mark):
             continue
         own = [Line(line.number, line.text[len(mark) :]) for line in lines if line.text.startswith(mark)]
-        for part in islice(parts(bare(own), mark.strip(" :>[]()|"), framed), most - len(found)):
+        for part in islice(parts(bare(own), mark.strip(" :>[]()|"), framed), most - len(tables)):
             if part.first not in taken:
-                found.append(part)
+                tables.append(part)
                 taken.update(line.number for line in own if part.first <= line.number <= part.last)
-    return found, [line for line in lines if line.number not in taken]
+    return tables, [line for line in lines if line.number not in taken]

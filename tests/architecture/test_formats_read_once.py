@@ -60,10 +60,10 @@ def matched(path: Path) -> list[tuple[int, str]]:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_patterns_of_a_tools_output_are_in_parsers(folder: str) -> None:
-    found = {
+    matches = {
         str(path.relative_to(ROOT)): where for path in sorted((ROOT / folder).rglob("*.py")) if (where := matched(path))
     }
-    assert set(found) <= set(EXCEPTED), found
+    assert set(matches) <= set(EXCEPTED), matches
 
 
 def test_no_exception_is_left_over() -> None:

@@ -31,7 +31,7 @@ from preflight.parsers.host import checkpoint
 from preflight.parsers.host.kernel_log import parse as parse_kernel_log
 from preflight.parsers.infiniband import iblinkinfo, ibnetdiscover, ibqueryerrors, ibqueryerrors_data, sminfo_saquery
 from preflight.parsers.nccl_tests import text as nccl_tests
-from preflight.parsers.network import ethtool_module, listening, lldp, perftest, ping
+from preflight.parsers.network import ethtool_module, listening, lldp, network_status, perftest, ping
 from preflight.parsers.nvidia import nvlink_status, topo_matrix
 from preflight.parsers.qos import dcb, mlnx_qos
 from preflight.parsers.rdma import ibstat
@@ -328,7 +328,7 @@ def test_the_other_end_of_a_cable() -> None:
 
 @reads("network_status_rdma.json")
 def test_a_pods_networks() -> None:
-    default, rail = container.parse_network_status(text("network_status_rdma.json"))
+    default, rail = network_status.parse_network_status(text("network_status_rdma.json"))
     assert (default.name, default.default, default.ips) == ("pod-net-default", True, ("192.168.182.174",))
     assert (rail.name, rail.interface, rail.ips) == ("default/rail3-net1", "net1", ("10.89.104.5",))
     assert (rail.rdma_device, rail.pci_address, rail.default) == ("mlx5_6", "0000:06:00.3", False)

@@ -1,4 +1,4 @@
-"""`preflight read` on texts of NIC tools whose facts and problems were written down before they were read."""
+"""`preflight read` on texts of NIC tools, with facts and problems written first."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ def at(facts: Any, path: str) -> Any:
 @pytest.mark.parametrize("name", TEXTS)
 def test_facts_and_problems(name: str, tmp_path: Path) -> None:
     entry = TEXTS[name]
-    found = parts(entry["text"], tmp_path)
-    kinds = {part.kind for part in found}
+    result = parts(entry["text"], tmp_path)
+    kinds = {part.kind for part in result}
     assert kinds == {entry["kind"]}
     for path, value in entry["facts"]:
-        assert json.loads(value) == at(found[0].taken.facts, path), path
-    findings = [finding for part in found for finding in part.findings]
+        assert json.loads(value) == at(result[0].taken.facts, path), path
+    findings = [finding for part in result for finding in part.findings]
     assert {finding["check"] for finding in findings} <= IDS, "explain knows every id that read prints"
     urgent = [finding for finding in findings if finding["status"] in ("fail", "warn", "unknown")]
     for check, *words in entry["problems"]:
-        texts = [json.dumps(one).lower() for one in urgent if one["check"] == check]
+        texts = [json.dumps(finding).lower() for finding in urgent if finding["check"] == check]
         assert any(all(word.lower() in text for word in words) for text in texts), (check, words, urgent)
     if not entry["problems"]:
-        assert not [one for one in urgent if one["status"] != "unknown"], "a false alarm"
+        assert not [finding for finding in urgent if finding["status"] != "unknown"], "a false alarm"
     else:
-        assert urgent or exit_status([(name, found)])
+        assert urgent or exit_status([(name, result)])
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -62,15 +62,17 @@ def test_every_part_of_a_text_can_be_cut(name: str, tmp_path: Path) -> None:
     entry = TEXTS[name]
     lines = entry["text"].split("\n")
 
-    def alarms(found: list[TextPart]) -> set[str]:
-        return {one["check"] for part in found for one in part.findings if one["status"] in ("fail", "warn")}
+    def alarms(result: list[TextPart]) -> set[str]:
+        return {
+            finding["check"] for part in result for finding in part.findings if finding["status"] in ("fail", "warn")
+        }
 
     complete = alarms(parts(entry["text"], tmp_path))
     for cut in {len(lines) // 3, len(lines) // 2, 2 * len(lines) // 3}:
         content = "\n".join([*lines[:cut], lines[cut][: len(lines[cut]) // 2]])
-        found = parts(content, tmp_path)
-        true = {"rdma.port-state"} if all(part.taken.complete for part in found) else set[str]()
-        assert alarms(found) <= complete | true, content[-300:]
+        result = parts(content, tmp_path)
+        true = {"rdma.port-state"} if all(part.taken.complete for part in result) else set[str]()
+        assert alarms(result) <= complete | true, content[-300:]
 
 
 def test_every_format_has_a_text_that_is_well_and_one_that_is_not() -> None:

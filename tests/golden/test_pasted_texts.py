@@ -20,6 +20,7 @@ else:
     import tomli as tomllib
 
 FOLDER = paths.DATA / "outside" / "pasted"
+FRESH = tomllib.loads((paths.DATA / "outside" / "fresh" / "index.toml").read_text(encoding="utf-8"))
 INDEX: dict[str, dict[str, Any]] = tomllib.loads((FOLDER / "index.toml").read_text(encoding="utf-8"))
 
 MARKS = {
@@ -116,7 +117,9 @@ def test_scissors_raise_no_alarm(name: str, tmp_path: Path) -> None:
 def test_two_texts_in_one(tmp_path: Path) -> None:
     """Outputs that stand one below the other, with a prompt between, keep what each said."""
     names = [
-        name for name, entry in INDEX.items() if len(entry.get("kinds", ())) == 1 and "nccl" not in entry["kinds"][0]
+        name
+        for name, entry in INDEX.items()
+        if (len(entry.get("kinds", ())) == 1 or name.startswith("netstatus-")) and "nccl" not in entry["kinds"][0]
     ]
     for one, other in zip(names[::2], names[1::2], strict=False):
         kinds = INDEX[one]["kinds"] + INDEX[other]["kinds"]
@@ -125,7 +128,8 @@ def test_two_texts_in_one(tmp_path: Path) -> None:
 
 
 def test_every_kind_has_a_pasted_text() -> None:
-    """Those that no page had are recorded or made elsewhere: test_reading.py, test_torch_trace.py."""
+    """Those that no page had are recorded or made elsewhere: test_torch_trace.py, test_fresh_texts.py."""
     seen = {kind for entry in INDEX.values() for kind in entry.get("kinds", ())}
+    seen |= {entry["kind"] for entry in FRESH.values()}
     elsewhere = {"dcb", "ethtool -a", "flight recorder", "pytorch trace"}
     assert set(known()) - seen <= elsewhere

@@ -166,9 +166,11 @@ def of_paste(log: QueryLog, evidence: str) -> Health:
         if lost:
             silent.append(f"{place or 'a GPU without an address in the text'}: {', '.join(sorted(lost))}")
             continue
-        found, uuid = _gathered(tree), query_log.value_at(tree, "uuid") or query_log.value_at(tree, "gpu_uuid")
-        found.since_driver(driver)
-        gpus.append(GpuHealth(-1, place, uuid if isinstance(uuid, str) else "", **found.values, absent=found.absent))
+        gathered, uuid = _gathered(tree), query_log.value_at(tree, "uuid") or query_log.value_at(tree, "gpu_uuid")
+        gathered.since_driver(driver)
+        gpus.append(
+            GpuHealth(-1, place, uuid if isinstance(uuid, str) else "", **gathered.values, absent=gathered.absent)
+        )
     count = query_log.attached(log)
     partial = f"{count} GPUs are attached and {len(log.gpus)} are shown" if count and count > len(log.gpus) else ""
     return Health(driver, tuple(gpus), tuple(silent), (evidence,), partial, pasted=True)
@@ -195,22 +197,22 @@ def _broken(body: str, line: int) -> str:
 
 
 def _gathered(tree: Tree) -> Gathered:
-    found, read = Gathered(), _Reader(tree)
+    gathered, read = Gathered(), _Reader(tree)
     for table, kind in (
         (_INTEGERS, read.integer), (_FLAGS, read.flag), (_WATTS, read.real), (_TEXTS, read.text),
     ):  # fmt: skip
         for name, path in table.items():
-            found.take(name, kind, path)
+            gathered.take(name, kind, path)
     for span in ("volatile", "aggregate"):
         for severity in ("corrected", "uncorrected"):
             for memory in ("sram", "dram"):
-                found.take(f"ecc_{span}_{memory}_{severity}", _ecc, read, span, memory, severity)
-    found.take("remap_banks", _banks, read)
-    found.take("event_reasons", _reasons, tree)
-    found.take("performance_state", _performance_state, read)
-    found.take("fabric", _fabric, tree)
-    found.take("processes", _processes, tree)
-    return found
+                gathered.take(f"ecc_{span}_{memory}_{severity}", _ecc, read, span, memory, severity)
+    gathered.take("remap_banks", _banks, read)
+    gathered.take("event_reasons", _reasons, tree)
+    gathered.take("performance_state", _performance_state, read)
+    gathered.take("fabric", _fabric, tree)
+    gathered.take("processes", _processes, tree)
+    return gathered
 
 
 class _Reader:
@@ -287,21 +289,21 @@ def _banks(read: _Reader) -> tuple[int, ...]:
 
 def _reasons(tree: Tree) -> int:
     for block in ("clocks_event_reasons", "clocks_throttle_reasons"):
-        if (found := tree.get(block)) is None:
+        if (gathered := tree.get(block)) is None:
             continue
-        if not isinstance(found, dict):
-            _checked(found if isinstance(found, str) else "", block)
+        if not isinstance(gathered, dict):
+            _checked(gathered if isinstance(gathered, str) else "", block)
             raise ValueError(f"{block} names no reason")
-        read = _Reader(found)
+        read = _Reader(gathered)
         bits = {
             bit: name
             for bit, ends in _REASONS.items()
             for end in ends
             for prefix in _PREFIXES
-            if isinstance(found.get(name := prefix + end), str)
+            if isinstance(gathered.get(name := prefix + end), str)
         }
         if not bits:
-            raise ValueError(f"{block} names no reason" if found else NOT_IN_OUTPUT)
+            raise ValueError(f"{block} names no reason" if gathered else NOT_IN_OUTPUT)
         reasons = sum(bit for bit, name in bits.items() if read.flag(name))
         if HW_SLOWDOWN not in bits and not reasons & _SLOWED:
             raise ValueError(NOT_IN_OUTPUT)  # cut before the reasons that count
@@ -338,15 +340,15 @@ def _fabric(tree: Tree) -> GpuFabric:
 
 
 def _faults(block: Tree) -> tuple[str, ...]:
-    found: list[str] = []
+    gathered: list[str] = []
     summary: list[str] = []
     health = block.get("health")
     for name, state in health.items() if isinstance(health, dict) else ():
         if not isinstance(state, str) or not state or state.lower() in _HEALTHY or _NOT_REPORTED.fullmatch(state):
             continue
         named = _HEALTH.get(name, f"{name.replace('_', ' ')}: {state.lower()}")
-        (summary if name == "summary" else found).append(named)
-    return tuple(found or summary)
+        (summary if name == "summary" else gathered).append(named)
+    return tuple(gathered or summary)
 
 
 def _processes(tree: Tree) -> tuple[Process, ...]:
@@ -360,7 +362,7 @@ def _processes(tree: Tree) -> tuple[Process, ...]:
     listed = block.get("process_info")
     if not isinstance(listed, list):
         raise ValueError(NOT_IN_OUTPUT)  # the text's own list is not read
-    found = []
+    gathered = []
     for info in listed:
         read, one = _Reader(info), Gathered()
         one.take("kind", read.text, "type")
@@ -369,5 +371,5 @@ def _processes(tree: Tree) -> tuple[Process, ...]:
         one.take("name", read.text, "process_name")
         one.take("used_mib", read.integer, "used_memory")
         name = one.values.get("name", "").split(" ")[0].rsplit("/", 1)[-1]
-        found.append(Process(read.integer("pid"), name, one.values.get("used_mib")))
-    return tuple(sorted(found, key=lambda process: process.pid))
+        gathered.append(Process(read.integer("pid"), name, one.values.get("used_mib")))
+    return tuple(sorted(gathered, key=lambda process: process.pid))

@@ -6,7 +6,7 @@ import re
 
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.cluster.kubernetes_events import KubernetesEvent, event_in
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
 
@@ -90,7 +90,11 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PodDescription]:
         if text.strip():
             last = end
         end += 1
-    gaps = () if "Events" in top else (Gap(lines[last].number, "the events at the end of the description are missing"),)
+    gaps = (
+        ()
+        if "Events" in top
+        else (ParseGap(lines[last].number, "the events at the end of the description are missing"),)
+    )
     return Parsed(
         PodDescription(
             top.get("Name", ""), top.get("Namespace", ""), top.get("Node", "").split("/")[0].replace("<none>", ""),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from preflight._startup.lightclass import dataclass
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import block
 from preflight.textprep.lines import Lines
 
@@ -49,12 +49,12 @@ def reasons_begins(lines: Lines, at: int) -> bool:
 def parse_reasons(lines: Lines, at: int) -> Parsed[tuple[DrainReason, ...]]:
     """Read the list that begins at a line."""
     end, taken = block(lines, at, lambda text: bool(_REASON.fullmatch(text)), blanks=0)
-    found = tuple(
+    reasons = tuple(
         DrainReason(match[1], match[2], match[3], match[5], line.number)
         for line in taken[1:]
         if (match := _REASON.fullmatch(line.text))
     )
-    return Parsed(found, (), end)
+    return Parsed(reasons, (), end)
 
 
 def nodes_begins(lines: Lines, at: int) -> bool:
@@ -76,13 +76,13 @@ def parse_nodes(lines: Lines, at: int) -> Parsed[tuple[SlurmNode, ...]]:
     nodes: list[SlurmNode] = []
     fields: dict[str, str] = {}
     name, reason, number = "", "", 0
-    gaps: list[Gap] = []
+    gaps: list[ParseGap] = []
 
     def close() -> None:
         if name:
             state = fields.get("State", "")
             if not state:
-                gaps.append(Gap(number, f"the state of {name} is missing"))
+                gaps.append(ParseGap(number, f"the state of {name} is missing"))
             nodes.append(
                 SlurmNode(name, tuple(state.rstrip("*~#$@").split("+")) if state else (), reason, dict(fields), number)
             )

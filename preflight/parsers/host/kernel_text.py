@@ -11,7 +11,7 @@ from math import nan
 from preflight.parsers.host.kernel_events import KernelEvent, events, of_line
 from preflight.parsers.host.kernel_log import STAMP, KernelLogLine, message, seconds
 from preflight.parsers.nvidia.xid_marks import LoggedXid, sxids_in, xids_in
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt, left_out
 from preflight.textprep.lines import Lines
 
@@ -193,7 +193,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[KernelText]:
     xids: list[LoggedCode] = []
     sxids: list[LoggedCode] = []
     log_lines: list[PastedLine] = []
-    gaps: list[Gap] = []
+    gaps: list[ParseGap] = []
     end, last, others, blanks = at, at, 0, 0
     width = _Width.of(lines[at : at + _MOST_NEAR])
     while end < len(lines) and others < _GAP and blanks < _BLANKS:
@@ -210,17 +210,17 @@ def parse_lines(lines: Lines, at: int) -> Parsed[KernelText]:
         last, others, blanks = end - 1, 0, 0
         line = _pasted_line(number, text)
         log_lines.append(line)
-        found = xids_in(text)
-        if not found and _TORN.search(text):
-            gaps.append(Gap(number, "the address of an Xid is not whole"))
-        for mark in found:
+        marks = xids_in(text)
+        if not marks and _TORN.search(text):
+            gaps.append(ParseGap(number, "the address of an Xid is not whole"))
+        for mark in marks:
             if mark.code is None:
-                gaps.append(Gap(number, "the number of an Xid is not whole"))
+                gaps.append(ParseGap(number, "the number of an Xid is not whole"))
             else:
                 xids.append(LoggedCode(mark, line))
-        for mark in () if found else sxids_in(text):
+        for mark in () if marks else sxids_in(text):
             if mark.code is None:
-                gaps.append(Gap(number, "the number of an SXid is not whole"))
+                gaps.append(ParseGap(number, "the number of an SXid is not whole"))
             else:
                 device = _DEVICE.search(text)
                 sxids.append(LoggedCode(mark, line, int(device[1]) if device else None))

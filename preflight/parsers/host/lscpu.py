@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from preflight.parsers.host.numa_nodes import HostCpus, NumaNode
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.host.numa_nodes import HostCpus, PrintedNumaNode
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import block, cpu_ids, field
 from preflight.textprep.lines import Lines
 
@@ -77,18 +77,20 @@ def parse_lines(lines: Lines, at: int) -> Parsed[HostCpus]:
     for line in taken:
         if match := _WORD.fullmatch(line.text):
             fields.setdefault(_WORDS[match[1]], match[2])
-    nodes = {match[1]: NumaNode(_ids(match[2] or "")) for line in taken if (match := _NUMA_LINE.fullmatch(line.text))}
+    nodes = {
+        match[1]: PrintedNumaNode(_ids(match[2] or "")) for line in taken if (match := _NUMA_LINE.fullmatch(line.text))
+    }
     counts = [match[1] for line in taken if (match := _NUMA_COUNT.fullmatch(line.text))]
     gaps = []
     promised = _number(counts[0]) if counts else None
     if not counts and nodes and "0" not in nodes:
-        gaps.append(Gap(taken[0].number, "the nodes before these are missing"))
+        gaps.append(ParseGap(taken[0].number, "the nodes before these are missing"))
     if promised is not None and promised != len(nodes):
-        gaps.append(Gap(taken[-1].number, f"{promised} NUMA nodes are there and {len(nodes)} are shown"))
+        gaps.append(ParseGap(taken[-1].number, f"{promised} NUMA nodes are there and {len(nodes)} are shown"))
     return Parsed(_host(fields, nodes), tuple(gaps), end)
 
 
-def _host(fields: Mapping[str, str], nodes: Mapping[str, NumaNode]) -> HostCpus:
+def _host(fields: Mapping[str, str], nodes: Mapping[str, PrintedNumaNode]) -> HostCpus:
     return HostCpus(
         nodes, _number(fields.get("CPU(s)")), fields.get("Model name"), _number(fields.get("Socket(s)")),
         _number(fields.get("Thread(s) per core")), fields.get("Architecture"), fields.get("On-line CPU(s) list"),
@@ -110,7 +112,7 @@ def _table(lines: Lines, at: int) -> Parsed[HostCpus]:
     for line in taken:
         if (match := row.fullmatch(line.text)) and match[2]:
             cpus.setdefault(match[2], []).append(int(match[1]))
-    return Parsed(HostCpus({node: NumaNode(tuple(ids)) for node, ids in cpus.items()}), (), end)
+    return Parsed(HostCpus({node: PrintedNumaNode(tuple(ids)) for node, ids in cpus.items()}), (), end)
 
 
 _JSON_LINE = re.compile(r"\s*[\]\[{}\",].*")
@@ -133,16 +135,16 @@ def _json(lines: Lines, at: int) -> Parsed[HostCpus]:
     text = "\n".join(line.text for line in lines[at:end])
     fields: dict[str, str] = dict(re.findall(r'"field":\s*"([^"]{1,60}?):?",\s*"data":\s*"([^"]*)"', text))
     nodes = {
-        match[1]: NumaNode(_ids(value))
+        match[1]: PrintedNumaNode(_ids(value))
         for name, value in fields.items()
         if (match := re.fullmatch(r"NUMA node(\d{1,4}) CPU\(s\)", name))
     }
     cpus: dict[str, list[int]] = {}
     for cpu, node in re.findall(r'"cpu":\s*"?(\d{1,5})"?,[^{}]{0,400}?"node":\s*"?(\d{1,4})"?', text):
         cpus.setdefault(node, []).append(int(cpu))
-    nodes |= {node: NumaNode(tuple(ids)) for node, ids in cpus.items()}
+    nodes |= {node: PrintedNumaNode(tuple(ids)) for node, ids in cpus.items()}
     complete = lines[end - 1].text.strip().endswith("}") and text.count("{") == text.count("}")
-    gaps = () if complete else (Gap(lines[end - 1].number, "the JSON is not whole"),)
+    gaps = () if complete else (ParseGap(lines[end - 1].number, "the JSON is not whole"),)
     return Parsed(_host(fields, nodes), gaps, end)
 
 

@@ -8,7 +8,7 @@ from preflight._startup.lightclass import dataclass
 
 
 @dataclass(frozen=True)
-class NumaNode:
+class PrintedNumaNode:
     """One NUMA node; None where the text lacks the value."""
 
     cpus: tuple[int, ...] | None = None
@@ -20,7 +20,7 @@ class NumaNode:
 class HostCpus:
     """A host's processors."""
 
-    nodes: Mapping[str, NumaNode]  # by number
+    nodes: Mapping[str, PrintedNumaNode]  # by number
     cpus: int | None = None
     model: str | None = None
     sockets: int | None = None

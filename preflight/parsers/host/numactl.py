@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from preflight.parsers.host.numa_nodes import HostCpus, NumaNode
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.host.numa_nodes import HostCpus, PrintedNumaNode
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import block, cpu_ids
 from preflight.textprep.lines import Lines
 
@@ -60,16 +60,16 @@ def parse_lines(lines: Lines, at: int) -> Parsed[HostCpus]:
     for name in sorted({*sizes, *cpu_lists}, key=int):
         ids = cpu_ids(" ".join(cpu_lists[name])) if name in cpu_lists else None
         memory = sizes.get(name, {})
-        nodes[name] = NumaNode(None if ids is None else tuple(ids), memory.get("size"), memory.get("free"))
+        nodes[name] = PrintedNumaNode(None if ids is None else tuple(ids), memory.get("size"), memory.get("free"))
     gaps = []
     if promised is not None and promised != len(nodes):
-        gaps.append(Gap(taken[-1].number, f"{promised} nodes are available and {len(nodes)} are shown"))
-    gaps += [Gap(taken[-1].number, f"the CPUs of node {name} are missing") for name, node in nodes.items()
+        gaps.append(ParseGap(taken[-1].number, f"{promised} nodes are available and {len(nodes)} are shown"))
+    gaps += [ParseGap(taken[-1].number, f"the CPUs of node {name} are missing") for name, node in nodes.items()
              if node.cpus is None]  # fmt: skip
-    gaps += [Gap(taken[-1].number, f"the size of node {name} is missing") for name, node in nodes.items()
+    gaps += [ParseGap(taken[-1].number, f"the size of node {name} is missing") for name, node in nodes.items()
              if node.memory_bytes is None]  # fmt: skip
     if promised is None and nodes and "0" not in nodes:
-        gaps.append(Gap(taken[0].number, "the nodes before these are missing"))
+        gaps.append(ParseGap(taken[0].number, "the nodes before these are missing"))
     return Parsed(HostCpus(nodes), tuple(gaps), end)
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from preflight._startup.lightclass import dataclass
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import block
 from preflight.textprep.lines import Lines
 
@@ -19,7 +19,7 @@ _NAMES = {"locked memory": "max locked memory", "processes": "max user processes
 
 
 @dataclass(frozen=True)
-class Limits:
+class ProcessLimits:
     """Soft limits by the names of bash; bytes and counts, None for unlimited."""
 
     soft: Mapping[str, int | None]
@@ -31,10 +31,12 @@ def begins(lines: Lines, at: int) -> bool:
     if _PROC_HEAD.fullmatch(text):
         return True
     near = [line.text for line in lines[at : at + 3]]
-    return sum(bool(_BASH.fullmatch(one)) for one in near) >= min(2, len(near)) and bool(_BASH.fullmatch(text))
+    return sum(bool(_BASH.fullmatch(near_text)) for near_text in near) >= min(2, len(near)) and bool(
+        _BASH.fullmatch(text)
+    )
 
 
-def parse_lines(lines: Lines, at: int) -> Parsed[Limits]:
+def parse_lines(lines: Lines, at: int) -> Parsed[ProcessLimits]:
     """Read the list that begins at a line."""
 
     def belongs(text: str) -> bool:
@@ -47,8 +49,8 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Limits]:
             soft[match[1]] = None if match[4] == "unlimited" else int(match[4]) * _UNIT.get(match[2] or "", 1)
         elif match := _PROC.fullmatch(line.text):
             soft[_NAMES.get(match[1], match[1])] = None if match[2] == "unlimited" else int(match[2])
-    gaps = () if len(soft) > 1 else (Gap(taken[-1].number, "the other limits are missing"),)
-    return Parsed(Limits(soft), gaps, end)
+    gaps = () if len(soft) > 1 else (ParseGap(taken[-1].number, "the other limits are missing"),)
+    return Parsed(ProcessLimits(soft), gaps, end)
 
 
 HINTS = ("(-", ", -", "Soft Limit")

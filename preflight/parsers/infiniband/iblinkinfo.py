@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from preflight._startup.lightclass import dataclass, regex
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.record import lines_of_record
 from preflight.textprep.lines import Lines
 
@@ -67,7 +67,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[PortState, ...]]:
         elif (port := _port(text, above, name)) is not None:
             result.append(port)
             if not port.guid:
-                gaps.append(Gap(lines[index].number, "the line that names the switch is missing"))
+                gaps.append(ParseGap(lines[index].number, "the line that names the switch is missing"))
         else:
             break
         end = index + 1

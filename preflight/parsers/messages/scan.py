@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.messages import cuda_signatures, driver_signatures, host_signatures, slurm_signatures
-from preflight.parsers.messages.signature import Signature
+from preflight.parsers.messages.signature import ErrorSignature
 from preflight.parsers.parsed import Parsed
 from preflight.textprep.lines import Lines
 
 #: All signatures; of those that fit one line, the first counts.
-SIGNATURES: tuple[Signature, ...] = (
+SIGNATURES: tuple[ErrorSignature, ...] = (
     *driver_signatures.SIGNATURES,
     *slurm_signatures.SIGNATURES,
     *cuda_signatures.SIGNATURES,
@@ -29,7 +29,7 @@ _GAP, _MOST = 12, 1000
 _PROSE = re.compile(
     r"(?i)\b(?:i|i'm|we|we're|my|our|you|your|anyone|please|how|why|does|should|hello|hi|thanks|if|when|whenever)\b"
 )
-#: A line of Python's own for an exception, whatever words follow.
+#: A line of Python's own for an exception: the words behind it are not a person's.
 _RAISED = re.compile(r"(?:\[[\w:]{1,20}\]:? ?)?\s{0,8}[A-Za-z_][\w.]{0,120}(?:Error|Exception|Warning)\b")
 #: The node that a launcher or a search put in front of a line.
 _NODE = re.compile(
@@ -49,7 +49,7 @@ _HOST = re.compile(r"^\s{0,8}host\s{0,8}: ([\w.-]{1,64})\s*$")
 class LoggedError:
     """One line that has a signature."""
 
-    signature: Signature
+    signature: ErrorSignature
     line: int  # number in the source
     text: str
     gpu: str = ""  # PCI address or number, where the line names it
@@ -58,7 +58,7 @@ class LoggedError:
     what: str = ""  # what the signature quotes
 
 
-def error_in(text: str, kind: str | None = None) -> tuple[Signature, re.Match[str]] | None:
+def error_in(text: str, kind: str | None = None) -> tuple[ErrorSignature, re.Match[str]] | None:
     """Return the first signature that a line has, and its match; None for no error, prose and source."""
     text = text[:_LONGEST]
     if not _any_hint().search(text) or _OTHERS.search(text) or _SOURCE.match(text):
@@ -85,8 +85,8 @@ def begins_with(kind: str) -> Callable[[Lines, int], bool]:
     """Return whether a part of a kind begins at a line."""
 
     def begins(lines: Lines, at: int) -> bool:
-        found = error_in(lines[at].text)
-        return found is not None and found[0].kind == kind
+        hit = error_in(lines[at].text)
+        return hit is not None and hit[0].kind == kind
 
     return begins
 
@@ -98,11 +98,11 @@ def parser_of(kind: str) -> Callable[[Lines, int], Parsed[tuple[LoggedError, ...
         errors: list[LoggedError] = []
         end = last = at
         while end < len(lines) and end - last <= _GAP and len(errors) < _MOST:
-            found = error_in(lines[end].text)
-            if found is not None and found[0].kind != kind:
+            hit = error_in(lines[end].text)
+            if hit is not None and hit[0].kind != kind:
                 break
-            if found is not None:
-                errors.append(_logged(*found, lines, end))
+            if hit is not None:
+                errors.append(_logged(*hit, lines, end))
                 last = end
             end += 1
         return Parsed(tuple(errors), (), last + 1)
@@ -110,20 +110,20 @@ def parser_of(kind: str) -> Callable[[Lines, int], Parsed[tuple[LoggedError, ...
     return parse_lines
 
 
-def _logged(signature: Signature, match: re.Match[str], lines: Lines, at: int) -> LoggedError:
+def _logged(signature: ErrorSignature, match: re.Match[str], lines: Lines, at: int) -> LoggedError:
     groups = {name: value or "" for name, value in match.groupdict().items()}
     text = lines[at].text
-    rank = groups.get("rank") or next((value for found in _RANK.findall(text) for value in found if value), "")
+    rank = groups.get("rank") or next((value for hit in _RANK.findall(text) for value in hit if value), "")
     node = groups.get("node") or (match_node[1] if (match_node := _NODE.match(text)) else "")
     if not node and "exitcode" in text:  # torchrun prints host and rank above it
         above = [line.text for line in lines[max(0, at - 4) : at]]
         node = next((host[1] for line in above if (host := _HOST.match(line))), "")
-        rank = rank or next((found[0] for line in above for found in _RANK.findall(line) if found[0]), "")
+        rank = rank or next((hit[0] for line in above for hit in _RANK.findall(line) if hit[0]), "")
     return LoggedError(signature, lines[at].number, text.strip()[:300], groups.get("gpu") or groups.get("gpu2", ""),
                        node, rank, groups.get("what", ""))  # fmt: skip
 
 
-def by_signature(errors: tuple[LoggedError, ...]) -> Iterator[tuple[Signature, list[LoggedError]]]:
+def by_signature(errors: tuple[LoggedError, ...]) -> Iterator[tuple[ErrorSignature, list[LoggedError]]]:
     """Yield the errors of each signature, in the order in which they came first."""
     grouped: dict[str, list[LoggedError]] = {}
     for error in errors:

@@ -11,7 +11,7 @@ FRAMEWORK, NVIDIA_SMI, SLURM = "framework error", "nvidia-smi error", "slurm err
 
 
 @dataclass(frozen=True)
-class Signature:
+class ErrorSignature:
     """One error message.
 
     Named groups of the pattern: ``gpu`` (its PCI address or number), ``node``, ``rank``, ``what`` (quoted in the
@@ -31,9 +31,9 @@ class Signature:
 
 def signatures(
     kind: str, rows: tuple[tuple[str, str, str, str, str, str, tuple[str, str, str], str], ...]
-) -> tuple[Signature, ...]:
+) -> tuple[ErrorSignature, ...]:
     """Make signatures of rows: id, hints joined by ``|``, pattern, status, meaning, check, commands, fix."""
     return tuple(
-        Signature(id, kind, tuple(hints.split("|")), re.compile(pattern), status, meaning, check, commands, fix)
+        ErrorSignature(id, kind, tuple(hints.split("|")), re.compile(pattern), status, meaning, check, commands, fix)
         for id, hints, pattern, status, meaning, check, commands, fix in rows
     )

@@ -1,11 +1,11 @@
-"""``/proc/net/bonding/IF`` (Linux bonding driver): the members of a bond and their links."""
+"""``/proc/net/bonding/IF``: the members of a bond and their links."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from preflight._startup.lightclass import dataclass, field, regex
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import block, number
 from preflight.parsers.text_block import field as named_field
 from preflight.textprep.lines import Lines
@@ -66,9 +66,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Bond]:
             (members[-1][1] if members else own).setdefault(*result)
     gaps = []
     if not members:
-        gaps.append(Gap(taken[-1].number, "no member follows"))
+        gaps.append(ParseGap(taken[-1].number, "no member follows"))
     elif "Link Failure Count" not in members[-1][1]:
-        gaps.append(Gap(taken[-1].number, f"the rest of {members[-1][0]} is missing"))
+        gaps.append(ParseGap(taken[-1].number, f"the rest of {members[-1][0]} is missing"))
     command = _NAME.search(lines[at - 1].text) if at else None
     bond = Bond(
         lines[at].number, command[1] if command else "", own.get("Bonding Mode"), own.get("MII Status"),

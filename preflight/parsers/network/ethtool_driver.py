@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from preflight._startup.lightclass import dataclass
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import field, fields_from, printed, stops_in, value_or_none
 from preflight.textprep.lines import Lines
 
@@ -53,12 +53,12 @@ def parse_lines(lines: Lines, at: int) -> Parsed[DriverInfo]:
         return bool((result := field(text)) and result[0] in _DRIVER)
 
     end, fields = fields_from(lines, at, belongs)
-    cut = [] if "bus-info" in fields else [Gap(lines[end - 1].number, "bus-info is missing")]
+    cut = [] if "bus-info" in fields else [ParseGap(lines[end - 1].number, "bus-info is missing")]
     if stops_in(lines, end, _DRIVER_BEGUN):
-        cut.append(Gap(lines[end - 1].number, "the text stops within a field"))
+        cut.append(ParseGap(lines[end - 1].number, "the text stops within a field"))
     bus = value_or_none(fields.get("bus-info"))
     if _PCI_BEGUN.fullmatch(bus or ""):
-        cut.append(Gap(lines[end - 1].number, "bus-info is not whole"))
+        cut.append(ParseGap(lines[end - 1].number, "bus-info is cut"))
         bus = None
     firmware = re.match(r"(\S+)(?:\s+\((\w+)\))?", fields.get("firmware-version", ""))
     driver, version = (value_or_none(fields.get(name)) for name in ("driver", "version"))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from preflight._startup.lightclass import dataclass
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import fields_from, switch
 from preflight.textprep.lines import Lines
 
@@ -71,7 +71,7 @@ _MODE = re.compile(r"(\d{2,7})base\S")
 
 
 def _fastest(lines: Lines, at: int, end: int) -> float | None:
-    """Return the fastest of the supported modes, Gb/s; the list goes on over lines without a name."""
+    """Return the fastest of the supported modes, Gb/s."""
     speeds: list[int] = []
     inside = False
     for line in lines[at:end]:
@@ -98,9 +98,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[EthernetLink]:
         fields["Link detected"], end = match[1], end + 2
     speed = _SPEED.match(fields.get("Speed", ""))
     detected = fields.get("Link detected")
-    cut = [] if detected is not None else [Gap(lines[end - 1].number, "Link detected is missing")]
+    cut = [] if detected is not None else [ParseGap(lines[end - 1].number, "Link detected is missing")]
     if not head:
-        cut.append(Gap(lines[at].number, "the head of the list is missing"))
+        cut.append(ParseGap(lines[at].number, "the head of the list is missing"))
     link = EthernetLink(
         head[1] if head else None, lines[at].number, int(speed[1]) / 1000 if speed else None, fields.get("Duplex"),
         None if detected is None else detected.startswith("yes"), detected, switch(fields.get("Auto-negotiation")),

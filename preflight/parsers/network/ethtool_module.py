@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from preflight._startup.lightclass import dataclass, field, regex
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.record import parse_complete
 from preflight.parsers.text_block import block, broken_off, printed, value_or_none
 from preflight.textprep.lines import Lines
@@ -125,9 +125,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Module]:
         elif id(text) in carried and name in fields:  # a mail may end such a line with =
             fields[name] = f"{fields[name]} {text.strip()}".replace("= ", "")
     headless = not _IDENTIFIER.fullmatch(lines[at].text)
-    cut = [Gap(lines[at].number, "the head of the list is missing")] if headless else []
+    cut = [ParseGap(lines[at].number, "the head of the list is missing")] if headless else []
     if broken_off(lines, end):
-        cut.append(Gap(lines[end].number, "the text stops within a field"))
+        cut.append(ParseGap(lines[end].number, "the text stops within a field"))
     return Parsed(_module(fields, lines[at].number), tuple(cut), end)
 
 

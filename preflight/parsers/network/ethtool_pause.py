@@ -1,4 +1,4 @@
-"""``ethtool -a``: global pause frames (IEEE 802.3x) of an interface, as set and as negotiated."""
+"""``ethtool -a``: global pause (IEEE 802.3x), as set and as negotiated."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from preflight._startup.lightclass import dataclass, field
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import field as named_field
 from preflight.parsers.text_block import fields_from, json_at, switch
 from preflight.textprep.lines import Lines
@@ -77,7 +77,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PauseParameters]:
         return text is lines[at].text or bool(result and result[0] in _PAUSE) or bool(_PAUSE_COUNTER.fullmatch(text))
 
     end, fields = fields_from(lines, at, belongs)
-    cut = [Gap(lines[end - 1].number, f"{name} is missing") for name in ("RX", "TX")
+    cut = [ParseGap(lines[end - 1].number, f"{name} is missing") for name in ("RX", "TX")
            if switch(fields.get(name)) is None]  # fmt: skip
     printed = {name: value for name, value in fields.items() if name in _PAUSE}
     counted = {name: int(fields[name]) for name in ("tx_pause_frames", "rx_pause_frames") if fields.get(name)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from preflight.parsers.counter_list import CounterList, facts, summary
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import block, broken_off
 from preflight.textprep.lines import Lines
 
@@ -54,7 +54,7 @@ def begins(lines: Lines, at: int) -> bool:
     return any(_NIC_COMMAND.search(line.text) for line in lines[max(0, at - _NEAR) : at])
 
 
-#: Interfaces with hundreds of queues have ten thousand counters; a longer list is no list of counters.
+#: Interfaces with hundreds of queues have ten thousand counters; a longer list has another cause.
 MOST_COUNTERS = 50_000
 
 
@@ -77,13 +77,15 @@ def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
         if match := _STATISTIC.fullmatch(line.text):
             counters.setdefault(match[1].strip(), int(match[2].replace(",", "")))
     wrong = _NO_NUMBER.fullmatch(lines[end].text) if end < len(lines) else None
-    cut = [Gap(lines[end].number, f"{wrong[1].strip()} is {wrong[2].strip()[:60]!r}, not a number")] if wrong else []
+    cut = (
+        [ParseGap(lines[end].number, f"{wrong[1].strip()} is {wrong[2].strip()[:60]!r}, not a number")] if wrong else []
+    )
     if not counters and not cut:
-        cut.append(Gap(taken[-1].number, "no counter follows"))
+        cut.append(ParseGap(taken[-1].number, "no counter follows"))
     if len(counters) > MOST_COUNTERS:
-        cut.append(Gap(taken[-1].number, f"more than {MOST_COUNTERS} counters"))
+        cut.append(ParseGap(taken[-1].number, f"more than {MOST_COUNTERS} counters"))
     if not _NIC_STATISTICS.fullmatch(lines[at].text):
-        cut.append(Gap(lines[at].number, "the head of the list is missing: others may have stood before"))
+        cut.append(ParseGap(lines[at].number, "the head of the list is missing: others may have stood before"))
     if broken_off(lines, end):
-        cut.append(Gap(lines[end].number, "the text stops within a counter"))
+        cut.append(ParseGap(lines[end].number, "the text stops within a counter"))
     return Parsed(CounterList(counters), tuple(cut), end)

@@ -1,11 +1,11 @@
-"""``ip link`` and ``ip addr`` (iproute2): interfaces, their flags, MTU, addresses and, with ``-s``, counters."""
+"""``ip link`` and ``ip addr`` (iproute2), also with ``-s``."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from preflight._startup.lightclass import dataclass, regex, replace
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import block
 from preflight.textprep.lines import Lines
 
@@ -92,7 +92,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[Interface, ...]]:
     gaps = []
     rest = [line for line in lines[end:] if line.text.strip()] if len(lines) - end < 4 else []
     if len(rest) == 1 and _BEGUN.fullmatch(rest[0].text):
-        gaps.append(Gap(rest[0].number, "the text stops within an interface"))
+        gaps.append(ParseGap(rest[0].number, "the text stops within an interface"))
     return Parsed(tuple(result), tuple(gaps), end)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass
 from preflight.evidence import json_limits
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import json_at
 from preflight.textprep.lines import Lines
 
@@ -97,19 +97,19 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[PodNetwork, ...]]:
-    """Read the list from a line on; of a list that is cut the networks that are whole."""
-    cut = list[Gap]()
+    """Read the list from a line on; of a cut list the complete networks."""
+    cut = list[ParseGap]()
     parsed = None if _NEXT_NETWORK.fullmatch(lines[at].text) else _status(lines, at)
     if parsed is None:
         parsed = _cut_status(lines, at)
-        cut.append(Gap(lines[parsed[0] - 1].number, "the JSON of the network status is not whole"))
+        cut.append(ParseGap(lines[parsed[0] - 1].number, "the JSON of the network status is cut"))
     end, value = parsed
     networks = []
     for entry in value:
         try:
             networks.append(_network(entry, lines[at].number))
         except ValueError as error:
-            cut.append(Gap(lines[at].number, str(error)))
+            cut.append(ParseGap(lines[at].number, str(error)))
     return Parsed(tuple(networks), tuple(cut), end)
 
 
@@ -133,7 +133,7 @@ def summary(networks: tuple[PodNetwork, ...]) -> str:
 
 
 def _cut_status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]]:
-    """Return the networks that are whole in a list that is not, and where what may be part of it ends."""
+    """Return the complete networks of a cut list, and where it ends."""
     headless = _NEXT_NETWORK.fullmatch(lines[at].text)
     begun = next((index for index in range(at, min(at + 3, len(lines))) if "[" in lines[index].text), at)
     begun = at if headless else begun
@@ -157,7 +157,7 @@ def _cut_status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]]:
 
 
 def _begun(text: str) -> dict[str, Any]:
-    """Return the members that are whole in an object whose end was cut off."""
+    """Return the complete members of an object that was cut."""
     closing, inside = list[str](), False
     places: list[tuple[int, str]] = []
     for match in re.finditer(r'\\.|["\[\]{},]', text[:_LONGEST_NETWORK]):

@@ -1,4 +1,4 @@
-"""perftest's output as people paste it: which test, over what, its rows, and how it failed."""
+"""perftest's output: test, device, rows, error."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass, regex
 from preflight.parsers.network.perftest import UNITS, PerftestError, cause, table_rows
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
 
@@ -69,9 +69,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PerftestRun]:
     error = cause("\n".join(texts))
     gaps = []
     if head is None:
-        gaps.append(Gap(lines[at].number, "the head of the test is missing"))
+        gaps.append(ParseGap(lines[at].number, "the head of the test is missing"))
     if not rows and error is None and not any("rror" in text or "ailed" in text for text in texts):
-        gaps.append(Gap(lines[end - 1].number, "no row of results follows"))
+        gaps.append(ParseGap(lines[end - 1].number, "no row of results follows"))
     tool = f"ib_{head[1].lower().split()[0]}_{'bw' if head[2] == 'BW' else 'lat'}" if head else None
     mtu = fields.get("Mtu", "").partition("[")[0]
     words = next((text.strip() for text in texts if "ailed status" in text or "rror" in text or "ouldn't" in text), "")
@@ -83,7 +83,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PerftestRun]:
 
 
 def begins_anew(lines: Lines, at: int, index: int) -> bool:
-    """Return whether another test begins at a line, or the one that began at ``at`` is over there."""
+    """Return whether the test that began at ``at`` ends before a line."""
     text = lines[index].text
     if _HEAD.fullmatch(text):
         return True

@@ -1,4 +1,4 @@
-"""Messages of UCX and Open MPI about ports, devices and memory: what failed, where, and which check judges it."""
+"""Messages of UCX and Open MPI about ports, devices and memory."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[TransportMessage, ...]]:
-    """Read the messages from a line on, over other lines of UCX and the rules around Open MPI's."""
+    """Read the messages from a line on."""
     result: list[TransportMessage] = []
     index = end = at
     while index < len(lines):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from preflight._startup.lightclass import dataclass
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.textprep.lines import Lines
 
 _RULE = re.compile(r"[\s|+=-]{3,}")
@@ -69,9 +69,9 @@ def parse_diag(lines: Lines, at: int) -> Parsed[Diag]:
         if text.strip():
             last = end
         end += 1
-    gaps = () if tests else (Gap(lines[last].number, "the results of the tests are missing"),)
+    gaps = () if tests else (ParseGap(lines[last].number, "the results of the tests are missing"),)
     if tests and not _RULE.fullmatch(lines[last].text) and "|" in lines[last].text:
-        gaps = (Gap(lines[last].number, "the end of the table is missing"),)
+        gaps = (ParseGap(lines[last].number, "the end of the table is missing"),)
     return Parsed(Diag(versions, tuple(tests)), gaps, last + 1)
 
 
@@ -81,12 +81,12 @@ def _add_row(cells: list[str], section: str, line: int, versions: dict[str, str]
         if tests and value:
             test = tests[-1]
             result, gpus = test.result, test.gpus
-            if (found := _GPU_RESULT.fullmatch(value)) and (word := found[2].lower()):
+            if (read := _GPU_RESULT.fullmatch(value)) and (word := read[2].lower()):
                 word = _WORDS.get(word, word)
                 if word == "fail":
-                    gpus = f"{gpus}, {found[1]}".strip(", ")
+                    gpus = f"{gpus}, {read[1]}".strip(", ")
                 result = "fail" if "fail" in (result, word) else "warn" if "warn" in (result, word) else result
-            messages = test.messages if found else (*test.messages, value)
+            messages = test.messages if read else (*test.messages, value)
             tests[-1] = DiagTest(test.section, test.name, result, gpus, messages, test.line)
     elif match := _RESULT.fullmatch(value):
         word = match[1].lower()
@@ -136,7 +136,7 @@ def parse_health(lines: Lines, at: int) -> Parsed[HealthReport]:
         if text.strip():
             last = end
         end += 1
-    gaps = () if overall else (Gap(lines[last].number, "the overall health is missing"),)
+    gaps = () if overall else (ParseGap(lines[last].number, "the overall health is missing"),)
     return Parsed(HealthReport(overall, tuple(problems)), gaps, last + 1)
 
 
@@ -182,7 +182,7 @@ def parse_discovery(lines: Lines, at: int) -> Parsed[Discovery]:
     count = counts.get("GPU")
     gaps = []
     if count is not None and count != len(gpus):
-        gaps.append(Gap(lines[last].number, f"{count} GPUs are found and {len(gpus)} are shown"))
+        gaps.append(ParseGap(lines[last].number, f"{count} GPUs are found and {len(gpus)} are shown"))
     return Parsed(Discovery(count, counts.get("NvS"), tuple(gpus)), tuple(gaps), last + 1)
 
 
@@ -208,16 +208,16 @@ def links_begins(lines: Lines, at: int) -> bool:
 
 def parse_links(lines: Lines, at: int) -> Parsed[LinkStatus]:
     """Read the status that begins at a line."""
-    found: dict[str, dict[str, str]] = {"gpuId": {}, "physicalId": {}, "nvSwitchId": {}}
+    read: dict[str, dict[str, str]] = {"gpuId": {}, "physicalId": {}, "nvSwitchId": {}}
     kind = number = ""
     end = last = at
     while end < len(lines) and end - last < 4:
         text = lines[end].text
         if match := _ENTITY.fullmatch(text):
             kind, number = match[1], match[2]
-            found[kind][number] = ""
+            read[kind][number] = ""
         elif number and _LINKS.fullmatch(text):
-            found[kind][number] += "".join(text.split())
+            read[kind][number] += "".join(text.split())
         elif (
             end > at
             and text.strip()
@@ -227,7 +227,7 @@ def parse_links(lines: Lines, at: int) -> Parsed[LinkStatus]:
         if text.strip():
             last = end
         end += 1
-    switches = found["physicalId"] or found["nvSwitchId"]
-    gaps = tuple(Gap(lines[last].number, f"the links of {kind} {number} are missing")
-                 for kind, known in found.items() for number, links in known.items() if not links)  # fmt: skip
-    return Parsed(LinkStatus(found["gpuId"], switches), gaps, last + 1)
+    switches = read["physicalId"] or read["nvSwitchId"]
+    gaps = tuple(ParseGap(lines[last].number, f"the links of {kind} {number} are missing")
+                 for kind, entities in read.items() for number, links in entities.items() if not links)  # fmt: skip
+    return Parsed(LinkStatus(read["gpuId"], switches), gaps, last + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from preflight._startup.lightclass import dataclass
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.textprep.lines import Lines
 
 _HEAD = re.compile(
@@ -67,7 +67,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[ServiceStatus]:
         if text.strip():
             last = end
         end += 1
-    gaps = () if active else (Gap(lines[last].number, "the line 'Active:' is missing"),)
+    gaps = () if active else (ParseGap(lines[last].number, "the line 'Active:' is missing"),)
     return Parsed(
         ServiceStatus(head[1] or "", loaded, enabled, active, sub, result, host, tuple(troubles)), gaps, last + 1
     )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from preflight._startup.lightclass import dataclass
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.textprep.lines import Lines
 
 _HEAD = re.compile(r"\s*nvbandwidth Version: ?(\S{1,20}).*")
@@ -89,7 +89,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Bandwidths]:
         if text.strip():
             last = end
         end += 1
-    gaps = (Gap(lines[last].number, f"the sum of {name} is missing"),) if name else ()
+    gaps = (ParseGap(lines[last].number, f"the sum of {name} is missing"),) if name else ()
     close()
     return Parsed(Bandwidths(head[1] if head else "", tuple(tests), tuple(errors)), gaps, last + 1)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from preflight._startup.lightclass import dataclass
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
 
@@ -42,7 +42,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GpuErrors, ...]]:
     """Read the counters of all GPUs from the line of the first one on."""
     gpus: list[GpuErrors] = []
     links: dict[int, dict[str, int]] | None = None
-    gaps: list[Gap] = []
+    gaps: list[ParseGap] = []
     counters, end, last = 0, at, at
     while end < len(lines) and end - last < 3:
         text = lines[end].text
@@ -52,12 +52,12 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GpuErrors, ...]]:
         elif links is not None and (match := _COUNTER.fullmatch(text)):
             counters += 1
             if counters > _MOST:
-                gaps.append(Gap(lines[end].number, f"it has more than {_MOST} counters"))
+                gaps.append(ParseGap(lines[end].number, f"it has more than {_MOST} counters"))
                 break
             if re.fullmatch(r"[0-9]{1,20}", match[3].strip()):
                 links.setdefault(int(match[1]), {})[match[2]] = int(match[3])
             elif not _NONE.fullmatch(match[3].strip()):
-                gaps.append(Gap(lines[end].number, f"{text.strip()[:100]!r} holds no number"))
+                gaps.append(ParseGap(lines[end].number, f"{text.strip()[:100]!r} holds no number"))
         elif text.strip() and (is_prompt(text) or not _SILENT.fullmatch(text)):
             break
         if text.strip():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from preflight._startup.lightclass import dataclass
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import block, stops_in
 from preflight.textprep.lines import Line, Lines
 from preflight.textprep.plain_text import normalize_text
@@ -65,7 +65,7 @@ def parse(text: str) -> dict[str, Links]:
     lines = [Line(number, line) for number, line in enumerate(normalize_text(text).split("\n"), 1)]
     start = next((at for at, line in enumerate(lines) if line.text.strip()), 0)
     if not _GPU.fullmatch(lines[start].text):
-        raise ValueError(f"{lines[start].text.strip()[:100]!r} is no GPU: it names no GPU before its links")
+        raise ValueError(f"{lines[start].text.strip()[:100]!r} begins the output: it names no GPU before its links")
     parsed = parse_lines(lines, start)
     rest = next((line for line in lines[parsed.end :] if line.text.strip()), None)
     if rest is not None:
@@ -89,7 +89,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GpuLinks, ...]]:
     heads: dict[int, tuple[str, str | None]] = {}
     damaged: set[int] = set()
     seen: set[str] = set()  # numbers of GPUs
-    gpu, gaps = -1, list[Gap]()
+    gpu, gaps = -1, list[ParseGap]()
 
     def belongs(text: str) -> bool:
         return bool(_GPU.fullmatch(text) or _LINK.fullmatch(text) or _ALL_DOWN.fullmatch(text))
@@ -97,41 +97,41 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GpuLinks, ...]]:
     def again(text: str) -> bool:
         """A GPU that comes a second time is another run of the tool, or another node's."""
         match = _GPU.fullmatch(text)
-        known = match is not None and match[1] in seen
+        shown = match is not None and match[1] in seen
         seen.update([match[1]] if match else ())
-        return known
+        return shown
 
     seen.update(match[1] for match in [_GPU.fullmatch(lines[at].text)] if match)
     if at and any(_LINK.fullmatch(line.text) for line in lines[at - 1 : at]):
-        gaps.append(Gap(lines[at].number, "the GPU that the links before this line belong to is missing"))
+        gaps.append(ParseGap(lines[at].number, "the GPU that the links before this line belong to is missing"))
     end, taken = block(lines, at, belongs, again=again)
     for line in taken:
         if match := _GPU.fullmatch(line.text):
             gpu = int(match[1])
             rates[gpu], heads[gpu] = [], (match[2], match[3])
         elif match := _LINK.fullmatch(line.text):
-            number, known = int(match[1]), rates[gpu]
-            if number != len(known):
+            number, shown = int(match[1]), rates[gpu]
+            if number != len(shown):
                 damaged.add(gpu)
             if number > _MOST_LINKS:
-                gaps.append(Gap(line.number, f"GPU{gpu}: there is no link {number}"))
+                gaps.append(ParseGap(line.number, f"GPU{gpu}: there is no link {number}"))
                 continue
-            if number > len(known):
-                gaps.append(Gap(line.number, f"GPU{gpu}: links {len(known)} to {number - 1} are missing"))
-                known.extend([None] * (number - len(known)))
-            elif number < len(known):
-                gaps.append(Gap(line.number, f"GPU{gpu}: link {number} stands there twice"))
-            del known[number:]
-            known.append(float(match[2]) if match[2] else None)
+            if number > len(shown):
+                gaps.append(ParseGap(line.number, f"GPU{gpu}: links {len(shown)} to {number - 1} are missing"))
+                shown.extend([None] * (number - len(shown)))
+            elif number < len(shown):
+                gaps.append(ParseGap(line.number, f"GPU{gpu}: link {number} stands there twice"))
+            del shown[number:]
+            shown.append(float(match[2]) if match[2] else None)
     if stops_in(lines, end, _BEGUN):
-        gaps.append(Gap(lines[end - 1].number, "the text stops within the next link"))
+        gaps.append(ParseGap(lines[end - 1].number, "the text stops within the next link"))
     lengths = {name: max(len(rates[gpu]) for gpu in rates if heads[gpu][0] == name) for name, _ in heads.values()}
-    for gpu, known in rates.items():
+    for gpu, shown in rates.items():
         most = lengths[heads[gpu][0]]
-        if known and len(known) < most:
+        if shown and len(shown) < most:
             damaged.add(gpu)
-            gaps.append(Gap(taken[-1].number, f"GPU{gpu} shows {len(known)} links, its peers {most}"))
-    value = tuple(GpuLinks(gpu, *heads[gpu], tuple(known), gpu in damaged) for gpu, known in rates.items())
+            gaps.append(ParseGap(taken[-1].number, f"GPU{gpu} shows {len(shown)} links, its peers {most}"))
+    value = tuple(GpuLinks(gpu, *heads[gpu], tuple(shown), gpu in damaged) for gpu, shown in rates.items())
     return Parsed(value, tuple(gaps), end)
 
 

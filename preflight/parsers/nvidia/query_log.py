@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from preflight._startup.lightclass import dataclass
-from preflight.parsers.parsed import Gap
+from preflight.parsers.parsed import ParseGap
 
 #: Name -> text, a tree, or, of processes and MIG instances, a list of trees.
 Tree = dict[str, Any]
 
-#: Levels that are kept: the tool prints five, and what is deeper is read as beside the last of these.
+#: Levels of a tree: the tool prints five, and what is deeper is read as beside the last of these.
 DEEPEST = 32
 
 #: What stands in place of a value that the driver does not report.
@@ -76,17 +76,17 @@ def leaves(tree: Tree, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
 def numbers(tree: Any) -> dict[str, Any] | None:
     """Return the numbers and flags of a section by their own names, sections within it as objects.
 
-    None where the section is missing or says N/A; a value that is no number is None.
+    None where the section is missing or says N/A; other values are texts.
     """
     if not isinstance(tree, dict):
         return None
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in tree.items():
         if isinstance(value, dict):
-            found[name] = numbers(value)
+            values[name] = numbers(value)
         elif isinstance(value, str):
-            found[name] = number(value)
-    return found or None
+            values[name] = number(value)
+    return values or None
 
 
 def number(value: str) -> int | float | bool | str | None:
@@ -104,16 +104,16 @@ def attached(log: QueryLog) -> int | None:
     return int(value) if isinstance(value, str) and re.fullmatch(r"\d{1,4}", value) else None
 
 
-def gaps(log: QueryLog, last: int) -> list[Gap]:
+def gaps(log: QueryLog, last: int) -> list[ParseGap]:
     """Return what an output lacks that ends at the line ``last``."""
-    found = []
+    values = []
     count = attached(log)
     if count is None:
-        found.append(Gap(last, "the head with the number of GPUs is missing"))
+        values.append(ParseGap(last, "the head with the number of GPUs is missing"))
     elif count != len(log.gpus):
-        found.append(Gap(last, f"{count} GPUs are attached and {len(log.gpus)} are shown"))
+        values.append(ParseGap(last, f"{count} GPUs are attached and {len(log.gpus)} are shown"))
     if log.gpus and len({len(str(tree)) > 600 for _, tree in log.gpus}) > 1:
-        found.append(Gap(last, f"of GPU {log.gpus[-1][0]} only the beginning is there"))
+        values.append(ParseGap(last, f"of GPU {log.gpus[-1][0]} only the beginning is there"))
     elif log.gpus and "product_name" in log.gpus[-1][1] and not log.gpus[-1][1].keys() & _LAST:
-        found.append(Gap(last, "the processes with which a GPU's list ends are missing"))
-    return found
+        values.append(ParseGap(last, "the processes with which a GPU's list ends are missing"))
+    return values

@@ -18,7 +18,7 @@ from preflight.parsers.nvidia.query_sections import (
     orphans,
     place,
 )
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt, left_out
 from preflight.textprep.lines import Line, Lines
 
@@ -168,7 +168,7 @@ def _parse(lines: Lines, at: int, headless: bool) -> Parsed[QueryLog]:
     log = QueryLog(_tree(general, False), trees)
     found = gaps(log, lines[last].number)
     if bare:
-        found.append(Gap(lines[last].number, "nothing follows the last name"))
+        found.append(ParseGap(lines[last].number, "nothing follows the last name"))
     return Parsed(log, tuple(found), last + 1)
 
 

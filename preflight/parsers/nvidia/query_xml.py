@@ -6,7 +6,7 @@ import re
 from xml.parsers import expat
 
 from preflight.parsers.nvidia.query_log import DEEPEST, QueryLog, Tree, gaps, key
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
 
@@ -163,7 +163,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[QueryLog]:
     log = QueryLog(reader.general, tuple(reader.gpus))
     found = gaps(log, lines[max(at, end - 1)].number)
     if not reader.closed:
-        found.append(Gap(lines[min(end, len(lines) - 1)].number, "the XML ends or breaks before </nvidia_smi_log>"))
+        found.append(
+            ParseGap(lines[min(end, len(lines) - 1)].number, "the XML ends or breaks before </nvidia_smi_log>")
+        )
     return Parsed(log, tuple(found), max(end, at + 1))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from preflight._startup.lightclass import dataclass
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.textprep.lines import Lines
 
 _BANNER = re.compile(
@@ -88,7 +88,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[SmiTable]:
     banner = _BANNER.match(lines[at].text)
     gpus: list[dict[str, object]] = []
     processes: list[tuple[int, int, str, int]] = []
-    end, last, shown, gaps = at, at, False, list[Gap]()
+    end, last, shown, gaps = at, at, False, list[ParseGap]()
     while end < len(lines) and end - last < 3 and len(gpus) < _MOST:
         text = lines[end].text
         if end > at and "NVIDIA-SMI" in text:
@@ -109,13 +109,13 @@ def parse_lines(lines: Lines, at: int) -> Parsed[SmiTable]:
         if text.strip():
             last = end - 1
     if not gpus:
-        gaps.append(Gap(lines[last].number, "the rows of the GPUs are missing"))
+        gaps.append(ParseGap(lines[last].number, "the rows of the GPUs are missing"))
     elif "temperature_c" not in gpus[-1]:
-        gaps.append(Gap(lines[last].number, f"the table stops within GPU {gpus[-1]['index']}"))
+        gaps.append(ParseGap(lines[last].number, f"the table stops within GPU {gpus[-1]['index']}"))
     elif not shown:
-        gaps.append(Gap(lines[last].number, "the processes below the table are missing"))
+        gaps.append(ParseGap(lines[last].number, "the processes below the table are missing"))
     if banner is None:
-        gaps.append(Gap(lines[at].number, "the head with the driver's version is missing"))
+        gaps.append(ParseGap(lines[at].number, "the head with the driver's version is missing"))
     made = tuple(TableGpu(**gpu) for gpu in gpus)  # type: ignore[arg-type]
     return Parsed(SmiTable(banner[2] if banner else None, banner[3] if banner else None, made, tuple(processes), shown),
                   tuple(gaps), last + 1)  # fmt: skip

@@ -24,7 +24,7 @@ from preflight.parsers.nvidia.topo_lines import (
     joined,
 )
 from preflight.parsers.nvidia.topology import Matrix, Topology
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.textprep.lines import Line, Lines
 from preflight.textprep.plain_text import normalize_text
 
@@ -80,25 +80,27 @@ def _cells(words: list[str], most: int) -> list[str]:
 
 def _divided(words: list[str], most: int) -> tuple[list[str], list[str]]:
     """Return the codes at the head of a row, and the words behind them."""
-    found: list[str] = []
+    parsed_codes: list[str] = []
     for at, word in enumerate(words):
-        if len(found) >= most:
-            return found, words[at:]
+        if len(parsed_codes) >= most:
+            return parsed_codes, words[at:]
         if CODE.fullmatch(word):
-            found.append(word)
+            parsed_codes.append(word)
         elif _GLUED.fullmatch(word) and len(word) <= 64:
-            found += re.findall(r"NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|X", word)
+            parsed_codes += re.findall(r"NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|X", word)
         else:
-            return found, words[at:]
-    return found, []
+            return parsed_codes, words[at:]
+    return parsed_codes, []
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[Matrix]:
     """Read the matrix that begins at a line."""
     names, phrases, end = header(lines, at)
-    gaps: list[Gap] = []
+    gaps: list[ParseGap] = []
     if not names:
-        gaps.append(Gap(lines[at].number, "the header is missing: columns that no row shows by its X have no name"))
+        gaps.append(
+            ParseGap(lines[at].number, "the header is missing: columns that no row shows by its X have no name")
+        )
         end = at
     rows: dict[str, list[str]] = {}
     numbers: dict[str, int] = {}
@@ -131,7 +133,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Matrix]:
         end += 1
     before = int(names[0][3:]) if names and re.fullmatch(r"GPU\d{1,3}", names[0]) else 0
     if before and "GPU0" in rows:  # the columns go on where those of a header without its beginning do
-        gaps.append(Gap(lines[at].number, f"the header begins at {names[0]}"))
+        gaps.append(ParseGap(lines[at].number, f"the header begins at {names[0]}"))
         names = [f"GPU{number}" for number in range(before)] + names
     headless = not names
     names = names or _columns(rows)
@@ -145,20 +147,20 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Matrix]:
         cells, behind = _divided(words, len(names))
         here = places.get(name, -1)
         if here >= 0 and cells[here : here + 1] not in ([], ["X"]):
-            gaps.append(Gap(numbers[name], f"the row of {name} does not fit the header"))
+            gaps.append(ParseGap(numbers[name], f"the row of {name} does not fit the header"))
             damage.append(f"the row of {name} has {cells[here]!r} where it meets itself, not X")
             continue
         links[name] = {other: code for other, code in zip(names, cells, strict=False) if other != name}
         if len(cells) < len(names):
-            gaps.append(Gap(numbers[name], f"the row of {name} is cut: {len(cells)} of {len(names)} codes"))
+            gaps.append(ParseGap(numbers[name], f"the row of {name} is cut: {len(cells)} of {len(names)} codes"))
             if cells and not behind and re.fullmatch(r"NV\d", cells[-1]):
                 links[name].pop(names[len(cells) - 1], None)  # may be the beginning of NV18
             continue
         if 0 < len(behind) < len(phrases) and numbers[name] == lines[-1].number:  # the text stops within a range
-            gaps.append(Gap(numbers[name], f"the row of {name} is cut within {phrases[len(behind) - 1]}"))
+            gaps.append(ParseGap(numbers[name], f"the row of {name} is cut within {phrases[len(behind) - 1]}"))
             behind = behind[:-1]
         complete_rows[name] = _divided(words, 999)[1] if headless else behind
-    gaps += [Gap(last, f"the row of {name} is missing") for name in names if name not in rows]
+    gaps += [ParseGap(last, f"the row of {name} is missing") for name in names if name not in rows]
     gpus = [name for name in names if name.startswith("GPU")]
     nics = [name for name in names if not name.startswith("GPU")] if names else list(legend)
     affinity = {
@@ -166,10 +168,10 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Matrix]:
     }
     devices = {nic: legend.get(nic, nic if not re.fullmatch(r"NIC\d+", nic) else None) for nic in nics}
     if missing := [nic for nic, device in devices.items() if device is None]:
-        gaps.append(Gap(last, f"the legend does not name {', '.join(missing)}"))
+        gaps.append(ParseGap(last, f"the legend does not name {', '.join(missing)}"))
     if contradiction := _asymmetry({name: links[name] for name in complete_rows}):
         damage.append(contradiction)
-        gaps.append(Gap(last, contradiction))
+        gaps.append(ParseGap(last, contradiction))
     matrix = Matrix(
         gpus=tuple(gpus), nics=tuple(nics), devices={nic: device for nic, device in devices.items() if device},
         links=links, affinity=affinity, complete_rows=tuple(complete_rows),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.nvidia.topo_lines import LEGEND_LINE, PEER, ROW, cleaned, first_row, header, is_p2p
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.textprep.lines import Lines
 
 
@@ -31,21 +31,21 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PeerAccess]:
     """Read the matrix that begins at a line."""
     names, _, end = header(lines, at)
     access: dict[str, dict[str, str]] = {}
-    gaps: list[Gap] = []
+    gaps: list[ParseGap] = []
     while end < len(lines):
         text = cleaned(lines[end].text)
         match = ROW.fullmatch(text)
         if match and match[1] not in access:
             cells = list(itertools.takewhile(PEER.fullmatch, match[2].split()))
             if len(cells) < len(names):
-                gaps.append(Gap(lines[end].number, f"the row of {match[1]} is cut"))
+                gaps.append(ParseGap(lines[end].number, f"the row of {match[1]} is cut"))
             row = zip(names, cells, strict=False)
             access[match[1]] = {other: cell for other, cell in row if other != match[1]}
         elif text.strip() and not LEGEND_LINE.fullmatch(text):
             break
         end += 1
     missing = [name for name in names if name not in access]
-    gaps += [Gap(lines[end - 1].number, f"the row of {name} is missing") for name in missing]
+    gaps += [ParseGap(lines[end - 1].number, f"the row of {name} is missing") for name in missing]
     return Parsed(PeerAccess(tuple(names), access), tuple(gaps), end)
 
 

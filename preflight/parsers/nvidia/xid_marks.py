@@ -60,3 +60,65 @@ def pid_in(text: str) -> int | None:
     """Return the process that the text after a code names."""
     match = _PID.search(text)
     return int(match[1]) if match else None
+
+
+_PCI = r"(?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
+_CAUSE = re.compile(r"caused by previous Xid ([0-9]{1,5})(?![0-9A-Za-z])")
+
+#: Lines without a code -> the code that the catalogue has for them.
+_WITHOUT_CODE = (
+    (re.compile(rf"NVRM: GPU {_PCI}: GPU has fallen off the bus"), 79),
+    (re.compile(rf"NVRM: Rate limiting GSP RPC error prints for GPU at {_PCI}"), 119),
+    (re.compile(rf"NVRM: GPU {_PCI}: RmInitAdapter failed!"), 143),
+)
+_FULL_ADDRESS = re.compile(_PCI)
+_NAMED = re.compile(rf"NVRM: The NVIDIA GPU {_PCI}")
+_CLEARED = re.compile(r"recovery action changed .{0,80}\bto 0x0 \(None\)", re.I)
+_UNIT_STUMP = re.compile(r"(?!.*\bFatal$)[A-Z]\w{1,24}(?: \w{0,7})?")
+
+#: What follows a line that names a GPU which is lost, and what the driver writes when it is loaded.
+FALLEN = "fallen off the bus and is not responding"
+LOADED = "NVRM: loading NVIDIA UNIX"
+
+
+def cause_in(text: str) -> int | None:
+    """Return the code of an earlier error that the text after a code names."""
+    match = _CAUSE.search(text)
+    return int(match[1]) if match else None
+
+
+def uncoded_in(line: str) -> tuple[str, int] | None:
+    """Return address and code of a line that reports an Xid without its code."""
+    for pattern, code in _WITHOUT_CODE:
+        if match := pattern.search(line):
+            return address_of(match[1]) or "", code
+    return None
+
+
+def named_gpu(line: str) -> str | None:
+    """Return the address of the GPU that the lines behind this one are about."""
+    match = _NAMED.search(line)
+    return (address_of(match[1]) or "") if match else None
+
+
+def is_cleared(text: str) -> bool:
+    """Return whether an Xid 154 withdraws the recovery that was required."""
+    return _CLEARED.search(text) is not None
+
+
+def is_unit_stump(text: str) -> bool:
+    """Return whether the text of an NVLink unit ends before its severity."""
+    return _UNIT_STUMP.fullmatch(text) is not None
+
+
+def is_masked(where: str) -> bool:
+    """Return whether a person masked all digits of an address."""
+    return re.search("[0-9a-fA-F]", where) is None
+
+
+def address_of(where: str) -> str | None:
+    """Return an address in the kernel's form; None where it is not whole."""
+    if not _FULL_ADDRESS.fullmatch(where):
+        return None
+    domain, bus, device = where.lower().split(":")[-3:]
+    return f"{int(domain, 16):04x}:{bus}:{device.partition('.')[0]}.0"

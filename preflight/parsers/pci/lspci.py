@@ -1,4 +1,4 @@
-"""``lspci -vv``: the link, the access control and the read requests of each device."""
+"""``lspci -vv``: links, access control and read requests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from preflight._startup.lightclass import dataclass, replace
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.pci import lspci_tree
 from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
@@ -165,11 +165,11 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[PciFunction, ...]]:
         )
     devices: list[PciFunction] = []
     end, last, empty, acs = at, at, 0, False
-    cut = list[Gap]()
+    cut = list[ParseGap]()
     marks_downgrades = any("(downgraded)" in line.text or "(ok)" in line.text for line in lines[:_MOST_LINES])
     if not _DEVICE.fullmatch(lines[at].text):
         devices.append(PciFunction(_queried_device(lines, at), lines[at].number))
-        cut.append(Gap(lines[at].number, "the line that names the device is missing"))
+        cut.append(ParseGap(lines[at].number, "the line that names the device is missing"))
     while end < len(lines):
         text = lines[end].text
         if match := _DEVICE.fullmatch(text):
@@ -194,9 +194,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[PciFunction, ...]]:
     rest = [line for line in lines[end:] if line.text.strip()] if end > len(lines) - 4 else []
     if len(rest) == 1 and _DEVICE_STUMP.fullmatch(rest[0].text):
         last = end
-        cut.append(Gap(lines[end].number, "the line of the next device breaks off"))
+        cut.append(ParseGap(lines[end].number, "the line of the next device breaks off"))
     elif _STUMP.fullmatch(lines[last].text):
-        cut.append(Gap(lines[last].number, "the line breaks off"))
+        cut.append(ParseGap(lines[last].number, "the line breaks off"))
     return Parsed(tuple(devices), tuple(cut), last + 1)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from preflight.parsers.parsed import Gap
+from preflight.parsers.parsed import ParseGap
 from preflight.textprep.lines import Lines
 
 _BUS = r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2})(?:-[0-9a-f]{2})?"
@@ -40,14 +40,14 @@ def begins(text: str) -> bool:
     return "[" in text and bool(_ROOT.match(text))
 
 
-def take(lines: Lines, at: int) -> tuple[int, list[tuple[str, str | None]], list[Gap]]:
-    """Return the line behind a tree, the address and name of each device, and the gaps."""
+def take(lines: Lines, at: int) -> tuple[int, list[tuple[str, str | None]], list[ParseGap]]:
+    """Return the line behind a tree, its devices and the gaps."""
     tree = _Tree()
     end = at
     while end < len(lines) and tree.line(lines[end].text):
         end += 1
     last = max(at, end - 1)
-    cut = [Gap(lines[last].number, "the tree breaks off")] if any(level.more for level in tree.levels) else []
+    cut = [ParseGap(lines[last].number, "the tree breaks off")] if any(level.more for level in tree.levels) else []
     return max(end, at + 1), tree.devices, cut
 
 

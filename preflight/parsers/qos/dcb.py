@@ -12,7 +12,7 @@ from typing import Any
 
 from preflight._startup.lightclass import replace
 from preflight.evidence import json_limits
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.qos.port_settings import DSCPS, PRIORITIES, Buffers, DscpMap, PortQos, facts, summary
 from preflight.parsers.text_block import block, json_at
 from preflight.textprep.lines import Line, Lines
@@ -132,24 +132,24 @@ def _joined(qos: PortQos, more: PortQos) -> PortQos | None:
     return replace(qos, **values, buffers=both if both != Buffers() else None)
 
 
-def _one(lines: Lines, at: int) -> tuple[int, PortQos, list[Gap]]:
+def _one(lines: Lines, at: int) -> tuple[int, PortQos, list[ParseGap]]:
     """Read what one command printed."""
     text = lines[at].text
     if text.lstrip().startswith("{") and (parsed := _json(lines, at)):
         qos, faults = _of_json(parsed[1])
-        return parsed[0], qos, [Gap(lines[at].number, fault) for fault in faults]
+        return parsed[0], qos, [ParseGap(lines[at].number, fault) for fault in faults]
     if not _OWN.search(text):
         if match := _ORDER.fullmatch(text):
             return at + 1, PortQos(trust=(match[1] or match[2]).split()[0]), []
         return at + 1, PortQos(dcbx=" ".join(text.split())), []
     end, taken = block(lines, at, lambda text: bool(_KEYS.fullmatch(text)), blanks=0)
-    qos, cut = PortQos(), list[Gap]()
+    qos, cut = PortQos(), list[ParseGap]()
     for line in taken:
         qos = _of_line(qos, line, cut)
     return end, qos, cut
 
 
-def _of_line(qos: PortQos, line: Line, cut: list[Gap]) -> PortQos:
+def _of_line(qos: PortQos, line: Line, cut: list[ParseGap]) -> PortQos:
     for key, values in _KEY_AND_PAIRS.findall(line.text):
         pairs = re.findall(r"([A-Za-z0-9]{1,8}):(\w[\w.]{0,11})", values)
         if not pairs:
@@ -157,7 +157,7 @@ def _of_line(qos: PortQos, line: Line, cut: list[Gap]) -> PortQos:
         if key in ("prio-pfc", "pg-pfc"):
             pfc = {int(number): word == "on" for number, word in pairs if number.isdigit()}
             if len(pfc) < len(PRIORITIES):
-                cut.append(Gap(line.number, f"PFC is shown for {len(pfc)} of 8 priorities"))
+                cut.append(ParseGap(line.number, f"PFC is shown for {len(pfc)} of 8 priorities"))
             qos = replace(qos, pfc=pfc)
         elif key == "dscp-prio":
             of = dict(qos.dscp.of) if qos.dscp else {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.qos.port_settings import PRIORITIES, Buffers, DscpMap, PortQos, facts, summary
 from preflight.parsers.record import parse_complete
 from preflight.parsers.text_block import block
@@ -56,7 +56,7 @@ def parse_record(text: str) -> PortQos:
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PortQos]:
     """Read the settings of a port from a line on."""
-    cut = list[Gap]()
+    cut = list[ParseGap]()
     trust = dcbx = None
     pfc: dict[int, bool] | None = None
     dscps: dict[int, frozenset[int]] = {}
@@ -68,19 +68,19 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortQos]:
         lines, at, lambda text: bool(_MLNX.fullmatch(text)), blanks=1,
         again=lambda text: text.lstrip().startswith("DCBX mode"),
     )  # fmt: skip
-    whole_head = False
+    has_head = False
     for line in taken:
         match = _MLNX.fullmatch(line.text)
         assert match
         if match["dcbx"]:
-            dcbx, whole_head = match["mode"].strip() or None, True
+            dcbx, has_head = match["mode"].strip() or None, True
         elif match["trust"]:
             trust = word if (word := match["trust"].lower()) in ("dscp", "pcp", "both") else None
         elif match["dscps"] or match["mapping"]:
             for priority, numbers in _PRIO_DSCPS.findall(line.text):
                 for number in map(int, re.findall(r"\d{1,2}", numbers)):
                     if number > 63 or int(priority) not in PRIORITIES:
-                        cut.append(Gap(line.number, f"DSCP {number} of priority {priority} is out of range"))
+                        cut.append(ParseGap(line.number, f"DSCP {number} of priority {priority} is out of range"))
                     else:
                         dscps[number] = dscps.get(number, frozenset()) | {int(priority)}
         elif match["buffer"]:
@@ -88,21 +88,21 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortQos]:
             most = re.search(r"max_buffer_size=(\d{1,12})", match["buffer"])
             buffers = Buffers(buffers.of_priority, sizes, int(most[1]) if most else None)
             if len(sizes) != len(PRIORITIES):
-                cut.append(Gap(line.number, f"the size of {len(sizes)} of 8 buffers is shown"))
+                cut.append(ParseGap(line.number, f"the size of {len(sizes)} of 8 buffers is shown"))
         elif enabled := match["enabled"] or match["beside"]:
             bits = enabled.split()
             if len(bits) == len(PRIORITIES):
                 pfc = {number: bit == "1" for number, bit in enumerate(bits)}
             else:
-                cut.append(Gap(line.number, f"PFC is shown for {len(bits)} of 8 priorities"))
+                cut.append(ParseGap(line.number, f"PFC is shown for {len(bits)} of 8 priorities"))
         elif match["buffers"]:
             owners = tuple(map(int, match["buffers"].split()))
             buffers = Buffers(owners, buffers.bytes, buffers.most_bytes)
             if len(owners) != len(PRIORITIES) or not set(owners) <= set(PRIORITIES):
-                cut.append(Gap(line.number, "the row of buffers is not one of eight that are there"))
+                cut.append(ParseGap(line.number, "the row of buffers is not one of eight that are there"))
         elif match["numbers"] and not tc:
             if match["numbers"].split() != [str(number) for number in PRIORITIES]:
-                cut.append(Gap(line.number, "the PFC rows are not those of priorities 0 to 7"))
+                cut.append(ParseGap(line.number, "the PFC rows are not those of priorities 0 to 7"))
         elif match["tc"]:
             tc = match["tc"]
             tsa[tc] = match["tsa"]
@@ -110,11 +110,11 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortQos]:
             classes |= dict.fromkeys(map(int, owned.split()), int(tc))
     last = taken[-1].number
     if pfc is None and not cut:
-        cut.append(Gap(last, "the PFC configuration is missing"))
-    if trust is None and not whole_head:  # old versions print none below the DCBX mode
-        cut.append(Gap(last, "the trust state is missing"))
+        cut.append(ParseGap(last, "the PFC configuration is missing"))
+    if trust is None and not has_head:  # old versions print none below the DCBX mode
+        cut.append(ParseGap(last, "the trust state is missing"))
     if tsa and len(classes) < len(PRIORITIES):
-        cut.append(Gap(last, f"the traffic class is shown for {len(classes)} of 8 priorities"))
+        cut.append(ParseGap(last, f"the traffic class is shown for {len(classes)} of 8 priorities"))
     command = _COMMAND.search(lines[at - 1].text) if at else None
     return Parsed(PortQos(
         taken[0].number, command[1] if command else "", trust, pfc, DscpMap(dscps) if dscps else None, classes or None,

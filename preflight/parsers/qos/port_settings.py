@@ -1,4 +1,4 @@
-"""Quality of service of a port: one type for ``mlnx_qos`` and ``dcb``; what a text does not show is None."""
+"""Quality of service of a port, by ``mlnx_qos`` or ``dcb``."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ _MAPPED = regex(r"(?i)(?:::|(?:0{1,4}:){5})ffff:(\S+)")
 
 
 def mapped_ipv4(gid: str) -> str | None:
-    """Return the IPv4 address in ``::ffff:10.0.0.1`` or ``0000:…:ffff:0a00:0001``; None if there is none."""
+    """Return the mapped IPv4 address; None if there is none."""
     match = _MAPPED.fullmatch(gid)
     try:
         return str(ipaddress.IPv6Address(gid).ipv4_mapped or "") or None if match else None

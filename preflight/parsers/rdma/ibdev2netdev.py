@@ -1,10 +1,10 @@
-"""``ibdev2netdev`` (mlnx-tools): the interface of each RDMA port, and the interface's state."""
+"""``ibdev2netdev`` (mlnx-tools): the interface of each RDMA port."""
 
 from __future__ import annotations
 
 import re
 
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.rdma.port_list import PortList, RdmaPort, facts
 from preflight.parsers.text_block import block, stops_in
 from preflight.textprep.lines import Lines
@@ -31,20 +31,20 @@ def begins(lines: Lines, at: int) -> bool:
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
     """Read the lines from one on."""
-    ports, cut = [], list[Gap]()
+    ports, cut = [], list[ParseGap]()
     end, taken = block(lines, at, lambda text: "==>" in text and bool(_IBDEV.fullmatch(text)), blanks=1)
     for line in taken:
         match = _IBDEV.fullmatch(line.text)
         assert match
         if match["device"] is None:
-            cut.append(Gap(line.number, "the beginning of the line, which names the device, is missing"))
+            cut.append(ParseGap(line.number, "the beginning of the line, which names the device, is missing"))
         # (Up) is the interface's state: an InfiniBand port may work with IPoIB down
         ports.append(RdmaPort(
             match["device"], int(match["port"]), line.number, match["state"], netdev=match["netdev"],
             other={"netdev_state": match["up"]},
         ))  # fmt: skip
     if stops_in(lines, end, _IBDEV_BEGUN):
-        cut.append(Gap(lines[end - 1].number, "the text stops within another port"))
+        cut.append(ParseGap(lines[end - 1].number, "the text stops within another port"))
     return Parsed(PortList(tuple(ports)), tuple(cut), end)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.rdma.port_list import PortLines, PortList, PortListBuilder, RdmaPort, facts, rate, summary, word
 from preflight.parsers.text_block import (
     block,
@@ -57,7 +57,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
     """Read the devices and ports from a line on."""
-    listing, cut = PortListBuilder(_OF_PORTS), list[Gap]()
+    listing, cut = PortListBuilder(_OF_PORTS), list[ParseGap]()
 
     def belongs(text: str) -> bool:
         result = field(text)
@@ -73,20 +73,20 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
         elif match := _PORT_LINE.fullmatch(line.text):
             listing.begin_port(int(match[1]), line.number)
         elif re.match(r"\s*ibpanic", line.text):
-            cut.append(Gap(line.number, f"the list is incomplete: {line.text.strip()[:160]}"))
+            cut.append(ParseGap(line.number, f"the list is incomplete: {line.text.strip()[:160]}"))
         elif result := field(line.text):
             listing.add(*result, line.number)
     last = taken[-1].number
-    cut += [Gap(last, f"the ports of {name} are missing") for name in listing.missing("Number of ports")]
+    cut += [ParseGap(last, f"the ports of {name} are missing") for name in listing.missing("Number of ports")]
     if stops_in(lines, end, _CA_BEGUN):
-        cut.append(Gap(last, "the text stops where another device begins"))
+        cut.append(ParseGap(last, "the text stops where another device begins"))
     listing.name_alone(queried_device(lines, at, "ibstat"))
     ports = []
     for port in listing.ports:
         if port.device not in listing.devices:
-            cut.append(Gap(port.line, "the line that names the device is missing"))
+            cut.append(ParseGap(port.line, "the line that names the device is missing"))
         if missing := _missing_of(port):
-            cut.append(Gap(last, f"of {port.shown} is missing: {', '.join(missing)}"))
+            cut.append(ParseGap(last, f"of {port.shown} is missing: {', '.join(missing)}"))
         fields, device_fields = port.fields, listing.of(port.device)
         ports.append(RdmaPort(
             port.device, port.number, port.line, word(fields.get("State")), word(fields.get("Physical state")),
@@ -102,7 +102,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
 
 
 def _missing_of(port: PortLines) -> list[str]:
-    """Return the missing fields of a port; old releases end with the GUID, without a link layer."""
+    """Return the missing fields of a port; old releases have no link layer."""
     fields = port.fields
     expected = ("State", "Physical state", "Rate", "Port GUID" if "Port GUID" in fields else "Link layer")
     missing = ["its number"] * (port.number is None) + [name for name in expected if not fields.get(name)]
@@ -112,5 +112,5 @@ def _missing_of(port: PortLines) -> list[str]:
 
 
 def _guid(text: str | None) -> str | None:
-    """Return a GUID that is whole; digits may be blotted out."""
+    """Return a complete GUID; digits may be blotted out."""
     return text if text and re.fullmatch(r"0x[0-9a-fA-FxX*]{16}", text) else None

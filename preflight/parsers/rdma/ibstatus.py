@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.rdma.port_list import PortList, PortListBuilder, RdmaPort, facts, rate, summary, word
 from preflight.parsers.text_block import block, field, number, queried_device, stops_in, value_or_none
 from preflight.textprep.lines import Lines
@@ -36,9 +36,9 @@ def begins(lines: Lines, at: int) -> bool:
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
     """Read the ports from a line on."""
-    listing, cut = PortListBuilder(_IBSTATUS_FIELDS), list[Gap]()
+    listing, cut = PortListBuilder(_IBSTATUS_FIELDS), list[ParseGap]()
     if not _IBSTATUS.fullmatch(lines[at].text):
-        cut.append(Gap(lines[at].number, "the line that names the device is missing"))
+        cut.append(ParseGap(lines[at].number, "the line that names the device is missing"))
 
     def belongs(text: str) -> bool:
         result = field(text)
@@ -52,7 +52,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
         elif result := field(line.text):
             listing.add(result[0], result[1], line.number)
     if stops_in(lines, end, _IBSTATUS_BEGUN):
-        cut.append(Gap(taken[-1].number, "the text stops where another device begins"))
+        cut.append(ParseGap(taken[-1].number, "the text stops where another device begins"))
     listing.name_alone(queried_device(lines, at, "ibstatus"))
     ports = []
     for port in listing.ports:
@@ -67,7 +67,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
         ))  # fmt: skip
         required = {"state": fields.get("state"), "phys state": physical, "rate": fields.get("rate")}
         if missing := [name for name, value in required.items() if not value]:
-            cut.append(Gap(taken[-1].number, f"of {port.shown} is missing: {', '.join(missing)}"))
+            cut.append(ParseGap(taken[-1].number, f"of {port.shown} is missing: {', '.join(missing)}"))
     return Parsed(PortList(tuple(ports)), tuple(cut), end)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.rdma.gid_row import GidRow, mapped_ipv4
 from preflight.parsers.rdma.port_list import PortLines, PortList, PortListBuilder, RdmaPort, facts, rate, summary, word
 from preflight.parsers.text_block import (
@@ -97,9 +97,9 @@ def _depth(text: str) -> int:
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
     """Read the devices and ports from a line on."""
-    listing, cut = PortListBuilder(_OF_PORTS), list[Gap]()
+    listing, cut = PortListBuilder(_OF_PORTS), list[ParseGap]()
     if not _HCA.fullmatch(lines[at].text):
-        cut.append(Gap(lines[at].number, "the line that names the device is missing"))
+        cut.append(ParseGap(lines[at].number, "the line that names the device is missing"))
 
     def belongs(text: str) -> bool:
         return bool(_HCA.fullmatch(text) or _DEVINFO_FIELD.fullmatch(text) or _DEVINFO_LIST.fullmatch(text))
@@ -116,7 +116,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
         elif match := _DEVINFO_FIELD.fullmatch(line.text) or _GID_LINE.fullmatch(line.text):
             listing.add(match[1], match[2].strip(), line.number)
     last = taken[-1].number
-    cut += [Gap(last, f"the ports of {name} are missing") for name in listing.missing("phys_port_cnt")]
+    cut += [ParseGap(last, f"the ports of {name} are missing") for name in listing.missing("phys_port_cnt")]
     listing.name_alone(queried_device(lines, at, "ibv_devinfo"))
     ports = []
     for port in listing.ports:
@@ -125,7 +125,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
             name for name in ("state", "active_mtu", "port_lid") if not fields.get(name)
         ]
         if missing:
-            cut.append(Gap(last, f"of {port.shown} is missing: {', '.join(missing)}"))
+            cut.append(ParseGap(last, f"of {port.shown} is missing: {', '.join(missing)}"))
         ports.append(_port(port, listing.of(port.device)))
     return Parsed(PortList(tuple(ports), tuple(listing.devices)), tuple(cut), end)
 

@@ -8,7 +8,7 @@ from typing import Any
 from preflight._startup.lightclass import replace
 from preflight.parsers import counter_list
 from preflight.parsers.counter_list import WORDS, CounterList, summary
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import block, number, stops_in
 from preflight.textprep.lines import Lines
 
@@ -54,11 +54,11 @@ def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
     """Read the counters from a line on."""
     counters: dict[str, int] = {}
     result = CounterList(counters)
-    cut = list[Gap]()
+    cut = list[ParseGap]()
     if match := _PERF_HEAD.fullmatch(lines[at].text):
         result = replace(result, lid=number(match[2]), port=int(match[3]), extended=bool(match[1]))
     elif _PERF_OWN.fullmatch(lines[at].text):
-        cut.append(Gap(lines[at].number, "the head of the list is missing: others may have stood before"))
+        cut.append(ParseGap(lines[at].number, "the head of the list is missing: others may have stood before"))
 
     def belongs(text: str) -> bool:
         if text is lines[at].text or _PERF_HEAD_END.fullmatch(text):
@@ -69,13 +69,13 @@ def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
     for line in taken:
         if (match := _PERF_ROW.fullmatch(line.text)) and match[1] not in _NO_COUNTER:
             if (value := number(match[2])) is None and not (match[2] or "").startswith("N/A"):
-                cut.append(Gap(line.number, f"{match[1]} has no value"))
+                cut.append(ParseGap(line.number, f"{match[1]} has no value"))
             elif value is not None:
                 counters[match[1]] = value * 4 if match[1] in WORDS else value
     if not counters:
-        cut.append(Gap(taken[-1].number, "no counter follows"))
+        cut.append(ParseGap(taken[-1].number, "no counter follows"))
     if stops_in(lines, end, _PERF_BEGUN):
-        cut.append(Gap(taken[-1].number, "the text stops within a counter"))
+        cut.append(ParseGap(taken[-1].number, "the text stops within a counter"))
     return Parsed(result, tuple(cut), end)
 
 

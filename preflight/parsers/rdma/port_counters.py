@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from preflight.parsers.counter_list import WORDS, CounterList, facts, summary
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.rdma.counter_names import OWN_NAMES
 from preflight.parsers.text_block import block, json_at
 from preflight.textprep.lines import Lines
@@ -149,7 +149,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
     while not rows.waiting and _shown(lines, end):  # one command after the other, each with its value
         rows.take(lines[end].text)
         end, taken = block(lines, end, rows.take, blanks=1)
-    cut = [Gap(taken[-1].number, f"{rows.waiting} has no value")] if rows.waiting else []
+    cut = [ParseGap(taken[-1].number, f"{rows.waiting} has no value")] if rows.waiting else []
     return Parsed(CounterList(rows.counters, rows.by_port), tuple(cut), end)
 
 

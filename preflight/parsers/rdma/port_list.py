@@ -1,4 +1,4 @@
-"""RDMA ports as tools print them: one type for all tools, and a builder for lists of devices and ports."""
+"""RDMA ports as tools print them, and a builder for lists of them."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.rdma.port_list import PortList, RdmaPort, facts, summary, word
 from preflight.parsers.text_block import json_at, left_out, number, stops_in
 from preflight.textprep.lines import Lines
@@ -89,16 +89,16 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
         for entry in entries:
             ports.append(_port(str(entry["ifname"]), number(str(entry["port"])), lines[at].number, entry))
         return Parsed(PortList(tuple(ports)), (), end)
-    end, cut = at, list[Gap]()
+    end, cut = at, list[ParseGap]()
     while result := _link_at(lines, _over(lines, end)):
         match, end = result
         words = match[3].split()
         fields = dict(zip(words[::2], words[1::2], strict=False))
         ports.append(_port(match[1], int(match[2]), lines[end - 1].number, fields))
         if ports[-1].physical_state is None:
-            cut.append(Gap(lines[end - 1].number, f"the physical state of {match[1]} port {match[2]} is not whole"))
+            cut.append(ParseGap(lines[end - 1].number, f"the physical state of {match[1]} port {match[2]} is cut"))
     if stops_in(lines, end, _LINK_BEGUN):
-        cut.append(Gap(lines[end - 1].number, "the text stops within another link"))
+        cut.append(ParseGap(lines[end - 1].number, "the text stops within another link"))
     return Parsed(PortList(tuple(ports)), tuple(cut), end)
 
 

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from preflight._startup.lightclass import replace
-from preflight.parsers.parsed import Gap, Parsed
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.rdma.gid_row import GidRow, mapped_ipv4
 from preflight.parsers.text_block import block
 from preflight.textprep.lines import Lines
@@ -62,7 +62,7 @@ def begins(lines: Lines, at: int) -> bool:
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GidRow, ...]]:
     """Read the table from a line on."""
     gids: list[GidRow] = []
-    cut, promised = list[Gap](), None
+    cut, promised = list[ParseGap](), None
 
     last = _GID_ROW.fullmatch(_plain(lines[at].text))
 
@@ -97,9 +97,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GidRow, ...]]:
             gids[-1] = replace(gids[-1], ipv4=match["ipv4"] or gids[-1].ipv4, version=_version(match["version"]),
                                netdev=match["netdev"])  # fmt: skip
     if promised is None:
-        cut.append(Gap(taken[-1].number, "the line n_gids_found=… that ends the list is missing"))
+        cut.append(ParseGap(taken[-1].number, "the line n_gids_found=… that ends the list is missing"))
     elif promised != len(gids):
-        cut.append(Gap(taken[-1].number, f"the list says {promised} GIDs and shows {len(gids)}"))
+        cut.append(ParseGap(taken[-1].number, f"the list says {promised} GIDs and shows {len(gids)}"))
     return Parsed(tuple(gids), tuple(cut), end)
 
 

@@ -85,8 +85,8 @@ def _step(match: re.Match[str], text: str, number: int) -> TrainingStep:
         seconds = rate if groups["unit"] == "s/it" else 1 / rate if rate else None
     throughput, unit = next(((_real(groups[name]), unit) for name, unit in (("tps", "tokens/s"), ("sps", "samples/s"))
                              if groups.get(name)), (None, ""))  # fmt: skip
-    if throughput is None and (found := _TFLOPS.search(text)):
-        throughput, unit = _real(found["tf"]), "TFLOP/s/GPU"
+    if throughput is None and (hit := _TFLOPS.search(text)):
+        throughput, unit = _real(hit["tf"]), "TFLOP/s/GPU"
     loss = _LOSS.search(text)
     step = groups.get("step")
     return TrainingStep(int(step) if step else None, seconds, throughput, unit,
@@ -108,9 +108,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[TrainingLog]:
     framework = ""
     end = last = at
     while end < len(lines) and end - last <= _GAP:
-        if (found := step_in(lines[end])) is not None and (not framework or found[0] == framework):
-            framework = found[0]
-            steps.append(found[1])
+        if (hit := step_in(lines[end])) is not None and (not framework or hit[0] == framework):
+            framework = hit[0]
+            steps.append(hit[1])
             last = end
         elif error_in(lines[end].text) is not None:
             break

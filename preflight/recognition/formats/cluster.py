@@ -28,10 +28,10 @@ def _events(events: tuple[KubernetesEvent, ...]) -> tuple[dict[str, Any], str]:
 
 def _pod(pod: PodDescription) -> tuple[dict[str, Any], str]:
     containers = [
-        {"name": one.name, "state": one.state or None, "reason": one.reason or None, "exit_code": one.exit_code,
-         "last_state": one.last_state or None, "last_reason": one.last_reason or None,
-         "last_exit_code": one.last_exit_code, "restarts": one.restarts, "ready": one.ready, "line": one.line}
-        for one in pod.containers
+        {"name": item.name, "state": item.state or None, "reason": item.reason or None, "exit_code": item.exit_code,
+         "last_state": item.last_state or None, "last_reason": item.last_reason or None,
+         "last_exit_code": item.last_exit_code, "restarts": item.restarts, "ready": item.ready, "line": item.line}
+        for item in pod.containers
     ]  # fmt: skip
     facts = {
         "name": pod.name, "namespace": pod.namespace, "node": pod.node or None, "status": pod.status or None,
@@ -43,8 +43,8 @@ def _pod(pod: PodDescription) -> tuple[dict[str, Any], str]:
 
 def _reasons(reasons: tuple[DrainReason, ...]) -> tuple[dict[str, Any], str]:
     listed = [
-        {"reason": one.reason, "user": one.user, "since": one.since, "nodes": one.nodes, "line": one.line}
-        for one in reasons
+        {"reason": item.reason, "user": item.user, "since": item.since, "nodes": item.nodes, "line": item.line}
+        for item in reasons
     ]
     return {"reasons": listed}, f"{len(listed)} reasons"
 

@@ -30,13 +30,13 @@ def _health(report: HealthReport) -> tuple[dict[str, Any], str]:
     return {"overall": report.overall or None, "problems": problems}, f"overall health: {report.overall or 'unknown'}"
 
 
-def _discovery(found: Discovery) -> tuple[dict[str, Any], str]:
+def _discovery(listing: Discovery) -> tuple[dict[str, Any], str]:
     facts = {
-        "gpu_count": found.gpu_count,
-        "nvswitch_count": found.switch_count,
-        "gpus": [dict(gpu) for gpu in found.gpus],
+        "gpu_count": listing.gpu_count,
+        "nvswitch_count": listing.switch_count,
+        "gpus": [dict(gpu) for gpu in listing.gpus],
     }
-    return facts, f"{found.gpu_count} GPUs, {found.switch_count or 0} NVSwitches"
+    return facts, f"{listing.gpu_count} GPUs, {listing.switch_count or 0} NVSwitches"
 
 
 def _links(status: LinkStatus) -> tuple[dict[str, Any], str]:

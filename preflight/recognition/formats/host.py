@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from preflight.parsers.host.kernel_text import KernelText, LoggedCode
 from preflight.parsers.host.numa_nodes import HostCpus
-from preflight.parsers.host.ulimit import Limits
-from preflight.parsers.nvidia.xid_marks import pid_in
+from preflight.parsers.host.ulimit import ProcessLimits
+from preflight.parsers.nvidia.xid_marks import is_masked, pid_in
 from preflight.recognition.formats.typed import output_format
 
 
@@ -60,10 +59,10 @@ def _kernel(log: KernelText) -> tuple[dict[str, Any], str]:
 
 def _address(code: LoggedCode) -> str | None:
     """Return the address as it is written; None where it was masked."""
-    return code.mark.where if re.search("[0-9a-fA-F]", code.mark.where) else None
+    return None if is_masked(code.mark.where) else code.mark.where
 
 
-def _limits(limits: Limits) -> tuple[dict[str, Any], str]:
+def _limits(limits: ProcessLimits) -> tuple[dict[str, Any], str]:
     shown = (f"{name} {'unlimited' if value is None else value}" for name, value in limits.soft.items()
              if name in ("max locked memory", "open files"))  # fmt: skip
     return {"limits": dict(limits.soft)}, f"{len(limits.soft)} limits; {', '.join(shown)}"

@@ -11,7 +11,7 @@ from preflight.model import Finding, failed, passed, unknown, warned
 from preflight.parsers.cluster.kubernetes_events import KubernetesEvent
 from preflight.parsers.cluster.kubernetes_pod import PodDescription
 from preflight.parsers.cluster.slurm_nodes import DrainReason, SlurmNode
-from preflight.parsers.host.ulimit import Limits
+from preflight.parsers.host.ulimit import ProcessLimits
 from preflight.parsers.messages.scan import error_in
 from preflight.parsers.training.iteration_log import TrainingLog
 from preflight.recognition.judges import Judge, Judged, Judges, PastedValue
@@ -71,7 +71,7 @@ def _events(events: Sequence[KubernetesEvent]) -> Judged:
 
 
 def _event_judge(event: KubernetesEvent) -> Judge:
-    def judge(part: PastedValue) -> Iterator[Finding]:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
         report = failed if _FATAL.search(event.reason) else warned
         of = f"{event.object}: " if event.object else ""
         yield report(
@@ -79,7 +79,7 @@ def _event_judge(event: KubernetesEvent) -> Judge:
             found=event.reason, evidence=part.evidence, fix=_cause(f"{event.reason} {event.message}")[1],
         )  # fmt: skip
 
-    return judge
+    return judge_part
 
 
 def _normal(part: PastedValue) -> Iterator[Finding]:
@@ -105,24 +105,24 @@ def _pod(pod: PodDescription) -> Judged:
 
 
 def _container_judge(pod: PodDescription, name: str, state: str, words: str, line: int) -> Judge:
-    def judge(part: PastedValue) -> Iterator[Finding]:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
         on = f" on {pod.node}" if pod.node else ""
         report = failed if state == "Terminated" or "BackOff" in words or "Err" in words else warned
         yield report(f"pod {pod.name}{on}, container {name}: {state.lower()}, {words} (line {line})",
                      subject=pod.node or pod.name, found=words, evidence=part.evidence,
                      fix=_cause(words)[1])  # fmt: skip
 
-    return judge
+    return judge_part
 
 
 def _pod_judge(pod: PodDescription) -> Judge:
-    def judge(part: PastedValue) -> Iterator[Finding]:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
         words = f"{pod.reason or pod.status}: {pod.message[:160]}".rstrip(": ")
         yield failed(f"pod {pod.name}{f' on {pod.node}' if pod.node else ''}: {words}", subject=pod.node or pod.name,
                      found=pod.reason or pod.status, evidence=part.evidence,
                      fix=_cause(f"{pod.reason} {pod.message}")[1])  # fmt: skip
 
-    return judge
+    return judge_part
 
 
 def _pod_runs(part: PastedValue) -> Iterator[Finding]:
@@ -158,27 +158,27 @@ _PLANNED = re.compile(
 
 
 def _check_of_reason(reason: str) -> str:
-    if (found := error_in(reason)) is not None:
-        return found[0].check
+    if (hit := error_in(reason)) is not None:
+        return hit[0].check
     return next((check for pattern, check in _REASONS if pattern.search(reason)), "host.services")
 
 
 def _reasons(reasons: Sequence[DrainReason]) -> Judged:
     return tuple(
-        (_check_of_reason(one.reason), _reason_judge(one.nodes, one.reason, f"since {one.since}", one.line))
-        for one in reasons
+        (_check_of_reason(item.reason), _reason_judge(item.nodes, item.reason, f"since {item.since}", item.line))
+        for item in reasons
     ) or (("host.services", _no_reasons),)
 
 
 def _reason_judge(nodes: str, reason: str, since: str, line: int) -> Judge:
-    def judge(part: PastedValue) -> Iterator[Finding]:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
         report = warned if _PLANNED.search(reason) else failed
         yield report(f"{nodes}: taken out of service: {reason} ({since}, line {line})", subject=nodes, found=reason,
                      expected="in service", evidence=part.evidence,
                      fix=f"`scontrol show node {nodes}`; look for the cause on the node before it is"
                          f" resumed.")  # fmt: skip
 
-    return judge
+    return judge_part
 
 
 def _no_reasons(part: PastedValue) -> Iterator[Finding]:
@@ -197,16 +197,16 @@ def _nodes(nodes: Sequence[SlurmNode]) -> Judged:
             words = node.reason or state
             judges.append((_check_of_reason(words), _reason_judge(node.name, words, f"state {state}", node.line)))
         elif node.reason and node.state:
-            judges.append((_check_of_reason(node.reason), _kept_reason(node)))
+            judges.append((_check_of_reason(node.reason), _leftover_reason(node)))
     return tuple(judges) or ((("host.services", _in_service),) if any(node.state for node in nodes) else ())
 
 
-def _kept_reason(node: SlurmNode) -> Judge:
-    def judge(part: PastedValue) -> Iterator[Finding]:
+def _leftover_reason(node: SlurmNode) -> Judge:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
         yield warned(f"{node.name}: in service ({'+'.join(node.state)}), and it has a reason: {node.reason} (line "
                      f"{node.line})", subject=node.name, found=node.reason, evidence=part.evidence)  # fmt: skip
 
-    return judge
+    return judge_part
 
 
 def _in_service(part: PastedValue) -> Iterator[Finding]:
@@ -220,7 +220,7 @@ _FEW_FILES = 4096
 
 
 def _memlock(part: PastedValue) -> Iterator[Finding]:
-    limits: Limits = part.value
+    limits: ProcessLimits = part.value
     if "max locked memory" not in limits.soft:
         return
     locked = limits.soft["max locked memory"]
@@ -232,7 +232,7 @@ def _memlock(part: PastedValue) -> Iterator[Finding]:
 
 
 def _files(part: PastedValue) -> Iterator[Finding]:
-    limits: Limits = part.value
+    limits: ProcessLimits = part.value
     if "open files" not in limits.soft:
         return
     files = limits.soft["open files"]

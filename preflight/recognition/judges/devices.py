@@ -197,7 +197,7 @@ def _diag(diag: Diag) -> Judged:
 
 
 def _test_judge(test: DiagTest) -> Judge:
-    def judge(part: PastedValue) -> Iterator[Finding]:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
         gpus = f" on GPU {test.gpus}" if test.gpus else ""
         words = f": {' '.join(test.messages)[:200]}" if test.messages else ""
         report = failed if test.result == "fail" else warned
@@ -208,7 +208,7 @@ def _test_judge(test: DiagTest) -> Judge:
             fix="Drain the node; `nvidia-smi -q`, `dmesg | grep -i xid`; run this test alone: `dcgmi diag -r`.",
         )  # fmt: skip
 
-    return judge
+    return judge_part
 
 
 def _diag_passed(part: PastedValue) -> Iterator[Finding]:
@@ -229,12 +229,12 @@ def _report(report: HealthReport) -> Judged:
 
 
 def _health_judge(entity: str, system: str, state: str, message: str, line: int) -> Judge:
-    def judge(part: PastedValue) -> Iterator[Finding]:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
         report = failed if state.lower().startswith(("fail", "unhealthy")) else warned
         yield report(f"{entity}: {system} {state.lower()}: {message[:200]} (line {line})", subject=entity, found=state,
                      expected="Healthy", evidence=part.evidence)  # fmt: skip
 
-    return judge
+    return judge_part
 
 
 def _overall(part: PastedValue) -> Iterator[Finding]:
@@ -248,12 +248,13 @@ def _overall(part: PastedValue) -> Iterator[Finding]:
 
 
 def _discovered(part: PastedValue) -> Iterator[Finding]:
-    found: Discovery = part.value
-    if not found.gpu_count:
+    listing: Discovery = part.value
+    if not listing.gpu_count:
         yield failed("dcgmi finds no GPU", found=0, expected="the node's GPUs", evidence=part.evidence)
     else:
-        yield unknown(f"dcgmi finds {found.gpu_count} GPUs, and the text does not show how many there should be",
-                      found=found.gpu_count, evidence=part.evidence, fix="Compare with `lspci -d 10de:`.")  # fmt: skip
+        yield unknown(f"dcgmi finds {listing.gpu_count} GPUs, and nothing shows how many there should be",
+                      found=listing.gpu_count, evidence=part.evidence,
+                      fix="Compare with `lspci -d 10de:`.")  # fmt: skip
 
 
 def _link_states(part: PastedValue) -> Iterator[Finding]:
@@ -293,17 +294,17 @@ def _unit(part: PastedValue) -> Iterator[Finding]:
     if status.active is None:
         return
     trouble = status.troubles[0] if status.troubles else None
-    said = f"; line {trouble[0]}: {trouble[1][:160]}" if trouble else ""
+    trouble_text = f"; line {trouble[0]}: {trouble[1][:160]}" if trouble else ""
     if status.active == "active":
         if trouble:
-            yield warned(f"{on}{status.unit} is active{said}", found=trouble[1][:200], evidence=part.evidence)
+            yield warned(f"{on}{status.unit} is active{trouble_text}", found=trouble[1][:200], evidence=part.evidence)
         else:
             yield passed(f"{on}{status.unit} is active", evidence=part.evidence)
     elif status.active == "activating":
-        yield unknown(f"{on}{status.unit} is starting{said}", found=status.active, expected="active",
+        yield unknown(f"{on}{status.unit} is starting{trouble_text}", found=status.active, expected="active",
                       evidence=part.evidence, fix=f"`systemctl status {status.unit}` again in a minute.")  # fmt: skip
     elif status.active == "failed" or trouble:
-        yield failed(f"{on}{status.unit} is {status.active}{said}", found=status.active, expected="active",
+        yield failed(f"{on}{status.unit} is {status.active}{trouble_text}", found=status.active, expected="active",
                      evidence=part.evidence)  # fmt: skip
     else:
         state = "not installed" if status.loaded == "not-found" else status.active

@@ -10,6 +10,7 @@ from preflight.facts.nvidia import smi_xml
 from preflight.facts.nvidia.model import GpuHealth, Health
 from preflight.model import Finding, failed, passed, unknown, warned
 from preflight.parsers.nvidia.nvlink_status import GpuLinks
+from preflight.parsers.nvidia.query_log import errors_in
 from preflight.parsers.nvidia.topology import NEAR_CODES, Matrix
 from preflight.recognition.judges import Judge, Judges, PastedValue, lowered
 
@@ -17,10 +18,10 @@ from preflight.recognition.judges import Judge, Judges, PastedValue, lowered
 def _of_health(core: Callable[[Health], Iterator[Finding]]) -> Judge:
     """Return the judge of a core that takes the health of all GPUs."""
 
-    def judge(part: PastedValue) -> Iterator[Finding]:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
         yield from core(smi_xml.of_paste(part.value, part.evidence[0]))
 
-    return judge
+    return judge_part
 
 
 def _intended(core: Callable[[Health], Iterator[Finding]]) -> Judge:
@@ -28,8 +29,19 @@ def _intended(core: Callable[[Health], Iterator[Finding]]) -> Judge:
     return _of_health(lambda health: lowered(core(health)))
 
 
-def _lost(health: Health) -> Iterator[Finding]:
-    """Report GPUs that are listed and do not answer, and those that the list lacks."""
+def _answers(part: PastedValue) -> Iterator[Finding]:
+    """Report GPUs that do not answer, errors in place of values, and GPUs that the list lacks."""
+    health = smi_xml.of_paste(part.value, part.evidence[0])
+    bad = False
+    for bus_id, tree in part.value.gpus:
+        errors = errors_in(tree)
+        if errors and not errors & {"gpu is lost", "gpu requires reset"}:
+            bad, place = True, smi_xml.bus_address(bus_id)
+            words = ", ".join(sorted(errors))
+            named = place or "a GPU without an address in the text"
+            yield unknown(f"{named}: in place of values stands: {words}",
+                          subject=place, found=words, expected="values", evidence=part.evidence,
+                          fix="Run `nvidia-smi -q -i` for this GPU again; look for its Xids (`dmesg`).")  # fmt: skip
     for words in health.silent:
         address, _, error = words.rpartition(": ")
         yield failed(f"{words}: the driver lists it, and it does not answer", subject=address, found=error,
@@ -38,7 +50,7 @@ def _lost(health: Health) -> Iterator[Finding]:
         yield unknown(health.partial, found=len(health.gpus), evidence=health.evidence,
                       fix="Give the complete output; a GPU that is missing from it may have fallen off the bus: "
                       "`dmesg | grep -i xid`.")  # fmt: skip
-    elif health.gpus and not health.silent:
+    elif health.gpus and not health.silent and not bad:
         yield passed(f"each of {len(health.gpus)} GPUs answers", evidence=health.evidence)
 
 
@@ -82,7 +94,7 @@ def _headroom(health: Health) -> Iterator[Finding]:
 
 
 _QUERY: tuple[tuple[str, Judge], ...] = (
-    ("gpu.driver", _of_health(_lost)),
+    ("gpu.driver", _answers),
     ("gpu.ecc-uncorrected", _of_health(_lifetime)),
     ("gpu.ecc-corrected", _of_health(memory.judge_ecc_corrected)),
     ("gpu.row-remap", _of_health(memory.judge_row_remap)),
@@ -110,10 +122,10 @@ def _nvlinks(part: PastedValue) -> Iterator[Finding]:
 
 
 def _linked(gpu: GpuLinks) -> GpuHealth:
-    known: dict[str, Any] = {"links": gpu.up, "link_gbytes_s": gpu.gbytes_s}
+    values: dict[str, Any] = {"links": gpu.up, "link_gbytes_s": gpu.gbytes_s}
     if gpu.cut:
-        known = {"absent": {"links": "links are missing from the text"}}
-    return GpuHealth(gpu.index, f"GPU{gpu.index}", gpu.uuid or "", name=gpu.name, **known)
+        values = {"absent": {"links": "links are missing from the text"}}
+    return GpuHealth(gpu.index, f"GPU{gpu.index}", gpu.uuid or "", name=gpu.name, **values)
 
 
 def _topology(part: PastedValue) -> Iterator[Finding]:
@@ -121,17 +133,17 @@ def _topology(part: PastedValue) -> Iterator[Finding]:
     for words in matrix.damage:
         yield unknown(words, evidence=part.evidence, fix="Run `nvidia-smi topo -m` again.")
     if not matrix.damage and len(matrix.gpus) > 1:
-        found = matrix.topology()
-        yield from topology.judge_topology(found, topology.Wiring(pasted=True), part.evidence)
+        topo = matrix.topology()
+        yield from topology.judge_topology(topo, topology.Wiring(pasted=True), part.evidence)
 
 
 def _near(part: PastedValue) -> Iterator[Finding]:
     """Judge the nearest NIC of each GPU where some GPU has a near one; else the PCIe switches may be hidden."""
     matrix: Matrix = part.value
-    found = matrix.topology()
-    if matrix.damage or not found.nics:
+    topo = matrix.topology()
+    if matrix.damage or not topo.nics:
         return
-    codes = {gpu: found.nearest_nics(gpu) for gpu in found.gpus if gpu in found.links}
+    codes = {gpu: topo.nearest_nics(gpu) for gpu in topo.gpus if gpu in topo.links}
     if codes and not any(code in NEAR_CODES for code, _ in codes.values()):
         far = ", ".join(sorted({code for code, _ in codes.values()}))
         yield unknown(
@@ -140,7 +152,7 @@ def _near(part: PastedValue) -> Iterator[Finding]:
             fix="Compare the slots with the server's manual (`lspci -tv`); a virtual machine needs an NCCL_TOPO_FILE.",
         )  # fmt: skip
         return
-    yield from topology.judge_nearest_nics(codes, found.lenders(), (warned, "far away"), part.evidence)
+    yield from topology.judge_nearest_nics(codes, topo.lenders(), (warned, "far away"), part.evidence)
 
 
 def _peers(part: PastedValue) -> Iterator[Finding]:

@@ -35,7 +35,7 @@ def _pause(part: PastedValue) -> Iterator[Finding]:
         )  # fmt: skip
     if on:
         yield unknown(
-            f"{name}: global pause is on ({', '.join(on)}): it stops the whole port and excludes PFC; the text does "
+            f"{name}: global pause is on ({', '.join(on)}): it stops all priorities and excludes PFC; the text does "
             "not show whether RoCE runs here",
             subject=name, found=f"{' and '.join(on)} on", expected="RX off, TX off with PFC", evidence=part.evidence,
             fix="Lossless RoCE: `ethtool -A IF rx off tx off`, and PFC of one priority.",
@@ -102,7 +102,7 @@ def _ethernet_speed(part: PastedValue) -> Iterator[Finding]:
 
 
 def _driver(part: PastedValue) -> Iterator[Finding]:
-    """Compare the firmware of an interface with that of the others of its board in the text before it."""
+    """Compare the firmware of an interface with its board's above."""
     drivers: list[DriverInfo] = [driver for driver in (*part.earlier, part.value) if driver.psid and driver.firmware]
     mine: DriverInfo = part.value
     versions = {str(driver.bus_info or f"line {driver.line}"): str(driver.firmware) for driver in drivers

@@ -35,10 +35,10 @@ def _each_host(judge: Judge) -> Judge:
 
 def _xids(part: PastedValue) -> Iterator[Finding]:
     log: KernelText = part.value
-    found = xid.events(log.log_lines, pasted=True)
-    if found.gpus or found.unread:
-        yield from judge_xids(found, XidContext(part.evidence, pasted=True))
-    if found.gpus:
+    logged = xid.events(log.log_lines, pasted=True)
+    if logged.gpus or logged.unread:
+        yield from judge_xids(logged, XidContext(part.evidence, pasted=True))
+    if logged.gpus:
         return
     for kind, report in (("gpu-fallen-off-bus", failed), ("gpu-init-failed", failed), ("gsp-rpc-errors", warned)):
         if events := [event for event in log.events if event.kind == kind]:
@@ -48,9 +48,9 @@ def _xids(part: PastedValue) -> Iterator[Finding]:
 
 
 def _sxids(part: PastedValue) -> Iterator[Finding]:
-    found = xid.events(part.value.log_lines, pasted=True)
-    if found.switches or found.unread_switches:
-        yield from judge_sxids(found, XidContext(part.evidence, pasted=True))
+    logged = xid.events(part.value.log_lines, pasted=True)
+    if logged.switches or logged.unread_switches:
+        yield from judge_sxids(logged, XidContext(part.evidence, pasted=True))
 
 
 def _mismatch(part: PastedValue) -> Iterator[Finding]:
@@ -70,8 +70,8 @@ def _events(part: PastedValue) -> Iterator[Finding]:
     log: KernelText = part.value
     events = log.events
     window = Window(since_boot=all(event.at_s is None or event.at_s < _WALL_S for event in events))
-    found = xid.events(log.log_lines, pasted=True)
-    xids = [Xid(event.at_s, event.address, event.code) for event in found.gpus if event.at_s == event.at_s]
+    logged = xid.events(log.log_lines, pasted=True)
+    xids = [Xid(event.at_s, event.address, event.code) for event in logged.gpus if event.at_s == event.at_s]
     judgement = judged(events, window, xids)
     for problem in judgement.problems:
         where = f" (line {problem.events[0].line})"
@@ -82,7 +82,7 @@ def _events(part: PastedValue) -> Iterator[Finding]:
         return
     if judgement.notes:
         yield passed(f"no fault of the machine in these lines{words_of(judgement, 0)}", evidence=part.evidence)
-    elif not events and not found.gpus and not found.switches and log.lines:
+    elif not events and not logged.gpus and not logged.switches and log.lines:
         strange = next((line for line in log.lines if _TROUBLE.search(line.message)), None)
         if strange is None:
             yield passed(f"no fault of the machine in these {len(log.lines)} lines", evidence=part.evidence)
@@ -117,7 +117,7 @@ def _noted(events: tuple[KernelEvent, ...], evidence: tuple[str, ...]) -> Iterat
             yield warned(
                 f"{event.device} (pid {event.detail}) was killed at its own job's memory limit (line {event.line})",
                 subject=event.device, found=event.text.strip()[:200], expected="a job within its limit",
-                evidence=evidence, fix="Ask for more memory (`--mem`, the pod's limit), or use fewer data-loader "
+                evidence=evidence, fix="Request more memory (`--mem`, the pod's limit), or use fewer data-loader "
                 "workers.",
             )  # fmt: skip
 

@@ -56,7 +56,7 @@ def _gpu_links(part: PastedValue) -> Iterator[Finding]:
                          evidence=part.evidence)  # fmt: skip
 
 
-#: MaxReadReq that a virtual function shows whatever is set.
+#: MaxReadReq that every virtual function shows.
 _VIRTUAL_BYTES = 128
 
 

@@ -20,7 +20,7 @@ def _qos(part: PastedValue) -> Iterator[Finding]:
     if qos.pfc is not None:
         yield from _judge_pfc(qos, name, part)
     if qos.trust == "pcp" and qos.pfc is not None:
-        yield unknown(f"{name}: trust pcp: untagged RoCE packets take priority 0, whatever their DSCP",
+        yield unknown(f"{name}: trust pcp: untagged RoCE packets take priority 0 with any DSCP",
                       subject=qos.interface, found="pcp", expected="dscp, unless the fabric tags VLANs",
                       evidence=part.evidence, fix="`mlnx_qos -i IF --trust dscp`")  # fmt: skip
     unmapped = qos.lossless - {priority for row in (qos.dscp.of.values() if qos.dscp else ()) for priority in row}

@@ -129,9 +129,11 @@ def test_no_false_word_about_a_healthy_node(node: str) -> None:
         assert [(part.kind, part.taken.complete) for part in read[key]] == [(kind, True)], key
     found = [finding for parts in read.values() for part in parts for finding in part.findings]
     unsure = [finding for finding in found if finding["status"] != "pass"]
-    # ports for storage: down, slower, of another layer, with another MTU, without PFC
-    spare = {"rdma.port-state", "rdma.port-rate", "rdma.link-layer", "rdma.active-mtu", "roce.chain"}
-    assert {(one["status"], one["check"]) for one in unsure} <= {("unknown", id) for id in spare}
+    # ports for storage: down, slower, of another layer, with another MTU, without PFC; cards without NVLink, and
+    # switches that a hypervisor hides
+    spare = {"rdma.port-state", "rdma.port-rate", "rdma.link-layer", "rdma.active-mtu", "roce.chain", "topology.nvlink",
+             "topology.nearest-nic", "nvlink.links"}  # fmt: skip
+    assert {(one["status"], one["check"]) for one in unsure} <= {("unknown", check) for check in spare}
     assert len(found) > len(unsure)
 
 
@@ -210,30 +212,33 @@ def nvlinks(*gpus: str) -> str:
 LINKS = {
     "all up": (("uuuu", "uuuu"), [("nvlink.links", "pass", "")]),
     "the same links inactive on all": (("uudd", "uudd", "uudd"), [("nvlink.links", "pass", "")]),
-    "one inactive on one": (("uuud", "uuuu"), [("nvlink.links", "fail", "GPU0")]),
+    "one inactive on one": (("uuud", "uuuu"), [("nvlink.links", "fail", "GPU0"), ("nvlink.links", "pass", "")]),
     "one inactive, of a single GPU": (("uuud",), [("nvlink.links", "unknown", "GPU0")]),
     "both ends of one link": (
         ("uuud", "uudu"), [("nvlink.links", "unknown", "GPU0"), ("nvlink.links", "unknown", "GPU1")],
     ),
     "none active": (("dddd", "dddd"), [("nvlink.links", "unknown", "")]),
-    "one GPU without any": (("uuuu", "", "uuuu"), [("nvlink.links", "warn", "GPU1")]),
-    "a single GPU, all up": (("uuuu",), []),
+    "one GPU without any": (("uuuu", "", "uuuu"), [("nvlink.links", "pass", ""), ("nvlink.links", "warn", "GPU1")]),
+    "a single GPU, all up": (("uuuu",), [("nvlink.links", "pass", "")]),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", LINKS)
 def test_an_inactive_link_is_never_silent(case: str) -> None:
     gpus, expected = LINKS[case]
-    assert findings_of(nvlinks(*gpus)) == expected
+    assert sorted(findings_of(nvlinks(*gpus))) == sorted(expected)
 
 
 @pytest.mark.parametrize(
-    ("code", "status"), [(94, "pass"), (31, "pass"), (63, "pass"), (95, "fail"), (79, "fail"), (8888, "warn")]
-)
-def test_an_xid_has_the_verdict_that_check_gives(code: int, status: str) -> None:
+    ("code", "status", "pasted"),
+    [(94, "pass", "warn"), (31, "pass", "warn"), (63, "pass", "pass"), (95, "fail", "fail"), (79, "fail", "fail"),
+     (8888, "warn", "warn")],
+)  # fmt: skip
+def test_an_xid_has_the_verdict_that_check_gives(code: int, status: str, pasted: str) -> None:
+    """An application's own error fails no node; the person who pasted it looks for the cause of a failed job."""
     line = f"[  123.456789] NVRM: Xid (PCI:0000:3b:00): {code}, pid=1234, name=python, Contained: SM (0x1)\n"
     ((check, actual, _),) = findings_of(line)
-    assert (check, actual) == ("xid.gpu", status)
+    assert (check, actual) == ("xid.gpu", pasted)
     node = deepcopy(whole_node("hgx-h100"))
     (key, _) = (key for key in node["records"] if key.startswith("cmd:dmesg"))
     node["records"][key]["out"] += line
@@ -251,7 +256,7 @@ def test_one_gpu_without_nvlink() -> None:
             cells = row.split("\t")
             cells[7] = "NODE"
             rows[number] = "\t".join(cells)
-    (finding,) = only("\n".join(rows)).findings
+    (finding,) = (one for one in only("\n".join(rows)).findings if one["status"] != "pass")
     assert (finding["status"], finding["check"], finding["subject"]) == ("fail", "topology.nvlink", "GPU6")
 
 
@@ -267,7 +272,8 @@ def test_the_document_follows_the_contract() -> None:
     json.dumps(output)
 
 
-CPUS = "Architecture:        x86_64\nCPU(s):              2\nNUMA node(s):        1\nNUMA node0 CPU(s):   0,1\n"
+#: A list that lacks a node: it is read, and nothing in it is judged.
+CPUS = "Architecture:        x86_64\nCPU(s):              2\nNUMA node(s):        2\nNUMA node0 CPU(s):   0,1\n"
 #: Two runs of nccl-tests; of the second one, on its last line, every check is unknown.
 RUNS = (OUTSIDE / "nccl_tests" / "all-gather-tail-then-broadcast.txt").read_text()
 
@@ -423,7 +429,7 @@ XIDS = {
     "154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)": "fail",
     "154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)": None,
     "74, pid=7, name=x, NVLink: fatal error detected on link 6(0x10000, 0x0)": "warn",
-    "45, pid=7, name=x, Ch 00000001 caused by previous Xid 149": None,
+    "45, pid=7, name=x, Ch 00000001 caused by previous Xid 149": "warn",
 }
 
 
