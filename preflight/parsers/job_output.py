@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from preflight.textprep.plain_text import limit_blank_runs, normalize_text, numbered
+from preflight.textprep.numbered_text import NumberedText
+from preflight.textprep.plain_text import limit_blank_runs, normalize_text
 
 #: No line of NCCL or nccl-tests comes near this length; what is longer is looked at up to here.
 LONGEST_LINE_CHARS = 8192
@@ -49,10 +50,11 @@ _LAUNCHER = re.compile(
 )
 
 
-def lines(text: str, holding: str = "") -> Iterator[tuple[int, str]]:
+def lines(source: str | NumberedText, holding: str = "") -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, line) without escape sequences and HTML; only lines that hold a text."""
-    marked = _MARKS.search(text) is not None
-    for number, raw in numbered(text):
+    source = source if isinstance(source, NumberedText) else NumberedText(source)
+    marked = _MARKS.search(source.text) is not None
+    for number, raw in source.lines():
         if holding and holding not in raw:
             continue
         raw = limit_blank_runs(raw[:LONGEST_LINE_CHARS]) if len(raw) > SHORT_LINE_CHARS else raw

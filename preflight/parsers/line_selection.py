@@ -14,8 +14,8 @@ MOST_LINES, MOST_BYTES = 100_000, 12 << 20
 
 #: Words of nccl-tests' reports and of PyTorch's watchdog.
 _WORDS = (
-    rb"ccl-tests v|test starting|nThread|Out of bounds|Avg bus|concluded|_perf|CCL version|algbw|Test (?:NCCL|CUDA|HIP) f"
-    rb"|Test timeout|WorkNCCL\(|ast enqueued|Watchdog caught|Timeout at NCCL work|detected by watchdog"
+    rb"ccl-tests v|test starting|nThread|Out of bounds|Avg bus|concluded|_perf|CCL version|algbw"
+    rb"|Test (?:NCCL|CUDA|HIP) f|Test timeout|WorkNCCL\(|ast enqueued|Watchdog caught|Timeout at NCCL work|detected by watchdog"
     rb"|thread terminated with exception|\] \[Rank |Rank\s.{0,300}\sdevice\s"
 )
 #: A row of nccl-tests, or the rest of one; a host's name may be glued to it.
@@ -42,9 +42,9 @@ class LineSelection:
         self._head, self._tail = _Lines(), _Lines()
         self._full = False
         self.dropped = 0  # selected lines between the beginning and the end that are not held
-        self.all: bytes | None = None  # the complete text where it is no longer than what a person copies
+        self.all: str | None = None  # the complete text where it is no longer than what a person copies
 
-    def take_all(self, text: bytes) -> None:
+    def take_all(self, text: str) -> None:
         """Hold a complete text."""
         self.all = text
 
@@ -68,7 +68,7 @@ class LineSelection:
     def text(self, *, marked: bool = False) -> NumberedText:
         """Return the lines; ``marked``: with a line that shows where others of the source were passed over."""
         if self.all is not None:
-            return NumberedText(self.all.decode("utf-8", "backslashreplace"))
+            return NumberedText(self.all)
         numbers, lines = array("Q"), []
         for part, after_dropped in ((self._head, False), (self._tail, self.dropped > 0)):
             gap = after_dropped

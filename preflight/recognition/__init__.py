@@ -56,7 +56,7 @@ def _read(source: InputSource) -> list[TextPart]:
     tools = _of_tools(lines, source.name)
     judge_settings(tools, source.name)
     found = sorted([*logs, *tools], key=lambda part: part.first)[:MOST_PARTS]
-    if found or not any(SETTING in line.text for line in lines):
+    if found or SETTING not in source.text.text:
         return found
     return [part for _, own in split_by_writer(lines) for part in commands(bare(own))][:MOST_PARTS]
 

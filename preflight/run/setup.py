@@ -166,7 +166,9 @@ class Session:
             for evidence in evidences:
                 self.save_evidence(evidence)
             if run:
-                self.save_evidence(run)
+                from preflight.facts.streamed_log import with_texts
+
+                self._write(lambda: self.save_evidence(with_texts(run)), self._outputs["save"])
         if html_file:
             from preflight.reports.html_page import render as render_html
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
 from functools import cache
 from itertools import islice
 from operator import itemgetter
@@ -27,6 +26,7 @@ from preflight.parsers.nccl_log.line_parser import LineParser, levelled
 from preflight.parsers.nccl_log.messages import ignored, marked, parse_message
 from preflight.parsers.nccl_log.prefix import Origin, clean, origin_of, unwrapped_json
 from preflight.parsers.nccl_log.strip_suffix import trimmed
+from preflight.parsers.nccl_log.summarize import FRAMEWORK
 
 _INFO, _WARN = b"NCCL INFO ", b"NCCL WARN "
 _VIA = b"] via "
@@ -39,9 +39,15 @@ _DIGITS = b"0123456789"
 #: Words of lines that others than NCCL write and that are read here, too.
 _OURS = (b"NCCL", b"RCCL", b"vLLM is using nccl==")
 #: Lines that are alike but for their digits, after which further ones are passed over, unless each counts.
-_ALIKE = 256
-#: What is kept of a kind of lines: a count in steps of _STEP, whether it is read here, whether each line is kept.
-_READ, _EACH, _STEP = 1, 2, 4
+_ALIKE = 1000
+#: What is kept of a kind of lines: a count in steps of _STEP, whether it is read here, whether each line is kept,
+#: whether it is NCCL's or a framework's about NCCL.
+_READ, _EACH, _NAMED, _STEP = 1, 2, 4, 8
+
+#: A line that NCCL wrote, or what a launcher and a copy left of it, or a framework about it; a colour may end before it.
+_LINE = re.compile(rf"(?:\b|\dm)NCCL (?:INFO|WARN|ERROR|TRACE|ABORT|VERSION|version)\b|{FRAMEWORK.pattern}")
+#: Words one of which is in every such line.
+_WORDS = (b"NCCL", b"Nccl", b"nccl", b"Dist", b"c10d", b"Detected mismatch", b"Watchdog caught")
 
 #: Entries of the tables that only save time; when they are full they are emptied.
 _MAX_WAYS, _MAX_HEADS, _MAX_MESSAGES = 131_072, 32_768, 16_384
@@ -78,13 +84,16 @@ class Scanner(LineParser):
             lines = [line if (inside := unwrapped_json(line)) is None else inside for line in lines]
         start, stamped, known, shapes = self.number, self.stamped, len(self.origins), self.shapes
         ends, mask = self.tally.ends, self.tally.ends_mask
-        unshaped, limit, gap = _unshaped_marks(), _ALIKE * _STEP, False
+        limit, gap = _ALIKE * _STEP, False
         channels: list[tuple[int, bytes, bytes]] = []
         keys: list[bytes] = []
         others: list[tuple[int, bytes]] = []
+        first = last = 0  # of NCCL's
         for number, line in enumerate(lines, start + 1):
             head, info, message = line.partition(_INFO)
             if info:
+                last = number
+                first = first or number
                 before, is_channel, way = message.partition(_VIA)
                 if is_channel and len(before) <= _LONGEST_NAME:
                     key = (_unstamped(head) if stamped else head) + way
@@ -102,14 +111,15 @@ class Scanner(LineParser):
             code = shapes.get(shape)
             if code is None:
                 code = self._shape(line, shape)
-            elif code >= limit and not code & (_READ | _EACH):
+            elif code >= limit and not code & (_READ | _EACH | _NAMED):
                 gap = True
-                if unshaped(line):
-                    others.append((number, line))
                 continue
             else:
                 shapes[shape] = code + _STEP
-            if code & _READ or unshaped(line):
+            if code & _NAMED:
+                last = number
+                first = first or number
+            if code & _READ:
                 others.append((number, line))
             if code < limit or code & _EACH:
                 self.kept.append((number, written[number - start - 1], gap))
@@ -117,6 +127,8 @@ class Scanner(LineParser):
             else:
                 gap = True
         self.tally.ends_mask = mask
+        if first:
+            self.tally.spanned(first, last)
         self._count(keys, channels)
         self._others(others)
         self.number = start + len(lines)
@@ -131,7 +143,12 @@ class Scanner(LineParser):
         """Return what is kept of a kind of lines that is met for the first time."""
         is_long = len(line) > LONGEST_LINE_CHARS
         is_read = is_long or any(mark in line for mark in _OURS) or any(mark in line for mark in _marks())
-        code = _READ * is_read + _EACH * (self.selection is not None and is_wanted(line[:LONGEST_LINE_CHARS]))
+        is_named = any(word in line for word in _WORDS) and _LINE.search(clean(line)) is not None
+        code = (
+            _READ * is_read
+            + _NAMED * is_named
+            + _EACH * (self.selection is not None and is_wanted(line[:LONGEST_LINE_CHARS]))
+        )
         if len(shape) <= _REMEMBERED:
             if len(self.shapes) >= _MAX_MESSAGES:
                 self.shapes.clear()
@@ -328,15 +345,6 @@ class Scanner(LineParser):
 def _marks() -> tuple[bytes, ...]:
     """Return the texts of which a line of another program must hold one to be read."""
     return signatures.outside_marks()
-
-
-@cache
-def _unshaped_marks() -> Callable[[bytes], object]:
-    """Return a search for those of them that a line may hold whose like but for its digits holds none."""
-    shapes = {mark: mark.translate(None, _DIGITS) for mark in _marks()}
-    plain = [mark for mark, shape in shapes.items() if mark == shape]
-    own = [mark for mark, shape in shapes.items() if mark != shape and not any(other in shape for other in plain)]
-    return re.compile(b"|".join(map(re.escape, own)) or rb"(?!)").search
 
 
 def _unstamped(head: bytes) -> bytes:

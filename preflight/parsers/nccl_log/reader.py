@@ -14,9 +14,9 @@ from typing import BinaryIO
 
 from preflight._startup.lightclass import dataclass
 from preflight.errors import PreflightError
+from preflight.parsers.line_selection import LineSelection
 from preflight.parsers.nccl_log.counters import LogCounters
 from preflight.parsers.nccl_log.fast_scanner import Scanner
-from preflight.parsers.line_selection import LineSelection
 from preflight.parsers.nccl_log.line_source import (
     CHUNK,
     HEAD,
@@ -201,7 +201,8 @@ def _added(shares: Sequence[Sequence[_Piece]], select: bool) -> ScannedLog:
             try:
                 found.merge(ours.recv())
             except (EOFError, OSError):
-                found.merge(_scan_pieces(share, select))  # the helper was killed: the kernel's need for memory, as a rule
+                # the helper was killed: the kernel's need for memory, as a rule
+                found.merge(_scan_pieces(share, select))
             process.join()
     finally:
         for _, process, ours in helpers:
@@ -260,7 +261,7 @@ def _scan(reader: ByteReader, before: int, most: int | None, file: str, *, selec
     reader, copied = peeked(reader, CHUNK if most is None else min(CHUNK, most))
     if copied is not None and not before:
         if selection is not None:
-            selection.take_all(copied)
+            selection.take_all(copied.decode("utf-8", "backslashreplace"))
             scanner.selection = None
         copied_lines = [line[:MAX_LINE_BYTES] for line in copied.removesuffix(b"\n").split(b"\n")] if copied else []
         scanner.feed(_restore_lines(copied_lines))
