@@ -53,7 +53,16 @@ def save(directory: Path, evidences: Iterable[Evidence]) -> None:
     """Write each document to ``DIRECTORY/NODE.json``, those of a pair to ``NODE.pair-PEER.json``; raises OSError."""
     directory.mkdir(parents=True, exist_ok=True)
     for evidence in evidences:
-        write(directory / _file_of(evidence), dump(evidence))
+        write(directory / _file_of(evidence), dump(_with_texts(evidence)))
+
+
+def _with_texts(evidence: Evidence) -> Evidence:
+    """Return the evidence of a run with the texts of its logs, any other as it is; raises OSError."""
+    if evidence.node != RUN:
+        return evidence
+    from preflight.facts.streamed_log import with_texts
+
+    return with_texts(evidence)
 
 
 def is_stream(path: Path) -> bool:

@@ -34,9 +34,9 @@ class JobLog:
         """Lines of these that are not held: there are too many."""
         return self._selection.dropped
 
-    def marked_text(self) -> NumberedText:
-        """Return these lines, with a line that shows where others of the log were passed over."""
-        return self.text if self.text.complete else self._selection.text(marked=True)
+    def tool_text(self) -> NumberedText:
+        """Return those of these lines in which output of tools may stand."""
+        return self._selection.tool_text()
 
     @cached_property
     def nccl_tests(self) -> tuple[nccl_tests.Report, ...]:

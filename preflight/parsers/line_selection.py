@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from preflight._startup.lightclass import regex
 from preflight.textprep.numbered_text import LEFT_OUT, NumberedText
@@ -12,11 +13,16 @@ from preflight.textprep.numbered_text import LEFT_OUT, NumberedText
 #: Lines and bytes that are held of the beginning and of the end of what was selected.
 MOST_LINES, MOST_BYTES = 100_000, 12 << 20
 
+#: Lines that are alike but for their digits, from which on they are what a job prints again and again; and how many of
+#: them are looked at for a tool's output.
+ALIKE, _SHOWN = 1000, 50
+_DIGITS = b"0123456789"
+
 #: Words of nccl-tests' reports and of PyTorch's watchdog.
 _WORDS = (
     rb"ccl-tests v|test starting|nThread|Out of bounds|Avg bus|concluded|_perf|CCL version|algbw"
-    rb"|Test (?:NCCL|CUDA|HIP) f|Test timeout|WorkNCCL\(|ast enqueued|Watchdog caught|Timeout at NCCL work|detected by watchdog"
-    rb"|thread terminated with exception|\] \[Rank |Rank\s.{0,300}\sdevice\s"
+    rb"|Test (?:NCCL|CUDA|HIP) f|Test timeout|WorkNCCL\(|ast enqueued|Watchdog caught|Timeout at NCCL work"
+    rb"|detected by watchdog|thread terminated with exception|\] \[Rank |Rank\s.{0,300}\sdevice\s"
 )
 #: A row of nccl-tests, or the rest of one; a host's name may be glued to it.
 _TYPE = rb"(?:u?int\d{0,2}|char|half|float\d{0,2}|double|bfloat16|f8e[45]m[23]|fp8\w*)"
@@ -60,26 +66,57 @@ class LineSelection:
 
     def merge(self, other: LineSelection) -> None:
         """Take in the lines of the next part of a source."""
-        for lines in (other._head, other._tail):
-            for number, line, after_gap in lines.items():
-                self.add(number, line, after_gap)
+        for number, line, after_gap in other._items():
+            self.add(number, line, after_gap)
         self.dropped += other.dropped
 
-    def text(self, *, marked: bool = False) -> NumberedText:
-        """Return the lines; ``marked``: with a line that shows where others of the source were passed over."""
+    def text(self) -> NumberedText:
+        """Return the lines."""
         if self.all is not None:
             return NumberedText(self.all)
         numbers, lines = array("Q"), []
-        for part, after_dropped in ((self._head, False), (self._tail, self.dropped > 0)):
-            gap = after_dropped
-            for number, line, after_gap in part.items():
-                if marked and (after_gap or gap) and numbers:
-                    numbers.append(numbers[-1] + 1)
-                    lines.append(LEFT_OUT)
-                gap = False
-                numbers.append(number)
-                lines.append(line.decode("utf-8", "backslashreplace"))
-        return NumberedText("\n".join(lines), numbers)
+        for number, line, _ in self._items():
+            numbers.append(number)
+            lines.append(line)
+        return _numbered(numbers, lines)
+
+    def tool_text(self) -> NumberedText:
+        """Return the lines in which tools' output may stand, with one that shows where lines are left out.
+
+        Of what a job prints again and again few lines are enough.
+        """
+        if self.all is not None:
+            return NumberedText(self.all)
+        counts = Counter(line.translate(None, _DIGITS) for _, line, _ in self._items())
+        often = {shape: _SHOWN for shape, count in counts.items() if count >= ALIKE}
+        numbers, lines = array("Q"), []
+        gap = False
+        for number, line, after_gap in self._items():
+            gap |= after_gap
+            if left := often.get(shape := line.translate(None, _DIGITS)):
+                often[shape] = left - 1
+            elif left == 0:
+                gap = True
+                continue
+            if gap and numbers:
+                numbers.append(numbers[-1] + 1)
+                lines.append(LEFT_OUT.encode())
+            gap = False
+            numbers.append(number)
+            lines.append(line)
+        return _numbered(numbers, lines)
+
+    def _items(self) -> Iterator[tuple[int, bytes, bool]]:
+        """Yield (number, line, whether lines before it are left out)."""
+        yield from self._head.items()
+        gap = self.dropped > 0
+        for number, line, after_gap in self._tail.items():
+            yield number, line, after_gap or gap
+            gap = False
+
+
+def _numbered(numbers: array[int], lines: list[bytes]) -> NumberedText:
+    return NumberedText(b"\n".join(lines).decode("utf-8", "backslashreplace"), numbers)
 
 
 class _Lines:

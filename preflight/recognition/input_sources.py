@@ -20,7 +20,7 @@ from preflight.textprep.numbered_text import LEFT_OUT, NumberedText
 
 #: Bytes and lines of a source without a job's log that are read: so much of its beginning and of its end. A line of a
 #: few bytes costs more as a fact than as text, up to 3 KB.
-HELD, HELD_LINES = 16 << 20, 60_000
+HELD, HELD_LINES = 8 << 20, 40_000
 
 #: Bytes of a text that somebody copied from a page, a mail or a store of logs; what is longer is a file.
 COPIED = 4 << 20
@@ -61,7 +61,7 @@ class InputSource:
     def text(self) -> NumberedText:
         """The lines in which output of tools is looked for. Raises SourceError."""
         if self.log.text.complete or self.log.is_job:
-            return self.log.marked_text()
+            return self.log.tool_text()
         with self._reading(), self.path.open("rb") as stream:
             return _held(opened(stream, lambda remark: None))
 

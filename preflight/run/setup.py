@@ -166,9 +166,7 @@ class Session:
             for evidence in evidences:
                 self.save_evidence(evidence)
             if run:
-                from preflight.facts.streamed_log import with_texts
-
-                self._write(lambda: self.save_evidence(with_texts(run)), self._outputs["save"])
+                self.save_evidence(run)
         if html_file:
             from preflight.reports.html_page import render as render_html
 

@@ -15,7 +15,7 @@ from operator import itemgetter
 from zlib import crc32
 
 from preflight.parsers.job_output import LONGEST_LINE_CHARS
-from preflight.parsers.line_selection import LineSelection, is_torn, is_wanted
+from preflight.parsers.line_selection import ALIKE, LineSelection, is_torn, is_wanted
 from preflight.parsers.nccl_log import rails, signatures
 from preflight.parsers.nccl_log.apply_event import apply, sized
 from preflight.parsers.nccl_log.channels import Via, via
@@ -38,13 +38,11 @@ _FIRST = 20
 _DIGITS = b"0123456789"
 #: Words of lines that others than NCCL write and that are read here, too.
 _OURS = (b"NCCL", b"RCCL", b"vLLM is using nccl==")
-#: Lines that are alike but for their digits, after which further ones are passed over, unless each counts.
-_ALIKE = 1000
 #: What is kept of a kind of lines: a count in steps of _STEP, whether it is read here, whether each line is kept,
 #: whether it is NCCL's or a framework's about NCCL.
 _READ, _EACH, _NAMED, _STEP = 1, 2, 4, 8
 
-#: A line that NCCL wrote, or what a launcher and a copy left of it, or a framework about it; a colour may end before it.
+#: A line that NCCL wrote, or what a launcher and a copy left of it, or a framework about it. A colour may end before.
 _LINE = re.compile(rf"(?:\b|\dm)NCCL (?:INFO|WARN|ERROR|TRACE|ABORT|VERSION|version)\b|{FRAMEWORK.pattern}")
 #: Words one of which is in every such line.
 _WORDS = (b"NCCL", b"Nccl", b"nccl", b"Dist", b"c10d", b"Detected mismatch", b"Watchdog caught")
@@ -84,7 +82,7 @@ class Scanner(LineParser):
             lines = [line if (inside := unwrapped_json(line)) is None else inside for line in lines]
         start, stamped, known, shapes = self.number, self.stamped, len(self.origins), self.shapes
         ends, mask = self.tally.ends, self.tally.ends_mask
-        limit, gap = _ALIKE * _STEP, False
+        limit, gap = ALIKE * _STEP, False
         channels: list[tuple[int, bytes, bytes]] = []
         keys: list[bytes] = []
         others: list[tuple[int, bytes]] = []
@@ -144,11 +142,8 @@ class Scanner(LineParser):
         is_long = len(line) > LONGEST_LINE_CHARS
         is_read = is_long or any(mark in line for mark in _OURS) or any(mark in line for mark in _marks())
         is_named = any(word in line for word in _WORDS) and _LINE.search(clean(line)) is not None
-        code = (
-            _READ * is_read
-            + _NAMED * is_named
-            + _EACH * (self.selection is not None and is_wanted(line[:LONGEST_LINE_CHARS]))
-        )
+        is_each = self.selection is not None and is_wanted(line[:LONGEST_LINE_CHARS])
+        code = _READ * is_read + _EACH * is_each + _NAMED * is_named
         if len(shape) <= _REMEMBERED:
             if len(self.shapes) >= _MAX_MESSAGES:
                 self.shapes.clear()
