@@ -71,40 +71,45 @@ class LineSelection:
         self.dropped += other.dropped
 
     def text(self) -> NumberedText:
-        """Return the lines."""
+        """Return the lines; of what a job prints again and again a few, and all that count each."""
         if self.all is not None:
             return NumberedText(self.all)
         numbers, lines = array("Q"), []
-        for number, line, _ in self._items():
+        for number, line, _ in self._few(each=True):
             numbers.append(number)
             lines.append(line)
         return _numbered(numbers, lines)
 
     def tool_text(self) -> NumberedText:
-        """Return the lines in which tools' output may stand, with one that shows where lines are left out.
-
-        Of what a job prints again and again few lines are enough.
-        """
+        """Return the lines in which tools' output may stand, with one that shows where lines are left out."""
         if self.all is not None:
             return NumberedText(self.all)
-        counts = Counter(line.translate(None, _DIGITS) for _, line, _ in self._items())
-        often = {shape: _SHOWN for shape, count in counts.items() if count >= ALIKE}
         numbers, lines = array("Q"), []
-        gap = False
-        for number, line, after_gap in self._items():
-            gap |= after_gap
-            if left := often.get(shape := line.translate(None, _DIGITS)):
-                often[shape] = left - 1
-            elif left == 0:
-                gap = True
-                continue
-            if gap and numbers:
+        for number, line, after_gap in self._few(each=False):
+            if after_gap and numbers:
                 numbers.append(numbers[-1] + 1)
                 lines.append(LEFT_OUT.encode())
-            gap = False
             numbers.append(number)
             lines.append(line)
         return _numbered(numbers, lines)
+
+    def _few(self, *, each: bool) -> Iterator[tuple[int, bytes, bool]]:
+        """Yield (number, line, whether lines before it are left out); ``each``: with all lines that count each."""
+        counts = Counter(line.translate(None, _DIGITS) for _, line, _ in self._items())
+        left = {shape: _SHOWN for shape, count in counts.items() if count >= ALIKE}
+        kept: dict[bytes, bool] = {}
+        gap = False
+        for number, line, after_gap in self._items():
+            gap |= after_gap
+            if (shape := line.translate(None, _DIGITS)) in left and not kept.get(shape):
+                if each and shape not in kept:
+                    kept[shape] = is_wanted(line)
+                if not left[shape]:
+                    gap = True
+                    continue
+                left[shape] -= not kept.get(shape)
+            yield number, line, gap
+            gap = False
 
     def _items(self) -> Iterator[tuple[int, bytes, bool]]:
         """Yield (number, line, whether lines before it are left out)."""

@@ -107,7 +107,7 @@ def _held(reader: ByteReader) -> NumberedText:
     """Return the beginning and the end of what a reader gives."""
     head, tail = bytearray(), bytearray()
     head_lines = tail_lines = dropped = 0
-    full = False
+    full = is_cut = False
     while data := reader.read(CHUNK):
         if not full:
             end = _end(data, HELD - len(head), HELD_LINES - head_lines)
@@ -117,11 +117,11 @@ def _held(reader: ByteReader) -> NumberedText:
         tail += data
         tail_lines += data.count(b"\n")
         if len(tail) > 2 * HELD or tail_lines > 2 * HELD_LINES:
-            begin = _begin(tail)
-            lost = tail.count(b"\n", 0, begin)
-            del tail[:begin]
-            dropped, tail_lines = dropped + lost, tail_lines - lost
-    if not dropped:
+            lost = _drop(tail)
+            is_cut, dropped, tail_lines = True, dropped + lost, tail_lines - lost
+    if tail_lines > HELD_LINES or is_cut:
+        is_cut, dropped = True, dropped + _drop(tail)
+    if not is_cut:
         return NumberedText((head + tail).decode("utf-8", "backslashreplace"))
     begin = head.rfind(b"\n") + 1
     first, last = bytes(head[:begin]).split(b"\n")[:-1], bytes(tail).split(b"\n")
@@ -132,6 +132,14 @@ def _held(reader: ByteReader) -> NumberedText:
     numbers.extend(range(after + 1, after + len(last)))
     text = b"\n".join([*first, LEFT_OUT.encode(), *last[1:]])
     return NumberedText(text.decode("utf-8", "backslashreplace"), numbers)
+
+
+def _drop(tail: bytearray) -> int:
+    """Drop all but the end of a text that is held, and return how many line ends that takes away."""
+    begin = _begin(tail)
+    dropped = tail.count(b"\n", 0, begin)
+    del tail[:begin]
+    return dropped
 
 
 def _end(data: bytes, most: int, most_lines: int) -> int:

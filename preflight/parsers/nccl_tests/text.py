@@ -68,7 +68,7 @@ def parse(source: str | NumberedText) -> tuple[Report, ...]:
         for report in documents:
             lines[report.first_line - 1 : report.last_line] = [""] * (report.last_line - report.first_line + 1)
         text = "\n".join(lines)
-        documents = [_renumbered(report, source) for report in documents]
+        documents = tuple(_renumbered(report, source) for report in documents)
     found = [*documents, *_Reader(NumberedText(text, source.numbers)).reports()]
     return tuple(sorted(found, key=lambda report: report.first_line))
 

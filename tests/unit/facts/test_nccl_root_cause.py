@@ -172,7 +172,7 @@ def test_saved_evidence_and_a_log_give_the_cause(tmp_path: Path) -> None:
     for node in nodes:
         (tmp_path / f"{node.node}.json").write_text(dump(node))
     log = tmp_path / "job.log"
-    log.write_text(run.log("log:job.log").text.text)
+    log.write_text(run.text("log:job.log"))
     arguments = ["judge", *(str(tmp_path / f"{node.node}.json") for node in nodes), "--log", str(log), "--json", "-"]
     done = CliRunner().invoke(main, [*arguments, "--only", "nccl.transport"])
     assert done.exit_code == 1, done.output
