@@ -55,8 +55,8 @@ def main() -> None:
         path = Path(folder) / "job.log"
         path.write_bytes(b"")
         empty = {what: [_command(what, path, "empty", 0) for _ in range(given.rounds)] for what in COMMANDS}
-        for what, rows in empty.items():
-            print(f"empty log, {what:11}  wall {_median(rows, 'wall_s'):6.2f} s, CPU {_median(rows, 'cpu_s'):6.2f} s")
+        for what, some in empty.items():
+            print(f"empty log, {what:11}  wall {_median(some, 'wall_s'):6.2f} s, CPU {_median(some, 'cpu_s'):6.2f} s")
         for shape in given.shapes:
             for size in given.mib:
                 with path.open("wb") as out:
@@ -132,7 +132,7 @@ def _pss_kib(pid: int) -> int:
 
 
 def _median(rows: Sequence[Sample], name: str) -> float:
-    return statistics.median(getattr(row, name) for row in rows)
+    return float(statistics.median(getattr(row, name) for row in rows))
 
 
 def _print_rows(rows: dict[str, list[Sample]], empty: dict[str, list[Sample]], mib: float) -> None:
@@ -141,11 +141,11 @@ def _print_rows(rows: dict[str, list[Sample]], empty: dict[str, list[Sample]], m
     for what in COMMANDS:
         wall, cpu = (_median(rows[what], name) - _median(empty[what], name) for name in ("wall_s", "cpu_s"))
         wall, cpu = max(wall, 0.001), max(cpu, 0.001)
-        megabytes = mib * 1.048576
+        megabytes, peak = mib * 1.048576, max(row.peak_mib for row in rows[what])
         print(
             f"  {what:11}  beyond the empty log: wall {wall:6.2f} s = {megabytes / wall:6.1f} MB/s, CPU {cpu:6.2f} s"
-            f" = {megabytes / cpu:6.1f} MB/s; to grep: wall x{wall / grep['wall_s']:.2f}, CPU x{cpu / grep['cpu_s']:.2f};"
-            f" peak {max(row.peak_mib for row in rows[what]):.0f} MiB",
+            f" = {megabytes / cpu:6.1f} MB/s; to grep: wall x{wall / grep['wall_s']:.2f},"
+            f" CPU x{cpu / grep['cpu_s']:.2f}; peak {peak:.0f} MiB",
             flush=True,
         )
 

@@ -26,7 +26,10 @@ def spool(stream: _Readable) -> IO[bytes]:
         while data := stream.read(_CHUNK):
             size += len(data)
             if size > MOST_SPOOLED:
-                raise UnreadableFile(errno.EFBIG, f"more than {MOST_SPOOLED >> 20} MiB came through the pipe")
+                raise UnreadableFile(
+                    errno.EFBIG,
+                    f"more than {MOST_SPOOLED >> 20} MiB came through the pipe; save a part of it and give that",
+                )
             spooled.write(data)
     except BaseException:
         spooled.close()

@@ -97,6 +97,8 @@ def _standard_input() -> Iterator[Path]:
         raise SourceError("standard input: cannot be read: it is no regular file")
     try:
         spooled = spool(sys.stdin.buffer)
+    except safe_read.UnreadableFile as error:
+        raise SourceError(f"standard input: {error.strerror}") from None
     except OSError as error:
         raise SourceError(f"standard input cannot be kept: {error.strerror}; {_ROOM}") from None
     with spooled:
