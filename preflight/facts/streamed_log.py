@@ -14,7 +14,7 @@ from typing import Any
 from preflight._startup.lightclass import replace
 from preflight.evidence.document import Evidence
 from preflight.parsers import job_log, torch
-from preflight.parsers.nccl_log.line_source import CHUNK, opened
+from preflight.parsers.nccl_log.line_source import CHUNK, opened, peeked
 
 #: Bytes of a pickle that are looked at; a dump of the flight recorder has some.
 PICKLE = 64 << 20
@@ -55,15 +55,16 @@ class LogFile(dict[str, Any]):
     def excerpt_text(self) -> str:
         """The text that a passage of it is cut from; empty where it cannot be read."""
         known = self.log.text if "log" in self.__dict__ else None
-        if known is not None and known.complete and "pytorch" not in self.__dict__:
-            return known.text
         try:
             with self.path.open("rb") as stream:
-                begun = opened(stream, lambda remark: None).read(_EXCERPTED if known is None else _BEGINNING)
+                reader, _ = peeked(opened(stream, lambda remark: None), _BEGINNING if known else _EXCERPTED)
+                begun = reader.read(_BEGINNING if known else _EXCERPTED)
         except (OSError, ValueError):
             return ""
         if torch.is_pickle(begun[:8]):
             return ""
+        if known is not None and known.complete:
+            return known.text
         text = begun.decode("utf-8", "backslashreplace")
         return text if known is None else f"{text}\n{known.text}"
 

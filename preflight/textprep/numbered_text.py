@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
@@ -48,3 +49,14 @@ class NumberedText:
         if self.numbers is None:
             return "\n".join(lines[first - 1 : last])
         return "\n".join(lines[bisect_left(self.numbers, first) : bisect_left(self.numbers, last + 1)])
+
+
+#: Marks of lines left out.
+_LEFT_OUT = re.compile(
+    r"\s*(?:#\s*)?[\[(<]?\s?(?:\.{3,}|…|snip\w*|truncated|omitted)[\])>]?(?:\s.{0,80})?|\s*\.\.\s*", re.IGNORECASE
+)
+
+
+def left_out(text: str) -> bool:
+    """Return whether a line stands for lines that were left out."""
+    return ("." in text or "…" in text or "<" in text or "[" in text) and bool(_LEFT_OUT.fullmatch(text))

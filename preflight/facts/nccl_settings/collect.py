@@ -66,7 +66,8 @@ def of_listing(text: str | NumberedText, key: str) -> CollectedSettings | None:
     What ``export`` and ``declare`` print is quoted for a shell and is unquoted here; of ``env`` quotes are part of the
     value. Never raises.
     """
-    from preflight.parsers.job_output import lines, strip_launcher_prefix
+    from preflight.parsers.job_output import lines
+    from preflight.textprep.launcher_prefixes import strip_launcher_prefix
 
     found: list[Setting] = []
     for number, line in lines(text, "="):

@@ -25,8 +25,8 @@ from preflight.parsers.nccl_log.event import LogEvent
 from preflight.parsers.nccl_log.line_parser import LineParser, levelled
 from preflight.parsers.nccl_log.messages import ignored, marked, parse_message
 from preflight.parsers.nccl_log.prefix import Origin, clean, origin_of, unwrapped_json
-from preflight.parsers.nccl_log.strip_suffix import trimmed
 from preflight.parsers.nccl_log.summarize import FRAMEWORK
+from preflight.textprep.line_suffix import trimmed
 
 _INFO, _WARN = b"NCCL INFO ", b"NCCL WARN "
 _VIA = b"] via "

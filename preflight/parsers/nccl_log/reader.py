@@ -31,7 +31,7 @@ from preflight.parsers.nccl_log.model import NcclLog
 from preflight.parsers.nccl_log.restore_prefix import restore_prefixes
 from preflight.parsers.nccl_log.summarize import summarize
 from preflight.parsers.nccl_log.truncation import completed, undecided
-from preflight.parsers.nccl_log.unwrap import continued, unwrapped
+from preflight.textprep.wrapped_lines import continued, unwrapped
 
 #: A further process costs some 30 ms and 25 MB; it pays from about twice that much work on.
 _WORTH_A_PROCESS = 32 << 20

@@ -10,7 +10,7 @@ import functools
 import re
 
 from preflight._startup.lightclass import replace
-from preflight.parsers.job_output import lines, strip_launcher_prefix
+from preflight.parsers.job_output import lines
 from preflight.parsers.nccl_tests import json_output
 from preflight.parsers.nccl_tests import markers as words
 from preflight.parsers.nccl_tests.builder import ReportBuilder
@@ -26,6 +26,7 @@ from preflight.parsers.nccl_tests.model import (
 )
 from preflight.parsers.nccl_tests.table import header, open_row, plain_numbers, without_rules
 from preflight.parsers.nccl_tests.unwrap import unwrap_report
+from preflight.textprep.launcher_prefixes import strip_launcher_prefix
 from preflight.textprep.numbered_text import NumberedText
 
 __all__ = ["Best", "CutRow", "Measurement", "RankDevice", "Report", "Row", "RunFailure", "parse"]

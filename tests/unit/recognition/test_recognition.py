@@ -19,8 +19,8 @@ from preflight.recognition import document, exit_status, open_sources, read, rea
 from preflight.recognition.detector import TextPart, parts
 from preflight.recognition.formats import kinds
 from preflight.recognition.input_sources import InputSource
-from preflight.recognition.line_prefixes import split_by_writer
 from preflight.reports.recognition_text import not_judged
+from preflight.textprep.line_prefixes import split_by_writer
 from preflight.textprep.lines import lines_of
 from tests.support.fixture import whole_node
 from tests.support.pasted_texts import IBSTAT, OUTSIDE, TRUTH, ibstat, outside
