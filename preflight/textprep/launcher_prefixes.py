@@ -56,7 +56,8 @@ TIMES = tuple(
         # kubectl, ts, Jenkins; and what containerd, GitLab and Python's logging put behind it
         rf"()\[?{_DATE_TIME}\]?:?(?:\s|(?=\[\s*\d))"
         r"(?:(?:std(?:out|err)(?: [FP])?|\[std(?:out|err)\]|\d\d[OE]|GMT|UTC"
-        r"|- [\w.]{1,64} - (?:DEBUG|INFO|WARNING|ERROR) -)\s)?",
+        r"|- [\w.]{1,64} - (?:DEBUG|INFO|WARNING|ERROR) -"
+        r"|\| [A-Z]{4,8}\s{1,4}\| [\w.<>]{1,80}:[\w.<>]{1,80}:\d{1,6} -)\s)?",  # loguru
         rf"()\[?{_CLOCK}\]?:?\s",
         # syslog
         rf"()[A-Z][a-z]{{2}} {{1,2}}\d{{1,2}} \d\d:\d\d:\d\d {_DAEMON % _NO_KERNEL}",

@@ -30,7 +30,7 @@ from preflight.parsers.nccl_log.line_source import (
 from preflight.parsers.nccl_log.model import NcclLog
 from preflight.parsers.nccl_log.restore_prefix import restore_prefixes
 from preflight.parsers.nccl_log.summarize import summarize
-from preflight.parsers.nccl_log.truncation import completed, undecided
+from preflight.parsers.nccl_log.truncation import CUT_VALUE, completed, undecided
 from preflight.textprep.wrapped_lines import continued, unwrapped
 
 #: A further process costs some 30 ms and 25 MB; it pays from about twice that much work on.
@@ -264,7 +264,10 @@ def _scan(reader: ByteReader, before: int, most: int | None, file: str, *, selec
             selection.take_all(copied.decode("utf-8", "backslashreplace"))
             scanner.selection = None
         copied_lines = [line[:MAX_LINE_BYTES] for line in copied.removesuffix(b"\n").split(b"\n")] if copied else []
-        scanner.feed(_restore_lines(copied_lines))
+        restored = _restore_lines(copied_lines)
+        if cut := sum(line.endswith(CUT_VALUE) for line in restored):
+            scanner.tally.notes[f"{cut} lines of NCCL end where a screen cut them: their values are left out"] = None
+        scanner.feed(restored)
     else:
         for chunk in lines(reader, most):
             scanner.feed(chunk)
