@@ -60,7 +60,9 @@ def _rest(counts: Mapping[str, int], shown: str) -> str:
     words = {"fail": "failure", "warn": "warning", "unknown": "unknown result"}
     left = {status: counts.get(status, 0) - (status == shown) for status in words}
     listed = [_count(number, words[status]) for status, number in left.items() if number > 0]
-    return f"Beside it: {', '.join(listed)}." if listed and shown else f"There are {', '.join(listed)}." if listed else ""
+    return (
+        f"Beside it: {', '.join(listed)}." if listed and shown else f"There are {', '.join(listed)}." if listed else ""
+    )
 
 
 def _count(number: int, noun: str) -> str:
@@ -93,7 +95,8 @@ def markdown(document: Mapping[str, Any], missing: str) -> str:
         lines.append(f"- **{finding['status']}** {_escaped(finding['message'])} ({_code(finding['check'])}, "
                      f"{_escaped(source)})")  # fmt: skip
         lines += [f"  - {label}: {_code(finding[key]) if key == 'pairs' else _escaped(finding[key])}"
-                  for label, key in (("found", "found"), ("expected", "expected"), ("next", "fix")) if finding.get(key)]  # fmt: skip
+                  for label, key in (("found", "found"), ("expected", "expected"), ("next", "fix"))
+                  if finding.get(key)]  # fmt: skip
     if len(urgent) > _MOST_LISTED:
         lines.append(f"- and {len(urgent) - _MOST_LISTED} more; `--json` lists them")
     lines.append("")

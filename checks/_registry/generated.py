@@ -280,7 +280,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("fleet.nccl-equal", "All nodes have the same NCCL", "fleet", "NCCL: all ranks of a communicator must run one version; majority of at least 3 nodes and 60 %", "Decide which version is right (`ldconfig -p | grep nccl`) and install it on all nodes; in containers pull one image by digest.", ("PA-03", "NT-PIT-4"), True, False, False, "", (), (), False, (), "fix-site", "version_equal"),
         ("fleet.ranks-agree", "NCCL's settings are the same on every rank", "fleet", "NCCL user guide, Environment Variables: some must be equal on all ranks; majority of 3 nodes and 60 %", "Set it in one place for all ranks: the job script, or the same /etc/nccl.conf on every node.", ("NT-ENV-14",), True, False, False, "", (), (), False, (), "fix-site", "ranks_agree"),
     )),
-    "job.log_settings": (4617, 2511935463, (
+    "job.log_settings": (4621, 2511935463, (
         ("nccl.run-settings", "The NCCL settings of the run are sound, and the same on every rank", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; `NAME set by environment to VALUE` lines of NCCL 2.4 … 2.30", "Correct the variable where the job sets it: its script, its image, /etc/nccl.conf or ~/.nccl.conf.", (), False, False, False, "", (), (), False, (), "fix-job", "run_settings"),
     )),
     "fabric.sweep": (11313, 1101960927, (
@@ -316,7 +316,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "job.hca_roles": (4783, 1000019280, (
         ("nccl.hca-roles", "The job keeps to the HCAs of the compute fabric", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-hca; `NET/IB : Using` and `via NET/IB/N` lines, NCCL 2.4 … 2.30", "List the compute ports by whole name in the job's environment or in /etc/nccl.conf: NCCL_IB_HCA==mlx5_0,mlx5_3 (the second `=` makes names exact).", ("NT-ROL-1",), False, False, False, "", (), (), False, (), "fix-job", "hca_roles"),
     )),
-    "job.nccl_tests": (5062, 3655032073, (
+    "job.nccl_tests": (5008, 3655032073, (
         ("nccl-tests.wrong-values", "nccl-tests finds no wrong value", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md; nccl-tests 2.19.6 src/common.cu", "Repeat with `-c 1` on halves of the nodes until one remains; then `preflight check` there: XIDs, ECC, NVLink.", (), True, False, False, "", (), (), False, (), "", "wrong_values"),
     )),
     "job.built_for": (4632, 1736524555, (

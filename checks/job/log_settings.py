@@ -62,7 +62,7 @@ def _one(run: RunFacts, site: Site, key: str) -> Iterator[Finding]:
 
     name = key.removeprefix("log:")
     log = run.nccl_logs.get(key)
-    collected = of_log(log.environment, key) if log is not None else of_listing(run.text(key), key)
+    collected = of_log(log.environment, key) if log is not None else of_listing(run.log(key).text, key)
     if collected is None or (not collected.settings and log is not None):
         what = "no line of NCCL in it tells a setting" if log is not None else "no setting of NCCL in it"
         yield unknown(f"{name}: {what}", subject=name, evidence=[key], fix=GIVE_SETTINGS)

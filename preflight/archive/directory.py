@@ -53,7 +53,16 @@ def save(directory: Path, evidences: Iterable[Evidence]) -> None:
     """Write each document to ``DIRECTORY/NODE.json``, those of a pair to ``NODE.pair-PEER.json``; raises OSError."""
     directory.mkdir(parents=True, exist_ok=True)
     for evidence in evidences:
-        write(directory / _file_of(evidence), dump(evidence))
+        write(directory / _file_of(evidence), dump(_with_texts(evidence)))
+
+
+def _with_texts(evidence: Evidence) -> Evidence:
+    """Return the evidence of a run with the texts of its logs, any other as it is; raises OSError."""
+    if evidence.node != RUN:
+        return evidence
+    from preflight.facts.streamed_log import with_texts
+
+    return with_texts(evidence)
 
 
 def is_stream(path: Path) -> bool:
@@ -199,40 +208,55 @@ def joined(one: Evidence, other: Evidence) -> Evidence | None:
 def logs(paths: Sequence[Path], limit: int) -> Evidence | None:
     """Make the evidence of a run from log files; None without any. Raises ArchiveError.
 
-    One that is longer than ``limit`` bytes, compressed or a pickle is read where it lies, as long as this process runs.
+    Each is read where it lies, as long as this process runs; a document keeps the text of those of at most ``limit``
+    bytes that are neither compressed nor a pickle.
     """
     records: dict[str, object] = {}
     for path in paths:
         try:
             safe_read.require_regular_file(path)
-            with path.open("rb") as stream:
-                raw = stream.read(limit + 1)
+            place = _spooled(path)
+            with place.open("rb") as stream:
+                head, size = stream.read(_HEAD), os.fstat(stream.fileno()).st_size
         except OSError as error:
             raise ArchiveError(f"{path}: cannot be read: {error.strerror}") from None
         key = f"log:{path.name}"
         while key in records:
             key += "'"
-        records[key] = _log(path, raw, limit)
+        records[key] = _log(place, head, size, limit)
     return Evidence(RUN, _written_at(paths), records) if records else None
 
 
-def _log(path: Path, raw: bytes, limit: int) -> object:
-    """Return the record of a log, of which at most ``limit`` + 1 bytes were read."""
+def _spooled(path: Path) -> Path:
+    """Return where a log lies; of a pipe that the shell hands over, a copy on disk as long as this process runs."""
+    if not stat.S_ISFIFO(path.stat().st_mode):
+        return path
+    from preflight.evidence.spool import spool
+
+    with path.open("rb") as stream:
+        copy = spool(stream)
+    _copies.append(copy)
+    return Path(copy.name)
+
+
+#: Copies of pipes; each goes with this process.
+_copies: list[object] = []
+
+
+def _log(path: Path, head: bytes, size: int, limit: int) -> object:
+    """Return the record of a log that begins so and has so many bytes."""
+    from preflight.facts.streamed_log import LogFile
     from preflight.parsers.nccl_log.line_source import divisible
     from preflight.parsers.torch.safe_pickle import is_pickle
 
     why = ""
-    if len(raw) > limit:
+    if size > limit:
         why = f"the log is longer than {limit} bytes"
-    elif is_pickle(raw[:8]):
+    elif is_pickle(head[:8]):
         why = "the log is a pickle"
-    elif not divisible(raw):
+    elif not divisible(head):
         why = "the log is compressed, or in UTF-16"
-    if not why:
-        return {"status": "ok", "out": raw.decode("utf-8", "backslashreplace")}
-    from preflight.facts.streamed_log import OnDisk
-
-    return OnDisk(path, why)
+    return LogFile(path, why)
 
 
 def _written_at(paths: Sequence[Path]) -> str:

@@ -32,7 +32,7 @@ def read(names: tuple[str, ...], as_json: bool, layout: str) -> int:
             with progress(f"reading {source.name}"):
                 found.append((source.name, recognition.read(source)))
                 if not found[-1][1]:
-                    guesses[source.name] = recognition.guess(source.text)
+                    guesses[source.name] = recognition.guess(source.text.text)
     except recognition.SourceError as error:
         raise UsageError(str(error)) from None
     document = recognition.document(found, guesses)

@@ -8,7 +8,9 @@ if TYPE_CHECKING:
     from preflight.parsers import (  # noqa: F401
         host,
         infiniband,
+        job_log,
         job_output,
+        line_selection,
         messages,
         nccl_log,
         nccl_tests,

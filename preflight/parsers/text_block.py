@@ -8,17 +8,7 @@ from typing import Any
 
 from preflight.evidence import json_limits
 from preflight.textprep.lines import Line, Lines
-
-#: Marks of lines left out.
-_LEFT_OUT = re.compile(
-    r"\s*(?:#\s*)?[\[(<]?\s?(?:\.{3,}|…|snip\w*|truncated|omitted)[\])>]?(?:\s.{0,80})?|\s*\.\.\s*", re.IGNORECASE
-)
-
-
-def left_out(text: str) -> bool:
-    """Return whether a line stands for lines that were left out."""
-    return ("." in text or "…" in text or "<" in text or "[" in text) and bool(_LEFT_OUT.fullmatch(text))
-
+from preflight.textprep.numbered_text import left_out
 
 #: A shell's prompt with a command after it: it ends whatever was printed before.
 _PROMPT = re.compile(

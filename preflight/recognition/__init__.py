@@ -5,8 +5,8 @@ Data flow:
 - ``input_sources``: files and standard input;
 - ``container_formats``: mails, pages, patches and tables around the text (``textprep.encodings``);
 - ``job_logs``: NCCL's log and nccl-tests;
-- ``textprep.lines``, ``line_unwrap``: lines as the tool wrote them;
-- ``line_prefixes``, ``common_prefix``, ``commented_output``: prefixes stripped, lines separated by writer;
+- ``textprep.lines``, ``textprep.wrapped_lines`` (``line_unwrap`` chooses): lines as the tool wrote them;
+- ``textprep``'s ``line_prefixes``, ``common_prefix``, ``commented_output``: prefixes stripped, lines by writer;
 - ``framed_tables``: outputs whose own frame looks like such a prefix;
 - ``detector`` (``start_patterns``, ``parsers.text_block``): the parts and their formats;
 - ``formats``, one module a family of tools: the first line of an output, and its parser;
@@ -21,8 +21,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from preflight.recognition import common_prefix, container_formats
-from preflight.recognition.commented_output import commented
+from preflight.recognition import container_formats
 from preflight.recognition.described_pods import read_described
 from preflight.recognition.detector import TextPart, parts
 from preflight.recognition.evaluate import add_findings
@@ -33,8 +32,10 @@ from preflight.recognition.framed_tables import read_framed
 from preflight.recognition.guess import Guess, guess
 from preflight.recognition.input_sources import InputSource, SourceError, open_sources
 from preflight.recognition.job_logs import NCCL_LOG, NCCL_TESTS, judge_logs, judge_settings, log_parts
-from preflight.recognition.line_prefixes import split_by_writer, unread
 from preflight.recognition.line_unwrap import count_facts, prefer_unwrapped
+from preflight.textprep import common_prefix
+from preflight.textprep.commented_output import commented
+from preflight.textprep.line_prefixes import split_by_writer, unread
 from preflight.textprep.lines import Lines, bare, lines_of
 
 __all__ = [
@@ -65,7 +66,7 @@ def _read(source: InputSource) -> list[TextPart]:
     tools = _of_tools(lines, source.name)
     judge_settings(tools, source.name)
     found = sorted([*logs, *tools], key=lambda part: part.first)[:MOST_PARTS]
-    if found or not any(SETTING in line.text for line in lines):
+    if found or SETTING not in source.text.text:
         return found
     return [part for _, own in split_by_writer(lines) for part in commands(bare(own))][:MOST_PARTS]
 
@@ -81,10 +82,10 @@ def _of_tools(lines: Lines, source: str) -> list[TextPart]:
     described, lines = read_described(lines, kinds())
     written = list(split_by_writer(lines))
     found = framed + described + [part for writer, own in written for part in _parts(own, writer)]
-    found += [part for own in unread(lines, [own for _, own in written], found) for part in _parts(own, "")]
-    found += [
-        part for ways in common_prefix.unmarked(lines, found) for part in max(map(_written, ways), key=count_facts)
-    ]
+    unread_lines = unread(lines, [own for _, own in written], _taken(found))
+    found += [part for own in unread_lines for part in _parts(own, "")]
+    ways = common_prefix.unmarked(lines, _taken(found))
+    found += [part for one in ways for part in max(map(_written, one), key=count_facts)]
     found = sorted(found, key=lambda part: part.first)[:MOST_PARTS]
     add_findings(found, source)
     return found
@@ -99,13 +100,18 @@ def _written(written: Sequence[tuple[str, Lines]]) -> list[TextPart]:
     ]
 
 
+def _taken(found: Sequence[TextPart]) -> set[int]:
+    """Return the numbers of the lines that are part of something."""
+    return {number for part in found for number in range(part.first, part.last + 1)}
+
+
 def _parts(lines: Lines, writer: str) -> list[TextPart]:
     def read_lines(lines: Lines) -> list[TextPart]:
         return list(islice(parts(lines, writer, kinds()), MOST_PARTS))  # later ones are never reported
 
     lines = bare(lines)
     found = prefer_unwrapped(lines, read_lines(lines), read_lines)
-    return found + [part for stretch in commented(lines, found) for part in read_lines(stretch)]
+    return found + [part for stretch in commented(lines, _taken(found)) for part in read_lines(stretch)]
 
 
 def known() -> tuple[str, ...]:

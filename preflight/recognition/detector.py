@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from preflight.parsers.text_block import left_out as left_out
 from preflight.recognition.start_patterns import next_head
 from preflight.textprep.lines import Lines
 

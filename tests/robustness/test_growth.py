@@ -15,13 +15,13 @@ import pytest
 
 from preflight import recognition
 from preflight.evidence import json_limits
-from preflight.parsers.nccl_log.unwrap import unwrapped
 from preflight.parsers.torch import watchdog
 from preflight.recognition.detector import OutputFormat, TextPart
 from preflight.recognition.input_sources import InputSource
 from preflight.redact.own_output import names
 from preflight.redact.redactor import Redactor
 from preflight.textprep.lines import Lines
+from preflight.textprep.wrapped_lines import unwrapped
 
 #: How much more four times the text may cost; below so many seconds it is noise.
 MOST_GROWTH, NOISE_S = 9.0, 0.15
@@ -124,7 +124,7 @@ PLACES: dict[str, tuple[Callable[[int], str], int]] = {
 def test_work_of_a_watchdog_that_does_not_end_is_looked_at_once() -> None:
     lines = ["Watchdog caught " + "WorkNCCL(" * 2000, ""] * 16
     began = time.process_time()
-    assert not watchdog.parse(lines)
+    assert not watchdog.parse("\n".join(lines))
     assert time.process_time() - began < 3  # it took 10 s
 
 

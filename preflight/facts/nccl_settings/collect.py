@@ -15,6 +15,7 @@ from preflight.facts.nccl_environment import NcclEnvironment, Setting
 
 if TYPE_CHECKING:
     from preflight.parsers.nccl_log import ReportedVariable
+    from preflight.textprep.numbered_text import NumberedText
 
 RANKS = "env:ranks"
 
@@ -59,13 +60,14 @@ def of_log(variables: Iterable[ReportedVariable], key: str) -> CollectedSettings
     return CollectedSettings(tuple(Setting(one.name, one.value, key, one.first.number) for one in variables))
 
 
-def of_listing(text: str, key: str) -> CollectedSettings | None:
+def of_listing(text: str | NumberedText, key: str) -> CollectedSettings | None:
     """Read pasted lines of ``NAME=value`` (``env``, ``export -p``, ``srun -l env``); None if there is none of NCCL.
 
     What ``export`` and ``declare`` print is quoted for a shell and is unquoted here; of ``env`` quotes are part of the
     value. Never raises.
     """
-    from preflight.parsers.job_output import lines, strip_launcher_prefix
+    from preflight.parsers.job_output import lines
+    from preflight.textprep.launcher_prefixes import strip_launcher_prefix
 
     found: list[Setting] = []
     for number, line in lines(text, "="):

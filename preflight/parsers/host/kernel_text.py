@@ -12,8 +12,9 @@ from preflight.parsers.host.kernel_events import KernelEvent, events, of_line
 from preflight.parsers.host.kernel_log import STAMP, KernelLogLine, message, seconds
 from preflight.parsers.nvidia.xid_marks import LoggedXid, sxids_in, xids_in
 from preflight.parsers.parsed import Parsed, ParseGap
-from preflight.parsers.text_block import is_prompt, left_out
+from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
+from preflight.textprep.numbered_text import left_out
 
 #: Widths at which mails and screens break lines; pieces of one line, and lines by which the width is told.
 _BROKEN, _MOST_PIECES, _MOST_NEAR = (50, 140), 8, 200

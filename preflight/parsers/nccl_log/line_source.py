@@ -72,6 +72,16 @@ def opened(stream: ByteReader, note: Notes) -> ByteReader:
     return reader
 
 
+def peeked(reader: ByteReader, most: int) -> tuple[ByteReader, bytes | None]:
+    """Return a reader of the same, and all of it if that is at most so many bytes, else None."""
+    pieces, size = [], 0
+    while size <= most and (data := reader.read(most + 1 - size)):
+        pieces.append(data)
+        size += len(data)
+    head = b"".join(pieces)
+    return _Joined(head, reader), head if size <= most else None
+
+
 def lines(reader: ByteReader, most: int | None = None) -> Iterator[list[bytes]]:
     """Yield lines in lists, without their ends, of at most so many bytes."""
     carry, skipping = b"", False

@@ -13,7 +13,10 @@ _RING = re.compile(rb"Channel \d{1,3}/\d{1,3} ?:(?:\s+\d{1,7}){2,}\s*$")
 _WAY_GOES_ON, _RING_GOES_ON = b"/", b" ..."
 #: Screens and pagers are hardly narrower or wider; these widths are so common that one other line tells.
 _WIDTHS, _USUAL = range(60, 401), frozenset((80, 100, 120, 132, 160))
-_ENOUGH = 2
+_ENOUGH, _ENOUGH_FOR_VALUES = 2, 3
+#: A message that ends with a value, and what stands in its place where that was cut.
+_VALUE = re.compile(rb"(.{0,400}NCCL INFO )(?:NCCL_\w{1,64} set |Using (?:internal N|n)etwork |Assigned NET plugin )")
+CUT_VALUE = b"(cut at the screen's edge)"
 _COMPLETE_HOST = rb"(?<![\w.-])([A-Za-z0-9][\w.-]{0,254}?)%s(?=:\d{1,10}:\d{1,10} \[)"
 
 
@@ -35,18 +38,25 @@ def completed(lines: list[bytes]) -> list[bytes]:
 def undecided(lines: list[bytes]) -> list[bytes]:
     """Return the lines, with a mark behind each way and ring that may have gone on where a screen cut it.
 
-    A screen's width shows where no line is longer and lines of other kinds are just as long.
+    A screen's width shows where no line is longer and lines of other kinds are just as long. Of a setting and of a
+    network that end there nothing is left: the last value before a cut is none.
     """
     marks = {index: mark for index, line in enumerate(lines) if (mark := _goes_on(line))}
-    if not marks:
+    values = {index: match[1] for index, line in enumerate(lines) if (match := _VALUE.match(line))}
+    if not marks and not values:
         return lines
     lengths = [len(line.rstrip(b"\r")) for line in lines]
     width = max(lengths)
-    others = sum(length == width and index not in marks for index, length in enumerate(lengths))
+    others = sum(length == width and index not in marks and index not in values for index, length in enumerate(lengths))
     if width not in _WIDTHS or others < (1 if width in _USUAL else _ENOUGH):
         return lines
-    cut = {index: mark for index, mark in marks.items() if lengths[index] == width}
-    return [line.rstrip(b"\r") + cut[index] if index in cut else line for index, line in enumerate(lines)]
+    found = list(lines)
+    for index, length in enumerate(lengths):
+        if length == width and index in marks:
+            found[index] = lines[index].rstrip(b"\r") + marks[index]
+        elif length == width and index in values and others >= _ENOUGH_FOR_VALUES:
+            found[index] = values[index] + CUT_VALUE
+    return found
 
 
 def _goes_on(line: bytes) -> bytes:

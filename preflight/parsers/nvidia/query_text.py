@@ -19,8 +19,9 @@ from preflight.parsers.nvidia.query_sections import (
     place,
 )
 from preflight.parsers.parsed import Parsed, ParseGap
-from preflight.parsers.text_block import is_prompt, left_out
+from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Line, Lines
+from preflight.textprep.numbered_text import left_out
 
 _LOG = re.compile(r"\s*=+\s*NVSMI LOG\s*=+\s*")
 _TEXT_GPU = re.compile(r"\s*GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s*")

@@ -8,8 +8,9 @@ from typing import Any
 
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.rdma.port_list import PortList, RdmaPort, facts, summary, word
-from preflight.parsers.text_block import json_at, left_out, number, stops_in
+from preflight.parsers.text_block import json_at, number, stops_in
 from preflight.textprep.lines import Lines
+from preflight.textprep.numbered_text import left_out
 
 __all__ = ["HINTS", "begins", "facts", "parse_lines", "summary"]
 

@@ -19,8 +19,8 @@ from preflight.recognition import document, exit_status, open_sources, read, rea
 from preflight.recognition.detector import TextPart, parts
 from preflight.recognition.formats import kinds
 from preflight.recognition.input_sources import InputSource
-from preflight.recognition.line_prefixes import split_by_writer
 from preflight.reports.recognition_text import not_judged
+from preflight.textprep.line_prefixes import split_by_writer
 from preflight.textprep.lines import lines_of
 from tests.support.fixture import whole_node
 from tests.support.pasted_texts import IBSTAT, OUTSIDE, TRUTH, ibstat, outside
@@ -398,12 +398,12 @@ def test_logs_of_outside_origin_are_recognised(path: Path) -> None:
 def test_a_long_log_is_read_in_full_and_the_rest_of_it_at_both_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("preflight.recognition.input_sources.HELD", 1 << 16)
+    monkeypatch.setattr("preflight.parsers.nccl_log.reader.CHUNK", 1 << 16)
     channel = "gpu01:11:111 [0] NCCL INFO Channel 00/0 : %d[0] -> %d[0] [send] via NET/IB/0/GDRDMA\n"
     middle = "".join(channel % (rank, rank + 1) for rank in range(5000))
     text = outside("nvlink_a100.txt") + JOB.replace("Socket", "IB") + middle + outside("ibstat_mt4125.txt")
     long = source(text, tmp_path)
-    assert long.skipped is not None
+    assert not long.log.text.complete
     parts = {part.kind: part for part in read(long)}
     assert set(parts) == {"nvidia-smi nvlink -s", "nccl-log", "nccl-tests", "ibstat"}
     assert parts["ibstat"].last == text.rstrip("\n").count("\n") + 1

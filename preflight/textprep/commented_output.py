@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Set
 
-from preflight.recognition.detector import TextPart
 from preflight.textprep.lines import Line, Lines
 
 _MARK = re.compile(r"\s{0,12}(#|\*|//|;|-|>)(?:\s|$)")
@@ -13,9 +12,8 @@ _MARK = re.compile(r"\s{0,12}(#|\*|//|;|-|>)(?:\s|$)")
 _LEAST = 2
 
 
-def commented(lines: Lines, found: Sequence[TextPart]) -> Iterator[list[Line]]:
-    """Yield stretches of lines that are no part of anything yet and bear one mark, without it."""
-    taken = {number for part in found for number in range(part.first, part.last + 1)}
+def commented(lines: Lines, taken: Set[int]) -> Iterator[list[Line]]:
+    """Yield stretches of lines that are not taken and bear one mark, without it."""
     stretch: list[Line] = []
     mark = ""
     for line in lines:

@@ -4,58 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 
-from preflight.recognition.detector import TextPart
+from preflight.textprep.launcher_prefixes import ANY_MARK, MARKS, TIMES
 from preflight.textprep.lines import Line, Lines
 from preflight.textprep.plain_text import normalize_text
 
-_CTIME = r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}"
-#: What a launcher puts before each line; the group is who wrote it.
-_MARKS = tuple(
-    re.compile(pattern)
-    for pattern in (
-        # mpirun --tag-output, and --timestamp-output before it (Open MPI 4) or behind it (5); SageMaker's own
-        rf"(?:{_CTIME})?\[(?:[\w.-]+[@:])?(\d{{1,6}},(?:mpirank:)?\d{{1,6}}(?:,[\w.-]{{1,64}})?)\]"
-        rf"(?:{_CTIME})?<std(?:out|err|diag)>: ?",
-        rf"(){_CTIME}<std(?:out|err|diag)>: ?",
-        r"\[([a-z]+\d{1,6}(?:\|\d{1,6})?)\]: ?",  # torchrun
-        r"\[(\d{1,6})\](?!: \w{2,60}: \d+\s*$):? ",  # mpiexec -l (Hydra); bnx2x counts so for each queue
-        r"\(((?:[\w.:-]+ )?pid=\w{1,32}(?:, ip=[^)\s]{1,64})?)\)\s",  # Ray
-        r"\[(pod/[^\]\s]{1,256})\]\s",  # kubectl logs --prefix
-        r"(?=[.-]*\w)([\w.-]{1,128})\s+\| ?",  # docker compose
-        r"((?:[a-z0-9-]{1,63} )?[a-z][a-z0-9.]{0,62}-[a-z0-9.-]{1,190} [a-z][a-z0-9-]{0,62}) ",  # stern
-        r"()//+ ?",  # a program's comment
-        r"\s{0,6}(\d{1,6}): ",  # srun --label
-        # pdsh, clush; not what the kernel's own lines begin with, nor those of mlnx_qos and of lspci
-        r"(?!NVRM|kern(?:el)?:|nvidia|mce:|EDAC|AER|pci|tc: ?\d|(?:priority|up|skprio): |Capabilities: \[)"
-        r"([A-Za-z][\w.,\[\]-]{0,127}): ",
-        r"(\d{1,3}(?:\.\d{1,3}){3}): ",  # the same with addresses
-        # grep in files; ``0000:`` is the domain of a device
-        r"([\w./-]{1,128}\.(?:txt|log|out|err)|/var/log/[\w./-]{1,128}?)[:-](?:(?!0\d)\d{1,7}[:-](?!\d\d[.-]\d))? ?",
-        r"()\+(?!\+\+|-[0-9a-f]{2}\.[0-7])",  # what a patch adds; not a branch of lspci's tree
-        # a frame around the text, or a table; not the bars of lspci's tree
-        r"()(?!\|[|\s]*[+\\]?-[0-9a-f]{2}\.[0-7])(?:\|(?:\s|(?=-{3}))|[│┃║]\s?)",
-    )
-)
-#: The same, of which the log of a kernel has its own.
-_TIMES = tuple(
-    re.compile(pattern)
-    for pattern in (
-        # rsyslog, journalctl -o short-iso
-        r"()\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S{1,16} [\w.-]{1,128} (?!kernel\b)[\w.@/-]{1,64}(?:\[\d{1,10}\])?: ",
-        # kubectl, ts, Jenkins; and what containerd, GitLab and Python's logging put behind it; not dmesg's own
-        r"()(?!\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:?\d\d )"
-        r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?:?(?:\s|(?=\[\s*\d))"
-        r"(?:(?:std(?:out|err)(?: [FP])?|\[std(?:out|err)\]|\d\d[OE]|GMT|UTC"
-        r"|- [\w.]{1,64} - (?:DEBUG|INFO|WARNING|ERROR) -)\s)?",
-        r"()\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]?:?\s",
-        # syslog
-        r"()[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d [\w.-]{1,128} (?!kernel\b)[\w.@/-]{1,64}(?:\[\d{1,10}\])?: ",
-    )
-)
-#: Any of these, by which nearly all lines are passed over.
-_ANY_MARK = re.compile("|".join(f"(?:{mark.pattern})" for mark in (*_MARKS, *_TIMES)))
 _KERNEL = re.compile(r"\bkernel(?::|\[)|NVRM: |SXid \(|\bmlx5_core |\bpcieport |nvidia-\w+: ")
 _KERNEL_TIME = re.compile(r"\s*(?:<\d+>|\d{1,7}[:-]?\s?)?\[\s*\w|\w{3} {1,2}\d{1,2} \d\d:|\d{4}-\d\d-\d\d[T ]|\s{8}")
 #: ``grep -n``, ``cat -n``, an editor: the number of each line. ``81:00.0`` is the address of a device.
@@ -108,9 +62,9 @@ def _marked(
         return at + len(numbered), {"": numbered}
     if '"' in text and (numbered := _listed(lines, at)):
         return at + len(numbered), {"": numbered}
-    if not _ANY_MARK.match(text):
+    if not ANY_MARK.match(text):
         return at, {}
-    for mark in (*_MARKS, *_TIMES):
+    for mark in (*MARKS, *TIMES):
         if not mark.match(lines[at].text):
             continue
         until, tries = refused.get(mark, (0, 0))
@@ -129,7 +83,7 @@ def _marked(
             end += 1
         while end > at and not lines[end - 1].text.strip():
             end -= 1
-        kernel = mark in _TIMES and _of_kernel([line.text for own in written.values() for line in own])
+        kernel = mark in TIMES and _of_kernel([line.text for own in written.values() for line in own])
         if not kernel and count >= max(_LEAST_LINES, _least(written) * len(written)):
             return end, written
         refused[mark] = (end, _TRIES if kernel else tries + 1 if at < until else 1)
@@ -158,15 +112,14 @@ _MAY_BE_TEXT = re.compile(r"\s*[A-Za-z]\w*:\s")
 _MOST_TWICE = 5000
 
 
-def unread(lines: Lines, written: Iterable[Lines], found: Iterable[TextPart]) -> Iterator[list[Line]]:
+def unread(lines: Lines, written: Iterable[Lines], taken: Set[int]) -> Iterator[list[Line]]:
     """Yield stretches that lost a mark and are no part of anything: it was none, as the name in ``State: Active``."""
     if len(lines) > _MOST_TWICE:
         return
     before = {line.number: line.text for line in lines}
     bare = {line.number for own in written for line in own
             if line.text != before[line.number] and _MAY_BE_TEXT.match(before[line.number])}  # fmt: skip
-    for part in found:
-        bare.difference_update(range(part.first, part.last + 1))
+    bare -= taken
     stretch: list[Line] = []
     for line in lines:
         if line.number in bare:

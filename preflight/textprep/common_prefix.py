@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Set
 from itertools import islice
 
-from preflight.recognition.detector import TextPart
 from preflight.textprep.lines import Line, Lines
 
 #: Lines that must bear it, and characters of it that are looked at.
@@ -25,14 +24,13 @@ _MOST_TRIED = 10_000
 _EACH = 3
 
 
-def unmarked(lines: Lines, found: Iterable[TextPart]) -> Iterator[list[list[tuple[str, list[Line]]]]]:
-    """Yield for each stretch that is no part of anything what it may be: without each mark that it may bear.
+def unmarked(lines: Lines, taken: Set[int]) -> Iterator[list[list[tuple[str, list[Line]]]]]:
+    """Yield for each stretch of lines that are not taken what it may be: without each mark that it may bear.
 
     What begins alike on every line may be more than the mark; what may be is a list of writers and their lines.
     """
     if len(lines) > _MOST_LINES:
         return
-    taken = {number for part in found for number in range(part.first, part.last + 1)}
     stretch: list[Line] = []
     for line in [*lines, Line(0, "")]:
         if line.number and line.number not in taken:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from preflight.parsers.job_output import strip_launcher_prefix
+from preflight.textprep.launcher_prefixes import strip_launcher_prefix
 
 _TITLE = re.compile(r"[>\s]{0,8}#{1,6} (?!Out of bounds|Avg bus|error:|Rank)")
 #: What a program's own line begins with.
