@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from preflight.recognition.start_patterns import next_head
 from preflight.textprep.lines import Lines
+from preflight.textprep.numbered_text import left_out
 
 
 @dataclass(frozen=True)
