@@ -1,8 +1,8 @@
 """What good looks like: one module per subject, one function per check.
 
 To add a check, write a function with ``@check`` in one of these modules and its fixture files in
-``fixtures/<check-id>/``. Nothing registers itself on import; ``python -m tests.support.declared`` notes it in the table
-by which a check's module is imported only when it runs (``deferred``).
+``fixtures/<check-id>/``. Nothing registers itself on import. The build writes a table of all checks, by which a check's
+module is imported only when it runs (``_registry.lazy``).
 """
 
 from __future__ import annotations

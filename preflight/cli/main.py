@@ -31,14 +31,16 @@ def _run(words: Sequence[str]) -> None:
         from preflight.gate import main as entry
 
         leave(entry.main(words[1:], _gate_by_click))
-    from preflight.collect import prestart
+    from preflight._startup import prestart
 
     if prestart.collects_locally(words):
         prestart.start()
     if words[:1] == ["check"]:
-        from preflight.cli import fast_check
+        from preflight._startup import fast_options
 
-        if (options := fast_check.understood(words[1:])) is not None:
+        if (options := fast_options.parse("check", words[1:])) is not None:
+            from preflight.cli import fast_check
+
             try:
                 fast_check.check(options)
             except SystemExit as end:

@@ -7,7 +7,7 @@ import json
 import os
 import time
 
-from preflight.collect import prestart
+from preflight._startup import prestart
 from preflight.gate import announce, policy, scheduler_env, verdict_cache
 from preflight.gate.apply_configuration import actions, apply_configuration
 from preflight.gate.gate_run import GateRun

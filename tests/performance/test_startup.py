@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import importlib
 import inspect
 import json
@@ -22,12 +23,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight import probes
-from preflight._startup import lightclass
+from preflight._startup import lightclass, prestart
 from preflight.checks import registry
 from preflight.checks._registry import plugins
-from preflight.cli import fast_check
-from preflight.collect import prestart
-from preflight.commands.check import check as command
 from preflight.reports import text_layout
 from preflight.reports.text_layout import Listing, Paragraph, Part
 from preflight.transport.local import node
@@ -131,7 +129,7 @@ def test_a_check_is_imported_only_where_it_is_to_run() -> None:
     assert "host" in modules
     needless = NEEDLESS | (set() if _HAS_GPU_OR_RDMA else OF_GPUS_AND_RDMA)
     assert modules & needless == set(), (
-        "if tests/architecture/test_declared.py fails as well: run `python -m tests.support.declared`"
+        "if tests/architecture/test_startup_tables.py fails as well: run `python -m preflight.cli.startup_tables`"
     )
 
 
@@ -158,8 +156,8 @@ def test_what_comes_before_the_collection_does_without_typing() -> None:
     code = """
 import sys
 from preflight import probes
+from preflight._startup import fast_options, prestart
 from preflight.cli import fast_check
-from preflight.collect import prestart
 from preflight.run import local, setup
 from preflight.transport.local import node as local
 from preflight.checks._registry import plugins; from preflight.checks import registry
@@ -259,34 +257,6 @@ def test_a_finder_with_distributions_of_its_own_is_queried(monkeypatch: pytest.M
 
 
 # --- the command line without click -------------------------------------------------------------------
-
-WORD = st.sampled_from(
-    ["--json", "--json=x", "-", "out.json", "--html", "--save", "dir", "--only", "gpu.*", "--only=rdma.*", "--skip",
-     "--cluster", "--log", "--exclude-file", "--deadline", "30", "0", "3601", "--window", "1e1", "-v", "--verbose",
-     "--sudo", "--fabric", "--hosts", "gpu[1-4]", "--help", "--nonsense", "", "--", "--verbose=1"]
-)  # fmt: skip
-
-
-@settings(deadline=None)
-@given(st.lists(WORD, max_size=6))
-def test_what_is_understood_without_click_means_the_same_to_click(words: list[str]) -> None:
-    values = fast_check.understood(words)
-    if values is None:
-        return
-    with command.make_context("check", list(words)) as context:
-        usual = {name: value for name, value in context.params.items() if name not in values}
-        assert values == {name: context.params[name] for name in values}
-    with command.make_context("check", []) as context:
-        assert usual == {name: value for name, value in context.params.items() if name not in values}
-
-
-@pytest.mark.parametrize(
-    "words",
-    ["", "-v", "--json -", "--cluster c.toml --html=r.html --save d", "--only gpu.* --only rdma.* --skip x",
-     "--log a --log b", "--deadline 30 --window 10", "--sudo --fabric --verbose --exclude-file bad"],
-)  # fmt: skip
-def test_the_usual_forms_are_understood_without_click(words: str) -> None:
-    assert fast_check.understood(words.split()) is not None
 
 
 @pytest.mark.parametrize("words", ["--only no.such", "--cluster /no/such.toml", "--deadline 15 --window 10"])
@@ -441,19 +411,17 @@ def test_only_a_run_on_this_node_gets_a_head_start(words: str, expected: bool) -
 
 
 def test_only_a_process_with_one_thread_is_forked() -> None:
-    code = "import threading, time\nfrom preflight.transport.local import fork as forked, node as local\n"
+    code = "import threading, time\nfrom preflight._startup import prestart\n"
     code += "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
-    code += "local.start_ahead()\nprint(type(local._ahead[0].process).__name__)\n"
+    code += "prestart.start()\nprint(type(prestart.take()).__name__)\n"
     argv = [sys.executable, "-W", "ignore", "-c"]
     alone = "\n".join(line for line in code.splitlines() if "Thread" not in line)
-    for text, kind in ((code, "Spawned\n"), (alone, "Forked\n")):
+    for text, kind in ((code, "NoneType\n"), (alone, "Forked\n")):
         assert subprocess.run([*argv, text], capture_output=True, text=True, timeout=30).stdout == kind
 
 
 def test_an_unused_collector_ends_itself() -> None:
-    code = (
-        "from preflight.transport.local import node as local; local.start_ahead(); print(local._ahead[0].process.pid)"
-    )
+    code = "from preflight._startup import prestart; prestart.start(); print(prestart.take().pid)"
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=30)
     until = time.monotonic() + 60
     while Path(f"/proc/{int(done.stdout)}").exists():
@@ -470,9 +438,10 @@ def test_the_installed_collector_and_the_shipped_one_are_one(tmp_path: Path) -> 
     paths = ("/proc/sys/kernel/{osrelease,hostname}", "/no/such/file")
     queries = [probes.Probe("file", path, "") for path in paths] + [probes.Probe("psutil", "virtual_memory", "")]
     plan = probes.plan(queries, node="gpu001", deadline_s=20)
-    node.start_ahead()
+    prestart.start()
+    gc.enable()
     documents = [node.collect(plan), node.collect(plan), node.collect(plan, str(python))]
-    assert node._ahead == []
+    assert prestart.take() is None
     statuses = [{key: record["status"] for key, record in document["records"].items()} for document in documents]
     assert statuses[0] == statuses[1] == statuses[2]
     assert len(statuses[0]) == 5
