@@ -67,9 +67,11 @@ def unloaded(broken: Sequence[str]) -> Check:
     def loaded(node: object, site: object) -> Iterator[Finding]:
         """Report each plug-in that is installed and cannot be imported.
 
+        ## Why it matters
         Its checks did not run, so what they guard against is not known of any node.
 
-        A false alarm: the plug-in is no longer needed. Uninstall it.
+        ## False alarms
+        The plug-in is no longer needed. Uninstall it.
         """
         for one in broken:
             yield unknown(f"a plug-in cannot be loaded: {one}", subject=one.partition(":")[0], fix=loaded.fix)

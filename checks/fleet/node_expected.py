@@ -25,13 +25,16 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
 def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare what the cluster file declares of versions, firmware and settings with what the node has.
 
+    ## Why it matters
     A majority of nodes may be wrong together; what is declared is the yardstick, and also holds for one node alone.
 
+    ## Verdicts
     A value that breaks a job where it differs (driver, NCCL, PyTorch, number and model of GPUs, rails, …) fails, the
     rest warns, as in the comparison of nodes. Values are compared to the letter, host memory within 1 %. What the
     node does not show is unknown; what a container cannot see is left out.
 
-    A false alarm: nodes that are being upgraded in turn; declare the new version when most of them have it.
+    ## False alarms
+    Nodes that are being upgraded in turn; declare the new version when most of them have it.
     """
     right = []
     for trait in _traits(site):

@@ -56,13 +56,16 @@ _SLOW = 1.25
 def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare how many errors each port's counters gain a day with what a sound link gains: next to none.
 
+    ## Why it matters
     A cable seldom dies at once. It errs a little more each day, and one morning the job that needs it stands still;
     that morning can be chosen.
 
+    ## Verdicts
     It warns from 1 a day (link down, trained anew) and 120 a day (symbol errors) on, over at least three runs and a
     day. A counter that went back was reset, and counts from there.
 
-    A false alarm: a switch that was rebooted every day, or a cable that was moved.
+    ## False alarms
+    A switch that was rebooted every day, or a cable that was moved.
     """
     yield from _grown(node, _LINKS, "port")
 
@@ -79,12 +82,15 @@ def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def gpu_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare how many rows each GPU remaps and how many errors ECC corrects a day with what sound memory has.
 
+    ## Why it matters
     Spare rows run out. When they do, the next error ends a job, and the GPU is exchanged in a hurry.
 
+    ## Verdicts
     It warns from one row in two days, 200,000 corrected errors of DRAM or 100 of SRAM a day on, over at least three
     runs and a day.
 
-    A false alarm: none is known; a burst that ended moves the median slope only if it took half of the runs.
+    ## False alarms
+    None is known; a burst that ended moves the median slope only if it took half of the runs.
     """
     yield from _grown(node, _MEMORY, "GPU")
 
@@ -101,11 +107,14 @@ def gpu_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def temperature(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the degrees that are left before each GPU slows down with how fast they dwindle.
 
+    ## Why it matters
     Dust and a tired pump take a degree a week; the clocks fall on a hot afternoon, and with them the whole job.
 
+    ## Verdicts
     It warns where fewer than 20 °C are left and, as they dwindle, none in 30 days, over at least three runs and a day.
 
-    A false alarm: runs at idle at first and under load later. Compare runs of one kind.
+    ## False alarms
+    Runs at idle at first and under load later. Compare runs of one kind.
     """
     found = series_of(node.evidence, "gpu.temperature_margin_c")
     judged = [course for course in found if course.enough]
@@ -139,13 +148,16 @@ def temperature(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def job_time(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare how long the last job of each name took with the median of those before it.
 
+    ## Why it matters
     Nothing crashes, and the bill grows: a job that takes a third longer than last week is the first that anybody
     hears of a half-rate port.
 
+    ## Verdicts
     It warns where it took more than 1.25 times the median of at least three. Jobs are recorded with `preflight
     history job`, best from the scheduler's epilog.
 
-    A false alarm: a job of the same name with more data or fewer nodes. Give it a name of its own.
+    ## False alarms
+    A job of the same name with more data or fewer nodes. Give it a name of its own.
     """
     from statistics import median
 

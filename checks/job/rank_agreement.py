@@ -34,13 +34,16 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
 def version_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Compare the NCCL versions that are installed across nodes of the same kind.
 
+    ## Why it matters
     Ranks on different versions pick different algorithms and message sizes: the job ends in its start with
     "message truncated", or hangs in its first collective.
 
+    ## Verdicts
     Both the system's NCCL and those of Python packages count. Nodes that have none do not vote; a node that differs
     from most fails; without a majority all do.
 
-    A false alarm: a spare package on one node that no job loads.
+    ## False alarms
+    A spare package on one node that no job loads.
     """
     yield from equal(nodes, sites, NCCL)
 
@@ -66,16 +69,19 @@ NCCL = Trait("NCCL", LIBRARIES, _versions, breaks=True, expects="versions.nccl")
 def ranks_agree(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Compare NCCL's variables across the nodes of the same kind, and across the ranks that run on them.
 
+    ## Why it matters
     Ranks that disagree on an algorithm, a protocol or a buffer's size wait for messages that the others never send:
     the job hangs in its first collective, or ends with "message truncated", and no rank is to blame by itself.
 
+    ## Verdicts
     Where ranks of a job run on a node their own environments count, else what a job started there would inherit.
     Algorithm, protocol, buffer sizes, threads, numbers of channels, cuMem, NVLink SHARP and the network fail where
     they differ; other variables warn. A value that is the default is the same as unset. Names of interfaces, HCAs
     and files, GID indices and debugging may differ from node to node. A node on which a check of its own finds fault
     with a variable (nccl.left-over-disables, nccl.load-balancing, the traffic class of roce.chain, …) has no vote.
 
-    A false alarm: nodes of two jobs that were judged together; give the nodes of one job (`--job`, `--hosts`).
+    ## False alarms
+    Nodes of two jobs that were judged together; give the nodes of one job (`--job`, `--hosts`).
     """
     for members in kinds(nodes, sites):
         group: dict[str, _Settings] = {}

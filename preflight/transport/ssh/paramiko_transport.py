@@ -25,9 +25,9 @@ from preflight.transport.ssh.channel import CollectorChannel
 from preflight.transport.ssh.config import HostConfig, SshConfig
 from preflight.transport.ssh.deadline_thread import DeadlineThread
 from preflight.transport.ssh.host import HostSpec
-from preflight.transport.ssh.inline_connection import Script
 from preflight.transport.ssh.jump import Jump
 from preflight.transport.ssh.keys import KeyRing
+from preflight.transport.ssh.plain_connection import Script
 from preflight.transport.ssh.session import SshSession
 from preflight.transport.ssh.stream import ConnectionDropped, RecordedStream
 
