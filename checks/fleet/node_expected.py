@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from preflight.checks.applicability import nothing_declared
 from preflight.checks.comparison import yardstick
 from preflight.checks.comparison.electorate import Trait
+from preflight.checks.fleet import core, gpu, host, nic, rails, software
+from preflight.checks.job import rank_agreement
+from preflight.checks.roce import fleet as roce
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
@@ -70,10 +73,6 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 def _traits(site: Site) -> Iterator[Trait]:
     """Yield the compared values that the cluster file declares for a node."""
-    from preflight.checks.fleet import core, gpu, host, nic, rails, software
-    from preflight.checks.job import rank_agreement
-    from preflight.checks.roce import fleet as roce
-
     domain = (trait for trait, _, _ in gpu.DOMAIN)
     for trait in (
         core.DRIVER, rank_agreement.NCCL, *software.SOFTWARE, *software.FIRMWARE,

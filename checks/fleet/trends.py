@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from statistics import median
 
 from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import COURSE
@@ -159,8 +160,6 @@ def job_time(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     A job of the same name with more data or fewer nodes. Give it a name of its own.
     """
-    from statistics import median
-
     found = series_of(node.evidence, JOBS)
     if not found:
         yield unknown("no job's completion time is recorded", evidence=[COURSE],

@@ -9,6 +9,10 @@ from preflight._startup.lightclass import replace
 from preflight.checks.nccl.settings_scope import finding
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
+from preflight.facts.nccl_settings import SettingScope, lint
+from preflight.facts.nccl_settings.catalogue import version
+from preflight.facts.nccl_settings.collect import of_listing, of_log
+from preflight.facts.nccl_settings.rank_agreement import disagreements
 from preflight.facts.rank_binding import world_size
 from preflight.model import Finding, check, passed, unknown
 
@@ -58,10 +62,6 @@ def run_settings(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _one(run: RunFacts, site: Site, key: str) -> Iterator[Finding]:
-    from preflight.facts.nccl_settings import SettingScope, lint
-    from preflight.facts.nccl_settings.collect import of_listing, of_log
-    from preflight.facts.nccl_settings.rank_agreement import disagreements
-
     name = key.removeprefix("log:")
     log = run.nccl_logs.get(key)
     collected = of_log(log.environment, key) if log is not None else of_listing(run.text(key), key)
@@ -92,8 +92,6 @@ def _first(collected: CollectedSettings) -> str:
 
 
 def _versions(text: str | None) -> tuple[Version, ...]:
-    from preflight.facts.nccl_settings.catalogue import version
-
     try:
         return (version(text),) if text else ()
     except ValueError:

@@ -17,6 +17,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.nccl_settings.collect import RANKS
+from preflight.facts.nccl_settings.rank_agreement import MUST, compared, values
 from preflight.facts.node import NodeFacts
 from preflight.facts.versions import LIBRARIES
 from preflight.model import Finding, check, failed, passed, unknown, warned
@@ -113,8 +114,6 @@ _TRAFFIC_CLASS = "NCCL_IB_TC"
 
 
 def _settings(node: NodeFacts, site: Site) -> _Settings:
-    from preflight.facts.nccl_settings.rank_agreement import compared, values
-
     of_ranks = tuple(values(env) for env in _environments(node))
     faults = {name: failing(_OF_ONE, node, site, name) for settings in of_ranks for name in settings}
     if by := failing((load_balancing.load_balancing,), node, site):
@@ -129,8 +128,6 @@ def _settings(node: NodeFacts, site: Site) -> _Settings:
 
 def declared_variables(site: Site) -> Iterator[Trait]:
     """Yield a trait for each variable that the cluster file declares for all ranks."""
-    from preflight.facts.nccl_settings.rank_agreement import MUST, compared, values
-
     for name in site.members.nccl or ():
 
         def normal(value: str, name: str = name) -> str:
@@ -184,8 +181,6 @@ def _agree(group: Mapping[str, _Settings]) -> Iterator[Finding]:
 
 def _one(name: str, group: Mapping[str, _Settings]) -> Iterator[Finding]:
     """Compare one variable: within each node first, then each node with the others."""
-    from preflight.facts.nccl_settings.rank_agreement import MUST
-
     trait = Trait(name, PROCESS, lambda node, site: None, breaks=name in MUST)
     single: dict[str, str] = {}
     for node, settings in group.items():

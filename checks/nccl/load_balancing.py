@@ -14,6 +14,7 @@ from preflight.checks.nccl.settings_scope import as_set, environments, unread
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.facts.nccl_environment import PROCESS, NcclEnvironment, Setting
+from preflight.facts.nccl_settings.collect import of_log
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
@@ -174,8 +175,6 @@ def run_balancing(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _of_log(log: NcclLog, key: str, site: Site) -> Finding:
-    from preflight.facts.nccl_settings.collect import of_log
-
     if log.nnodes == 1:
         return skipped("one node, no traffic between nodes", evidence=[key])
     if log.network_names and all(parsers.nccl_log.is_tcp(network) for network in log.network_names):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import median
 from typing import TYPE_CHECKING
 
 from preflight.checks.applicability import efa_only
@@ -53,7 +54,6 @@ def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
             evidence = keys(ports[0].growths)[:1]
             yield unknown("no port tells how many bytes it carried", evidence=evidence, fix="see counters.visible")
         return
-    from statistics import median
 
     middle = median(rate for _, rate in rated)
     evidence = keys(port.growths[0] for port, _ in rated[:3])

@@ -18,6 +18,9 @@ from preflight.errors import PreflightError
 from preflight.evidence import safe_read
 from preflight.evidence.document import DocumentError, Evidence, dump, no_answer, read
 from preflight.facts.job import RUN
+from preflight.facts.streamed_log import OnDisk
+from preflight.parsers.nccl_log.line_source import divisible
+from preflight.parsers.torch.safe_pickle import is_pickle
 
 if TYPE_CHECKING:
     from io import BufferedWriter
@@ -218,9 +221,6 @@ def logs(paths: Sequence[Path], limit: int) -> Evidence | None:
 
 def _log(path: Path, raw: bytes, limit: int) -> object:
     """Return the record of a log, of which at most ``limit`` + 1 bytes were read."""
-    from preflight.parsers.nccl_log.line_source import divisible
-    from preflight.parsers.torch.safe_pickle import is_pickle
-
     why = ""
     if len(raw) > limit:
         why = f"the log is longer than {limit} bytes"
@@ -230,7 +230,6 @@ def _log(path: Path, raw: bytes, limit: int) -> object:
         why = "the log is compressed, or in UTF-16"
     if not why:
         return {"status": "ok", "out": raw.decode("utf-8", "backslashreplace")}
-    from preflight.facts.streamed_log import OnDisk
 
     return OnDisk(path, why)
 

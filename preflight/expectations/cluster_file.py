@@ -14,6 +14,7 @@ from preflight.expectations import Cluster, fabric_table, gate_table, roofline_t
 from preflight.expectations import waivers as exceptions
 from preflight.expectations.catalogue import part_by_name
 from preflight.expectations.node_class import NodeClass, Ports, Qos
+from preflight.expectations.toml_errors import explain
 from preflight.expectations.toml_line_numbers import Lines, decoded
 from preflight.expectations.waivers import Chosen
 
@@ -61,8 +62,6 @@ def decode(raw: bytes, path: str, ids: Ids | None = None, today: date | None = N
             raise RecursionError  # a parser needs the square of a key's parts in memory
         data = decoded(text)
     except (ValueError, RecursionError) as error:  # ValueError: TOMLDecodeError, or a number of thousands of digits
-        from preflight.expectations.toml_errors import explain
-
         number, key, what, fix = explain(error, text)
         where = f"{path}:{number}:" if number else f"{path}:"
         raise ClusterFileError(f"{where} {key + ': ' if key else ''}{what} - {fix}") from None

@@ -13,10 +13,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from preflight import errors
+from preflight.archive.directory import file_name
+from preflight.checks import registry
 from preflight.evidence import json_limits
-from preflight.gate import announce, scheduler_env, verdict_cache
+from preflight.gate import announce, configuration, remote_verdicts, scheduler_env, verdict_cache
+from preflight.gate.apply_configuration import apply_configuration
 from preflight.gate.gate_run import GateRun
 from preflight.gate.verdict import PREFIX, UnusableVerdict, Verdict, ascii_reason, from_document
+from preflight.nodeset import unfold
 from preflight.schemas.conform import find_error
 
 _MOST_BYTES = 1 << 20
@@ -27,10 +31,6 @@ _AHEAD_S = 300
 
 def run(gate_run: GateRun) -> int:
     """Judge a job by its nodes; return the exit status."""
-    from preflight.gate import configuration
-    from preflight.gate.apply_configuration import apply_configuration
-    from preflight.nodeset import unfold
-
     options = gate_run.options
     gate_run.watch.phase = "reading the cluster file"
     config = configuration.read(options.cluster, None, _ids)
@@ -51,8 +51,6 @@ def run(gate_run: GateRun) -> int:
     folder = options.verdicts or config.gate.publish
     verdicts: Mapping[str, Verdict | str]
     if options.hosts:
-        from preflight.gate import remote_verdicts
-
         gate_run.watch.phase = "asking the nodes over SSH"
         try:
             verdicts = remote_verdicts.verdicts(nodes, gate_run, config)
@@ -68,8 +66,6 @@ def run(gate_run: GateRun) -> int:
 
 
 def _ids() -> list[str]:
-    from preflight.checks import registry
-
     try:
         return registry().ids()
     except errors.DuplicateCheck:  # reported where the checks are run
@@ -122,8 +118,6 @@ def _why(verdict: Verdict | str) -> str:
 
 
 def _published(folder: Path, nodes: Sequence[str], most_s: float) -> dict[str, Verdict | str]:
-    from preflight.archive.directory import file_name
-
     if why := _untrusted(folder):
         return dict.fromkeys(nodes, why)
     return {node: _read(folder / file_name(node), node, most_s) for node in nodes}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from html import unescape
 
 from preflight.textprep.plain_text import limit_blank_runs, normalize_text, numbered
 
@@ -63,8 +64,6 @@ def lines(text: str, holding: str = "") -> Iterator[tuple[int, str]]:
 def unmarked(line: str) -> str:
     """Take HTML escapes, a page's empty cells, colour codes without their ESC and Markdown links off a line."""
     if "&" in line:
-        from html import unescape  # a table of 2,231 names, and logs that hold none
-
         line = unescape(line)
     if "| |" in line[-6:]:
         line = _CELLS.sub("", line)

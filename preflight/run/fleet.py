@@ -9,8 +9,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from preflight.archive.lazy import Spool
+from preflight.collect import journal
 from preflight.collect.options import DEADLINE_S, FLEET_DEADLINE_S, CollectOptions, plans, sweeper
+from preflight.collect.progress import ProgressLine
+from preflight.collect.scheduler import Limits, NodeEvent, gather, interruptible
+from preflight.collect.targets import TargetError, resolve
+from preflight.nodeset import fold_for_slurm
 from preflight.terminal import UsageError, print_text, progress
+from preflight.transport.errors import TransportError
+from preflight.transport.kubernetes.kubectl import KubectlTransport, find
+from preflight.transport.slurm.srun import Srun
+from preflight.transport.ssh.automatic import AutoTransport
+from preflight.transport.ssh.host_keys import trust_command
+from preflight.transport.ssh.openssh import OpenSshTransport
 
 if TYPE_CHECKING:
     from preflight.evidence.document import Evidence
@@ -30,7 +42,6 @@ def targets(
         if not selector.strip():
             raise UsageError("--pods is empty, which would mean all pods: say which, such as job-name=training")
         return _selected(selector, hosts or hostfile or job or rerun, options or CollectOptions())
-    from preflight.collect.targets import TargetError, resolve
 
     try:
         return resolve(hosts, hostfile, job, rerun)
@@ -40,9 +51,6 @@ def targets(
 
 def _selected(selector: str, other: object, options: CollectOptions) -> tuple[str, ...]:
     """Return the names of the pods with these labels that have not ended."""
-    from preflight.transport.errors import TransportError
-    from preflight.transport.kubernetes.kubectl import find
-
     if other:
         raise UsageError("--pods says which: give it, or other targets, not both")
     if options.via != "kubectl":
@@ -58,11 +66,6 @@ def _selected(selector: str, other: object, options: CollectOptions) -> tuple[st
 
 def fleet(hosts: Sequence[str], session: Session, options: CollectOptions) -> Sequence[Evidence]:
     """Collect from many nodes and return their documents by name; each is saved as it comes."""
-    from preflight.archive.lazy import Spool
-    from preflight.collect.progress import ProgressLine
-    from preflight.collect.scheduler import Limits, NodeEvent, gather, interruptible
-    from preflight.transport.slurm.srun import Srun
-
     run_s = options.limits(FLEET_DEADLINE_S)
     limits = Limits(options.fanout, min(DEADLINE_S + options.extra_s, run_s), run_s)
     plan_for = plans(session.registry.probes, session.cluster, options, sweeper(hosts, session.cluster, options))
@@ -99,8 +102,6 @@ def _already(
     hosts: Sequence[str], session: Session, plan: Mapping[str, Any], options: CollectOptions
 ) -> list[Evidence]:
     """Return the answers that a resumed run already has; otherwise record the run, so that it can be resumed."""
-    from preflight.collect import journal
-
     folder = session.save_dir
     if folder is None:
         return []
@@ -122,22 +123,13 @@ def connection(
     hosts: Sequence[str], options: CollectOptions
 ) -> Iterator[AutoTransport | SshTransport | PipedTransport | Srun]:
     """Yield a transport to these hosts; closing it at the end also ends what still runs there."""
-    from preflight.transport.errors import TransportError
-
     transport: AutoTransport | SshTransport | PipedTransport | Srun
     try:
         if options.via == "srun":
-            from preflight.nodeset import fold_for_slurm
-            from preflight.transport.slurm.srun import Srun
-
             transport = Srun(options.job or os.environ.get("SLURM_JOB_ID"), fold_for_slurm)
         elif options.via == "kubectl":
-            from preflight.transport.kubernetes.kubectl import KubectlTransport
-
             transport = KubectlTransport(options.kubectl)
         elif options.via == "openssh":
-            from preflight.transport.ssh.openssh import OpenSshTransport
-
             transport = OpenSshTransport(options.ssh_config, hosts, options.connect_timeout_s)
         else:
             with progress("reading the SSH configuration"):
@@ -153,18 +145,17 @@ def connection(
 def _ssh(hosts: Sequence[str], options: CollectOptions) -> AutoTransport | SshTransport | PipedTransport:
     """Return SSH with paramiko, which ``auto`` leaves where a host needs more; raises TransportError."""
     try:
+        # import-at-use: preflight as one file has no paramiko
         from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
     except ModuleNotFoundError as error:  # preflight as one file: paramiko's cryptography is compiled
         if options.via != "auto":
             raise UsageError(
                 f"no SSH: there is no {error.name} in this preflight; use --via openssh, or install gpu-preflight"
             ) from None
-        from preflight.transport.ssh.openssh import OpenSshTransport
 
         every = OpenSshTransport(options.ssh_config, hosts, options.connect_timeout_s)
         every.through_openssh = dict.fromkeys(hosts, f"there is no {error.name} in this preflight")
         return every
-    from preflight.transport.ssh.automatic import AutoTransport
 
     kind = AutoTransport if options.via == "auto" else SshTransport
     return kind(SshOptions(options.ssh_config, connect_timeout_s=options.connect_timeout_s), hosts)
@@ -174,8 +165,6 @@ def _advise(answers: Sequence[Evidence]) -> None:
     """Print the one fix for all host keys that were refused."""
     refused = [e.node for e in answers if e.no_answer is not None and e.no_answer.get("phase") == "host-key"]
     if len(refused) > 1:
-        from preflight.transport.ssh.host_keys import trust_command
-
         print_text(
             f"once you have checked the host keys of {len(refused)} hosts: {trust_command(refused)}\n", sys.stderr
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import gc
 import importlib
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ from preflight.checks._registry import plugins
 from preflight.reports import text_layout
 from preflight.reports.text_layout import Listing, Paragraph, Part
 from preflight.transport.local import node
+from tests.architecture.test_layers import module_of, sources
 
 #: What no check of this node needs, and what would take longer than all the checks to import.
 HEAVY = {
@@ -149,6 +152,75 @@ def test_what_this_node_needs_defines_its_dataclasses_cheaply() -> None:
     assert {
         name for name, source in sources.items() if re.search(r"^from dataclasses .*\bdataclass\b", source, re.M)
     } == set()
+
+
+HOT_FILE = Path(prestart.__file__).with_name("hot_modules.txt")
+
+#: Command -> the modules in which an import may stand in a function, and TYPE_CHECKING may be set by hand.
+HOT = {
+    group.partition("\n")[0]: set(re.findall(r"^preflight\.\S+", group, re.M))
+    for group in HOT_FILE.read_text().split("# group: ")[1:]
+}
+
+#: Function-level imports elsewhere, each with its reason.
+MOST_ELSEWHERE = 20
+
+REASON = "# import-at-use: "
+
+
+def loaded(*arguments: str) -> set[str]:
+    """Return the modules that a run has loaded at its end."""
+    code = _MODULES_OF_A_RUN.replace("entry.main()", "try:\n entry.main()\nfinally:\n leave(0)")
+    argv = [sys.executable, "-c", code, *arguments]
+    stderr = subprocess.run(argv, capture_output=True, text=True, timeout=60).stderr
+    return set(stderr.splitlines()[-1].split())
+
+
+def test_each_hot_module_is_loaded_by_its_command(tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text('[class.cpu]\ngpus = 0\nhcas = 0\n[class.h100]\nnodes = "gpu[001-064]"\n')
+    gate = ("gate", "slurm-prolog", "--cluster", str(cluster), "--state-dir", str(tmp_path / "state"))
+    judging, check = loaded(*gate), loaded("check") | loaded("collect")
+    fresh = loaded(*gate)
+    cached, judged = HOT.values()
+    assert cached <= fresh, f"not loaded by a fresh verdict: {cached - fresh}"
+    assert judged <= judging | check, f"not loaded: {judged - judging - check}"
+    assert cached & judged == set()
+
+
+def _elsewhere() -> Iterator[tuple[Path, str, ast.Module]]:
+    """Yield the sources outside the hot modules, ``_startup`` and the collector."""
+    hot = set().union(*HOT.values())
+    for path in sources():
+        module = module_of(path)
+        if module not in hot and not module.startswith(("preflight._startup", "preflight.collector")):
+            text = path.read_text()
+            yield path, text, ast.parse(text)
+
+
+def test_imports_stand_at_the_top_outside_hot_modules() -> None:
+    missing, number = [], 0
+    for path, text, tree in _elsewhere():
+        lines = text.splitlines()
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        imports = {
+            node.lineno for function in functions for node in ast.walk(function)
+            if isinstance(node, ast.Import | ast.ImportFrom)
+        }  # fmt: skip
+        number += len(imports)
+        for line in imports:
+            if not any(REASON in above for above in lines[max(0, line - 5) : line]):
+                missing.append(f"{path.name}:{line}")
+    assert not missing, f"move them to the top, or give the reason: {REASON}…"
+    assert number <= MOST_ELSEWHERE
+
+
+def test_the_standard_type_checking_is_used_outside_hot_modules() -> None:
+    by_hand = {
+        path.name for path, _, tree in _elsewhere() for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node) == "TYPE_CHECKING = False"
+    }  # fmt: skip
+    assert not by_hand, "from typing import TYPE_CHECKING"
 
 
 def test_what_comes_before_the_collection_does_without_typing() -> None:
