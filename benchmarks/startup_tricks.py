@@ -37,22 +37,18 @@ CHECK: Mapping[str, str] = {
         _LIGHT + "import dataclasses as std\nlight.dataclass, light.field = std.dataclass, std.field\n"
         "light.fields, light.replace = std.fields, std.replace\n"
     ),
-    "lazy regular expressions": _LIGHT + "import re\nlight.regex = re.compile\n",
-    "sha256 without OpenSSL": _LIGHT + "import hashlib\nlight.sha256 = hashlib.sha256\n",
     "lazy packages: a parser is imported when it is named": (
         "import importlib, pkgutil, preflight.facts, preflight.parsers\n"
         "for package in (preflight.facts, preflight.parsers):\n"
         "    for found in pkgutil.iter_modules(package.__path__):\n"
         "        importlib.import_module(f'{package.__name__}.{found.name}')\n"
     ),
-    "no typing before the node is queried": "import typing\n",
     "plug-ins looked for without importlib.metadata": "import importlib.metadata\n",
     "no garbage collection while importing": "import gc\ngc.disable = lambda: None\n",
 }
 GATE: Mapping[str, str] = {
     "options parsed without click": _NO_MODULE.format("generated_options"),
     "no typing": "import typing\n",
-    "lazy regular expressions": "import re\n",
     "exit without interpreter shutdown": "import os\nos._exit = sys.exit\n",
 }
 SSH = "import sys; from preflight.transport.ssh import paramiko_transport\n"

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from preflight.checks._registry import plugins
 from preflight.errors import PreflightError
 from preflight.probes import PROBES, Probe
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any

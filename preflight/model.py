@@ -13,11 +13,12 @@ The decorator returns a frozen :class:`Check`; nothing registers itself on impor
 from __future__ import annotations
 
 import enum
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, cast
 
-from preflight._startup.lightclass import dataclass, regex, replace
+from preflight._startup.lightclass import dataclass, replace
 from preflight.expectations import Expected
 
 
@@ -173,7 +174,7 @@ class Check:
 #: The headings of a check's page. A docstring has the middle three as `## Why it matters`, …
 WHAT, WHY, VERDICTS = "What it does", "Why it matters", "Verdicts"
 FALSE_ALARMS, SOURCES = "False alarms", "Sources"
-_HEADING = regex(r"\n## (.+)\n")
+_HEADING = re.compile(r"\n## (.+)\n")
 
 
 def docstring(function: Any) -> str | None:
@@ -198,7 +199,7 @@ def _page(function: Any) -> str:
     return "\n".join([first.lstrip(), *(line[margin:] for line in others)]).strip("\n").rstrip()
 
 
-_ID = regex(r"[a-z0-9-]+\.[a-z0-9-]+")
+_ID = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
 
 
 def check(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 import tempfile
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from preflight._startup.lightclass import regex, replace
+from preflight._startup.lightclass import replace
 from preflight.errors import PreflightError
 from preflight.evidence import safe_read
 from preflight.evidence.document import DocumentError, Evidence, dump, no_answer, read
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 RUN_FILE = "run.json"
 
 #: How a report begins, and bytes in which that stands.
-_REPORT, _HEAD = regex(rb'\s{0,100}\{\s{0,100}"schema"\s{0,10}:\s{0,10}"preflight\.report/'), 300
+_REPORT, _HEAD = re.compile(rb'\s{0,100}\{\s{0,100}"schema"\s{0,10}:\s{0,10}"preflight\.report/'), 300
 
 
 class ArchiveError(PreflightError):

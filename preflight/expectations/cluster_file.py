@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-from preflight._startup.lightclass import fields, regex
+from preflight._startup.lightclass import fields
 from preflight.errors import PreflightError
 from preflight.evidence import safe_read
 from preflight.expectations import Cluster, fabric_table, gate_table, roofline_table, schema
@@ -24,7 +25,7 @@ class ClusterFileError(PreflightError):
 
 
 #: A key of more parts than a file of ours has any use for.
-_CHAIN = regex(r"""(?<![\w.-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){64}""")
+_CHAIN = re.compile(r"""(?<![\w.-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){64}""")
 
 #: Tables of a file: ten thousand nodes with a class, or a waiver, for each have as many.
 _MOST_TABLES = 25_000

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from preflight._startup.lightclass import dataclass, regex, replace
+from preflight._startup.lightclass import dataclass, replace
 from preflight.facts.pci import address
 from preflight.textprep.plain_text import normalize_text
 
@@ -19,8 +19,8 @@ LSPCI = "cmd:lspci -Dnvv"
 #: ACS controls that send a request or completion between two devices up to the root complex.
 REDIRECTS = frozenset({"ReqRedir", "CmpltRedir", "UpstreamFwd"})
 
-_HEADER = regex(r"((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]) \S")
-_FLAG = regex(r"\b([A-Za-z]{1,20})([+-])(?=\s|$)")
+_HEADER = re.compile(r"((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]) \S")
+_FLAG = re.compile(r"\b([A-Za-z]{1,20})([+-])(?=\s|$)")
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from preflight.gate import announce, policy, scheduler_env
 from preflight.gate.verdict import PREFIX
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

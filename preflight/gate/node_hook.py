@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import time
+from typing import TYPE_CHECKING
 
 from preflight._startup import prestart
 from preflight.gate import announce, policy, scheduler_env, verdict_cache
@@ -15,7 +16,6 @@ from preflight.gate.ownership import relevant_probes
 from preflight.gate.state_dir import StateDir, StateDirError, locate
 from preflight.gate.verdict import PREFIX, Verdict, ascii_reason
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any

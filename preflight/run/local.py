@@ -10,13 +10,13 @@ import os
 import signal
 import time
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from preflight._startup.lightclass import fields, replace
 from preflight.collect.options import DEADLINE_S, CollectOptions, plans, sweeper
 from preflight.run.setup import Session, read_logs
 from preflight.terminal import UsageError, progress
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path

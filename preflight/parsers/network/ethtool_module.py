@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from preflight._startup.lightclass import dataclass, regex
+from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import normalize_text
 
-_LINE = regex(r"[ \t]*([A-Za-z][^:\n]{0,90}?)[ \t]*:[ \t]*([^\n]*)")
-_FLAG = regex(r"(.{1,60}?)\s+(high|low)\s+(alarm|warning)\s*(\(Chan(?:nel)?\s*\d{1,2}\))?", re.IGNORECASE)
-_HEAT = regex(r"(-?\d{1,3}(?:\.\d{1,3})?)\s*(?:\[(-?\d{1,3})\.\.(-?\d{1,3})\])?")
-_NUMBER = regex(r"(-?\d{1,7}(?:\.\d{1,7})?)\s*(degrees C|mA|mW|V)\b")
+_LINE = re.compile(r"[ \t]*([A-Za-z][^:\n]{0,90}?)[ \t]*:[ \t]*([^\n]*)")
+_FLAG = re.compile(r"(.{1,60}?)\s+(high|low)\s+(alarm|warning)\s*(\(Chan(?:nel)?\s*\d{1,2}\))?", re.IGNORECASE)
+_HEAT = re.compile(r"(-?\d{1,3}(?:\.\d{1,3})?)\s*(?:\[(-?\d{1,3})\.\.(-?\d{1,3})\])?")
+_NUMBER = re.compile(r"(-?\d{1,7}(?:\.\d{1,7})?)\s*(degrees C|mA|mW|V)\b")
 
 
 @dataclass(frozen=True)

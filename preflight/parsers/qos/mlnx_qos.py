@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from preflight._startup.lightclass import dataclass, regex
+from preflight._startup.lightclass import dataclass
 from preflight.parsers.qos.dcb import PRIORITIES, Buffers, DscpMap
 from preflight.textprep.plain_text import normalize_text
 
@@ -24,7 +24,7 @@ class MlnxQos:
     dcbx: str | None  # os or firmware
 
 
-_ROW = regex(r"(priority|enabled|buffer)((?:[ \t]+[0-9]{1,2})+)")
+_ROW = re.compile(r"(priority|enabled|buffer)((?:[ \t]+[0-9]{1,2})+)")
 
 
 @lru_cache(maxsize=64)  # each of its values is asked for by itself, and ports and nodes are set up alike

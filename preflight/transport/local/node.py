@@ -8,13 +8,13 @@ import select
 import signal
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from preflight import collector
 from preflight._startup import prestart
 from preflight.collector import frame, spawn
 from preflight.transport import payload
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import IO, Any
