@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from preflight.archive.directory import STDOUT
-from preflight.commands import bundle_contents as bundles
 from preflight.commands import options
-from preflight.commands.bundle_files import Added
-from preflight.commands.redact import list_left, made_redactor, print_summary, printable
-from preflight.nodeset import fold, unfold
-from preflight.redact.files import RedactionError, write_map
-from preflight.reports import stored
 from preflight.run.setup import Session, load_evidence, saved_cluster, writable
 from preflight.terminal import UsageError, progress
 
@@ -44,6 +38,11 @@ def bundle(
     Example: preflight bundle evidence/ --nodes 'gpu[003,017]' -o case.tar.gz
     Exit:    0 written, 2 usage
     """
+    from preflight.commands import bundle_contents as bundles
+    from preflight.commands.bundle_files import Added
+    from preflight.commands.redact import list_left, made_redactor, print_summary, printable
+    from preflight.redact.files import RedactionError, write_map
+
     printable(map_file)
     for target in (output, map_file):
         writable(target)
@@ -91,6 +90,8 @@ def bundle(
 
 def _parted(paths: Sequence[Path]) -> tuple[list[tuple[Path, Mapping[str, Any]]], list[Path]]:
     """Return the reports among some paths, and the others; raises UsageError."""
+    from preflight.reports import stored
+
     reports: list[tuple[Path, Mapping[str, Any]]] = []
     others = []
     for path in paths:
@@ -107,6 +108,8 @@ def _parted(paths: Sequence[Path]) -> tuple[list[tuple[Path, Mapping[str, Any]]]
 
 def _chosen(nodes: str | None, evidences: Sequence[Evidence], report: Mapping[str, Any] | None) -> frozenset[str]:
     """Return the nodes that are meant; raises UsageError if one is not there."""
+    from preflight.nodeset import fold, unfold
+
     known = {evidence.node for evidence in evidences} or {str(node["name"]) for node in (report or {}).get("nodes", [])}
     if nodes is None:
         return frozenset(known)

@@ -10,16 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from preflight.checklist.answers import answer
-from preflight.checks import registry
-from preflight.collect.sudoers import sudoers
 from preflight.commands import options
-from preflight.judge.record_usage import records_of
-from preflight.pair.tests import KINDS
-from preflight.parsers.provenance import unverified
-from preflight.probes import plan, sweep
-from preflight.reports.cluster_scope import judged_by, remarks
-from preflight.reports.sanitize import one_line
 from preflight.run.setup import Session, load_evidence, read_logs, report_broken, saved_cluster
 from preflight.terminal import UsageError, nearest
 
@@ -35,6 +26,10 @@ def probes(as_json: bool) -> None:
     \b
     Example: preflight probes
     """
+    from preflight.checks import registry
+    from preflight.collect.sudoers import sudoers
+    from preflight.probes import plan, sweep
+
     registered = registry().probes
     if as_json:
         click.echo(json.dumps(plan(registered, node="", deadline_s=60), indent=1))
@@ -53,6 +48,7 @@ def probes(as_json: bool) -> None:
             click.echo(f"    where that fails: {other.key}, {other.why}")
         if probe.listed:
             click.echo(f"    for each that `{probe.listed[0]}` lists")
+    from preflight.pair.tests import KINDS
 
     tools = ", ".join(kind.tool for kind in KINDS.values())
     click.echo("\nonly with `preflight pair`, and only of its two nodes, which send traffic to each other:")
@@ -71,6 +67,8 @@ def list_checks(as_json: bool) -> None:
     \b
     Example: preflight list --json
     """
+    from preflight.checks import registry
+
     loaded = registry()
     report_broken(loaded)
     if as_json:
@@ -89,6 +87,8 @@ def explain(check_id: str) -> None:
     \b
     Example: preflight explain rdma.port-rate
     """
+    from preflight.checks import registry
+
     known = {check.id: check for check in registry().checks}
     if check_id not in known:
         raise UsageError(f"there is no check {check_id!r}{nearest(check_id, known)}")
@@ -99,6 +99,8 @@ def explain(check_id: str) -> None:
         click.echo(f"{heading}\n{indent(text, '  ')}\n")
     click.echo(f"What to do:  {check.fix}")
     click.echo(f"Answers:     {', '.join(check.answers) or 'no item of the checklists'}")
+    from preflight.judge.record_usage import records_of
+    from preflight.parsers.provenance import unverified
 
     for name in unverified(records_of(check)):
         click.echo(f"unverified format: {name} (no output of a real one is among preflight's tests)")
@@ -120,6 +122,10 @@ def checklist(paths: tuple[Path, ...], cluster: Path | None, logs: tuple[Path, .
     Example: preflight checklist evidence/ --cluster cluster.toml
     Exit:    0 printed, also if items fail, 2 usage
     """
+    from preflight.checklist.answers import answer
+    from preflight.reports.cluster_scope import judged_by, remarks
+    from preflight.reports.sanitize import one_line
+
     session = Session("checklist", cluster or (saved_cluster(paths) if paths else None), (), (), {})
     if paths or logs:
         evidences, run = load_evidence(paths) if paths else ([], None)

@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from preflight.commands import options
-from preflight.run import local
 
 
 @click.command(cls=options.Compact)
@@ -26,4 +25,6 @@ def check(**arguments: Any) -> None:
     Example: preflight check --hosts 'gpu[001-064]' --cluster cluster.toml
     Exit:    0 passed, 1 failed, 3 could not tell, 2 usage or configuration
     """
+    from preflight.run import local
+
     local.check(**arguments)

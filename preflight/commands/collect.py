@@ -7,11 +7,7 @@ from pathlib import Path
 
 import click
 
-from preflight.checks import registry
-from preflight.collect.options import CollectOptions
 from preflight.commands import options
-from preflight.evidence.document import dump
-from preflight.run.local import this_node
 from preflight.run.setup import writable, write_file
 from preflight.terminal import UsageError
 
@@ -31,9 +27,14 @@ def collect(
     Example: preflight collect -o node.json
              preflight judge node.json          later, anywhere
     """
+    from preflight.checks import registry
+    from preflight.collect.options import CollectOptions
+    from preflight.run.local import this_node
+
     writable(output)
     collect_options = CollectOptions(deadline_s, sudo, fabric=fabric, window_s=window_s)
     evidence = this_node(registry().probes, None, collect_options, name=node)
+    from preflight.evidence.document import dump
 
     if output:
         try:

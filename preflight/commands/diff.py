@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 
 from preflight.commands import options
-from preflight.diff import SnapshotError, compare, load, render
 from preflight.run.setup import Session, saved_cluster
 from preflight.terminal import UsageError, print_text, progress
 
@@ -30,6 +29,8 @@ def diff(
     Example: preflight diff good-run/ last-night/
     Exit:    0 nothing got worse, 1 something did, 3 could not tell, 2 usage
     """
+    from preflight.diff import SnapshotError, compare, load, render
+
     session = Session("diff", cluster or saved_cluster([after]) or saved_cluster([before]), only, skip, {})
     sides = []
     for path in (before, after):

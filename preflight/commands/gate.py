@@ -8,13 +8,9 @@ from typing import Any
 
 import click
 
-from preflight.checks import registry
 from preflight.commands import options
-from preflight.expectations.cluster_file import ClusterFileError, load
-from preflight.gate import main
 from preflight.gate.options import DEADLINES, Options
 from preflight.gate.policy import HOOKS
-from preflight.gate.policy_table import text
 
 _FILE = click.Path()
 
@@ -49,12 +45,15 @@ def gate(context: click.Context, /, hook: str | None, policy: bool, cluster: str
         return
     if hook is None:
         raise click.UsageError("HOOK is missing: one of " + ", ".join(HOOKS))
+    from preflight.gate import main
 
     context.exit(main.run_hook(Options(hook, cluster=cluster, **settings)))
 
 
 def by_click(words: Sequence[str]) -> int:
     """Carry out the words after ``preflight gate``; return the exit status, for a usage error that of the hook."""
+    from preflight.gate import main
+
     try:
         status = gate.main(list(words), prog_name="preflight gate", standalone_mode=False)
     except click.exceptions.Exit as ended:
@@ -66,8 +65,12 @@ def by_click(words: Sequence[str]) -> int:
 
 
 def _policy(cluster: str | None) -> str:
+    from preflight.gate.policy_table import text
+
     if cluster is None:
         return text()
+    from preflight.checks import registry
+    from preflight.expectations.cluster_file import ClusterFileError, load
 
     try:
         return text(load(Path(cluster), registry().ids).gate)

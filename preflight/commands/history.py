@@ -8,14 +8,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from preflight.commands import options
-from preflight.history import HistoryError, HistoryStore
-from preflight.reports.sanitize import one_line, visible
 from preflight.terminal import UsageError, print_text
 
 if TYPE_CHECKING:
@@ -59,6 +56,8 @@ def runs(file: Path, as_json: bool) -> None:
 @_json
 def node(file: Path, name: str, as_json: bool) -> None:
     """List what did not pass on a node, the newest first."""
+    from preflight.reports.sanitize import visible
+
     keys = ("at", "check", "subject", "status", "message")
     with _opened(file) as store:
         rows = store.findings_of(name)
@@ -106,6 +105,8 @@ def job(file: Path, id: str, seconds: float, name: str, nodes: int | None, outco
 @_json
 def jobs(file: Path, as_json: bool) -> None:
     """List jobs and how long they took, against the median of their name, the newest first."""
+    from statistics import median
+
     with _opened(file) as store:
         rows = store.jobs()
     usual: dict[tuple[str, int | None], list[float]] = {}
@@ -124,6 +125,8 @@ def jobs(file: Path, as_json: bool) -> None:
 @contextmanager
 def _opened(file: Path, *, make: bool = False) -> Iterator[HistoryStore]:
     """Open a history; only ``make`` creates one that is missing: an empty list would be no answer."""
+    from preflight.history import HistoryError, HistoryStore
+
     if not make and not file.exists():
         raise UsageError(f"{file}: there is no such history; `preflight check --history {file}` begins one")
     try:
@@ -134,6 +137,8 @@ def _opened(file: Path, *, make: bool = False) -> Iterator[HistoryStore]:
 
 
 def _print_rows(entries: list[Any], as_json: bool, keys: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+    from preflight.reports.sanitize import one_line
+
     if as_json:
         print_text(json.dumps(entries, indent=1) + "\n")
         return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -39,6 +38,8 @@ def judge(
 @contextmanager
 def _cluster_of_the_demo() -> Iterator[Path]:
     """Yield the demo's folder. From inside an archive a copy: ``as_file`` takes folders since Python 3.12 only."""
+    from importlib.resources import files
+
     where = files("preflight.demo")
     if isinstance(where, Path):
         yield where

@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from preflight._startup.lightclass import fields
 from preflight.archive.directory import STDOUT
-from preflight.collect.options import CollectOptions
 from preflight.commands import options
-from preflight.learn import LearnError
-from preflight.learn import learn as learn_from
-from preflight.reports.sanitize import fold, one_line
-from preflight.run.fleet import fleet, targets
 from preflight.run.setup import Session, load_evidence, write_file
 from preflight.terminal import UsageError, progress
 
@@ -43,6 +37,10 @@ def learn(paths: tuple[Path, ...], output: Path, force: bool, save: Path | None,
              preflight learn evidence/ -o cluster.toml
     Exit:    0 written, 1 written but something was not learnt or is sick on many nodes, 2 usage, 3 nothing learnt
     """
+    from preflight.learn import LearnError
+    from preflight.learn import learn as learn_from
+    from preflight.reports.sanitize import fold, one_line
+
     if output != STDOUT and output.exists() and not force:
         raise UsageError(f"{output} exists already: read it first, or replace it with --force")
     session = Session("learn", None, (), (), {"save": save, "json_file": None})
@@ -80,6 +78,9 @@ def _evidences(paths: Sequence[Path], session: Session, collected: dict[str, Any
         if any(names.values()):
             raise UsageError("give evidence that was saved, or nodes to ask, not both")
         return load_evidence(paths)[0]
+    from preflight._startup.lightclass import fields
+    from preflight.collect.options import CollectOptions
+    from preflight.run.fleet import fleet, targets
 
     if not any(names.values()):
         raise UsageError("name the nodes to learn from: --hosts 'gpu[001-064]', or a folder of saved evidence")

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from preflight.checks import registry
 from preflight.commands import options
-from preflight.evidence.document import EvidenceError
-from preflight.expectations.catalogue import recognise
-from preflight.expectations.cluster_file import ClusterFileError, load
-from preflight.facts.node import NodeFacts
-from preflight.lint import UnknownKey, explain, preview, summary
-from preflight.reports.sanitize import one_line
 from preflight.run.setup import load_evidence, report_broken
 from preflight.terminal import UsageError, progress
 
@@ -38,6 +31,11 @@ def lint(file: Path, paths: tuple[Path, ...], key: str | None) -> None:
              preflight lint cluster.toml --explain ports.rate_gbps
     Exit:    0 valid, 2 not valid; what the nodes of the evidence are, it does not say
     """
+    from preflight.checks import registry
+    from preflight.expectations.cluster_file import ClusterFileError, load
+    from preflight.lint import UnknownKey, explain, preview, summary
+    from preflight.reports.sanitize import one_line
+
     known = registry()
     report_broken(known)
     try:
@@ -65,6 +63,10 @@ def lint(file: Path, paths: tuple[Path, ...], key: str | None) -> None:
 
 def _part(evidences: Sequence[Evidence]) -> Part | None:
     """Return what the nodes were recognised as, where all are one part."""
+    from preflight.evidence.document import EvidenceError
+    from preflight.expectations.catalogue import recognise
+    from preflight.facts.node import NodeFacts
+
     found = set()
     for evidence in evidences:
         try:

@@ -7,9 +7,7 @@ from typing import Any
 
 import click
 
-from preflight.collect.options import CollectOptions
 from preflight.commands import options
-from preflight.pair import plan
 from preflight.run.setup import Session
 
 
@@ -30,6 +28,9 @@ def pair(
     Example: preflight pair gpu001 gpu002 --device mlx5_0
     Exit:    as check
     """
+    from preflight.collect.options import CollectOptions
+    from preflight.pair import plan
+
     session = Session("pair", cluster, (), (), outputs)
     wanted = plan.Wanted(device, gid_index, int(mtu) if mtu else None, size, port, at_least_gbps)
     collect_options = CollectOptions(deadline_s, via=via, ssh_config=ssh_config)

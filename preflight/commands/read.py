@@ -7,8 +7,6 @@ import sys
 
 import click
 
-from preflight import recognition
-from preflight.reports.recognition_text import render
 from preflight.terminal import UsageError, progress, screen
 
 
@@ -23,6 +21,8 @@ def read(names: tuple[str, ...], as_json: bool) -> None:
              preflight read slurm-4711.out ibstat.txt
     Exit:    0 all judged, none failed; 1 failed; 3 not recognised, not judged or unknown; 2 a file cannot be read
     """
+    from preflight import recognition
+
     found = []
     try:
         for source in recognition.open_sources(names):
@@ -34,6 +34,8 @@ def read(names: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(document, indent=1))
     else:
+        from preflight.reports.recognition_text import render
+
         terminal, width = screen()
         click.echo(render(document, ", ".join(recognition.known()), colour=terminal, width=width), nl=False)
     sys.exit(recognition.exit_status(found))

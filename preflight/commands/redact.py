@@ -10,9 +10,6 @@ import click
 
 from preflight.archive.directory import STDOUT
 from preflight.commands import options
-from preflight.nodeset import unfold
-from preflight.redact import Redactor, files
-from preflight.reports.sanitize import one_line
 from preflight.run.setup import writable
 from preflight.terminal import UsageError, progress
 
@@ -38,6 +35,9 @@ def redact(
     Example: preflight redact evidence/ report.json job.log -o to-send/
     Exit:    0 written, 1 something left out, 3 hosts may be left, 2 usage
     """
+    from preflight.redact import files
+    from preflight.reports.sanitize import one_line
+
     if output == STDOUT and not (len(paths) == 1 and paths[0].is_file()):
         raise UsageError("-o -: standard output takes one file; name a new directory for several")
     found, left = _inputs(paths, output)
@@ -86,6 +86,8 @@ def redact(
 
 def _inputs(paths: tuple[Path, ...], output: Path) -> tuple[list[InputFile], list[str]]:
     """Return the files that are meant, and what is left out; raises UsageError."""
+    from preflight.redact import files
+
     for path in paths:
         if not path.exists():
             raise UsageError(f"{path}: there is no such file or directory")
@@ -103,6 +105,9 @@ def _inputs(paths: tuple[Path, ...], output: Path) -> tuple[list[InputFile], lis
 
 def made_redactor(also: tuple[str, ...], hosts: str | None) -> Redactor:
     """Return a redactor that knows what the command line says; raises UsageError."""
+    from preflight.nodeset import unfold
+    from preflight.redact import Redactor
+
     try:
         names = unfold(hosts, groups=True) if hosts else ()
     except ValueError as error:
@@ -118,6 +123,8 @@ def printable(map_file: Path | None) -> None:
 
 def print_summary(redactor: Redactor, what: str, left: list[str], aside: bool = False) -> None:
     """Print what was replaced, and what is not looked for."""
+    from preflight.reports.sanitize import one_line
+
     counts = ", ".join(f"{number} × {kind}" for kind, number in redactor.counts_by_kind().items())
     click.echo(f"{one_line(what)}; replaced: {counts or 'nothing'}", err=aside)
     if common := sorted(redactor.names.only_in_place):
@@ -135,6 +142,8 @@ def print_summary(redactor: Redactor, what: str, left: list[str], aside: bool = 
 
 def list_left(left: list[str]) -> None:
     """Print what is left out, with the reason."""
+    from preflight.reports.sanitize import one_line
+
     for line in left[:50]:
         click.echo(f"left out: {one_line(line)}", err=True)
     if len(left) > 50:

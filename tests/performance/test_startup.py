@@ -182,10 +182,11 @@ def test_each_hot_module_is_loaded_by_its_command(tmp_path: Path) -> None:
     gate = ("gate", "slurm-prolog", "--cluster", str(cluster), "--state-dir", str(tmp_path / "state"))
     judging, check = loaded(*gate), loaded("check") | loaded("collect")
     fresh = loaded(*gate)
-    cached, judged = HOT.values()
+    cached, judged, commands = HOT.values()
     assert cached <= fresh, f"not loaded by a fresh verdict: {cached - fresh}"
     assert judged <= judging | check, f"not loaded: {judged - judging - check}"
-    assert cached & judged == set()
+    assert commands <= (helped := loaded("--help")), f"not loaded by --help: {commands - helped}"
+    assert sum(map(len, HOT.values())) == len(cached | judged | commands)
 
 
 def _sources(hot: set[str]) -> Iterator[tuple[Path, str, ast.Module]]:

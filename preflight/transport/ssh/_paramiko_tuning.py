@@ -42,10 +42,10 @@ class Packets(BoundedPackets):
 
 def _exchanges() -> dict[str, Any]:
     """Return the key exchanges, curve25519 by both of its names: some hosts know only that of RFC 8731."""
-    known: dict[str, Any] = dict(paramiko.Transport._kex_info)  # type: ignore[attr-defined]
-    if "curve25519-sha256@libssh.org" in known:
-        known.setdefault("curve25519-sha256", known["curve25519-sha256@libssh.org"])
-    return known
+    exchanges: dict[str, Any] = dict(paramiko.Transport._kex_info)  # type: ignore[attr-defined]
+    if "curve25519-sha256@libssh.org" in exchanges:
+        exchanges.setdefault("curve25519-sha256", exchanges["curve25519-sha256@libssh.org"])
+    return exchanges
 
 
 class InlineConnection(paramiko.Transport):

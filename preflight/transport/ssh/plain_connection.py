@@ -88,7 +88,7 @@ class PlainConnection(paramiko.Transport):
             time.sleep(_LOOK_S)
 
     def start_command(self, command: str) -> Generator[None, None, paramiko.Channel]:
-        """Start a command on its own channel, which never blocks; raises SSHException, EOFError, OSError."""
+        """Start a command on a channel of its own, which never blocks."""
         channel = self.open_session(timeout=_NEVER_S)
         channel.exec_command(command)
         channel.settimeout(0.0)
