@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks import ssh_client
 from tests.support.sshfarm import SSHD, addresses, keygen, public
 
 USER, UID, PORT = "bench", 7078, 2222
@@ -91,6 +92,9 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="names of clients, or parts of them, separated by commas")
+    parser.add_argument(
+        "--overrides", action="store_true", help="each override of paramiko taken out, not other clients"
+    )
     parser.add_argument("--json", type=Path, help="also write all samples here")
     options = parser.parse_args()
     if os.environ.get(_INSIDE):
@@ -155,7 +159,7 @@ class Hosts:
 # --- the clients -------------------------------------------------------------------------------------
 
 
-def _clients(hosts: Hosts) -> list[Client]:
+def _clients(hosts: Hosts, overrides: bool) -> list[Client]:
     def executable(tool: str) -> str:
         beside = Path(sys.executable).with_name(tool)
         return str(beside) if beside.exists() else shutil.which(tool) or ""
@@ -172,6 +176,15 @@ def _clients(hosts: Hosts) -> list[Client]:
         Client("preflight, trivial command", OURS, [*ours, "trivial", str(hosts.folder)], {}, True),
         Client("preflight, collector + 100 kB", OURS, [*ours, "collect", str(hosts.folder)], {}, True),
     ]
+    if overrides:
+        return (
+            clients[:1]
+            + [
+                Client(f"without: {name}", OURS, [*ours, "trivial", str(hosts.folder), name], {}, True)
+                for name in ssh_client.OVERRIDES
+            ]
+            + [Client("plain paramiko", OURS, clients[0].command, {"PREFLIGHT_PLAIN_PARAMIKO": "1"}, True)]
+        )
     if xargs := executable("xargs"):
         ssh = [xargs, "-a", listed, "-P", "32", "-I{}", "ssh", "-F", config]
         clients.append(Client("xargs -P32 ssh", "curve25519", [*ssh, "-o", CURVE, "{}", "echo ok"], {}))
@@ -233,7 +246,9 @@ def _compare(options: argparse.Namespace) -> None:
     hosts = Hosts(options.hosts)
     try:
         words = options.only.split(",")
-        clients = [client for client in _clients(hosts) if any(word in client.name for word in words)]
+        clients = [
+            client for client in _clients(hosts, options.overrides) if any(word in client.name for word in words)
+        ]
         samples: dict[tuple[str, str], list[FanoutSample]] = {}
         for number in range(options.rounds):
             for client in clients if number % 2 == 0 else reversed(clients):

@@ -69,11 +69,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="startup-") as name, _environment(Path(name), options.no_bytecode) as env:
         rows = _rows(options.preflight, Path(name))
         for row in rows:  # reads the files into memory, and writes the byte code
-            _run(row, env)
+            run(row, env)
         samples: dict[str, list[StartupSample]] = {row.name: [] for row in rows}
         for number in range(options.rounds):
             for row in rows if number % 2 == 0 else reversed(rows):
-                samples[row.name].append(_run(row, env))
+                samples[row.name].append(run(row, env))
     _print(samples, options)
     if options.json:
         document = {name: [asdict(sample) for sample in group] for name, group in samples.items()}
@@ -115,7 +115,8 @@ def _environment(folder: Path, no_bytecode: bool) -> Iterator[Mapping[str, str]]
     yield plain
 
 
-def _run(row: StartupCase, environment: Mapping[str, str]) -> StartupSample:
+def run(row: StartupCase, environment: Mapping[str, str]) -> StartupSample:
+    """Run a row once; end the benchmark if it fails."""
     began = time.perf_counter()
     process = subprocess.Popen(
         row.command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE

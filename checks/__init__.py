@@ -1,20 +1,20 @@
 """What good looks like: one module per subject, one function per check.
 
 To add a check, write a function with ``@check`` in one of these modules and its fixture files in
-``fixtures/<check-id>/``. Nothing registers itself on import; ``python -m tests.support.declared`` notes it in the table
-by which a check's module is imported only when it runs (``deferred``).
+``fixtures/<check-id>/``. Nothing registers itself on import. The build writes a table of all checks, by which a check's
+module is imported only when it runs (``_registry.lazy``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from preflight.checks._registry import plugins
 from preflight.errors import PreflightError
 from preflight.probes import PROBES, Probe
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any

@@ -43,7 +43,7 @@ Catch :class:`PreflightError` for everything that preflight raises on purpose::
     │   checks
     ├── EvidenceError           a record cannot answer; the check becomes *unknown*
     ├── DuplicateCheck          two checks have the same id
-    ├── StaleRegistry           checks/_registry/generated.py does not match the check modules
+    ├── StaleRegistry           _startup/generated_checks.py does not match the check modules
     ├── MissingPackage          a package that the single-file build needs is not installed
     │
     │   the gate

@@ -13,11 +13,12 @@ The decorator returns a frozen :class:`Check`; nothing registers itself on impor
 from __future__ import annotations
 
 import enum
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, cast
 
-from preflight._startup.lightclass import dataclass, regex, replace
+from preflight._startup.lightclass import dataclass, replace
 from preflight.expectations import Expected
 
 
@@ -152,14 +153,34 @@ class Check:
 
     @property
     def doc(self) -> str:
-        """The check's page: what it compares, why that hurts, where its numbers come from."""
+        """The docstring of the check, without its indentation."""
         return _page(self.run)
 
     @property
+    def page(self) -> dict[str, str]:
+        """The check's page: heading -> text, in the order in which it is printed.
+
+        The first paragraph of the docstring is *What it does*. A docstring without headings, of an older plug-in, has
+        *Why it matters* in its second paragraph.
+        """
+        what, _, rest = self.doc.partition("\n\n")
+        parts = _HEADING.split("\n" + rest)
+        sections = dict(zip(parts[1::2], (part.strip("\n") for part in parts[2::2]), strict=True))
+        if WHY not in sections:
+            why, _, verdicts = parts[0].strip("\n").partition("\n\n")
+            sections = {WHY: why, **({VERDICTS: verdicts} if verdicts else {}), **sections}
+        return {WHAT: what, **sections, SOURCES: self.source}
+
+    @property
     def why(self) -> str:
-        """The consequence in prose: the docstring's second paragraph."""
-        paragraphs = self.doc.split("\n\n")
-        return " ".join(paragraphs[1].split()) if len(paragraphs) > 1 else ""
+        """The consequence in prose: *Why it matters* of the page."""
+        return " ".join(self.page[WHY].split())
+
+
+#: The headings of a check's page. A docstring has the middle three as `## Why it matters`, …
+WHAT, WHY, VERDICTS = "What it does", "Why it matters", "Verdicts"
+FALSE_ALARMS, SOURCES = "False alarms", "Sources"
+_HEADING = re.compile(r"\n## (.+)\n")
 
 
 def docstring(function: Any) -> str | None:
@@ -184,7 +205,7 @@ def _page(function: Any) -> str:
     return "\n".join([first.lstrip(), *(line[margin:] for line in others)]).strip("\n").rstrip()
 
 
-_ID = regex(r"[a-z0-9-]+\.[a-z0-9-]+")
+_ID = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
 
 
 def check(
@@ -219,7 +240,7 @@ def check(
         made = Check(id, title, Scope(scope), source, fix, tuple(answers), gating, function, sweep, window,
                      pair, tuple(reads), tuple(needs), history, tuple(unless), action)  # fmt: skip
         if all(line.strip() for line in (docstring(function) or "").strip().split("\n")):  # one paragraph, or none
-            raise ValueError(f"check {id}: its docstring has no second paragraph that says why it hurts")
+            raise ValueError(f"check {id}: its docstring has no section `## {WHY}`")
         return made
 
     return decorate

@@ -72,16 +72,19 @@ GPU = (
 def gpu_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Compare model, number and memory of the GPUs, ECC, MIG, persistence and compute mode, power limit and clocks.
 
+    ## Why it matters
     Every step waits for the slowest GPU of the job: one node with a lower power limit or clock slows down all of
     them. With less memory, or cut into instances, the job fails there and ends everywhere.
 
+    ## Verdicts
     Another model, number, memory or MIG mode fails; the rest warns. Each part is compared by itself, and several in one
     class of the cluster file fail. A node that misses what the cluster file, the part
     or a check of the node expects of a value does not vote on it. A node without a GPU in a class where others have
     some is unknown, unless the cluster file says how many it should have: one whose GPUs all fell off the bus looks
     the same.
 
-    A false alarm: nodes that are capped on purpose, for their rack's power; give them a class of their own.
+    ## False alarms
+    Nodes that are capped on purpose, for their rack's power; give them a class of their own.
     """
     yield from compare(nodes, sites, GPU)
     yield from _mixed(nodes, sites)
@@ -166,14 +169,17 @@ def _imex(node: NodeFacts) -> str | None:
 def nvlink_domain(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Compare cluster UUID, clique and IMEX's list of nodes within each NVLink domain that spans nodes.
 
+    ## Why it matters
     Nodes that disagree cannot map each other's memory: NCCL falls back to the network without a word, or
     the job ends with "CUDA_ERROR_INVALID_HANDLE" in its first exchange over NVLink.
 
+    ## Verdicts
     Nodes of one IMEX list must have one cluster UUID, those of one UUID one list and one clique. Those that differ from
     most nodes fail; without a majority all do. The domain of each rack is compared by itself. A node that fails
     gpu.fabric-state does not vote.
 
-    A false alarm: a rack that is divided into partitions on purpose has several cliques under one UUID.
+    ## False alarms
+    A rack that is divided into partitions on purpose has several cliques under one UUID.
     """
     labels: dict[str, _Labels] = {}
     unread: dict[str, EvidenceError] = {}

@@ -228,14 +228,17 @@ HOST = (
 def host_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Compare firmware, processors, memory, drives, mounts, kernel and limits.
 
+    ## Why it matters
     A job runs at the pace of its slowest node: another BIOS profile or governor costs that node some percent, and all
     others wait for it in every step. A node with less memory ends the job of all.
 
+    ## Verdicts
     Differences warn, for each value by itself. Options that name a disk, an image or the node are left out; memory
     within 1 % is equal. Of mounts, place and type count, of disks and network file systems that are mounted for good:
     not what an automounter, a job or a container brought. A node that fails the check of a value (governor, boot
     options, locked memory, …) does not vote on it.
 
-    A false alarm: nodes of two deliveries; give each a class of its own in the cluster file.
+    ## False alarms
+    Nodes of two deliveries; give each a class of its own in the cluster file.
     """
     yield from compare(nodes, sites, HOST)

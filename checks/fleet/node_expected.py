@@ -8,6 +8,9 @@ from preflight.checks.applicability import nothing_declared
 from preflight.checks.comparison import yardstick
 from preflight.checks.comparison.electorate import Trait
 from preflight.checks.comparison.values import PerDevice
+from preflight.checks.fleet import core, gpu, host, nic, rails, software
+from preflight.checks.job import rank_agreement
+from preflight.checks.roce import fleet as roce
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
@@ -33,6 +36,7 @@ _NAMED = 4
 def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare what the cluster file declares of versions, firmware and settings with what the node has.
 
+    ## Why it matters
     A majority of nodes may be wrong together; what is declared is the yardstick, and also holds for one node alone.
 
     A value that breaks a job where it differs (driver, NCCL, PyTorch, number and model of GPUs, rails, …) fails, and so
@@ -40,7 +44,8 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     warns, as in the comparison of nodes. The GPUs and NICs that miss it are named. Values are compared to the letter,
     host memory within 1 %. What the node does not show is unknown; what a container cannot see is left out.
 
-    A false alarm: nodes that are being upgraded in turn; declare the new version when most of them have it.
+    ## False alarms
+    Nodes that are being upgraded in turn; declare the new version when most of them have it.
     """
     right = []
     for trait in _traits(site):
@@ -92,10 +97,6 @@ def _holders(trait: Trait, miss: yardstick.Miss, node: NodeFacts) -> Iterator[tu
 
 def _traits(site: Site) -> Iterator[Trait]:
     """Yield the compared values that the cluster file declares for a node."""
-    from preflight.checks.fleet import core, gpu, host, nic, rails, software
-    from preflight.checks.job import rank_agreement
-    from preflight.checks.roce import fleet as roce
-
     domain = (trait for trait, _, _ in gpu.DOMAIN)
     for trait in (
         core.DRIVER, rank_agreement.NCCL, *software.SOFTWARE, *software.FIRMWARE,

@@ -106,13 +106,16 @@ SOFTWARE = (
 def software(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Compare PyTorch, NCCL's plug-ins, CUDA toolkit, OFED, mlx5_core, kernel modules and container toolkit.
 
+    ## Why it matters
     Ranks of one job that load different software take different paths through it: the job fails in its start, hangs
     in its first collective, or one node is slower than all others.
 
+    ## Verdicts
     Another PyTorch, or a plug-in of NCCL on some nodes only, fails; the rest warns, as jobs survive it. The NVIDIA
     driver and NCCL have checks of their own. What is missing in a container is nobody's outlier.
 
-    A false alarm: nodes that are being upgraded in turn; a toolkit on the host that jobs in containers never load.
+    ## False alarms
+    Nodes that are being upgraded in turn; a toolkit on the host that jobs in containers never load.
     """
     yield from compare(nodes, sites, SOFTWARE)
 
@@ -186,12 +189,15 @@ FIRMWARE = (
 def firmware(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Compare the firmware of NICs, board by board (PSID), and VBIOS, InfoROM and GSP of the GPUs.
 
+    ## Why it matters
     Firmware decides how a NIC slows down under congestion and how a GPU handles its errors: one node on another
     release behaves unlike the rest, in ways that no setting shows.
 
+    ## Verdicts
     Differences warn: a job runs. GSP firmware is the driver's own; another one is a driver that was not loaded whole.
 
-    A false alarm: NICs or GPUs that were replaced by a newer revision with firmware of its own.
+    ## False alarms
+    NICs or GPUs that were replaced by a newer revision with firmware of its own.
     """
     mine: dict[str, list[NodeFacts]] = defaultdict(list)
     for node in nodes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from statistics import median
 
 from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import COURSE
@@ -63,13 +64,16 @@ _SLOW = 1.25
 def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare how many errors each port's counters gain a day with what a sound link gains: next to none.
 
+    ## Why it matters
     A cable seldom dies at once. It errs a little more each day, and one morning the job that needs it stands still;
     that morning can be chosen.
 
+    ## Verdicts
     It warns from 1 a day (link down, trained anew) and 120 a day (symbol errors) on, over at least three runs and a
     day. A counter that went back was reset, and counts from there.
 
-    A false alarm: a switch that was rebooted every day, or a cable that was moved.
+    ## False alarms
+    A switch that was rebooted every day, or a cable that was moved.
     """
     yield from _grown(node, _LINKS, "port")
 
@@ -90,12 +94,15 @@ _FLAPS_PER_DAY = 3
 def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each port's count of lost links with that of a day ago.
 
+    ## Why it matters
     A gate has no minute to watch a port. A link that comes and goes ends the job that is being started now.
 
+    ## Verdicts
     It warns from three on. One earlier run within 24 hours is enough; without one it is unknown. A counter that went
     back was reset, and counts from there.
 
-    A false alarm: a switch that was restarted several times that day.
+    ## False alarms
+    A switch that was restarted several times that day.
     """
     steady, silent = 0, 0
     for full_course in series_of(node.evidence, "port.link_downed"):
@@ -138,12 +145,15 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def gpu_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare how many rows each GPU remaps and how many errors ECC corrects a day with what sound memory has.
 
+    ## Why it matters
     Spare rows run out. When they do, the next error ends a job, and the GPU is exchanged in a hurry.
 
+    ## Verdicts
     It warns from one row in two days, 200,000 corrected errors of DRAM or 100 of SRAM a day on, over at least three
     runs and a day.
 
-    A false alarm: none is known; a burst that ended moves the median slope only if it took half of the runs.
+    ## False alarms
+    None is known; a burst that ended moves the median slope only if it took half of the runs.
     """
     yield from _grown(node, _MEMORY, "GPU")
 
@@ -161,12 +171,15 @@ def gpu_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def gpu_links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare NVLink errors and PCIe replays that each GPU gains a day with few.
 
+    ## Why it matters
     Each is repaired by sending again, so nothing fails until the link does, in the middle of a job.
 
+    ## Verdicts
     It warns from 100 NVLink errors or 450 PCIe replays a day on, over at least three runs and a day. A counter that
     went back was reset, and counts from there.
 
-    A false alarm: a node that is rebooted every day gains some each time.
+    ## False alarms
+    A node that is rebooted every day gains some each time.
     """
     yield from _grown(node, _GPU_LINKS, "GPU")
 
@@ -183,11 +196,14 @@ def gpu_links(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def temperature(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the degrees that are left before each GPU slows down with how fast they dwindle.
 
+    ## Why it matters
     Dust and a tired pump take a degree a week; the clocks fall on a hot afternoon, and with them the whole job.
 
+    ## Verdicts
     It warns where fewer than 20 °C are left and, as they dwindle, none in 30 days, over at least three runs and a day.
 
-    A false alarm: runs at idle at first and under load later. Compare runs of one kind.
+    ## False alarms
+    Runs at idle at first and under load later. Compare runs of one kind.
     """
     found = series_of(node.evidence, "gpu.temperature_margin_c")
     judged = [course for course in found if course.enough]
@@ -221,16 +237,17 @@ def temperature(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def job_time(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare how long the last job of each name took with the median of those before it.
 
+    ## Why it matters
     Nothing crashes, and the bill grows: a job that takes a third longer than last week is the first that anybody
     hears of a half-rate port.
 
+    ## Verdicts
     It warns where it took more than 1.25 times the median of at least three. Jobs are recorded with `preflight
     history job`, best from the scheduler's epilog.
 
-    A false alarm: a job of the same name with more data or fewer nodes. Give it a name of its own.
+    ## False alarms
+    A job of the same name with more data or fewer nodes. Give it a name of its own.
     """
-    from statistics import median
-
     found = series_of(node.evidence, JOBS)
     if not found:
         yield unknown("no job's completion time is recorded", evidence=[COURSE],

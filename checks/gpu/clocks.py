@@ -36,15 +36,18 @@ _SHARE = 0.9
 def clocks(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the application clock of each GPU with its default or highest clock.
 
+    ## Why it matters
     A GPU that was left at half its clock after a test computes at half its speed, with no error anywhere, and all
     other GPUs of the job wait for it.
 
+    ## Verdicts
     Below the default warns, on one node alone too. Where the driver does not report the default, Hopper and newer are
     held against 90 % of their highest clock, which is their default; of older parts it is unknown. The clock at this
     moment is not judged: an idle GPU rests. With `gpu_settings.application_clock_mhz` in the cluster file node.expected
     compares it instead. Newer drivers have no application clocks; clocks locked by `nvidia-smi -lgc` show under load.
 
-    A false alarm: GPUs that are slowed down on purpose, for power or heat: declare it.
+    ## False alarms
+    GPUs that are slowed down on purpose, for power or heat: declare it.
     """
     if declared := site.declared("gpu_settings.application_clock_mhz"):
         yield skipped(

@@ -31,13 +31,16 @@ if TYPE_CHECKING:
 def path(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Judge the way from each GPU to the nearest compute NIC: its distance, and ACS on the bridges of it.
 
+    ## Why it matters
     NCCL uses GPUDirect RDMA only below a PCIe host bridge (PIX, PXB). There, ACS redirect makes every
     bridge send the traffic up to the CPU and back: the path looks near and runs at half its rate.
 
+    ## Verdicts
     ReqRedir, CmpltRedir or UpstreamFwd on a bridge of the path fails; SrcValid alone is a leftover of the
     kernel's own setting and warns. Only root sees the ACS bits: for an ordinary user they are unknown.
 
-    A false alarm: Grace's NICs hang on the CPU by design and are judged by their NUMA node; a virtual machine
+    ## False alarms
+    Grace's NICs hang on the CPU by design and are judged by their NUMA node; a virtual machine
     needs ACS (with ATS) and may show a flattened bus, which is unknown. Root ports are ignored.
     """
     devices = [port.device for port in site.roles(node).compute]

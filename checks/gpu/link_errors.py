@@ -42,14 +42,17 @@ _DCGM = "DCGM DcgmHealthWatch (one bit in 10^12: 16 a minute at generation 4 x16
 def nvlink_errors(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the NVLink errors of each GPU since the driver was loaded with few.
 
+    ## Why it matters
     Each error is repaired by sending again, and each costs time: a link with thousands slows every exchange between
     GPUs, and is the one that will go down.
 
+    ## Verdicts
     Totals have no time: more than 100 CRC, replay and damaged-packet errors warn, so do more than 5 recoveries and any
     recovery that failed. A handful over months is healthy, and passes. It never fails: growth does
     (counters.gpu-links). What forward error correction repaired (NVLink 5) is not counted.
 
-    A false alarm: errors of one bad day before a GPU was reseated, on a node that was never rebooted since.
+    ## False alarms
+    Errors of one bad day before a GPU was reseated, on a node that was never rebooted since.
     """
     evidence = [link_errors.source(node.evidence)]
     try:
@@ -106,14 +109,17 @@ def judge_nvlink_errors(
 def pcie_replay(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the PCIe replays of each GPU with those of a sound link of its speed.
 
+    ## Why it matters
     A packet that arrives damaged is sent again. The data is right, but a slot that repeats thousands a minute slows
     the GPU's traffic to host and NIC, and often loses lanes next.
 
+    ## Verdicts
     One bit in 10^12 may be wrong by the specification: 31 replays a minute at generation 5 with 16 lanes. The total is
     held against that rate for all the time since boot, so that only what is certain warns; a total alone is otherwise
     information, and passes. With --window the growth is judged (counters.gpu-links).
 
-    A false alarm: a burst while the GPU was reset or the machine booted, minutes ago.
+    ## False alarms
+    A burst while the GPU was reset or the machine booted, minutes ago.
     """
     try:
         minutes = node.parsed(kernel_log.UPTIME, _minutes)
@@ -160,13 +166,16 @@ def judge_replays(health: Health, minutes: float | None) -> Iterator[Finding]:
 def gpu_links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare NVLink errors and PCIe replays at both ends of a window.
 
+    ## Why it matters
     What grows now slows the job that runs now: a link that is trained anew stops for that time, and every collective
     with it.
 
+    ## Verdicts
     NVLink: recoveries, and those that failed, fail; CRC errors, replays and damaged packets warn. PCIe: more replays a
     minute than one bit in 10^12 makes warns. An idle link shows none: run it under load.
 
-    A false alarm: a GPU that was reset within the window.
+    ## False alarms
+    A GPU that was reset within the window.
     """
     yield from _nvlink_growth(node)
     yield from _replay_growth(node)

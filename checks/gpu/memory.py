@@ -45,12 +45,15 @@ def _mig_hides(gpu: GpuHealth) -> str:
 def ecc_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the ECC mode of each GPU with "on", and with the mode it will have after the next reset.
 
+    ## Why it matters
     Without ECC a flipped bit in a weight or a gradient is trained on, and nothing counts it.
 
+    ## Verdicts
     Consumer parts have no ECC; the driver says N/A there and the check does not apply. A pending change
     only warns: the mode in force is the one that counts.
 
-    A false alarm: a site that gives up ECC on GDDR parts (T4, A10, L4) on purpose, for the memory that it takes.
+    ## False alarms
+    A site that gives up ECC on GDDR parts (T4, A10, L4) on purpose, for the memory that it takes.
     """
     yield from judge_ecc_mode(node.gpu_health)
 
@@ -80,14 +83,17 @@ def judge_ecc_mode(health: Health) -> Iterator[Finding]:
 def ecc_uncorrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the volatile uncorrectable errors (SRAM and DRAM) of each GPU with 0, and read its SRAM verdict.
 
+    ## Why it matters
     An uncorrectable error kills the job that meets it; a GPU that had one since its last reset is likely
     to have the next.
 
+    ## Verdicts
     A single one fails. Volatile counts begin at the last reset or driver load; lifetime counts are not judged, since
     they keep what was repaired. "SRAM threshold exceeded" is the driver's own word for a GPU that is to be replaced;
     drivers before 550 do not have it.
 
-    A false alarm: none that lasts. A reset clears the count once the row is remapped; an error that comes back is
+    ## False alarms
+    None that lasts. A reset clears the count once the row is remapped; an error that comes back is
     real.
     """
     yield from judge_ecc_uncorrected(node.gpu_health)
@@ -131,13 +137,16 @@ def judge_ecc_uncorrected(health: Health) -> Iterator[Finding]:
 def ecc_corrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each GPU's correctable errors since the driver was loaded with what operators tolerate.
 
+    ## Why it matters
     Every one is repaired in flight and costs nothing, but a GPU that corrects millions is on its way to an
     error that cannot be.
 
+    ## Verdicts
     More than 10 000 in SRAM or 20 million in DRAM warn; operators differ by a factor of 2.5, so it never
     fails.
 
-    A false alarm: a node that has been up for months reaches more than one that was booted today.
+    ## False alarms
+    A node that has been up for months reaches more than one that was booted today.
     """
     yield from judge_ecc_corrected(node.gpu_health)
 
@@ -172,14 +181,17 @@ def judge_ecc_corrected(health: Health) -> Iterator[Finding]:
 def row_remap(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read each GPU's row remapper: pending and failed remappings, rows remapped, banks without spare rows.
 
+    ## Why it matters
     A pending remapping means that a row is known to be bad and still in use: the next job that touches it
     dies. A failed one means that there is no spare row left to take its place.
 
+    ## Verdicts
     512 rows remapped for uncorrectable errors is the vendor's limit, and fails; so does a failed or a pending
     remapping. Banks with few spare rows warn. With MIG on the driver says N/A, and before Ampere there are
     pages instead.
 
-    A false alarm: correctable remappings, and a handful of uncorrectable ones long ago: they were repaired and are
+    ## False alarms
+    Correctable remappings, and a handful of uncorrectable ones long ago: they were repaired and are
     not judged.
     """
     yield from judge_row_remap(node.gpu_health)
@@ -228,13 +240,16 @@ def judge_row_remap(health: Health) -> Iterator[Finding]:
 def retired_pages(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the retired pages of GPUs that retire pages (Volta and older): pending ones, and their number.
 
+    ## Why it matters
     A page that waits for its retirement is known to be bad and still given to jobs; a GPU that has retired
     60 pages has no room for more.
 
+    ## Verdicts
     60 pages fail, 15 retired for double-bit errors warn. Ampere and newer remap rows instead; the driver
     says N/A there, and the check does not apply.
 
-    A false alarm: pages that an old GPU retired one by one for single-bit errors: below the limit that is what
+    ## False alarms
+    Pages that an old GPU retired one by one for single-bit errors: below the limit that is what
     retirement is for.
     """
     yield from judge_retired_pages(node.gpu_health)

@@ -42,15 +42,18 @@ CHANNELS = "dir:/dev/nvidia-caps-imex-channels"
 def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the NVLinks that are up on each GPU, and their rate, with the catalogue, else with its peers.
 
+    ## Why it matters
     Traffic between GPUs is spread over all links: one of eighteen that is down costs 6 % of every
     tensor-parallel exchange on all GPUs of the node, and a GPU without any falls back to PCIe.
 
+    ## Verdicts
     Catalogue rates are nominal (A100 and Hopper 25 GB/s, Blackwell 50 GB/s for each link and direction);
     healthy links show up to 6 % more. Where the part is unknown, the best GPU of the node is the measure. Cards
     without NVLink or with optional bridges are compared with each other only; one without any bridge warns where
     others have one. Some GPUs of a mesh (V100) in a virtual machine, each with another number, are unknown.
 
-    A false alarm: parts sold with fewer links (A800, H800) have their own number in the catalogue; the GPUs of a part
+    ## False alarms
+    Parts sold with fewer links (A800, H800) have their own number in the catalogue; the GPUs of a part
     that is not in it are compared with each other only.
     """
     health = node.gpu_health
@@ -202,14 +205,17 @@ def _without(site: Site, evidence: tuple[str, ...]) -> Finding:
 def fabric_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each GPU's fabric state with "Completed", its status with "Success", and read its health mask.
 
+    ## Why it matters
     Until the fabric manager has joined a GPU, every CUDA program on it ends with error 802, "system not yet
     initialized"; degraded bandwidth or an unhealthy route slows each exchange over NVLink. GPUs of one node in
     different domains or cliques cannot reach each other over NVLink at all.
 
+    ## Verdicts
     PCIe cards and parts before Hopper have no such state; the driver says N/A, and the check does not apply. On an
     NVSwitch board of Hopper or newer N/A is unknown, not a pass. Any other state fails.
 
-    A false alarm: just after boot "In Progress" passes by itself within a minute or two.
+    ## False alarms
+    Just after boot "In Progress" passes by itself within a minute or two.
     """
     part = site.part
     expected = part is not None and part.nvswitch and part.gpu.reports_fabric_state
@@ -278,9 +284,11 @@ def _apart(gpus: Sequence[GpuHealth], evidence: tuple[str, ...]) -> Iterator[Fin
 def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for the running nvidia-fabricmanager on a node with NVSwitches, and compare its version with the driver's.
 
+    ## Why it matters
     Without it the NVSwitches route nothing: CUDA ends with error 802 or GPUs see each other over PCIe only. One of
     another version than the driver refuses to start after the next reboot.
 
+    ## Verdicts
     It applies where NVSwitches are on the PCI bus, and on HGX B200 and B300, whose switches are not seen
     there. PCIe boxes need none, and on GB200 it runs on the switch trays. Not running fails, another version
     than the driver's too. On HGX A100 and before, no CUDA program starts while it is stopped (NVIDIA's guide,
@@ -288,7 +296,8 @@ def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
     where all have joined, programs run on and start, so that it only warns, although other tools fail the node. The
     next reset of a GPU or reboot leaves it outside the fabric. In a container services are not visible: unknown.
 
-    A false alarm: a virtual machine whose hypervisor runs it: the fabric state is Completed and nothing runs here,
+    ## False alarms
+    A virtual machine whose hypervisor runs it: the fabric state is Completed and nothing runs here,
     which only warns.
     """
     switches = [device for device in node.pci if device.vendor == "10de" and device.device in NVSWITCH_IDS]
@@ -341,13 +350,16 @@ def _joined(node: NodeFacts) -> bool:
 def imex(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for the IMEX service and its channel on nodes whose GPUs belong to a multi-node NVLink fabric.
 
+    ## Why it matters
     Without IMEX a GPU cannot import the memory of another node: NCCL leaves NVLink and goes over the
     network, at a tenth of the rate, or fails with MNNVL forced.
 
+    ## Verdicts
     A fabric spans nodes when its cluster UUID is not zero; elsewhere the check does not apply. A stopped
     service or a missing channel0 warns.
 
-    A false alarm: Kubernetes' ComputeDomains start service and channel for each job, so that an idle node has
+    ## False alarms
+    Kubernetes' ComputeDomains start service and channel for each job, so that an idle node has
     neither.
     """
     health = node.gpu_health

@@ -29,9 +29,11 @@ from preflight.model import Finding, check, compare, failed, passed, skipped, un
 def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the GPUs on the PCI bus with the number that the cluster file or the board promises.
 
+    ## Why it matters
     A job that asks for eight GPUs does not start on seven, or runs as the one rank short that
     everybody waits for.
 
+    ## Verdicts
     The PCI bus is asked, not the driver: a GPU that fell off the bus or whose driver is dead must
     not look like a machine that has none. Fewer than promised fails; boards with NVSwitches carry eight.
     Where nothing promises a number, what was found is unknown. So is a node without a GPU where the NVIDIA driver is
@@ -41,7 +43,8 @@ def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     speaks of a GPU, as one for storage, is judged by its NICs alone. A network switch is named as one, and nothing else
     of it is judged.
 
-    A false alarm: a virtual machine that was given more than four of a board's eight GPUs; say `gpus` for its class
+    ## False alarms
+    A virtual machine that was given more than four of a board's eight GPUs; say `gpus` for its class
     in the cluster file.
     """
     if switch := of_switch(node):
@@ -71,9 +74,11 @@ def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the GPUs that NVML (or nvidia-smi) lists with those on the PCI bus.
 
+    ## Why it matters
     A GPU that the driver lost takes its job with it, often without the driver saying so until
     somebody asks; a dead driver makes every GPU tool report an empty machine.
 
+    ## Verdicts
     A single one that is missing from the list fails: there is no number to choose.
 
     A container sees the whole PCI bus, and only its own GPUs. There those count that it was given: by
@@ -83,7 +88,8 @@ def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Where find(1) cannot test it (BusyBox), the cluster file has to expect all of them; else it is unknown. A GPU that
     the driver reports as lost fails everywhere.
 
-    A false alarm: NVIDIA_VISIBLE_DEVICES that was set by hand, in a container with just as many device nodes.
+    ## False alarms
+    NVIDIA_VISIBLE_DEVICES that was set by hand, in a container with just as many device nodes.
     """
     bus = {device.address for device in node.gpus_on_bus}
     try:

@@ -36,12 +36,15 @@ ORPHANED_MIB = 1024
 def left_over_processes(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for compute processes on each GPU.
 
+    ## Why it matters
     A process that a former job left behind keeps its memory, and takes its share of the GPU from the
     next job, which then fails with "out of memory" or runs slow on one rank.
 
+    ## Verdicts
     It warns: whether the process belongs to a job that is meant to run cannot be seen from here.
 
-    A false alarm: preflight started while a job runs. In a container the processes of others are not visible at
+    ## False alarms
+    Preflight started while a job runs. In a container the processes of others are not visible at
     all.
     """
 
@@ -70,12 +73,15 @@ def left_over_processes(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for compute processes that hold a context on more than one GPU of the node.
 
+    ## Why it matters
     DataParallel drives all GPUs from one process: copies of the model and a Python lock in every step. A rank
     that forgot to choose its device leaves a context on GPU 0 beside its own.
 
+    ## Verdicts
     It warns, and speaks only of what runs at this moment; on an idle node it does not apply.
 
-    A false alarm: inference servers and tensor-parallel engines that hold several GPUs from one process on purpose.
+    ## False alarms
+    Inference servers and tensor-parallel engines that hold several GPUs from one process on purpose.
     """
     health = node.gpu_health
     held: dict[int, list[GpuHealth]] = defaultdict(list)
@@ -108,14 +114,17 @@ def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the memory in use on each GPU with its size, its processes and what the cluster file says the job needs.
 
+    ## Why it matters
     An allocator under pressure fragments, retries and finally fails in the middle of a step; a KV cache
     without room evicts and computes again.
 
+    ## Verdicts
     Less free than thresholds.gpu_memory_gib of the cluster file fails: that is weights, optimizer and activations,
     which no node can know. 95 % in use warns; so does more than 1 GiB in use with no process to own it (a context
     that outlived its process). What the driver reserves for itself counts neither as used nor as free.
 
-    A false alarm: preflight started while a job runs. In a container the processes of others are not visible, so
+    ## False alarms
+    Preflight started while a job runs. In a container the processes of others are not visible, so
     memory without an owner is normal there and is not reported.
     """
     need = site.threshold("gpu_memory_gib")
@@ -157,13 +166,16 @@ def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def utilisation_visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the utilisation of each GPU, and look for one that is busy although no process holds it.
 
+    ## Why it matters
     What cannot be seen is not noticed when it drops: a cluster that waits for its network looks busy on the
     bill only. A GPU at 100 % without a process hangs in the driver.
 
+    ## Verdicts
     The rate says that a kernel ran in the last second, not that it did much: 100 % is no proof of
     health. Busy without a process warns, and so does a driver that reports none, which it does with MIG on.
 
-    A false alarm: the second in which a process ends, since the rate is an average over what was; ask again. In a
+    ## False alarms
+    The second in which a process ends, since the rate is an average over what was; ask again. In a
     container, where other processes are not visible, it is normal and not said.
     """
 

@@ -49,13 +49,16 @@ def _slowed() -> Mapping[int, tuple[str, str]]:
 def throttling(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the clocks' event reasons: hardware thermal slowdown, power brake, hardware or software slowdown.
 
+    ## Why it matters
     One GPU at half its clock makes every GPU of the job wait in each collective; utilisation still shows 100 %.
 
+    ## Verdicts
     Hardware reasons fail, software thermal slowdown warns. Idle, the power cap under load and clocks that were set on
     purpose are normal and are not reported. One look is one moment: a node that throttles only under load looks well
     here when idle.
 
-    A false alarm: a power brake during a planned power test of the rack, or of the GPU by its vendor's tool.
+    ## False alarms
+    A power brake during a planned power test of the rack, or of the GPU by its vendor's tool.
     """
     yield from judge_throttling(node.gpu_health)
 
@@ -86,12 +89,15 @@ def judge_throttling(health: Health) -> Iterator[Finding]:
 def temperature_margin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the degrees that are left before a GPU slows down with 0 and 5.
 
+    ## Why it matters
     A GPU without margin lowers its clocks as soon as the job starts, and the job runs at its pace.
 
+    ## Verdicts
     Each GPU is held against its own limit (T.Limit on Hopper and newer, the slowdown threshold before):
     an absolute number of degrees would condemn healthy parts. At most 0 fails, at most 5 warns.
 
-    A false alarm: a short peak at the end of a burn-in: look again after a minute. A GPU in trouble stays there.
+    ## False alarms
+    A short peak at the end of a burn-in: look again after a minute. A GPU in trouble stays there.
     """
     yield from judge_temperature_margin(node.gpu_health)
 
@@ -125,6 +131,7 @@ def judge_temperature_margin(health: Health) -> Iterator[Finding]:
 def power_limit(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the power limit in force with the default of the same GPU, and the GPUs with each other.
 
+    ## Why it matters
     A GPU capped to 70 % of its power loses clocks in every matrix multiplication; capped alone, it holds up
     all others.
 
@@ -163,13 +170,16 @@ def judge_power_limit(health: Health, meant: float | None = None) -> Iterator[Fi
 def pcie_link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the width, and under load the generation, of each PCIe link with the GPU's own maximum in its slot.
 
+    ## Why it matters
     A link that lost half its lanes halves all traffic to host and NIC, and GPUDirect RDMA with it.
 
+    ## Verdicts
     The width never changes to save power: fewer lanes are a fault. The generation does, on an idle GPU: it is
     judged only while the GPU is busy (10 % and more), else it is a note in the pass. Small cards with 8 lanes
     are held against their own 8. Fewer lanes fail, and so does a low generation under load.
 
-    A false alarm: generation 1 on an idle GPU, which is how it saves power; it is not judged.
+    ## False alarms
+    Generation 1 on an idle GPU, which is how it saves power; it is not judged.
     """
     yield from judge_pcie_link(node.gpu_health)
 
@@ -203,13 +213,16 @@ def judge_pcie_link(health: Health) -> Iterator[Finding]:
 def persistence(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the persistence mode of each GPU with "on".
 
+    ## Why it matters
     Without it the driver takes the GPU down whenever nobody uses it: every start of a job waits for seconds,
     and the volatile error counters are lost each time.
 
+    ## Verdicts
     It warns: a job runs at full speed without it. Where nvidia-persistenced holds the device open the mode
     shows as on.
 
-    A false alarm: a monitoring daemon (DCGM) that holds every GPU open keeps the driver loaded although the mode is
+    ## False alarms
+    A monitoring daemon (DCGM) that holds every GPU open keeps the driver loaded although the mode is
     off.
     """
     yield from judge_persistence(node.gpu_health)
@@ -235,12 +248,15 @@ def judge_persistence(health: Health) -> Iterator[Finding]:
 def mig(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the MIG mode of each GPU with "off", and with the mode it will have after the next reset.
 
+    ## Why it matters
     A job sees a slice with a share of the memory, without NVLink or P2P to its peers; NCCL between slices
     goes through the host.
 
+    ## Verdicts
     It fails for training across GPUs, which is what this tool prepares for; a change that is pending only warns.
 
-    A false alarm: a node that is cut on purpose, for inference or notebooks; leave the check out there (`--skip
+    ## False alarms
+    A node that is cut on purpose, for inference or notebooks; leave the check out there (`--skip
     gpu.mig`).
     """
     yield from judge_mig(node.gpu_health)
@@ -271,13 +287,16 @@ def judge_mig(health: Health, training: bool = True) -> Iterator[Finding]:
 def compute_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the compute mode of each GPU: default, exclusive to one process, or prohibited.
 
+    ## Why it matters
     A prohibited GPU refuses every CUDA context, and the job dies with "all CUDA-capable devices are busy or
     unavailable".
 
+    ## Verdicts
     Prohibited fails. Exclusive warns: one process per GPU works, but MPS, a debugger or a second context
     of the same rank does not.
 
-    A false alarm: a batch system that sets Exclusive on purpose; training with one process per GPU runs under it.
+    ## False alarms
+    A batch system that sets Exclusive on purpose; training with one process per GPU runs under it.
     """
     yield from judge_compute_mode(node.gpu_health)
 
@@ -306,13 +325,16 @@ def judge_compute_mode(health: Health) -> Iterator[Finding]:
 def recovery_action(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read what the driver itself asks for: nothing, a reset, a reboot, a drain.
 
+    ## Why it matters
     The driver knows what its last error did to the GPU; a job that starts before the action was taken meets
     the same error again.
 
+    ## Verdicts
     It is the authority: an XID's own table entry counts less. Anything but "None" fails, an action that this
     version does not know is unknown. Drivers before 565 do not say; the check does not apply there.
 
-    A false alarm: "Drain P2P" on a node whose jobs use one GPU each: they may go on until it is drained.
+    ## False alarms
+    "Drain P2P" on a node whose jobs use one GPU each: they may go on until it is drained.
     """
     yield from judge_recovery_action(node.gpu_health)
 

@@ -31,14 +31,17 @@ SOURCE = "https://docs.nvidia.com/multi-node-nvlink-systems/ and the legend of `
 def nvlink(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the NVLinks of every pair of GPUs with what the part is wired with, else GPU with GPU.
 
+    ## Why it matters
     Tensor-parallel traffic of the whole node runs at the pace of its slowest pair; a GPU that fell
     back to PCIe makes every collective ten times slower and nothing says so.
 
+    ## Verdicts
     On a board with NVSwitches every pair has all links of a GPU. Without a switch, and on boards that are not in the
     catalogue, each GPU's total number of links is compared with its peers'; a board on which all lost the same number
     is not noticed. Fewer links than that fail.
 
-    A false alarm: a healthy mesh without a switch (DGX-1), whose pairs differ by design: there the GPUs' sums are
+    ## False alarms
+    A healthy mesh without a switch (DGX-1), whose pairs differ by design: there the GPUs' sums are
     compared. Some GPUs of such a mesh in a virtual machine differ in their sums, too: unknown. Cards that bridges join
     two by two pass; nvlink.links names those without one.
     """
@@ -164,17 +167,20 @@ def _blame(topology: Topology, weak: list[tuple[str, str, int]], wiring: Wiring,
 def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Find each GPU's nearest NIC in the matrix of `nvidia-smi topo -m`; PIX or PXB is near.
 
+    ## Why it matters
     NCCL uses GPUDirect RDMA only up to PXB by default: a GPU whose nearest NIC is behind the CPU
     stages every byte through host memory, one behind the other socket crosses the inter-socket link
     as well.
 
+    ## Verdicts
     SYS fails, PHB and NODE warn. So does SYS in a box of single cards, whose slots are the integrator's choice,
     and where the processors are cut into more NUMA nodes than sockets (NPS4): there it may be the same socket.
     Ports that the cluster file keeps for storage or management do not count. Pairs are read from the matrix,
     never by index: real boxes shuffle their orders. GPUs that share a NIC are said, not blamed: cheaper boards
     are sold so, also with one NIC behind every second GPU, which NCCL's PXN reaches over NVLink.
 
-    A false alarm: on Grace the NIC hangs on the CPU by design; the check does not apply there. A virtual
+    ## False alarms
+    On Grace the NIC hangs on the CPU by design; the check does not apply there. A virtual
     machine whose hypervisor hides the switches shows PHB, NODE or SYS everywhere: there the distance is
     unknown, and NCCL takes it from a topology file.
     """

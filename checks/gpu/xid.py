@@ -36,9 +36,11 @@ CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/"
 def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the XIDs of each GPU from the kernel's log and judge them by the policy table, root cause first.
 
+    ## Why it matters
     An uncorrectable error, a GPU off the bus or a dead GSP takes the job with it, and the next job on the
     same GPU as well.
 
+    ## Verdicts
     The log is read since boot, or as far as it reaches; what came before the driver was loaded, or before
     the driver withdrew its wish for a recovery (Xid 154), is history. Repetitions within a minute count
     once. Xid 74 fails when repeated or with an SXid, NVLink 5 units (144-150) by the word
@@ -189,12 +191,15 @@ def _deciding(policies: Sequence[tuple[XidEvent, XidPolicy]], worst: Sequence[tu
 def nvswitch(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the SXids of the NVSwitches from the kernel's log: fatal or not.
 
+    ## Why it matters
     A fatal switch error stops the NVLink traffic of every GPU behind it; the job hangs in a collective.
 
+    ## Verdicts
     Only the word Fatal in the line fails. NVLink 5 systems (B200 and newer) have no SXids: their
     switches are not on the node's PCI bus, and the check does not apply.
 
-    A false alarm: non-fatal errors after an application crashed (12028), and those that were corrected (11012):
+    ## False alarms
+    non-fatal errors after an application crashed (12028), and those that were corrected (11012):
     they pass.
     """
     if not any(device.vendor == "10de" and device.device in NVSWITCH_IDS for device in node.pci):

@@ -26,15 +26,18 @@ _KEYS = ("memory_gib", "cpus", "smt", "numa_nodes", "nvme", "swap", "mounts", "s
 def inventory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for parts of a server that its class does not declare.
 
+    ## Why it matters
     A node that lost a DIMM, a drive, a mount or a service answers every question as a healthy one does: that something
     is missing shows only beside what should be there. A job then runs out of memory, or fills the wrong disk.
 
+    ## Verdicts
     What is declared is judged by `node.expected` (memory, CPUs, multithreading, NUMA nodes, drives, swap),
     `host.mounts`, `host.services` and `host.processes`, and not here. What is not is unknown here, in
     one finding, and holds no job back. An NVMe drive that the kernel has given up (state *dead*) warns
     here, declared or not.
 
-    A false alarm: none; a class of nodes without swap, NVMe drives or mounts declares `swap = false`, `nvme = 0`, and a
+    ## False alarms
+    None; a class of nodes without swap, NVMe drives or mounts declares `swap = false`, `nvme = 0`, and a
     site that does not care switches the check off (`[checks] off`).
     """
     host = site.members.host

@@ -38,9 +38,11 @@ HOURS, WHY_HOURS = 24.0, "a day: longer than a job's prolog is away, shorter tha
 def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read errors of hardware, disks, links and memory from the kernel's log.
 
+    ## Why it matters
     The kernel reports first what a job dies of an hour later: a memory module that fails, a file system that went
     read-only, a link that comes and goes. A scheduler that does not read it sends the next job there.
 
+    ## Verdicts
     It fails for a panic or oops, an uncorrected machine check or memory error, a fatal PCIe error, an I/O error of a
     disk that is mounted, a file system that errs or went read-only, an NVMe controller that was given up, and
     firmware of a NIC that stopped. It warns for 10 corrected memory errors or machine checks in a day, 50 corrected
@@ -52,7 +54,8 @@ def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
     GPUs are the matter of xid.gpu. Of a log that is too long, what was read is judged; the rest is unknown, and gates
     unless something has failed already. One message that makes up half of such a log warns.
 
-    A false alarm: a task that waits long for a disk that is busy; a link that was unplugged by hand three times today.
+    ## False alarms
+    A task that waits long for a disk that is busy; a link that was unplugged by hand three times today.
     Left out: links in the ten minutes after boot or that stay down; one task that waits for NFS; a process killed
     at its own job's memory limit; optical, virtual, loop and removable drives.
     """

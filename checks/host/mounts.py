@@ -37,15 +37,18 @@ _REFUSED = re.compile(r"Permission denied|Operation not permitted")
 def declared_mounts(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each declared mount with the node: place, type, writable, room.
 
+    ## Why it matters
     Where a mount is missing, jobs write into the directory below it: they fill the root disk, or save checkpoints that
     no other node sees. On one that is full or read-only the job ends when it saves.
 
+    ## Verdicts
     Each miss fails. Read-only is what the table of mounts shows, of the mount or its file system, and the kernel's log
     names the reason; nothing is ever written. Space and inodes are those that an ordinary user can still fill. `df`
     looks at each mount in a process of its own, and where it does not end in time the mount is unknown, as is all that
     could not be read. A mount that waits for an automounter is unknown if that was not tried. Containers are left out.
 
-    A false alarm: a mount that only some nodes of a class have; give those a class of their own.
+    ## False alarms
+    A mount that only some nodes of a class have; give those a class of their own.
     """
     table = node.parsed(MOUNTS, parse)
     for place, wanted in site.members.host.mounts.items():
@@ -200,15 +203,18 @@ def _enough(place: str, wanted: Declared, room: Space, source: str, key: str) ->
 def file_systems(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for disks without space or inodes, or turned read-only by an error.
 
+    ## Why it matters
     A full disk is a fault at every site, and so is one that the kernel stopped writing to: logs, locks and checkpoints
     end there, and a job fails with an error that names another cause.
 
+    ## Verdicts
     Less than 1 MiB, or no inode, for an ordinary user warns, and so does a file system that is read-only although it
     was mounted for writing: the kernel does that after an error. One that was mounted read-only on purpose (an image,
     a boot disk) is named and does not warn. What the cluster file declares is judged by `host.mounts`. It holds no job
     back: whether a job needs the disk is not declared.
 
-    A false alarm: a disk that is filled up on purpose, such as one of an image.
+    ## False alarms
+    A disk that is filled up on purpose, such as one of an image.
     """
     declared = set(site.members.host.mounts)
     mounts = {mount.place: mount for mount in node.parsed(MOUNTS, parse)}

@@ -26,12 +26,15 @@ _LISTED = 8
 def forbidden(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for the programs and users that the cluster file forbids.
 
+    ## Why it matters
     A process of a user without a job, or a miner, takes memory, cores and GPUs from the job that has the node.
 
+    ## Verdicts
     Each program and user of which a process runs fails, with their numbers. Programs are compared by the name that the
     kernel keeps, of 15 characters. Where only this user's processes are visible (`hidepid`), it is unknown.
 
-    A false alarm: a program may give itself any name.
+    ## False alarms
+    A program may give itself any name.
     """
     host = site.members.host
     processes = node.parsed(PROCESSES, parse)
@@ -77,13 +80,16 @@ def _shown(processes: Sequence[ProcessEntry]) -> str:
 def zombies(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for processes that were zombies at both readings of a window.
 
+    ## Why it matters
     A zombie holds its number and exit status, and nothing else, until its parent takes notice; a parent that never does
     is stuck or broken, on GPU nodes often in a driver's call, and what it holds itself is not released.
 
+    ## Verdicts
     The same process, a zombie of the same parent at both readings, warns with both numbers. One that was there at one
     reading only is how every process ends. It holds no job back.
 
-    A false alarm: a container of a first process that does not wait for its children; it costs numbers only.
+    ## False alarms
+    A container of a first process that does not wait for its children; it costs numbers only.
     """
     first = node.evidence.complete_record(PROCESSES)
     node.evidence.text(PROCESSES)

@@ -36,13 +36,16 @@ _ELSEWHERE = ("nvidia-fabricmanager.service", "nvidia-imex.service")
 def services(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the state of each declared unit of systemd with *active*.
 
+    ## Why it matters
     Where slurmd, munge, the name service or a mount has failed, a node passes every test of its hardware, and takes no
     job, or ends each that it takes.
 
+    ## Verdicts
     A unit that is not active, or not installed, fails; one that is starting or stopping is unknown. A service that has
     done its work and ended (`exited`) is active. Another name of a unit counts. Containers are left out.
 
-    A false alarm: a service that only some nodes of a class run; give those a class of their own.
+    ## False alarms
+    A service that only some nodes of a class run; give those a class of their own.
     """
     declared = [unit_name(name) for name in site.members.host.services or ()]
     expected = site.host("services")
@@ -86,15 +89,18 @@ def _not_active(name: str, unit: Service | None, expected: str, key: str) -> Fin
 def failed_units(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for units of systemd that have failed.
 
+    ## Why it matters
     systemd has tried, given up, and writes it to its journal only: the job that needs the unit ends hours later, with
     an error that does not name it.
 
+    ## Verdicts
     A failed unit that jobs need anywhere (schedulers, container engines, name services, mounts, clocks, RDMA, with
     GPUs NVIDIA's services) warns. Whether further units matter is unknown, in one finding: `host.may_fail` in the
     cluster file decides it. Those that the cluster file declares are judged by `host.services`, the fabric manager and
     IMEX by checks of NVLink. It holds no job back.
 
-    A false alarm: a unit of a container engine on a node that runs none; disable it.
+    ## False alarms
+    A unit of a container engine on a node that runs none; disable it.
     """
     declared = {unit_name(name) for name in (*(site.members.host.services or ()), *(site.members.host.may_fail or ()))}
     failures = [unit for unit in node.parsed(FAILED, parse_units) if unit.name not in {*declared, *_ELSEWHERE}]

@@ -33,16 +33,19 @@ if TYPE_CHECKING:
 def busbw(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the best bus bandwidth of large messages with what the hardware allows, GB/s.
 
+    ## Why it matters
     All ranks wait for the slowest path: one rail or NVLink that runs at half its rate halves the
     collective, and every training step is that much longer.
 
+    ## Verdicts
     The best row is taken, out of place or in place; the printed average takes in tiny sizes and is another number.
     A floor of the cluster file decides for all_reduce. Else at least 0.90 of what such machines customarily reach
     passes, from 0.75 on it warns, below it fails; where NICs or the part are only assumed, it warns. More than the
     wires allow is *impossible*, and the labels are to be checked. NVLink SHARP is reckoned with only for types and
     operations that NVSwitches reduce. Too small messages, and fewer GPUs than the node has, are no measure.
 
-    A false alarm: an algorithm or transport that was pinned on purpose, with NCCL_ALGO or NCCL_NET.
+    ## False alarms
+    An algorithm or transport that was pinned on purpose, with NCCL_ALGO or NCCL_NET.
     """
     yield from no_report(run)
     for key, name, report in reports(run):

@@ -35,12 +35,15 @@ _SHARP = ("sharp", "ibext")
 def communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Count how many communicators of one size a rank sets up.
 
+    ## Why it matters
     Each takes seconds on a large job, and memory on every GPU: made anew in each step, the job does little else.
 
+    ## Verdicts
     More than 100 of one size by one rank warn: no layout of parallel groups needs so many. A log that begins after
     the start of the job, or that shows no communicator set up, is unknown.
 
-    A false alarm: one log of many jobs, one after another.
+    ## False alarms
+    One log of many jobs, one after another.
     """
     yield from no_nccl(run)
     for key, log in run.nccl_logs.items():
@@ -70,12 +73,15 @@ def communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
 def buffers(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the number of processes that register buffers with the number that set up a communicator.
 
+    ## Why it matters
     Where one rank has not registered its buffer all fall back to copies, or, with NVLink SHARP, wait for each other.
 
+    ## Verdicts
     Some but not all warn. NCCL tells of it with NCCL_DEBUG_SUBSYS=REG (or ALL) only: without these lines nothing is
     known, unless the log says that the subsystem was on.
 
-    A false alarm: a log that lacks the lines of some ranks.
+    ## False alarms
+    A log that lacks the lines of some ranks.
     """
     yield from no_nccl(run)
     for key, log in run.nccl_logs.items():
@@ -107,15 +113,18 @@ def buffers(run: RunFacts, site: Site) -> Iterator[Finding]:
 def in_network(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Look in the log for the SHARP plug-in, and for channels of CollNet or NVLS in use.
 
+    ## Why it matters
     Sums that are made in the switches cross each link once instead of twice; where they were bought and are not used
     nothing says so.
 
+    ## Verdicts
     A communicator that SHARP was set up for shows that the aggregation manager answers; an error of its library warns.
     SHARP that is asked for (NCCL_COLLNET_ENABLE=1) and whose plug-in is not loaded, or of which no channel shows,
     warns; so does NVLS that the GPUs support and that was switched off. Without either being asked for or supported
     there is nothing to judge.
 
-    A false alarm: a log without the channels (NCCL_DEBUG_SUBSYS=INIT only); then it is unknown.
+    ## False alarms
+    A log without the channels (NCCL_DEBUG_SUBSYS=INIT only); then it is unknown.
     """
     yield from no_nccl(run)
     for key, log in run.nccl_logs.items():

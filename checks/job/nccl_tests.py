@@ -75,12 +75,15 @@ def so_far(report: Report) -> str:
 def wrong_values(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the wrong values that each nccl-tests run counted with none.
 
+    ## Why it matters
     A collective that returns wrong numbers trains a wrong model, at full bandwidth and without an error.
 
+    ## Verdicts
     A single wrong value fails, and so does a run that stopped with an error. A run with -c 0 prints "0 OK" too: it
     validated nothing, and is unknown, as is one that ended early.
 
-    A false alarm: none is known; floats are compared within the tolerance that their rounding needs.
+    ## False alarms
+    None is known; floats are compared within the tolerance that their rounding needs.
     """
     yield from no_report(run)
     for key, name, report in reports(run):

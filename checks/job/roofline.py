@@ -81,13 +81,16 @@ def _level_text(level: Level) -> str:
 def fat_tree(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare, level by level, what links and switches of the declared fat tree carry for each GPU.
 
+    ## Why it matters
     A collective over many nodes runs at the pace of its thinnest level, which no measurement of one node or one unit
     can show.
 
+    ## Verdicts
     Of links and switches the smaller counts. A spine that carries less for each GPU than the leaf warns, unless the
     cluster file declares as much with oversubscription; more than it declares fails. This gates no job.
 
-    A false alarm: switches whose capacity was taken from a data sheet in bits, or for both directions.
+    ## False alarms
+    Switches whose capacity was taken from a data sheet in bits, or for both directions.
     """
     built = machine(site)
     if isinstance(built, str):
@@ -130,15 +133,18 @@ def fat_tree(run: RunFacts, site: Site) -> Iterator[Finding]:
 def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the declared tokens on each GPU with the fewest at which arithmetic takes longer than communication.
 
+    ## Why it matters
     Below that number every further GPU waits for the network, and the job does not get faster with more of them.
 
+    ## Verdicts
     Worked out for dense bfloat16 over the thinnest level of the fabric, and doubled where nothing in the network
     reduces. A mixture of experts needs as many times more as it has experts for each that a token uses, and less by
     what sharing them over expert_ways GPUs takes off the levels that they fill. Fewer tokens warn; where expert_ways
     is not declared, fewer than without sharing are unknown, and where sharding is not, fewer than FSDP needs. A layer
     cut over more GPUs than its width bears warns. This gates no job.
 
-    A false alarm: arithmetic in FP8, which is faster, or communication that is compressed.
+    ## False alarms
+    Arithmetic in FP8, which is faster, or communication that is compressed.
     """
     model, built = site.members.model, machine(site)
     if isinstance(built, str):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from preflight.checks.applicability import PCI_BUS, RDMA_CLASS, efa_only, no_gpu, no_rdma
 from preflight.evidence.document import EvidenceError
@@ -16,7 +16,6 @@ from preflight.facts.rdma_ports import ROOT as IB
 from preflight.facts.rdma_ports import Port, interfaces
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from preflight.parsers.network.network_status import PodNetwork
 
@@ -31,14 +30,17 @@ if TYPE_CHECKING:
 def gpu_devices(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look in a container for /dev/nvidia0, nvidiactl and nvidia-uvm.
 
+    ## Why it matters
     The PCI bus shows the host's GPUs in every container; without their device nodes CUDA finds none, and
     without nvidia-uvm it fails with error 999, which reads like a broken driver.
 
+    ## Verdicts
     Fewer GPUs than on the bus are an allocation, and pass. None at all fails where NVIDIA_VISIBLE_DEVICES or
     the cluster file says that this container was meant to have some; else it is unknown. Outside a container
     the check skips.
 
-    A false alarm: an init or side container that was given no GPU on purpose; without a promise of GPUs it is
+    ## False alarms
+    An init or side container that was given no GPU on purpose; without a promise of GPUs it is
     unknown.
     """
     if absent := no_gpu(node, site):
@@ -82,14 +84,17 @@ def gpu_devices(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def pod_networks(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the secondary networks of a pod with the cluster file's, and each with what the pod really has.
 
+    ## Why it matters
     A pod that Multus attached to the wrong network, or to none, has an interface and an address like any
     other: NCCL takes the cluster network, over TCP.
 
+    ## Verdicts
     The annotation network-status comes by downward API: a file /etc/podnetinfo/annotations, or the variable
     NETWORK_STATUS. Not mounted is unknown; an expected network that is missing fails, and so does one whose
     interface is not here. The cluster file's ports.networks says what to expect. Outside a pod the check skips.
 
-    A false alarm: old CNIs write nothing but names into the annotation; what they leave out is not compared.
+    ## False alarms
+    Old CNIs write nothing but names into the annotation; what they leave out is not compared.
     """
     if not in_pod(node.environment):
         yield skipped("not in a Kubernetes pod", evidence=[PROCESS])
@@ -157,13 +162,16 @@ def judge_guids(guids: Mapping[str, tuple[int, str]], report: Callable[..., Find
 def rdma_address(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each compute device's GUID with zero, and the interface of each RoCE port with those of this namespace.
 
+    ## Why it matters
     A virtual function without a GUID never joins the fabric; a RoCE device whose interface is in another
     network namespace has no GID that works: it is listed, opens, and every connection fails.
 
+    ## Verdicts
     A GUID of zeros fails, and so do RoCE devices of which none has its interface here; where the interfaces could
     not be read it is unknown. Whether an interface has an address is rails.subnets' matter.
 
-    A false alarm: in shared mode a pod sees all RDMA devices of its host, also those it cannot use; one that works
+    ## False alarms
+    In shared mode a pod sees all RDMA devices of its host, also those it cannot use; one that works
     is enough.
     """
     if absent := no_rdma(node, site):

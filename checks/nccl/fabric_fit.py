@@ -31,15 +31,18 @@ AUTOMATIC_GID = (2, 21, 0)
 def gid_index(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look up the row of the GID table that NCCL_IB_GID_INDEX names, on each RoCE port that a job uses.
 
+    ## Why it matters
     The index counts addresses in the order in which they were added: after a restart of the network, or in a pod,
     3 may be empty or a link-local address, and every connection ends in a time-out that names no index.
 
+    ## Verdicts
     An empty row, RoCE v1 and a link-local address fail. A good row warns where NCCL 2.21 or newer is installed on
     a host, as it would find the address by itself on any node; in a container an index of its own passes. Native
     InfiniBand ignores it. Rows 0 to 7 are looked at; an index beyond the end of the table fails. Ports of which the
     same is wrong are one finding: it is one setting.
 
-    A false alarm: a fabric that routes only one of several v2 addresses, and NCCL_IB_ADDR_RANGE cannot tell which.
+    ## False alarms
+    A fabric that routes only one of several v2 addresses, and NCCL_IB_ADDR_RANGE cannot tell which.
     """
     setting = node.nccl_env.get("NCCL_IB_GID_INDEX")
     index = node.nccl_env.integer("NCCL_IB_GID_INDEX")
@@ -163,14 +166,17 @@ def _good_index(node: NodeFacts, ports: list[Port], index: int, setting: Setting
 def fit(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare settings that were tuned for one fabric with the one that is here.
 
+    ## Why it matters
     A recipe for RoCE on InfiniBand, or another site's traffic class, runs without an error: the traffic takes a
     priority that nobody protects and no switch pauses for.
 
+    ## Verdicts
     All of it warns: a traffic class whose ECN bits say "congested"; several queue pairs for each connection on
     InfiniBand; messages cut over queue pairs; NCCL_CROSS_NIC=1 where each rail is a subnet of its own. What is not
     set is not judged. On a lossless RoCE fabric roce.chain follows the traffic class to its priority.
 
-    A false alarm: a site that routes between its rails.
+    ## False alarms
+    A site that routes between its rails.
     """
     found = [*rule_findings(node, site, "fabric_fit"), *redacted(node)]
     if site.lossless.value:  # there the traffic class is a link of the chain: roce.chain judges it by the port's map

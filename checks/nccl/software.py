@@ -33,16 +33,19 @@ _NAMING = ("NCCL_TOPO_FILE", "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_FILE", "NCCL_CON
 def named_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for each file that a variable of NCCL's names, and compare a topology file's GPUs with the PCI bus.
 
+    ## Why it matters
     NCCL goes on without a topology file that it cannot open: in a virtual machine it then takes every NIC for
     equally far. One that was made for another shape sends the traffic over NICs that are not near.
 
+    ## Verdicts
     NCCL_TOPO_FILE that is missing, unreadable, or that names none of the GPUs here fails; one that lacks some of them
     warns. GPUs that it names beyond those are no matter: NCCL trims what a job does not use. NCCL_TOPO_DUMP_FILE that
     cannot be written warns, and so does a missing NCCL_GRAPH_FILE or NCCL_CONF_FILE. A plug-in's file that is missing
     fails where NCCL_NET insists on its network, else it warns; a plug-in by name that is not in the loader's
     directories is unknown, as LD_LIBRARY_PATH may have it.
 
-    A false alarm: a path that is there only inside the job's container; ask there.
+    ## False alarms
+    A path that is there only inside the job's container; ask there.
     """
     env = node.nccl_env
     settings = [one for name in _NAMING if (one := env.get(name)) is not None and one.value]
@@ -151,14 +154,17 @@ _RENAMED = ("BLOCKING_WAIT", "DESYNC_DEBUG", "ENABLE_TIMING", "USE_TENSOR_REGIST
 def pytorch_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare PyTorch's NCCL variables with the names that the installed PyTorch reads, and error handling with on.
 
+    ## Why it matters
     With it off, or set under a name that nobody reads, a rank that dies leaves all others waiting in a collective
     until the scheduler's limit: the whole cluster, paid for and idle.
 
+    ## Verdicts
     0 warns. From PyTorch 2.2 on it is on by default (3), and the names without TORCH_ warn: they are deprecated.
     Before 2.2 the names with TORCH_ warn, as nobody reads them; unset is unknown there, as the launcher decides.
     Where no PyTorch is found, what is set is judged as by 2.2.
 
-    A false alarm: a job that handles a dead rank by itself, and switched PyTorch's handling off for that.
+    ## False alarms
+    A job that handles a dead rank by itself, and switched PyTorch's handling off for that.
     """
     found = [_torch(package.version) for package in node.packages if package.name == "torch"]
     installed = max((one for one in found if one is not None), default=None)

@@ -27,14 +27,17 @@ from preflight.model import Finding, check, passed, skipped, unknown, warned
 def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the firmware of the NICs of each board (PSID) with each other.
 
+    ## Why it matters
     Firmware decides how a NIC slows down under congestion and which faults it has: one that differs behaves unlike its
     seven neighbours, and shows as one slow rail. It comes with a replaced card.
 
+    ## Verdicts
     It warns, and names the device, both versions and the board. NICs of different boards have different firmware by
     right; virtual functions have their host's. Where no version is that of most, neither is called right:
     `firmware.nics` in the cluster file decides, and node.expected compares.
 
-    A false alarm: a firmware roll-out that awaits the reset of some cards. Where NICs of one board differ on purpose,
+    ## False alarms
+    A firmware roll-out that awaits the reset of some cards. Where NICs of one board differ on purpose,
     `off = ["rdma.firmware"]` in `[class.NAME.checks]` of the cluster file ends it for that class.
     """
     boards = nic_firmware.boards(node)

@@ -76,14 +76,17 @@ def _mlxlink(node: NodeFacts, port: Port) -> ethtool_module.LinkQuality:
 def module(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the alarms that the module of each active compute port raises, and its temperature.
 
+    ## Why it matters
     A module that is too hot or receives too little light errs more and more, first corrected and unseen, then by
     retransmissions; in the end the link goes down in the middle of a run.
 
+    ## Verdicts
     An alarm whose value is beyond the module's own threshold now fails. A warning, and an alarm whose value is within
     its threshold or not shown, warns: the flags are latched until somebody reads them. On InfiniBand the temperature
     is held against the module's limits, as mlxlink prints them.
 
-    A false alarm: flags that were latched when the cable was plugged in; read again. Passive copper has none.
+    ## False alarms
+    Flags that were latched when the cable was plugged in; read again. Passive copper has none.
     """
     ports = _cabled(node, site)
     if isinstance(ports, Finding):
@@ -164,13 +167,16 @@ def _too_hot(port: Port, link: ethtool_module.LinkQuality, key: str, fail: _Repo
 def fec(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the forward error correction of each active RoCE port with what its rate needs, and with its peers'.
 
+    ## Why it matters
     Without FEC a fast lane loses packets at an error rate that is normal for it; with another one than its peers' a
     port has other latency, and a cable or a switch port that was set by hand.
 
+    ## Verdicts
     No FEC at 200 Gb/s and more warns: those lanes are specified with RS-FEC only. A port unlike most of its peers of
     the same rate warns. InfiniBand's FEC is its subnet's own choice and passes unjudged as far as mlxlink tells it.
 
-    A false alarm: ports of 25 to 100 Gb/s over short copper, which may run without.
+    ## False alarms
+    Ports of 25 to 100 Gb/s over short copper, which may run without.
     """
     ports = _cabled(node, site)
     if isinstance(ports, Finding):
@@ -227,13 +233,16 @@ RAW, EFFECTIVE, SYMBOL = 1e-7, 1e-12, 1e-12
 def bit_error_ratio(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the bit error ratios of each active compute port, before and after FEC, with what a good link has.
 
+    ## Why it matters
     What FEC cannot correct is a packet lost and a message sent again; the ratio before FEC tells how near a link is to
     that, days before.
 
+    ## Verdicts
     Above 1e-7 before FEC, 1e-12 after it, or 1e-12 of symbols warns. The ratios are averages since the counters were
     cleared, at most since the link came up, so an old one hides a new fault: counters.link-quality judges growth.
 
-    A false alarm: a cable that was moved while its link was up, after which nobody cleared the counters.
+    ## False alarms
+    A cable that was moved while its link was up, after which nobody cleared the counters.
     """
     ports = _cabled(node, site)
     if isinstance(ports, Finding):

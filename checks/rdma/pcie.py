@@ -34,13 +34,16 @@ SMALL_READ_BYTES = 512
 def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the link that each compute NIC trained with its own maximum, and with the rate of its port.
 
+    ## Why it matters
     A NIC in a slot of half its lanes shows a port at full rate and delivers half of it: 32 GT/s x8 is
     252 Gb/s below a port of 400.
 
+    ## Verdicts
     Below the port's rate fails. Fewer lanes that still suffice warn. A lower speed that suffices passes: an
     older server, a newer card.
 
-    A false alarm: a virtual function has no link of its own and is skipped.
+    ## False alarms
+    A virtual function has no link of its own and is skipped.
     """
     ports = {port.device: port for port in site.roles(node).compute}
     good, virtual = [], []
@@ -90,14 +93,17 @@ def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def max_read_request(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare MaxReadReq of each compute NIC with 512 bytes.
 
+    ## Why it matters
     The NIC fetches what it sends in requests of this size: at 512 bytes the number of requests in flight
     bounds the rate before the link does, most of all when it reads from GPU memory.
 
+    ## Verdicts
     512 bytes or less warns; the number is a property of the NIC, not of the bridges, whose own value
     does not matter. Only root sees it. A virtual function shows 128 whatever is set: its physical function's
     value holds, and it is skipped.
 
-    A false alarm: a port of 100 Gb/s or less may reach its rate all the same; ask ib_write_bw before you change it.
+    ## False alarms
+    A port of 100 Gb/s or less may reach its rate all the same; ask ib_write_bw before you change it.
     """
     if skip := efa_only(site.roles(node).compute, "whose reads the cloud's own card cuts"):
         yield skip
@@ -147,14 +153,17 @@ def judge_read_requests(small: Sequence[str], what: str, key: str) -> Finding:
 def relaxed_ordering(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the NICs' relaxed-ordering bit, and NCCL's own switch, with on; on AMD hosts and in virtual machines.
 
+    ## Why it matters
     With strict ordering each write waits for the one before it in the CPU's fabric: AMD hosts then receive at half of
     the port's rate or less.
 
+    ## Verdicts
     Off warns. Intel and Grace hosts do without, and are skipped; a virtual machine may hide its processor's vendor.
     Only root sees the NIC's bit, and a virtual function has none: its physical function's holds. The bit allows it;
     whether the driver uses it is NCCL's matter (`[RO]` in its log).
 
-    A false alarm: an AMD host whose BIOS prefers the NIC's traffic (Preferred I/O) may reach the full rate without
+    ## False alarms
+    An AMD host whose BIOS prefers the NIC's traffic (Preferred I/O) may reach the full rate without
     it.
     """
     if skip := efa_only(site.roles(node).compute, "whose ordering is the cloud's own card's matter"):

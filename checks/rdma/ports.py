@@ -25,16 +25,19 @@ from preflight.model import Finding, check, compare, passed, unknown
 def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each compute port's state with ACTIVE over LinkUp.
 
+    ## Why it matters
     NCCL leaves out a port that is not active without a word: the rail's traffic moves to the
     neighbours and every ring runs at the pace of the fullest one.
 
+    ## Verdicts
     Any other state fails. Only ports that a job uses are judged (cluster file, NCCL_IB_HCA, nearest to a GPU;
     on Grace, where no NIC is nearer than another, those that are no BlueField). Where none of these tells, a
     port that is down is unknown.
 
     The efa driver calls every port of its own active: there a device that is gone tells more (rdma.device-count).
 
-    A false alarm: a storage, management or spare port that is down by design. Name the job's ports in
+    ## False alarms
+    A storage, management or spare port that is down by design. Name the job's ports in
     `ports.compute`.
     """
     roles = compute_roles(node, site)
@@ -92,14 +95,17 @@ def _meaning(port: Port) -> str:
 def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each active compute port's negotiated rate, Gb/s, with its peers on the node and the expected one.
 
+    ## Why it matters
     A port that trained at fewer lanes or a lower speed still reports ACTIVE; every ring through it
     then runs at its pace.
 
+    ## Verdicts
     A port below its peers fails without any expectation. The rate is judged, never the width: 2X NDR is a
     whole 200 Gb/s port. Below the cluster file's rate fails, below what is customary for the part warns; where each
     GPU has several ports (2 x 200 Gb/s, 4 x 100 Gb/s of EFA), together they are what is customary for one.
 
-    A false alarm: a speed that the kernel does not know is printed as SDR or QDR on a healthy port; it is unknown
+    ## False alarms
+    A speed that the kernel does not know is printed as SDR or QDR on a healthy port; it is unknown
     here, and so are the 100 Gb/s that an old efa driver prints of faster devices.
     """
     roles = compute_roles(node, site)
@@ -173,14 +179,17 @@ def judge_port_rates(active: Sequence[Port], report: Callable[..., Finding], pee
 def link_layer(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the compute ports' link layers with each other and with the expected one.
 
+    ## Why it matters
     NCCL uses HCAs of one link layer only: with a mixture it drops the rest, and a port of the wrong
     type joins no fabric at all.
 
+    ## Verdicts
     AWS EFA is neither InfiniBand nor Ethernet: "Unspecified".
 
     One port of another layer than the cluster file's `link_layer`, else than most compute ports of the node, fails.
 
-    A false alarm: a storage port of the other kind. Where nothing tells the compute ports, those of the usual layer
+    ## False alarms
+    A storage port of the other kind. Where nothing tells the compute ports, those of the usual layer
     are meant; where there is none, it is unknown.
     """
     roles = compute_roles(node, site)

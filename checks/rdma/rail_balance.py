@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import median
 from typing import TYPE_CHECKING
 
 from preflight.checks.applicability import efa_only
@@ -30,13 +31,16 @@ if TYPE_CHECKING:
 def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the bytes that each active compute port carried in the window with those of the middle one.
 
+    ## Why it matters
     NCCL gives every rail the same share, and a collective ends with its slowest rail: a NIC that carries half of what
     its neighbours do leaves bandwidth unused, one that carries twice as much holds the others up.
 
+    ## Verdicts
     Less than half of the middle port, or more than twice as much, warns: a judgement. Ports that are all below 5 % of
     their rate are unknown: nothing ran that could be uneven.
 
-    A false alarm: a job that uses some of the node's GPUs and their rails on purpose, or that started in the window.
+    ## False alarms
+    A job that uses some of the node's GPUs and their rails on purpose, or that started in the window.
     """
     ports = windows(node, site)
     if isinstance(ports, Finding):
@@ -51,7 +55,6 @@ def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
             evidence = keys(ports[0].growths)[:1]
             yield unknown("no port tells how many bytes it carried", evidence=evidence, fix="see counters.visible")
         return
-    from statistics import median
 
     middle = median(rate for _, rate in rated)
     evidence = keys(port.growths[0] for port, _ in rated[:3])
@@ -91,13 +94,16 @@ def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def traffic_class(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the bytes of the lossless priority with the RDMA bytes that each RoCE port carried in the window.
 
+    ## Why it matters
     PFC protects one priority. Traffic that goes out unmarked runs on priority 0, where every burst drops packets,
     although each setting looks right by itself.
 
+    ## Verdicts
     Less than half of the RDMA bytes on the lossless priority fails, where the cluster file says that the fabric is
     lossless. Below 5 % of a port's rate it is unknown: next to nothing ran.
 
-    A false alarm: RDMA of storage on the same ports, which the site runs on another priority on purpose.
+    ## False alarms
+    RDMA of storage on the same ports, which the site runs on another priority on purpose.
     """
     ports = windows(node, site)
     if isinstance(ports, Finding):

@@ -35,14 +35,17 @@ if TYPE_CHECKING:
 def visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look whether each active compute port tells its traffic, losses, ECN marks and pauses, twice.
 
+    ## Why it matters
     What nobody can see nobody can alarm on: a port without these counters loses packets in silence, and the job's
     slowness is looked for everywhere else.
 
+    ## Verdicts
     A driver that lacks the byte counters, the loss counters or, on RoCE, those of ECN warns; so does a lossless site
     whose PFC priority has no pause counter: the kernel shows it only while PFC is on. A source that did not answer is
     unknown.
 
-    A false alarm: a virtual function, which never has the counters of the physical port.
+    ## False alarms
+    A virtual function, which never has the counters of the physical port.
     """
     ports = yield from report_gaps(node, site)
     read = [port for port in ports if is_complete(port, facts.counter_growth.SOURCES)]

@@ -32,12 +32,15 @@ _RESOURCE = (
 def device_nodes(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare /dev/infiniband/uverbsN with the RDMA devices, and this user's access to each.
 
+    ## Why it matters
     Without its device node an HCA cannot be opened from user space: NCCL finds "No device" and
     falls back to TCP, most often in a container that was not given /dev/infiniband.
 
+    ## Verdicts
     One compute HCA whose node is missing, or may not be read and written by this user, fails.
 
-    A false alarm: asked as another user than the job's: a site may open the nodes to one group only. Judge as the
+    ## False alarms
+    Asked as another user than the job's: a site may open the nodes to one group only. Judge as the
     job's user.
     """
     wanted = {port.device for port in site.roles(node).compute} or set(node.rdma_devices)
@@ -99,13 +102,16 @@ def device_nodes(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each active InfiniBand compute port's active MTU, bytes, with the cluster file's, else with 4096.
 
+    ## Why it matters
     Peers use the smaller MTU of the two: one port at 1024 sends four times the packets, and where an
     application fixed the MTU the connection fails instead.
 
+    ## Verdicts
     Anything below fails, except 2048: that can be a choice of the subnet manager's partition, and warns unless the
     cluster file says otherwise. RoCE ports, whose MTU follows the interface's, are judged by roce.chain.
 
-    A false alarm: a partition that the subnet manager holds at 2048 on purpose; say `mtu = 2048` in the cluster
+    ## False alarms
+    A partition that the subnet manager holds at 2048 on purpose; say `mtu = 2048` in the cluster
     file. Where nothing tells which ports a job uses, a small MTU is unknown.
     """
     roles = compute_roles(node, site)

@@ -20,12 +20,15 @@ from preflight.model import Finding, check, failed, passed, skipped
 def expired(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the last day of each waiver that speaks of this node with the day of the evidence, in UTC.
 
+    ## Why it matters
     A waiver that nobody renews is a fault that everybody has forgotten: the jobs of this node have paid for it ever
     since.
 
+    ## Verdicts
     It fails from the day after ``until``. An expired waiver covers nothing, so what it waived is reported beside it.
 
-    A false alarm: the fault is mended, and the waiver was left in the file. Delete it.
+    ## False alarms
+    The fault is mended, and the waiver was left in the file. Delete it.
     """
     if not site.waivers:
         yield skipped("the cluster file waives nothing on this node", evidence=[])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 import tempfile
@@ -13,11 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from preflight._startup.lightclass import regex, replace
+from preflight._startup.lightclass import replace
 from preflight.errors import PreflightError
 from preflight.evidence import safe_read
 from preflight.evidence.document import DocumentError, Evidence, dump, no_answer, read
 from preflight.facts.job import RUN
+from preflight.parsers.nccl_log.line_source import divisible
+from preflight.parsers.torch.safe_pickle import is_pickle
 
 if TYPE_CHECKING:
     from io import BufferedWriter
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 RUN_FILE = "run.json"
 
 #: How a report begins, and bytes in which that stands.
-_REPORT, _HEAD = regex(rb'\s{0,100}\{\s{0,100}"schema"\s{0,10}:\s{0,10}"preflight\.report/'), 300
+_REPORT, _HEAD = re.compile(rb'\s{0,100}\{\s{0,100}"schema"\s{0,10}:\s{0,10}"preflight\.report/'), 300
 
 
 class ArchiveError(PreflightError):
@@ -246,8 +249,6 @@ _copies: list[object] = []
 def _log(path: Path, head: bytes, size: int, limit: int) -> object:
     """Return the record of a log that begins so and has so many bytes."""
     from preflight.facts.streamed_log import LogFile
-    from preflight.parsers.nccl_log.line_source import divisible
-    from preflight.parsers.torch.safe_pickle import is_pickle
 
     why = ""
     if size > limit:

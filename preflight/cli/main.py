@@ -40,14 +40,16 @@ def _run(words: Sequence[str]) -> tuple[Any, bool]:
         from preflight.gate import main as entry
 
         return entry.main(words[1:], _gate_by_click), False
-    from preflight.collect import prestart
+    from preflight._startup import prestart
 
     if prestart.collects_locally(words):
         prestart.start()
     if words[:1] == ["check"]:
-        from preflight.cli import fast_check
+        from preflight._startup import fast_options
 
-        if (options := fast_check.understood(words[1:])) is not None:
+        if (options := fast_options.parse("check", words[1:])) is not None:
+            from preflight.cli import fast_check
+
             return fast_check.check(options), False
     from preflight.cli import app
 

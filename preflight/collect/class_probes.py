@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from preflight.probes import Probe, checkpoints, processes, space, units
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from preflight.expectations import NodeClass
 

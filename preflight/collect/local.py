@@ -6,11 +6,11 @@ import gc
 import signal
 import time
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from preflight.collect.options import DEADLINE_S
 from preflight.terminal import progress
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType

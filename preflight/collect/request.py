@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from preflight._startup.lightclass import dataclass
 from preflight.collect.options import CollectOptions, plans, sweeper
 from preflight.terminal import UsageError, print_text
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path

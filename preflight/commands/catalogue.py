@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -99,10 +100,10 @@ def explain(check_id: str) -> None:
     check = known[check_id]
     gating = "gates jobs" if check.gating else "reports only"
     click.echo(f"{check.id}: {check.title}  ({check.scope} check, {gating})\n")
-    click.echo(check.doc + "\n")
+    for heading, text in check.page.items():
+        click.echo(f"{heading}\n{indent(text, '  ')}\n")
     click.echo(f"What to do:  {check.fix}")
     click.echo(f"Action:      {check.action or OF_FAILURE}, of a failure, where the finding has no word of its own")
-    click.echo(f"Source:      {check.source}")
     click.echo(f"Answers:     {', '.join(check.answers) or 'no item of the checklists'}")
     from preflight.judge.record_usage import records_of
     from preflight.parsers.provenance import unverified

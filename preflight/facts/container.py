@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from preflight.evidence import json_limits
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.pod import POD, pod
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from preflight.parsers.network.network_status import PodNetwork
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from preflight._startup.lightclass import dataclass, replace
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.pci import ROOT as PCI
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from preflight.parsers.rdma.port_list import RdmaPort
 

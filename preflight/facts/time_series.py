@@ -6,7 +6,9 @@ The slope is the median of the slopes between all pairs of points (Theil and Sen
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timezone
 from itertools import combinations
+from statistics import median
 from typing import Any
 
 from preflight._startup.lightclass import dataclass
@@ -38,8 +40,6 @@ class TimeSeries:
     @property
     def per_day(self) -> float:
         """The usual growth, in units of the value per day."""
-        from statistics import median
-
         slopes = [
             (later - earlier) / (end - start)
             for (start, earlier), (end, later) in combinations(zip(self.days, self.values, strict=True), 2)
@@ -73,8 +73,6 @@ def series_of(evidence: Evidence, metric: str) -> tuple[TimeSeries, ...]:
 
 
 def _series(subject: str, points: Any) -> TimeSeries:
-    from datetime import datetime, timezone
-
     found: list[tuple[float, float]] = []
     if not isinstance(points, list):
         raise EvidenceError(COURSE, f"{subject[:60]} holds no points")

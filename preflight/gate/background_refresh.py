@@ -6,10 +6,11 @@ Fork rather than exec: ``sys.executable`` can be empty when PATH is unset.
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
+from preflight.gate import state_dir
 from preflight.gate.request import changed
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -25,8 +26,6 @@ def start(options: Options, judge: Callable[[Options], object]) -> bool:
     ``judge`` runs a hook. The process belongs to another session, so that slurmd does not end it with the process
     group of its caller.
     """
-    from preflight.gate import state_dir
-
     try:
         state_dir.StateDir(state_dir.locate(options.state_dir), create=True).close()
     except state_dir.StateDirError:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 from preflight.gate import policy, verdict_cache
 from preflight.gate.configured_rules import actions
 from preflight.gate.state_dir import StateDir, StateDirError
 from preflight.gate.values import dataclass
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

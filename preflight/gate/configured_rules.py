@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from preflight.gate import announce, policy, scheduler_env
 from preflight.gate.result import GateRules
 from preflight.gate.verdict import PREFIX
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

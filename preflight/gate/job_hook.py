@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from preflight import errors
+from preflight.archive.directory import file_name
+from preflight.checks import registry
 from preflight.evidence import json_limits
 from preflight.gate import announce, scheduler_env, verdict_cache
 from preflight.gate.configured_rules import configured_deadline_s, configured_rules
@@ -70,8 +72,6 @@ def run(request: GateRequest, watch: Watch) -> GateResult:
 
 
 def _ids() -> list[str]:
-    from preflight.checks import registry
-
     try:
         return registry().ids()
     except errors.DuplicateCheck:  # reported where the checks are run
@@ -130,8 +130,6 @@ def _why(verdict: Verdict | str) -> str:
 
 
 def _published(folder: Path, nodes: Sequence[str], most_s: float) -> dict[str, Verdict | str]:
-    from preflight.archive.directory import file_name
-
     if why := _untrusted(folder):
         return dict.fromkeys(nodes, why)
     return {node: _read(folder / file_name(node), node, most_s) for node in nodes}

@@ -31,7 +31,7 @@ def main(words: Sequence[str], otherwise: Callable[[Sequence[str]], int]) -> int
 
     ``otherwise`` carries out what is not plain: help, and errors, which it leaves to ``usage_error``.
     """
-    parsed = parse_plain(words, tuple(policy.HOOKS))
+    parsed = parse_plain(words)
     if parsed is not None:
         return run_hook(parsed)
     try:

@@ -7,8 +7,9 @@ the progress of those before it, and its own is handed over to the deadline thre
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
-from preflight.collect import prestart
+from preflight._startup import prestart
 from preflight.gate import announce, policy, scheduler_env, verdict_cache
 from preflight.gate.cache_writer import CacheWriter
 from preflight.gate.configured_rules import configured_deadline_s, configured_rules
@@ -18,7 +19,6 @@ from preflight.gate.state_dir import StateDir, StateDirError, locate
 from preflight.gate.values import replace
 from preflight.gate.verdict import PREFIX, Verdict
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 

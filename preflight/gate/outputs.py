@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from preflight.archive.directory import file_name, replacing
 from preflight.archive.directory import write as write_file
+from preflight.evidence.document import dump
 from preflight.gate.verdict import PREFIX, STATUSES, ascii_reason, to_document
+from preflight.reports.prometheus import render
+from preflight.reports.prometheus_format import Metric
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from preflight.gate.result import GateResult
 
@@ -39,8 +42,6 @@ def _metrics(path: Path, result: GateResult) -> None:
 
 def metrics(result: GateResult) -> Iterator[str]:
     """Yield the lines of the exposition format; the labels are names of nodes and words of ours, nothing else."""
-    from preflight.reports.prometheus_format import Metric
-
     verdict = result.verdict
     labels = {"node": verdict.node, "seat": result.hook}
     verdict_metric = Metric("preflight_gate_verdict", "Whether this is what the gate said last of the node.")
@@ -66,7 +67,6 @@ def metrics(result: GateResult) -> Iterator[str]:
 def _of_report(result: GateResult) -> str:
     if result.report is None:
         return ""
-    from preflight.reports.prometheus import render
 
     return render(result.report)
 
@@ -78,12 +78,10 @@ def _report(folder: Path, result: GateResult) -> None:
     if result.report is not None:
         write_file(folder / "report.json", json.dumps(result.report, indent=1) + "\n")
     if result.evidence is not None:
-        from preflight.evidence.document import dump
-
         (folder / "evidence").mkdir(exist_ok=True)
         write_file(folder / "evidence" / file_name(result.node), dump(result.evidence))
     if result.report is not None:
-        from preflight.reports.html_page import render
+        from preflight.reports.html_page import render  # import-at-use: jinja2, with --report-dir alone
 
         write_file(folder / "report.html", render(result.report))
 

@@ -5,7 +5,8 @@ The modules of these values are imported before every job, and ``preflight._star
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
+from typing import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from dataclasses import dataclass, replace
 else:

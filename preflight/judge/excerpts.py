@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from preflight._startup.lightclass import regex, replace
+from preflight._startup.lightclass import replace
 from preflight.evidence.document import Evidence, EvidenceError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ SEARCHED_CHARS = 16 << 20
 _REMEMBERED, _LARGE = 32, 1 << 16
 
 #: A PCI address: tools write its domain with four digits, with eight, or not at all.
-_PCI = regex(r"(?:[0-9a-f]{4,8}:)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
+_PCI = re.compile(r"(?:[0-9a-f]{4,8}:)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
 
 
 class Search:

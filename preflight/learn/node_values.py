@@ -10,6 +10,13 @@ from typing import Any, TypeVar
 
 from preflight._startup.lightclass import dataclass
 from preflight._startup.lightclass import field as declare
+from preflight.checks.comparison.electorate import failing
+from preflight.checks.gpu import part as gpu_part
+from preflight.checks.gpu import presence
+from preflight.checks.rdma import devices as rdma
+from preflight.checks.rdma import ip_rails, verbs
+from preflight.checks.rdma import ports as rdma_port
+from preflight.checks.roce import fleet
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.expectations.catalogue import Part
@@ -108,14 +115,6 @@ def _host(node: NodeFacts) -> dict[str, Any]:
 
 def _missed(node: NodeFacts, site: Site) -> dict[str, tuple[str, ...]]:
     """Return the keys whose value a check of the node finds wrong, so that the node does not vote on it."""
-    from preflight.checks.comparison.electorate import failing
-    from preflight.checks.gpu import part as gpu_part
-    from preflight.checks.gpu import presence
-    from preflight.checks.rdma import devices as rdma
-    from preflight.checks.rdma import ip_rails, verbs
-    from preflight.checks.rdma import ports as rdma_port
-    from preflight.checks.roce import fleet
-
     chain = {"netdev_mtu": ("MTU", "active MTU"), "pfc": ("PFC",), "ecn": ("ECN",), "trust": ("trust",),
              "dcbx": ("DCBX",)}  # fmt: skip
     by = {

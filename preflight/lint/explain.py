@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
-from preflight._startup.lightclass import fields, regex
+from preflight._startup.lightclass import fields
 from preflight.errors import PreflightError
 from preflight.expectations import Cluster, Expected, NodeClass, Site, schema
 from preflight.expectations.catalogue import Part, part_by_name
 from preflight.expectations.toml_line_numbers import Lines
 
 #: The words of a key; one in quotes may have dots: ``host.mounts."/mnt/v1.2".type``.
-_WORDS = regex(r'"[^"]*"|[^."]+|(?<=\.)(?=\.|$)|^$')
+_WORDS = re.compile(r'"[^"]*"|[^."]+|(?<=\.)(?=\.|$)|^$')
 
 
 class UnknownKey(PreflightError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from html import unescape
 
 from preflight.textprep.numbered_text import NumberedText
 from preflight.textprep.plain_text import limit_blank_runs, normalize_text
@@ -35,8 +36,6 @@ def lines(source: str | NumberedText, holding: str = "") -> Iterator[tuple[int, 
 def unmarked(line: str) -> str:
     """Take HTML escapes, a page's empty cells, colour codes without their ESC and Markdown links off a line."""
     if "&" in line:
-        from html import unescape  # a table of 2,231 names, and logs that hold none
-
         line = unescape(line)
     if "| |" in line[-6:]:
         line = _CELLS.sub("", line)

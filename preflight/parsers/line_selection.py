@@ -7,7 +7,6 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from preflight._startup.lightclass import regex
 from preflight.textprep.numbered_text import LEFT_OUT, NumberedText
 
 #: Lines and bytes that are held of the beginning and of the end of what was selected.
@@ -28,7 +27,7 @@ _WORDS = (
 _TYPE = rb"(?:u?int\d{0,2}|char|half|float\d{0,2}|double|bfloat16|f8e[45]m[23]|fp8\w*)"
 _ROW = rb"\d\s{1,40}\d{1,19}\s{1,40}" + _TYPE + rb"(?=\s|$)"
 _WANTED = re.compile(rb"%s|%s|^[\s|]*[\d.][\d.\seE+\-naifN/A*|]*$" % (_WORDS, _ROW))
-_TORN = regex(r"\d\s{1,40}\d{1,19}\s{1,40}[a-z]\w{2,15}\s")
+_TORN = re.compile(r"\d\s{1,40}\d{1,19}\s{1,40}[a-z]\w{2,15}\s")
 
 
 def is_wanted(line: bytes) -> bool:

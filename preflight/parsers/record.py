@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from preflight._startup.lightclass import regex
 from preflight.parsers.parsed import Parsed
 from preflight.textprep.lines import Line, Lines
 from preflight.textprep.plain_text import limit_blank_runs, normalize_text
@@ -13,7 +13,7 @@ from preflight.textprep.plain_text import limit_blank_runs, normalize_text
 T = TypeVar("T")
 
 #: Lines around an output that tell nothing of it.
-_NOISE = regex(r"\s*(?:ib(?:warn|panic)\s*:.*|Failed to (?:open|query) device.*)?")
+_NOISE = re.compile(r"\s*(?:ib(?:warn|panic)\s*:.*|Failed to (?:open|query) device.*)?")
 
 
 def lines_of_record(text: str) -> list[Line]:

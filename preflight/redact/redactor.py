@@ -11,6 +11,7 @@ from typing import Any
 
 from preflight.collector.redact import MARK, is_secret
 from preflight.collector.redact import redact as without_secrets
+from preflight.nodeset import fold
 from preflight.redact import name_finder, own_output, structured_text, user_folders
 from preflight.redact.address_aliases import Keyed
 from preflight.redact.aliases import WORD, Names
@@ -253,8 +254,6 @@ class Redactor:
         return self.names.alias(kind, name) if name in self.names.only_in_place else name
 
     def _aliases(self, kind: str, names: list[str]) -> str:
-        from preflight.nodeset import fold
-
         return fold(self.names.alias(kind, name) for name in names)
 
     def _piece(self, match: re.Match[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from preflight._startup.lightclass import replace
 from preflight.collect.local import collect_interruptibly
@@ -13,7 +14,6 @@ from preflight.run.request import from_arguments
 from preflight.run.saved_evidence import read_logs
 from preflight.terminal import UsageError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any

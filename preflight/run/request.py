@@ -7,13 +7,13 @@ import sys
 import time
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from preflight._startup.lightclass import dataclass, fields
 from preflight.collect.options import CollectOptions
 from preflight.collect.request import CollectRequest, Targets
 from preflight.terminal import UsageError, nearest, print_text, write_or_report
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any

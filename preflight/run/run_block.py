@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from preflight.version import VERSION
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

@@ -29,7 +29,8 @@ LAYERS = {
     "archive": {"evidence", "facts", "parsers"},
     "redact": {"archive", "collector", "evidence", "nodeset"},
     "history": {"evidence", "facts", "parsers", "schemas"},
-    "_startup": set[str](),
+    # _startup: forks the collector before anything else is imported.
+    "_startup": {"collector"},
     "expectations": {"evidence", "facts", "nodeset", "parsers"},
     "model": {"expectations"},
     "checklist": {"model"},

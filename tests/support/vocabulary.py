@@ -77,7 +77,9 @@ ALLOWED = (
 )
 
 #: Generated files, of which the source is counted.
-GENERATED = {"checks/_registry/generated.py", "docs/checklist.md"}
+GENERATED = {
+    "docs/checklist.md", "preflight/_startup/generated_checks.py", "preflight/_startup/generated_options.py",
+}  # fmt: skip
 
 _NOT_IMPERATIVE = {
     "a", "an", "the", "whether", "one", "it", "its", "some", "any", "each", "every", "all", "without", "with", "more",

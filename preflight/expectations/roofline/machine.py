@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from preflight._startup.lightclass import dataclass, regex
+from preflight._startup.lightclass import dataclass
 from preflight.expectations.catalogue import GPUS, GpuModel, Part
 
 #: How the CUDA runtime names the models of the catalogue (public outputs of nccl-tests; NVIDIA's product pages).
 _NAMES = tuple(
-    (regex(pattern), name)
+    (re.compile(pattern), name)
     for pattern, name in (
         (r"V100-SXM[23]-\d+GB", "V100 SXM"),
         (r"A100-SXM4-\d+GB", "A100 SXM"),

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from preflight._startup.lightclass import dataclass, regex
+from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.nccl_environment import NcclEnvironment, Setting
 
@@ -23,11 +23,11 @@ RANKS = "env:ranks"
 LONGEST_LIST, MAX_SETTINGS = 200_000, 5000
 
 #: Names that a pasted list is searched for: NCCL's own, those of its plug-ins, and what says how large the job is.
-_WANTED = regex(
+_WANTED = re.compile(
     r"N{1,2}C{1,2}L{1,2}_\w+|nccl_\w+|TORCH_(?:NCCL|FR)_\w+|OFI_NCCL_\w+|SHARP_COLL_\w+|WORLD_SIZE|OMPI_COMM_WORLD_SIZE"
     r"|SLURM_(?:STEP_NUM_TASKS|NTASKS)"
 )
-_LISTED = regex(
+_LISTED = re.compile(
     r"\s{0,8}(?P<shell>export\s{1,4}|declare\s{1,4}-\w{1,4}\s{1,4}|-x\s{1,4}|set\s{1,4})?(?P<name>[A-Za-z]\w{1,100})=(?P<value>.*)"
 )
 

@@ -6,9 +6,11 @@ a pattern: ``dev`` (the device), ``bus`` (its PCI address), ``n`` (how many), ``
 
 from __future__ import annotations
 
-from preflight._startup.lightclass import dataclass, regex
+import re
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
+from preflight._startup.lightclass import dataclass
+
 if TYPE_CHECKING:
     import re
 
@@ -27,7 +29,7 @@ class Kind:
 
 
 def _kind(name: str, severity: str, hints: str, pattern: str) -> Kind:
-    return Kind(name, severity, tuple(hints.split("|")), regex(pattern))
+    return Kind(name, severity, tuple(hints.split("|")), re.compile(pattern))
 
 
 _PCI = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
@@ -184,4 +186,4 @@ KINDS = (
 )  # fmt: skip
 
 #: Parts of a call trace that show a wait for a network file system.
-NETWORK_FS = regex(r"\b(?:nfs4?|rpc|ptlrpc|osc|mdc|ll|cl|ceph|fuse|gpfs|beegfs)_\w{1,60}\+0x")
+NETWORK_FS = re.compile(r"\b(?:nfs4?|rpc|ptlrpc|osc|mdc|ll|cl|ceph|fuse|gpfs|beegfs)_\w{1,60}\+0x")

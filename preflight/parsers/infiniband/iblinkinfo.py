@@ -5,22 +5,23 @@ Source: infiniband-diags, iblinkinfo(8). With ``-l`` a line says whose port it i
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from preflight._startup.lightclass import dataclass, regex
+from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.record import lines_of_record
 from preflight.textprep.lines import Lines
 
-_LINE = regex(
+_LINE = re.compile(
     r'(?:0x([0-9a-fA-F]{1,16})\s+)?(?:"([^\n]*?)"\s+)?([0-9]{1,5})\s+([0-9]{1,3})\[[^\]\n]{0,8}\]\s+==\(([^\n]*?)\)==>([^\n]*)'
 )
-_HEAD = regex(r"(?:CA|RT|Switch): (?:0x([0-9a-fA-F]{1,16}) )?(.*):")
-_STATE = regex(r"([A-Za-z-]+)/\s*([A-Za-z-]+(?: [A-Za-z-]+)?)\s*$")
-_SPEED = regex(r"([0-9]{1,2})X\s+([0-9]{1,4}(?:\.[0-9]{1,6})?) Gbps")
-_COULD = regex(r"Could be ((?:[0-9]{1,4}(?:\.[0-9]{1,6})? Gbps)|(?:[0-9]{1,2}X)|(?:FDR10))")
+_HEAD = re.compile(r"(?:CA|RT|Switch): (?:0x([0-9a-fA-F]{1,16}) )?(.*):")
+_STATE = re.compile(r"([A-Za-z-]+)/\s*([A-Za-z-]+(?: [A-Za-z-]+)?)\s*$")
+_SPEED = re.compile(r"([0-9]{1,2})X\s+([0-9]{1,4}(?:\.[0-9]{1,6})?) Gbps")
+_COULD = re.compile(r"Could be ((?:[0-9]{1,4}(?:\.[0-9]{1,6})? Gbps)|(?:[0-9]{1,2}X)|(?:FDR10))")
 
-_PEER = regex(r'"([^"\n]{0,200})"')
+_PEER = re.compile(r'"([^"\n]{0,200})"')
 
 #: Characters of a line: two descriptions of 64 bytes (IBA), GUIDs and a remark take less than 300.
 LONGEST_LINE = 1000

@@ -206,7 +206,7 @@ class _Unpacked:
 
 
 def _zstd() -> Any:
-    try:
+    try:  # import-at-use: Python 3.14 has it
         from compression import zstd  # type: ignore[import-not-found,unused-ignore]  # Python 3.14
     except ImportError:
         raise ValueError("zstd needs Python 3.14; unpack it first: zstd -d FILE") from None

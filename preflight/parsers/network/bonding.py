@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from preflight._startup.lightclass import dataclass, field, regex
+from preflight._startup.lightclass import dataclass, field
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import block, number
 from preflight.parsers.text_block import field as named_field
@@ -12,12 +13,12 @@ from preflight.textprep.lines import Lines
 
 HINTS = ("Bonding Driver:", "Bonding Mode:")
 
-_HEAD = regex(r"\s*Ethernet Channel Bonding Driver:.*")
-_MODE = regex(r"\s*Bonding Mode:\s*(\S.*)")
-_MEMBER = regex(r"\s*Slave Interface:\s*([\w.-]{1,40})\s*")
-_FIELD = regex(r"\s*(?:[A-Za-z][\w ()/.-]{0,60}:.*|802\.3ad info|details (?:actor|partner) lacp pdu:)\s*")
-_SPEED = regex(r"(\d{1,7}) Mbps")
-_NAME = regex(r"/proc/net/bonding/([\w.-]{1,40})")
+_HEAD = re.compile(r"\s*Ethernet Channel Bonding Driver:.*")
+_MODE = re.compile(r"\s*Bonding Mode:\s*(\S.*)")
+_MEMBER = re.compile(r"\s*Slave Interface:\s*([\w.-]{1,40})\s*")
+_FIELD = re.compile(r"\s*(?:[A-Za-z][\w ()/.-]{0,60}:.*|802\.3ad info|details (?:actor|partner) lacp pdu:)\s*")
+_SPEED = re.compile(r"(\d{1,7}) Mbps")
+_NAME = re.compile(r"/proc/net/bonding/([\w.-]{1,40})")
 
 
 @dataclass(frozen=True)

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from preflight._startup.lightclass import dataclass, regex, replace
+from preflight._startup.lightclass import dataclass, replace
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import block
 from preflight.textprep.lines import Lines
 
 HINTS = ("mtu ",)
 
-_HEAD = regex(r"\s{0,8}\d{1,6}: ([\w.:-]{1,40})(?:@[\w.-]{1,40})?: <([A-Z0-9_,-]*)> mtu (\d{1,6})\b(.*)")
-_BEGUN = regex(r"\s{0,8}\d{1,6}: [\w.:@-]{1,40}:?(?: <.*)?")
-_STATE = regex(r"\bstate ([A-Z]+)\b")
-_ADDRESS = regex(r"\s*inet6? ([0-9a-fA-F:.]{2,45}(?:/\d{1,3})?)(?:\s.*)?")
-_HARDWARE = regex(r"\s*link/\S+(?:\s+([0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){4,19}))?(?:\s.*)?")
-_MORE = regex(r"\s*(?:inet6? |link/|valid_lft |altname |vf \d|RX:|TX:|RX errors:|TX errors:|bond |vlan |"
+_HEAD = re.compile(r"\s{0,8}\d{1,6}: ([\w.:-]{1,40})(?:@[\w.-]{1,40})?: <([A-Z0-9_,-]*)> mtu (\d{1,6})\b(.*)")
+_BEGUN = re.compile(r"\s{0,8}\d{1,6}: [\w.:@-]{1,40}:?(?: <.*)?")
+_STATE = re.compile(r"\bstate ([A-Z]+)\b")
+_ADDRESS = re.compile(r"\s*inet6? ([0-9a-fA-F:.]{2,45}(?:/\d{1,3})?)(?:\s.*)?")
+_HARDWARE = re.compile(r"\s*link/\S+(?:\s+([0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){4,19}))?(?:\s.*)?")
+_MORE = re.compile(r"\s*(?:inet6? |link/|valid_lft |altname |vf \d|RX:|TX:|RX errors:|TX errors:|bond |vlan |"
               r"macvlan |alias |promiscuity |permaddr |link-netns\w* |parentbus |mode |group |"
               r"\d+(?:\s+\d+){3,8}\s*$).*")  # fmt: skip
-_COUNTERS = regex(r"\s*(RX|TX):\s+(bytes(?:\s+\w+)+)\s*")
-_NUMBERS = regex(r"\s*\d{1,20}(?:\s+\d{1,20}){3,8}\s*")
+_COUNTERS = re.compile(r"\s*(RX|TX):\s+(bytes(?:\s+\w+)+)\s*")
+_NUMBERS = re.compile(r"\s*\d{1,20}(?:\s+\d{1,20}){3,8}\s*")
 
 
 @dataclass(frozen=True)

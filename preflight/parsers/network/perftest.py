@@ -10,14 +10,14 @@ import enum
 import re
 from collections.abc import Mapping
 
-from preflight._startup.lightclass import dataclass, regex
+from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import normalize_text
 
 #: Gb/s of one unit. perftest's MB are 2^20 bytes; later versions write MiB for the same.
 UNITS = {"Gb/sec": 1.0, "MB/sec": 2**20 * 8e-9, "MiB/sec": 2**20 * 8e-9}
 
-_COLUMN = regex(r"#[a-z]{1,20}|(?:BW |[0-9.]{1,6}% )?[A-Za-z_]{1,20}\[[A-Za-z/]{1,12}\]")
-_NUMBER = regex(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
+_COLUMN = re.compile(r"#[a-z]{1,20}|(?:BW |[0-9.]{1,6}% )?[A-Za-z_]{1,20}\[[A-Za-z/]{1,12}\]")
+_NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ def _row(text: str, wanted: str) -> tuple[Mapping[str, float], str]:
     return rows[-1], unit
 
 
-_RATE = regex(r"(?m)^([0-9]{1,15}) bytes in [0-9.]{1,20} seconds = ([0-9]{1,12}(?:\.[0-9]{1,6})?) Mbit/sec *$")
-_TRIPS = regex(r"(?m)^([0-9]{1,12}) iters in [0-9.]{1,20} seconds = ([0-9]{1,12}(?:\.[0-9]{1,6})?) usec/iter *$")
+_RATE = re.compile(r"(?m)^([0-9]{1,15}) bytes in [0-9.]{1,20} seconds = ([0-9]{1,12}(?:\.[0-9]{1,6})?) Mbit/sec *$")
+_TRIPS = re.compile(r"(?m)^([0-9]{1,12}) iters in [0-9.]{1,20} seconds = ([0-9]{1,12}(?:\.[0-9]{1,6})?) usec/iter *$")
 
 
 def parse_pingpong(text: str) -> PingPong:

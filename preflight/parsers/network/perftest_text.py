@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from preflight._startup.lightclass import dataclass, regex
+from preflight._startup.lightclass import dataclass
 from preflight.parsers.network.perftest import UNITS, PerftestError, cause, table_rows
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt
@@ -13,12 +14,12 @@ from preflight.textprep.lines import Lines
 
 HINTS = ("Test", "#bytes")
 
-_HEAD = regex(
+_HEAD = re.compile(
     r"\s*(?:RDMA_)?(Write|Read|Send|Atomic|Raw Ethernet)\w*\s+(?:Bi|Pipe)?\S*\s*(BW|Latency)(?:\s+\w+)? Test\s*"
 )
-_COLUMNS = regex(r"\s*#bytes\s+#iterations\s.*")
-_NAMED = regex(r"([A-Z][A-Za-z /-]{1,24}?)\s*:\s+(\S+)")
-_ENDS = regex(r"\s*-{20,}\s*")
+_COLUMNS = re.compile(r"\s*#bytes\s+#iterations\s.*")
+_NAMED = re.compile(r"([A-Z][A-Za-z /-]{1,24}?)\s*:\s+(\S+)")
+_ENDS = re.compile(r"\s*-{20,}\s*")
 #: Lines of one test, with one row for each size of a sweep.
 _MOST_LINES = 200
 

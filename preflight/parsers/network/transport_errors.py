@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from preflight._startup.lightclass import dataclass, regex
+from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed
 from preflight.textprep.lines import Lines
 
 HINTS = ("UCX", ".c:", "OpenFabrics", "InfiniBand retry", "Open MPI", "queue pair")
 
-_UCX = regex(r"(?:\[\d{9,11}\.\d{1,9}\]\s*)?(?:\[([\w.-]{1,64}):\d{1,9}(?::\d{1,5})?\s*:?\d{0,5}\]\s*)?"
+_UCX = re.compile(r"(?:\[\d{9,11}\.\d{1,9}\]\s*)?(?:\[([\w.-]{1,64}):\d{1,9}(?::\d{1,5})?\s*:?\d{0,5}\]\s*)?"
              r"(?:\S{0,80}:\d{1,6}\s+)?UCX\s+(ERROR|WARN|FATAL|DIAG)\s+(\S.{0,2000})")  # fmt: skip
 #: The failure alone, as UCX's fatal handler prints it.
-_FATAL = regex(r"\[([\w.-]{1,64}):\d{1,9}(?::\d{1,5}){0,3}\]\s+\S{1,80}\.c:\d{1,6}\s+(\S.{0,2000})")
-_RULE = regex(r"\s*-{40,}\s*")
-_FIELD = regex(r"\s+(Local host|Local device|Local port|Peer host|Device name|Host)\s*:\s*(\S{1,128})\s*")
-_DEVICE = regex(
+_FATAL = re.compile(r"\[([\w.-]{1,64}):\d{1,9}(?::\d{1,5}){0,3}\]\s+\S{1,80}\.c:\d{1,6}\s+(\S.{0,2000})")
+_RULE = re.compile(r"\s*-{40,}\s*")
+_FIELD = re.compile(r"\s+(Local host|Local device|Local port|Peer host|Device name|Host)\s*:\s*(\S{1,128})\s*")
+_DEVICE = re.compile(
     r"\b((?:mlx[45]|bnxt_re|irdma|rocep?|rdma|efa|ib|mlx5_bond|cxgb4|hns|ionic)\w*_?\w*?)(?::(\d{1,2}))(?=\W|$)"
 )
 
@@ -112,7 +112,7 @@ def _message(lines: Lines, at: int) -> tuple[int, TransportMessage] | None:
 
 
 #: How Open MPI's paragraphs begin, and lines of one.
-_PARAGRAPH = regex(r"\s*(?:WARNING: There (?:is|was)|The InfiniBand retry count|A process failed to create|"
+_PARAGRAPH = re.compile(r"\s*(?:WARNING: There (?:is|was)|The InfiniBand retry count|A process failed to create|"
                    r"The OpenFabrics|WARNING: It appears that your OpenFabrics|Open MPI failed).*")  # fmt: skip
 _LINES = 8
 

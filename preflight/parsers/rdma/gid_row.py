@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import Any
 
-from preflight._startup.lightclass import dataclass, regex
+from preflight._startup.lightclass import dataclass
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class GidRow:
         }  # fmt: skip
 
 
-_MAPPED = regex(r"(?i)(?:::|(?:0{1,4}:){5})ffff:(\S+)")
+_MAPPED = re.compile(r"(?i)(?:::|(?:0{1,4}:){5})ffff:(\S+)")
 
 
 def mapped_ipv4(gid: str) -> str | None:

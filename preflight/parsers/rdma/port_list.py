@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Set
 from typing import Any
 
-from preflight._startup.lightclass import dataclass, field, regex
+from preflight._startup.lightclass import dataclass, field
 from preflight.parsers.rdma.gid_row import GidRow
 
-_RATE = regex(r"(\d{1,4}(?:\.\d{1,3})?)\s*(?:G[bB](?:it)?(?:/s(?:ec)?|ps)?)?\b.*")
+_RATE = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)\s*(?:G[bB](?:it)?(?:/s(?:ec)?|ps)?)?\b.*")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
-"""A collector of this node that is a fork of this very process: no interpreter to start, little left to import.
+"""Early start of this node's collector, while the command line is imported.
 
-A lock that another thread holds would never be released in the copy, so only a process with a single thread is
-forked: one at its very start, which is also when its memory is small.
+Both take as long. The collector is a fork of this process: no interpreter to start, little left to import. It collects
+nothing before it has a plan, and ends itself if this process ends without one. A lock that another thread holds would
+never be released in the copy, so only a process with a single thread is forked: one at its very start, which is also
+when its memory is small.
 """
 
 from __future__ import annotations
@@ -13,7 +15,32 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import IO, NoReturn
+
+_COMMANDS = ("check", "collect")
+
+#: Options with which other nodes are queried, or none.
+_ELSEWHERE = ("--hosts", "--hostfile", "--job", "--rerun", "--pods", "--via", "--help", "-h")
+
+
+def collects_locally(words: Sequence[str]) -> bool:
+    """Return whether a command line that is not parsed yet collects from this node."""
+    return bool(words) and words[0] in _COMMANDS and not any(word.startswith(_ELSEWHERE) for word in words)
+
+
+def start() -> None:
+    """Start this node's collector where a fork is safe; else it is started later."""
+    gc.disable()  # until all is imported: none of that is ever garbage (``run.local.this_node``)
+    try:
+        _started.append(Forked())
+    except (OSError, NotImplementedError):
+        return
+
+
+def take() -> Forked | None:
+    """Return the collector that was started early, once; None if there is none."""
+    return _started.pop() if _started else None
 
 
 class Forked:
@@ -47,7 +74,7 @@ class Forked:
 
 
 def _become_collector(*streams: int) -> NoReturn:
-    """Do as ``ship.BOOT_INSTALLED`` does, in a session and with standard streams of its own."""
+    """Do as ``payload.BOOT_INSTALLED``, in a session and with streams of its own."""
     try:
         os.setsid()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -66,3 +93,6 @@ def _become_collector(*streams: int) -> NoReturn:
         print(f"the collector failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
     finally:
         os._exit(1)
+
+
+_started: list[Forked] = []

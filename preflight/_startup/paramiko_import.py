@@ -1,4 +1,6 @@
-"""paramiko, imported without ``invoke`` and ``importlib.metadata``, which take as long to import as the rest of it.
+"""An import of paramiko without ``invoke`` and ``importlib.metadata``.
+
+Those two take as long to import as the rest of it.
 
 paramiko wants the one for ``Match exec`` in its own configuration reader, and does without where it is not installed;
 what reads the configuration here refuses that line itself. The other tells it its own version, which is in the name
