@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.rdma.port_list import PortLines, PortList, PortListBuilder, RdmaPort, facts, rate, summary, word
@@ -82,23 +83,27 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
         cut.append(ParseGap(last, "the text stops where another device begins"))
     listing.name_alone(queried_device(lines, at, "ibstat"))
     ports = []
+    others: dict[str | None, Mapping[str, str | None]] = {}  # one for all ports of a device
     for port in listing.ports:
         if port.device not in listing.devices:
             cut.append(ParseGap(port.line, "the line that names the device is missing"))
         if missing := _missing_of(port):
             cut.append(ParseGap(last, f"of {port.shown} is missing: {', '.join(missing)}"))
-        fields, device_fields = port.fields, listing.of(port.device)
+        fields = port.fields
+        if port.device not in others:
+            others[port.device] = _of_device(listing.of(port.device))
         ports.append(RdmaPort(
             port.device, port.number, port.line, word(fields.get("State")), word(fields.get("Physical state")),
             rate(fields.get("Rate")), word(fields.get("Link layer")), number(fields.get("Base lid")),
             number(fields.get("SM lid")), guid=_guid(fields.get("Port GUID")), rate=fields.get("Rate", ""),
-            other={
-                "firmware": value_or_none(device_fields.get("Firmware version")),
-                "ca_type": value_or_none(device_fields.get("CA type")),
-                "node_guid": value_or_none(device_fields.get("Node GUID")),
-            },
+            other=others[port.device],
         ))  # fmt: skip
     return Parsed(PortList(tuple(ports), tuple(listing.devices)), tuple(cut), end)
+
+
+def _of_device(fields: Mapping[str, str]) -> Mapping[str, str | None]:
+    names = {"firmware": "Firmware version", "ca_type": "CA type", "node_guid": "Node GUID"}
+    return {name: value_or_none(fields.get(printed)) for name, printed in names.items()}
 
 
 def _missing_of(port: PortLines) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
 from preflight._startup.lightclass import replace
@@ -27,16 +27,20 @@ def limited(judge: Callable[[PastedValue], Iterator[Finding]]) -> Judge:
 
     @functools.wraps(judge)
     def shortened(part: PastedValue) -> Iterator[Finding]:
-        rest: dict[Status, list[Finding]] = defaultdict(list)
+        first: dict[Status, Finding] = {}
+        names: dict[Status, list[str]] = defaultdict(list)
+        counts = Counter[Status]()
         for number, finding in enumerate(judge(part)):
             if number < MOST_FINDINGS or finding.status is Status.PASS:
                 yield finding
-            else:
-                rest[finding.status].append(finding)
-        for findings in rest.values():
-            names = ", ".join(finding.subject for finding in findings[:MOST_NAMED])
-            more = "" if len(findings) <= MOST_NAMED else ", …"
-            message = f"{len(findings)} more: {names}{more}; the first: {findings[0].message}"
-            yield replace(findings[0], message=message, subject="")
+                continue
+            first.setdefault(finding.status, finding)
+            counts[finding.status] += 1
+            if len(names[finding.status]) < MOST_NAMED:
+                names[finding.status].append(finding.subject)
+        for status, finding in first.items():
+            more = "" if counts[status] <= MOST_NAMED else ", …"
+            message = f"{counts[status]} more: {', '.join(names[status])}{more}; the first: {finding.message}"
+            yield replace(finding, message=message, subject="")
 
     return shortened
