@@ -170,7 +170,9 @@ def judge_ecc_corrected(health: Health) -> Iterator[Finding]:
     unless=(no_gpu,),
 )
 def row_remap(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read each GPU's row remapper: pending and failed remappings, rows remapped, banks without spare rows.
+    """Read each GPU's row remapper.
+
+    Pending and failed remappings, rows remapped, banks without spare rows.
 
     A pending remapping means that a row is known to be bad and still in use: the next job that touches it
     dies. A failed one means that there is no spare row left to take its place.
@@ -226,7 +228,9 @@ def judge_row_remap(health: Health) -> Iterator[Finding]:
     unless=(no_gpu,),
 )
 def retired_pages(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read the retired pages of GPUs that retire pages (Volta and older): pending ones, and their number.
+    """Read the retired pages of GPUs that retire pages (Volta and older).
+
+    Pending ones, and their number.
 
     A page that waits for its retirement is known to be bad and still given to jobs; a GPU that has retired
     60 pages has no room for more.

@@ -1,4 +1,6 @@
-"""Judges what was read: the facts of each writer's output become evidence, and the rules say what is wrong.
+"""Judges what was read.
+
+The facts of each writer's output become evidence, and the rules say what is wrong.
 
 A rule is unknown of a part that it read; of a part that it does not read, it has no finding.
 """
