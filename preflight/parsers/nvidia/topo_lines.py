@@ -62,7 +62,7 @@ def cleaned(text: str) -> str:
 
 
 def names_of(text: str) -> list[str]:
-    """Return the device columns that a header names; none if the line is no header."""
+    """Return the device columns that a header names; none for another line."""
     for phrase in PHRASES:
         text = text.split(phrase)[0]
     words = [name for word in _TITLE.sub("", text).split() for name in _apart(word)]
@@ -81,7 +81,7 @@ def _apart(word: str) -> list[str]:
 def header(lines: Lines, at: int) -> tuple[list[str], list[str], int]:
     """Return the device columns, the further columns, and where the rows begin.
 
-    No device if there is no header.
+    No device without a header.
     """
     if "GPU" not in lines[at].text:
         return [], [], at
