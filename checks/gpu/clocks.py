@@ -60,7 +60,10 @@ def clocks(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_clocks(health: Health, at_the_top: Container[str] = ()) -> Iterator[Finding]:
-    """Judge the application clock of each GPU; ``at_the_top`` are GPUs that are sold with their highest one."""
+    """Judge the application clock of each GPU.
+
+    ``at_the_top`` are GPUs that are sold with their highest one.
+    """
 
     def compare(gpu: GpuHealth) -> Finding | None:
         mine, top = gpu.application_clock_mhz or 0, gpu.sm_clock_max_mhz or 0
@@ -68,7 +71,7 @@ def judge_clocks(health: Health, at_the_top: Container[str] = ()) -> Iterator[Fi
             bound, called = default, f"{default} MHz, its default"
         elif gpu.address in at_the_top:
             bound, called = round(_SHARE * top), f"{top} MHz, its highest"
-        elif mine >= top:
+        elif health.pasted and mine >= top:
             return None  # no default is above the highest clock
         else:
             return unknown(f"application clock {mine} of {top} MHz: its default is not known", found=f"{mine} MHz")

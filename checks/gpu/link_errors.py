@@ -67,7 +67,10 @@ def nvlink_errors(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def judge_nvlink_errors(
     counts: Counts, names: Mapping[str, tuple[str, str]], evidence: Sequence[str]
 ) -> Iterator[Finding]:
-    """Judge the NVLink errors of each GPU; ``names`` are what messages call it and its address, by UUID."""
+    """Judge the NVLink errors of each GPU.
+
+    ``names`` are what messages call it and its address, by UUID.
+    """
     if not any(counts.values()):
         yield skipped("no GPU counts errors of NVLinks", evidence=evidence)
         return
@@ -130,7 +133,10 @@ def pcie_replay(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_replays(health: Health, minutes: float | None) -> Iterator[Finding]:
-    """Judge the PCIe replays of each GPU since its reset; ``minutes`` since boot, None where unknown."""
+    """Judge the PCIe replays of each GPU since its reset.
+
+    ``minutes`` since boot, None where unknown.
+    """
 
     def compare(gpu: GpuHealth) -> Finding | None:
         usual = link_errors.usual_replays_per_min(gpu.pcie_generation_max, gpu.pcie_width_max)

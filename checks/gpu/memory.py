@@ -179,7 +179,9 @@ def judge_ecc_corrected(health: Health) -> Iterator[Finding]:
     unless=(no_gpu,),
 )
 def row_remap(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read each GPU's row remapper: pending and failed remappings, rows remapped, banks without spare rows.
+    """Read each GPU's row remapper.
+
+    Pending and failed remappings, rows remapped, banks without spare rows.
 
     ## Why it matters
     A pending remapping means that a row is known to be bad and still in use: the next job that touches it
@@ -238,7 +240,9 @@ def judge_row_remap(health: Health) -> Iterator[Finding]:
     unless=(no_gpu,),
 )
 def retired_pages(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read the retired pages of GPUs that retire pages (Volta and older): pending ones, and their number.
+    """Read the retired pages of GPUs that retire pages (Volta and older).
+
+    Pending ones, and their number.
 
     ## Why it matters
     A page that waits for its retirement is known to be bad and still given to jobs; a GPU that has retired

@@ -81,7 +81,10 @@ class LinkMeasure:
 
 
 def judge_nvlinks(health: Health, measure: LinkMeasure, domain: int = 0) -> Iterator[Finding]:
-    """Judge the NVLinks of each GPU; ``domain`` is the number of GPUs of its NVLink domain, where that is known."""
+    """Judge the NVLinks of each GPU.
+
+    ``domain`` is the number of GPUs of its NVLink domain, where that is known.
+    """
     wanted, source = measure.wanted, measure.source
 
     def judge(gpu: GpuHealth) -> Finding | None:
@@ -223,7 +226,10 @@ def fabric_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_fabric_state(health: Health, expected: bool = False) -> Iterator[Finding]:
-    """Judge the NVLink fabric of each GPU; ``expected``: its board has NVSwitches and its driver reports the state."""
+    """Judge the NVLink fabric of each GPU; ``expected``.
+
+    Its board has NVSwitches and its driver reports the state.
+    """
 
     def judge(gpu: GpuHealth) -> Finding | None:
         fabric = gpu.fabric
@@ -249,7 +255,10 @@ def judge_fabric_state(health: Health, expected: bool = False) -> Iterator[Findi
 
 
 def _apart(gpus: Sequence[GpuHealth], evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Say that GPUs of one node joined different NVLink domains; nothing where they are together."""
+    """Say that GPUs of one node joined different NVLink domains.
+
+    Nothing where they are together.
+    """
     joined = [
         (gpu, (gpu.fabric.cluster_uuid if gpu.fabric.multi_node else "", gpu.fabric.clique))
         for gpu in gpus

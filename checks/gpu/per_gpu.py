@@ -1,4 +1,7 @@
-"""How a check judges every GPU on its own: one finding for each that is wrong, one for all that are not."""
+"""How a check judges every GPU on its own.
+
+One finding for each that is wrong, one for all that are not.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,9 @@ def each_gpu(
     hidden: Callable[[GpuHealth], str] = lambda gpu: "",
     additive: bool = False,
 ) -> Iterator[Finding]:
-    """Judge every GPU that answered; ``judge`` returns None for a good one, else what is wrong with it.
+    """Judge every GPU that answered.
+
+    ``judge`` returns None for a good one, else what is wrong with it.
 
     A GPU whose value could not be read is *unknown*, with the driver's words. Where the driver reports
     what is needed for any GPU (``N/A``) the check does not apply; where only some say so, they are

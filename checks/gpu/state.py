@@ -1,4 +1,7 @@
-"""The state each GPU is in: clocks, heat, power, PCIe link, modes, and what the driver asks for."""
+"""The state each GPU is in.
+
+Clocks, heat, power, PCIe link, modes, and what the driver asks for.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,9 @@ def _slowed() -> Mapping[int, tuple[str, str]]:
     unless=(no_gpu,),
 )
 def throttling(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read the clocks' event reasons: hardware thermal slowdown, power brake, hardware or software slowdown.
+    """Read the clocks' event reasons.
+
+    Hardware thermal slowdown, power brake, hardware or software slowdown.
 
     ## Why it matters
     One GPU at half its clock makes every GPU of the job wait in each collective; utilisation still shows 100 %.
@@ -263,7 +268,10 @@ def mig(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_mig(health: Health, training: bool = True) -> Iterator[Finding]:
-    """Judge the MIG mode of each GPU; where the node's purpose is unknown, MIG only warns."""
+    """Judge the MIG mode of each GPU.
+
+    Where the node's purpose is unknown, MIG only warns.
+    """
 
     def judge(gpu: GpuHealth) -> Finding | None:
         if gpu.mig:
@@ -285,7 +293,9 @@ def judge_mig(health: Health, training: bool = True) -> Iterator[Finding]:
     unless=(no_gpu,),
 )
 def compute_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read the compute mode of each GPU: default, exclusive to one process, or prohibited.
+    """Read the compute mode of each GPU.
+
+    Default, exclusive to one process, or prohibited.
 
     ## Why it matters
     A prohibited GPU refuses every CUDA context, and the job dies with "all CUDA-capable devices are busy or

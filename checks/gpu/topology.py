@@ -68,7 +68,7 @@ class Wiring:
 
 
 def judge_topology(topology: Topology, wiring: Wiring, evidence: Sequence[str]) -> Iterator[Finding]:
-    """Judge the NVLinks of every pair of GPUs whose rows are complete."""
+    """Judge the NVLinks of every pair of GPUs with complete rows."""
     gpus = [gpu for gpu in topology.gpus if gpu in topology.links]
     cut = [gpu for gpu in topology.gpus if gpu in topology.cut_rows] if wiring.pasted else topology.cut_rows
     pairs = [
@@ -98,7 +98,10 @@ def judge_topology(topology: Topology, wiring: Wiring, evidence: Sequence[str]) 
 def _mesh(
     topology: Topology, pairs: list[tuple[str, str, int]], wiring: Wiring, evidence: Sequence[str]
 ) -> Iterator[Finding]:
-    """Compare each GPU's links in all: without a switch the pairs of a healthy mesh may differ (DGX-1)."""
+    """Compare each GPU's links in all.
+
+    Without a switch the pairs of a healthy mesh may differ (DGX-1).
+    """
     gpus = [gpu for gpu in topology.gpus if gpu in topology.links]
     totals = {gpu: sum(links for *pair, links in pairs if gpu in pair) for gpu in gpus}
     most = max(totals.values())
@@ -165,7 +168,9 @@ def _blame(topology: Topology, weak: list[tuple[str, str, int]], wiring: Wiring,
     unless=(no_gpu, no_rdma),
 )
 def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Find each GPU's nearest NIC in the matrix of `nvidia-smi topo -m`; PIX or PXB is near.
+    """Find each GPU's nearest NIC in the matrix of `nvidia-smi topo -m`.
+
+    PIX or PXB is near.
 
     ## Why it matters
     NCCL uses GPUDirect RDMA only up to PXB by default: a GPU whose nearest NIC is behind the CPU
@@ -207,7 +212,10 @@ def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _of_the_fabric(topology: Topology, site: Site) -> tuple[str, ...]:
-    """Return the NICs that the cluster file does not keep for other traffic; all where it knows none of them."""
+    """Return the NICs that the cluster file does not keep for other traffic.
+
+    All where it knows none of them.
+    """
     ports = site.members.ports
     aside = {*(ports.storage or ()), *(ports.management or ())}
     named = [nic for nic in topology.nics if nic not in aside and (ports.compute is None or nic in ports.compute)]
@@ -215,7 +223,10 @@ def _of_the_fabric(topology: Topology, site: Site) -> tuple[str, ...]:
 
 
 def _sys_reporter(node: NodeFacts, site: Site) -> tuple[Callable[..., Finding], str]:
-    """Return the constructor of SYS findings, and where the NIC is: on another NUMA node, maybe of the same socket."""
+    """Return the constructor of SYS findings, and where the NIC is.
+
+    On another NUMA node, maybe of the same socket.
+    """
     several = (node.cpu_nodes or 0) > 2
     cards = site.part is not None and not site.part.gpu.sxm
     return (warned if several or cards else failed, "in another NUMA node" if several else "on the other socket")

@@ -1,4 +1,7 @@
-"""What the kernel's log says of GPUs and NVSwitches: XIDs and SXIDs, judged by the policy table."""
+"""What the kernel's log says of GPUs and NVSwitches.
+
+XIDs and SXIDs, judged by the policy table.
+"""
 
 from __future__ import annotations
 

@@ -89,7 +89,9 @@ def _grouped(pairs: Iterable[tuple[int, _Value]]) -> Mapping[int, frozenset[_Val
 
 
 def events(lines: Iterable[KernelLogLine], *, pasted: bool = False) -> Events:
-    """Find all events, without repetitions; what a driver load or a cleared recovery action ended is left out.
+    """Find all events, without repetitions.
+
+    What a driver load or a cleared recovery action ended is left out.
 
     Of a pasted log nothing is left out: whether it reaches up to now is unknown. Its addresses may be masked or short.
     """
@@ -148,7 +150,10 @@ def _is_stump(code: int, text: str) -> bool:
 
 
 def _place(text: str, pasted: bool) -> str | None:
-    """Return an address in the kernel's form; of a pasted log also one that was masked (empty) or is short."""
+    """Return an address in the kernel's form.
+
+    Of a pasted log also one that was masked (empty) or is short.
+    """
     address = xid_marks.address_of(text)
     if address is None and pasted:
         return "" if xid_marks.is_masked(text) else text
@@ -156,7 +161,10 @@ def _place(text: str, pasted: bool) -> str | None:
 
 
 def _once(found: Iterable[XidEvent]) -> Iterable[XidEvent]:
-    """Leave out what repeats: a code of a GPU within a minute of its last line; a line without a time never does."""
+    """Leave out what repeats: a code of a GPU within a minute of its last line.
+
+    A line without a time never does.
+    """
     last: dict[tuple[str, int], float] = {}
     for event in found:
         key = (event.address, event.code)

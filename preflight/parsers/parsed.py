@@ -1,4 +1,7 @@
-"""The result of a parser: a typed value, and the gaps in the text that it was read from."""
+"""The result of a parser.
+
+A typed value, and the gaps in the text that it was read from.
+"""
 
 from __future__ import annotations
 

@@ -109,7 +109,10 @@ _NAME_BEGUN = re.compile(r"(\s+)[\w\[][\w ()/.,\[\]-]{0,70}:?\s*")
 
 
 def broken_off(lines: Lines, end: int) -> bool:
-    """Tell whether the text stops within the line that follows a list: indented as the list, and without a value."""
+    """Tell whether the text stops within the line that follows a list.
+
+    Indented as the list, and without a value.
+    """
     if not 0 < len(lines) - end <= 2 or any(line.text.strip() for line in lines[end + 1 :]):
         return False
     begun = _NAME_BEGUN.fullmatch(lines[end].text)
@@ -131,7 +134,10 @@ def follows_command(lines: Lines, at: int, command: str) -> bool:
 
 
 def queried_device(lines: Lines, at: int, command: str) -> str | None:
-    """Return the device that the command on the line before names; None where it names none."""
+    """Return the device that the command on the line before names.
+
+    None where it names none.
+    """
     match = re.search(rf"(?<![\w-]){command}(?:\s+-[a-ce-z])*\s+(?:-d[ =]?)?({_DEVICE})(?![\w.-])", _before(lines, at))
     return match[1] if match else None
 
@@ -169,7 +175,10 @@ _FIRST_LINES = 64
 
 
 def json_at(lines: Lines, at: int, most: int = 200_000) -> tuple[int, Any] | None:
-    """Return where a JSON value that begins on a line ends, and the value; None if there is no whole one."""
+    """Return where a JSON value that begins on a line ends, and the value.
+
+    None if there is no whole one.
+    """
     end, size = min(at + most, len(lines)), _FIRST_LINES
     while True:
         text = "\n".join(line.text for line in lines[at : min(at + size, end)])

@@ -7,7 +7,7 @@ Data flow:
 - ``job_logs``: NCCL's log and nccl-tests;
 - ``textprep.lines``, ``textprep.wrapped_lines`` (``line_unwrap`` chooses): lines as the tool wrote them;
 - ``textprep``'s ``line_prefixes``, ``common_prefix``, ``commented_output``: prefixes stripped, lines by writer;
-- ``framed_tables``: outputs whose own frame looks like such a prefix;
+- ``framed_tables``: outputs with a frame that looks like such a prefix;
 - ``detector`` (``start_patterns``, ``parsers.text_block``): the parts and their formats;
 - ``formats``, one module a family of tools: the first line of an output, and its parser;
 - ``evaluate``: findings (``judges``, the cores of checks by kind).
@@ -72,7 +72,10 @@ def _read(source: InputSource) -> list[TextPart]:
 
 
 def read_text(text: str, source: str) -> list[TextPart]:
-    """Return the tool output in a text, judged; a job's own output is left to ``log_parts``."""
+    """Return the tool output in a text, judged.
+
+    A job's own output is left to ``log_parts``.
+    """
     return _of_tools(lines_of(text), source)
 
 
@@ -122,7 +125,10 @@ def known() -> tuple[str, ...]:
 def document(
     sources: Sequence[tuple[str, Sequence[TextPart]]], guesses: Mapping[str, Guess] | None = None
 ) -> dict[str, Any]:
-    """Return what `preflight read --json` prints; ``guesses`` are of sources in which nothing was recognised."""
+    """Return what `preflight read --json` prints.
+
+    ``guesses`` are of sources in which nothing was recognised.
+    """
     documents: list[dict[str, Any]] = []
     for name, found in sources:
         documents.append({"name": name, "parts": [part.document() for part in found]})

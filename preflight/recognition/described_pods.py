@@ -1,4 +1,7 @@
-"""``kubectl describe pod``, whose annotations hold an output of their own: the status of the pod's networks."""
+"""``kubectl describe pod``, with annotations that hold an output of their own.
+
+The status of the pod's networks.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ _NETWORKS = re.compile(r"\bnetworks?-status\b")
 
 
 def read_described(lines: Lines, kinds: Sequence[OutputFormat]) -> tuple[list[TextPart], list[Line]]:
-    """Return the descriptions of pods, and the lines that are left: those of annotations with networks stay."""
+    """Return the descriptions of pods, and the lines that are left.
+
+    Those of annotations with networks stay.
+    """
     if not any(line.text.startswith("Namespace:") for line in lines):
         return [], list(lines)
     pods = list(parts(bare(lines), "", [kind for kind in kinds if kind.name == _DESCRIBE]))

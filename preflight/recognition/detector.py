@@ -1,4 +1,7 @@
-"""Detection of tool output in a text: each output format matches its first line and parses itself to its end."""
+"""Detection of tool output in a text.
+
+Each output format matches its first line and parses itself to its end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Judges what was read: the facts of each writer's output become evidence, and the judges say what is wrong.
+"""Judges what was read.
+
+The facts of each writer's output become evidence, and the judges make findings of it.
 
 A judge is unknown of a part that it read; of a part that it does not read, it has no finding.
 """

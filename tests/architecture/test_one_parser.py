@@ -81,20 +81,20 @@ def test_each_format_of_the_registry_is_recognised_by_its_parser() -> None:
 def test_each_judge_has_the_id_of_a_check() -> None:
     from importlib import import_module
 
-    known = {check.id for check in checks().checks}
+    ids = {check.id for check in checks().checks}
     for module in MODULES:
         for kind, judges in import_module(f"preflight.recognition.judges.{module}").JUDGES.items():
             if isinstance(judges, tuple):
-                assert {id for id, _ in judges} <= known, kind
+                assert {id for id, _ in judges} <= ids, kind
                 assert [check.id for check in checks_of(kind, None)] == [id for id, _ in judges]
 
 
 def test_each_signature_has_the_id_of_a_check_and_three_commands() -> None:
     from preflight.parsers.messages.scan import SIGNATURES
 
-    known = {check.id for check in checks().checks}
+    ids = {check.id for check in checks().checks}
     assert len({signature.id for signature in SIGNATURES}) == len(SIGNATURES)
     for signature in SIGNATURES:
-        assert signature.check in known, signature.id
+        assert signature.check in ids, signature.id
         assert len(signature.commands) == 3
         assert all(signature.hints), signature.id

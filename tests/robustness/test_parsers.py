@@ -148,7 +148,7 @@ FOUND: dict[str, tuple[str, str]] = {
     ),
     "nvidia.query.kernel_driver_version": ("NVRM version:" * 15_000, "names no"),
     "parsers.qos.mlnx_qos.parse_record": ("PFC configuration:" + "\n" * 200_000, "PFC configuration is missing"),
-    "parsers.nvidia.topo_matrix.parse": ("GPU0 " + "a b c " * 30_000, "twice"),
+    "parsers.nvidia.topo_matrix.parse": ("GPU0 " + "a b c " * 30_000, "no matrix header"),
     "evidence.decode": ('{"schema": ' + "9" * 5000 + "}", "digits"),
     "cluster.decode": ("[class.a]\ngpus = " + "9" * 5000, "digits"),
 }

@@ -1,4 +1,6 @@
-"""``nvidia-smi -q`` as :class:`GpuHealth`: the second source, and the only one where NVML cannot be called.
+"""``nvidia-smi -q`` as :class:`GpuHealth`.
+
+The second source, and the only one where NVML cannot be called.
 
 Values are found by name; units stand inside the text (``67.03 W``, ``16x``, ``81559 MiB``). Names that
 changed between R515 and R580 are listed side by side.
@@ -182,7 +184,10 @@ def _bus_id(tree: Tree) -> str:
 
 
 def bus_address(bus_id: str) -> str:
-    """Return a PCI address in the kernel's form; empty where the text has none, or a piece of one."""
+    """Return a PCI address in the kernel's form.
+
+    Empty where the text has none, or a piece of one.
+    """
     try:
         return address(bus_id)
     except ValueError:

@@ -1,4 +1,7 @@
-"""A kernel log within a pasted text: where it begins and ends, its lines put together, their Xids and events."""
+"""A kernel log within a pasted text.
+
+Where it begins and ends, its lines put together, their Xids and events.
+"""
 
 from __future__ import annotations
 
@@ -158,7 +161,10 @@ def _has_event(text: str) -> bool:
 
 @dataclass(frozen=True)
 class _Width:
-    """The width at which a mail or a screen broke the lines; 0 if they were not broken."""
+    """The width at which a mail or a screen broke the lines.
+
+    0 if they were not broken.
+    """
 
     most: int
     hard: bool  # within words as well

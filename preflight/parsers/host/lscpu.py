@@ -1,4 +1,7 @@
-"""``lscpu``: its list, in any language; ``lscpu -e`` and ``-p``, a line for each CPU; ``lscpu -J``."""
+"""``lscpu``: its list, in any language.
+
+``lscpu -e`` and ``-p``, a line for each CPU; ``lscpu -J``.
+"""
 
 from __future__ import annotations
 

@@ -74,7 +74,10 @@ def parse_lines(lines: Lines, at: int) -> Parsed[HostCpus]:
 
 
 def _joined(text: str, more: str) -> list[str]:
-    """Put a list of CPUs together that was broken, between two numbers or within one: whole ones go up."""
+    """Put a list of CPUs together that was broken, between two numbers or within one.
+
+    Whole ones go up.
+    """
     numbers = [int(number) for number in re.findall(r"\d{1,5}", text[-24:])][-2:]
     cut = numbers[-1:] <= numbers[-2:-1] or [int(more.split()[0])] <= numbers[-1:]
     return [text + more] if cut and numbers and not more[:1].isspace() else [text, more]

@@ -1,4 +1,7 @@
-"""Error messages of drivers, CUDA, frameworks and schedulers: one table of signatures, and the lines that have them."""
+"""Error messages of drivers, CUDA, frameworks and schedulers.
+
+One table of signatures, and the lines that have them.
+"""
 
 from __future__ import annotations
 

@@ -59,7 +59,10 @@ class LoggedError:
 
 
 def error_in(text: str, kind: str | None = None) -> tuple[ErrorSignature, re.Match[str]] | None:
-    """Return the first signature that a line has, and its match; None for no error, prose and source."""
+    """Return the first signature that a line has, and its match.
+
+    None for no error, prose and source.
+    """
     text = text[:_LONGEST]
     if not _any_hint().search(text) or _OTHERS.search(text) or _SOURCE.match(text):
         return None
@@ -92,7 +95,10 @@ def begins_with(kind: str) -> Callable[[Lines, int], bool]:
 
 
 def parser_of(kind: str) -> Callable[[Lines, int], Parsed[tuple[LoggedError, ...]]]:
-    """Return the parser of a kind: it reads errors of this kind that are near each other."""
+    """Return the parser of a kind.
+
+    It reads errors of this kind that are near each other.
+    """
 
     def parse_lines(lines: Lines, at: int) -> Parsed[tuple[LoggedError, ...]]:
         errors: list[LoggedError] = []

@@ -1,4 +1,7 @@
-"""A signature of an error message: how its line reads, what it means, and what to look at next."""
+"""A signature of an error message.
+
+How its line reads, what it means, and what to look at next.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,10 @@ class ErrorSignature:
 def signatures(
     kind: str, rows: tuple[tuple[str, str, str, str, str, str, tuple[str, str, str], str], ...]
 ) -> tuple[ErrorSignature, ...]:
-    """Make signatures of rows: id, hints joined by ``|``, pattern, status, meaning, check, commands, fix."""
+    """Make signatures of rows.
+
+    Id, hints joined by ``|``, pattern, status, meaning, check, commands, fix.
+    """
     return tuple(
         ErrorSignature(id, kind, tuple(hints.split("|")), re.compile(pattern), status, meaning, check, commands, fix)
         for id, hints, pattern, status, meaning, check, commands, fix in rows

@@ -214,7 +214,10 @@ _QUOTE_BEGINS, _QUOTE_ENDS = re.compile(r"""["']\["""), re.compile(r"""\]["']\s*
 
 
 def _quoted_list(text: str) -> str:
-    """Return the list that stands in quotes at the end of a line; empty where none does."""
+    """Return the list that stands in quotes at the end of a line.
+
+    Empty where none does.
+    """
     begin, end = _QUOTE_BEGINS.search(text), _QUOTE_ENDS.search(text)
     return text[begin.start() + 1 : end.start() + 1] if begin and end and begin.end() <= end.start() else ""
 

@@ -1,4 +1,7 @@
-"""The text of ``nvidia-smi nvlink -e``: each counter of each NVLink by its own name."""
+"""The text of ``nvidia-smi nvlink -e``.
+
+Each counter of each NVLink by its own name.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ _COUNTER = re.compile(r"\s*Link ([0-9]{1,3}): ([A-Za-z][A-Za-z0-9 /_-]{1,60}?) ?
 _SILENT = re.compile(
     r"\s*(?:NVML: Unable to retrieve NVLink information.{0,60}|Device does not have or support nvlink)\s*", re.I
 )
-_NONE = re.compile(r"\[?N/A\]?|not supported", re.I)
+#: What is no count: nothing, or a rate (``15e-255``).
+_NOT_COUNTED = re.compile(r"\[?N/A\]?|not supported|[0-9.]{1,20}e[+-]?[0-9]{1,4}|[0-9]{1,12}\.[0-9]{1,12}", re.I)
 
 #: Counters of one text: 16 GPUs with 18 links of 20 counters are 5760.
 _MOST = 50_000
@@ -56,7 +60,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GpuErrors, ...]]:
                 break
             if re.fullmatch(r"[0-9]{1,20}", match[3].strip()):
                 links.setdefault(int(match[1]), {})[match[2]] = int(match[3])
-            elif not _NONE.fullmatch(match[3].strip()):
+            elif not _NOT_COUNTED.fullmatch(match[3].strip()):
                 gaps.append(ParseGap(lines[end].number, f"{text.strip()[:100]!r} holds no number"))
         elif text.strip() and (is_prompt(text) or not _SILENT.fullmatch(text)):
             break

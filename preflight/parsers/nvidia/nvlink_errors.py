@@ -30,7 +30,10 @@ Counts = Mapping[str, Mapping[int, Mapping[str, int]]]
 
 
 def kind_of(name: str) -> str | None:
-    """Return the kind that a counter's name counts as; None for what a link corrected, and for unknown names."""
+    """Return the kind that a counter's name counts as.
+
+    None for what a link corrected, and for unknown names.
+    """
     return next((kind for names, kind in _KINDS if names.fullmatch(name)), None)
 
 

@@ -61,7 +61,10 @@ class Links:
 
 
 def parse(text: str) -> dict[str, Links]:
-    """Read the links of each GPU by its UUID; raise ValueError with the line that cannot be read."""
+    """Read the links of each GPU by its UUID.
+
+    Raise ValueError with the line that cannot be read.
+    """
     lines = [Line(number, line) for number, line in enumerate(normalize_text(text).split("\n"), 1)]
     start = next((at for at, line in enumerate(lines) if line.text.strip()), 0)
     if not _GPU.fullmatch(lines[start].text):

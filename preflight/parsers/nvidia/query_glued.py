@@ -1,4 +1,6 @@
-"""``nvidia-smi -q`` that lost its line ends: a page or a chat put it on one line, ``MIG Mode Current : N/A Pending …``.
+"""``nvidia-smi -q`` that lost its line ends.
+
+A page or a chat put it on one line, ``MIG Mode Current : N/A Pending …``.
 
 Fields are told apart by the names that the tool is known to print. Where a name is not known, nothing tells where the
 value before it ends: that value is left out.

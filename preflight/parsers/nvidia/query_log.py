@@ -65,7 +65,10 @@ def errors_in(tree: Tree) -> frozenset[str]:
 
 
 def leaves(tree: Tree, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield each value of a tree with its path; lists are of processes and instances and are left out."""
+    """Yield each value of a tree with its path.
+
+    Lists are of processes and instances and are left out.
+    """
     for name, value in tree.items():
         if isinstance(value, dict):
             yield from leaves(value, (*path, name))

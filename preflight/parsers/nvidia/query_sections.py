@@ -1,4 +1,6 @@
-"""Where each field of ``nvidia-smi -q`` stands: its place when the indentation or the head of its section is lost.
+"""Where each field of ``nvidia-smi -q`` stands.
+
+Its place when the indentation or the head of its section is lost.
 
 Sections in the order of the output, with what stands in each, of the drivers from R410 to R590.
 """
@@ -128,7 +130,10 @@ _NO_DATA = re.compile(r"(?i)\[?(?:n/a|not supported|unknown error|requested func
 
 @dataclass(frozen=True)
 class FieldLine:
-    """One line: how far it is indented, its name, and its value; None for the head of a section."""
+    """One line: how far it is indented, its name, and its value.
+
+    None for the head of a section.
+    """
 
     depth: int
     name: str
@@ -146,7 +151,10 @@ def _is_head(entry: FieldLine) -> bool:
 
 
 def place(tree: Tree, entries: Iterable[FieldLine], begun: Path = ()) -> None:
-    """Hang fields where their names say; ``begun`` is the section that the first of them stands in."""
+    """Hang fields where their names say.
+
+    ``begun`` is the section that the first of them stands in.
+    """
     here, instance = begun, False
     for entry in entries:
         name = key(entry.name)
@@ -179,7 +187,10 @@ def _section(name: str, head: bool, here: Path) -> Path:
 
 
 def is_section(head: FieldLine, below: Sequence[FieldLine]) -> bool:
-    """Tell whether a section of this output begins: two of its fields at least stand below its head."""
+    """Tell whether a section of this output begins.
+
+    Two of its fields at least stand below its head.
+    """
     path = (key(head.name),)
     return head.value is None and path in _CHILDREN and len(below) > 1 and _fits(path, below)
 
@@ -211,7 +222,10 @@ def orphans(entries: Sequence[FieldLine]) -> tuple[int, Path | None]:
 
 
 def _opens_top(entry: FieldLine, after: Sequence[FieldLine]) -> bool:
-    """Tell whether a line stands at the GPU itself: the head of a section, or a field of its own."""
+    """Tell whether a line stands at the GPU itself.
+
+    The head of a section, or a field of its own.
+    """
     name = key(entry.name)
     if entry.value is None:
         return (name,) in _CHILDREN

@@ -174,7 +174,10 @@ def _parse(lines: Lines, at: int, headless: bool) -> Parsed[QueryLog]:
 
 
 def _opens(lines: Lines, at: int) -> bool:
-    """Tell whether a name at the margin opens a group: it is that of one, or an indented field is below it."""
+    """Tell whether a name at the margin opens a group.
+
+    It is that of one, or an indented field is below it.
+    """
     if key(lines[at].text) in HEADS:
         return True
     match = _TEXT_FIELD.fullmatch(lines[at + 1].text) if at + 1 < len(lines) else None
@@ -193,7 +196,10 @@ def _of_gpu(lines: Lines, at: int) -> bool:
 
 
 def _resumes(lines: Lines, at: int, here: Sequence[FieldLine]) -> bool:
-    """Tell whether a name at the margin heads a section that only newer drivers have: what is known comes again."""
+    """Tell whether a name at the margin heads a section that only newer drivers have.
+
+    What is known comes again.
+    """
     if len(here) < _OWN_LEAST or any(entry.depth for entry in here[-_OWN_LEAST:]):
         return False
     if not re.fullmatch(r"[A-Z][\w ()/-]{1,60}", lines[at].text.strip()):

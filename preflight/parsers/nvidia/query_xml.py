@@ -170,7 +170,10 @@ def parse_lines(lines: Lines, at: int) -> Parsed[QueryLog]:
 
 
 def parse(document: str) -> QueryLog:
-    """Read a complete document; raise ValueError with the number of the line at which it ends or breaks."""
+    """Read a complete document.
+
+    Raise ValueError with the number of the line at which it ends or breaks.
+    """
     reader = _Xml()
     if not reader.feed(document) or not reader.closed:
         raise ValueError(str(reader.broken_at or document.count("\n") + 1))

@@ -1,4 +1,7 @@
-"""The plain table of ``nvidia-smi``: three lines for each GPU, and the processes below."""
+"""The plain table of ``nvidia-smi``.
+
+Three lines for each GPU, and the processes below.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The lines of a matrix of ``nvidia-smi topo``: header and rows, put together where a terminal or a mail broke them."""
+"""The lines of a matrix of ``nvidia-smi topo``.
+
+Header and rows, put together where a terminal or a mail broke them.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ def cleaned(text: str) -> str:
 
 
 def names_of(text: str) -> list[str]:
-    """Return the device columns that a header names; none if the line is no header."""
+    """Return the device columns that a header names; none for another line."""
     for phrase in PHRASES:
         text = text.split(phrase)[0]
     words = [name for word in _TITLE.sub("", text).split() for name in _apart(word)]
@@ -76,7 +79,10 @@ def _apart(word: str) -> list[str]:
 
 
 def header(lines: Lines, at: int) -> tuple[list[str], list[str], int]:
-    """Return the device columns, the further columns, and where the rows begin; no device if there is no header."""
+    """Return the device columns, the further columns, and where the rows begin.
+
+    No device without a header.
+    """
     if "GPU" not in lines[at].text:
         return [], [], at
     names, phrases, taken = _joined_header(tuple(line.text for line in lines[at : at + _MOST_PIECES + 1]))

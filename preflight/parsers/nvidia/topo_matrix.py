@@ -1,4 +1,6 @@
-"""The text of ``nvidia-smi topo -m`` and ``-mp``: header, rows and legend, complete or cut.
+"""The text of ``nvidia-smi topo -m`` and ``-mp``.
+
+Header, rows and legend, complete or cut.
 
 Rows are split on white space and columns found by name, never by position: pastes turn tabs into blanks.
 A row with a cell that is no code is cut, and none of it is believed.
@@ -36,7 +38,9 @@ _MOST_PIECES = 64
 
 
 def parse(text: str) -> Topology:
-    """Read the matrix of a node; raise ValueError where it is none or contradicts itself.
+    """Read the matrix of a node.
+
+    Raise ValueError where it is none or contradicts itself.
 
     Rows that are cut are named in the result.
     """
@@ -52,7 +56,10 @@ def parse(text: str) -> Topology:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a matrix begins at a line: its header, its legend, or a row without a header."""
+    """Return whether a matrix begins at a line.
+
+    Its header, its legend, or a row without a header.
+    """
     if "NIC Legend" in lines[at].text:
         return any(_LEGEND.fullmatch(line.text) for line in lines[at + 1 : at + 4])
     if "GPU" not in lines[at].text and not lines[at].text.lstrip().startswith("NIC"):
@@ -74,7 +81,10 @@ def _is_code(word: str) -> bool:
 
 
 def _cells(words: list[str], most: int) -> list[str]:
-    """Return the codes at the head of a row; two that a paste glued together are taken apart."""
+    """Return the codes at the head of a row.
+
+    Two that a paste glued together are taken apart.
+    """
     return _divided(words, most)[0]
 
 
@@ -193,7 +203,10 @@ def _asymmetry(rows: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def _columns(rows: dict[str, list[str]]) -> list[str]:
-    """Return the columns that rows without a header show by where each has its ``X``; those of NICs by their rows."""
+    """Return the columns that rows without a header show by where each has its ``X``.
+
+    Those of NICs by their rows.
+    """
     codes = {name: _cells(joined(pieces), 999) for name, pieces in rows.items()}
     gpus = {int(name[3:]): cells for name, cells in codes.items() if name.startswith("GPU")}
     if not all("X" in cells and cells.index("X") == number for number, cells in gpus.items()):

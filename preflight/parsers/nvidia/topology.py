@@ -1,4 +1,6 @@
-"""The matrix of ``nvidia-smi topo -m``: how near GPUs are to each other and to the NICs.
+"""The matrix of ``nvidia-smi topo -m``.
+
+How near GPUs are to each other and to the NICs.
 
 Orders are shuffled on real machines, so pairs are read from the matrix, never by index.
 """

@@ -1,4 +1,7 @@
-"""The kinds of output that are recognised, in the order in which they are asked: the surest first."""
+"""The kinds of output that are recognised, in the order in which they are asked.
+
+The surest first.
+"""
 
 from __future__ import annotations
 

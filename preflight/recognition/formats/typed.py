@@ -1,4 +1,7 @@
-"""Formats whose parsers return typed values: the part keeps the value, and shows the documented facts."""
+"""Formats with parsers that return typed values.
+
+The part keeps the value, and shows the documented facts.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ class TypedPart(ParsedPart):
 
 
 def output_format(name: str, describe: Callable[[Any], tuple[dict[str, Any], str]]) -> OutputFormat:
-    """Return the format of a registered parser; ``describe`` makes documented facts and one line of a value."""
+    """Return the format of a registered parser.
+
+    ``describe`` makes documented facts and one line of a value.
+    """
     parser = registry.parser(name)
 
     def parse(lines: Lines, at: int) -> ParsedPart:

@@ -1,4 +1,6 @@
-"""Judgement of pasted outputs by the cores of the checks; every finding has the id of a check.
+"""Judgement of pasted outputs by the cores of the checks.
+
+Every finding has the id of a check.
 
 A judge gets the parser's value of one part, without the node's roles, its site or its time. It reports *warn* or
 *unknown* where the text lacks the intent.
@@ -44,7 +46,10 @@ Judges = Mapping[str, "Judged | Callable[[Any], Judged]"]
 
 
 class PastedRun:
-    """The function of a check for one pasted part: it has the check's page, and judges by the check's core."""
+    """The function of a check for one pasted part.
+
+    It has the check's page, and judges by the check's core.
+    """
 
     def __init__(self, real: CheckFunction, key: str, judge: Judge, value: Any, earlier: tuple[Any, ...]) -> None:
         self.__name__: str = real.__name__
@@ -61,7 +66,10 @@ class PastedRun:
 
 
 def checks_of(kind: str, value: Any, earlier: tuple[Any, ...] = ()) -> tuple[Check, ...]:
-    """Return the checks that judge a part of a kind with this value; none where no module has a judge for it."""
+    """Return the checks that judge a part of a kind with this value.
+
+    None where no module has a judge for it.
+    """
     declared, key = _declared(), key_of(kind)
     judges = _judges().get(kind, ())
     return tuple(
@@ -84,6 +92,9 @@ def _declared() -> Mapping[str, Check]:
 
 
 def lowered(findings: Iterator[Finding]) -> Iterator[Finding]:
-    """Turn failures into warnings: the value is a fault under the usual intent, which the text lacks."""
+    """Turn failures into warnings.
+
+    The value is a fault under the usual intent, which the text lacks.
+    """
     for finding in findings:
         yield replace(finding, status=Status.WARN) if finding.status is Status.FAIL else finding

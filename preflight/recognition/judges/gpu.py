@@ -138,7 +138,10 @@ def _topology(part: PastedValue) -> Iterator[Finding]:
 
 
 def _near(part: PastedValue) -> Iterator[Finding]:
-    """Judge the nearest NIC of each GPU where some GPU has a near one; else the PCIe switches may be hidden."""
+    """Judge the nearest NIC of each GPU where some GPU has a near one.
+
+    Else the PCIe switches may be hidden.
+    """
     matrix: Matrix = part.value
     topo = matrix.topology()
     if matrix.damage or not topo.nics:

@@ -21,7 +21,7 @@ _WALL_S = 3e8
 
 
 def _each_host(judge: Judge) -> Judge:
-    """Return a judge of the lines of each node, whose name its messages then begin with."""
+    """Return a judge of the lines of each node: its messages begin with the name."""
 
     def judge_hosts(part: PastedValue) -> Iterator[Finding]:
         log: KernelText = part.value
@@ -66,7 +66,10 @@ def _mismatch(part: PastedValue) -> Iterator[Finding]:
 
 
 def _events(part: PastedValue) -> Iterator[Finding]:
-    """Judge errors of hardware, disks, links and memory; how long ago a line was written is unknown, so each counts."""
+    """Judge errors of hardware, disks, links and memory.
+
+    How long ago a line was written is unknown, so each counts.
+    """
     log: KernelText = part.value
     events = log.events
     window = Window(since_boot=all(event.at_s is None or event.at_s < _WALL_S for event in events))
@@ -107,7 +110,10 @@ _NOTED = {
 
 
 def _noted(events: tuple[KernelEvent, ...], evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Warn of what is a note on a node: other checks judge it there, or the job's owner does."""
+    """Warn of what is a note on a node.
+
+    Other checks judge it there, or the job's owner does.
+    """
     for event in events:
         if event.kind in _NOTED:
             words, fix = _NOTED[event.kind]

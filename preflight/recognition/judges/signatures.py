@@ -1,4 +1,7 @@
-"""Judges of error messages: each signature has the check that judges its cause on a node."""
+"""Judges of error messages.
+
+Each signature has the check that judges its cause on a node.
+"""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_no_number_is_lost(case: str) -> None:
     parser = registry.parser(kind)
     at = next(at for at in range(len(lines)) if parser.begins(lines, at))
     log = parser.parse_lines(lines, at).value
-    facts = next(one for one in kinds() if one.name == kind).parse(lines, at).facts["gpus"]
+    facts = next(format_ for format_ in kinds() if format_.name == kind).parse(lines, at).facts["gpus"]
     counted = 0
     for (_, tree), gpu in zip(log.gpus, facts, strict=True):
         for section in SECTIONS:

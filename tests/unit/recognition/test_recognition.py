@@ -256,7 +256,7 @@ def test_one_gpu_without_nvlink() -> None:
             cells = row.split("\t")
             cells[7] = "NODE"
             rows[number] = "\t".join(cells)
-    (finding,) = (one for one in only("\n".join(rows)).findings if one["status"] != "pass")
+    (finding,) = (finding for finding in only("\n".join(rows)).findings if finding["status"] != "pass")
     assert (finding["status"], finding["check"], finding["subject"]) == ("fail", "topology.nvlink", "GPU6")
 
 

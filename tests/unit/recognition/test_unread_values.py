@@ -54,9 +54,9 @@ def gpus(second: str) -> str:
 
 
 def test_a_gpu_that_answers_passes_by_what_is_shown(tmp_path: Path) -> None:
-    found = verdicts(gpus(GPU.format(bus="43")), tmp_path)
-    assert {status for status, *_ in found} == {"pass"}
-    assert {check for _, check, *_ in found} == {
+    answers = verdicts(gpus(GPU.format(bus="43")), tmp_path)
+    assert {status for status, *_ in answers} == {"pass"}
+    assert {check for _, check, *_ in answers} == {
         "gpu.driver", "gpu.ecc-uncorrected", "gpu.throttling", "gpu.persistence",
     }  # fmt: skip
 
@@ -67,23 +67,23 @@ def test_a_gpu_that_answers_passes_by_what_is_shown(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_an_error_in_place_of_a_value_is_no_pass(error: str, status: str, tmp_path: Path) -> None:
     sick = GPU.format(bus="43").replace("34 C", error)
-    bad = [one for one in verdicts(gpus(sick), tmp_path) if one[0] != "pass"]
-    assert [one[:3] for one in bad] == [(status, "gpu.driver", "0000:43:00.0")]
+    bad = [verdict for verdict in verdicts(gpus(sick), tmp_path) if verdict[0] != "pass"]
+    assert [verdict[:3] for verdict in bad] == [(status, "gpu.driver", "0000:43:00.0")]
     healthy = gpus(GPU.format(bus="43").replace("34 C", "N/A"))
-    assert {one for one, _ in statuses(healthy, tmp_path)} == {"pass"}
+    assert {status for status, _ in statuses(healthy, tmp_path)} == {"pass"}
 
 
 def test_a_gpu_that_is_cut_before_a_section_of_its_equals_is_unknown(tmp_path: Path) -> None:
     cut = GPU.format(bus="43").partition("    ECC Errors")[0]
-    (bad,) = (one for one in verdicts(gpus(cut), tmp_path) if one[0] != "pass")
+    (bad,) = (verdict for verdict in verdicts(gpus(cut), tmp_path) if verdict[0] != "pass")
     assert bad[:3] == ("unknown", "gpu.ecc-uncorrected", "0000:43:00.0")
     assert "not in the output" in bad[3]
 
 
 def test_a_text_without_a_section_passes_nothing_of_it(tmp_path: Path) -> None:
     bare = "GPU 00000000:{bus}:00.0\n    Product Name : NVIDIA H100 80GB HBM3\n    Persistence Mode : Enabled\n"
-    found = verdicts(HEAD + bare.format(bus="1B") + "\n" + bare.format(bus="43"), tmp_path)
-    assert {check for _, check, *_ in found} == {"gpu.driver", "gpu.persistence"}
+    answers = verdicts(HEAD + bare.format(bus="1B") + "\n" + bare.format(bus="43"), tmp_path)
+    assert {check for _, check, *_ in answers} == {"gpu.driver", "gpu.persistence"}
 
 
 def test_a_port_without_its_state_is_not_among_those_that_pass(tmp_path: Path) -> None:

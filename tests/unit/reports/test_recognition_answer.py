@@ -56,10 +56,10 @@ LOOKS = {
 
 @pytest.mark.parametrize("looks", LOOKS)
 def test_a_strange_text_is_guessed_by_its_look(looks: str, tmp_path: Path) -> None:
-    found = guess(LOOKS[looks])
-    assert found.looks_like == looks
-    assert len(found.commands) == 3
+    answer = guess(LOOKS[looks])
+    assert answer.looks_like == looks
+    assert len(answer.commands) == 3
     status, text = output(LOOKS[looks], tmp_path)
     assert status == 3
     assert text.startswith("NOT JUDGED: nothing was recognised")
-    assert all(command in text for command in found.commands)
+    assert all(command in text for command in answer.commands)

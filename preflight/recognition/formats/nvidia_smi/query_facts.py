@@ -145,7 +145,10 @@ def _recovery(tree: Tree) -> str | None:
 
 
 def _ecc(block: Any) -> dict[str, Any] | None:
-    """Return every number of the section; until Volta, the bits of each memory have a total."""
+    """Return every number of the section.
+
+    Until Volta, the bits of each memory have a total.
+    """
     counted = numbers(block)
     for span in ("volatile", "aggregate"):
         counts = counted.get(span) if counted else None
