@@ -54,19 +54,19 @@ class LogFile(dict[str, Any]):
     @cached_property
     def excerpt_text(self) -> str:
         """The text that a passage of it is cut from; empty where it cannot be read."""
-        known = self.log.text if "log" in self.__dict__ else None
+        selected = self.log.text if "log" in self.__dict__ else None
         try:
             with self.path.open("rb") as stream:
-                reader, _ = peeked(opened(stream, lambda remark: None), _BEGINNING if known else _EXCERPTED)
-                begun = reader.read(_BEGINNING if known else _EXCERPTED)
+                reader, _ = peeked(opened(stream, lambda remark: None), _BEGINNING if selected else _EXCERPTED)
+                begun = reader.read(_BEGINNING if selected else _EXCERPTED)
         except (OSError, ValueError):
             return ""
         if torch.is_pickle(begun[:8]):
             return ""
-        if known is not None and known.complete:
-            return known.text
+        if selected is not None and selected.complete:
+            return selected.text
         text = begun.decode("utf-8", "backslashreplace")
-        return text if known is None else f"{text}\n{known.text}"
+        return text if selected is None else f"{text}\n{selected.text}"
 
     def document(self) -> Mapping[str, Any]:
         """Return the record for a document; raises OSError."""
