@@ -60,7 +60,7 @@ def save(directory: Path, evidences: Iterable[Evidence]) -> None:
 
 
 def _with_texts(evidence: Evidence) -> Evidence:
-    """Return the evidence of a run with the texts of its logs, any other as it is; raises OSError."""
+    """Return evidence, that of a run with its logs' texts; raises OSError."""
     if evidence.node != RUN:
         return evidence
     from preflight.facts.streamed_log import with_texts
@@ -231,7 +231,7 @@ def logs(paths: Sequence[Path], limit: int) -> Evidence | None:
 
 
 def _spooled(path: Path) -> Path:
-    """Return where a log lies; of a pipe that the shell hands over, a copy on disk as long as this process runs."""
+    """Return where a log lies; a pipe is copied to disk."""
     if not stat.S_ISFIFO(path.stat().st_mode):
         return path
     from preflight.evidence.spool import spool

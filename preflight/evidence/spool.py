@@ -1,4 +1,4 @@
-"""What comes through a pipe and is read more than once: a copy on disk, of a size that has a bound."""
+"""A copy on disk of what comes through a pipe, up to a limit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import IO, Protocol
 
 from preflight.evidence.safe_read import UnreadableFile
 
-#: Bytes of a pipe that are kept: the longest log that people pipe, and far less than a disk holds.
+#: Bytes of a pipe that are copied: the longest log that people pipe, and far less than a disk holds.
 MOST_SPOOLED = 4 << 30
 
 _CHUNK = 1 << 20
@@ -19,7 +19,10 @@ class _Readable(Protocol):
 
 
 def spool(stream: _Readable) -> IO[bytes]:
-    """Return an open temporary file with what a stream holds; raises OSError, UnreadableFile where it does not end."""
+    """Copy a stream to a temporary file; raises OSError.
+
+    UnreadableFile: the stream is longer than the limit.
+    """
     spooled = tempfile.NamedTemporaryFile(prefix="preflight-read-", buffering=0)  # noqa: SIM115
     try:
         size = 0

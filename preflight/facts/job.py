@@ -60,7 +60,7 @@ class RunFacts:
         return tuple(sorted(key for key in self.evidence.records if key.startswith("log:")))
 
     def log(self, key: str) -> JobLog:
-        """Return what a log says; raises EvidenceError."""
+        """Return a log, parsed once; raises EvidenceError."""
         if key not in self._logs:
             raw = self.evidence.records[key]
             if isinstance(raw, _streamed_log().LogFile):
@@ -136,7 +136,7 @@ class RunFacts:
 
 
 def report_subjects(name: str, reports: Sequence[parsers.nccl_tests.text.Report]) -> tuple[str, ...]:
-    """Return what findings call the reports of a log: each its own, with its lines where there are several."""
+    """Return the subjects of the reports of a log, in order."""
     return tuple(
         f"{name}{f' lines {one.first_line}-{one.last_line}' if len(reports) > 1 else ''}: "
         f"{one.collective or 'nccl-tests'}"

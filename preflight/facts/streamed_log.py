@@ -1,4 +1,4 @@
-"""A log that was handed over with ``--log``: it is read where it lies, once in a run.
+"""A log given with ``--log``: read where it lies, once in a run.
 
 Only the process that was handed the file reads it so. A document that names such a file is not believed: its record
 says that the log was not kept, and nothing is opened.
@@ -25,7 +25,7 @@ _BEGINNING = 4096
 
 
 class LogFile(dict[str, Any]):
-    """The record of a log; ``why`` says why its text is not kept in a document, empty where it is."""
+    """The record of a log; ``why`` is the reason not to save its text, or empty."""
 
     def __init__(self, path: Path, why: str = "", log: job_log.JobLog | None = None,
                  seen: torch.TorchOutput | None = None) -> None:  # fmt: skip
@@ -43,32 +43,32 @@ class LogFile(dict[str, Any]):
 
     @cached_property
     def log(self) -> job_log.JobLog:
-        """What it says as a job's log; raises ValueError, OSError."""
-        return job_log.read(self.path)
+        """The log, parsed; raises ValueError, OSError."""
+        return job_log.parse_file(self.path)
 
     @cached_property
     def pytorch(self) -> torch.TorchOutput:
-        """A profiler's trace or a flight recorder's dump that it is; raises UnsafePickle, other ValueError, OSError."""
+        """The trace or dump that it is; raises UnsafePickle, other ValueError, OSError."""
         return seen_on_disk(self.path)
 
     @cached_property
     def excerpt_text(self) -> str:
         """The text that a passage of it is cut from; empty where it cannot be read."""
-        known = self.log.text if "log" in self.__dict__ else None
+        selected = self.log.text if "log" in self.__dict__ else None
         try:
             with self.path.open("rb") as stream:
-                reader, _ = peeked(opened(stream, lambda remark: None), _BEGINNING if known else _EXCERPTED)
-                begun = reader.read(_BEGINNING if known else _EXCERPTED)
+                reader, _ = peeked(opened(stream, lambda remark: None), _BEGINNING if selected else _EXCERPTED)
+                begun = reader.read(_BEGINNING if selected else _EXCERPTED)
         except (OSError, ValueError):
             return ""
         if torch.is_pickle(begun[:8]):
             return ""
-        if known is not None and known.complete:
-            return known.text
+        if selected is not None and selected.complete:
+            return selected.text
         text = begun.decode("utf-8", "backslashreplace")
-        return text if known is None else f"{text}\n{known.text}"
+        return text if selected is None else f"{text}\n{selected.text}"
 
-    def kept(self) -> Mapping[str, Any]:
+    def document(self) -> Mapping[str, Any]:
         """Return the record for a document; raises OSError."""
         if self.why:
             return dict(self)
@@ -76,9 +76,9 @@ class LogFile(dict[str, Any]):
 
 
 def with_texts(run: Evidence) -> Evidence:
-    """Return the evidence of a run for a document, with the texts of its logs; raises OSError."""
+    """Return a run's evidence with the texts of its logs; raises OSError."""
     return replace(
-        run, records={key: raw.kept() if isinstance(raw, LogFile) else raw for key, raw in run.records.items()}
+        run, records={key: raw.document() if isinstance(raw, LogFile) else raw for key, raw in run.records.items()}
     )
 
 

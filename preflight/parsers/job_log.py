@@ -1,4 +1,4 @@
-"""A job's log, read once: NCCL's messages, reports of nccl-tests, PyTorch's watchdog, and the lines around them."""
+"""A job's log, parsed once: NCCL, nccl-tests, PyTorch's watchdog, other lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from preflight.textprep.numbered_text import NumberedText
 
 
 class JobLog:
-    """What one log says; each reader is called when its values are first needed."""
+    """One log; each parser runs when its values are first needed."""
 
     def __init__(self, scanned: ScannedLog) -> None:
         self.nccl: NcclLog | None = summarize(scanned.tally)
@@ -26,7 +26,7 @@ class JobLog:
 
     @cached_property
     def text(self) -> NumberedText:
-        """All lines of a text that a person may have copied; of a longer log those that somebody reads."""
+        """All lines of a short text; of a longer log the selected lines."""
         return self._selection.text()
 
     @property
@@ -54,11 +54,11 @@ class JobLog:
         return self.nccl is not None or bool(self.nccl_tests) or bool(self.watchdog)
 
 
-def read(path: Path) -> JobLog:
-    """Read a log of any size, compressed or not; raises ValueError for damaged data, OSError."""
+def parse_file(path: Path) -> JobLog:
+    """Parse a log of any size; raises ValueError for damaged data, OSError."""
     return JobLog(scan([path], select=True))
 
 
 def parse(text: str) -> JobLog:
-    """Read a log that is held; never raises."""
+    """Parse a log in memory; never raises."""
     return JobLog(scan_text(text, select=True))

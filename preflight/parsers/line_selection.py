@@ -1,4 +1,4 @@
-"""The lines of a job's log that others than the reader of NCCL's own messages look at, in memory that has a bound."""
+"""Lines of a job's log that are not NCCL's messages, in bounded memory."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _TORN = re.compile(r"\d\s{1,40}\d{1,19}\s{1,40}[a-z]\w{2,15}\s")
 
 
 def is_wanted(line: bytes) -> bool:
-    """Return whether a line counts however often its like comes: each is a measurement or a rank of its own."""
+    """Return whether every line like this is needed: a measurement or a rank."""
     return _WANTED.search(line) is not None
 
 
 def is_torn(head: bytes) -> bool:
-    """Return whether what stands before NCCL's message is the beginning of a row of nccl-tests."""
+    """Return whether a row of nccl-tests begins before NCCL's message."""
     return b"  " in head and _TORN.search(head.decode("latin-1")) is not None
 
 
 class LineSelection:
-    """Selected lines in their order. Of more than there is room for, the beginning and the end stay."""
+    """Selected lines in order; of too many, the beginning and the end."""
 
     def __init__(self) -> None:
         self._head, self._tail = _Lines(), _Lines()
@@ -54,7 +54,7 @@ class LineSelection:
         self.all = text
 
     def add(self, number: int, line: bytes, after_gap: bool) -> None:
-        """Take in the next line; ``after_gap``: lines before it were passed over as more of the same."""
+        """Add the next line; ``after_gap``: lines like earlier ones were skipped."""
         if not self._full:
             self._head.add(number, line, after_gap)
             self._full = self._head.is_full
@@ -70,7 +70,7 @@ class LineSelection:
         self.dropped += other.dropped
 
     def text(self) -> NumberedText:
-        """Return the lines; of what a job prints again and again a few, and all that count each."""
+        """Return the lines, few of those that repeat and need not be complete."""
         if self.all is not None:
             return NumberedText(self.all)
         numbers, lines = array("Q"), []
@@ -80,7 +80,7 @@ class LineSelection:
         return _numbered(numbers, lines)
 
     def tool_text(self) -> NumberedText:
-        """Return the lines in which tools' output may stand, with one that shows where lines are left out."""
+        """Return the lines that may be tools' output, with marks for gaps."""
         if self.all is not None:
             return NumberedText(self.all)
         numbers, lines = array("Q"), []
@@ -93,20 +93,23 @@ class LineSelection:
         return _numbered(numbers, lines)
 
     def _few(self, *, each: bool) -> Iterator[tuple[int, bytes, bool]]:
-        """Yield (number, line, whether lines before it are left out); ``each``: with all lines that count each."""
+        """Yield (number, line, after gap), few that repeat.
+
+        ``each``: all lines that ``is_wanted`` tells.
+        """
         counts = Counter(line.translate(None, _DIGITS) for _, line, _ in self._items())
         left = {shape: _SHOWN for shape, count in counts.items() if count >= ALIKE}
-        kept: dict[bytes, bool] = {}
+        complete: dict[bytes, bool] = {}
         gap = False
         for number, line, after_gap in self._items():
             gap |= after_gap
-            if (shape := line.translate(None, _DIGITS)) in left and not kept.get(shape):
-                if each and shape not in kept:
-                    kept[shape] = is_wanted(line)
+            if (shape := line.translate(None, _DIGITS)) in left and not complete.get(shape):
+                if each and shape not in complete:
+                    complete[shape] = is_wanted(line)
                 if not left[shape]:
                     gap = True
                     continue
-                left[shape] -= not kept.get(shape)
+                left[shape] -= not complete.get(shape)
             yield number, line, gap
             gap = False
 

@@ -88,7 +88,7 @@ def _of_tools(lines: Lines, source: str) -> list[TextPart]:
     unread_lines = unread(lines, [own for _, own in written], _taken(found))
     found += [part for own in unread_lines for part in _parts(own, "")]
     ways = common_prefix.unmarked(lines, _taken(found))
-    found += [part for one in ways for part in max(map(_written, one), key=count_facts)]
+    found += [part for stretch in ways for part in max(map(_written, stretch), key=count_facts)]
     found = sorted(found, key=lambda part: part.first)[:MOST_PARTS]
     add_findings(found, source)
     return found

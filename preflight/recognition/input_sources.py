@@ -42,11 +42,11 @@ class InputSource:
 
     @cached_property
     def log(self) -> job_log.JobLog:
-        """What it says as a job's log. Raises SourceError."""
+        """The source as a job's log. Raises SourceError."""
         if self.given is not None:
             return job_log.parse(self.given)
         with self._reading():
-            return job_log.read(self.path)
+            return job_log.parse_file(self.path)
 
     @cached_property
     def copied(self) -> str | None:

@@ -25,7 +25,7 @@ _EACH = 3
 
 
 def unmarked(lines: Lines, taken: Set[int]) -> Iterator[list[list[tuple[str, list[Line]]]]]:
-    """Yield for each stretch of lines that are not taken what it may be: without each mark that it may bear.
+    """Yield each stretch of lines that are not taken, without a mark it may bear.
 
     What begins alike on every line may be more than the mark; what may be is a list of writers and their lines.
     """

@@ -1,4 +1,4 @@
-"""What launchers and collectors of logs put before a line: who wrote it, and when. One grammar for all readers."""
+"""Prefixes of launchers and log collectors: who wrote a line, and when."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ TIMES = tuple(
         rf"\[?{_DATE_TIME}\]?:?(?:\s|(?=\[\s*\d))"
         r"(?:(?:std(?:out|err)(?: [FP])?|\[std(?:out|err)\]|\d\d[OE]|GMT|UTC"
         r"|- [\w.]{1,64} - (?:DEBUG|INFO|WARNING|ERROR) -"
-        r"|\| [A-Z]{4,8}\s{1,4}\| [\w.<>]{1,80}:[\w.<>]{1,80}:\d{1,6} -)\s)?",  # loguru
+        r"|\| [A-Z]{4,8}\s{1,8}\| [\w.<>]{1,80}:[\w.<>]{1,80}:\d{1,6} -)\s)?",  # loguru
         rf"()\[?{_CLOCK}\]?:?\s",
         # syslog
         rf"()[A-Z][a-z]{{2}} {{1,2}}\d{{1,2}} \d\d:\d\d:\d\d {_DAEMON % _NO_KERNEL}",

@@ -15,7 +15,7 @@ LEFT_OUT = "[...]"
 
 @dataclass(frozen=True)
 class NumberedText:
-    """Lines of a source; ``numbers`` has for each line its number there, None: they are all, and count from 1."""
+    """Lines of a source, with their ``numbers`` in it; None: all lines, from 1."""
 
     text: str
     numbers: Sequence[int] | None = None

@@ -74,7 +74,7 @@ def unwrapped(lines: list[bytes]) -> list[bytes]:
 
 
 def join_at(lines: Sequence[str], width: int, goes_on: Callable[[str], bool]) -> list[str]:
-    """Return the lines, each as wide as that joined with what goes on below it; empty ones keep the numbers."""
+    """Join lines of a width with what goes on below; empty lines keep numbers."""
     joined, at = list(lines), 0
     while at < len(joined) - 1:
         end = at

@@ -21,7 +21,7 @@ _AT_ONCE = 4 << 20
 
 
 def write(size: int, out: BinaryIO, *, job: Job, steps: float = 0.0, times: bool = False) -> None:
-    """Write a log of at least so many bytes, a part of whose lines (``steps``) is a training program's own."""
+    """Write a log of at least so many bytes, with a share (``steps``) of lines of a training program."""
     dice = random.Random(job.seed)
     held = io.BytesIO()
     generate(job, min(size, _AT_ONCE), held)
@@ -34,9 +34,9 @@ def write(size: int, out: BinaryIO, *, job: Job, steps: float = 0.0, times: bool
                 number += 1
                 values = (5000 + 100 * dice.random(), 3e-4 * dice.random(), 2 + dice.random(), dice.random())
                 own.append(_STEP % (number, number * 1024, *values))
-            for one in own:
+            for line in own:
                 time = b"2025-11-21T10:%02d:%02d.%06dZ " % (number // 60 % 60, number % 60, dice.randrange(10**6))
-                text = time + one if times else one
+                text = time + line if times else line
                 out.write(text)
                 written += len(text)
             if written >= size:

@@ -38,7 +38,7 @@ _FIRST = 20
 _DIGITS = b"0123456789"
 #: Words of lines that others than NCCL write and that are read here, too.
 _OURS = (b"NCCL", b"RCCL", b"vLLM is using nccl==")
-#: What is kept of a kind of lines: a count in steps of _STEP, whether it is read here, whether each line is kept,
+#: Code of a kind of lines: a count in steps of _STEP, whether it is read here, whether every line is selected,
 #: whether it is NCCL's or a framework's about NCCL.
 _READ, _EACH, _NAMED, _STEP = 1, 2, 4, 8
 
@@ -59,10 +59,10 @@ class Scanner(LineParser):
     """Reads lines in order, the many that are alike in bulk."""
 
     def __init__(self, first_line: int = 0, file: str = "", selection: LineSelection | None = None) -> None:
-        """Begin after so many lines; ``selection`` takes in the lines that other readers may want."""
+        """Begin after so many lines; ``selection`` takes the lines of other parsers."""
         super().__init__(first_line, file)
         self.selection = selection
-        self.kept: list[tuple[int, bytes, bool]] = []  # lines of a chunk that are selected
+        self.selected: list[tuple[int, bytes, bool]] = []  # lines of a chunk that are selected
         self.shapes: dict[bytes, int] = {}  # lines that others than NCCL wrote, without their digits → see _STEP
         self.stamped = False
         self.counts: Counter[bytes | None] = Counter()  # of channel lines, by what stands before and way
@@ -120,7 +120,7 @@ class Scanner(LineParser):
             if code & _READ:
                 others.append((number, line))
             if code < limit or code & _EACH:
-                self.kept.append((number, written[number - start - 1], gap))
+                self.selected.append((number, written[number - start - 1], gap))
                 gap = False
             else:
                 gap = True
@@ -138,7 +138,7 @@ class Scanner(LineParser):
             self.flush_counts()
 
     def _shape(self, line: bytes, shape: bytes) -> int:
-        """Return what is kept of a kind of lines that is met for the first time."""
+        """Return the code of a new kind of lines."""
         is_long = len(line) > LONGEST_LINE_CHARS
         is_read = is_long or any(mark in line for mark in _OURS) or any(mark in line for mark in _marks())
         is_named = any(word in line for word in _WORDS) and _LINE.search(clean(line)) is not None
@@ -153,13 +153,13 @@ class Scanner(LineParser):
     def _select(self) -> None:
         """Hand over the selected lines of a chunk in their order."""
         if self.selection is not None:
-            self.kept.sort(key=itemgetter(0))
+            self.selected.sort(key=itemgetter(0))
             before = 0
-            for number, line, gap in self.kept:
+            for number, line, gap in self.selected:
                 if number != before:
                     self.selection.add(number, line, gap)
                 before = number
-        self.kept.clear()
+        self.selected.clear()
 
     def flush_counts(self) -> None:
         """Add the counts of channels to the tally."""
@@ -237,7 +237,7 @@ class Scanner(LineParser):
             known = self._read(message, shape)
         event, failure = known
         if event is not None and event.kind == "version":
-            self.kept.append((self.number, line, False))
+            self.selected.append((self.number, line, False))
         if origin is None:
             if event is not None and event.kind == "version":  # of any process
                 self.outside(self.number, clean(line))
@@ -329,7 +329,7 @@ class Scanner(LineParser):
             return self.origins[head]
         except KeyError:
             if line and is_torn(head):
-                self.kept.append((self.number, line, False))
+                self.selected.append((self.number, line, False))
             several = len(head) > LONGEST_LINE_CHARS or levelled(head)
             origin = None if several else self.known(origin_of(clean(head)))
             self.origins[head] = origin

@@ -73,7 +73,7 @@ def opened(stream: ByteReader, note: Notes) -> ByteReader:
 
 
 def peeked(reader: ByteReader, most: int) -> tuple[ByteReader, bytes | None]:
-    """Return a reader of the same, and all of it if that is at most so many bytes, else None."""
+    """Return an equal reader, and all data if it is at most ``most`` bytes."""
     pieces, size = [], 0
     while size <= most and (data := reader.read(most + 1 - size)):
         pieces.append(data)

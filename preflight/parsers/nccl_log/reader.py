@@ -96,7 +96,7 @@ def read(paths: Sequence[Path], processes: int | None = None) -> NcclLog:
 
 
 def scan(paths: Sequence[Path], processes: int | None = None, *, select: bool = False) -> ScannedLog:
-    """Scan a log's files, with as many processes as pay; raises ValueError for damaged data, OSError."""
+    """Scan files in several processes; raises ValueError for damaged data, OSError."""
     pieces = _pieces(paths, several=len(paths) > 1)
     return _added(_shares(pieces, _processes() if processes is None else processes), select)
 

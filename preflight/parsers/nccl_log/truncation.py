@@ -47,16 +47,20 @@ def undecided(lines: list[bytes]) -> list[bytes]:
         return lines
     lengths = [len(line.rstrip(b"\r")) for line in lines]
     width = max(lengths)
-    others = sum(length == width and index not in marks and index not in values for index, length in enumerate(lengths))
-    if width not in _WIDTHS or others < (1 if width in _USUAL else _ENOUGH):
+    others = sum(length == width and index not in marks for index, length in enumerate(lengths))
+    kinds = len(
+        {line.translate(None, b"0123456789") for line, length in zip(lines, lengths, strict=True) if length == width}
+    )
+    is_cut = width in _WIDTHS and others >= (1 if width in _USUAL else _ENOUGH)
+    if not is_cut and (width not in _WIDTHS or kinds < _ENOUGH_FOR_VALUES):
         return lines
-    found = list(lines)
+    shortened = list(lines)
     for index, length in enumerate(lengths):
-        if length == width and index in marks:
-            found[index] = lines[index].rstrip(b"\r") + marks[index]
-        elif length == width and index in values and others >= _ENOUGH_FOR_VALUES:
-            found[index] = values[index] + CUT_VALUE
-    return found
+        if is_cut and length == width and index in marks:
+            shortened[index] = lines[index].rstrip(b"\r") + marks[index]
+        elif length == width and index in values and kinds >= _ENOUGH_FOR_VALUES:
+            shortened[index] = values[index] + CUT_VALUE
+    return shortened
 
 
 def _goes_on(line: bytes) -> bytes:

@@ -16,13 +16,13 @@ from preflight.recognition.input_sources import HELD, HELD_LINES
 
 
 class Endless:
-    """A pipe that somebody writes to for ever."""
+    """A pipe without an end."""
 
     def __init__(self) -> None:
         self.read_bytes = 0
 
     def read(self, size: int) -> bytes:
-        """Return what was asked for."""
+        """Return that many bytes."""
         self.read_bytes += size
         return b"y\n" * (size // 2)
 
@@ -66,7 +66,7 @@ def test_lines_that_are_alike_are_selected_so_often(tmp_path: Path) -> None:
     )
     path = tmp_path / "job.log"
     path.write_text(info + steps + hung + "the last line\n", encoding="utf-8")
-    log = job_log.read(path)
+    log = job_log.parse_file(path)
     assert log.nccl is not None
     assert log.line_count == 60_002 + 2 * line_selection.ALIKE
     assert log.text.text.count("step ") < line_selection.ALIKE
@@ -75,7 +75,7 @@ def test_lines_that_are_alike_are_selected_so_often(tmp_path: Path) -> None:
     assert log.text.last == log.line_count
 
 
-def test_a_pipe_that_nobody_writes_to_is_refused(tmp_path: Path) -> None:
+def test_a_pipe_without_a_writer_is_refused(tmp_path: Path) -> None:
     from preflight.recognition import SourceError
 
     path = tmp_path / "pipe"

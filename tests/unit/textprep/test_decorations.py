@@ -57,7 +57,7 @@ def undecorated(text: str) -> str:
     return "\n".join(line.text for line in sorted(written, key=lambda line: line.number)).strip("\n")
 
 
-#: What is undone only where a tool's output shows (``textprep.common_prefix``): a word or a number alone is no mark.
+#: What is undone only where a tool's output shows (``textprep.common_prefix``): a word or a number alone may be text.
 _BY_COMMON_PREFIX = {"loop over ssh", "torchx"}
 
 
@@ -102,15 +102,15 @@ def _facts(text: str) -> dict[str, Any]:
     return {} if log is None else {name: document(log).get(name) for name in _FACTS}
 
 
-def _holds_no_more(lossy: Any, whole: Any) -> bool:
+def _holds_no_more(lossy: Any, complete: Any) -> bool:
     """Return whether facts are a part of others."""
-    if lossy in (None, [], {}) or (lossy is False and whole is None):
+    if lossy in (None, [], {}) or (lossy is False and complete is None):
         return True
-    if isinstance(lossy, dict) and isinstance(whole, dict):
-        return all(name in whole and _holds_no_more(value, whole[name]) for name, value in lossy.items())
-    if isinstance(lossy, list) and isinstance(whole, list):
-        return all(one in whole for one in lossy)
-    return bool(lossy == whole)
+    if isinstance(lossy, dict) and isinstance(complete, dict):
+        return all(name in complete and _holds_no_more(value, complete[name]) for name, value in lossy.items())
+    if isinstance(lossy, list) and isinstance(complete, list):
+        return all(item in complete for item in lossy)
+    return bool(lossy == complete)
 
 
 def _wrapped(text: str, width: int) -> str:
@@ -141,9 +141,9 @@ def test_what_loses_something_makes_no_other_fact(name: str, version: str, numbe
     made = io.BytesIO()
     generate(Job(version, ranks, seed=number % 7), 20_000, made)
     text = "\n".join(made.getvalue().decode().split("\n")[:150])
-    whole, lossy = _facts(text), _facts(LOSSY[name](text, number))
+    complete, lossy = _facts(text), _facts(LOSSY[name](text, number))
     for fact, value in lossy.items():
-        assert _holds_no_more(value, whole[fact]), fact
+        assert _holds_no_more(value, complete[fact]), fact
 
 
 def test_a_setting_that_a_screen_cut_is_left_out_and_listed() -> None:
@@ -156,10 +156,10 @@ def test_a_setting_that_a_screen_cut_is_left_out_and_listed() -> None:
             for at in range(4)
         ),
     ]
-    whole = job_log.parse("\n".join(lines)).nccl
+    complete = job_log.parse("\n".join(lines)).nccl
     cut = job_log.parse("\n".join(line[:80] for line in lines)).nccl
-    assert whole is not None
+    assert complete is not None
     assert cut is not None
-    assert [one.name for one in whole.environment] == ["NCCL_IB_HCA"]
+    assert [setting.name for setting in complete.environment] == ["NCCL_IB_HCA"]
     assert not cut.environment
     assert any("a screen cut them" in note for note in cut.notes)
