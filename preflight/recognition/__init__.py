@@ -23,7 +23,7 @@ from typing import Any
 
 from preflight.recognition import common_prefix, container_formats
 from preflight.recognition.commented_output import commented
-from preflight.recognition.described_pods import read_described
+from preflight.recognition.described_pods import DESCRIBE, read_described
 from preflight.recognition.detector import TextPart, parts
 from preflight.recognition.evaluate import add_findings
 from preflight.recognition.formats import kinds
@@ -78,9 +78,8 @@ def read_text(text: str, source: str) -> list[TextPart]:
 def _of_tools(lines: Lines, source: str) -> list[TextPart]:
     lines = [line for line in lines if " NCCL INFO " not in line.text]
     framed, lines = read_framed(lines, kinds(), MOST_PARTS)
-    described, lines = read_described(lines, kinds())
     written = list(split_by_writer(lines))
-    found = framed + described + [part for writer, own in written for part in _parts(own, writer)]
+    found = framed + [part for writer, own in written for part in _parts(own, writer)]
     found += [part for own in unread(lines, [own for _, own in written], found) for part in _parts(own, "")]
     found += [
         part for ways in common_prefix.unmarked(lines, found) for part in max(map(_written, ways), key=count_facts)
@@ -101,10 +100,11 @@ def _written(written: Sequence[tuple[str, Lines]]) -> list[TextPart]:
 
 def _parts(lines: Lines, writer: str) -> list[TextPart]:
     def read_lines(lines: Lines) -> list[TextPart]:
-        return list(islice(parts(lines, writer, kinds()), MOST_PARTS))  # later ones are never reported
+        return list(islice(parts(lines, writer, ordinary), MOST_PARTS))  # later ones are never reported
 
-    lines = bare(lines)
-    found = prefer_unwrapped(lines, read_lines(lines), read_lines)
+    ordinary = [kind for kind in kinds() if kind.name != DESCRIBE]
+    described, lines = read_described(bare(lines), writer, kinds())
+    found = described + prefer_unwrapped(lines, read_lines(lines), read_lines)
     return found + [part for stretch in commented(lines, found) for part in read_lines(stretch)]
 
 
