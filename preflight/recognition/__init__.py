@@ -22,7 +22,7 @@ from itertools import islice
 from typing import Any
 
 from preflight.recognition import container_formats
-from preflight.recognition.described_pods import read_described
+from preflight.recognition.described_pods import DESCRIBE, read_described
 from preflight.recognition.detector import TextPart, parts
 from preflight.recognition.evaluate import add_findings
 from preflight.recognition.formats import kinds
@@ -82,9 +82,8 @@ def read_text(text: str, source: str) -> list[TextPart]:
 def _of_tools(lines: Lines, source: str) -> list[TextPart]:
     lines = [line for line in lines if not any(mark in line.text for mark in _OF_A_JOB)]
     framed, lines = read_framed(lines, kinds(), MOST_PARTS)
-    described, lines = read_described(lines, kinds())
     written = list(split_by_writer(lines))
-    found = framed + described + [part for writer, own in written for part in _parts(own, writer)]
+    found = framed + [part for writer, own in written for part in _parts(own, writer)]
     unread_lines = unread(lines, [own for _, own in written], _taken(found))
     found += [part for own in unread_lines for part in _parts(own, "")]
     ways = common_prefix.unmarked(lines, _taken(found))
@@ -110,10 +109,11 @@ def _taken(found: Sequence[TextPart]) -> set[int]:
 
 def _parts(lines: Lines, writer: str) -> list[TextPart]:
     def read_lines(lines: Lines) -> list[TextPart]:
-        return list(islice(parts(lines, writer, kinds()), MOST_PARTS))  # later ones are never reported
+        return list(islice(parts(lines, writer, ordinary), MOST_PARTS))  # later ones are never reported
 
-    lines = bare(lines)
-    found = prefer_unwrapped(lines, read_lines(lines), read_lines)
+    ordinary = [kind for kind in kinds() if kind.name != DESCRIBE]
+    described, lines = read_described(bare(lines), writer, kinds())
+    found = described + prefer_unwrapped(lines, read_lines(lines), read_lines)
     return found + [part for stretch in commented(lines, _taken(found)) for part in read_lines(stretch)]
 
 

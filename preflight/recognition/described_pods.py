@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from preflight.recognition.detector import OutputFormat, TextPart, parts
 from preflight.textprep.lines import Line, Lines, bare
 
-_DESCRIBE = "kubernetes describe"
+DESCRIBE = "kubernetes describe"
 _NETWORKS = re.compile(r"\bnetworks?-status\b")
 
 
-def read_described(lines: Lines, kinds: Sequence[OutputFormat]) -> tuple[list[TextPart], list[Line]]:
+def read_described(lines: Lines, writer: str, kinds: Sequence[OutputFormat]) -> tuple[list[TextPart], list[Line]]:
     """Return the descriptions of pods, and the lines that are left.
 
     Those of annotations with networks stay.
     """
     if not any(line.text.startswith("Namespace:") for line in lines):
         return [], list(lines)
-    pods = list(parts(bare(lines), "", [kind for kind in kinds if kind.name == _DESCRIBE]))
+    pods = list(parts(bare(lines), writer, [kind for kind in kinds if kind.name == DESCRIBE]))
     left: list[Line] = []
     networks = False
     for line in lines:
