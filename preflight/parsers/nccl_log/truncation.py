@@ -16,6 +16,8 @@ _WIDTHS, _USUAL = range(60, 401), frozenset((80, 100, 120, 132, 160))
 _ENOUGH, _ENOUGH_FOR_VALUES = 2, 3
 #: A message that ends with a value, and what stands in its place where that was cut.
 _VALUE = re.compile(rb"(.{0,400}NCCL INFO )(?:NCCL_\w{1,64} set |Using (?:internal N|n)etwork |Assigned NET plugin )")
+#: A line that was filled up to a width, or has the bar of a frame there: it was not cut.
+_PADDED = re.compile(rb"(?:\s|\||\xe2\x94[\x82\x83]|\xe2\x95\x91)$")
 CUT_VALUE = b"(cut at the screen's edge)"
 _COMPLETE_HOST = rb"(?<![\w.-])([A-Za-z0-9][\w.-]{0,254}?)%s(?=:\d{1,10}:\d{1,10} \[)"
 
@@ -48,9 +50,8 @@ def undecided(lines: list[bytes]) -> list[bytes]:
     lengths = [len(line.rstrip(b"\r")) for line in lines]
     width = max(lengths)
     others = sum(length == width and index not in marks for index, length in enumerate(lengths))
-    kinds = len(
-        {line.translate(None, b"0123456789") for line, length in zip(lines, lengths, strict=True) if length == width}
-    )
+    full = [line for line, length in zip(lines, lengths, strict=True) if length == width and not _PADDED.search(line)]
+    kinds = len({line.translate(None, b"0123456789") for line in full})
     is_cut = width in _WIDTHS and others >= (1 if width in _USUAL else _ENOUGH)
     if not is_cut and (width not in _WIDTHS or kinds < _ENOUGH_FOR_VALUES):
         return lines
@@ -58,7 +59,7 @@ def undecided(lines: list[bytes]) -> list[bytes]:
     for index, length in enumerate(lengths):
         if is_cut and length == width and index in marks:
             shortened[index] = lines[index].rstrip(b"\r") + marks[index]
-        elif length == width and index in values and kinds >= _ENOUGH_FOR_VALUES:
+        elif length == width and index in values and kinds >= _ENOUGH_FOR_VALUES and not _PADDED.search(lines[index]):
             shortened[index] = values[index] + CUT_VALUE
     return shortened
 
