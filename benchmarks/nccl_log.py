@@ -1,7 +1,7 @@
 """How fast `preflight check --log` and `preflight read` are, beside ``LC_ALL=C grep -cE`` of a file of patterns.
 
 ``python -m benchmarks.nccl_log --mib 10 50 200 1024 --rounds 3`` from the top of the repository. Each figure is of a
-whole command as users call it, less the same command's time on an empty log, which is printed. The logs are made anew
+command as users call it, less the same command's time on an empty log, which is printed. The logs are made anew
 in a temporary folder (see ``tests/support/nccl_log_generate.py`` and ``tests/support/nccl_log_shapes.py``) and taken
 away again; rounds of the commands and of grep alternate. See README.md.
 """

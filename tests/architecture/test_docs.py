@@ -48,7 +48,10 @@ def test_links_lead_somewhere(page: Path) -> None:
 #: Top-level folders, by which a path may begin.
 FOLDERS = tuple(path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith("."))
 #: Files that pages make up.
-EXAMPLES = {"fixtures/host.hugepages/CASE.json", "our_checks.py", "test_our_checks.py"}
+EXAMPLES = {
+    "fixtures/host.hugepages/CASE.json", "fixtures/ID/cases.json", "fixtures/ID/CASE.json", "our_checks.py",
+    "test_our_checks.py",
+}  # fmt: skip
 
 
 def source_paths(text: str) -> list[str]:
@@ -72,8 +75,8 @@ def test_named_paths_exist(page: Path) -> None:
 
 
 def test_a_fragment_of_a_path_is_missing() -> None:
-    row = "| `preflight/run/local.py`, `fleet.py`, `preflight/run/session.py`, `checks/` | x |"
-    assert source_paths(row) == ["preflight/run/local.py", "fleet.py", "preflight/run/session.py", "checks/"]
+    row = "| `preflight/run/check.py`, `fleet.py`, `preflight/run/session.py`, `checks/` | x |"
+    assert source_paths(row) == ["preflight/run/check.py", "fleet.py", "preflight/run/session.py", "checks/"]
     assert [is_source(path) for path in source_paths(row)] == [True, False, False, True]
 
 

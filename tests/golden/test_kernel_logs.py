@@ -188,7 +188,7 @@ Mar  4 02:12:31 cn0417 kernel: Lustre: scr-MDT0000-mdc-ffff9a0c: Connection rest
 [71200.100200] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=job_4711,mems_allowed=0-1,oom_memcg=/system.slice/slurmstepd.scope/job_4711,task_memcg=/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0,task=python3,pid=90122,uid=2044
 [71200.100300] Memory cgroup out of memory: Killed process 90122 (python3) total-vm:61207488kB, anon-rss:50331648kB, file-rss:20480kB, shmem-rss:0kB, UID:2044 pgtables:99000kB oom_score_adj:0
 [71200.300100] oom_reaper: reaped process 90122 (python3), now anon-rss:0kB, file-rss:0kB, shmem-rss:0kB
-""",
+""", ("warn", "python3"),
     ),
     "memory: the node ran out": _of(
         """
@@ -237,7 +237,7 @@ Mar 04 06:04:31 cn0417 kernel: XFS (nvme0n1p2): Ending clean mount
 [  621.000100] hrtimer: interrupt took 8411 ns
 [ 1621.000100] perf: interrupt took too long (2511 > 2500), lowering kernel.perf_event_max_sample_rate to 79500
 [ 2621.000100] TCP: request_sock_TCP: Possible SYN flooding on port 6817. Sending cookies.  Check SNMP counters.
-""",
+""", ("unknown", ""),
     ),
     "an oops of a driver": _of(
         """
@@ -260,7 +260,7 @@ Mar 04 06:04:31 cn0417 kernel: XFS (nvme0n1p2): Ending clean mount
 [  991.118820] WARNING: CPU: 12 PID: 4711 at net/core/dev.c:3212 skb_warn_bad_offload+0x8c/0xf0
 [  991.118840] Modules linked in: nvidia_uvm(OE) nvidia(OE) mlx5_ib mlx5_core
 [  991.118860] ---[ end trace 0000000000000000 ]---
-""",
+""", ("unknown", ""),
     ),
     "a hard lockup": _of(
         """

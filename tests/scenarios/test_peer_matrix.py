@@ -129,7 +129,7 @@ def loud(judged: dict[str, Any]) -> Findings:
 
 
 @dataclass(frozen=True)
-class Row:
+class MatrixRow:
     """One fault of the matrix: the node that has it, and what the report has then."""
 
     node: str
@@ -159,89 +159,89 @@ XID_79 = (
     " from 0x0 (None) to 0x2 (Node Reboot Required)",
 )
 
-ROWS: dict[str, Row] = {
-    "F01 GPU off the bus": Row(IB, gpu(3, on_bus=False), {("fail", "gpu.count", "")}, "found 7, expected 8"),
-    "F02 driver lost a GPU": Row(
+ROWS: dict[str, MatrixRow] = {
+    "F01 GPU off the bus": MatrixRow(IB, gpu(3, on_bus=False), {("fail", "gpu.count", "")}, "found 7, expected 8"),
+    "F02 driver lost a GPU": MatrixRow(
         IB, gpu(3, answers=False), {("fail", "gpu.driver", "0000:61:00.0")}, "1 of 8 GPUs: 0000:61:00.0",
     ),
-    "F03 one uncorrectable error": Row(
+    "F03 one uncorrectable error": MatrixRow(
         IB, health(2, ecc_volatile_dram_uncorrected=1), {("fail", "gpu.ecc-uncorrected", "0000:52:00.0")},
         "GPU2: 1 uncorrectable memory errors .*1 DRAM",
     ),
-    "F04 row remapping pending": Row(
+    "F04 row remapping pending": MatrixRow(
         IB, health(5, remap_pending=True, remapped_uncorrected=1), {("fail", "gpu.row-remap", "0000:c3:00.0")},
         "GPU5: a row remapping waits for a reset",
     ),
-    "F05 hardware thermal slowdown": Row(
+    "F05 hardware thermal slowdown": MatrixRow(
         IB, health(0, temperature_c=87, temperature_margin_c=0, event_reasons=0x48),
         {("fail", "gpu.temperature-margin", "0000:1b:00.0"), ("fail", "gpu.throttling", "0000:1b:00.0")},
         "GPU0: slowed down: hardware thermal slowdown", "gpu.throttling",
     ),
-    "F06 Xid 79 and 154": Row(
+    "F06 Xid 79 and 154": MatrixRow(
         IB, node(kernel_log=XID_79), {("fail", "xid.gpu", "0000:61:00.0")}, "Xid 79: GPU has fallen off the bus.*154",
     ),
-    "F07 one NVLink down": Row(
+    "F07 one NVLink down": MatrixRow(
         IB, health(6, links=(True,) * 17 + (False,)), {("fail", "nvlink.links", "0000:d1:00.0")}, "GPU6: 17 of 18",
     ),
-    "F08 GPU on half its lanes": Row(
+    "F08 GPU on half its lanes": MatrixRow(
         IB, health(1, pcie_width=8), {("fail", "gpu.pcie-link", "0000:43:00.0")}, "GPU1: PCIe link has 8 of 16 lanes",
     ),
-    "F09 NIC on half its lanes": Row(
+    "F09 NIC on half its lanes": MatrixRow(
         IB, nic("mlx5_5", lanes=8), {LESS_PER_GPU, ("fail", "pcie.nic-link", "mlx5_5")},
         "mlx5_5's PCIe link carries 252 Gb/s", "pcie.nic-link",
     ),
-    "F10 fabric manager stopped": Row(
+    "F10 fabric manager stopped": MatrixRow(
         IB, node(fabric_manager="inactive"), {("warn", "nvlink.fabric-manager", "")}, "fabric manager is inactive",
     ),
-    "F11 port down": Row(
+    "F11 port down": MatrixRow(
         IB, nic("mlx5_5", state="DOWN", physical="Polling"), {LESS_PER_GPU, ("fail", "rdma.port-state", "mlx5_5:1")},
         "mlx5_5:1 is DOWN/Polling, expected ACTIVE/LinkUp", "rdma.port-state",
     ),
-    "F12 port at half rate": Row(
+    "F12 port at half rate": MatrixRow(
         IB, nic("mlx5_9", rate="200 Gb/sec (2X NDR)"), {LESS_PER_GPU, ("fail", "rdma.port-rate", "mlx5_9:1")},
         "mlx5_9:1 runs at 200 Gb/s", "rdma.port-rate",
     ),
-    "F14 no device nodes": Row(
+    "F14 no device nodes": MatrixRow(
         IB, without_device_nodes,
         {("unknown", "rdma.active-mtu", ""), *(("fail", "rdma.device-nodes", device) for device in RAILS)},
         "/dev/infiniband/uverbs[0-9]+ is missing", "rdma.device-nodes",
     ),
-    "F15 locked memory of 8 MiB": Row(
+    "F15 locked memory of 8 MiB": MatrixRow(
         IB, node(memlock="8388608"), {("fail", "host.memlock", "")}, "limited to 8 MiB, expected unlimited",
     ),
-    "F16 MTU 1500": Row(
+    "F16 MTU 1500": MatrixRow(
         ROCE, nic("mlx5_4", netdev_mtu=1500), {("fail", "roce.chain", "mlx5_4:1")},
         "mlx5_4:1: .*MTU 1500, expected 9000",
     ),
-    "F17 PFC off": Row(
+    "F17 PFC off": MatrixRow(
         ROCE, nic("mlx5_9", pfc=(), switch_pfc=()), {("fail", "roce.chain", "mlx5_9:1")},
         "mlx5_9:1: PFC is on for priority none",
     ),
-    "F18 ECN off": Row(
+    "F18 ECN off": MatrixRow(
         ROCE, nic("mlx5_10", ecn=False), {("fail", "roce.chain", "mlx5_10:1")}, "mlx5_10:1: ECN is off on priority 3",
     ),
-    "F19 trust pcp": Row(
+    "F19 trust pcp": MatrixRow(
         ROCE, trust("mlx5_9", "pcp"), {("fail", "roce.chain", "mlx5_9:1")}, "mlx5_9:1: .*trusts pcp, expected dscp",
     ),
-    "F20 GID index of RoCE v1": Row(
+    "F20 GID index of RoCE v1": MatrixRow(
         ROCE, env(NCCL_IB_GID_INDEX="2"), {("fail", "nccl.gid-index", "")},
         "NCCL_IB_GID_INDEX=2 .*RoCE v1", "nccl.gid-index",
     ),
-    "F21 ACS on": Row(
+    "F21 ACS on": MatrixRow(
         IB, node(acs=("SrcValid", "ReqRedir", "CmpltRedir", "UpstreamFwd")), {("fail", "gpudirect.path", "")},
         "8 of 8 GPU-NIC pairs: ACS redirects .*0000:16:00.0",
     ),
-    "F22 no peer memory": Row(
+    "F22 no peer memory": MatrixRow(
         IB, node(peer_modules=(), open_driver=False), {("fail", "gpudirect.peer-memory", "")},
         "nvidia_peermem is not loaded",
     ),
-    "F23 bound to one socket": Row(
+    "F23 bound to one socket": MatrixRow(
         IB, node(allowed_cpus="0-55"), {("fail", "numa.affinity", "")}, "4 of 8 GPUs have no CPU near them",
     ),
-    "F24 NCCL_P2P_DISABLE": Row(
+    "F24 NCCL_P2P_DISABLE": MatrixRow(
         IB, env(NCCL_P2P_DISABLE="1"), {("fail", "nccl.left-over-disables", "NCCL_P2P_DISABLE")}, "NCCL_P2P_DISABLE=1",
     ),
-    "F25 NCCL_IB_HCA of another machine": Row(
+    "F25 NCCL_IB_HCA of another machine": MatrixRow(
         IB, env(NCCL_IB_HCA="=mlx5_20"), {("fail", "nccl.ib-hca", "NCCL_IB_HCA")}, "NCCL_IB_HCA==mlx5_20 .*no port",
     ),
 }  # fmt: skip
@@ -279,16 +279,16 @@ def expected_of(*values: str) -> Findings:
     return {("fail", "node.expected", value) for value in values}
 
 
-EVERYDAY: dict[str, Row] = {
-    "X01 scratch full": Row(
+EVERYDAY: dict[str, MatrixRow] = {
+    "X01 scratch full": MatrixRow(
         IB, records({SCRATCH: ran(HEAD + FULL_SCRATCH), DISK_SPACE: ran(HEAD + ROOT_SPACE + FULL_SCRATCH)}),
         {("fail", "host.mounts", "/scratch")}, "/scratch has 0 % free, less than 5 %",
     ),
-    "X02 scratch read-only": Row(
+    "X02 scratch read-only": MatrixRow(
         IB, record(MOUNTS, ok((DISKS + NFS).replace("xfs /dev/md0 rw", "xfs /dev/md0 ro"))),
         {("fail", "host.mounts", "/scratch")}, "/scratch is mounted read-only",
     ),
-    "X02 scratch read-only after an error": Row(
+    "X02 scratch read-only after an error": MatrixRow(
         IB, both(
             record(MOUNTS, ok((DISKS + NFS).replace("xfs /dev/md0 rw", "xfs /dev/md0 ro"))),
             node(kernel_log=("<1>[431000.1] XFS (md0): Filesystem has been shut down due to log error (0x2).",)),
@@ -296,16 +296,16 @@ EVERYDAY: dict[str, Row] = {
         {("fail", "host.mounts", "/scratch"), ("fail", "kernel.events", "md0")},
         "/scratch is mounted read-only; the kernel's log: XFS .md0.: Filesystem has been shut down", "host.mounts",
     ),
-    "X03 one zombie in two readings": Row(
+    "X03 one zombie in two readings": MatrixRow(
         IB, record(PROCESSES, {**ran(ZOMBIE), "at_s": 421001.5, "again": {**ran(ZOMBIE), "at_s": 421011.5}}),
         {("warn", "host.zombies", "parent 4242")}, r"1 zombie: 4711 \(python3, alice, child of 4242\)",
     ),
-    "X04 slurmd failed": Row(
+    "X04 slurmd failed": MatrixRow(
         IB, records({units(SERVICES).key: ran(FAILED_SLURMD),
                      FAILED: ran(unit_list("slurmd.service loaded failed failed Slurm"))}),
         {("fail", "host.services", "slurmd.service")}, "slurmd.service is failed",
     ),
-    "X05 machine check and uncorrected memory error": Row(
+    "X05 machine check and uncorrected memory error": MatrixRow(
         IB, node(kernel_log=(
             "<0>[430000.1] mce: [Hardware Error]: CPU 12: Machine Check Exception: 5 Bank 4: b200000000070005",
             "<4>[430000.2] EDAC MC1: 1 UE memory read error on CPU_SrcID#1_MC#0_Chan#1_DIMM#0 (channel:1 slot:0)",
@@ -313,33 +313,33 @@ EVERYDAY: dict[str, Row] = {
         {("fail", "kernel.events", "CPU 12"), ("fail", "kernel.events", "CPU_SrcID#1_MC#0_Chan#1_DIMM#0")},
         "1 uncorrected memory error on CPU_SrcID#1_MC#0_Chan#1_DIMM#0",
     ),
-    "X06 link flapped twelve times this hour": Row(
+    "X06 link flapped twelve times this hour": MatrixRow(
         IB, node(kernel_log=FLAPS), {("warn", "kernel.events", "ibp79s0")},
         "link of ibp79s0 went down and came back 12 times within",
     ),
-    "X07 application clocks locked low": Row(
+    "X07 application clocks locked low": MatrixRow(
         IB, every_gpu(application_clock_mhz=1005), {("warn", "node.expected", "application clock")},
         "application clock, all 8: 1005 MHz, not 1980 MHz",
     ),
-    "X07 application clock of one GPU": Row(
+    "X07 application clock of one GPU": MatrixRow(
         IB, health(3, application_clock_mhz=1005), {("warn", "node.expected", "application clock")},
         "application clock, GPU3 at 0000:61:00.0: 1005 MHz, not 1980 MHz",
     ),
-    "X08 checkpoint mount missing": Row(
+    "X08 checkpoint mount missing": MatrixRow(
         IB, records({MOUNTS: ok(DISKS), space(SHARED).key: ran(HEAD + ROOT_SPACE)}),
         {("fail", "host.mounts", "/shared")}, "/shared is not mounted",
     ),
-    "X09 one NVMe drive missing": Row(IB, missing_drive(9), expected_of("NVMe drives"), "NVMe drives: 9, not 10"),
-    "X10 128 GiB of memory missing": Row(
+    "X09 one NVMe drive missing": MatrixRow(IB, missing_drive(9), expected_of("NVMe drives"), "NVMe drives: 9, not 10"),
+    "X10 128 GiB of memory missing": MatrixRow(
         IB, setting("/proc/meminfo", "MemTotal:       1978643456 kB\nMemFree:        989000000 kB"),
         expected_of("memory"), "memory: 1887 GiB, not 2015 GiB",
     ),
-    "X11 SMT off": Row(
+    "X11 SMT off": MatrixRow(
         IB, records({"file:/sys/devices/system/cpu/online": ok("0-111\n"),
                      "file:/sys/devices/system/cpu/smt/control": ok("off\n")}),
         expected_of("logical CPUs", "multithreading (SMT)"), "SMT.: off, not on",
     ),
-    "X12 I/O errors of an NVMe drive": Row(
+    "X12 I/O errors of an NVMe drive": MatrixRow(
         IB, node(kernel_log=(
             "<3>[431030.1] blk_update_request: I/O error, dev nvme3n1, sector 9437184 op 0x1:(WRITE) flags 0x8800"
             " phys_seg 32 prio class 0",
@@ -347,14 +347,14 @@ EVERYDAY: dict[str, Row] = {
         )),
         {("fail", "kernel.events", "nvme3n1")}, r"nvme3n1: I/O errors \(2\); a member of md0 \(raid0\)",
     ),
-    "X12 I/O errors of the drive that the root is on": Row(
+    "X12 I/O errors of the drive that the root is on": MatrixRow(
         IB, node(kernel_log=(
             "<3>[431030.1] I/O error, dev nvme0n1, sector 9437184 op 0x1:(WRITE) flags 0x8800 phys_seg 32 prio class 2",
         )),
         {("fail", "kernel.events", "nvme0n1")}, r"nvme0n1: I/O errors \(1\)",
     ),
-    "X13 swap on": Row(IB, record("file:/proc/swaps", ok(SWAP)), expected_of("swap"), "swap: on, not off"),
-    "X14 hung task and soft lockup": Row(
+    "X13 swap on": MatrixRow(IB, record("file:/proc/swaps", ok(SWAP)), expected_of("swap"), "swap: on, not off"),
+    "X14 hung task and soft lockup": MatrixRow(
         IB, node(kernel_log=(
             "<3>[431000.1] INFO: task python3:4711 blocked for more than 120 seconds.",
             "<0>[431100.1] watchdog: BUG: soft lockup - CPU#3 stuck for 26s! [kworker/3:1:221]",
@@ -365,20 +365,20 @@ EVERYDAY: dict[str, Row] = {
 
 ROWS |= EVERYDAY
 ROWS |= {
-    "F13 firmware of one NIC": Row(
+    "F13 firmware of one NIC": MatrixRow(
         IB,
         firmware("mlx5_9", "28.39.1002"),
         {("warn", "rdma.firmware", "mlx5_9"), ("warn", "node.expected", "firmware of NICs MT_0000000838")},
         "mlx5_9.*28.39.1002.*28.43.2026",
         "node.expected",
     ),
-    "X15 4211 CRC errors of one NVLink": Row(
+    "X15 4211 CRC errors of one NVLink": MatrixRow(
         IB,
         gpu(3, nvlink_errors={(4, "CRC Errors"): 4211}),
         {("warn", "nvlink.errors", "0000:61:00.0")},
         "GPU3: 4211 CRC errors on its NVLinks, 4211 of them on link 4",
     ),
-    "X16 VBIOS of one GPU": Row(
+    "X16 VBIOS of one GPU": MatrixRow(
         IB,
         health(6, vbios="96.00.89.00.01"),
         {("warn", "gpu.firmware", ""), ("warn", "node.expected", "VBIOS")},

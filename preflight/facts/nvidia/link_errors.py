@@ -6,7 +6,6 @@ Those of NVLink come from ``nvidia-smi nvlink -e``, or from NVML where there is 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -64,7 +63,7 @@ def _of_nvml(record: Record) -> Counts:
         if not isinstance(counters, Mapping):
             raise ValueError("nvlink_errors does not hold counters of links")
         for link, fields in counters.items():
-            if not re.fullmatch("[0-9]{1,3}", link) or not isinstance(fields, Mapping):
+            if not (link.isascii() and link.isdigit() and len(link) < 4) or not isinstance(fields, Mapping):
                 raise ValueError(f"{link[:20]!r} is not a link with its counters")
             counts = links.setdefault(int(link), {})
             for field, number in fields.items():

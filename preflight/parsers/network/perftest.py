@@ -117,8 +117,8 @@ def table_rows(text: str) -> tuple[Mapping[str, str], list[Mapping[str, float]]]
             columns, rows = [(name, unit.rstrip("]")) for name, _, unit in heads], []
         elif columns and len(words) == len(columns) and all(map(_NUMBER.fullmatch, words)):
             rows.append({name: float(word) for (name, _), word in zip(columns, words, strict=True)})
-    whole = {"#bytes", "#iterations"} <= dict(columns).keys()
-    return dict(columns), rows if whole else []
+    has_table = {"#bytes", "#iterations"} <= dict(columns).keys()
+    return dict(columns), rows if has_table else []
 
 
 def _row(text: str, wanted: str) -> tuple[Mapping[str, float], str]:

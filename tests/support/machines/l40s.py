@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.support.machines.machine import Gpu, Machine, Nic
-from tests.support.machines.platform import H100, NicModel, PciFunction, Platform
+from tests.support.machines.platform import H100, InstalledFunction, NicModel, Platform
 
 NAME = "l40s-pcie"
 
@@ -32,8 +32,8 @@ PLATFORM = Platform(
     kernel="6.8.0-60-generic",
     boot_options="BOOT_IMAGE=/vmlinuz-6.8.0-60-generic root=/dev/mapper/vg0-root ro intel_iommu=on iommu=pt",
     functions=(
-        PciFunction("0000:00:00.0", "60000", "8086:09A2"),
-        PciFunction("0000:80:00.0", "60000", "8086:09A2", numa=1),
+        InstalledFunction("0000:00:00.0", "60000", "8086:09A2"),
+        InstalledFunction("0000:80:00.0", "60000", "8086:09A2", numa=1),
     ),
     gpu=L40S,
     gpu_architecture="Ada Lovelace",

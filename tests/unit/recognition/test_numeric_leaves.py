@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ SECTIONS = ("ecc_errors", "retired_pages", "remapped_rows", "clocks", "applicati
             "default_applications_clocks", "max_clocks", "max_customer_boost_clocks",
             "clocks_event_reasons_counters")  # fmt: skip
 
-TEXTS = {
+TEXTS: dict[str, tuple[str, Callable[[], str]]] = {
     "text": ("nvidia-smi -q", lambda: (paths.DATA / "nvidia_smi_q_r570.txt").read_text(encoding="utf-8")),
     "XML": ("nvidia-smi -q -x", lambda: str(whole_node("hgx-h100")["records"]["cmd:nvidia-smi -q -x"]["out"])),
     "XML with MIG": (
