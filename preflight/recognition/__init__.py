@@ -47,6 +47,9 @@ SCHEMA = "preflight.read/1"
 #: What only lines of a job's own log hold: `log_parts` reads them, and no tool prints them.
 _OF_A_JOB = (" NCCL INFO ", "ProcessGroupNCCL.cpp:", "WorkNCCL(")
 
+#: Characters in which such a mark stands; further on, a progress bar may stand before it.
+_MARKED_BY = 120
+
 #: Parts of one source that are reported.
 MOST_PARTS = 1000
 
@@ -80,7 +83,7 @@ def read_text(text: str, source: str) -> list[TextPart]:
 
 
 def _of_tools(lines: Lines, source: str) -> list[TextPart]:
-    lines = [line for line in lines if not any(mark in line.text for mark in _OF_A_JOB)]
+    lines = [line for line in lines if not any(mark in line.text[:_MARKED_BY] for mark in _OF_A_JOB)]
     framed, lines = read_framed(lines, kinds(), MOST_PARTS)
     written = list(split_by_writer(lines))
     found = framed + [part for writer, own in written for part in _parts(own, writer)]

@@ -23,7 +23,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-FOLDER = paths.DATA / "outside" / "fresh"
+FOLDER = paths.DATA / "fresh"
 INDEX: dict[str, dict[str, Any]] = tomllib.loads((FOLDER / "index.toml").read_text(encoding="utf-8"))
 
 

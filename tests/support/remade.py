@@ -40,6 +40,9 @@ TESTS = {
     "golden/test_nccl_logs": "test_nccl_log_outside",
     "golden/test_nccl_tests": "test_nccl_tests_outside",
     "unit/recognition/test_recognition": "test_reading",
+    "support/pasted_texts": "test_reading",
+    "robustness/recognition/test_recognition": "test_reading",
+    "integration/local/test_read": "test_reading",
 }
 
 
@@ -126,7 +129,7 @@ def pasted_table(base: str) -> str:
 
 def other_table(base: str) -> str:
     """Return the same of all other texts, from the test modules that state what is in them, in Markdown."""
-    before = statements(at(base, f"tests/{name}.py") for name in TESTS.values())
+    before = statements(at(base, f"tests/{name}.py") for name in dict.fromkeys(TESTS.values()))
     after = statements((ROOT / f"tests/{name}.py").read_text(encoding="utf-8") for name in TESTS)
     rows = []
     for name, origin in sorted(origins().items()):

@@ -78,7 +78,7 @@ def scan_text(text: str, *, select: bool) -> ScannedLog:
 
 def _restore_lines(lines: list[bytes]) -> list[bytes]:
     """Restore the lines of a copied text, as far as that is certain."""
-    return completed(undecided(restore_prefixes(unwrapped(continued(lines)))))
+    return completed(undecided(restore_prefixes(continued(unwrapped(lines)))))
 
 
 def read_stream(stream: ByteReader, name: str = "") -> NcclLog:

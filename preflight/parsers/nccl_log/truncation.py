@@ -13,7 +13,9 @@ _RING = re.compile(rb"Channel \d{1,3}/\d{1,3} ?:(?:\s+\d{1,7}){2,}\s*$")
 _WAY_GOES_ON, _RING_GOES_ON = b"/", b" ..."
 #: Screens and pagers are hardly narrower or wider; these widths are so common that one other line tells.
 _WIDTHS, _USUAL = range(60, 401), frozenset((80, 100, 120, 132, 160))
-_ENOUGH, _ENOUGH_FOR_VALUES = 2, 3
+_ENOUGH = 2
+#: Kinds of lines that end there, of which one is a value, at a usual width and at another; and how many lines do.
+_KINDS_AT_USUAL_WIDTH, _KINDS, _LINES = 2, 3, 3
 #: A message that ends with a value, and what stands in its place where that was cut.
 _VALUE = re.compile(rb"(.{0,400}NCCL INFO )(?:NCCL_\w{1,64} set |Using (?:internal N|n)etwork |Assigned NET plugin )")
 #: A line that was filled up to a width, or has the bar of a frame there: it was not cut.
@@ -52,14 +54,16 @@ def undecided(lines: list[bytes]) -> list[bytes]:
     others = sum(length == width and index not in marks for index, length in enumerate(lengths))
     full = [line for line, length in zip(lines, lengths, strict=True) if length == width and not _PADDED.search(line)]
     kinds = len({line.translate(None, b"0123456789") for line in full})
+    least = _KINDS_AT_USUAL_WIDTH if width in _USUAL else _KINDS
+    has_cut_values = width in _WIDTHS and kinds >= least and len(full) >= _LINES
     is_cut = width in _WIDTHS and others >= (1 if width in _USUAL else _ENOUGH)
-    if not is_cut and (width not in _WIDTHS or kinds < _ENOUGH_FOR_VALUES):
+    if not is_cut and not has_cut_values:
         return lines
     shortened = list(lines)
     for index, length in enumerate(lengths):
         if is_cut and length == width and index in marks:
             shortened[index] = lines[index].rstrip(b"\r") + marks[index]
-        elif length == width and index in values and kinds >= _ENOUGH_FOR_VALUES and not _PADDED.search(lines[index]):
+        elif length == width and index in values and has_cut_values and not _PADDED.search(lines[index]):
             shortened[index] = values[index] + CUT_VALUE
     return shortened
 
