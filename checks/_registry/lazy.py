@@ -24,7 +24,7 @@ FIELDS = ("id", "title", "scope", "source", "fix", "answers", "gating", "sweep",
           "history", "unless", "action", "name")  # fmt: skip
 
 #: How to bring the table of checks up to date with the modules.
-REGENERATE = "run `python -m preflight.cli.startup_tables`"
+REGENERATE = "run `python -I -m preflight.cli.startup_tables`"
 
 _FOLDER = os.path.dirname(os.path.dirname(__file__))
 

@@ -39,6 +39,7 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## Why it matters
     A majority of nodes may be wrong together; what is declared is the yardstick, and also holds for one node alone.
 
+    ## Verdicts
     A value that breaks a job where it differs (driver, NCCL, PyTorch, number and model of GPUs, rails, …) fails, and so
     does what the server is to consist of (memory, CPUs, multithreading, NUMA nodes, NVMe drives, swap); the rest
     warns, as in the comparison of nodes. The GPUs and NICs that miss it are named. Values are compared to the letter,

@@ -250,4 +250,4 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 def _minutes(text: str) -> float:
-    return float(text.split()[0]) / 60
+    return kernel_log.parse_uptime(text) / 60

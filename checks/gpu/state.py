@@ -140,10 +140,12 @@ def power_limit(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A GPU capped to 70 % of its power loses clocks in every matrix multiplication; capped alone, it holds up
     all others.
 
+    ## Verdicts
     Below the default warns, and never fails. A limit above it passes, and so does the one that the cluster file
     declares (`gpu_settings.power_limit_w`).
 
-    A false alarm: a site that caps all GPUs alike on purpose, for its power budget; declare it in the cluster file.
+    ## False alarms
+    A site that caps all GPUs alike on purpose, for its power budget; declare it in the cluster file.
     """
     declared = site.declared("gpu_settings.power_limit_w")
     yield from judge_power_limit(node.gpu_health, declared[""].value if declared else None)

@@ -55,7 +55,8 @@ def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     passes 95, 140 and 143; GCM calls 109 not critical; OCI resets where 154 requires a reboot; after 64 most replace
     the GPU, where the catalogue resets it first. 167 to 169 have no action there: the node is isolated.
 
-    A false alarm: dozens of 13, 31, 43 and 45, left behind by one job that was killed: an application's own errors
+    ## False alarms
+    Dozens of 13, 31, 43 and 45, left behind by one job that was killed: an application's own errors
     never fail a node.
     """
     try:

@@ -18,7 +18,9 @@ from preflight._startup.lightclass import replace
 from preflight.errors import PreflightError
 from preflight.evidence import safe_read
 from preflight.evidence.document import DocumentError, Evidence, dump, no_answer, read
+from preflight.evidence.spool import spool
 from preflight.facts.job import RUN
+from preflight.facts.streamed_log import LogFile, with_texts
 from preflight.parsers.nccl_log.line_source import divisible
 from preflight.parsers.torch.safe_pickle import is_pickle
 
@@ -63,7 +65,6 @@ def _with_texts(evidence: Evidence) -> Evidence:
     """Return evidence, that of a run with its logs' texts; raises OSError."""
     if evidence.node != RUN:
         return evidence
-    from preflight.facts.streamed_log import with_texts
 
     return with_texts(evidence)
 
@@ -234,7 +235,6 @@ def _spooled(path: Path) -> Path:
     """Return where a log lies; a pipe is copied to disk."""
     if not stat.S_ISFIFO(path.stat().st_mode):
         return path
-    from preflight.evidence.spool import spool
 
     with path.open("rb") as stream:
         copy = spool(stream)
@@ -248,8 +248,6 @@ _copies: list[object] = []
 
 def _log(path: Path, head: bytes, size: int, limit: int) -> object:
     """Return the record of a log that begins so and has so many bytes."""
-    from preflight.facts.streamed_log import LogFile
-
     why = ""
     if size > limit:
         why = f"the log is longer than {limit} bytes"

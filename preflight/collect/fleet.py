@@ -8,10 +8,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from preflight._startup.lightclass import replace
+from preflight.archive.directory import save
+from preflight.archive.lazy import Spool
+from preflight.collect import journal
 from preflight.collect.connection import connection
 from preflight.collect.options import DEADLINE_S, FLEET_DEADLINE_S
+from preflight.collect.progress import ProgressLine
 from preflight.collect.request import Collected, CollectRequest
+from preflight.collect.scheduler import Limits, NodeEvent, gather, interruptible
 from preflight.terminal import UsageError, print_text, write_or_report
+from preflight.transport.slurm.srun import Srun
+from preflight.transport.ssh.host_keys import trust_command
 
 if TYPE_CHECKING:
     from preflight.evidence.document import Evidence
@@ -19,12 +26,6 @@ if TYPE_CHECKING:
 
 def collect(request: CollectRequest) -> Collected:
     """Collect from many nodes; return their documents by name."""
-    from preflight.archive.directory import save
-    from preflight.archive.lazy import Spool
-    from preflight.collect.progress import ProgressLine
-    from preflight.collect.scheduler import Limits, NodeEvent, gather, interruptible
-    from preflight.transport.slurm.srun import Srun
-
     options = request.options
     run_s = options.limits(FLEET_DEADLINE_S)
     limits = Limits(options.fanout, min(DEADLINE_S + options.extra_s, run_s), run_s)
@@ -60,8 +61,6 @@ def collect(request: CollectRequest) -> Collected:
 
 def _already(request: CollectRequest, plan: Mapping[str, Any]) -> list[Evidence]:
     """Return the answers that a resumed run already has; record any other run."""
-    from preflight.collect import journal
-
     options, folder = request.options, request.save
     if folder is None:
         return []
@@ -82,8 +81,6 @@ def _advise(answers: Sequence[Evidence]) -> None:
     """Print the one fix for all host keys that were refused."""
     refused = [e.node for e in answers if e.no_answer is not None and e.no_answer.get("phase") == "host-key"]
     if len(refused) > 1:
-        from preflight.transport.ssh.host_keys import trust_command
-
         print_text(
             f"once you have checked the host keys of {len(refused)} hosts: {trust_command(refused)}\n", sys.stderr
         )

@@ -73,5 +73,15 @@ def _uptime(evidence: Evidence) -> float | None:
         text = evidence.text(UPTIME)
     except EvidenceError:
         return None
+    try:
+        return parse_uptime(text)
+    except ValueError:
+        return None
+
+
+def parse_uptime(text: str) -> float:
+    """Read the seconds since boot from /proc/uptime; raises ValueError."""
     match = re.match(r"([0-9]{1,10}\.[0-9]{1,6}) ", text)
-    return float(match[1]) if match else None
+    if not match:
+        raise ValueError(f"there are no seconds since boot in {text[:40]!r}")
+    return float(match[1])

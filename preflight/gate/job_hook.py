@@ -16,7 +16,7 @@ from preflight import errors
 from preflight.archive.directory import file_name
 from preflight.checks import registry
 from preflight.evidence import json_limits
-from preflight.gate import announce, scheduler_env, verdict_cache
+from preflight.gate import announce, configuration, remote_verdicts, scheduler_env, verdict_cache
 from preflight.gate.configured_rules import configured_deadline_s, configured_rules
 from preflight.gate.request import GateRequest
 from preflight.gate.result import GateResult, Judgement, in_time
@@ -34,8 +34,6 @@ _AHEAD_S = 300
 
 def run(request: GateRequest, watch: Watch) -> GateResult:
     """Judge a job by its nodes; return the result."""
-    from preflight.gate import configuration
-
     options = request.options
     watch.enter("reading the cluster file")
     config = configuration.read(options.cluster, None, _ids)
@@ -55,8 +53,6 @@ def run(request: GateRequest, watch: Watch) -> GateResult:
     folder = options.verdicts or config.gate.publish
     verdicts: Mapping[str, Verdict | str]
     if options.hosts:
-        from preflight.gate import remote_verdicts
-
         watch.enter("asking the nodes over SSH")
         try:
             verdicts = remote_verdicts.verdicts(nodes, request, config, watch.left_s)

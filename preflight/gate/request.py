@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
 
 from preflight.gate import announce, policy, scheduler_env
 from preflight.gate.options import Options
 from preflight.gate.values import dataclass
 from preflight.gate.verdict import PREFIX, Verdict, ascii_reason
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

@@ -6,13 +6,12 @@ which ``announce`` writes. Imported before every job.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from preflight.gate import announce, policy
 from preflight.gate.request import GateRequest
 from preflight.gate.values import dataclass, replace
 from preflight.gate.verdict import PREFIX, Verdict, ascii_reason
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any

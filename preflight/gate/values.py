@@ -5,8 +5,7 @@ The modules of these values are imported before every job, and ``preflight._star
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dataclasses import dataclass, replace
 else:

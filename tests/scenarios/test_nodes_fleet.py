@@ -35,7 +35,7 @@ from tests.support.whole_nodes import Fault, Findings, Table, every_gpu, every_r
 TABLES: list[Table] = []
 
 #: What only the site knows, and no evidence shows; these do not gate.
-ONLY_THE_SITE = {"nccl.load-balancing", "rdma.bandwidth-per-gpu"}
+ONLY_THE_SITE = {"host.inventory", "nccl.load-balancing", "rdma.bandwidth-per-gpu"}
 
 COUNT, ODD = 5, "gpu003"
 

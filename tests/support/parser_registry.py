@@ -114,6 +114,32 @@ APART = {
             "parsers.rdma.gid_row.mapped_ipv4",
             "parsers.rdma.port_list.rate",
             "parsers.rdma.port_list.word",
+            "nvidia.smi_xml.bus_address",
+            "parsers.cluster.kubernetes_events.event_in",
+            "parsers.messages.scan.begins_with",
+            "parsers.messages.scan.error_in",
+            "parsers.messages.scan.hints",
+            "parsers.messages.scan.parser_of",
+            "parsers.messages.signature.signatures",
+            "parsers.nvidia.dcgmi.cells_of",
+            "parsers.nvidia.query_glued.apart",
+            "parsers.nvidia.query_glued.is_glued",
+            "parsers.nvidia.query_log.has_data",
+            "parsers.nvidia.query_log.number",
+            "parsers.nvidia.query_log.numbers",
+            "parsers.nvidia.query_log.value_at",
+            "parsers.nvidia.query_xml.parse",
+            "parsers.nvidia.topo_lines.cleaned",
+            "parsers.nvidia.topo_lines.continues",
+            "parsers.nvidia.topo_lines.is_row",
+            "parsers.nvidia.topo_lines.names_of",
+            "parsers.nvidia.xid_marks.address_of",
+            "parsers.nvidia.xid_marks.cause_in",
+            "parsers.nvidia.xid_marks.is_cleared",
+            "parsers.nvidia.xid_marks.is_masked",
+            "parsers.nvidia.xid_marks.is_unit_stump",
+            "parsers.nvidia.xid_marks.named_gpu",
+            "parsers.nvidia.xid_marks.uncoded_in",
         ),
         "called by the parsers of pasted formats, which are driven by their kinds",
     ),
@@ -126,6 +152,7 @@ ELSEWHERE = (
     "parsers.nccl_log",
     "parsers.job_output",
     "parsers.nccl_tests.model",
+    "parsers.job_log",
     "parsers.torch",
     "streamed_log",
 )
@@ -271,6 +298,7 @@ _text("system_settings.vlans", "VLAN Dev name    | VLAN ID\nName-Type: VLAN_NAME
 _text("kernel.boot_options", *_out(kernel.CMDLINE), 'a=1 b="c d" -- e')
 _text("kernel.release", *_out(kernel.RELEASE))
 _text("kernel.open_modules", *_out(kernel.NVIDIA_VERSION), tool="NVRM version")
+_text("kernel_log.parse_uptime", "123456.78 2345678.90\n")
 _text("kernel.iommu_type", "DMA-FQ\n")
 _text("parsers.host.kernel_events.of_line", DMESG.splitlines()[0])
 _text("parsers.host.kernel_log.parse", DMESG, *_out(kernel_log.DMESG), tool="dmesg")
@@ -449,7 +477,7 @@ def _environment(value: Any) -> Evidence:
 def _pasted(kind: str) -> Call:
     """Return a reader of the first output of a kind in a text, as ``preflight read`` has it."""
     parser = formats.parser(kind)
-    module = import_module(f"preflight.parsers.{formats.NETWORK[kind]}")
+    module = import_module(f"preflight.parsers.{formats.NETWORK[kind]}") if kind in formats.NETWORK else None
 
     def call(text: str) -> object:
         lines = lines_of_record(text)
@@ -457,7 +485,7 @@ def _pasted(kind: str) -> Call:
         if begin is None:
             raise ValueError(f"there is no output of {kind} in it")
         value = parser.parse_lines(lines, begin).value
-        return module.facts(value), module.summary(value)
+        return (module.facts(value), module.summary(value)) if module else value
 
     return call
 
@@ -468,6 +496,14 @@ for _kind in formats.NETWORK:
         entry["text"] for name, entry in _NIC_TEXTS.items() if entry["kind"] == _kind and "prefix" not in name
     )
     TEXT.append(Parser(f"pasted.{_kind}", _pasted(_kind), _seeds))
+
+_FRESH = DATA / "fresh"
+_FRESH_KINDS: dict[str, list[str]] = {}
+for _name, _entry in tomllib.loads((_FRESH / "index.toml").read_text(encoding="utf-8")).items():
+    _FRESH_KINDS.setdefault(_entry["kind"], []).append((_FRESH / _name).read_text(encoding="utf-8"))
+for _kind, _seed_texts in _FRESH_KINDS.items():
+    if _kind not in formats.NETWORK and any(_kind in family for family in formats.FAMILIES):
+        TEXT.append(Parser(f"pasted.{_kind}", _pasted(_kind), tuple(_seed_texts)))
 
 
 def _texts(value: Any) -> Mapping[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -55,8 +56,6 @@ def parse(text: str) -> Manifest:
 
 def _places(text: str) -> tuple[dict[KeyPath, int], list[KeyPath]]:
     """Return the line of each key of four levels, and the keys that are repeated."""
-    import json
-
     lines: dict[KeyPath, int] = {}
     repeated: list[KeyPath] = []
     number = 1

@@ -5,6 +5,7 @@ One table of signatures, and the lines that have them.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        from importlib import import_module
-
         try:
             return import_module(f"{__name__}.{name}")
         except ModuleNotFoundError as error:
