@@ -27,8 +27,8 @@ _SEPARATES = (
     r"&(?:#x?[0-9a-fA-F]{1,6}|[a-z]{2,6});|%[0-9A-F]{2}"
 )
 _HOME = rf"/(?:{TOPS})/[^\s/\"'\\:;,<>()\[\]{{}}|&=]+(?:/[^\s/\"'\\:;,<>()\[\]{{}}|&=]+)*"
-#: Paths of the kernel: `/sys/devices/system/node/node1` is no host, whatever hosts are called.
-_SYSTEM = r"/(?:sys|proc|dev)/[^\s\"'\\,;<>]*"
+#: Paths of the kernel and lines of lscpu: `/sys/devices/system/node/node1` is no host, whatever hosts are called.
+_SYSTEM = r"/(?:sys|proc|dev)/[^\s\"'\\,;<>]*|\bNUMA node\d{1,4}\b"
 _PIECE = re.compile(
     rf"(?P<separates>{_SEPARATES})|(?P<home>{_HOME})|(?P<system>{_SYSTEM})|(?P<run>\w[\w.:@%+-]*|::[\w.:%]+)"
 )
