@@ -1,8 +1,8 @@
 """The combinations of Python, paramiko and dependencies that tests run with: ``python -m tests.support.matrix``.
 
 Each has a virtual environment of its own in ``build/matrix``. CI runs the tests with the newest paramiko and its
-overrides, and ``oldest-plain`` here: the oldest paramiko that pyproject.toml allows, through its public interface alone
-(``PREFLIGHT_PLAIN_PARAMIKO=1``). The rest is for a release: it takes as many minutes as there are rows.
+overrides. The rows here are for a release and take minutes each: the oldest paramiko that pyproject.toml allows, the
+public interface alone (``PREFLIGHT_PLAIN_PARAMIKO=1``), other Pythons, the newest of all dependencies.
 """
 
 from __future__ import annotations
