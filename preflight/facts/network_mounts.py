@@ -25,7 +25,7 @@ KINDS = (
     "nfs", "nfs4", "lustre", "gpfs", "beegfs", "wekafs", "ceph", "cifs", "smb3", "panfs", "pvfs2", "orangefs",
     "fuse.glusterfs", "fuse.ceph", "fuse.dfuse",
 )  # fmt: skip
-_MOST = 512
+MAX_MOUNTS = 512
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def parse_mounts(text: str) -> tuple[Storage, ...]:
     found: dict[tuple[str, str], Storage] = {}
     for mount in mounts.parse(text):
         kind, source = mount.kind, mount.source
-        if kind in KINDS and (kind, source) not in found and len(found) < _MOST:
+        if kind in KINDS and (kind, source) not in found and len(found) < MAX_MOUNTS:
             servers = tuple(dict.fromkeys(_servers(kind, source, mount.written_options)))
             found[kind, source] = Storage(kind, mount.place, source, servers, MOUNTS)
     return tuple(found.values())

@@ -21,7 +21,7 @@ JOBS = "job.seconds"
 ENOUGH, LEAST_DAYS = 3, 1.0
 
 #: Points of one series that are looked at, the newest.
-_MOST = 120
+MAX_POINTS = 120
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def _series(subject: str, points: Any) -> TimeSeries:
     found: list[tuple[float, float]] = []
     if not isinstance(points, list):
         raise EvidenceError(COURSE, f"{subject[:60]} holds no points")
-    for point in points[-_MOST:]:
+    for point in points[-MAX_POINTS:]:
         try:
             at, value = point
             moment = datetime.strptime(at, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)

@@ -29,7 +29,7 @@ from preflight.schemas.conform import find_error
 _MOST_BYTES = 1 << 20
 _MOST_LINES = 10
 #: Seconds that a node's clock may run ahead of this one: MUNGE's default TTL, beyond which Slurm starts nothing there.
-_AHEAD_S = 300
+MAX_CLOCK_SKEW_S = 300
 
 
 def run(request: GateRequest, watch: Watch) -> GateResult:
@@ -161,7 +161,7 @@ def _read(path: Path, node: str, most_s: float) -> Verdict | str:
     age_s = time.time() - verdict.at
     if verdict.node != node:
         return f"{path} is of the node {verdict.node}"
-    if age_s < -_AHEAD_S:
+    if age_s < -MAX_CLOCK_SKEW_S:
         return f"its verdict is of {-age_s:.0f} s in the future: set the clocks of the node and of this machine"
     if age_s > most_s:
         return f"its verdict is {age_s:.0f} s old, and good for {most_s:.0f}"

@@ -25,7 +25,7 @@ HELD, HELD_LINES = 8 << 20, 40_000
 #: Bytes of a text that somebody copied from a page, a mail or a store of logs; what is longer is a file.
 COPIED = 4 << 20
 
-_ROOM = "give a file, or set TMPDIR to a folder with room for all of it"
+_FREE_SPACE_FIX = "give a file, or set TMPDIR to a folder with room for all of it"
 
 
 class SourceError(PreflightError):
@@ -100,7 +100,7 @@ def _standard_input() -> Iterator[Path]:
     except safe_read.UnreadableFile as error:
         raise SourceError(f"standard input: {error.strerror}") from None
     except OSError as error:
-        raise SourceError(f"standard input cannot be kept: {error.strerror}; {_ROOM}") from None
+        raise SourceError(f"standard input cannot be kept: {error.strerror}; {_FREE_SPACE_FIX}") from None
     with spooled:
         yield Path(spooled.name)
 

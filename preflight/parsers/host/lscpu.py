@@ -29,7 +29,7 @@ _MORE = re.compile(
 #: Lines of the list between its head and the nodes.
 _AHEAD = 25
 #: The list's first name, and the names whose values are told, in the other languages that people paste most.
-_FIRST = re.compile(r"\s*(?:Architecture|Architektur|架构)\s*[:：]\s*\S+\s*")
+_FIRST_LINE = re.compile(r"\s*(?:Architecture|Architektur|架构)\s*[:：]\s*\S+\s*")
 _WORDS = {
     "Architektur": "Architecture", "Modellname": "Model name", "Sockel": "Socket(s)",
     "Thread(s) pro Kern": "Thread(s) per core", "架构": "Architecture", "CPU": "CPU(s)", "型号名称": "Model name",
@@ -58,7 +58,7 @@ def begins(lines: Lines, at: int) -> bool:
         and (_MORE.fullmatch(lines[at + 1].text) or _NAMES.fullmatch(lines[at + 1].text))
     ):
         return any("NUMA" in line.text and _NUMA_LINE.fullmatch(line.text) for line in lines[at + 2 : at + _AHEAD])
-    if not _FIRST.fullmatch(text):
+    if not _FIRST_LINE.fullmatch(text):
         return False
     return any("CPU(s)" in line.text or "CPU 列表" in line.text for line in lines[at + 1 : at + 6])
 

@@ -7,7 +7,7 @@ from preflight.parsers.messages.signature import FRAMEWORK, signatures
 _SHM = ("df -h /dev/shm", "ls -lS /dev/shm | head", "docker inspect CONTAINER | grep -i shm")
 _KILLED = ("dmesg -T | grep -i -e 'out of memory' -e oom", "sacct -j JOB --format=JobID,State,ExitCode,MaxRSS,ReqMem",
            "free -g")  # fmt: skip
-_FIRST = ("grep -n -i -e error -e traceback LOG | head", "preflight read LOG", "dmesg -T | tail -50")
+_FIRST_ERROR = ("grep -n -i -e error -e traceback LOG | head", "preflight read LOG", "dmesg -T | tail -50")
 _LIMITS = ("ulimit -a", "cat /proc/sys/fs/file-nr", "systemctl show slurmd -p LimitNOFILE -p LimitNPROC")
 _DISK = ("df -h; df -i", "mount | grep -e ' ro[, ]'", "dmesg -T | grep -i -e 'i/o error' -e 'read-only'")
 _PORTS = ("ss -ltnp | grep PORT", "sysctl net.ipv4.ip_local_port_range net.ipv4.ip_local_reserved_ports",
@@ -36,15 +36,15 @@ SIGNATURES = signatures(FRAMEWORK, (
      "If the kernel's log has an out-of-memory kill, request more memory or use fewer data-loader workers."),
     ("child-segfault", "exitcode|Segmentation|SIGSEGV|ignal: 11|ignal 11",
      r"exitcode {0,4}:? {0,4}-11\b|Segmentation fault(?: \(|$|\b)|Fatal Python error: Segmentation|SIGSEGV",
-     "fail", "a process crashed (segmentation fault)", "nccl.failures", _FIRST,
+     "fail", "a process crashed (segmentation fault)", "nccl.failures", _FIRST_ERROR,
      "Read the stack (`coredumpctl`, PYTHONFAULTHANDLER=1): a library of another build is the usual cause."),
     ("child-aborted", "exitcode|SIGABRT|core dumped",
      r"exitcode {0,4}:? {0,4}-6\b|Signal 6 \(SIGABRT\)|SIGABRT\b|Aborted \(core dumped\)",
-     "fail", "a process aborted: a C++ exception or the watchdog ended it", "nccl.failures", _FIRST,
+     "fail", "a process aborted: a C++ exception or the watchdog ended it", "nccl.failures", _FIRST_ERROR,
      "The line above it names the exception."),
     ("child-failed", "ChildFailedError|exitcode",
      r"ChildFailedError|exitcode {0,4}:? {0,4}(?P<what>[1-9]\d{0,2})\b",
-     "fail", "a rank ended with an error: the first error of its own log is the cause", "nccl.failures", _FIRST,
+     "fail", "a rank ended with an error: the first error of its own log is the cause", "nccl.failures", _FIRST_ERROR,
      "Look in the rank's own output for the first error; with torchrun, use @record to see the traceback."),
     ("host-out-of-memory", "MemoryError|bad_alloc|DefaultCPUAllocator|Cannot allocate memory|oom-kill|OOMKilled",
      r"\bMemoryError\b|std::bad_alloc|DefaultCPUAllocator: (?:can't allocate|not enough) memory"

@@ -23,7 +23,7 @@ SIGNATURES: tuple[ErrorSignature, ...] = (
 #: Characters of a line that are looked at.
 _LONGEST = 4000
 #: Lines without an error after which what comes next is another part; errors of one part.
-_GAP, _MOST = 12, 1000
+_GAP, MAX_ERRORS = 12, 1000
 
 #: Words of a person, in front of a message that is quoted within a sentence.
 _PROSE = re.compile(
@@ -103,7 +103,7 @@ def parser_of(kind: str) -> Callable[[Lines, int], Parsed[tuple[LoggedError, ...
     def parse_lines(lines: Lines, at: int) -> Parsed[tuple[LoggedError, ...]]:
         errors: list[LoggedError] = []
         end = last = at
-        while end < len(lines) and end - last <= _GAP and len(errors) < _MOST:
+        while end < len(lines) and end - last <= _GAP and len(errors) < MAX_ERRORS:
             hit = error_in(lines[end].text)
             if hit is not None and hit[0].kind != kind:
                 break

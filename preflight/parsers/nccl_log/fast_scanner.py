@@ -22,7 +22,7 @@ from preflight.parsers.nccl_log.channels import Via, via
 from preflight.parsers.nccl_log.communicators import collective_size
 from preflight.parsers.nccl_log.counters import MAX_WARNINGS
 from preflight.parsers.nccl_log.event import LogEvent
-from preflight.parsers.nccl_log.line_parser import LineParser, levelled
+from preflight.parsers.nccl_log.line_parser import LineParser, has_level
 from preflight.parsers.nccl_log.messages import ignored, marked, parse_message
 from preflight.parsers.nccl_log.prefix import Origin, clean, origin_of, unwrapped_json
 from preflight.parsers.nccl_log.summarize import FRAMEWORK
@@ -34,7 +34,7 @@ _CONNECTIONS = (b"Channel ", b"Ring ", b"CollNet ", b"Coll ")
 #: "Channel 00/0 : 1000000[1b000] -> 1000000[1b000] [receive"
 _LONGEST_NAME = 64
 #: Lines at the beginning of a chunk that tell whether a collector of logs wrapped each into JSON.
-_FIRST = 20
+HEADER_PROBE_LINES = 20
 _DIGITS = b"0123456789"
 #: Words of lines that others than NCCL write and that are read here, too.
 _OURS = (b"NCCL", b"RCCL", b"vLLM is using nccl==")
@@ -78,7 +78,7 @@ class Scanner(LineParser):
     def feed(self, lines: list[bytes]) -> None:
         """Take in lines, without their ends."""
         written = lines
-        if any(line[:1] == b"{" or unwrapped_json(line) is not None for line in lines[:_FIRST]):
+        if any(line[:1] == b"{" or unwrapped_json(line) is not None for line in lines[:HEADER_PROBE_LINES]):
             lines = [line if (inside := unwrapped_json(line)) is None else inside for line in lines]
         start, stamped, known, shapes = self.number, self.stamped, len(self.origins), self.shapes
         ends, mask = self.tally.ends, self.tally.ends_mask
@@ -204,7 +204,7 @@ class Scanner(LineParser):
         if way not in self.known_ways:
             if len(self.known_ways) >= _MAX_MESSAGES:
                 self.known_ways.clear()
-            self.known_ways[way] = (len(way) <= _LONGEST_NAME * 4 and not levelled(way), via(clean(way)))
+            self.known_ways[way] = (len(way) <= _LONGEST_NAME * 4 and not has_level(way), via(clean(way)))
         is_simple, taken = self.known_ways[way]
         if origin is None or not is_simple or head[:1] == b"{" or not before.startswith(_CONNECTIONS):
             return False
@@ -220,7 +220,7 @@ class Scanner(LineParser):
 
     def _info(self, line: bytes, head: bytes, message: bytes) -> None:
         origin = self.origins[head] if head in self.origins else self._origin(head, line)
-        if origin is None and levelled(head):  # a warning and another message in one line
+        if origin is None and has_level(head):  # a warning and another message in one line
             self.parse_line(self.number, line)
             return
         if (known := self.messages.get(message)) is None:
@@ -231,7 +231,7 @@ class Scanner(LineParser):
             if (shape := message.translate(None, _DIGITS)) in self.idle:
                 self.tally.lines += origin is not None and not origin.quoted
                 return
-            if levelled(message) or head[:1] == b"{" or len(line) > 8 * LONGEST_LINE_CHARS:
+            if has_level(message) or head[:1] == b"{" or len(line) > 8 * LONGEST_LINE_CHARS:
                 self.parse_line(self.number, line)
                 return
             known = self._read(message, shape)
@@ -330,7 +330,7 @@ class Scanner(LineParser):
         except KeyError:
             if line and is_torn(head):
                 self.selected.append((self.number, line, False))
-            several = len(head) > LONGEST_LINE_CHARS or levelled(head)
+            several = len(head) > LONGEST_LINE_CHARS or has_level(head)
             origin = None if several else self.known(origin_of(clean(head)))
             self.origins[head] = origin
             return origin

@@ -34,7 +34,7 @@ _OF_COMMUNICATORS = frozenset({"comm", "size", "rank", "nranks"})
 _SAME_MESSAGE = 4
 
 
-def levelled(raw: bytes) -> bool:
+def has_level(raw: bytes) -> bool:
     """Tell whether a text holds NCCL's name and a level."""
     return _LEVEL_BYTES.search(raw) is not None
 

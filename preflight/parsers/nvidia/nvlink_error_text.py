@@ -22,7 +22,7 @@ _SILENT = re.compile(
 _NOT_COUNTED = re.compile(r"\[?N/A\]?|not supported|[0-9.]{1,20}e[+-]?[0-9]{1,4}|[0-9]{1,12}\.[0-9]{1,12}", re.I)
 
 #: Counters of one text: 16 GPUs with 18 links of 20 counters are 5760.
-_MOST = 50_000
+MAX_COUNTERS = 50_000
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GpuErrors, ...]]:
             gpus.append(GpuErrors(int(match[1]), match[2], match[3], links))
         elif links is not None and (match := _COUNTER.fullmatch(text)):
             counters += 1
-            if counters > _MOST:
-                gaps.append(ParseGap(lines[end].number, f"it has more than {_MOST} counters"))
+            if counters > MAX_COUNTERS:
+                gaps.append(ParseGap(lines[end].number, f"it has more than {MAX_COUNTERS} counters"))
                 break
             if re.fullmatch(r"[0-9]{1,20}", match[3].strip()):
                 links.setdefault(int(match[1]), {})[match[2]] = int(match[3])

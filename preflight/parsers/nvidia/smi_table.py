@@ -37,7 +37,7 @@ _FRAME = re.compile(
 )
 
 #: GPUs of one table.
-_MOST = 64
+MAX_GPUS = 64
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[SmiTable]:
     gpus: list[dict[str, object]] = []
     processes: list[tuple[int, int, str, int]] = []
     end, last, shown, gaps = at, at, False, list[ParseGap]()
-    while end < len(lines) and end - last < 3 and len(gpus) < _MOST:
+    while end < len(lines) and end - last < 3 and len(gpus) < MAX_GPUS:
         text = lines[end].text
         if end > at and "NVIDIA-SMI" in text:
             break
