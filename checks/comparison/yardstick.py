@@ -53,7 +53,10 @@ def silent(trait: Trait, value: str | float, site: Site) -> dict[str, str]:
 
 
 def has_devices(trait: Trait) -> bool:
-    """Return whether a value lists devices; a name that a node gives may hold a star as well."""
+    """Return whether a value lists devices.
+
+    A name that a node gives may hold a star as well.
+    """
     return bool(trait.items) and "*" in trait.expects
 
 

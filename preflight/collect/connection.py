@@ -14,12 +14,10 @@ from preflight.terminal import UsageError, progress
 from preflight.transport.errors import TransportError
 from preflight.transport.kubernetes.kubectl import KubectlTransport
 from preflight.transport.slurm.srun import Srun
-from preflight.transport.ssh.automatic import AutoTransport
 from preflight.transport.ssh.openssh import OpenSshTransport
 
 if TYPE_CHECKING:
     from preflight.transport.child_transport import PipedTransport
-    from preflight.transport.slurm.srun import Srun
     from preflight.transport.ssh.automatic import AutoTransport
     from preflight.transport.ssh.paramiko_transport import SshTransport
 
@@ -64,6 +62,9 @@ def _ssh(hosts: Sequence[str], options: CollectOptions) -> AutoTransport | SshTr
         every = OpenSshTransport(options.ssh_config, hosts, options.connect_timeout_s)
         every.through_openssh = dict.fromkeys(hosts, f"there is no {error.name} in this preflight")
         return every
+
+    # import-at-use: it needs paramiko as well
+    from preflight.transport.ssh.automatic import AutoTransport
 
     kind = AutoTransport if options.via == "auto" else SshTransport
     return kind(SshOptions(options.ssh_config, connect_timeout_s=options.connect_timeout_s), hosts)

@@ -18,7 +18,6 @@ from preflight.collect.request import Collected, CollectRequest
 from preflight.collect.scheduler import Limits, NodeEvent, gather, interruptible
 from preflight.terminal import UsageError, print_text, write_or_report
 from preflight.transport.slurm.srun import Srun
-from preflight.transport.ssh.host_keys import trust_command
 
 if TYPE_CHECKING:
     from preflight.evidence.document import Evidence
@@ -81,6 +80,9 @@ def _advise(answers: Sequence[Evidence]) -> None:
     """Print the one fix for all host keys that were refused."""
     refused = [e.node for e in answers if e.no_answer is not None and e.no_answer.get("phase") == "host-key"]
     if len(refused) > 1:
+        # import-at-use: preflight as one file has no paramiko
+        from preflight.transport.ssh.host_keys import trust_command
+
         print_text(
             f"once you have checked the host keys of {len(refused)} hosts: {trust_command(refused)}\n", sys.stderr
         )

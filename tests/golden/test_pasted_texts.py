@@ -121,12 +121,12 @@ def test_two_texts_in_one(tmp_path: Path) -> None:
         for name, entry in INDEX.items()
         if (len(entry.get("kinds", ())) == 1 or name.startswith("netstatus-")) and "nccl" not in entry["kinds"][0]
     ]
-    for one, other in zip(names[::2], names[1::2], strict=False):
-        kinds = INDEX[one]["kinds"] + INDEX[other]["kinds"]
+    for first, second in zip(names[::2], names[1::2], strict=False):
+        kinds = INDEX[first]["kinds"] + INDEX[second]["kinds"]
         if kinds == ["flight recorder", "flight recorder"]:
             continue  # of two dumps in one source the first is read
-        found = parts(f"{text(one)}\nroot@gpu17:~# nvidia-smi\n{text(other)}", tmp_path)
-        assert [part.kind for part in found] == kinds, (one, other)
+        recognised = parts(f"{text(first)}\nroot@gpu17:~# nvidia-smi\n{text(second)}", tmp_path)
+        assert [part.kind for part in recognised] == kinds, (first, second)
 
 
 def test_every_kind_has_a_pasted_text() -> None:

@@ -195,7 +195,7 @@ EQUAL: dict[str, tuple[str, Fault, Findings]] = {
         {("warn", "fleet.host", "CPU sockets")},
     ),
     "memory": (
-        "h100", setting("/proc/meminfo", "MemTotal:       1981557926 kB"), {("warn", "fleet.host", "memory")},
+        "h100", setting("/proc/meminfo", "MemTotal:       1981557926 kB"), {("fail", "node.expected", "")},
     ),
     "kernel release": (
         "h100", platform(kernel="5.15.0-1070-nvidia"), {("warn", "fleet.host", "kernel release")},

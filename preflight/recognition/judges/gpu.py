@@ -42,6 +42,9 @@ def _answers(part: PastedValue) -> Iterator[Finding]:
             yield unknown(f"{named}: in place of values stands: {words}",
                           subject=place, found=words, expected="values", evidence=part.evidence,
                           fix="Run `nvidia-smi -q -i` for this GPU again; look for its Xids (`dmesg`).")  # fmt: skip
+    lacking = list(_lacking(part))
+    yield from lacking
+    bad = bad or bool(lacking)
     for words in health.silent:
         address, _, error = words.rpartition(": ")
         yield failed(f"{words}: the driver lists it, and it does not answer", subject=address, found=error,
@@ -52,6 +55,34 @@ def _answers(part: PastedValue) -> Iterator[Finding]:
                       "`dmesg | grep -i xid`.")  # fmt: skip
     elif health.gpus and not health.silent and not bad:
         yield passed(f"each of {len(health.gpus)} GPUs answers", evidence=health.evidence)
+
+
+#: Sections of a GPU that are judged, by their names in the tree.
+_SECTIONS = {
+    "ecc_errors": "ECC errors", "remapped_rows": "remapped rows", "retired_pages": "retired pages",
+    "clocks_event_reasons": "clocks event reasons", "fabric": "fabric", "gpu_recovery_action": "recovery action",
+}  # fmt: skip
+
+
+def _lacking(part: PastedValue) -> Iterator[Finding]:
+    """Report the sections that a GPU lacks and its equals show.
+
+    Its equals are the GPUs of its product and those without a name; without a name of its own, all.
+    """
+    shown: dict[object, set[str]] = {}
+    for _, tree in part.value.gpus:
+        shown.setdefault(tree.get("product_name"), set()).update(name for name in _SECTIONS if name in tree)
+    for bus_id, tree in part.value.gpus:
+        product = tree.get("product_name")
+        products = shown if product is None else (None, product)
+        expected = set().union(*(shown.get(one, set()) for one in products))
+        if lacking := [what for name, what in _SECTIONS.items() if name in expected and name not in tree]:
+            place = smi_xml.bus_address(bus_id)
+            named = place or "a GPU without an address in the text"
+            yield unknown(
+                f"{named}: the text lacks its {', '.join(lacking)}, which its equals show", subject=place,
+                found=", ".join(lacking), evidence=part.evidence, fix="Give the complete output of `nvidia-smi -q`.",
+            )  # fmt: skip
 
 
 def _lifetime(health: Health) -> Iterator[Finding]:
