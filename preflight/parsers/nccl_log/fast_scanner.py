@@ -77,6 +77,10 @@ class Scanner(LineParser):
 
     def feed(self, lines: list[bytes]) -> None:
         """Take in lines, without their ends."""
+        if not any(lines):  # a flood of line ends
+            self.number += len(lines)
+            self.tally.all_lines += len(lines)
+            return
         written = lines
         if any(line[:1] == b"{" or unwrapped_json(line) is not None for line in lines[:HEADER_PROBE_LINES]):
             lines = [line if (inside := unwrapped_json(line)) is None else inside for line in lines]
