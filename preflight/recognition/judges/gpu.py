@@ -75,7 +75,7 @@ def _lacking(part: PastedValue) -> Iterator[Finding]:
     for bus_id, tree in part.value.gpus:
         product = tree.get("product_name")
         products = shown if product is None else (None, product)
-        expected = set().union(*(shown.get(one, set()) for one in products))
+        expected = set().union(*(shown.get(name, set()) for name in products))
         if lacking := [what for name, what in _SECTIONS.items() if name in expected and name not in tree]:
             place = smi_xml.bus_address(bus_id)
             named = place or "a GPU without an address in the text"
