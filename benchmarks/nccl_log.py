@@ -1,7 +1,7 @@
 """How fast the reader of NCCL's log is, beside ``LC_ALL=C grep -cE`` of a file of patterns.
 
 ``python -m benchmarks.nccl_log --gib 0.1 0.3 1 --rounds 3`` from the top of the repository. Each figure is of
-a complete process: start of Python, imports, all facts. The log is made anew in a temporary folder (see
+a whole process: start of Python, imports, all facts. The log is made anew in a temporary folder (see
 ``tests/support/nccl_log_generate.py``) and taken away again; rounds of reader and grep alternate. See README.md.
 """
 
@@ -39,7 +39,7 @@ json.dump({"peak_mib": peak, "facts": facts}, sys.stdout)
 
 
 @dataclass(frozen=True)
-class ReaderSample:
+class Sample:
     """What one run took; seconds, MiB."""
 
     what: str
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=0, help="0: as many as processors")
     parser.add_argument("--json", type=Path, help="also write all samples here")
     given = parser.parse_args()
-    samples: list[ReaderSample] = []
+    samples: list[Sample] = []
     with tempfile.TemporaryDirectory(prefix="nccl-log-") as folder:
         for gib in given.gib:
             path = Path(folder) / "job.log"
@@ -72,20 +72,20 @@ def main() -> None:
                 samples += [reader, _grep(path, mib)]
                 if number == 0:
                     print("  lines, ranks, nodes, hosts, network channels, failures:", *facts, flush=True)
-            _print(samples, mib)
+            _told(samples, mib)
     if given.json:
         given.json.write_text(json.dumps([asdict(sample) for sample in samples], indent=1) + "\n")
 
 
-def _reader(path: Path, mib: float, processes: int) -> tuple[ReaderSample, Sequence[int]]:
+def _reader(path: Path, mib: float, processes: int) -> tuple[Sample, Sequence[int]]:
     wall, cpu, out = _timed([sys.executable, "-c", _READ, str(path), str(processes)])
-    result = json.loads(out)
-    return ReaderSample("reader", mib, wall, cpu, sum(result["peak_mib"])), result["facts"]
+    said = json.loads(out)
+    return Sample("reader", mib, wall, cpu, sum(said["peak_mib"])), said["facts"]
 
 
-def _grep(path: Path, mib: float) -> ReaderSample:
+def _grep(path: Path, mib: float) -> Sample:
     wall, cpu, _ = _timed(["grep", "-cE", "-f", str(PATTERNS), str(path)])
-    return ReaderSample("grep", mib, wall, cpu)
+    return Sample("grep", mib, wall, cpu)
 
 
 def _timed(command: Sequence[str]) -> tuple[float, float, str]:
@@ -98,7 +98,7 @@ def _timed(command: Sequence[str]) -> tuple[float, float, str]:
     return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, done.stdout
 
 
-def _print(samples: Sequence[ReaderSample], mib: float) -> None:
+def _told(samples: Sequence[Sample], mib: float) -> None:
     by_name = {what: [s for s in samples if s.what == what and s.mib == mib] for what in ("reader", "grep")}
     grep = statistics.median(sample.wall_s for sample in by_name["grep"])
     grep_cpu = statistics.median(sample.cpu_s for sample in by_name["grep"])

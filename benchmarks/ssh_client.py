@@ -1,7 +1,7 @@
 """Our own transport as a client of ``ssh_fanout``: a trivial command, or the collector, on many hosts.
 
 ``python -m benchmarks.ssh_client trivial|collect FOLDER``; the folder holds ``hosts`` and ``ssh_config``. Apart from
-``ssh_fanout``: its imports would count as ours.
+``ssh_fanout``, whose imports would count as ours.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ def main(what: str, folder: Path) -> None:
     started = {"wall_s": time.clock_gettime(time.CLOCK_BOOTTIME) - began_s, "cpu_s": _own_cpu_s()}
 
     def trivial(host: str) -> bool:
-        output = []
+        said = []
 
         def begin(session: SshSession) -> Script:
             channel = yield from session.start_command("echo ok")
             while session.active and not channel.eof_received:
                 yield
-            output.append(channel.recv(100))
+            said.append(channel.recv(100))
 
         transport.carry_out(transport._configs[host], begin, until)
-        return output == [b"ok\n"]
+        return said == [b"ok\n"]
 
     def collect(host: str) -> bool:
         document = transport.collect(host, plan, until)

@@ -44,9 +44,7 @@ def load() -> Plugins:
         try:
             module = point.load()
             probes += _probes(module)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
+        except (Exception, SystemExit) as error:
             import logging
 
             logging.getLogger(__name__).info("the plug-in %s cannot be loaded", point.name, exc_info=True)

@@ -13,7 +13,7 @@ from preflight.expectations import Site
 from preflight.expectations.catalogue import PARTS, GpuModel, Part
 from preflight.expectations.roofline.bound import RooflineVerdict, judge, proof
 from preflight.expectations.roofline.collectives import SOURCE, Roofline, roofline
-from preflight.expectations.roofline.machine import RooflineMachine, gpu_named, machine_of, switches_reduce
+from preflight.expectations.roofline.machine import Machine, gpu_named, machine_of, switches_reduce
 from preflight.facts.job import RunFacts
 from preflight.model import Finding, Status, check, compare, failed, passed, unknown, warned
 
@@ -73,7 +73,7 @@ def _busbw(run: RunFacts, key: str, name: str, report: Report, site: Site) -> Fi
     if wrong := parsers.nccl_tests.collective.contradictions(report.rows, report.collective, nranks):
         return unknown(f"{name}: the columns contradict each other: {wrong[0]}", fix="look at the output itself")
     built = machine(report, site, run, key)
-    roof = roofline(report.collective or "", built, report.nnodes or 1) if isinstance(built, RooflineMachine) else None
+    roof = roofline(report.collective or "", built, report.nnodes or 1) if isinstance(built, Machine) else None
     floor_bytes = roof.smallest if roof else GIB if report.nnodes is not None and report.nnodes > 1 else 256 * MIB
     best = report.best(floor_bytes)
     if best is None:
@@ -84,15 +84,13 @@ def _busbw(run: RunFacts, key: str, name: str, report: Report, site: Site) -> Fi
 
 
 def _judged(
-    run: RunFacts, key: str, name: str, report: Report, site: Site, best: Best, built: RooflineMachine | str,
+    run: RunFacts, key: str, name: str, report: Report, site: Site, best: Best, built: Machine | str,
     roof: Roofline | None,
 ) -> Finding:  # fmt: skip
     found = f"{best.busbw_gbytes_s:g} GB/s"
     what = f"{name}: best busbw at {size_of(best.row.bytes)} over {over(report)}"
     floor = site.threshold("all_reduce_busbw_gbytes_s")
-    judged = (
-        judge(best.busbw_gbytes_s, roof, built) if roof is not None and isinstance(built, RooflineMachine) else None
-    )
+    judged = judge(best.busbw_gbytes_s, roof, built) if roof is not None and isinstance(built, Machine) else None
     if judged is not None and roof is not None and judged.word == "impossible":
         return unknown(
             f"{what}: found {found}, and {roof.limit:.0f} is all that the wires allow: impossible, check the labels",
@@ -110,7 +108,7 @@ def _judged(
             return finding
         message = f"{finding.message}; {_ratio(judged, roof)}"
         return replace(finding, message=message, quote=_figures(report, best, roof))
-    if judged is None or roof is None or not isinstance(built, RooflineMachine) or unfit:
+    if judged is None or roof is None or not isinstance(built, Machine) or unfit:
         why = unfit or (f" ({built})" if isinstance(built, str) else f" of {report.collective} here")
         message = f"{what}: found {found}, nothing says what to expect{why}"
         return unknown(message, found=found, fix=f"say it in the cluster file: {floor.key} = ...")
@@ -177,7 +175,7 @@ def _unfit(report: Report, site: Site) -> str:
     return ""
 
 
-def machine(report: Report, site: Site, run: RunFacts, key: str) -> RooflineMachine | str:
+def machine(report: Report, site: Site, run: RunFacts, key: str) -> Machine | str:
     """Return the machine that a run was on, or why it is not known.
 
     The cluster file and the node's part come first; else the name that CUDA gives the GPU, for whole boards.

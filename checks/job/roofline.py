@@ -8,7 +8,7 @@ from preflight.checks.job.bus_bandwidth import nics_of
 from preflight.expectations import Site
 from preflight.expectations.roofline import batch
 from preflight.expectations.roofline.fat_tree import FatTree, Level, seconds
-from preflight.expectations.roofline.machine import RooflineMachine, machine_of
+from preflight.expectations.roofline.machine import Machine, machine_of
 from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
@@ -28,7 +28,7 @@ GIB = 2**30
 NVSWITCHES = {"Hopper": 6400.0, "Blackwell": 7200.0}
 
 
-def machine(site: Site) -> RooflineMachine | str:
+def machine(site: Site) -> Machine | str:
     """Return the nodes of a site, or what is missing."""
     if site.part is None:
         return "the part is not known"
@@ -39,7 +39,7 @@ def machine(site: Site) -> RooflineMachine | str:
     return built if built.node_nics is not None else "the rate of the NICs is not known"
 
 
-def levels(site: Site, built: RooflineMachine) -> tuple[Level, ...]:
+def levels(site: Site, built: Machine) -> tuple[Level, ...]:
     """Return the levels that the cluster file describes; none if it describes none."""
     tree = site.members.tree
     if tree.unit_nodes is None or built.nic is None or built.nics is None:
@@ -186,7 +186,7 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
         )
 
 
-def _all_reduce(site: Site, built: RooflineMachine, ways: int = 1) -> tuple[float, str]:
+def _all_reduce(site: Site, built: Machine, ways: int = 1) -> tuple[float, str]:
     """Return the bandwidth at which an array is reduced over everything, GB/s, and what binds it.
 
     The array may be sharded over some neighbouring GPUs.

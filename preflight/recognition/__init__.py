@@ -37,9 +37,6 @@ __all__ = ["SCHEMA", "SourceError", "document", "exit_status", "known", "open_so
 
 SCHEMA = "preflight.read/1"
 
-#: What only lines of a job's own log hold: `log_parts` reads them, and no tool prints them.
-_OF_A_JOB = (" NCCL INFO ", "ProcessGroupNCCL.cpp:", "WorkNCCL(")
-
 #: Parts of one source that are reported.
 MOST_PARTS = 1000
 
@@ -70,7 +67,7 @@ def read_text(text: str, source: str) -> list[TextPart]:
 
 
 def _of_tools(lines: Lines, source: str) -> list[TextPart]:
-    lines = [line for line in lines if not any(mark in line.text for mark in _OF_A_JOB)]
+    lines = [line for line in lines if " NCCL INFO " not in line.text]
     written = list(split_by_writer(lines))
     found = [part for writer, own in written for part in _parts(own, writer)]
     found += [part for own in unread(lines, [own for _, own in written], found) for part in _parts(own, "")]

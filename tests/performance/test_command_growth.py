@@ -114,7 +114,7 @@ def test_a_line_that_is_cut_in_its_middle_is_left_out(tmp_path: Path, monkeypatc
 
 def test_commands_survive_damaged_files(tmp_path: Path) -> None:
     files = fuzz_commands.seeds(tmp_path)
-    tally = fuzz_commands.CommandTally()
+    tally = fuzz_commands.Tally()
     fuzz_commands.mutations(0.15, random.Random(), files, tmp_path, tally)
     assert tally.runs
     assert not tally.faults

@@ -47,7 +47,7 @@ def gpu_named(name: str) -> GpuModel | None:
 
 
 @dataclass(frozen=True)
-class RooflineMachine:
+class Machine:
     """Nodes that are built alike."""
 
     gpu: GpuModel
@@ -85,12 +85,10 @@ class RooflineMachine:
 
 def machine_of(
     part: Part, gpus: int | None = None, nics: int | None = None, nic_gbps: float | None = None
-) -> RooflineMachine | None:
+) -> Machine | None:
     """Return the machine that a part makes; None where NVLink does not join its GPUs, or their number is unknown."""
     number = gpus if gpus is not None else part.gpus
     if number is None or not part.gpu.nvlinks:
         return None
     domain = (part.nvlink_domain or number) if part.nic_on_cpu else number
-    return RooflineMachine(
-        part.gpu, number, domain, part.nvswitch, nics, nic_gbps, source=f"{part.name}: {part.source}"
-    )
+    return Machine(part.gpu, number, domain, part.nvswitch, nics, nic_gbps, source=f"{part.name}: {part.source}")

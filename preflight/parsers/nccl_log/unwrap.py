@@ -8,7 +8,6 @@ import re
 _WIDTHS = range(60, 401)
 _BEGINS = re.compile(
     rb"\s*$|#|.{0,200}?(?:NCCL (?:INFO|WARN|version) |\w:\d{1,10}:\d{1,10} \[)|\[(?:[rR]ank ?)?\d|\d{4}-\d\d-\d\d"
-    rb"|\[[EWIF](?:\d{4})? (?:[\d:.]{8,20} )?ProcessGroupNCCL"
 )
 _OWN = (b"NCCL ", b"ProcessGroupNCCL.cpp:")
 #: So many broken lines tell a width from a coincidence.
@@ -56,10 +55,7 @@ def unwrapped(lines: list[bytes]) -> list[bytes]:
     if len(broken) < _ENOUGH or len(broken) < 0.8 * len(full):
         return lines
     joined = list(lines)
-    end = -1
     for i in broken:
-        if i <= end:  # part of the line before it
-            continue
         end = i + 1
         while lengths[end] == width and end + 1 < len(lines) and not _BEGINS.match(lines[end + 1]):
             end += 1

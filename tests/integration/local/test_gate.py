@@ -41,7 +41,7 @@ LIGHT = {
 }  # fmt: skip
 
 
-class GateSite:
+class Site:
     """A copy of preflight that every user may read, a cluster file, a state directory; calls gates."""
 
     def __init__(self, folder: Path, tree: Path, python: str) -> None:
@@ -105,10 +105,10 @@ def as_ordinary_user() -> tuple[str, ...]:
 
 
 @pytest.fixture
-def site(tree: tuple[Path, str]) -> Iterator[GateSite]:
+def site(tree: tuple[Path, str]) -> Iterator[Site]:
     folder = Path(tempfile.mkdtemp(prefix="gate-"))
     folder.chmod(0o755)
-    yield GateSite(folder, *tree)
+    yield Site(folder, *tree)
     shutil.rmtree(folder)
 
 
@@ -140,7 +140,7 @@ MESSAGES = {HEALTHY: "pass", SICK: "FAIL: gpu.count: found 0, expected 8", NO_NU
     ("slurm-step", HEALTHY, 0), ("slurm-step", SICK, 1), ("slurm-step", NO_NUMBERS, 3), ("slurm-step", BROKEN, 2),
     ("init-container", SICK, 1), ("init-container", NO_NUMBERS, 3), ("ci", NO_NUMBERS, 0), ("ci", BROKEN, 2),
 ])  # fmt: skip
-def test_each_hook_follows_the_table(site: GateSite, hook: str, text: str, status: int) -> None:
+def test_each_hook_follows_the_table(site: Site, hook: str, text: str, status: int) -> None:
     """L01, L18, L22, L50: nothing but a status out of four, and one line that reports it."""
     site.write(text)
     done = site.run(hook, "--node", "n1")
@@ -151,7 +151,7 @@ def test_each_hook_follows_the_table(site: GateSite, hook: str, text: str, statu
     assert quiet == ""
 
 
-def test_a_prolog_after_a_good_verdict_collects_and_imports_nothing(site: GateSite) -> None:
+def test_a_prolog_after_a_good_verdict_collects_and_imports_nothing(site: Site) -> None:
     """L40: not even what reads options and documents."""
     assert "judged in" in site.run("slurm-prolog").stdout
     assert " s ago" in site.run("slurm-prolog").stdout
@@ -168,7 +168,7 @@ def imported(stderr: str) -> set[str]:
     return {line.split("|")[2].strip() for line in stderr.splitlines() if line.startswith("import time:")}
 
 
-def test_a_prolog_repeats_that_nothing_was_judged(site: GateSite) -> None:
+def test_a_prolog_repeats_that_nothing_was_judged(site: Site) -> None:
     """A verdict of unknown is believed, too, but for a hook that would hold the job back for it."""
     site.write(NO_NUMBERS)
     for text in ("judged in", "s ago"):
@@ -181,7 +181,7 @@ def test_a_prolog_repeats_that_nothing_was_judged(site: GateSite) -> None:
     assert "Slurm was not told" in strict.stderr  # by slurmd it would be, and the job put back
 
 
-def test_a_failure_is_judged_anew_before_it_holds_a_job_back(site: GateSite) -> None:
+def test_a_failure_is_judged_anew_before_it_holds_a_job_back(site: Site) -> None:
     site.write(SICK)
     for _ in range(2):
         done = site.run("slurm-prolog")
@@ -190,7 +190,7 @@ def test_a_failure_is_judged_anew_before_it_holds_a_job_back(site: GateSite) -> 
     assert "Slurm was not told" in done.stderr  # it was not slurmd that called
 
 
-def test_a_dry_run_holds_no_job_back_and_is_marked_as_one(site: GateSite) -> None:
+def test_a_dry_run_holds_no_job_back_and_is_marked_as_one(site: Site) -> None:
     """L19."""
     site.write(SICK)
     done = site.run("slurm-step", "--dry-run")
@@ -203,7 +203,7 @@ def test_a_dry_run_holds_no_job_back_and_is_marked_as_one(site: GateSite) -> Non
 # --- the configuration ------------------------------------------------------------------------------
 
 
-def test_a_broken_cluster_file_is_reported_and_the_last_valid_one_holds(site: GateSite) -> None:
+def test_a_broken_cluster_file_is_reported_and_the_last_valid_one_holds(site: Site) -> None:
     assert site.run("slurm-prolog").returncode == 0
     site.write(BROKEN)
     for _ in range(2):
@@ -224,7 +224,7 @@ def test_a_broken_cluster_file_is_reported_and_the_last_valid_one_holds(site: Ga
 
 
 @pytest.mark.parametrize("text", [BROKEN, None], ids=["broken", "missing"])
-def test_the_last_valid_file_of_another_path_is_not_judged_by(site: GateSite, text: str | None) -> None:
+def test_the_last_valid_file_of_another_path_is_not_judged_by(site: Site, text: str | None) -> None:
     assert site.run("slurm-prolog").returncode == 0
     site.cluster = site.folder / "other.toml"
     if text:
@@ -240,7 +240,7 @@ def test_the_last_valid_file_of_another_path_is_not_judged_by(site: GateSite, te
 @pytest.mark.parametrize(
     "spoil", [Path.unlink, lambda path: path.write_text(""), lambda path: (path.unlink(), path.mkdir())]
 )
-def test_without_a_cluster_file_nothing_is_judged(site: GateSite, spoil: Callable[[Path], Any]) -> None:
+def test_without_a_cluster_file_nothing_is_judged(site: Site, spoil: Callable[[Path], Any]) -> None:
     """L01."""
     spoil(site.cluster)
     done = site.run("slurm-step")
@@ -251,7 +251,7 @@ def test_without_a_cluster_file_nothing_is_judged(site: GateSite, spoil: Callabl
     assert "CONFIGURATION ERROR" in done.stderr
 
 
-def test_a_misspelt_check_drains_no_node(site: GateSite) -> None:
+def test_a_misspelt_check_drains_no_node(site: Site) -> None:
     """L22."""
     site.write(SICK + '[gate]\nskip = ["gpu.cuont"]\n')
     done = site.run("slurm-prolog")
@@ -269,7 +269,7 @@ def test_a_usage_error_in_a_script_drains_no_node(words: list[str], env: dict[st
     assert "USAGE ERROR" in done.stderr
 
 
-def test_a_crash_of_preflight_drains_no_node(site: GateSite) -> None:
+def test_a_crash_of_preflight_drains_no_node(site: Site) -> None:
     (site.folder / "sitecustomize.py").write_text("import sys; sys.modules['preflight.judge'] = None\n")
     done = site.run("slurm-prolog", PYTHONPATH=str(site.folder))
     assert done.returncode == 0
@@ -281,7 +281,7 @@ def test_a_crash_of_preflight_drains_no_node(site: GateSite) -> None:
 # --- the health check -------------------------------------------------------------------------------
 
 
-def test_the_health_check_reads_and_has_it_judged_in_the_background(site: GateSite) -> None:
+def test_the_health_check_reads_and_has_it_judged_in_the_background(site: Site) -> None:
     done = site.run("slurm-healthcheck", SLURMD_NODENAME="n7")
     assert (done.returncode, "there is none yet; one is being made" in done.stderr) == (3, True)
     until((site.state / "report.json").exists)
@@ -292,7 +292,7 @@ def test_the_health_check_reads_and_has_it_judged_in_the_background(site: GateSi
     assert site.run("slurm-prolog", SLURMD_NODENAME="n7").returncode == 0
 
 
-def test_two_do_not_judge_at_once(site: GateSite) -> None:
+def test_two_do_not_judge_at_once(site: Site) -> None:
     site.state.mkdir(0o700)
     with (site.state / "refresh.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -305,7 +305,7 @@ def test_two_do_not_judge_at_once(site: GateSite) -> None:
 
 
 @contextlib.contextmanager
-def collecting(site: GateSite, *words: str) -> Iterator[subprocess.Popen[str]]:
+def collecting(site: Site, *words: str) -> Iterator[subprocess.Popen[str]]:
     """Yield a gate that is collecting: one of its tools hangs."""
     number = f"{os.getpid()}{time.monotonic_ns()}"
     tool = site.folder / "tool"
@@ -332,7 +332,7 @@ def running(number: str) -> bool:
 
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize(("hook", "number"), [("slurm-prolog", signal.SIGTERM), ("slurm-step", signal.SIGINT)])
-def test_a_terminated_gate_reports_what_is_missing(site: GateSite, hook: str, number: signal.Signals) -> None:
+def test_a_terminated_gate_reports_what_is_missing(site: Site, hook: str, number: signal.Signals) -> None:
     """L12: never with a status of 0; nothing of it runs on."""
     with collecting(site, hook, "--deadline", "60") as process:
         process.send_signal(number)
@@ -346,7 +346,7 @@ def test_a_terminated_gate_reports_what_is_missing(site: GateSite, hook: str, nu
 
 
 @pytest.mark.usefixtures("root")
-def test_a_tool_that_hangs_ends_with_the_deadline(site: GateSite) -> None:
+def test_a_tool_that_hangs_ends_with_the_deadline(site: Site) -> None:
     """L34, L39: what it holds up is reported, and the rest is judged."""
     watch = Stopwatch()
     with collecting(site, "slurm-step", "--deadline", "3", "--report-dir", str(site.folder / "report")) as process:
@@ -387,7 +387,7 @@ def test_a_deadline_ends_what_no_signal_can() -> None:
 # --- bare and hostile places ------------------------------------------------------------------------
 
 
-def test_without_an_environment_and_without_knowing_its_interpreter(site: GateSite) -> None:
+def test_without_an_environment_and_without_knowing_its_interpreter(site: Site) -> None:
     """As a Prolog with the first line ``/usr/bin/env python3``: ``sys.executable`` is empty there."""
     argv = ["/usr/bin/env", "python3", "-c", "import sys; print(repr(sys.executable), sys.version_info >= (3, 11))"]
     assert subprocess.run(argv, env={}, capture_output=True, text=True, timeout=30).stdout == "'' True\n"
@@ -398,7 +398,7 @@ def test_without_an_environment_and_without_knowing_its_interpreter(site: GateSi
 
 @pytest.mark.parametrize("path", [None, "", "/nowhere", "."])
 @pytest.mark.parametrize("user", ["root", "nobody"])
-def test_as_root_and_as_an_ordinary_user_with_any_path(site: GateSite, user: str, path: str | None) -> None:
+def test_as_root_and_as_an_ordinary_user_with_any_path(site: Site, user: str, path: str | None) -> None:
     before = as_ordinary_user() if user == "nobody" else ()
     env: Any = {} if path is None else {"PATH": path}
     done = site.run("slurm-step", before=before, **env)
@@ -410,7 +410,7 @@ def test_as_root_and_as_an_ordinary_user_with_any_path(site: GateSite, user: str
     assert "pass" in done.stdout
 
 
-def test_an_ordinary_user_without_a_home_cannot_cache_a_verdict(site: GateSite) -> None:
+def test_an_ordinary_user_without_a_home_cannot_cache_a_verdict(site: Site) -> None:
     argv = [*as_ordinary_user(), str(site.script), "gate", "slurm-healthcheck", "--cluster", str(site.cluster)]
     if os.geteuid() != 0:
         pytest.skip("root is needed to become nobody")
@@ -424,7 +424,7 @@ READ_ONLY = ("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
 
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("hook", ["slurm-prolog", "slurm-healthcheck", "slurm-step", "init-container"])
-def test_on_a_read_only_root_it_judges_and_reports_what_it_lacks(site: GateSite, hook: str) -> None:
+def test_on_a_read_only_root_it_judges_and_reports_what_it_lacks(site: Site, hook: str) -> None:
     done = site.run(hook, before=(str(shutil.which("bwrap")), *READ_ONLY[1:]))
     assert (done.returncode, "pass" in done.stdout) == (0, True), done.stderr
     lacks = "Read-only file system" in done.stderr
@@ -433,7 +433,7 @@ def test_on_a_read_only_root_it_judges_and_reports_what_it_lacks(site: GateSite,
 
 
 @pytest.mark.usefixtures("root")
-def test_a_state_directory_that_became_read_only_is_no_fault_of_ours(site: GateSite) -> None:
+def test_a_state_directory_that_became_read_only_is_no_fault_of_ours(site: Site) -> None:
     assert site.run("slurm-prolog").returncode == 0
     done = site.run("slurm-prolog", "--refresh", before=(str(shutil.which("bwrap")), *READ_ONLY[1:]))
     assert (done.returncode, "judged in" in done.stdout) == (0, True), done.stderr
@@ -446,7 +446,7 @@ def test_a_state_directory_that_became_read_only_is_no_fault_of_ours(site: GateS
     lambda state: (state.mkdir(), state.chmod(0o777)),
     lambda state: state.symlink_to("/etc"),
 ])  # fmt: skip
-def test_a_state_directory_that_is_not_to_be_trusted_is_not_used(site: GateSite, spoil: Callable[[Path], Any]) -> None:
+def test_a_state_directory_that_is_not_to_be_trusted_is_not_used(site: Site, spoil: Callable[[Path], Any]) -> None:
     spoil(site.state)
     for _ in range(2):
         done = site.run("slurm-prolog")
@@ -458,7 +458,7 @@ def test_a_state_directory_that_is_not_to_be_trusted_is_not_used(site: GateSite,
 # --- a job of many nodes ----------------------------------------------------------------------------
 
 
-def test_a_step_that_leaves_nodes_out_does_not_let_the_job_start(site: GateSite) -> None:
+def test_a_step_that_leaves_nodes_out_does_not_let_the_job_start(site: Site) -> None:
     job: Any = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "4", "SLURM_JOB_NODELIST": "n[1-4]"}
     done = site.run("slurm-step", **job)
     assert done.returncode == 3
@@ -469,13 +469,13 @@ def test_a_step_that_leaves_nodes_out_does_not_let_the_job_start(site: GateSite)
     assert (done.returncode, "task 0 of this node judges it" in done.stdout) == (0, True)
 
 
-def controller(site: GateSite, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+def controller(site: Site, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "preflight", "gate", "slurm-controller", "--cluster", str(site.cluster), *words]
     env = {"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_JOB_ID": "7", "PYTHONPATH": str(ROOT), **env}
     return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60)
 
 
-def test_the_controller_goes_by_the_verdicts_that_the_nodes_publish(site: GateSite) -> None:
+def test_the_controller_goes_by_the_verdicts_that_the_nodes_publish(site: Site) -> None:
     shared = site.folder / "shared"
     shared.mkdir(0o755)
     done = controller(site)
@@ -512,7 +512,7 @@ def test_the_controller_goes_by_the_verdicts_that_the_nodes_publish(site: GateSi
 
 
 @needs_farm
-def test_the_controller_collects_nodes_that_publish_nothing(site: GateSite) -> None:
+def test_the_controller_collects_nodes_that_publish_nothing(site: Site) -> None:
     with Farm(2) as farm:
         words = ("--hosts", ",".join(farm.hosts), "--ssh-config", str(farm.ssh_config), "--deadline", "30")
         path = {"PATH": os.environ["PATH"]}
@@ -531,7 +531,7 @@ def publish(folder: Path, name: str, document: Any) -> None:
 # --- notifications ----------------------------------------------------------------------------------
 
 
-def test_the_termination_log_has_the_most_important_words_and_a_volume_the_report(site: GateSite) -> None:
+def test_the_termination_log_has_the_most_important_words_and_a_volume_the_report(site: Site) -> None:
     site.write(SICK)
     log, volume = site.folder / "termination-log", site.folder / "volume"
     log.write_text("old " * 2000)
@@ -548,7 +548,7 @@ def test_the_termination_log_has_the_most_important_words_and_a_volume_the_repor
     assert (done.returncode, f"{log} cannot be written: No such file" in done.stderr) == (1, True)
 
 
-def test_metrics_for_a_textfile_collector(site: GateSite) -> None:
+def test_metrics_for_a_textfile_collector(site: Site) -> None:
     path = site.folder / "preflight.prom"
     done = site.run("slurm-step", "--textfile", str(path), "--node", "n5")
     assert done.returncode == 0, done.stderr
@@ -561,7 +561,7 @@ def test_metrics_for_a_textfile_collector(site: GateSite) -> None:
 
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("full", [False, True], ids=["read", "full"])
-def test_one_line_in_the_log_of_the_system(site: GateSite, full: bool) -> None:
+def test_one_line_in_the_log_of_the_system(site: Site, full: bool) -> None:
     """One without a reader does not hold a job back."""
     site.write(NO_NUMBERS)
     site.state.mkdir()

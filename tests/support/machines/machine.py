@@ -32,7 +32,7 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Queues:
+class Qos:
     """RoCE quality of service of one port, beside PFC and ECN; what NVIDIA's RoCE guide sets up."""
 
     trust: str = "dscp"
@@ -67,7 +67,7 @@ class Nic:
     link: str = ""  # operstate of its interface; empty: by the port's state
     pfc: tuple[int, ...] = (3,)
     ecn: bool = True
-    qos: Queues = Queues()
+    qos: Qos = Qos()
     gid_index: int = 3  # row of the GID table with its RoCE v2 IPv4 address
     uverbs: bool = True
     bound: bool = True  # whether the RDMA driver registered it
