@@ -31,23 +31,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--folder", type=Path, help="keep the fleet and the report here, and use what is there")
-    told = parser.parse_args()
-    folder = told.folder or Path(tempfile.mkdtemp(prefix="judge-scale-"))
+    options = parser.parse_args()
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="judge-scale-"))
     try:
-        sys.exit(_run(folder, told.nodes))
+        sys.exit(_run(folder, options.nodes))
     finally:
-        if not told.folder:
+        if not options.folder:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run(folder: Path, count: int) -> int:
     evidence, cluster = folder / "evidence", folder / "cluster.toml"
-    known = folder / "planted.json"
-    if not known.exists():
+    expected_file = folder / "planted.json"
+    if not expected_file.exists():
         began = time.process_time()
         expected = planted_fleet.write(evidence, count)
         cluster.write_text(planted_fleet.CLUSTER)
-        known.write_text(json.dumps({name: sorted(findings) for name, findings in expected.items()}))
+        expected_file.write_text(json.dumps({name: sorted(findings) for name, findings in expected.items()}))
         print(f"made {count} nodes: {1000 * (time.process_time() - began) / count:.1f} ms CPU each")
     sizes = [path.stat().st_size for path in evidence.glob("*.json")]
     print(
@@ -60,15 +60,17 @@ def _run(folder: Path, count: int) -> int:
     print(f"report: HTML {page.stat().st_size / 1e6:.2f} MB, JSON {report.stat().st_size / 1e6:.0f} MB, "
           f"text {len(text.splitlines())} lines")  # fmt: skip
     document = json.loads(report.read_bytes())
-    found = planted_fleet.reported(document)
-    expected = {name: frozenset(map(tuple, findings)) for name, findings in json.loads(known.read_text()).items()}
-    for name in sorted(found.keys() | expected.keys()):
-        if found.get(name) != expected.get(name):
-            print(f"{name}: planted {sorted(expected.get(name, ()))}, told {sorted(found.get(name, ()))}")
-    right = sum(found.get(name) == findings for name, findings in expected.items())
-    wrong = found.keys() - expected.keys()
-    print(f"planted differences told: {right} of {len(expected)}; nodes told without cause: {len(wrong)}")
-    return 0 if found == expected else 1
+    reported = planted_fleet.reported(document)
+    expected = {
+        name: frozenset(map(tuple, findings)) for name, findings in json.loads(expected_file.read_text()).items()
+    }
+    for name in sorted(reported.keys() | expected.keys()):
+        if reported.get(name) != expected.get(name):
+            print(f"{name}: planted {sorted(expected.get(name, ()))}, reported {sorted(reported.get(name, ()))}")
+    right = sum(reported.get(name) == findings for name, findings in expected.items())
+    wrong = reported.keys() - expected.keys()
+    print(f"planted differences reported: {right} of {len(expected)}; nodes reported without cause: {len(wrong)}")
+    return 0 if reported == expected else 1
 
 
 def _measured(command: list[str]) -> tuple[float, float, int, str]:
@@ -123,12 +125,12 @@ def _below(top: int) -> list[int]:
         except OSError:
             continue
         parents.setdefault(int(fields[1]), []).append(int(entry.parent.name))
-    found, left = [], [top]
+    descendants, left = [], [top]
     while left:
         children = parents.get(left.pop(), [])
-        found += children
+        descendants += children
         left += children
-    return found
+    return descendants
 
 
 if __name__ == "__main__":

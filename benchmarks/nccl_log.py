@@ -1,8 +1,9 @@
-"""How fast the reader of NCCL's log is, beside ``LC_ALL=C grep -cE`` of a file of patterns.
+"""How fast `preflight check --log` and `preflight read` are, beside ``LC_ALL=C grep -cE`` of a file of patterns.
 
-``python -m benchmarks.nccl_log --gib 0.1 0.3 1 --rounds 3`` from the top of the repository. Each figure is of
-a whole process: start of Python, imports, all facts. The log is made anew in a temporary folder (see
-``tests/support/nccl_log_generate.py``) and taken away again; rounds of reader and grep alternate. See README.md.
+``python -m benchmarks.nccl_log --mib 10 50 200 1024 --rounds 3`` from the top of the repository. Each figure is of a
+command as users call it, less the same command's time on an empty log, which is printed. The logs are made anew
+in a temporary folder (see ``tests/support/nccl_log_generate.py`` and ``tests/support/nccl_log_shapes.py``) and taken
+away again; rounds of the commands and of grep alternate. See README.md.
 """
 
 from __future__ import annotations
@@ -15,99 +16,136 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.support.nccl_log_generate import VERSIONS, Job, generate
+from tests.support.nccl_log_shapes import SHAPES
 
 PATTERNS = Path(__file__).with_name("nccl_log_patterns.txt")
-
-#: The reader, and what it needed; helpers are the processes that it starts itself.
-_READ = """
-import json, resource, sys
-from pathlib import Path
-from preflight.parsers import nccl_log
-log = nccl_log.read([Path(sys.argv[1])], int(sys.argv[2]) or None)
-# VmHWM: ru_maxrss also counts what the process was before it became Python
-own = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
-peak = [own / 1024, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024]
-facts = [log.lines, log.nranks, log.nnodes, len(log.hosts), sum(c.count for c in log.channels), len(log.failures)]
-json.dump({"peak_mib": peak, "facts": facts}, sys.stdout)
-"""
+COMMANDS = {"check --log": ["check", "--log"], "read": ["read"]}
+_SAMPLED_EVERY_S = 0.05
 
 
 @dataclass(frozen=True)
-class Sample:
-    """What one run took; seconds, MiB."""
+class ReaderSample:
+    """What one run took: seconds of wall and of CPU, over all its processes; MiB, the largest sum of their PSS."""
 
     what: str
+    shape: str
     mib: float
     wall_s: float
     cpu_s: float
-    peak_mib: float | None = None
+    peak_mib: float
 
 
 def main() -> None:
     """Measure, print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--gib", type=float, nargs="+", default=[0.1, 0.3, 1.0])
+    parser.add_argument("--mib", type=int, nargs="+", default=[10, 50, 200])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--ranks", type=int, default=1024)
-    parser.add_argument("--version", choices=VERSIONS, default="2.21")
-    parser.add_argument("--processes", type=int, default=0, help="0: as many as processors")
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--json", type=Path, help="also write all samples here")
     given = parser.parse_args()
-    samples: list[Sample] = []
+    samples: list[ReaderSample] = []
+    print(f"load {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} processors", flush=True)
     with tempfile.TemporaryDirectory(prefix="nccl-log-") as folder:
-        for gib in given.gib:
-            path = Path(folder) / "job.log"
-            with path.open("wb") as out:
-                lines = generate(Job(given.version, given.ranks, dead=given.ranks // 2), int(gib * 2**30), out)
-            mib = path.stat().st_size / 2**20
-            print(f"{mib:.0f} MiB, {lines} lines of {given.ranks} ranks, NCCL {given.version}", flush=True)
-            for number in range(given.rounds):
-                reader, facts = _reader(path, mib, given.processes)
-                samples += [reader, _grep(path, mib)]
-                if number == 0:
-                    print("  lines, ranks, nodes, hosts, network channels, failures:", *facts, flush=True)
-            _told(samples, mib)
+        path = Path(folder) / "job.log"
+        path.write_bytes(b"")
+        empty = {what: [_command(what, path, "empty", 0) for _ in range(given.rounds)] for what in COMMANDS}
+        for what, some in empty.items():
+            print(f"empty log, {what:11}  wall {_median(some, 'wall_s'):6.2f} s, CPU {_median(some, 'cpu_s'):6.2f} s")
+        for shape in given.shapes:
+            for size in given.mib:
+                with path.open("wb") as out:
+                    SHAPES[shape](size << 20, out)
+                mib = path.stat().st_size / 2**20
+                print(f"{shape}, {mib:.0f} MiB, load {os.getloadavg()[0]:.1f}", flush=True)
+                rows = {what: list[ReaderSample]() for what in (*COMMANDS, "grep")}
+                for _ in range(given.rounds):
+                    for what in COMMANDS:
+                        rows[what].append(_command(what, path, shape, mib))
+                    rows["grep"].append(_grep(path, shape, mib))
+                _print_rows(rows, empty, mib)
+                samples += [sample for some in rows.values() for sample in some]
     if given.json:
         given.json.write_text(json.dumps([asdict(sample) for sample in samples], indent=1) + "\n")
 
 
-def _reader(path: Path, mib: float, processes: int) -> tuple[Sample, Sequence[int]]:
-    wall, cpu, out = _timed([sys.executable, "-c", _READ, str(path), str(processes)])
-    said = json.loads(out)
-    return Sample("reader", mib, wall, cpu, sum(said["peak_mib"])), said["facts"]
+def _command(what: str, path: Path, shape: str, mib: float) -> ReaderSample:
+    executable = Path(sys.executable).with_name("preflight")
+    return _timed(what, shape, mib, [str(executable), *COMMANDS[what], str(path)])
 
 
-def _grep(path: Path, mib: float) -> Sample:
-    wall, cpu, _ = _timed(["grep", "-cE", "-f", str(PATTERNS), str(path)])
-    return Sample("grep", mib, wall, cpu)
+def _grep(path: Path, shape: str, mib: float) -> ReaderSample:
+    return _timed("grep", shape, mib, ["grep", "-cE", "-f", str(PATTERNS), str(path)])
 
 
-def _timed(command: Sequence[str]) -> tuple[float, float, str]:
-    """Run a command; return seconds of wall and of CPU, and what it wrote."""
+def _timed(what: str, shape: str, mib: float, command: Sequence[str]) -> ReaderSample:
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(
-        command, check=True, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C", "PYTHONPATH": "."}
+    # grep counts into a pipe: into /dev/null it would stop at the first line
+    running = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "LC_ALL": "C"}
     )
+    peak = _PeakMemory(running.pid)
+    running.communicate()
     wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, done.stdout
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return ReaderSample(what, shape, mib, wall, cpu, peak.stop())
 
 
-def _told(samples: Sequence[Sample], mib: float) -> None:
-    by_name = {what: [s for s in samples if s.what == what and s.mib == mib] for what in ("reader", "grep")}
-    grep = statistics.median(sample.wall_s for sample in by_name["grep"])
-    grep_cpu = statistics.median(sample.cpu_s for sample in by_name["grep"])
-    for what, rows in by_name.items():
-        wall, cpu = (statistics.median(getattr(row, name) for row in rows) for name in ("wall_s", "cpu_s"))
+class _PeakMemory:
+    """Samples the memory of a process and of those that it starts."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid, self._peak_kib, self._ended = pid, 0, threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> float:
+        """Return the largest sum that was seen, MiB."""
+        self._ended.set()
+        self._thread.join()
+        return self._peak_kib / 1024
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_SAMPLED_EVERY_S):
+            self._peak_kib = max(self._peak_kib, sum(map(_pss_kib, _family(self._pid))))
+
+
+def _family(pid: int) -> list[int]:
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return []
+    return [pid, *(one for child in children for one in _family(int(child)))]
+
+
+def _pss_kib(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
+
+
+def _median(rows: Sequence[ReaderSample], name: str) -> float:
+    return float(statistics.median(getattr(row, name) for row in rows))
+
+
+def _print_rows(rows: dict[str, list[ReaderSample]], empty: dict[str, list[ReaderSample]], mib: float) -> None:
+    grep = {name: max(_median(rows["grep"], name), 0.001) for name in ("wall_s", "cpu_s")}
+    print(f"  grep         wall {grep['wall_s']:6.2f} s, CPU {grep['cpu_s']:6.2f} s", flush=True)
+    for what in COMMANDS:
+        wall, cpu = (_median(rows[what], name) - _median(empty[what], name) for name in ("wall_s", "cpu_s"))
+        wall, cpu = max(wall, 0.001), max(cpu, 0.001)
+        megabytes, peak = mib * 1.048576, max(row.peak_mib for row in rows[what])
         print(
-            f"  {what:6}  wall {wall:6.2f} s = {mib * 1.048576 / wall:6.1f} MB/s, CPU {cpu:6.2f} s"
-            f" = {mib * 1.048576 / cpu:6.1f} MB/s; to grep: wall x{wall / grep:.2f}, CPU x{cpu / grep_cpu:.2f}"
-            + (f"; peak {max(row.peak_mib or 0 for row in rows):.0f} MiB" if what == "reader" else ""),
+            f"  {what:11}  beyond the empty log: wall {wall:6.2f} s = {megabytes / wall:6.1f} MB/s, CPU {cpu:6.2f} s"
+            f" = {megabytes / cpu:6.1f} MB/s; to grep: wall x{wall / grep['wall_s']:.2f},"
+            f" CPU x{cpu / grep['cpu_s']:.2f}; peak {peak:.0f} MiB",
             flush=True,
         )
 

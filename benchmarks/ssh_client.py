@@ -1,7 +1,7 @@
 """Our own transport as a client of ``ssh_fanout``: a trivial command, or the collector, on many hosts.
 
-``python -m benchmarks.ssh_client trivial|collect FOLDER``; the folder holds ``hosts`` and ``ssh_config``. Apart from
-``ssh_fanout``, whose imports would count as ours.
+``python -m benchmarks.ssh_client trivial|collect FOLDER [OVERRIDE]``; the folder holds ``hosts`` and ``ssh_config``. An
+override of ``OVERRIDES`` is taken out. Apart from ``ssh_fanout``: its imports would count as ours.
 """
 
 from __future__ import annotations
@@ -14,15 +14,26 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+#: What is overridden of paramiko -> class and names in ``_paramiko_tuning``; without them it is paramiko's own.
+OVERRIDES: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
+    "host's reason for a refused channel": (("InlineConnection", ("_parse_channel_open_failure",)),),
+    "both names of curve25519": (("InlineConnection", ("_kex_info",)),),
+}
 
-def main(what: str, folder: Path) -> None:
+
+def main(what: str, folder: Path, without: str = "") -> None:
     """Print ``ok`` for each host that answers, then what starting up took."""
     began_s = time.clock_gettime(time.CLOCK_BOOTTIME) - _age_s()
     from preflight import probes
-    from preflight.transport.ssh.inline_connection import Script
+    from preflight.transport.ssh import _paramiko_tuning
     from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
+    from preflight.transport.ssh.plain_connection import Script
     from preflight.transport.ssh.session import SshSession
 
+    if without:
+        for kind, names in OVERRIDES[without]:
+            for name in names:
+                delattr(getattr(_paramiko_tuning, kind), name)
     hosts = (folder / "hosts").read_text(encoding="utf-8").split()
     text = folder / "text"
     least = text.stat().st_size // 2
@@ -32,16 +43,16 @@ def main(what: str, folder: Path) -> None:
     started = {"wall_s": time.clock_gettime(time.CLOCK_BOOTTIME) - began_s, "cpu_s": _own_cpu_s()}
 
     def trivial(host: str) -> bool:
-        said = []
+        output = []
 
         def begin(session: SshSession) -> Script:
             channel = yield from session.start_command("echo ok")
             while session.active and not channel.eof_received:
                 yield
-            said.append(channel.recv(100))
+            output.append(channel.recv(100))
 
         transport.carry_out(transport._configs[host], begin, until)
-        return said == [b"ok\n"]
+        return output == [b"ok\n"]
 
     def collect(host: str) -> bool:
         document = transport.collect(host, plan, until)
@@ -66,4 +77,4 @@ def _own_cpu_s() -> float:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:])

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks import ssh_client
 from tests.support.sshfarm import SSHD, addresses, keygen, public
 
 USER, UID, PORT = "bench", 7078, 2222
@@ -70,11 +71,11 @@ class Client:
     kex: str
     command: Sequence[str]
     environment: Mapping[str, str]
-    start_up: bool = False  # whether it tells on its last line what it took to start up
+    start_up: bool = False  # whether it prints its figures on its last line to start up
 
 
 @dataclass(frozen=True)
-class Sample:
+class FanoutSample:
     """What one run took: seconds of wall and of CPU; ``start_*`` is the part before the first connection."""
 
     wall_s: float
@@ -91,6 +92,9 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="names of clients, or parts of them, separated by commas")
+    parser.add_argument(
+        "--overrides", action="store_true", help="each override of paramiko taken out, not other clients"
+    )
     parser.add_argument("--json", type=Path, help="also write all samples here")
     options = parser.parse_args()
     if os.environ.get(_INSIDE):
@@ -126,8 +130,8 @@ class Hosts:
         self.folder.chmod(0o755)
         host = keygen(self.folder / "host")
         keygen(self.folder / "user")
-        known = "".join(f"[{name}]:{PORT} {public(host)}\n" for name in self.names)
-        (self.folder / "known_hosts").write_text(known, encoding="utf-8")
+        known_hosts = "".join(f"[{name}]:{PORT} {public(host)}\n" for name in self.names)
+        (self.folder / "known_hosts").write_text(known_hosts, encoding="utf-8")
         self.list = self.folder / "hosts"
         self.list.write_text("\n".join(self.names) + "\n", encoding="utf-8")
         self.config = self.folder / "ssh_config"
@@ -155,8 +159,8 @@ class Hosts:
 # --- the clients -------------------------------------------------------------------------------------
 
 
-def _clients(hosts: Hosts) -> list[Client]:
-    def found(tool: str) -> str:
+def _clients(hosts: Hosts, overrides: bool) -> list[Client]:
+    def executable(tool: str) -> str:
         beside = Path(sys.executable).with_name(tool)
         return str(beside) if beside.exists() else shutil.which(tool) or ""
 
@@ -172,18 +176,27 @@ def _clients(hosts: Hosts) -> list[Client]:
         Client("preflight, trivial command", OURS, [*ours, "trivial", str(hosts.folder)], {}, True),
         Client("preflight, collector + 100 kB", OURS, [*ours, "collect", str(hosts.folder)], {}, True),
     ]
-    if xargs := found("xargs"):
+    if overrides:
+        return (
+            clients[:1]
+            + [
+                Client(f"without: {name}", OURS, [*ours, "trivial", str(hosts.folder), name], {}, True)
+                for name in ssh_client.OVERRIDES
+            ]
+            + [Client("plain paramiko", OURS, clients[0].command, {"PREFLIGHT_PLAIN_PARAMIKO": "1"}, True)]
+        )
+    if xargs := executable("xargs"):
         ssh = [xargs, "-a", listed, "-P", "32", "-I{}", "ssh", "-F", config]
         clients.append(Client("xargs -P32 ssh", "curve25519", [*ssh, "-o", CURVE, "{}", "echo ok"], {}))
         clients.append(Client("xargs -P32 ssh", shipped, [*ssh, "{}", "echo ok"], {}))
-    if clush := found("clush"):
+    if clush := executable("clush"):
         run = [clush, "-f", "64", "--hostfile", listed, "-o"]
         clients.append(Client("clush -f64", "curve25519", [*run, f"-F {config} -o {CURVE}", "echo ok"], {}))
         clients.append(Client("clush -f64", shipped, [*run, f"-F {config}", "echo ok"], {}))
-    if pdsh := found("pdsh"):
+    if pdsh := executable("pdsh"):
         run = [pdsh, "-R", "ssh", "-f", "32", "-w", f"^{listed}", "echo ok"]
         clients.append(Client("pdsh -f32", shipped, run, {"PDSH_SSH_ARGS_APPEND": f"-F {config}"}))
-    if tool := os.environ.get("ANSIBLE") or found("ansible"):
+    if tool := os.environ.get("ANSIBLE") or executable("ansible"):
         for module in ("raw", "command"):
             run = [tool, "all", "-i", listed, "-f", "32", "-m", module, "-a", "echo ok"]
             clients.append(Client(f"ansible {module} -f32", shipped, run, ansible))
@@ -192,15 +205,15 @@ def _clients(hosts: Hosts) -> list[Client]:
 
 def _default_kex() -> str:
     """Return the key exchange that two OpenSSH of this version agree on."""
-    told = subprocess.run(["ssh", "-F", "none", "-G", "x"], capture_output=True, text=True, check=True).stdout
-    listed = next(line for line in told.splitlines() if line.startswith("kexalgorithms "))
+    settings = subprocess.run(["ssh", "-F", "none", "-G", "x"], capture_output=True, text=True, check=True).stdout
+    listed = next(line for line in settings.splitlines() if line.startswith("kexalgorithms "))
     return listed.split()[1].split(",")[0].partition("@")[0]
 
 
 # --- the comparison ----------------------------------------------------------------------------------
 
 
-def _run(client: Client, hosts: Hosts) -> Sample:
+def _run(client: Client, hosts: Hosts) -> FanoutSample:
     before_s, began = hosts.cpu_s(), time.perf_counter()
     process = subprocess.Popen(
         client.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
@@ -215,7 +228,9 @@ def _run(client: Client, hosts: Hosts) -> Sample:
     nodes_cpu_s = hosts.cpu_s() - before_s + _reaped_cpu_s()
     started = json.loads(lines[-1]) if client.start_up else {"wall_s": 0.0, "cpu_s": 0.0}
     answered = sum(line.strip() == "ok" or line.endswith(": ok") for line in lines)
-    return Sample(wall_s, used.ru_utime + used.ru_stime, nodes_cpu_s, answered, started["wall_s"], started["cpu_s"])
+    return FanoutSample(
+        wall_s, used.ru_utime + used.ru_stime, nodes_cpu_s, answered, started["wall_s"], started["cpu_s"]
+    )
 
 
 def _reaped_cpu_s() -> float:
@@ -231,8 +246,10 @@ def _compare(options: argparse.Namespace) -> None:
     hosts = Hosts(options.hosts)
     try:
         words = options.only.split(",")
-        clients = [client for client in _clients(hosts) if any(word in client.name for word in words)]
-        samples: dict[tuple[str, str], list[Sample]] = {}
+        clients = [
+            client for client in _clients(hosts, options.overrides) if any(word in client.name for word in words)
+        ]
+        samples: dict[tuple[str, str], list[FanoutSample]] = {}
         for number in range(options.rounds):
             for client in clients if number % 2 == 0 else reversed(clients):
                 samples.setdefault((client.name, client.kex), []).append(_run(client, hosts))
@@ -240,11 +257,11 @@ def _compare(options: argparse.Namespace) -> None:
         hosts.stop()
     _print(samples, options.hosts, options.rounds)
     if options.json:
-        told = {f"{name} ({kex})": [asdict(sample) for sample in found] for (name, kex), found in samples.items()}
-        options.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        document = {f"{name} ({kex})": [asdict(sample) for sample in group] for (name, kex), group in samples.items()}
+        options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def _print(samples: Mapping[tuple[str, str], Sequence[Sample]], number: int, rounds: int) -> None:
+def _print(samples: Mapping[tuple[str, str], Sequence[FanoutSample]], number: int, rounds: int) -> None:
     ours = next(iter(samples.values()))
     ours_s = statistics.median(s.wall_s for s in ours)
     floor_s = statistics.median(s.nodes_cpu_s for s in ours) / (os.cpu_count() or 1)
@@ -257,12 +274,12 @@ def _print(samples: Mapping[tuple[str, str], Sequence[Sample]], number: int, rou
     )  # fmt: skip
     print(("| {} " * len(head) + "|").format(*head))
     print("|---|---" + "|--:" * (len(head) - 2) + "|")
-    for (name, kex), found in samples.items():
-        wall_s = statistics.median(s.wall_s for s in found)
-        cpu_ms = 1000 * statistics.median(s.client_cpu_s for s in found) / number
-        running_ms = 1000 * statistics.median(s.client_cpu_s - s.start_cpu_s for s in found) / number
-        nodes_ms = 1000 * statistics.median(s.nodes_cpu_s for s in found) / number
-        missing = max(number - s.answered for s in found)
+    for (name, kex), group in samples.items():
+        wall_s = statistics.median(s.wall_s for s in group)
+        cpu_ms = 1000 * statistics.median(s.client_cpu_s for s in group) / number
+        running_ms = 1000 * statistics.median(s.client_cpu_s - s.start_cpu_s for s in group) / number
+        nodes_ms = 1000 * statistics.median(s.nodes_cpu_s for s in group) / number
+        missing = max(number - s.answered for s in group)
         print(
             f"| {name} | {kex} | {wall_s:.2f} | {ours_s / wall_s:.3f} | {floor_s / wall_s:.3f} | {cpu_ms:.1f} "
             f"| {running_ms:.1f} | {nodes_ms:.1f} | {missing} |"

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-#: What a check without a site's expectations ends with: 0, or 3 where something could not be told.
+#: What a check without a site's expectations ends with: 0, or 3 where something is unknown.
 _STATUSES = (0, 3)
 
 #: What a gate goes by: a class of GPU nodes as README.md has it, and one of which this machine is.
@@ -41,7 +41,7 @@ refresh_s = 86400
 
 
 @dataclass(frozen=True)
-class Row:
+class StartupCase:
     """A command line, and what it is called in the table."""
 
     name: str
@@ -49,7 +49,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Sample:
+class StartupSample:
     """One run: milliseconds of wall, and of CPU with that of all children that ended."""
 
     wall_ms: float
@@ -69,18 +69,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="startup-") as name, _environment(Path(name), options.no_bytecode) as env:
         rows = _rows(options.preflight, Path(name))
         for row in rows:  # reads the files into memory, and writes the byte code
-            _run(row, env)
-        samples: dict[str, list[Sample]] = {row.name: [] for row in rows}
+            run(row, env)
+        samples: dict[str, list[StartupSample]] = {row.name: [] for row in rows}
         for number in range(options.rounds):
             for row in rows if number % 2 == 0 else reversed(rows):
-                samples[row.name].append(_run(row, env))
+                samples[row.name].append(run(row, env))
     _print(samples, options)
     if options.json:
-        told = {name: [asdict(sample) for sample in found] for name, found in samples.items()}
-        options.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        document = {name: [asdict(sample) for sample in group] for name, group in samples.items()}
+        options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def _rows(script: Path, folder: Path) -> list[Row]:
+def _rows(script: Path, folder: Path) -> list[StartupCase]:
     lines = script.read_text(encoding="utf-8").splitlines(keepends=True)
     python = lines[0].removeprefix("#!").strip()
     hollow = folder / "preflight"
@@ -90,14 +90,14 @@ def _rows(script: Path, folder: Path) -> list[Row]:
     cluster.write_text(_CLUSTER, encoding="utf-8")
     gate = [str(script), "gate", "slurm-prolog", "--cluster", str(cluster), "--state-dir", str(folder / "state")]
     return [
-        Row("python -c pass", [python, "-c", "pass"]),
-        Row("python -I -S -c pass", [python, "-I", "-S", "-c", "pass"]),
-        Row("the console script's own lines", [str(hollow)]),
-        Row("preflight --version", [str(script), "--version"]),
-        Row("preflight check", [str(script), "check"]),
-        Row("preflight check --json -", [str(script), "check", "--json", "-"]),
-        Row("preflight gate slurm-prolog, judging", [*gate, "--refresh"]),
-        Row("preflight gate slurm-prolog, fresh verdict", gate),
+        StartupCase("python -c pass", [python, "-c", "pass"]),
+        StartupCase("python -I -S -c pass", [python, "-I", "-S", "-c", "pass"]),
+        StartupCase("the console script's own lines", [str(hollow)]),
+        StartupCase("preflight --version", [str(script), "--version"]),
+        StartupCase("preflight check", [str(script), "check"]),
+        StartupCase("preflight check --json -", [str(script), "check", "--json", "-"]),
+        StartupCase("preflight gate slurm-prolog, judging", [*gate, "--refresh"]),
+        StartupCase("preflight gate slurm-prolog, fresh verdict", gate),
     ]
 
 
@@ -109,13 +109,14 @@ def _without_us(lines: Sequence[str]) -> Iterator[str]:
 
 @contextmanager
 def _environment(folder: Path, no_bytecode: bool) -> Iterator[Mapping[str, str]]:
-    """Yield an environment in which Python behaves as it does by default, its byte code kept apart from the tree."""
+    """Yield an environment in which Python behaves as it does by default and writes byte code outside the tree."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     plain |= {"PYTHONDONTWRITEBYTECODE": "1"} if no_bytecode else {"PYTHONPYCACHEPREFIX": str(folder / "pycache")}
     yield plain
 
 
-def _run(row: Row, environment: Mapping[str, str]) -> Sample:
+def run(row: StartupCase, environment: Mapping[str, str]) -> StartupSample:
+    """Run a row once; end the benchmark if it fails."""
     began = time.perf_counter()
     process = subprocess.Popen(
         row.command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -123,30 +124,30 @@ def _run(row: Row, environment: Mapping[str, str]) -> Sample:
     assert process.stdout
     assert process.stderr
     process.stdout.read()
-    said = process.stderr.read()
+    errors = process.stderr.read()
     _, status, used = os.wait4(process.pid, 0)
     wall_ms = 1000 * (time.perf_counter() - began)
     process.returncode = os.waitstatus_to_exitcode(status)
     process.stdout.close()
     process.stderr.close()
     if process.returncode not in _STATUSES:
-        sys.exit(f"{' '.join(row.command)} ended with {process.returncode}: {said.decode(errors='replace')[-400:]}")
-    return Sample(wall_ms, 1000 * (used.ru_utime + used.ru_stime))
+        sys.exit(f"{' '.join(row.command)} ended with {process.returncode}: {errors.decode(errors='replace')[-400:]}")
+    return StartupSample(wall_ms, 1000 * (used.ru_utime + used.ru_stime))
 
 
-def _print(samples: Mapping[str, Sequence[Sample]], options: argparse.Namespace) -> None:
+def _print(samples: Mapping[str, Sequence[StartupSample]], options: argparse.Namespace) -> None:
     cached = "compiled anew by each run" if options.no_bytecode else "byte code cached"
     print(f"{options.rounds} rounds interleaved, {os.cpu_count()} CPUs, {cached}; medians, and the best of the rounds")
     print("CPU: with all children that ended; x: multiple of python -c pass in the same run\n")
     print("| command | wall ms | x | best ms | x | CPU ms | x |")
     print("|---" + "|--:" * 6 + "|")
     unit = _measures(next(iter(samples.values())))
-    for name, found in samples.items():
-        cells = [f"{ms:.1f} | {ms / one:.2f}" for ms, one in zip(_measures(found), unit, strict=True)]
+    for name, group in samples.items():
+        cells = [f"{ms:.1f} | {ms / base:.2f}" for ms, base in zip(_measures(group), unit, strict=True)]
         print(f"| `{name}` | {' | '.join(cells)} |")
 
 
-def _measures(samples: Sequence[Sample]) -> tuple[float, float, float]:
+def _measures(samples: Sequence[StartupSample]) -> tuple[float, float, float]:
     walls = [sample.wall_ms for sample in samples]
     return statistics.median(walls), min(walls), statistics.median(sample.cpu_ms for sample in samples)
 

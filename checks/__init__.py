@@ -1,20 +1,20 @@
 """What good looks like: one module per subject, one function per check.
 
 To add a check, write a function with ``@check`` in one of these modules and its fixture files in
-``fixtures/<check-id>/``. Nothing registers itself on import; ``python -m tests.support.declared`` notes it in the table
-by which a check's module is imported only when it runs (``deferred``).
+``fixtures/<check-id>/``. Nothing registers itself on import. The build writes a table of all checks, by which a check's
+module is imported only when it runs (``_registry.lazy``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from preflight.checks._registry import plugins
 from preflight.errors import PreflightError
 from preflight.probes import PROBES, Probe
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
@@ -26,13 +26,16 @@ MODULES = (
     "gpu.part",
     "gpu.memory",
     "gpu.state",
+    "gpu.clocks",
     "gpu.processes",
     "gpu.nvlink",
+    "gpu.link_errors",
     "gpu.xid",
     "gpu.topology",
     "gpu.gpudirect_host",
     "gpu.gpudirect_path",
     "rdma.devices",
+    "rdma.firmware",
     "rdma.ports",
     "rdma.bandwidth_per_gpu",
     "rdma.verbs",
@@ -46,6 +49,10 @@ MODULES = (
     "rdma.optics",
     "rdma.ip_rails",
     "host.storage",
+    "host.inventory",
+    "host.mounts",
+    "host.units",
+    "host.processes",
     "fleet.switch_peer",
     "nccl.environment",
     "nccl.ib_hca",
@@ -59,6 +66,7 @@ MODULES = (
     "host.numa",
     "host.limits",
     "host.kernel",
+    "host.kernel_events",
     "host.versions",
     "fleet.node_expected",
     "host.compatibility",

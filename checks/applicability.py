@@ -123,6 +123,53 @@ def of_switch(node: NodeFacts) -> Finding | None:
     )
 
 
+#: Keys of ``[class.X.host]`` that checks of their own judge; all else are values that `node.expected` compares.
+OWN_CHECKS = ("mounts", "services", "may_fail", "forbidden_processes", "forbidden_users")
+
+
+def no_mount_declared(node: NodeFacts, site: Site) -> Finding | None:
+    """Return a skip where the cluster file declares no mount, or in a container."""
+    if not site.members.host.mounts:
+        return Finding(Status.SKIP, "the cluster file declares no mount of this node")
+    return _on_the_host(node, "mounts", "file:/proc/self/mountinfo")
+
+
+def no_service_declared(node: NodeFacts, site: Site) -> Finding | None:
+    """Return a skip where the cluster file declares no service, or in a container."""
+    if not site.members.host.services:
+        return Finding(Status.SKIP, "the cluster file declares no service of this node")
+    return _on_the_host(node, "services", "env:process")
+
+
+def nothing_forbidden(node: NodeFacts, site: Site) -> Finding | None:
+    """Return a skip where no process and no user is forbidden, or in a container."""
+    if not site.members.host.forbidden_processes and not site.members.host.forbidden_users:
+        return Finding(Status.SKIP, "the cluster file forbids no process and no user on this node")
+    return _on_the_host(node, "processes", "file:/proc/self/status")
+
+
+def own_file_systems(node: NodeFacts, site: Site) -> Finding | None:
+    """Return a skip in a container, which has file systems of its own."""
+    return _on_the_host(node, "mounts", "file:/proc/self/mountinfo")
+
+
+def no_systemd(node: NodeFacts, site: Site) -> Finding | None:
+    """Return a skip in a container, and where systemd does not run the node."""
+    if inside := _on_the_host(node, "services", "env:process"):
+        return inside
+    from preflight.parsers.host.services import FAILED  # start-up: most nodes run systemd
+
+    if node.evidence.exists(FAILED):
+        return None
+    return skipped("systemd does not run this node", evidence=[FAILED])
+
+
+def _on_the_host(node: NodeFacts, what: str, key: str) -> Finding | None:
+    if not node.in_container:
+        return None
+    return skipped(f"a container has {what} of its own; those of the node are judged on the node", evidence=[key])
+
+
 def nothing_declared(node: NodeFacts, site: Site) -> Finding | None:
     """Return the finding of a node of whose versions, firmware and settings the cluster file declares none."""
     tables = (
@@ -132,7 +179,9 @@ def nothing_declared(node: NodeFacts, site: Site) -> Finding | None:
         site.members.host,
         site.members.nvlink,
     )
-    set_keys = any(getattr(table, key.name) is not None for table in tables for key in fields(table))
+    set_keys = any(
+        getattr(table, key.name) is not None for table in tables for key in fields(table) if key.name not in OWN_CHECKS
+    )
     ports, qos = site.members.ports, site.members.qos
     beside = (ports.gid_index, ports.acs, ports.max_read_request_bytes, ports.peer_memory, qos.dscp_map, qos.dcqcn)
     if set_keys or site.members.rails or site.members.nccl or any(value is not None for value in beside):

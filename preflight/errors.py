@@ -15,6 +15,9 @@ Catch :class:`PreflightError` for everything that preflight raises on purpose::
     ├── SnapshotError           one side of `preflight diff` cannot be read
     ├── ResumeError             an interrupted run cannot be continued
     ├── LearnError              the evidence holds no node to learn a cluster file from
+    ├── ConversionError         the configuration of another tool cannot be read
+    ├── ShellSyntax             a line of it is more than one plain command (also a ValueError)
+    ├── TargetSyntax            a target of it cannot be evaluated (also a ValueError)
     │
     │   files and documents
     ├── UnreadableFile          not a regular file, or too long (also an OSError)
@@ -40,7 +43,7 @@ Catch :class:`PreflightError` for everything that preflight raises on purpose::
     │   checks
     ├── EvidenceError           a record cannot answer; the check becomes *unknown*
     ├── DuplicateCheck          two checks have the same id
-    ├── StaleRegistry           checks/_registry/generated.py does not match the check modules
+    ├── StaleRegistry           _startup/generated_checks.py does not match the check modules
     ├── MissingPackage          a package that the single-file build needs is not installed
     │
     │   the gate
@@ -66,6 +69,7 @@ HOMES = {
     "ConnectionDropped": "preflight.transport.ssh.stream",
     "ConnectionRejected": "preflight.transport.child_transport",
     "ControllerError": "preflight.gate.slurm.scontrol",
+    "ConversionError": "preflight.learn.conversion",
     "DocumentError": "preflight.evidence.document",
     "DocumentTooLarge": "preflight.evidence.json_limits",
     "DuplicateCheck": "preflight.checks",
@@ -82,11 +86,13 @@ HOMES = {
     "RedactionError": "preflight.redact.files",
     "ReportError": "preflight.reports.stored",
     "ResumeError": "preflight.collect.journal",
+    "ShellSyntax": "preflight.parsers.host.nhc_config",
     "SnapshotError": "preflight.diff.snapshot",
     "SourceError": "preflight.recognition.input_sources",
     "StaleRegistry": "preflight.checks._registry.lazy",
     "StateDirError": "preflight.gate.state_dir",
     "TargetError": "preflight.collect.targets",
+    "TargetSyntax": "preflight.learn.conversion.targets",
     "TransportError": "preflight.transport.errors",
     "UnknownCheck": "preflight.gate.configuration",
     "UnknownKey": "preflight.lint.explain",

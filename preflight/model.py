@@ -13,11 +13,12 @@ The decorator returns a frozen :class:`Check`; nothing registers itself on impor
 from __future__ import annotations
 
 import enum
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, cast
 
-from preflight._startup.lightclass import dataclass, regex, replace
+from preflight._startup.lightclass import dataclass, replace
 from preflight.expectations import Expected
 
 
@@ -44,6 +45,10 @@ def worst(statuses: Iterable[Status]) -> Status:
     return next((status for status in ROLL_UP if status in found), Status.UNKNOWN)
 
 
+#: What a finding requires, in one word for machines, the weakest first; ``docs/actions.md`` explains each.
+ACTIONS = ("none", "monitor", "fix-job", "fix-site", "reset", "reboot", "isolate", "replace")
+
+
 class Scope(str, enum.Enum):
     """What a check looks at: one node, all nodes together, or the logs of a run."""
 
@@ -65,7 +70,7 @@ class Finding:
     narrows the check's checklist items to those that this finding speaks of (None: to all). ``excused`` says why
     it holds no job back, where the site's cluster file has it so. ``reported_by`` names checks of a node: where one of
     them fails or warns, the same cause is not reported twice. ``undecided`` marks a difference of which no side is
-    known to be right.
+    known to be right. ``action`` is one of ``ACTIONS`` where it is not what the check declares for its status.
     """
 
     status: Status
@@ -82,6 +87,7 @@ class Finding:
     excused: str = ""
     reported_by: tuple[str, ...] = ()
     undecided: bool = False
+    action: str = ""
 
     def on(self, nodes: Iterable[str]) -> Finding:
         """Return the finding, said of these nodes only (fleet checks)."""
@@ -135,6 +141,7 @@ class Check:
     needs: tuple[str, ...] = ()  # of a run: kinds of logs without any of which it is not planned (RunFacts.kinds)
     history: bool = False  # judges a course over earlier runs: only where a history was given
     unless: tuple[Applicability, ...] = ()  # the first finding of these is reported instead
+    action: str = ""  # what a failure requires, one of ACTIONS
 
     def findings(self, facts: Any, site: Any) -> Iterator[Finding]:
         """Yield the findings of the check, or the one that it does not apply."""
@@ -146,14 +153,34 @@ class Check:
 
     @property
     def doc(self) -> str:
-        """The check's page: what it compares, why that hurts, where its numbers come from."""
+        """The docstring of the check, without its indentation."""
         return _page(self.run)
 
     @property
+    def page(self) -> dict[str, str]:
+        """The check's page: heading -> text, in the order in which it is printed.
+
+        The first paragraph of the docstring is *What it does*. A docstring without headings, of an older plug-in, has
+        *Why it matters* in its second paragraph.
+        """
+        what, _, rest = self.doc.partition("\n\n")
+        parts = _HEADING.split("\n" + rest)
+        sections = dict(zip(parts[1::2], (part.strip("\n") for part in parts[2::2]), strict=True))
+        if WHY not in sections:
+            why, _, verdicts = parts[0].strip("\n").partition("\n\n")
+            sections = {WHY: why, **({VERDICTS: verdicts} if verdicts else {}), **sections}
+        return {WHAT: what, **sections, SOURCES: self.source}
+
+    @property
     def why(self) -> str:
-        """The consequence in prose: the docstring's second paragraph."""
-        paragraphs = self.doc.split("\n\n")
-        return " ".join(paragraphs[1].split()) if len(paragraphs) > 1 else ""
+        """The consequence in prose: *Why it matters* of the page."""
+        return " ".join(self.page[WHY].split())
+
+
+#: The headings of a check's page. A docstring has the middle three as `## Why it matters`, …
+WHAT, WHY, VERDICTS = "What it does", "Why it matters", "Verdicts"
+FALSE_ALARMS, SOURCES = "False alarms", "Sources"
+_HEADING = re.compile(r"\n## (.+)\n")
 
 
 def docstring(function: Any) -> str | None:
@@ -178,7 +205,7 @@ def _page(function: Any) -> str:
     return "\n".join([first.lstrip(), *(line[margin:] for line in others)]).strip("\n").rstrip()
 
 
-_ID = regex(r"[a-z0-9-]+\.[a-z0-9-]+")
+_ID = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
 
 
 def check(
@@ -197,20 +224,23 @@ def check(
     needs: Sequence[str] = (),
     history: bool = False,
     unless: Sequence[Applicability] = (),
+    action: str = "",
 ) -> Callable[[CheckFunction], Check]:
     """Make a Check of a function; a mistake in the declaration is an error at import.
 
     ``unless`` are functions of ``preflight.checks.applicability``: where there is nothing to judge, the module is
-    not even imported.
+    not even imported. ``action`` is what a failure requires (default: to isolate the node).
     """
     if not _ID.fullmatch(id):
         raise ValueError(f"check id {id!r} is not of the form subject.what")
+    if action and action not in ACTIONS:
+        raise ValueError(f"check {id}: action {action!r} is none of {', '.join(ACTIONS)}")
 
     def decorate(function: CheckFunction) -> Check:
         made = Check(id, title, Scope(scope), source, fix, tuple(answers), gating, function, sweep, window,
-                     pair, tuple(reads), tuple(needs), history, tuple(unless))  # fmt: skip
+                     pair, tuple(reads), tuple(needs), history, tuple(unless), action)  # fmt: skip
         if all(line.strip() for line in (docstring(function) or "").strip().split("\n")):  # one paragraph, or none
-            raise ValueError(f"check {id}: its docstring has no second paragraph that says why it hurts")
+            raise ValueError(f"check {id}: its docstring has no section `## {WHY}`")
         return made
 
     return decorate
@@ -234,9 +264,11 @@ def failed(
     why: str = "",
     fix: str = "",
     quote: str = "",
+    action: str = "",
 ) -> Finding:
     """A value was read and it is wrong."""
-    return Finding(Status.FAIL, message, subject, _text(found), _text(expected), tuple(evidence), why, fix, quote=quote)
+    return Finding(Status.FAIL, message, subject, _text(found), _text(expected), tuple(evidence), why, fix,
+                   quote=quote, action=action)  # fmt: skip
 
 
 def warned(message: str, **details: Any) -> Finding:

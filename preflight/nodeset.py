@@ -6,24 +6,22 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from preflight._startup.lightclass import regex
-
 #: Names that one folded list may stand for.
 MOST_NAMES = 100_000
 
 _LONGEST_EXCERPT, _LONGEST_ERROR = 60, 300
 
 #: One item of a plain list: a name that ends with a number or with numbers in brackets, and what may follow these.
-_ITEM = regex(
+_ITEM = re.compile(
     r"([A-Za-z](?:[A-Za-z0-9_.-]{0,200}[A-Za-z_.-])?)(?:\[([0-9,-]{1,10000})\]|([0-9]{1,9}))((?:[_.-][A-Za-z_.-]{0,200})?)"
 )
-_RANGE = regex(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 #: A name in which nothing is an operator, a range, a group or a wildcard.
-_NAME = regex(r"[A-Za-z0-9_.:%+-]{1,255}")
+_NAME = re.compile(r"[A-Za-z0-9_.:%+-]{1,255}")
 
 #: Names of groups and of their sources. ClusterShell pastes a group's name into a shell command, unquoted.
-_GROUP = regex(r"[A-Za-z0-9_.:+*@-]{1,255}")
+_GROUP = re.compile(r"[A-Za-z0-9_.:+*@-]{1,255}")
 _GROUP_TAKES = "a group's name has letters, digits and . : + * @ _ - only"
 
 

@@ -8,7 +8,9 @@ A name is imported on first use, so that a plug-in delays a run only by what it 
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from preflight.checks.applicability import no_gpu, no_rdma
     from preflight.evidence.document import EvidenceError
@@ -64,7 +66,6 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; see docs/plugin-api.md for its names")
-    from importlib import import_module
 
     value: object = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from preflight._startup.lightclass import dataclass
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -44,7 +44,8 @@ class Probe:
     the command line, path or call; ``needs`` the privilege without which it gives nothing (``root``, or empty).
     ``each`` are path patterns whose base names fill ``{}``;
     ``listed`` is another command and a pattern whose matches in that command's output do. ``twice``: read again at
-    the end of a window, if one is asked for. ``omit`` matches lines of the output that are left out. ``otherwise``
+    the end of a window, if one is asked for. ``omit`` matches lines of the output that are left out; with ``keep``, all
+    lines without a match are, but for the first. ``otherwise``
     are asked where a command cannot be run or fails: a library, which takes a process of its own. ``digest``: only a
     digest of what was read leaves the node, enough to tell whether two are equal. ``where``: asked only where there is
     one of these: ``nvidia``, ``rdma``, ``systemd``; without them the tool could tell nothing.
@@ -59,6 +60,7 @@ class Probe:
     listed: tuple[str, str] | tuple[()] = ()
     twice: bool = False
     omit: str = ""
+    keep: str = ""
     otherwise: tuple[Probe, ...] = ()
     digest: bool = False
     where: tuple[str, ...] = ()
@@ -95,6 +97,8 @@ class Probe:
             plan["twice"] = True
         if self.omit:
             plan["omit"] = self.omit
+        if self.keep:
+            plan["keep"] = self.keep
         if self.digest:
             plan["digest"] = True
         if self.otherwise:
@@ -116,28 +120,41 @@ _IB = "/sys/class/infiniband"
 _NET = "/sys/class/net"
 #: Interfaces of RDMA devices; of a bond, those that it is made of, also where a device stands for two of them.
 _RDMA_NETDEVS = (f"{_IB}/*/device/net/*", f"{_IB}/*/device/net/*/master/lower_*/device/net/*")
-#: Mounts whose data come over no network (a line of mountinfo: "… - TYPE SOURCE OPTIONS").
-NO_SERVER = (
+#: Mounts that are never declared: the kernel's own file systems, images, and what is mounted for containers; network
+#: file systems stay wherever they are. A line is "ID PARENT DEVICE ROOT PLACE OPTIONS … - TYPE SOURCE OPTIONS".
+UNINTERESTING_MOUNT = (
     r"(?!.* - (?:nfs4?|lustre|gpfs|beegfs|wekafs|ceph|cifs|smb3|panfs|pvfs2|orangefs|fuse\.glusterfs|fuse\.ceph"
-    r"|fuse\.dfuse) )"
+    r"|fuse\.dfuse) )(?:.* - (?:proc|sysfs|cgroup2?|devpts|mqueue|securityfs|debugfs|tracefs|bpf|pstore|hugetlbfs"
+    r"|configfs|fusectl|nsfs|binfmt_misc|rpc_pipefs|efivarfs|devtmpfs|selinuxfs|nfsd|squashfs|fuse\.lxcfs) "
+    r"|(?:\S+ ){4}/(?:run|proc|sys|snap|var/lib/(?:docker|containerd|containers|kubelet|rancher|enroot))[/ ])"
 )
 #: Counters of single queues and rings, of which a large NIC has thousands: `rx12_packets`, `[3]: rx_drops`, ….
 _RINGS = r"\s*(?:(?:rx|tx|ch|cq|xdp|xsk)_?(?:queue_)?[0-9]+_|(?:rx|tx)_xsk[0-9]|\[[0-9]+\]:|(?:rx|tx)-[0-9]+\.)"
+#: What drivers write as a notice or an information, and a kind of event needs (parsers/host/kernel_event_kinds.py).
+_NOTICES = (
+    r"[Ll]ink (?:is )?(?:[Uu]p|[Dd]own)\b|Link (?:DOWN|ACTIVE)|link status |Cable (?:un)?plugged|pciehp: Slot\("
+    r"|oom-kill:|Machine check events logged|\[Hardware Error\]|EDAC |mounted filesystem|Mounting V[0-9]"
+    r"|first mount of filesystem|re-mounted |forced readonly|Attached SCSI removable|nfs: server |Connection restored"
+    r"|recovery done|was lost; in progress|_[a-z0-9_]{1,60}\+0x[0-9a-f]{1,8}/0x"
+    r"|NVRM: loading NVIDIA UNIX|Linux version [0-9]"
+)
 
 PROBES = (
     # GPUs
     Probe("cmd", "nvidia-smi topo -m", "GPU-GPU and GPU-NIC paths, NIC names, CPU affinity", 20),
     Probe("cmd", "nvidia-smi --query-gpu=index,pci.bus_id,name,uuid,driver_version --format=csv,noheader",
           "which GPUs the driver answers for, where NVML cannot be called", 20),
-    Probe("nvml", "gpus", "which GPUs the driver answers for, and the health of each; each call on its own", 20),
+    Probe("nvml", "gpus", "which GPUs the driver answers for, and the health of each; each call on its own", 20,
+          twice=True),
     Probe("cmd", "nvidia-smi -q -x", "health of each GPU, where NVML cannot be called", 20),
     Probe("cmd", "nvidia-smi nvlink -s", "NVLinks of each GPU, where NVML cannot be called", 20),
+    Probe("cmd", "nvidia-smi nvlink -e", "error counters of each NVLink", 20, twice=True, where=("nvidia",)),
     Probe("cmd", "systemctl show --property=Id,LoadState,ActiveState,SubState nvidia-fabricmanager.service"
           " nvidia-imex.service", "whether the services run that join GPUs to the NVLink fabric", where=("nvidia",)),
     Probe("cmd", "nv-fabricmanager --version", "version of the fabric manager, which must be the driver's"),
     Probe("dir", "/dev/nvidia-caps-imex-channels", "IMEX channels, where NVLink spans nodes"),
-    Probe("cmd", "dmesg --raw --level=emerg,alert,crit,err,warn", "XIDs and SXids in the kernel's log", needs="root",
-          where=("nvidia",)),
+    Probe("cmd", "dmesg --raw --level=emerg,alert,crit,err,warn", "XIDs, SXids and other errors in the kernel's log",
+          needs="root"),
     Probe("file", "/proc/uptime", "how long ago something in the kernel's log happened"),
     Probe("file", "/proc/driver/nvidia/version", "the loaded kernel driver, even if user space is broken"),
     # PCI bus: the witness that is left when a driver is dead
@@ -148,6 +165,8 @@ PROBES = (
     Probe("file", "/sys/bus/pci/drivers/nvidia/*:*/iommu_group/type", "whether the IOMMU translates for each GPU"),
     Probe("file", _IB + "/*/device/iommu_group/type", "whether the IOMMU translates for each HCA"),
     Probe("dir", "/sys/kernel/iommu_groups", "whether an IOMMU is in use"),
+    Probe("cmd", "dmesg --raw --level=notice,info", "links, slots and mounts that changed, as drivers write of them",
+          needs="root", keep=_NOTICES),
     Probe("file", _IB + "/*/device/{current,max}_link_{width,speed}", "the PCIe link of each HCA"),
     # RDMA
     Probe("dir", _IB, "the RDMA devices that the kernel registered"),
@@ -202,6 +221,8 @@ PROBES = (
     Probe("file", "/proc/self/limits", "memlock and open files"),
     Probe("file", "/sys/devices/system/node/node*/cpulist", "NUMA nodes and their CPUs"),
     Probe("cmd", "find /dev -maxdepth 1 -name nvidia*", "which GPU device nodes a container was given"),
+    Probe("cmd", "find /dev -maxdepth 1 -name nvidia* -readable -writable", "which of them its control group allows",
+          where=("nvidia",)),
     Probe("file", "/etc/{podnetinfo,podinfo}/annotations", "a pod's networks, by downward API"),
     Probe("file", "/run/.containerenv", "image of a podman container"),
     Probe("kube", "pod", "in a pod with a service account: what its containers asked for, its networks", 5),
@@ -241,7 +262,14 @@ PROBES = (
           "the same, of conda and virtual environments"),
     Probe("file", "~/.local/lib/python3*/site-packages/torch/version.py", "the same, of this user"),
     Probe("dir", "/usr/local/cuda/compat", "a libcuda that runs a newer CUDA on this driver"),
-    Probe("file", "/proc/self/mountinfo", "servers of network file systems; other mounts are left out", omit=NO_SERVER),
+    Probe("file", "/proc/self/mountinfo", "which file systems are mounted, read-only or not; the kernel's own and"
+          " those of containers are left out", omit=UNINTERESTING_MOUNT),
+    Probe("cmd", "df -B1 -t ext2 -t ext3 -t ext4 -t xfs -t btrfs -t zfs -t f2fs -t vfat -t bcachefs"
+          " --output=fstype,size,avail,itotal,iavail,target", "file systems on disks without space or inodes", 5),
+    Probe("file", "/proc/swaps", "whether swap is on"),
+    Probe("file", "/proc/mdstat", "which disks an array is made of"),
+    Probe("cmd", "systemctl list-units --state=failed --plain --no-pager --full", "units that failed",
+          where=("systemd",)),
     Probe("file", "/sys/class/nvme/*/{transport,address}", "NVMe devices that are reached over a network"),
     Probe("file", "/proc/cmdline", "IOMMU and other boot settings"),
     Probe("file", "/proc/sys/kernel/{osrelease,hostname}", "kernel release, host name"),
@@ -255,6 +283,9 @@ PROBES = (
     Probe("cmd", "head -c 2048 /proc/cpuinfo", "model and microcode of the first CPU", 5),
     Probe("file", "/sys/devices/system/cpu/cpu*0/topology/physical_package_id", "sockets, by every tenth CPU"),
     Probe("file", "/proc/meminfo", "memory of the node"),
+    Probe("file", "/sys/devices/system/cpu/online", "logical CPUs"),
+    Probe("file", "/sys/devices/system/cpu/smt/control", "whether simultaneous multithreading is on"),
+    Probe("file", "/sys/class/nvme/*/state", "whether each NVMe drive works"),
     Probe("file", "/sys/kernel/mm/transparent_hugepage/enabled", "transparent huge pages"),
     Probe("file", "/proc/sys/vm/nr_hugepages", "memory that is set aside as huge pages"),
     Probe("file", "/proc/sys/net/core/{rmem_max,wmem_max}", "largest buffers of a socket"),
@@ -272,6 +303,48 @@ def checkpoints(path: str) -> Probe:
 
     command = f"find -H {shlex.quote(path)} -maxdepth 2 -printf '%T@ %y %P\\n'"
     return Probe("cmd", command, "age of the newest checkpoint, where the cluster file names its directory", 20)
+
+
+def space(place: str) -> Probe:
+    """Return the probe of a mount; a process of its own, for a server may be dead."""
+    import shlex
+
+    command = f"df -B1 --output=fstype,size,avail,itotal,iavail,target -- {shlex.quote(place)}"
+    return Probe("cmd", command, "whether a mount that the cluster file declares is there, answers and has space")
+
+
+def units(names: Iterable[str]) -> Probe:
+    """Return the probe of the state of units of systemd."""
+    listed = " ".join(unit_name(name) for name in names)
+    command = f"systemctl show --property=Id,Names,LoadState,ActiveState,SubState -- {listed}"
+    return Probe("cmd", command, "whether the services run that the cluster file declares", where=("systemd",))
+
+
+def unit_name(name: str) -> str:
+    """Return the full name of a unit: ``slurmd`` is ``slurmd.service``."""
+    return name if name.rpartition(".")[2] in UNIT_TYPES else f"{name}.service"
+
+
+#: Types of units of systemd.
+UNIT_TYPES = ("service", "socket", "target", "mount", "automount", "swap", "timer", "path", "slice", "scope", "device")
+
+
+#: The command that lists the processes of a node.
+PROCESSES = "ps -e -o pid=,ppid=,stat=,uid=,user:32=,comm="
+
+
+def processes(programs: Iterable[str] = (), users: Iterable[str] = ()) -> Probe:
+    """Return the probe of zombies and of forbidden programs and users only."""
+    import re
+
+    wanted = [r"1\s", r"[0-9]+\s+[0-9]+\s+Z"]
+    fields = r"[0-9]+\s+[0-9]+\s+\S+\s+"
+    if names := "|".join(re.escape(user) for user in users):
+        wanted.append(rf"{fields}(?:(?:{names})|[0-9]+\s+(?:{names}))\s")
+    if names := "|".join(re.escape(program[:15]) for program in programs):
+        wanted.append(rf"{fields}[0-9]+\s+\S+\s+(?:{names})(?:\s|$)")
+    return Probe("cmd", PROCESSES, "zombies, and what the cluster file forbids; other processes are left out", 10,
+                 twice=True, omit=rf"(?!\s*(?:{'|'.join(wanted)}))")  # fmt: skip
 
 
 #: Output kept of one probe of a sweep, bytes: 10,000 links take 2 MB in `ibnetdiscover`, 5 MB in `iblinkinfo`.

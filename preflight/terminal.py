@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from preflight.errors import PreflightError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import TextIO
 
 
@@ -30,6 +30,16 @@ def print_text(text: str, stream: TextIO | None = None) -> None:
     except UnicodeEncodeError:
         stream.write(text.encode(stream.encoding, "backslashreplace").decode(stream.encoding))
     stream.flush()
+
+
+def write_or_report(write: Callable[[], object], target: object) -> bool:
+    """Write an output; report an OSError, and return whether it was written."""
+    try:
+        write()
+    except OSError as error:
+        print_text(f"error: {target} could not be written: {error.strerror}\n", sys.stderr)
+        return False
+    return True
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from preflight.reports.recognition_answer import answer
 from preflight.reports.sanitize import one_line, visible
 from preflight.reports.text_layout import Listing, Paragraph, Part, typeset
 from preflight.reports.text_report import COLOUR, WORD
@@ -18,17 +19,43 @@ _FEW = 3
 
 def render(document: Mapping[str, Any], kinds: str, *, colour: bool = False, width: int = 100) -> str:
     """Return the document as text; ``kinds`` names what would have been recognised."""
-    parts: list[Part] = []
-    if missing := not_judged(document):
-        parts.append(Paragraph(((f"NOT JUDGED: {missing}", COLOUR["unknown"]),)))
+    parts = _answer(document)
     for source in document["sources"]:
         parts.append(Paragraph(((("\n" if parts else "") + one_line(source["name"]), "bold"),)))
         for part in source["parts"]:
             parts += _part(part)
         if not source["parts"]:
-            message = f"  nothing in it was recognised; known are the outputs of {kinds}, as a whole or cut"
-            parts.append(Paragraph(((message, COLOUR["unknown"]),)))
+            parts += _unrecognised(source, kinds)
     return typeset(parts, colour=colour, width=width)
+
+
+def _answer(document: Mapping[str, Any]) -> list[Part]:
+    """Return the verdict, what else there is, and one command."""
+    missing = not_judged(document)
+    found = answer(document, missing)
+    if found.status == "unknown" and missing:
+        parts: list[Part] = [Paragraph(((f"NOT JUDGED: {missing}", COLOUR["unknown"]),))]
+    else:
+        parts = [Paragraph(((f"{WORD[found.status]}: ", COLOUR[found.status]), (found.verdict, "")))]
+        if missing:
+            parts.append(Paragraph(((f"NOT JUDGED: {missing}", COLOUR["unknown"]),)))
+    if found.rest:
+        parts.append(Paragraph(((found.rest, ""),)))
+    parts.append(Paragraph((("Next: ", "bold"), (one_line(found.command), ""))))
+    return parts
+
+
+def _unrecognised(source: Mapping[str, Any], kinds: str) -> list[Part]:
+    """Return what a text looks like, what to paste instead, and the formats that are known."""
+    guess = source.get("guess") or {}
+    looks = f": it looks like {guess['looks_like']}" if guess.get("looks_like") else ""
+    parts: list[Part] = [Paragraph(((f"  nothing in it was recognised{looks}", COLOUR["unknown"]),))]
+    if guess:
+        parts.append(Listing(tuple(("run", one_line(command), "") for command in guess["run"])))
+        parts.append(Paragraph((("  and paste what they print; known are the outputs of " + kinds, "dim"),)))
+    else:
+        parts.append(Paragraph(((f"  known are the outputs of {kinds}, as a whole or cut", "dim"),)))
+    return parts
 
 
 def not_judged(document: Mapping[str, Any]) -> str:

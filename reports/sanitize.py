@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from preflight._startup.lightclass import regex
-
 #: The name under which the judge keeps the evidence of a run (``preflight.facts.job.RUN``).
 RUN = "@run"
 RUN_WORDS = "the run's logs"
@@ -18,15 +16,15 @@ _WORDS = {RUN: RUN_WORDS, FABRIC: FABRIC_WORDS}
 
 # Controls but \n and \t; soft hyphen; marks, isolates and overrides of direction; zero-width and other
 # characters that show as nothing; line and paragraph separator; surrogates; non-characters; tags.
-_HIDDEN = regex(
+_HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
     "\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufdd0-\ufdef\ufe00-\ufe0f\ufeff\uffa0"
     "\ufff0-\ufffb\ufffe\uffff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 #: Characters of a list up to which it stands on one line as it is.
 _LONGEST_WORD = 60
-_COMMA = regex(",(?! )")
-_PLAIN_NAME = regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+_COMMA = re.compile(",(?! )")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 
 def visible(text: str) -> str:

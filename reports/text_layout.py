@@ -7,10 +7,9 @@ would take longer than all the rest of a run.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
-
-from preflight._startup.lightclass import regex
 
 #: A piece of text and its style, in rich's words.
 Span = tuple[str, str]
@@ -22,8 +21,8 @@ INDENT = 8
 _NARROWEST = 40
 
 # One column each, whatever the terminal; of everything else, and of tabs, rich knows the width.
-_PLAIN = regex("[\n -~\xa1-\xac\xae-\u02ff\u2010-\u2027\u2190-\u2193\u2264\u2265]*")
-_WORD = regex(r"\s*\S+\s*")
+_PLAIN = re.compile("[\n -~\xa1-\xac\xae-\u02ff\u2010-\u2027\u2190-\u2193\u2264\u2265]*")
+_WORD = re.compile(r"\s*\S+\s*")
 
 
 class Paragraph(NamedTuple):

@@ -39,7 +39,7 @@ def _parts(report: Mapping[str, Any], verbose: bool) -> list[Part]:
         parts.append(_line(past))
     parts += _silent(report["nodes"])
     for finding in [*by["fail"], *by["warn"]]:
-        parts += _finding(finding)
+        parts += _finding(finding, verbose)
     parts += _unknown(by["unknown"])
     parts += _folded(by, Standings(report), verbose)
     parts.append(_checklists(report["checklists"]))
@@ -131,13 +131,15 @@ def _head(word: str, colour: str, finding: Mapping[str, Any]) -> Paragraph:
     ))  # fmt: skip
 
 
-def _finding(finding: Mapping[str, Any]) -> list[Part]:
+def _finding(finding: Mapping[str, Any], verbose: bool) -> list[Part]:
     status = finding["status"]
     rows = [
         (label, visible(finding[key]), "")
         for label, key in (("found", "found"), ("expected", "expected"), ("why", "why"), ("next", "fix"))
         if finding[key]
     ]
+    if verbose and "action" in finding:
+        rows.append(("action", one_line(finding["action"]), ""))
     if was := before(finding):
         rows.append(("before", was, ""))
     if finding["evidence"]:

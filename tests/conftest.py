@@ -9,6 +9,8 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from preflight.cli import startup_tables
+
 _skipped: list[str] = []
 
 
@@ -23,6 +25,8 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("here", deadline=None, suppress_health_check=quiet)
     settings.register_profile("ci-here", deadline=None, suppress_health_check=quiet, derandomize=True, database=None)
     settings.load_profile("ci-here" if os.environ.get("CI") else "here")
+    if not hasattr(config, "workerinput"):
+        startup_tables.write(startup_tables.ROOT)  # what an editable install has of a check that was changed since
 
 
 @pytest.hookimpl(wrapper=True)

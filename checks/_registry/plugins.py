@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from preflight._startup.lightclass import dataclass
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
     from types import ModuleType
@@ -44,7 +44,9 @@ def load() -> Plugins:
         try:
             module = point.load()
             probes += _probes(module)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             import logging
 
             logging.getLogger(__name__).info("the plug-in %s cannot be loaded", point.name, exc_info=True)
@@ -67,9 +69,11 @@ def unloaded(broken: Sequence[str]) -> Check:
     def loaded(node: object, site: object) -> Iterator[Finding]:
         """Report each plug-in that is installed and cannot be imported.
 
+        ## Why it matters
         Its checks did not run, so what they guard against is not known of any node.
 
-        A false alarm: the plug-in is no longer needed. Uninstall it.
+        ## False alarms
+        The plug-in is no longer needed. Uninstall it.
         """
         for one in broken:
             yield unknown(f"a plug-in cannot be loaded: {one}", subject=one.partition(":")[0], fix=loaded.fix)

@@ -47,6 +47,7 @@ class Trait:
     unit: str = ""
     expects: str = ""  # key of a class that declares the value: "versions.driver"; "rails.*.leaf": of each device
     form: Callable[[Any], str] = str  # how a declared value is written here
+    required: bool = False  # a node that misses its declaration fails, though nodes that merely differ warn
 
 
 @dataclass(frozen=True)

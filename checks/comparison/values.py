@@ -46,22 +46,38 @@ def installed(key: str, parse: Callable[[str], object] = str.strip) -> Value:
     return read
 
 
-def of_gpus(field: str, show: Callable[[GpuHealth], object]) -> Value:
-    """Read a value of every GPU; where the driver does not report it for this part, there is none."""
+class PerDevice:
+    """Value of a node that each of its devices has by itself."""
 
-    def read(node: NodeFacts, site: Site) -> str | None:
+    def devices(self, node: NodeFacts) -> dict[str, str]:
+        """Return the value of each device by its name; raises EvidenceError."""
+        raise NotImplementedError
+
+    def __call__(self, node: NodeFacts, site: Site) -> str | None:
+        """Return the values of all devices as one; None where there is none."""
+        return several(self.devices(node).values())
+
+
+class _OfGpus(PerDevice):
+    def __init__(self, field: str, show: Callable[[GpuHealth], object]) -> None:
+        self._field, self._show = field, show
+
+    def devices(self, node: NodeFacts) -> dict[str, str]:
         if not node.gpus_on_bus:
-            return None
+            return {}
         health = node.gpu_health
-        found = []
+        shown = {}
         for gpu in health.gpus:
-            if getattr(gpu, field) is not None:
-                found.append(str(show(gpu)))
-            elif not gpu.not_reported(field):
-                raise EvidenceError(health.evidence[0], f"{gpu.address} {field}: {gpu.why(field)}")
-        return several(found)
+            if getattr(gpu, self._field) is not None:
+                shown[f"GPU{gpu.index} at {gpu.address}"] = str(self._show(gpu))
+            elif not gpu.not_reported(self._field):
+                raise EvidenceError(health.evidence[0], f"{gpu.address} {self._field}: {gpu.why(self._field)}")
+        return shown
 
-    return read
+
+def of_gpus(field: str, show: Callable[[GpuHealth], object]) -> PerDevice:
+    """Read a value of every GPU; where the driver does not report it for this part, there is none."""
+    return _OfGpus(field, show)
 
 
 def several(values: Iterable[object]) -> str | None:

@@ -35,7 +35,7 @@ def misses(trait: Trait, value: str | float, site: Site) -> list[Miss]:
             for one in declared.values()
             if abs(value - one.value) > trait.tolerance * max(abs(value), abs(one.value))
         ]
-    shown = of_devices(trait, value) if "*" in trait.expects else {"": value}
+    shown = of_devices(trait, value) if has_devices(trait) else {"": value}
     found = []
     for device, mine in shown.items():
         one = declared.get(device.split(":")[0])
@@ -46,10 +46,18 @@ def misses(trait: Trait, value: str | float, site: Site) -> list[Miss]:
 
 def silent(trait: Trait, value: str | float, site: Site) -> dict[str, str]:
     """Return the devices whose value is declared and that a node does not show, with file and key."""
-    if "*" not in trait.expects or not isinstance(value, str):
+    if not has_devices(trait) or not isinstance(value, str):
         return {}
     shown = {device.split(":")[0] for device in of_devices(trait, value)}
     return {device: one.source for device, one in site.declared(trait.expects).items() if device not in shown}
+
+
+def has_devices(trait: Trait) -> bool:
+    """Return whether a value lists devices.
+
+    A name that a node gives may hold a star as well.
+    """
+    return bool(trait.items) and "*" in trait.expects
 
 
 def of_devices(trait: Trait, value: str) -> dict[str, str]:

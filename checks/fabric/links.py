@@ -43,6 +43,7 @@ HINTS = {
     title="Every link of the fabric runs at the speed of its peers",
     source=f"{DIAGS}: ibnetdiscover(8), iblinkinfo(8); majority of at least 3 links and 60 %",
     fix="Reseat or replace the cable between the two ports named, then `ibportstate LID PORT query` at both ends.",
+    action="fix-site",
     scope="fleet",
     sweep=True,
     reads=("cmd:ibnetdiscover", "cmd:iblinkinfo -l"),
@@ -50,16 +51,19 @@ HINTS = {
 def link_speed(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Compare each link's width and speed with those of most links between the same kinds of chips.
 
+    ## Why it matters
     A link that trained at fewer lanes or a lower speed is Active and Up at both ends; every flow that is routed over it
     has its rate, and the collective that flow belongs to.
 
+    ## Verdicts
     Slower than most of at least three such links fails, and so does a link in a single lane. A link of the cluster
     file's reference is held against its speed there instead. Where the fastest speed is not that of most links, which
     one is right is not known: that warns. Ports of different chips are not compared. Ports with nothing connected are
     not judged: only a reference knows what should be there. What a port "could be" is quoted and not judged: it is what
     the chip can do, not what the cable was bought for. A link without a speed, in half of a sweep, is unknown.
 
-    A false alarm: HCAs of one model that were bought for two speeds (splitter cables); their leaf tells them apart.
+    ## False alarms
+    HCAs of one model that were bought for two speeds (splitter cables); their leaf tells them apart.
     """
     if other := not_this_fabric(swept):
         yield other
@@ -105,6 +109,7 @@ def _could_be(swept: FabricFacts, link: FabricLink) -> str:
     source=f"the cluster file's reference sweep; {DIAGS}: ibnetdiscover(8)",
     fix="Connect what is missing, `ibportstate LID PORT query` at the end that is left; if it was taken away by intent,"
     " sweep a new reference: `ibnetdiscover > FILE`.",
+    action="fix-site",
     scope="fleet",
     sweep=True,
     reads=("cmd:ibnetdiscover", "cmd:iblinkinfo -l"),
@@ -112,15 +117,18 @@ def _could_be(swept: FabricFacts, link: FabricLink) -> str:
 def reference(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Compare the sweep with a reference sweep: devices, links, ports and speeds, by GUID.
 
+    ## Why it matters
     A pulled cable leaves nothing behind: the port is Down and Polling like one that never had a cable. Jobs run on,
     with one rail or one uplink less.
 
+    ## Verdicts
     A missing device or link fails, and so does one that runs slower than in the reference. HCAs that hung on nothing
     but a missing switch are reported with it. A link that ends at another
     port warns; new links and devices are only listed. Without a reference, or after half a sweep, what is missing is
     unknown.
 
-    A false alarm: nodes that are shut down or in repair are missing by right; leave them out with a new reference.
+    ## False alarms
+    Nodes that are shut down or in repair are missing by right; leave them out with a new reference.
     """
     if other := not_this_fabric(swept):
         yield other
@@ -177,6 +185,7 @@ def _state(swept: FabricFacts, link: FabricLink) -> str:
     title="No error counter of the fabric grows",
     source=f"{DIAGS}: ibqueryerrors(8); NVSentinel, rdma-core ibcheckerrs, Azure healthagent for the numbers",
     fix="Clean or replace the cable at the port named, then `ibqueryerrors` twice, an hour apart.",
+    action="fix-site",
     scope="fleet",
     sweep=True,
     reads=("cmd:ibqueryerrors",),
@@ -184,15 +193,18 @@ def _state(swept: FabricFacts, link: FabricLink) -> str:
 def link_errors(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Compare the error counters of all ports with those at the start of a window, and with those of the reference.
 
+    ## Why it matters
     Each damaged packet is sent again after a timeout, and the whole collective waits for it; a link that goes down
     for a second can end the job.
 
+    ## Verdicts
     Growth within an hour (or in the whole window, where that is shorter): more than 120 symbol errors, 300 recoveries,
     2 times down, 9 damaged packets, or any overrun fails; less of these, and discards above 100 a second, warn.
     Counters hold what has been since they were last reset. That is history: one reading alone is unknown where there
     are errors, and passes where all are zero. A full counter cannot grow: unknown.
 
-    A false alarm: reboots and pulled cables count as link down, at both ends. Waiting to send (PortXmitWait) is
+    ## False alarms
+    Reboots and pulled cables count as link down, at both ends. Waiting to send (PortXmitWait) is
     congestion, and multicast loops (PortRcvSwitchRelayErrors) are normal; neither is judged.
     """
     if other := not_this_fabric(swept):

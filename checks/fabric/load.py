@@ -26,6 +26,7 @@ IDLE = 0.05
     title="No receiver of the job is narrower than one of its senders",
     source="IBA 7.9 (credits): what cannot be delivered waits in the switch, and then in the switches before it",
     fix="`iblinkinfo -l | grep NAME` of the HCA: bring its link to the rate of the others, or leave its node out.",
+    action="fix-site",
     answers=("FP-CON-1",),
     scope="fleet",
     gating=False,  # it can only warn
@@ -35,14 +36,17 @@ IDLE = 0.05
 def fan_in(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Compare the link of each of the job's HCAs with what the other nodes of its rail can send to it at once.
 
+    ## Why it matters
     Where many send to one, what does not fit waits in the leaf, and what stands behind it waits too: flows to other
     hosts among them. An all-to-all and the root of a tree do that by nature; NCCL's rings have one sender each.
 
+    ## Verdicts
     A link below that of a single sender warns: there, even a ring piles up. Wider fan-in is told, not judged: which
     HCA, how many senders, how many times its link they could fill through the leaf's uplinks; in a window also at which
     ports packets waited most. It passes where no link is below its senders'. Half of a sweep is unknown.
 
-    A false alarm: nodes of two generations in one job on purpose.
+    ## False alarms
+    Nodes of two generations in one job on purpose.
     """
     if other := not_this_fabric(swept):
         yield other
@@ -102,6 +106,7 @@ def _waits(swept: FabricFacts) -> str:
     source="a judgement: one and a half times an even share, at half of the link's rate; IBA PortXmitData, PortRcvData",
     fix="Route adaptively (`routing_engine ar_updn` of MLNX_OFED's opensm, or UFM; NCCL_IB_ADAPTIVE_ROUTING, "
     "NCCL_IB_SL), or place the job on whole leaves; `ibtracert` shows which flows share the uplink.",
+    action="fix-site",
     answers=("FP-CON-5",),
     scope="fleet",
     gating=False,
@@ -112,14 +117,17 @@ def _waits(swept: FabricFacts) -> str:
 def uplink_balance(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Compare what each uplink of a leaf carried in the window with an even share of all that passed, both ways.
 
+    ## Why it matters
     Static routes choose an uplink by the receiver's address: several heavy flows meet on one uplink while others idle,
     and each of them gets a part of a fabric that is non-blocking on paper.
 
+    ## Verdicts
     An uplink that carries more than one and a half times its share, and at least half of its own rate, warns; a single
     sender's own rate is never too much. Leaves whose uplinks all stay below 5 % of their rate are unknown: nothing ran
     that could be uneven.
 
-    A false alarm: several jobs on one leaf, of which one alone sends far.
+    ## False alarms
+    Several jobs on one leaf, of which one alone sends far.
     """
     if other := not_this_fabric(swept):
         yield other

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     source="NVIDIA DGX SuperPOD reference architecture: full fat tree, as many links up as down at each leaf",
     fix="`iblinkinfo -l | grep NAME` on the leaf named: connect the uplinks that are missing, mend those that are slow;"
     " or say in the cluster file what the design allows: [fabric] oversubscription = 2.",
+    action="fix-site",
     answers=("FP-BW-3", "AN-1"),
     scope="fleet",
     sweep=True,
@@ -28,13 +29,16 @@ if TYPE_CHECKING:
 def oversubscription(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Compare, at each leaf, the rate of the links to hosts with the rate of the links to other switches.
 
+    ## Why it matters
     Where more can come from below than fits above, jobs that span leaves share what is left: at 2:1 an all-to-all
     across leaves has half of the rate that each NIC has.
 
+    ## Verdicts
     More than 1:1 warns; more than the cluster file's `oversubscription` fails. Links are counted by their present rate,
     so that a lost or slow uplink shows. A fabric of one switch passes. Half of a sweep leaves it unknown.
 
-    A false alarm: a fabric that is 2:1 by design; say so. A leaf of storage or login nodes, which nobody sized for
+    ## False alarms
+    A fabric that is 2:1 by design; say so. A leaf of storage or login nodes, which nobody sized for
     collectives, is named too.
     """
     if other := not_this_fabric(swept):
@@ -77,6 +81,7 @@ def oversubscription(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     title="The job's nodes are as near to each other as the fabric lets them",
     source="Slurm topology.conf(5): fewest leaf switches; NVIDIA DGX SuperPOD: scalable units of leaves and spines",
     fix="Place the job on fewer leaves: `sbatch --switches=N`, or exclude the nodes named; Slurm needs topology.conf.",
+    action="fix-site",
     answers=("FP-LAT-3",),
     scope="fleet",
     sweep=True,
@@ -85,13 +90,16 @@ def oversubscription(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
 def hops(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Compare the paths between the nodes that were asked with the shortest that so many nodes could have.
 
+    ## Why it matters
     A collective waits for its longest path. Nodes on another leaf add two switches each way, and share the uplinks with
     every other job; a few of them make all wait.
 
+    ## Verdicts
     Paths are counted in switches, between HCAs of one rail: 1 on one leaf, 3 over a spine, 5 over a core. Longer paths
     than needed warn; whether the nearer ports are free is not known here. It passes where no path is longer.
 
-    A false alarm: the nodes of a whole cluster asked at once are no job; the nearer leaves are full of other jobs.
+    ## False alarms
+    The nodes of a whole cluster asked at once are no job; the nearer leaves are full of other jobs.
     """
     if other := not_this_fabric(swept):
         yield other

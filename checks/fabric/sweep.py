@@ -42,6 +42,7 @@ def not_this_fabric(swept: FabricFacts) -> Finding | None:
     title="A sweep of the fabric sees all of it",
     source=f"{DIAGS}: ibnetdiscover(8); a tool that loses queries ends with status 0",
     fix="Look at the device named, `ibportstate LID PORT query` from its neighbour; then sweep again.",
+    action="fix-site",
     scope="fleet",
     sweep=True,
     reads=("cmd:ibnetdiscover", "cmd:iblinkinfo -l", "cmd:ibqueryerrors"),
@@ -49,14 +50,17 @@ def not_this_fabric(swept: FabricFacts) -> Finding | None:
 def completeness(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Look for queries without an answer, for links that only one end reports, and for the job's HCAs in the sweep.
 
+    ## Why it matters
     What did not answer hides all that hangs behind it: a report on half a fabric calls the other half healthy.
 
+    ## Verdicts
     Lost queries leave it unknown, whatever the tool's exit status was. An active compute HCA of a node that was asked
     and that the sweep has not seen warns. It passes where neither is found.
 
     A sweep that holds none of the sweeping node's own compute HCAs is of another fabric: all is unknown.
 
-    A false alarm: a switch that boots, or a manager that sweeps at the same time, drops a few queries; sweep again. A
+    ## False alarms
+    A switch that boots, or a manager that sweeps at the same time, drops a few queries; sweep again. A
     cluster whose rails are fabrics of their own needs one sweep for each: `device` in the cluster file names the port.
     """
     if other := not_this_fabric(swept):
@@ -96,6 +100,7 @@ def completeness(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     source=f"InfiniBand Architecture Specification 14.4.1; {DIAGS}: sminfo(8), saquery(8)",
     fix="On the hosts named: `systemctl status opensm`, or UFM; stop all but one master and its standbys, and give all"
     " of them the same sm_key.",
+    action="fix-site",
     scope="fleet",
     sweep=True,
     reads=("cmd:ibnetdiscover", "cmd:sminfo", "cmd:saquery -s"),
@@ -103,13 +108,16 @@ def completeness(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
 def manager(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Look for the master subnet manager, and ask every port that runs a manager which state it is in.
 
+    ## Why it matters
     Without a master no port that comes up becomes active, and no route is mended. Two masters write each other's routes
     and LIDs over, and jobs lose their connections at random.
 
+    ## Verdicts
     No answer from any manager fails, and so do two that say master. Any number of standbys passes. Where the sweep has
     lost queries, silence is unknown.
 
-    A false alarm: in the seconds of a handover both, or none, say master; ask again.
+    ## False alarms
+    In the seconds of a handover both, or none, say master; ask again.
     """
     if other := not_this_fabric(swept):
         yield other
@@ -170,6 +178,7 @@ def _no_manager(swept: FabricFacts) -> Iterator[Finding]:
     title="The switches can reduce (SHARP), and their manager is there",
     source="NVIDIA SHARP documentation: aggregation nodes, sharp_am; an aggregation node is an HCA inside the switch",
     fix="On the host of the subnet manager: `systemctl status sharp_am`; in opensm.conf sharp_enabled = 2.",
+    action="fix-site",
     answers=("NT-SHP-1", "NT-SHP-2"),
     scope="fleet",
     sweep=True,
@@ -178,13 +187,16 @@ def _no_manager(swept: FabricFacts) -> Iterator[Finding]:
 def sharp(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Look for an aggregation node in every switch, and for the aggregation manager among the subnet's services.
 
+    ## Why it matters
     Without either, NCCL falls back to rings and trees without a word: an all-reduce then moves twice the bytes.
 
+    ## Verdicts
     Aggregation nodes without a manager warn. Where the cluster file says sharp = true, switches without one, or no
     manager, fail. Where no switch has one and nobody wants it, it is skipped. Other services prove that the list was
     read; an unreadable one is unknown.
 
-    A false alarm: SHARP that is left off by intent; say sharp = false. A manager that registers elsewhere than with
+    ## False alarms
+    SHARP that is left off by intent; say sharp = false. A manager that registers elsewhere than with
     the subnet manager (some UFM versions) is not seen.
     """
     if other := not_this_fabric(swept):

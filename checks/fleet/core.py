@@ -24,19 +24,23 @@ from preflight.model import Finding, check
     source="NVIDIA data-centre driver documentation; majority of at least 3 nodes and 60 %",
     fix="Decide which version is right (`nvidia-smi --query-gpu=driver_version --format=csv`), install it where it is "
     "missing, reboot.",
+    action="fix-site",
     answers=("PA-03",),
     scope="fleet",
 )
 def driver_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Compare the version of the loaded NVIDIA driver across nodes of the same kind.
 
+    ## Why it matters
     Ranks on different drivers take different code paths in CUDA and NCCL: the job fails in its start,
     or one node is slower for no visible cause.
 
+    ## Verdicts
     A node whose version differs from that of most nodes fails; without a majority all do, and no side is called right.
     Nodes that fail versions.driver-files do not vote.
 
-    A false alarm: nodes that are being upgraded in turn, and are not in one job while they differ.
+    ## False alarms
+    Nodes that are being upgraded in turn, and are not in one job while they differ.
     """
     yield from equal(nodes, sites, DRIVER)
 
@@ -60,19 +64,23 @@ DRIVER = Trait("NVIDIA driver", "file:/proc/driver/nvidia/version", _driver, bre
     source="InfiniBand path MTU is the smaller of both ends; majority of at least 3 nodes and 60 %",
     fix="Decide which MTU is right, write it into the cluster file (`ports.mtu`, `ports.netdev_mtu`), and set it where "
     "it is missing (`ip link set IF mtu …`, or the subnet manager's partition).",
+    action="fix-site",
     answers=("NT-FAB-4", "PA-14"),
     scope="fleet",
 )
 def mtu_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Compare the active MTU, and under RoCE the Ethernet MTU, of compute ports across nodes of the same kind.
 
+    ## Why it matters
     Two ends with different MTUs use the smaller one, or fail where an application fixed it; a switch
     that drops the larger packets makes it a hang.
 
+    ## Verdicts
     Nodes that fail rdma.active-mtu, rdma.link-layer or the MTU of roce.chain miss what is expected of them (the cluster
     file first) and do not vote. Of the rest, those that differ from most nodes fail; without a majority all do.
 
-    A false alarm: nodes of two fabrics in one class, each with an MTU of its own; give each fabric a class.
+    ## False alarms
+    Nodes of two fabrics in one class, each with an MTU of its own; give each fabric a class.
     """
     yield from equal(nodes, sites, _MTU)
 

@@ -11,7 +11,7 @@ from preflight.checks.comparison import yardstick
 from preflight.checks.comparison.compare import compare, differences
 from preflight.checks.comparison.electorate import Electorate, Trait, failing, poll
 from preflight.checks.comparison.values import of_gpus
-from preflight.checks.gpu import memory, nvlink, part, presence, processes, state
+from preflight.checks.gpu import clocks, memory, nvlink, part, presence, processes, state
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts import system_settings
@@ -53,7 +53,7 @@ GPU = (
           judged_by=(state.power_limit,), expects="gpu_settings.power_limit_w", form="{:g} W".format),
     Trait("application clock", "nvml:gpus",
           of_gpus("application_clock_mhz", lambda one: f"{one.application_clock_mhz} MHz"),
-          expects="gpu_settings.application_clock_mhz", form="{} MHz".format),
+          judged_by=(clocks.clocks,), expects="gpu_settings.application_clock_mhz", form="{} MHz".format),
     Trait("highest SM clock", "nvml:gpus", of_gpus("sm_clock_max_mhz", lambda one: f"{one.sm_clock_max_mhz} MHz"),
           expects="gpu_settings.sm_clock_max_mhz", form="{} MHz".format),
 )  # fmt: skip
@@ -65,22 +65,26 @@ GPU = (
     source="https://docs.nvidia.com/deploy/nvml-api/ ; majority of at least 3 nodes and 60 %",
     fix="`nvidia-smi -q` on a node of each side; decide which is right, and set it: -pl (power), -ac or -rac (clocks), "
     "-e (ECC), -mig, -pm.",
+    action="fix-site",
     answers=("PA-01",),
     scope="fleet",
 )
 def gpu_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Compare model, number and memory of the GPUs, ECC, MIG, persistence and compute mode, power limit and clocks.
 
+    ## Why it matters
     Every step waits for the slowest GPU of the job: one node with a lower power limit or clock slows down all of
     them. With less memory, or cut into instances, the job fails there and ends everywhere.
 
+    ## Verdicts
     Another model, number, memory or MIG mode fails; the rest warns. Each part is compared by itself, and several in one
     class of the cluster file fail. A node that misses what the cluster file, the part
     or a check of the node expects of a value does not vote on it. A node without a GPU in a class where others have
     some is unknown, unless the cluster file says how many it should have: one whose GPUs all fell off the bus looks
     the same.
 
-    A false alarm: nodes that are capped on purpose, for their rack's power; give them a class of their own.
+    ## False alarms
+    Nodes that are capped on purpose, for their rack's power; give them a class of their own.
     """
     yield from compare(nodes, sites, GPU)
     yield from _mixed(nodes, sites)
@@ -157,6 +161,7 @@ def _imex(node: NodeFacts) -> str | None:
     source="NVIDIA IMEX service guide (nodes_config.cfg is the same on all nodes of a domain); nvmlGpuFabricInfo_t",
     fix="Write the same /etc/nvidia-imex/nodes_config.cfg on all nodes of the domain, `systemctl restart nvidia-imex`; "
     "a wrong cluster UUID: the fabric manager of the NVLink switches.",
+    action="fix-site",
     answers=("GS-1",),
     scope="fleet",
     reads=("file:/etc/nvidia-imex/nodes_config.cfg", "nvml:gpus"),
@@ -164,14 +169,17 @@ def _imex(node: NodeFacts) -> str | None:
 def nvlink_domain(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Compare cluster UUID, clique and IMEX's list of nodes within each NVLink domain that spans nodes.
 
+    ## Why it matters
     Nodes that disagree cannot map each other's memory: NCCL falls back to the network without a word, or
     the job ends with "CUDA_ERROR_INVALID_HANDLE" in its first exchange over NVLink.
 
+    ## Verdicts
     Nodes of one IMEX list must have one cluster UUID, those of one UUID one list and one clique. Those that differ from
     most nodes fail; without a majority all do. The domain of each rack is compared by itself. A node that fails
     gpu.fabric-state does not vote.
 
-    A false alarm: a rack that is divided into partitions on purpose has several cliques under one UUID.
+    ## False alarms
+    A rack that is divided into partitions on purpose has several cliques under one UUID.
     """
     labels: dict[str, _Labels] = {}
     unread: dict[str, EvidenceError] = {}

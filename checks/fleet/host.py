@@ -9,13 +9,15 @@ from preflight.checks.comparison.compare import compare
 from preflight.checks.comparison.electorate import Trait
 from preflight.checks.comparison.values import compute, on_the_host, several, text, where_there
 from preflight.checks.host import kernel, limits
+from preflight.checks.host import mounts as host_mounts
 from preflight.checks.rdma import ip_rails
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import system_settings
+from preflight.facts import inventory, system_settings
 from preflight.facts.network_switch import OS_RELEASE
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check
+from preflight.parsers.host.mounts import MOUNTS
 
 #: Boot options that name a disk, an image or the node itself.
 _OWN = ("BOOT_IMAGE", "root", "initrd", "resume", "ip", "BOOTIF", "ifname", "hostname", "rd.", "systemd.machine_id",
@@ -49,6 +51,29 @@ def _sockets(node: NodeFacts, site: Site) -> str | None:
 
 def _numa(node: NodeFacts, site: Site) -> str | None:
     return str(sum(bool(numa.cpus) for numa in node.numa_nodes))
+
+
+def _smt(node: NodeFacts, site: Site) -> str | None:
+    if not node.evidence.exists(inventory.SMT):
+        return None
+    return node.parsed(inventory.SMT, inventory.smt)
+
+
+def _nvme(node: NodeFacts, site: Site) -> str | None:
+    """Count the drives that work; those that do not are named."""
+    drives = inventory.nvme_drives(node.evidence)
+    dead = ", ".join(f"{name} {state}" for name, state in drives if state != "live")
+    working = sum(state == "live" for _, state in drives)
+    return f"{working} ({dead})" if dead else str(working)
+
+
+def _mounts(node: NodeFacts, site: Site) -> str | None:
+    """Write disks and network file systems by place; a container's are its own."""
+    if node.in_container:
+        return None
+    lasting = node.parsed(MOUNTS, inventory.lasting)
+    listed = (f"{place} {mount.kind}{' read-only' if mount.read_only else ''}" for place, mount in lasting.items())
+    return ", ".join(sorted(listed)) or "none"
 
 
 def _memlock(node: NodeFacts, site: Site) -> str | None:
@@ -110,8 +135,21 @@ HOST = (
     ),
     Trait("CPU microcode", system_settings.CPUINFO, _microcode, expects="firmware.microcode"),
     Trait("CPU sockets", system_settings.SOCKETS, _sockets, expects="host.sockets"),
-    Trait("NUMA nodes (NPS)", _NUMA, _numa, expects="host.numa_nodes"),
-    Trait("memory", system_settings.MEMINFO, _memory, tolerance=0.01, unit="GiB", expects="host.memory_gib"),
+    Trait("NUMA nodes (NPS)", _NUMA, _numa, expects="host.numa_nodes", required=True),
+    Trait(
+        "memory",
+        system_settings.MEMINFO,
+        _memory,
+        tolerance=0.01,
+        unit="GiB",
+        expects="host.memory_gib",
+        required=True,
+    ),
+    Trait("logical CPUs", inventory.ONLINE, text(inventory.ONLINE, inventory.cpus), expects="host.cpus", required=True),
+    Trait("multithreading (SMT)", inventory.SMT, _smt, expects="host.smt", required=True),
+    Trait("NVMe drives", inventory.NVME, _nvme, expects="host.nvme", required=True),
+    Trait("swap", inventory.SWAPS, text(inventory.SWAPS, inventory.swap), expects="host.swap", required=True),
+    Trait("mounts", MOUNTS, _mounts, items=", ", judged_by=(host_mounts.declared_mounts,)),
     Trait("kernel release", facts.kernel.RELEASE, text(facts.kernel.RELEASE), expects="versions.kernel"),
     Trait("distribution", OS_RELEASE, _distribution, expects="versions.os"),
     Trait(
@@ -184,18 +222,23 @@ HOST = (
     "profile for all; majority of at least 3 nodes and 60 %",
     fix="Compare BIOS profile (`dmidecode -t bios`), image and `tuned-adm active` of a node of each side; decide which "
     "is right, apply it to all.",
+    action="fix-site",
     scope="fleet",
 )
 def host_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
-    """Compare BIOS, CPU, memory, NUMA, kernel, distribution, boot options, huge pages, sysctls and locked memory.
+    """Compare firmware, processors, memory, drives, mounts, kernel and limits.
 
+    ## Why it matters
     A job runs at the pace of its slowest node: another BIOS profile or governor costs that node some percent, and all
     others wait for it in every step. A node with less memory ends the job of all.
 
+    ## Verdicts
     Differences warn, for each value by itself. Options that name a disk, an image or the node are left out; memory
-    within 1 % is equal. A node that fails the check of a value (governor, boot options, locked memory, …) does not vote
-    on it.
+    within 1 % is equal. Of mounts, place and type count, of disks and network file systems that are mounted for good:
+    not what an automounter, a job or a container brought. A node that fails the check of a value (governor, boot
+    options, locked memory, …) does not vote on it.
 
-    A false alarm: nodes of two deliveries; give each a class of its own in the cluster file.
+    ## False alarms
+    Nodes of two deliveries; give each a class of its own in the cluster file.
     """
     yield from compare(nodes, sites, HOST)

@@ -96,18 +96,22 @@ NIC = (
     title="The RDMA devices of all nodes have the same names, places and settings",
     source="NCCL user guide, NCCL_IB_HCA (one list of names for all ranks); majority of at least 3 nodes and 60 %",
     fix="Names: the same udev rules (60-rdma-persistent-naming) and slots; else `setpci`, modules, kernel.",
+    action="fix-site",
     scope="fleet",
 )
 def nic_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Compare names and PCI addresses of RDMA devices, link layer, ACS, MaxReadReq and ways to GPU memory.
 
+    ## Why it matters
     One list in NCCL_IB_HCA, and one file of the topology, serve all ranks: where mlx5_3 is another card on one node,
     that node uses its storage port, or crosses rails, and nobody says so.
 
+    ## Verdicts
     Other names, places or another link layer fail; the rest warns. In containers names follow each other and are not
     compared. A node that misses what is expected of a value does not vote on it. Rate, subnet and leaf are compared
     rail by rail (fleet.rails), RoCE's settings by fleet.roce-equal.
 
-    A false alarm: nodes of two server models in one class, whose slots have other addresses; give each a class.
+    ## False alarms
+    Nodes of two server models in one class, whose slots have other addresses; give each a class.
     """
     yield from compare(nodes, sites, NIC)

@@ -7,10 +7,20 @@ from collections.abc import Iterator
 from preflight.checks.applicability import nothing_declared
 from preflight.checks.comparison import yardstick
 from preflight.checks.comparison.electorate import Trait
+from preflight.checks.comparison.values import PerDevice
+from preflight.checks.fleet import core, gpu, host, nic, rails, software
+from preflight.checks.job import rank_agreement
+from preflight.checks.roce import fleet as roce
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
+
+#: Keys of parts of a node: where one is missing, a person has to look, and no setting helps.
+_HARDWARE = ("host.memory_gib", "host.sockets", "host.nvme", "gpu_settings.model", "gpu_settings.memory_mib")
+
+#: Devices of one wrong value that are named one by one.
+_NAMED = 4
 
 
 @check(
@@ -18,20 +28,25 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
     title="Versions, firmware and settings are those that the cluster file declares",
     source="the cluster file: [class.NAME.versions], firmware, gpu_settings, host, nvlink, rails, nccl, ports and qos",
     fix="Set on the node what is declared, or correct the key in the cluster file (`preflight lint --explain KEY`).",
+    action="fix-site",
     answers=("PA-03",),
-    reads=("nvml:gpus", "file:/sys/class/dmi/id/*"),
+    reads=("nvml:gpus", "file:/sys/class/dmi/id/*", "file:/sys/class/infiniband/*/board_id"),
     unless=(nothing_declared,),
 )
 def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare what the cluster file declares of versions, firmware and settings with what the node has.
 
+    ## Why it matters
     A majority of nodes may be wrong together; what is declared is the yardstick, and also holds for one node alone.
 
-    A value that breaks a job where it differs (driver, NCCL, PyTorch, number and model of GPUs, rails, …) fails, the
-    rest warns, as in the comparison of nodes. Values are compared to the letter, host memory within 1 %. What the
-    node does not show is unknown; what a container cannot see is left out.
+    ## Verdicts
+    A value that breaks a job where it differs (driver, NCCL, PyTorch, number and model of GPUs, rails, …) fails, and so
+    does what the server is to consist of (memory, CPUs, multithreading, NUMA nodes, NVMe drives, swap); the rest
+    warns, as in the comparison of nodes. The GPUs and NICs that miss it are named. Values are compared to the letter,
+    host memory within 1 %. What the node does not show is unknown; what a container cannot see is left out.
 
-    A false alarm: nodes that are being upgraded in turn; declare the new version when most of them have it.
+    ## False alarms
+    Nodes that are being upgraded in turn; declare the new version when most of them have it.
     """
     right = []
     for trait in _traits(site):
@@ -50,11 +65,13 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
             continue
         wrong = yardstick.misses(trait, value, site)
         for miss in wrong:
-            of = f"{trait.what}, {miss.device}" if miss.device else trait.what
-            yield (failed if trait.breaks else warned)(
-                f"{of}: {miss.mine}, not {miss.wanted}", subject=trait.what, found=miss.mine,
-                expected=f"{miss.wanted} ({miss.source})", evidence=[trait.key],
-            )  # fmt: skip
+            for devices, mine in _holders(trait, miss, node):
+                of = f"{trait.what}, {devices}" if devices else trait.what
+                yield (failed if trait.breaks or trait.required else warned)(
+                    f"{of}: {mine}, not {miss.wanted}", subject=trait.what, found=mine,
+                    expected=f"{miss.wanted} ({miss.source})", evidence=[trait.key],
+                    action="isolate" if trait.expects in _HARDWARE else "",
+                )  # fmt: skip
         hidden = {} if node.in_container else yardstick.silent(trait, value, site)
         for device, key in hidden.items():
             yield unknown(f"{trait.what}, {device}: this node shows none, and the cluster file declares it",
@@ -65,12 +82,22 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield passed(f"as the cluster file declares: {', '.join(right)}", found=f"{len(right)} values")
 
 
+def _holders(trait: Trait, miss: yardstick.Miss, node: NodeFacts) -> Iterator[tuple[str, str]]:
+    """Yield the devices that miss a declared value, with their own value."""
+    per_device = trait.read.devices(node) if isinstance(trait.read, PerDevice) else {}
+    others = {device: value for device, value in per_device.items() if value != miss.wanted}
+    if miss.device or not others:
+        yield miss.device, miss.mine
+        return
+    for value in dict.fromkeys(others.values()):
+        names = [device for device, mine in others.items() if mine == value]
+        every = len(names) == len(per_device) and len(names) > 1
+        listed = ", ".join(names) if len(names) <= _NAMED else f"{names[0]} and {len(names) - 1} more"
+        yield f"all {len(names)}" if every else listed, value
+
+
 def _traits(site: Site) -> Iterator[Trait]:
     """Yield the compared values that the cluster file declares for a node."""
-    from preflight.checks.fleet import core, gpu, host, nic, rails, software
-    from preflight.checks.job import rank_agreement
-    from preflight.checks.roce import fleet as roce
-
     domain = (trait for trait, _, _ in gpu.DOMAIN)
     for trait in (
         core.DRIVER, rank_agreement.NCCL, *software.SOFTWARE, *software.FIRMWARE,

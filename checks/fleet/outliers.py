@@ -106,9 +106,11 @@ def _extreme(pick: Callable[[list[float]], float], values: Sequence[float | None
 def numbers_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Compare the hottest GPU, the slowest busy GPU and the clock's offset of each node with the median of its kind.
 
+    ## Why it matters
     A node that is 15 degrees warmer than its neighbours under the same load slows down first, on the day when it
     is needed; what is a fault shows as a difference before it shows as an alarm.
 
+    ## Verdicts
     It warns beyond 3.5 spreads (median absolute deviation) from the median, and at least 10 C, 5 % of the clock, or
     1 ms: where nodes hardly differ, the least of differences would be an outlier. Cooler or faster nodes are named
     where they are 30 %, as most may then be wrong; of two groups, neither of which has 60 %, both are, and none is
@@ -116,7 +118,8 @@ def numbers_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
     number (gpu.temperature-margin, gpu.throttling, host.time-sync) is left out of the median, and passes nothing here.
     It gates no job.
 
-    A false alarm: a node at the warm end of its row, or one that runs another job than its neighbours.
+    ## False alarms
+    A node at the warm end of its row, or one that runs another job than its neighbours.
     """
     yield from _compare(nodes, sites, "numbers", _numbers, NUMBERS)
 
@@ -182,9 +185,11 @@ RATES = {
 def rates_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Compare what the compute ports of each node carried and met in the window with the median of its kind.
 
+    ## Why it matters
     Ranks of one collective send alike: a node that carries less waits for something of its own, one that is told
     to slow down far more often than its peers sits behind a full port. No threshold of one node shows that.
 
+    ## Verdicts
     Traffic warns at 20 % below the median; above it only where 30 % of the nodes carry more, as most may then be the
     slow ones: one that carries more does another part of the job's work. Out of order and repeated packets warn from
     one more for each GB, notifications from 100 more, and each only beyond 3.5 spreads. Of two groups, neither of which
@@ -192,7 +197,8 @@ def rates_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
     rdma.port-state or rdma.port-rate are left out of the median of traffic, those that fail counters.loss out of that
     of repeated packets. Below 5 % of the ports' rate on most nodes it is unknown: nothing ran. It gates no job.
 
-    A false alarm: nodes of several jobs, or of the first and last stage of a pipeline, in one run.
+    ## False alarms
+    Nodes of several jobs, or of the first and last stage of a pipeline, in one run.
     """
     yield from _compare(nodes, sites, "rates", _traffic_rates, RATES)
 

@@ -215,22 +215,26 @@ LEAF = Trait("leaf of each rail", lldp.LLDP, by_rail(_leaf), breaks=True, items=
     "of at least 3 nodes and 60 %",
     fix="Compare the rail's address, partition (`cat …/pkeys/0`), VLAN, rate and cable on both sides; decide which is "
     "right (a rate: `ports.rate_gbps` of the cluster file), and correct the other.",
+    action="fix-site",
     answers=("NT-FAB-3", "NT-FAB-4", "PA-16"),
     scope="fleet",
 )
 def rails_match(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Compare, rail by rail, IP subnet or InfiniBand subnet, partitions, VLAN and rate across nodes of one kind.
 
+    ## Why it matters
     Rail i of one node talks to rail i of all others: in another subnet, partition or VLAN it reaches nobody, and the
     job hangs at its first connection; at another rate it holds up the ring.
 
+    ## Verdicts
     Nodes that fail rdma.port-rate, rails.subnets or rdma.link-layer miss what is expected of them and do not vote on
     it. A rail that differs from that of most other nodes fails; without a majority all fail, and none is right. Rails
     that are addressed point to point (/30, /31) have no subnet in common: there an address that lies among those of
     another rail fails. Ports that are down are reported by rdma.port-state, MTUs compared by fleet.mtu-equal, leaves by
     fleet.rail-leaf.
 
-    A false alarm: nodes of two pods with subnets of their own in one class; give each pod a class.
+    ## False alarms
+    Nodes of two pods with subnets of their own in one class; give each pod a class.
     """
     for finding in compare(nodes, sites, (*RAILS, _swapped(nodes, sites))):
         yield finding.about(*_answers(finding))

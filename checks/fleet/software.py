@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from preflight import facts
 from preflight.checks.comparison.compare import compare
-from preflight.checks.comparison.electorate import Trait
+from preflight.checks.comparison.electorate import Misses, Trait
 from preflight.checks.comparison.values import (
+    PerDevice,
     installed,
     of_gpus,
     on_gpu_nodes,
@@ -19,12 +20,11 @@ from preflight.checks.comparison.values import (
     where_there,
 )
 from preflight.checks.gpu import part
-from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts import system_settings
 from preflight.facts.kernel import NVIDIA_VERSION
 from preflight.facts.node import NodeFacts
-from preflight.facts.rdma_ports import ROOT, is_virtual_function
+from preflight.facts.rdma_ports import ROOT
 from preflight.facts.versions import LIBRARIES
 from preflight.model import Finding, check
 
@@ -98,6 +98,7 @@ SOFTWARE = (
     source="PyTorch and NCCL: all ranks of a job must run one version; majority of at least 3 nodes and 60 %",
     fix="Decide which version is right (`pip list`, `ofed_info -s`, `lsmod`), and install it on all nodes, best by one "
     "image.",
+    action="fix-site",
     answers=("PA-03",),
     scope="fleet",
     reads=("file:*.dist-info/INSTALLER",),
@@ -105,61 +106,51 @@ SOFTWARE = (
 def software(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Compare PyTorch, NCCL's plug-ins, CUDA toolkit, OFED, mlx5_core, kernel modules and container toolkit.
 
+    ## Why it matters
     Ranks of one job that load different software take different paths through it: the job fails in its start, hangs
     in its first collective, or one node is slower than all others.
 
+    ## Verdicts
     Another PyTorch, or a plug-in of NCCL on some nodes only, fails; the rest warns, as jobs survive it. The NVIDIA
     driver and NCCL have checks of their own. What is missing in a container is nobody's outlier.
 
-    A false alarm: nodes that are being upgraded in turn; a toolkit on the host that jobs in containers never load.
+    ## False alarms
+    Nodes that are being upgraded in turn; a toolkit on the host that jobs in containers never load.
     """
     yield from compare(nodes, sites, SOFTWARE)
+
+
+class _OfBoard(PerDevice):
+    """Firmware of the NICs of one board."""
+
+    def __init__(self, board: str) -> None:
+        self._board = board
+
+    def devices(self, node: NodeFacts) -> dict[str, str]:
+        versions: dict[str, str] = node.remember_for_fleet(
+            f"firmware of NICs {self._board}", facts.nic_firmware.of_board, node, self._board
+        )
+        return versions
 
 
 def nic_firmware(boards: Iterable[str]) -> Iterator[Trait]:
     """Yield a trait for each board (PSID): a firmware is of a board, and only NICs of one board can be compared."""
     for board in sorted(boards):
-
-        def read(node: NodeFacts, site: Site, board: str = board) -> str | None:
-            found = _of_boards(node).get(board)
-            if isinstance(found, tuple):
-                raise EvidenceError(*found)
-            return found
-
-        yield Trait(f"firmware of NICs {board}", f"file:{ROOT}/*/fw_ver", read, alone=False,
-                    expects=f"firmware.nics.{board}")  # fmt: skip
+        yield Trait(f"firmware of NICs {board}", f"file:{ROOT}/*/fw_ver", _OfBoard(board), alone=False,
+                    misses=_mixed(board), expects=f"firmware.nics.{board}")  # fmt: skip
 
 
-def _of_boards(node: NodeFacts) -> Mapping[str, str | tuple[str, str] | None]:
-    """Return the firmware of each board on a node, or the record that does not tell it, and why."""
-    return node.remember_for_fleet("firmware of NICs by board", _firmware, node)
+def _mixed(board: str) -> Misses:
+    """Return the function that reports rdma.firmware where a board is mixed."""
+
+    def by(node: NodeFacts, site: Site) -> tuple[str, ...]:
+        return ("rdma.firmware",) if len(set(_OfBoard(board).devices(node).values())) > 1 else ()
+
+    return by
 
 
-def _firmware(node: NodeFacts) -> dict[str, str | tuple[str, str] | None]:
-    return {board: _of_board(node, board) for board, _ in _boards(node)}
-
-
-def _of_board(node: NodeFacts, board: str) -> str | tuple[str, str] | None:
-    keys = [f"file:{ROOT}/{device}/fw_ver" for mine, device in _boards(node) if mine == board]
-    try:
-        return several(node.evidence.text(key).strip() for key in keys)
-    except EvidenceError as error:
-        return error.key, error.why
-
-
-def _boards(node: NodeFacts) -> Iterator[tuple[str, str]]:
-    """Yield (PSID, device) of the NICs whose board is known; virtual functions have their host's."""
-    try:
-        devices = node.rdma_devices
-    except EvidenceError:
-        return
-    for device in devices:
-        try:
-            board = node.evidence.text(f"file:{ROOT}/{device}/board_id").strip()
-        except EvidenceError:
-            continue
-        if board and not is_virtual_function(node.evidence, device):
-            yield board, device
+def _boards(node: NodeFacts) -> tuple[str, ...]:
+    return node.remember_for_fleet("boards of NICs", lambda: tuple(facts.nic_firmware.boards(node)))
 
 
 def _gsp(node: NodeFacts, site: Site) -> str | None:
@@ -192,22 +183,26 @@ FIRMWARE = (
     title="NICs and GPUs run the same firmware on all nodes",
     source="NVIDIA DGX firmware update guides: one bundle for all nodes; majority of at least 3 nodes and 60 %",
     fix="`mlxfwmanager` (NICs), the vendor's bundle (GPUs); a reset or a power cycle makes it run.",
+    action="fix-site",
     scope="fleet",
 )
 def firmware(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Compare the firmware of NICs, board by board (PSID), and VBIOS, InfoROM and GSP of the GPUs.
 
+    ## Why it matters
     Firmware decides how a NIC slows down under congestion and how a GPU handles its errors: one node on another
     release behaves unlike the rest, in ways that no setting shows.
 
+    ## Verdicts
     Differences warn: a job runs. GSP firmware is the driver's own; another one is a driver that was not loaded whole.
 
-    A false alarm: NICs or GPUs that were replaced by a newer revision with firmware of its own.
+    ## False alarms
+    NICs or GPUs that were replaced by a newer revision with firmware of its own.
     """
     mine: dict[str, list[NodeFacts]] = defaultdict(list)
     for node in nodes:
         mine[sites[node.node].class_name].append(node)
     for members in mine.values():
         yield from compare(
-            members, sites, (*FIRMWARE, *nic_firmware({board for node in members for board in _of_boards(node)}))
+            members, sites, (*FIRMWARE, *nic_firmware({board for node in members for board in _boards(node)}))
         )

@@ -63,19 +63,23 @@ def _neighbours(node: NodeFacts, site: Site) -> tuple[dict[Port, Neighbour], Fin
     title="PFC is on for the same priorities at both ends of each cable",
     source=_DCBX,
     fix="Set the switch port and the interface alike: `mlnx_qos -i IF --pfc …`, and the switch's PFC profile.",
+    action="fix-site",
     answers=("AN-4", "FP-LOSS-2", "PA-14"),
     unless=(no_rdma,),
 )
 def pfc(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the priorities with PFC that the switch port announces with those of the interface.
 
+    ## Why it matters
     A pause that only one end knows is ignored by the other: the buffer overflows, packets are lost, and RDMA sends
     whole messages again. Both ends look healthy by themselves.
 
+    ## Verdicts
     Any difference fails. A switch that announces no PFC (802.1Qaz, subtype 11) is unknown: DCBX may be off there
     while PFC is on.
 
-    A false alarm: a switch that announces its wish and not its state; look at it with the switch's own command.
+    ## False alarms
+    A switch that announces its wish and not its state; look at it with the switch's own command.
     """
     neighbours, other = _neighbours(node, site)
     if other:
@@ -124,18 +128,22 @@ def _listed(priorities: frozenset[int]) -> str:
     title="The switch takes frames as large as the interface sends",
     source="IEEE 802.3 (maximum frame size TLV): MTU + 14 bytes header + 4 checksum + 4 for each VLAN tag",
     fix="Set the switch port to MTU 9216, as is usual on a training fabric, or `ip link set IF mtu N` to what it has.",
+    action="fix-site",
     answers=("NT-FAB-4", "PA-14"),
     unless=(no_rdma,),
 )
 def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the largest frame that the switch port announces with the interface's MTU and its headers.
 
+    ## Why it matters
     A frame that is too long is dropped without a word: small messages pass, a handshake works, and the first large
     transfer hangs.
 
+    ## Verdicts
     Less than MTU + 18 bytes fails; room for VLAN tags is not asked for. A switch that does not tell is no finding.
 
-    A false alarm: a switch that announces the payload instead of the frame; it then lacks just 18 bytes, which warns.
+    ## False alarms
+    A switch that announces the payload instead of the frame; it then lacks just 18 bytes, which warns.
     """
     neighbours, other = _neighbours(node, site)
     if other:
@@ -169,20 +177,24 @@ def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     source="rail-optimised wiring (NVIDIA DGX SuperPOD reference architecture); IEEE 802.1AB",
     fix="`lldpcli show neighbors` on this node and a peer names switch and port; the cabling plan decides which is "
     "right: swapped cables come in pairs.",
+    action="fix-site",
     answers=("PA-16",),
     scope="fleet",
 )
 def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Compare, rail by rail, the switch that each node's compute ports are plugged into with that of its peers.
 
+    ## Why it matters
     Traffic of a rail that should cross one leaf then climbs to the spine and back: more hops, and uplinks that
     were never counted for it.
 
+    ## Verdicts
     Peers are nodes of one class that share at least half of their leaves, so that several pods do not disturb each
     other. A node that differs from most of its peers, at least three that are cabled alike, fails; where no side has
     most, all fail, and none is called right.
 
-    A false alarm: a pod that is being recabled, or breakout cables whose halves go to different leaves on purpose.
+    ## False alarms
+    A pod that is being recabled, or breakout cables whose halves go to different leaves on purpose.
     """
     for members in kinds(nodes, sites):
         plans: dict[str, tuple[str, ...]] = {}

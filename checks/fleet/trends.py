@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from statistics import median
 
 from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import COURSE
@@ -37,6 +38,13 @@ _MEMORY = (
     _Rule("gpu.ecc_aggregate_sram_corrected", "corrected errors of SRAM", 100, "a day"),
 )
 
+#: NVLink: a link that errs a hundred times a day, day after day, is not the one that had a bad hour. PCIe: DCGM's 31 a
+#: minute at generation 5 are 44,640 a day; a hundredth of that every day is a trend.
+_GPU_LINKS = (
+    _Rule("gpu.nvlink_errors", "NVLink errors", 100, "a day"),
+    _Rule("gpu.pcie_replays", "PCIe replays", 450, "a day"),
+)
+
 #: Degrees that are left before a GPU slows down, below which its course is looked at, and days ahead.
 _MARGIN_C, _AHEAD_DAYS = 20.0, 30.0
 
@@ -56,15 +64,73 @@ _SLOW = 1.25
 def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare how many errors each port's counters gain a day with what a sound link gains: next to none.
 
+    ## Why it matters
     A cable seldom dies at once. It errs a little more each day, and one morning the job that needs it stands still;
     that morning can be chosen.
 
+    ## Verdicts
     It warns from 1 a day (link down, trained anew) and 120 a day (symbol errors) on, over at least three runs and a
     day. A counter that went back was reset, and counts from there.
 
-    A false alarm: a switch that was rebooted every day, or a cable that was moved.
+    ## False alarms
+    A switch that was rebooted every day, or a cable that was moved.
     """
     yield from _grown(node, _LINKS, "port")
+
+
+#: Times that a link comes back within a day from which it warns, as in the kernel's log (kernel.events).
+_FLAPS_PER_DAY = 3
+
+
+@check(
+    "trend.flaps",
+    title="No link went down several times since yesterday's runs",
+    source="the port's own counter link_downed; AzNHC (5 in a day), gpud (3 in half a day); 3 is a judgement",
+    fix="Reseat or replace the cable or module; links that flap together share a switch. See kernel.events for times.",
+    answers=("AN-9",),
+    gating=False,
+    history=True,
+)
+def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare each port's count of lost links with that of a day ago.
+
+    ## Why it matters
+    A gate has no minute to watch a port. A link that comes and goes ends the job that is being started now.
+
+    ## Verdicts
+    It warns from three on. One earlier run within 24 hours is enough; without one it is unknown. A counter that went
+    back was reset, and counts from there.
+
+    ## False alarms
+    A switch that was restarted several times that day.
+    """
+    steady, silent = 0, 0
+    for full_course in series_of(node.evidence, "port.link_downed"):
+        course = since_reset(full_course)
+        recent = [number for number, day in enumerate(course.days) if course.days[-1] - day <= 1.0]
+        if len(recent) < 2:
+            silent += 1
+            continue
+        first = recent[0]
+        grown = int(course.last - course.values[first])
+        hours = (course.days[-1] - course.days[first]) * 24
+        if grown >= _FLAPS_PER_DAY:
+            yield warned(
+                f"the link of {course.subject} went down {grown} times within {hours:.0f} h",
+                subject=course.subject, found=f"{grown} in {hours:.0f} h",
+                expected=f"fewer than {_FLAPS_PER_DAY} in a day", evidence=[COURSE],
+            )  # fmt: skip
+        else:
+            steady += 1
+    if silent:
+        yield unknown(
+            f"{_count(silent, 'port')} without an earlier run in the 24 h before", evidence=[COURSE],
+            fix="run it with --history at least once a day, or read the kernel's log (kernel.events)",
+        )  # fmt: skip
+    elif steady:
+        yield passed(f"{_count(steady, 'port')} lost no link more than twice in a day", evidence=[COURSE])
+    elif not series_of(node.evidence, "port.link_downed"):
+        yield _too_few((), "port")
 
 
 @check(
@@ -79,14 +145,43 @@ def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def gpu_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare how many rows each GPU remaps and how many errors ECC corrects a day with what sound memory has.
 
+    ## Why it matters
     Spare rows run out. When they do, the next error ends a job, and the GPU is exchanged in a hurry.
 
+    ## Verdicts
     It warns from one row in two days, 200,000 corrected errors of DRAM or 100 of SRAM a day on, over at least three
     runs and a day.
 
-    A false alarm: none is known; a burst that ended moves the median slope only if it took half of the runs.
+    ## False alarms
+    None is known; a burst that ended moves the median slope only if it took half of the runs.
     """
     yield from _grown(node, _MEMORY, "GPU")
+
+
+@check(
+    "trend.gpu-links",
+    title="NVLink and PCIe links of GPUs do not err more from day to day",
+    source="nvidia-smi nvlink -e, nvmlDeviceGetPcieReplayCounter; a hundredth of DCGM's rate of PCIe replays",
+    fix="`preflight check --window 60` under load names the link; reset all GPUs, then reseat or exchange at the next "
+    "drain.",
+    answers=("AN-9",),
+    gating=False,
+    history=True,
+)
+def gpu_links(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare NVLink errors and PCIe replays that each GPU gains a day with few.
+
+    ## Why it matters
+    Each is repaired by sending again, so nothing fails until the link does, in the middle of a job.
+
+    ## Verdicts
+    It warns from 100 NVLink errors or 450 PCIe replays a day on, over at least three runs and a day. A counter that
+    went back was reset, and counts from there.
+
+    ## False alarms
+    A node that is rebooted every day gains some each time.
+    """
+    yield from _grown(node, _GPU_LINKS, "GPU")
 
 
 @check(
@@ -101,11 +196,14 @@ def gpu_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def temperature(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the degrees that are left before each GPU slows down with how fast they dwindle.
 
+    ## Why it matters
     Dust and a tired pump take a degree a week; the clocks fall on a hot afternoon, and with them the whole job.
 
+    ## Verdicts
     It warns where fewer than 20 °C are left and, as they dwindle, none in 30 days, over at least three runs and a day.
 
-    A false alarm: runs at idle at first and under load later. Compare runs of one kind.
+    ## False alarms
+    Runs at idle at first and under load later. Compare runs of one kind.
     """
     found = series_of(node.evidence, "gpu.temperature_margin_c")
     judged = [course for course in found if course.enough]
@@ -139,16 +237,17 @@ def temperature(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def job_time(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare how long the last job of each name took with the median of those before it.
 
+    ## Why it matters
     Nothing crashes, and the bill grows: a job that takes a third longer than last week is the first that anybody
     hears of a half-rate port.
 
+    ## Verdicts
     It warns where it took more than 1.25 times the median of at least three. Jobs are recorded with `preflight
     history job`, best from the scheduler's epilog.
 
-    A false alarm: a job of the same name with more data or fewer nodes. Give it a name of its own.
+    ## False alarms
+    A job of the same name with more data or fewer nodes. Give it a name of its own.
     """
-    from statistics import median
-
     found = series_of(node.evidence, JOBS)
     if not found:
         yield unknown("no job's completion time is recorded", evidence=[COURSE],

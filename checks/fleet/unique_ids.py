@@ -49,23 +49,27 @@ _ONE_MACHINE = (
     title="No two nodes have the same GUID, address, LID, UUID or host name",
     source="InfiniBand architecture specification (GUID, LID), RFC 5227 (IPv4), IEEE 802 (MAC), machine-id(5)",
     fix="`ibstat`, `ip -br addr` and `hostname` on both show who has it by right; correct the other.",
+    action="fix-site",
     answers=("NT-FAB-4",),
     scope="fleet",
 )
 def identity(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Look for identifiers that several nodes have, and for GUIDs of compute ports that are all zero.
 
+    ## Why it matters
     With one address or LID on two nodes, packets for one reach the other: connections time out, now here, now there. Of
     two adapters with one GUID the subnet manager leaves one out. One GPU on two nodes: one node's evidence is not its
     own.
 
+    ## Verdicts
     Looked at: GUIDs of devices, systems and ports, LIDs, IP and MAC addresses of RDMA ports and of the default route,
     host names, UUIDs and serial numbers of GPUs, machine id, boot id. A serial number or machine id that stands
     twice warns, as trays and clones share them; everything else fails. An all-zero GUID is none, and fails on a port
     that is up. With the same boot id two names are one machine: that alone is said of them then. Nodes that share GPUs
     and, beside them, adapters or the machine id have one finding for all of it.
 
-    A false alarm: one machine that was asked under two names on purpose. Containers of one machine are known as such.
+    ## False alarms
+    One machine that was asked under two names on purpose. Containers of one machine are known as such.
     """
     identifiers = {node.node: node.remember_for_fleet("identifiers", _identifiers, node) for node in nodes}
     odd: set[str] = set()

@@ -33,21 +33,25 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooti
     title="The RDMA driver may reach GPU memory",
     source=f"{GUIDE} (GPU Direct); kernel 5.12 brought DMA-BUF for RDMA; NVIDIA open GPU kernel modules",
     fix="`modprobe nvidia-peermem` and list it in /etc/modules-load.d, or install the driver's open kernel modules.",
+    action="fix-site",
     answers=("NT-GDR-1",),
     unless=(no_gpu, no_rdma),
 )
 def peer_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for one of the two ways to GPU memory: a peer-memory module, or DMA-BUF.
 
+    ## Why it matters
     Without either the NIC cannot read or write GPU memory: NCCL stages every byte through host
     memory and the CPU, at a fraction of the bandwidth, and says so only in its debug log.
 
+    ## Verdicts
     DMA-BUF takes the driver's open kernel modules and kernel 5.12; distributions carry it back to older ones,
     so a lower number alone is unknown, never a fail. The module is not loaded by itself after a reboot.
 
     AWS EFA has a module of its own, efa_nv_peermem; nvidia_peermem does not serve it.
 
-    A false alarm: a missing nvidia_peermem where DMA-BUF works is no fault, and passes.
+    ## False alarms
+    A missing nvidia_peermem where DMA-BUF works is no fault, and passes.
     """
     of_efa = is_efa_node(node)
     loaded = [name for name in ((EFA_PEER_MODULE,) if of_efa else PEER_MODULES) if name in node.modules]
@@ -103,19 +107,23 @@ _GROUP_TYPES = (
     title="No IOMMU translates between GPU and NIC",
     source=f"{GUIDE} (PCI Access Control Services); kernel-parameters.txt (iommu=)",
     fix="Boot with `iommu=pt` (or switch the IOMMU off in the firmware), then `cat /sys/kernel/iommu_groups/*/type`.",
+    action="fix-site",
     answers=("NT-GDR-1",),
     unless=(no_gpu, no_rdma),
 )
 def iommu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the IOMMU domain of each GPU and NIC with passthrough; off is as good.
 
+    ## Why it matters
     With translation on, every peer-to-peer transfer goes up to the root complex and through the
     IOMMU's tables: slow at best, a hang or a failed registration at worst.
 
+    ## Verdicts
     A domain that translates (DMA, DMA-FQ) fails; identity passes. The kernel tells the domain from 5.11 on; before
     that the boot options are asked.
 
-    A false alarm: Grace keeps its SMMU on by design. In a virtual machine the host's IOMMU does not show, and
+    ## False alarms
+    Grace keeps its SMMU on by design. In a virtual machine the host's IOMMU does not show, and
     the check skips.
     """
     if not iommu_is_on(node.evidence) and node.in_virtual_machine:

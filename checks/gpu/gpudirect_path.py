@@ -15,7 +15,7 @@ from preflight.model import Finding, check, failed, passed, skipped, unknown, wa
 
 if TYPE_CHECKING:
     from preflight.facts.gpudirect import GpuNicPair
-    from preflight.facts.lspci import Function
+    from preflight.parsers.pci.lspci import PciFunction
 
 
 @check(
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     title="Each GPU has a straight PCIe path to its compute NIC",
     source=f"{GUIDE} (ACS); NCCL_NET_GDR_LEVEL, default PXB; pciutils ls-ecaps.c",
     fix="ACS: switch it off in the firmware, or on each bridge `setpci -s BRIDGE ECAP_ACS+6.w=0000` after every boot.",
+    action="fix-site",
     answers=("NT-GDR-1", "PA-04", "NT-FAB-2"),
     reads=("file:/sys/class/infiniband/*/hca_type",),
     unless=(no_gpu, no_rdma),
@@ -30,13 +31,16 @@ if TYPE_CHECKING:
 def path(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Judge the way from each GPU to the nearest compute NIC: its distance, and ACS on the bridges of it.
 
+    ## Why it matters
     NCCL uses GPUDirect RDMA only below a PCIe host bridge (PIX, PXB). There, ACS redirect makes every
     bridge send the traffic up to the CPU and back: the path looks near and runs at half its rate.
 
+    ## Verdicts
     ReqRedir, CmpltRedir or UpstreamFwd on a bridge of the path fails; SrcValid alone is a leftover of the
     kernel's own setting and warns. Only root sees the ACS bits: for an ordinary user they are unknown.
 
-    A false alarm: Grace's NICs hang on the CPU by design and are judged by their NUMA node; a virtual machine
+    ## False alarms
+    Grace's NICs hang on the CPU by design and are judged by their NUMA node; a virtual machine
     needs ACS (with ATS) and may show a flattened bus, which is unknown. Root ports are ignored.
     """
     devices = [port.device for port in site.roles(node).compute]
@@ -169,7 +173,7 @@ def _by_acs(node: NodeFacts, pairs: list[GpuNicPair]) -> Iterator[Finding]:
                      evidence=[*pairs[0].evidence, facts.lspci.LSPCI])  # fmt: skip
 
 
-def _redirected(pairs: list[GpuNicPair], of: int, configuration: Mapping[str, Function]) -> Finding:
+def _redirected(pairs: list[GpuNicPair], of: int, configuration: Mapping[str, PciFunction]) -> Finding:
     bridges = sorted({b for pair in pairs for b in pair.bridges if b in configuration and configuration[b].redirects})
     alone = pairs[0].name if len(pairs) == 1 else ""
     return failed(
@@ -183,7 +187,7 @@ def _redirected(pairs: list[GpuNicPair], of: int, configuration: Mapping[str, Fu
     )
 
 
-def _controls(pairs: list[GpuNicPair], configuration: Mapping[str, Function]) -> str:
+def _controls(pairs: list[GpuNicPair], configuration: Mapping[str, PciFunction]) -> str:
     return _on(
         {name for pair in pairs for b in pair.bridges if b in configuration for name in configuration[b].acs or ()}
     )

@@ -12,7 +12,7 @@ from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.nvidia.model import GpuHealth
+    from preflight.facts.nvidia.model import GpuHealth, Health
 
 ROW_REMAP = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/"
 RESET = "Drain the node, then reset the GPU (`nvidia-smi -r -i N` ends all jobs on it) or reboot."
@@ -39,18 +39,27 @@ def _mig_hides(gpu: GpuHealth) -> str:
     title="ECC is on",
     source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetEccMode)",
     fix="nvidia-smi -e 1, then reset the GPU when no job runs on it.",
+    action="fix-site",
     unless=(no_gpu,),
 )
 def ecc_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the ECC mode of each GPU with "on", and with the mode it will have after the next reset.
 
+    ## Why it matters
     Without ECC a flipped bit in a weight or a gradient is trained on, and nothing counts it.
 
+    ## Verdicts
     Consumer parts have no ECC; the driver says N/A there and the check does not apply. A pending change
     only warns: the mode in force is the one that counts.
 
-    A false alarm: a site that gives up ECC on GDDR parts (T4, A10, L4) on purpose, for the memory that it takes.
+    ## False alarms
+    A site that gives up ECC on GDDR parts (T4, A10, L4) on purpose, for the memory that it takes.
     """
+    yield from judge_ecc_mode(node.gpu_health)
+
+
+def judge_ecc_mode(health: Health) -> Iterator[Finding]:
+    """Judge the ECC mode of each GPU."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         if not gpu.ecc:
@@ -60,7 +69,7 @@ def ecc_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
             return warned("ECC will be off after the next reset", found="on, pending off", expected="on")
         return None
 
-    yield from each_gpu(node, site, judge, what="ECC mode", good="ECC on", needs=("ecc", "ecc_pending"))
+    yield from each_gpu(health, judge, what="ECC mode", good="ECC on", needs=("ecc", "ecc_pending"))
 
 
 @check(
@@ -68,21 +77,30 @@ def ecc_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="No uncorrectable memory errors since the driver was loaded",
     source="https://docs.nvidia.com/deploy/xid-errors/ (48, 94, 95); gate of azurehpc-health-checks, GCM",
     fix=RESET,
+    action="reset",
     unless=(no_gpu,),
 )
 def ecc_uncorrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the volatile uncorrectable errors (SRAM and DRAM) of each GPU with 0, and read its SRAM verdict.
 
+    ## Why it matters
     An uncorrectable error kills the job that meets it; a GPU that had one since its last reset is likely
     to have the next.
 
+    ## Verdicts
     A single one fails. Volatile counts begin at the last reset or driver load; lifetime counts are not judged, since
     they keep what was repaired. "SRAM threshold exceeded" is the driver's own word for a GPU that is to be replaced;
     drivers before 550 do not have it.
 
-    A false alarm: none that lasts. A reset clears the count once the row is remapped; an error that comes back is
+    ## False alarms
+    None that lasts. A reset clears the count once the row is remapped; an error that comes back is
     real.
     """
+    yield from judge_ecc_uncorrected(node.gpu_health)
+
+
+def judge_ecc_uncorrected(health: Health) -> Iterator[Finding]:
+    """Judge the uncorrectable memory errors of each GPU."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         sram, dram = gpu.ecc_volatile_sram_uncorrected or 0, gpu.ecc_volatile_dram_uncorrected or 0
@@ -92,6 +110,7 @@ def ecc_uncorrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
                 found="SRAM threshold exceeded",
                 expected="not exceeded",
                 fix=REPLACE,
+                action="replace",
             )
         if sram or dram:
             return failed(
@@ -103,7 +122,8 @@ def ecc_uncorrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     needs, also = ("ecc_volatile_dram_uncorrected",), ("ecc_volatile_sram_uncorrected",)
     what, good = "uncorrectable errors", "no uncorrectable memory errors"
-    yield from each_gpu(node, site, judge, what=what, good=good, needs=needs, also=also, hidden=_ecc_off)
+    yield from each_gpu(health, judge, what=what, good=good, needs=needs, also=also, hidden=_ecc_off,
+                        additive=True)  # fmt: skip
 
 
 @check(
@@ -111,19 +131,28 @@ def ecc_uncorrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="Correctable memory errors are few",
     source="azurehpc-health-checks (SRAM > 10 000, DRAM > 20 000 000); GCM has 50 000 000",
     fix="Watch the GPU: nvidia-smi -q -d ECC. Ask the vendor if the count keeps growing.",
+    action="monitor",
     unless=(no_gpu,),
 )
 def ecc_corrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each GPU's correctable errors since the driver was loaded with what operators tolerate.
 
+    ## Why it matters
     Every one is repaired in flight and costs nothing, but a GPU that corrects millions is on its way to an
     error that cannot be.
 
+    ## Verdicts
     More than 10 000 in SRAM or 20 million in DRAM warn; operators differ by a factor of 2.5, so it never
     fails.
 
-    A false alarm: a node that has been up for months reaches more than one that was booted today.
+    ## False alarms
+    A node that has been up for months reaches more than one that was booted today.
     """
+    yield from judge_ecc_corrected(node.gpu_health)
+
+
+def judge_ecc_corrected(health: Health) -> Iterator[Finding]:
+    """Judge the correctable memory errors of each GPU."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         sram, dram = gpu.ecc_volatile_sram_corrected or 0, gpu.ecc_volatile_dram_corrected or 0
@@ -137,7 +166,8 @@ def ecc_corrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     needs, also = ("ecc_volatile_dram_corrected",), ("ecc_volatile_sram_corrected",)
     what, good = "correctable errors", "few correctable errors"
-    yield from each_gpu(node, site, judge, what=what, good=good, needs=needs, also=also, hidden=_ecc_off)
+    yield from each_gpu(health, judge, what=what, good=good, needs=needs, also=also, hidden=_ecc_off,
+                        additive=True)  # fmt: skip
 
 
 @check(
@@ -145,32 +175,44 @@ def ecc_corrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="No row remapping is pending, failed or used up",
     source=f"{ROW_REMAP} (row remapping); limit of 512: azurehpc-health-checks, OCI, DCGM",
     fix=RESET,
+    action="reset",
     unless=(no_gpu,),
 )
 def row_remap(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read each GPU's row remapper: pending and failed remappings, rows remapped, banks without spare rows.
+    """Read each GPU's row remapper.
 
+    Pending and failed remappings, rows remapped, banks without spare rows.
+
+    ## Why it matters
     A pending remapping means that a row is known to be bad and still in use: the next job that touches it
     dies. A failed one means that there is no spare row left to take its place.
 
+    ## Verdicts
     512 rows remapped for uncorrectable errors is the vendor's limit, and fails; so does a failed or a pending
     remapping. Banks with few spare rows warn. With MIG on the driver says N/A, and before Ampere there are
     pages instead.
 
-    A false alarm: correctable remappings, and a handful of uncorrectable ones long ago: they were repaired and are
+    ## False alarms
+    Correctable remappings, and a handful of uncorrectable ones long ago: they were repaired and are
     not judged.
     """
+    yield from judge_row_remap(node.gpu_health)
+
+
+def judge_row_remap(health: Health) -> Iterator[Finding]:
+    """Judge the row remapper of each GPU."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         rows = gpu.remapped_uncorrected or 0
         if gpu.remap_failure:
-            return failed("a row remapping failed", found="failure", expected="none", fix=REPLACE)
+            return failed("a row remapping failed", found="failure", expected="none", fix=REPLACE, action="replace")
         if rows >= REMAPPED_LIMIT:
             return failed(
                 f"{rows} rows remapped for uncorrectable errors",
                 found=rows,
                 expected=f"less than {REMAPPED_LIMIT}",
                 fix=REPLACE,
+                action="replace",
             )
         if gpu.remap_pending:
             return failed("a row remapping waits for a reset", found="pending", expected="none")
@@ -186,7 +228,7 @@ def row_remap(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     needs = ("remapped_uncorrected", "remap_pending", "remap_failure")
     what, good = "remapped rows", "no row remapping pending or failed"
-    yield from each_gpu(node, site, judge, what=what, good=good, needs=needs, hidden=_mig_hides)
+    yield from each_gpu(health, judge, what=what, good=good, needs=needs, hidden=_mig_hides, additive=True)
 
 
 @check(
@@ -194,27 +236,38 @@ def row_remap(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="No page retirement is pending, and few pages are retired",
     source="https://docs.nvidia.com/deploy/dynamic-page-retirement/; limits: azurehpc-health-checks, DCGM",
     fix=RESET,
+    action="reset",
     unless=(no_gpu,),
 )
 def retired_pages(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read the retired pages of GPUs that retire pages (Volta and older): pending ones, and their number.
+    """Read the retired pages of GPUs that retire pages (Volta and older).
 
+    Pending ones, and their number.
+
+    ## Why it matters
     A page that waits for its retirement is known to be bad and still given to jobs; a GPU that has retired
     60 pages has no room for more.
 
+    ## Verdicts
     60 pages fail, 15 retired for double-bit errors warn. Ampere and newer remap rows instead; the driver
     says N/A there, and the check does not apply.
 
-    A false alarm: pages that an old GPU retired one by one for single-bit errors: below the limit that is what
+    ## False alarms
+    Pages that an old GPU retired one by one for single-bit errors: below the limit that is what
     retirement is for.
     """
+    yield from judge_retired_pages(node.gpu_health)
+
+
+def judge_retired_pages(health: Health) -> Iterator[Finding]:
+    """Judge the retired pages of each GPU."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         single, double = gpu.retired_single or 0, gpu.retired_double or 0
         found = f"{single} single-bit, {double} double-bit"
         if single + double >= RETIRED_LIMIT:
             message = f"{single + double} pages are retired"
-            return failed(message, expected=f"less than {RETIRED_LIMIT}", fix=REPLACE, found=found)
+            return failed(message, expected=f"less than {RETIRED_LIMIT}", fix=REPLACE, action="replace", found=found)
         if gpu.retired_pending:
             return failed("a page retirement waits for a reset", expected="none", found=found)
         if double >= RETIRED_DOUBLE_LIMIT:
@@ -223,4 +276,5 @@ def retired_pages(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return None
 
     needs = ("retired_single", "retired_double", "retired_pending")
-    yield from each_gpu(node, site, judge, what="retired pages", good="few pages retired", needs=needs)
+    yield from each_gpu(health, judge, what="retired pages", good="few pages retired", needs=needs,
+                        additive=True)  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from preflight import parsers
+from preflight._startup.lightclass import dataclass
 from preflight.checks.applicability import PCI_BUS, no_gpu
 from preflight.checks.gpu.per_gpu import each_gpu
 from preflight.evidence.document import EvidenceError
@@ -16,7 +17,13 @@ from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.nvidia.model import GpuHealth
+    from preflight.facts.nvidia.model import GpuHealth, Health
+
+#: What breaks next where the fabric manager stopped after it had joined the GPUs.
+_NEXT = (
+    ", yet all GPUs joined the fabric: a GPU that is reset or a node that is rebooted will not rejoin it, and CUDA "
+    "then ends with error 802"
+)
 
 FABRIC_GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/"
 MANAGER, IMEX = "nvidia-fabricmanager.service", "nvidia-imex.service"
@@ -28,21 +35,25 @@ CHANNELS = "dir:/dev/nvidia-caps-imex-channels"
     title="Every GPU has all its NVLinks, at their rate",
     source="part catalogue (NVIDIA whitepapers and datasheets); OCI's health checks ask for the same rates",
     fix="nvidia-smi nvlink -s; look at gpu.fabric-state first, then reset all GPUs; one that stays down is hardware.",
+    action="reset",
     answers=("GS-1", "PA-02"),
     unless=(no_gpu,),
 )
 def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the NVLinks that are up on each GPU, and their rate, with the catalogue, else with its peers.
 
+    ## Why it matters
     Traffic between GPUs is spread over all links: one of eighteen that is down costs 6 % of every
     tensor-parallel exchange on all GPUs of the node, and a GPU without any falls back to PCIe.
 
+    ## Verdicts
     Catalogue rates are nominal (A100 and Hopper 25 GB/s, Blackwell 50 GB/s for each link and direction);
     healthy links show up to 6 % more. Where the part is unknown, the best GPU of the node is the measure. Cards
     without NVLink or with optional bridges are compared with each other only; one without any bridge warns where
     others have one. Some GPUs of a mesh (V100) in a virtual machine, each with another number, are unknown.
 
-    A false alarm: parts sold with fewer links (A800, H800) have their own number in the catalogue; the GPUs of a part
+    ## False alarms
+    Parts sold with fewer links (A800, H800) have their own number in the catalogue; the GPUs of a part
     that is not in it are compared with each other only.
     """
     health = node.gpu_health
@@ -53,17 +64,39 @@ def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return
 
     bridges = (site.part is None or not site.part.gpu.sxm) and _bridged(node)
-    board = _nvlinks_of_model(node) if site.part is None else 0
+    board = _nvlinks_of_model(node) if site.part is None and len(reporting) < MESH else 0
+    domain = (site.part.nvlink_domain or 0) if site.part is not None else 0
+    yield from judge_nvlinks(health, LinkMeasure(wanted, rate, source, board, bridges), domain)
+
+
+@dataclass(frozen=True)
+class LinkMeasure:
+    """What the NVLinks of a GPU are compared with."""
+
+    wanted: int  # links
+    rate: float  # GB/s of each, per direction
+    source: str
+    board: int = 0  # links of the model, where only some GPUs of a mesh are here
+    bridges: bool = False  # bridges join cards two by two: one without any may be meant so
+
+
+def judge_nvlinks(health: Health, measure: LinkMeasure, domain: int = 0) -> Iterator[Finding]:
+    """Judge the NVLinks of each GPU.
+
+    ``domain`` is the number of GPUs of its NVLink domain, where that is known.
+    """
+    wanted, source = measure.wanted, measure.source
 
     def judge(gpu: GpuHealth) -> Finding | None:
         up, speed = sum(gpu.links or ()), gpu.link_gbytes_s
-        if up < wanted and board > wanted and len(reporting) < MESH:
+        if up < wanted and measure.board > wanted:
             return unknown(
-                f"{up} NVLinks are up, of {board} of its model, and {wanted} at most on any GPU here: the others may "
-                "lead to GPUs of the board that this machine does not have",
-                found=up, expected=f"{board} on a whole board", fix="`nvidia-smi nvlink -s` beside an equal node",
+                f"{up} NVLinks are up, of {measure.board} of its model, and {wanted} at most on any GPU here: the "
+                "others may lead to GPUs of the board that this machine does not have",
+                found=up, expected=f"{measure.board} on a whole board",
+                fix="`nvidia-smi nvlink -s` beside an equal node",
             )  # fmt: skip
-        if not up and bridges:
+        if not up and measure.bridges:
             return warned(
                 "no NVLink bridge joins it to another card, as bridges do others of this node",
                 found=0, expected=f"{wanted} ({source}), or no bridge by design",
@@ -73,19 +106,64 @@ def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
             return failed(f"{up} of {wanted} NVLinks are up", found=up, expected=f"{wanted} ({source})")
         if speed is None:
             return unknown(f"the rate of its {up} NVLinks not told: {gpu.why('link_gbytes_s')}", found=up)
-        if speed < rate:
+        if speed < measure.rate:
             return failed(
-                f"NVLinks run at {speed:g} GB/s", found=f"{speed:g} GB/s", expected=f"at least {rate:g} GB/s ({source})"
-            )
+                f"NVLinks run at {speed:g} GB/s", found=f"{speed:g} GB/s",
+                expected=f"at least {measure.rate:g} GB/s ({source})",
+            )  # fmt: skip
         return None
 
-    slowest = min((gpu.link_gbytes_s for gpu in reporting if gpu.link_gbytes_s is not None), default=0.0)
+    slowest = min((gpu.link_gbytes_s for gpu in health.gpus if gpu.link_gbytes_s is not None), default=0.0)
     good = f"{wanted} NVLinks up"
     if slowest:
         good += f", {slowest:g} GB/s each or more: {wanted * slowest:.0f} GB/s in each direction"
-    if site.part is not None and site.part.nvlink_domain:
-        good += f"; its NVLink domain has {site.part.nvlink_domain} GPUs"
-    yield from each_gpu(node, site, judge, what="NVLinks", good=good, needs=("links",))
+    if domain:
+        good += f"; its NVLink domain has {domain} GPUs"
+    yield from each_gpu(health, judge, what="NVLinks", good=good, needs=("links",))
+
+
+#: Nominal rates and those that healthy links of one part show differ by this share.
+_RATE_SPREAD = 0.06
+
+_COMPARE = "Compare with an equal GPU: `nvidia-smi nvlink -s` of all GPUs, or `preflight check` on the node."
+
+
+def judge_nvlinks_of_peers(health: Health) -> Iterator[Finding]:
+    """Judge NVLinks where no part is known: each GPU by its peers of the same name.
+
+    The same links inactive on every GPU are fused or unused by design. Where no peer shows that, inactive links
+    beside active ones are unknown; so are GPUs without any active link.
+    """
+    gpus = [gpu for gpu in health.gpus if gpu.links]
+    most = max((sum(gpu.links or ()) for gpu in gpus), default=0)
+    if not most:
+        shown = f"{len(gpus[0].links or ())} NVLinks" if gpus else "an NVLink"
+        count = f"none of {shown} is active (GPUs: {len(gpus)})" if gpus else "no GPU shows an NVLink"
+        yield unknown(f"{count}, and nothing shows if any should", found=0, fix=_COMPARE, evidence=health.evidence)
+        return
+    best = max(gpu.link_gbytes_s for gpu in gpus if gpu.link_gbytes_s is not None)
+    full = any(gpu.links and all(gpu.links) for gpu in gpus)
+    alike = len({gpu.links for gpu in gpus}) == 1 or full or len({sum(gpu.links or ()) for gpu in gpus}) > 1
+    if len(gpus) > 1 and len({gpu.name for gpu in health.gpus}) == 1 and alike:
+        bridges = any(gpu.links == () for gpu in health.gpus)
+        yield from judge_nvlinks(
+            health, LinkMeasure(most, round(best * (1 - _RATE_SPREAD), 3), "its peers", bridges=bridges)
+        )
+        return
+    for gpu in gpus:
+        links = gpu.links or ()
+        down = ", ".join(str(number) for number, up in enumerate(links) if not up)
+        if not down:
+            yield passed(
+                f"{gpu.label}: all {len(links)} NVLinks are active", found=len(links), evidence=health.evidence
+            )
+            continue
+        yield unknown(
+            f"{gpu.label}: {len(links) - sum(links)} of {len(links)} NVLinks inactive ({down}), and no equal GPU shows "
+            "whether by design",
+            subject=gpu.label, found=f"inactive: {down}", expected=f"{len(links)} active, or fewer by design",
+            fix=_COMPARE, evidence=health.evidence,
+        )  # fmt: skip
 
 
 def _bridged(node: NodeFacts) -> bool:
@@ -123,20 +201,34 @@ def _without(site: Site, evidence: tuple[str, ...]) -> Finding:
     title="Every GPU has joined the NVLink fabric and calls it healthy",
     source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlGpuFabricInfoV_t, NVML_GPU_FABRIC_HEALTH_MASK_*)",
     fix="journalctl -u nvidia-fabricmanager; restart it (on GB200 look at NMX-C), then reset the GPU.",
+    action="reset",
     answers=("PA-02",),
     unless=(no_gpu,),
 )
 def fabric_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each GPU's fabric state with "Completed", its status with "Success", and read its health mask.
 
+    ## Why it matters
     Until the fabric manager has joined a GPU, every CUDA program on it ends with error 802, "system not yet
     initialized"; degraded bandwidth or an unhealthy route slows each exchange over NVLink. GPUs of one node in
     different domains or cliques cannot reach each other over NVLink at all.
 
+    ## Verdicts
     PCIe cards and parts before Hopper have no such state; the driver says N/A, and the check does not apply. On an
     NVSwitch board of Hopper or newer N/A is unknown, not a pass. Any other state fails.
 
-    A false alarm: just after boot "In Progress" passes by itself within a minute or two.
+    ## False alarms
+    Just after boot "In Progress" passes by itself within a minute or two.
+    """
+    part = site.part
+    expected = part is not None and part.nvswitch and part.gpu.reports_fabric_state
+    yield from judge_fabric_state(node.gpu_health, expected)
+
+
+def judge_fabric_state(health: Health, expected: bool = False) -> Iterator[Finding]:
+    """Judge the NVLink fabric of each GPU; ``expected``.
+
+    Its board has NVSwitches and its driver reports the state.
     """
 
     def judge(gpu: GpuHealth) -> Finding | None:
@@ -154,19 +246,19 @@ def fabric_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
             return failed(f"fabric health: {faults}", found=faults, expected="no fault")
         return None
 
-    part = site.part
-
     def hidden(gpu: GpuHealth) -> str:
-        expected = part is not None and part.nvswitch and part.gpu.reports_fabric_state
         return "N/A, although this board has NVSwitches" if expected and gpu.not_reported("fabric") else ""
 
     good = "joined the fabric, healthy"
-    yield from each_gpu(node, site, judge, what="fabric state", good=good, needs=("fabric",), hidden=hidden)
-    yield from _apart(node.gpu_health.gpus, node.gpu_health.evidence)
+    yield from each_gpu(health, judge, what="fabric state", good=good, needs=("fabric",), hidden=hidden)
+    yield from _apart(health.gpus, health.evidence)
 
 
 def _apart(gpus: Sequence[GpuHealth], evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Say that GPUs of one node joined different NVLink domains; nothing where they are together."""
+    """Say that GPUs of one node joined different NVLink domains.
+
+    Nothing where they are together.
+    """
     joined = [
         (gpu, (gpu.fabric.cluster_uuid if gpu.fabric.multi_node else "", gpu.fabric.clique))
         for gpu in gpus
@@ -178,7 +270,7 @@ def _apart(gpus: Sequence[GpuHealth], evidence: tuple[str, ...]) -> Iterator[Fin
     usual = domains.most_common(1)[0][0]
     odd = [gpu for gpu, domain in joined if domain != usual]
     yield failed(
-        f"{', '.join(f'GPU{gpu.index}' for gpu in odd)}: in another NVLink domain or clique than the node's other GPUs",
+        f"{', '.join(gpu.label for gpu in odd)}: in another NVLink domain or clique than the node's other GPUs",
         subject=odd[0].address if len(odd) == 1 else "",
         found=", ".join(
             f"{number} in {uuid or 'this node alone'}, clique {clique}" for (uuid, clique), number in domains.items()
@@ -194,20 +286,27 @@ def _apart(gpus: Sequence[GpuHealth], evidence: tuple[str, ...]) -> Iterator[Fin
     title="The fabric manager runs, in the driver's version",
     source=f"{FABRIC_GUIDE} (the versions must match)",
     fix="Install nvidia-fabricmanager of exactly the driver's version; systemctl enable --now nvidia-fabricmanager",
+    action="fix-site",
     answers=("PA-02",),
     unless=(no_gpu,),
 )
 def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for the running nvidia-fabricmanager on a node with NVSwitches, and compare its version with the driver's.
 
+    ## Why it matters
     Without it the NVSwitches route nothing: CUDA ends with error 802 or GPUs see each other over PCIe only. One of
     another version than the driver refuses to start after the next reboot.
 
+    ## Verdicts
     It applies where NVSwitches are on the PCI bus, and on HGX B200 and B300, whose switches are not seen
     there. PCIe boxes need none, and on GB200 it runs on the switch trays. Not running fails, another version
-    than the driver's too. In a container services are not visible: unknown.
+    than the driver's too. On HGX A100 and before, no CUDA program starts while it is stopped (NVIDIA's guide,
+    ABORT_CUDA_JOBS_ON_FM_EXIT). From H100 on that setting has no effect and each GPU reports its state in the fabric:
+    where all have joined, programs run on and start, so that it only warns, although other tools fail the node. The
+    next reset of a GPU or reboot leaves it outside the fabric. In a container services are not visible: unknown.
 
-    A false alarm: a virtual machine whose hypervisor runs it: the fabric state is Completed and nothing runs here,
+    ## False alarms
+    A virtual machine whose hypervisor runs it: the fabric state is Completed and nothing runs here,
     which only warns.
     """
     switches = [device for device in node.pci if device.vendor == "10de" and device.device in NVSWITCH_IDS]
@@ -222,7 +321,7 @@ def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
         state = service.active if service.known else "not installed"
         report = warned if _joined(node) else failed
         yield report(
-            f"the fabric manager is {state}" + (", yet all GPUs joined the fabric" if report is warned else ""),
+            f"the fabric manager is {state}" + (_NEXT if report is warned else ""),
             found=state, expected="active", evidence=[parsers.host.services.SERVICES],
         )  # fmt: skip
         return
@@ -253,19 +352,23 @@ def _joined(node: NodeFacts) -> bool:
     title="IMEX runs where NVLink spans nodes",
     source="https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/",
     fix="systemctl enable --now nvidia-imex with the same nodes_config.cfg on all nodes; nvidia-imex-ctl -N",
+    action="fix-site",
     reads=("cmd:systemctl show *", CHANNELS),
     unless=(no_gpu,),
 )
 def imex(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for the IMEX service and its channel on nodes whose GPUs belong to a multi-node NVLink fabric.
 
+    ## Why it matters
     Without IMEX a GPU cannot import the memory of another node: NCCL leaves NVLink and goes over the
     network, at a tenth of the rate, or fails with MNNVL forced.
 
+    ## Verdicts
     A fabric spans nodes when its cluster UUID is not zero; elsewhere the check does not apply. A stopped
     service or a missing channel0 warns.
 
-    A false alarm: Kubernetes' ComputeDomains start service and channel for each job, so that an idle node has
+    ## False alarms
+    Kubernetes' ComputeDomains start service and channel for each job, so that an idle node has
     neither.
     """
     health = node.gpu_health

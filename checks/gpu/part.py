@@ -33,11 +33,14 @@ MEMORY_SHARE = 0.9
 def same_model(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare product name and memory size of the node's GPUs with each other.
 
+    ## Why it matters
     A job runs at the pace and within the memory of the smallest GPU.
 
+    ## Verdicts
     Different models or sizes fail on a baseboard and warn in a box of cards.
 
-    A false alarm: a workstation with a display card beside its compute cards; there it only warns.
+    ## False alarms
+    A workstation with a display card beside its compute cards; there it only warns.
     """
     health = node.gpu_health
     kinds = Counter((gpu.name, gpu.memory_total_mib) for gpu in health.gpus)
@@ -65,14 +68,17 @@ def same_model(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def right_part(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each GPU's memory and CUDA cores, as the driver shows them, with what its PCI id is sold with.
 
+    ## Why it matters
     A GPU that lost a memory stack or some of its processors still answers everything; the job runs out of
     memory on one rank or waits for it in every step.
 
+    ## Verdicts
     At least 90 % of the memory as sold must be there: ECC and what the driver reserves take up to 7 %. Only NVML
     reports cores. A model or a size that the catalogue does not have is unknown, not a pass; under MIG the check does
     not apply.
 
-    A false alarm: a vGPU, which shows the memory of its profile and not the card's; leave the check out there (`--skip
+    ## False alarms
+    A vGPU, which shows the memory of its profile and not the card's; leave the check out there (`--skip
     gpu.right-part`).
     """
     models = {device.address: (device.device, gpu_model(device)) for device in node.gpus_on_bus}
@@ -82,7 +88,7 @@ def right_part(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return _compared(gpu, device, model)
 
     good = "memory and cores as sold"
-    yield from each_gpu(node, site, judge, what="memory size", good=good, needs=("memory_total_mib",))
+    yield from each_gpu(node.gpu_health, judge, what="memory size", good=good, needs=("memory_total_mib",))
 
 
 def _compared(gpu: GpuHealth, device: str, model: GpuModel | None) -> Finding | None:
@@ -104,18 +110,22 @@ def _compared(gpu: GpuHealth, device: str, model: GpuModel | None) -> Finding | 
     title="All GPUs of the node have one firmware, and GSP is the driver's",
     source=f"{NVML_API} (nvmlDeviceGetVbiosVersion, nvmlDeviceGetGspFirmwareVersion)",
     fix="`nvidia-smi --query-gpu=pci.bus_id,vbios_version --format=csv`; update the odd one, reboot.",
+    action="fix-site",
     unless=(no_gpu,),
 )
 def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare VBIOS and InfoROM of the node's GPUs with each other, and the GSP firmware with the driver.
 
+    ## Why it matters
     Different firmware on equal boards is the usual cause of one GPU that behaves unlike the others; it comes
     with replaced parts.
 
+    ## Verdicts
     It warns: the driver accepts what it runs on. Boxes with different models are left to gpu.same-model. Where
     GSP is not used the driver says N/A.
 
-    A false alarm: a node in the middle of a firmware roll-out, whose GPUs differ until the last one is done.
+    ## False alarms
+    A node in the middle of a firmware roll-out, whose GPUs differ until the last one is done.
     """
     health = node.gpu_health
     odd = False

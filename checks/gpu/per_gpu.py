@@ -1,4 +1,7 @@
-"""How a check judges every GPU on its own: one finding for each that is wrong, one for all that are not."""
+"""How a check judges every GPU on its own.
+
+One finding for each that is wrong, one for all that are not.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,17 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from preflight._startup.lightclass import replace
-from preflight.expectations import Site
-from preflight.facts.node import NodeFacts
+from preflight.facts.nvidia.model import NOT_IN_OUTPUT
 from preflight.model import Finding, passed, skipped, unknown
 
 if TYPE_CHECKING:
-    from preflight.facts.nvidia.model import GpuHealth
+    from preflight.facts.nvidia.model import GpuHealth, Health
 
     Judge = Callable[[GpuHealth], Finding | None]
 
 
 def each_gpu(
-    node: NodeFacts,
-    site: Site,
+    health: Health,
     judge: Judge,
     *,
     what: str,
@@ -26,42 +27,64 @@ def each_gpu(
     needs: tuple[str, ...],
     also: tuple[str, ...] = (),
     hidden: Callable[[GpuHealth], str] = lambda gpu: "",
+    additive: bool = False,
 ) -> Iterator[Finding]:
-    """Judge every GPU that answered; ``judge`` returns None for a good one, else what is wrong with it.
+    """Judge every GPU that answered.
+
+    ``judge`` returns None for a good one, else what is wrong with it.
 
     A GPU whose value could not be read is *unknown*, with the driver's words. Where the driver reports
     what is needed for any GPU (``N/A``) the check does not apply; where only some say so, they are
     *unknown*. ``also`` are values that a part may lack; ``hidden`` says why ``N/A`` hides a value that the
     part does have. GPUs that did not answer at all are the
-    business of ``gpu.driver``.
+    business of ``gpu.driver``. Of a pasted text (``health.pasted``) a value that no GPU shows has no finding: its
+    section was not pasted. ``additive``: a value that ``judge`` lacks proves nothing, so those that are there count.
     """
-    health = node.gpu_health
     evidence = health.evidence
+    if health.pasted:  # what no GPU shows was not pasted
+        also = tuple(name for name in also if any(gpu.why(name) != NOT_IN_OUTPUT for gpu in health.gpus
+                                                  if getattr(gpu, name) is None) or _any(health, name))  # fmt: skip
     missing = [(gpu, _missing(gpu, needs, also)) for gpu in health.gpus]
     if health.gpus and all(names and not hidden(gpu) and all(map(gpu.not_reported, names)) for gpu, names in missing):
         yield skipped(f"the driver reports no {what} of these GPUs (N/A)", evidence=evidence[:1])
         return
+    if health.pasted and all(any(gpu.why(name) == NOT_IN_OUTPUT for name in names) for gpu, names in missing):
+        for gpu in health.gpus if additive else ():
+            if (finding := judge(gpu)) is not None:
+                yield _on(gpu, finding, evidence)
+        return
     fine = 0
     for gpu, names in missing:
-        if names:
+        if names and additive and health.pasted and (finding := judge(gpu)) is not None:
+            yield _on(gpu, finding, evidence)
+        elif names:
             why = hidden(gpu) or gpu.why(names[0])
             yield unknown(
-                f"GPU{gpu.index}: {what} not told: {why}", subject=gpu.address, found=why, evidence=evidence,
-                fix=f"look at it on the node: nvidia-smi -q -i {gpu.index}",
+                f"{gpu.label}: {what} not told: {why}", subject=gpu.address, found=why, evidence=evidence,
+                fix=f"look at it on the node: nvidia-smi -q -i {gpu.address if health.pasted else gpu.index}",
             )  # fmt: skip
         elif (finding := judge(gpu)) is not None:
-            yield replace(finding, message=f"GPU{gpu.index}: {finding.message}", subject=gpu.address, evidence=evidence)
+            yield _on(gpu, finding, evidence)
         else:
             fine += 1
     if fine:
         yield passed(f"{fine} of {len(health.gpus)} GPUs: {good}", evidence=evidence)
-    if health.partial:
+    if health.partial and not health.pasted:
         yield unknown(
             f"only {len(health.gpus)} GPUs told their {what}: {health.partial}",
             evidence=evidence, fix="find out on the node why it hangs: nvidia-smi -q, `dmesg | grep -i xid`",
         )  # fmt: skip
-    elif not health.gpus:
+    elif not health.gpus and not health.pasted:
         yield unknown(f"no GPU told its {what}: gpu.driver says why", evidence=evidence)
+
+
+def _any(health: Health, name: str) -> bool:
+    """Return whether any GPU has a value."""
+    return any(getattr(gpu, name) is not None for gpu in health.gpus)
+
+
+def _on(gpu: GpuHealth, finding: Finding, evidence: tuple[str, ...]) -> Finding:
+    return replace(finding, message=f"{gpu.label}: {finding.message}", subject=gpu.address, evidence=evidence)
 
 
 def _missing(gpu: GpuHealth, needs: tuple[str, ...], also: tuple[str, ...]) -> list[str]:

@@ -8,11 +8,12 @@ from preflight import facts
 from preflight.checks.applicability import PCI_BUS, no_gpu, nothing, of_switch
 from preflight.evidence.document import COURSE, EvidenceError
 from preflight.expectations import Site
-from preflight.facts.container import GPU_NODES, given_all_gpus, gpu_nodes, gpus_given
+from preflight.facts.container import GPU_NODES, given_all_gpus, gpu_nodes, gpus_given, in_pod, usable_gpu_nodes
 from preflight.facts.kernel import NVIDIA_VERSION
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
 from preflight.facts.nvidia.query import Driver
+from preflight.facts.pod import pod
 from preflight.model import Finding, check, compare, failed, passed, skipped, unknown
 
 
@@ -21,15 +22,18 @@ from preflight.model import Finding, check, compare, failed, passed, skipped, un
     title="All GPUs are on the PCI bus",
     source="https://docs.kernel.org/PCI/sysfs-pci.html; board sizes: part catalogue",
     fix="`lspci -d 10de:`; power-cycle the node (not only reboot); if the GPU stays away, reseat or replace it.",
+    action="reboot",
     answers=("PA-01",),
     reads=("file:/sys/class/dmi/id/*", COURSE),
 )
 def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the GPUs on the PCI bus with the number that the cluster file or the board promises.
 
+    ## Why it matters
     A job that asks for eight GPUs does not start on seven, or runs as the one rank short that
     everybody waits for.
 
+    ## Verdicts
     The PCI bus is asked, not the driver: a GPU that fell off the bus or whose driver is dead must
     not look like a machine that has none. Fewer than promised fails; boards with NVSwitches carry eight.
     Where nothing promises a number, what was found is unknown. So is a node without a GPU where the NVIDIA driver is
@@ -39,7 +43,8 @@ def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     speaks of a GPU, as one for storage, is judged by its NICs alone. A network switch is named as one, and nothing else
     of it is judged.
 
-    A false alarm: a virtual machine that was given more than four of a board's eight GPUs; say `gpus` for its class
+    ## False alarms
+    A virtual machine that was given more than four of a board's eight GPUs; say `gpus` for its class
     in the cluster file.
     """
     if switch := of_switch(node):
@@ -61,6 +66,7 @@ def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="The driver answers for every GPU",
     source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlReturn_t)",
     fix="Read `dmesg | grep -i -e nvrm -e xid`; reset the GPU or reboot the node.",
+    action="reboot",
     answers=("PA-01",),
     reads=("kube:pod",),
     unless=(no_gpu,),
@@ -68,17 +74,22 @@ def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the GPUs that NVML (or nvidia-smi) lists with those on the PCI bus.
 
+    ## Why it matters
     A GPU that the driver lost takes its job with it, often without the driver saying so until
     somebody asks; a dead driver makes every GPU tool report an empty machine.
 
+    ## Verdicts
     A single one that is missing from the list fails: there is no number to choose.
 
     A container sees the whole PCI bus, and only its own GPUs. There those count that it was given: by
     NVIDIA_VISIBLE_DEVICES, Slurm's lists and the pod's request, which have to agree. As many device nodes and answers
-    pass; as many device nodes and fewer answers fail. Where nothing chose some, one that is missing fails only where
-    the cluster file expects all GPUs of the bus and all their device nodes are there; else it is unknown.
+    pass; as many device nodes and fewer answers fail. Where nothing chose some, one that is missing fails where the
+    device nodes of all GPUs of the bus are there and may be opened: a control group that withholds a GPU refuses that.
+    Where find(1) cannot test it (BusyBox), the cluster file has to expect all of them; else it is unknown. A GPU that
+    the driver reports as lost fails everywhere.
 
-    A false alarm: NVIDIA_VISIBLE_DEVICES that was set by hand, in a container with just as many device nodes.
+    ## False alarms
+    NVIDIA_VISIBLE_DEVICES that was set by hand, in a container with just as many device nodes.
     """
     bus = {device.address for device in node.gpus_on_bus}
     try:
@@ -89,7 +100,7 @@ def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
     missing = sorted(bus - {gpu.address for gpu in listing.gpus})
     if not missing:
         yield passed(f"driver {listing.version} answers for all {len(bus)} GPUs", evidence=[listing.evidence, PCI_BUS])
-    elif node.in_container and not _all_given(node, site, len(bus)):
+    elif node.in_container and not (_lost(listing) or _all_given(node, site, len(bus))):
         yield _in_container(node, listing, len(bus))
     else:
         yield failed(
@@ -122,13 +133,27 @@ def _in_container(node: NodeFacts, listing: Driver, bus: int) -> Finding:
 
 def _all_given(node: NodeFacts, site: Site, gpus: int) -> bool:
     """Tell whether a container was given every GPU of the bus, so that one which does not answer is lost."""
-    if site.members.gpus != gpus:
+    usable, expected = usable_gpu_nodes(node.evidence), site.members.gpus
+    if (usable is None and expected is None) or usable not in (None, gpus) or expected not in (None, gpus):
         return False
     try:
         nodes = node.parsed(GPU_NODES, gpu_nodes)
-        return given_all_gpus(nodes, node.environment, gpus)
+        return given_all_gpus(nodes, node.environment, gpus) and _requested(node) in (None, gpus)
     except EvidenceError:
         return False
+
+
+def _requested(node: NodeFacts) -> int | None:
+    """Return the GPUs that the pod requests; None: no pod, or not known."""
+    try:
+        return pod(node.evidence).gpus if in_pod(node.environment) else None
+    except EvidenceError:
+        return None
+
+
+def _lost(listing: Driver) -> bool:
+    """Return whether the driver counts a GPU and reports it as lost."""
+    return any("GPU is lost" in text for text in listing.lost)
 
 
 def _silent(node: NodeFacts, gpus: int, error: EvidenceError) -> Finding:

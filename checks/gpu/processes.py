@@ -29,18 +29,22 @@ ORPHANED_MIB = 1024
     title="No process holds a GPU before a job starts",
     source=f"{NVML_API} (nvmlDeviceGetComputeRunningProcesses); gate of GCM's health_checks",
     fix="See whose they are (`ps -fp PID`); end those that no job owns.",
+    action="fix-job",
     answers=("PA-05",),
     unless=(no_gpu,),
 )
 def left_over_processes(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for compute processes on each GPU.
 
+    ## Why it matters
     A process that a former job left behind keeps its memory, and takes its share of the GPU from the
     next job, which then fails with "out of memory" or runs slow on one rank.
 
+    ## Verdicts
     It warns: whether the process belongs to a job that is meant to run cannot be seen from here.
 
-    A false alarm: preflight started while a job runs. In a container the processes of others are not visible at
+    ## False alarms
+    Preflight started while a job runs. In a container the processes of others are not visible at
     all.
     """
 
@@ -54,7 +58,7 @@ def left_over_processes(node: NodeFacts, site: Site) -> Iterator[Finding]:
             f"{len(processes)} compute processes hold it", found=", ".join(processes[:6]), expected="none before a job"
         )
 
-    yield from each_gpu(node, site, judge, what="processes", good="no compute process", needs=("processes",))
+    yield from each_gpu(node.gpu_health, judge, what="processes", good="no compute process", needs=("processes",))
 
 
 @check(
@@ -62,18 +66,22 @@ def left_over_processes(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="Each training process holds one GPU",
     source="https://pytorch.org/docs/stable/notes/cuda.html (DistributedDataParallel instead of DataParallel)",
     fix="Start one process per GPU (torchrun --nproc-per-node=8) and call torch.cuda.set_device(LOCAL_RANK) first.",
+    action="fix-job",
     answers=("NT-DDP-1",),
     unless=(no_gpu,),
 )
 def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for compute processes that hold a context on more than one GPU of the node.
 
+    ## Why it matters
     DataParallel drives all GPUs from one process: copies of the model and a Python lock in every step. A rank
     that forgot to choose its device leaves a context on GPU 0 beside its own.
 
+    ## Verdicts
     It warns, and speaks only of what runs at this moment; on an idle node it does not apply.
 
-    A false alarm: inference servers and tensor-parallel engines that hold several GPUs from one process on purpose.
+    ## False alarms
+    Inference servers and tensor-parallel engines that hold several GPUs from one process on purpose.
     """
     health = node.gpu_health
     held: dict[int, list[GpuHealth]] = defaultdict(list)
@@ -99,20 +107,24 @@ def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="GPU memory is free for the job",
     source=f"{NVML_API} (nvmlDeviceGetMemoryInfo_v2); 95 % and 1 GiB are judgements; the job's need: the cluster file",
     fix="nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv; if nobody owns it, reset the GPU.",
+    action="fix-job",
     answers=("PA-05", "NT-INF-7"),
     unless=(no_gpu,),
 )
 def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the memory in use on each GPU with its size, its processes and what the cluster file says the job needs.
 
+    ## Why it matters
     An allocator under pressure fragments, retries and finally fails in the middle of a step; a KV cache
     without room evicts and computes again.
 
+    ## Verdicts
     Less free than thresholds.gpu_memory_gib of the cluster file fails: that is weights, optimizer and activations,
     which no node can know. 95 % in use warns; so does more than 1 GiB in use with no process to own it (a context
     that outlived its process). What the driver reserves for itself counts neither as used nor as free.
 
-    A false alarm: preflight started while a job runs. In a container the processes of others are not visible, so
+    ## False alarms
+    Preflight started while a job runs. In a container the processes of others are not visible, so
     memory without an owner is normal there and is not reported.
     """
     need = site.threshold("gpu_memory_gib")
@@ -139,7 +151,7 @@ def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
     good = f"less than {PRESSURE_PCT} % of the memory in use"
     if need.value is not None:
         good += f", {need.value:g} GiB and more free"
-    yield from each_gpu(node, site, judge, what="memory use", good=good, needs=needs)
+    yield from each_gpu(node.gpu_health, judge, what="memory use", good=good, needs=needs)
 
 
 @check(
@@ -147,19 +159,23 @@ def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="GPU utilisation can be read",
     source=f"{NVML_API} (nvmlDeviceGetUtilizationRates)",
     fix="Busy without a process: `dmesg | grep -i xid`. Under MIG read DCGM_FI_PROF_GR_ENGINE_ACTIVE instead.",
+    action="monitor",
     answers=("FP-OBS-1",),
     unless=(no_gpu,),
 )
 def utilisation_visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the utilisation of each GPU, and look for one that is busy although no process holds it.
 
+    ## Why it matters
     What cannot be seen is not noticed when it drops: a cluster that waits for its network looks busy on the
     bill only. A GPU at 100 % without a process hangs in the driver.
 
+    ## Verdicts
     The rate says that a kernel ran in the last second, not that it did much: 100 % is no proof of
     health. Busy without a process warns, and so does a driver that reports none, which it does with MIG on.
 
-    A false alarm: the second in which a process ends, since the rate is an average over what was; ask again. In a
+    ## False alarms
+    The second in which a process ends, since the rate is an average over what was; ask again. In a
     container, where other processes are not visible, it is normal and not said.
     """
 
@@ -177,4 +193,4 @@ def utilisation_visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return
     rates = ", ".join(f"{gpu.utilisation_pct} %" for gpu in health.gpus)
     needs = ("utilisation_pct",)
-    yield from each_gpu(node, site, judge, what="utilisation", good=f"utilisation reads {rates}", needs=needs)
+    yield from each_gpu(node.gpu_health, judge, what="utilisation", good=f"utilisation reads {rates}", needs=needs)

@@ -1,4 +1,7 @@
-"""The state each GPU is in: clocks, heat, power, PCIe link, modes, and what the driver asks for."""
+"""The state each GPU is in.
+
+Clocks, heat, power, PCIe link, modes, and what the driver asks for.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.nvidia.model import GpuHealth
+    from preflight.facts.nvidia.model import GpuHealth, Health
 
 NVML_API = "https://docs.nvidia.com/deploy/nvml-api/"
 
@@ -47,16 +50,26 @@ def _slowed() -> Mapping[int, tuple[str, str]]:
     unless=(no_gpu,),
 )
 def throttling(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read the clocks' event reasons: hardware thermal slowdown, power brake, hardware or software slowdown.
+    """Read the clocks' event reasons.
 
+    Hardware thermal slowdown, power brake, hardware or software slowdown.
+
+    ## Why it matters
     One GPU at half its clock makes every GPU of the job wait in each collective; utilisation still shows 100 %.
 
+    ## Verdicts
     Hardware reasons fail, software thermal slowdown warns. Idle, the power cap under load and clocks that were set on
     purpose are normal and are not reported. One look is one moment: a node that throttles only under load looks well
     here when idle.
 
-    A false alarm: a power brake during a planned power test of the rack, or of the GPU by its vendor's tool.
+    ## False alarms
+    A power brake during a planned power test of the rack, or of the GPU by its vendor's tool.
     """
+    yield from judge_throttling(node.gpu_health)
+
+
+def judge_throttling(health: Health) -> Iterator[Finding]:
+    """Judge what holds down the clocks of each GPU."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         reasons = gpu.event_reasons or 0
@@ -67,7 +80,7 @@ def throttling(node: NodeFacts, site: Site) -> Iterator[Finding]:
             return warned("slowed down: software thermal slowdown", found=f"reasons {reasons:#x}", expected="none")
         return None
 
-    yield from each_gpu(node, site, judge, what="clock event reasons", good="not slowed down", needs=("event_reasons",))
+    yield from each_gpu(health, judge, what="clock event reasons", good="not slowed down", needs=("event_reasons",))
 
 
 @check(
@@ -81,13 +94,21 @@ def throttling(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def temperature_margin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the degrees that are left before a GPU slows down with 0 and 5.
 
+    ## Why it matters
     A GPU without margin lowers its clocks as soon as the job starts, and the job runs at its pace.
 
+    ## Verdicts
     Each GPU is held against its own limit (T.Limit on Hopper and newer, the slowdown threshold before):
     an absolute number of degrees would condemn healthy parts. At most 0 fails, at most 5 warns.
 
-    A false alarm: a short peak at the end of a burn-in: look again after a minute. A GPU in trouble stays there.
+    ## False alarms
+    A short peak at the end of a burn-in: look again after a minute. A GPU in trouble stays there.
     """
+    yield from judge_temperature_margin(node.gpu_health)
+
+
+def judge_temperature_margin(health: Health) -> Iterator[Finding]:
+    """Judge the degrees that each GPU has left before it slows down."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         margin = gpu.margin_c if gpu.margin_c is not None else MARGIN_LOW_C + 1
@@ -97,10 +118,10 @@ def temperature_margin(node: NodeFacts, site: Site) -> Iterator[Finding]:
             return warned(f"{margin} C left before it slows down", found=margin, expected=f"more than {MARGIN_LOW_C} C")
         return None
 
-    has_margin = any(gpu.temperature_margin_c is not None for gpu in node.gpu_health.gpus) if node.gpus_on_bus else True
+    has_margin = any(gpu.temperature_margin_c is not None for gpu in health.gpus) if health.gpus else True
     needs = ("temperature_margin_c",) if has_margin else ("temperature_c", "temperature_slowdown_c")
     good = f"more than {MARGIN_LOW_C} C below their slowdown temperature"
-    yield from each_gpu(node, site, judge, what="temperature margin", good=good, needs=needs)
+    yield from each_gpu(health, judge, what="temperature margin", good=good, needs=needs)
 
 
 @check(
@@ -108,31 +129,41 @@ def temperature_margin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="No GPU's power limit is below its default",
     source=f"{NVML_API} (nvmlDeviceGetEnforcedPowerLimit, nvmlDeviceGetPowerManagementDefaultLimit)",
     fix="Find out who capped it (power-capping service, BMC, `nvidia-smi -pl`): `nvidia-smi -q -d POWER`.",
+    action="fix-site",
     answers=("AN-11",),
     unless=(no_gpu,),
 )
 def power_limit(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the power limit in force with the default of the same GPU, and the GPUs with each other.
 
+    ## Why it matters
     A GPU capped to 70 % of its power loses clocks in every matrix multiplication; capped alone, it holds up
     all others.
 
-    Below the default warns, and never fails. A limit above it passes.
+    ## Verdicts
+    Below the default warns, and never fails. A limit above it passes, and so does the one that the cluster file
+    declares (`gpu_settings.power_limit_w`).
 
-    A false alarm: a site that caps all GPUs alike on purpose, for its power budget; leave the check out there (`--skip
-    gpu.power-limit`).
+    ## False alarms
+    A site that caps all GPUs alike on purpose, for its power budget; declare it in the cluster file.
     """
+    declared = site.declared("gpu_settings.power_limit_w")
+    yield from judge_power_limit(node.gpu_health, declared[""].value if declared else None)
+
+
+def judge_power_limit(health: Health, meant: float | None = None) -> Iterator[Finding]:
+    """Judge the power limit of each GPU."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         limit, default = gpu.power_enforced_w or 0, gpu.power_default_w or 0
-        if limit < default - 0.5:
+        if limit < default - 0.5 and (meant is None or abs(limit - meant) > 0.5):
             return warned(
                 f"power limit {limit:g} W is below its default", found=f"{limit:g} W", expected=f"{default:g} W"
             )
         return None
 
     needs = ("power_enforced_w", "power_default_w")
-    yield from each_gpu(node, site, judge, what="power limit", good="power limit not below the default", needs=needs)
+    yield from each_gpu(health, judge, what="power limit", good="power limit not below the default", needs=needs)
 
 
 @check(
@@ -146,14 +177,22 @@ def power_limit(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def pcie_link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the width, and under load the generation, of each PCIe link with the GPU's own maximum in its slot.
 
+    ## Why it matters
     A link that lost half its lanes halves all traffic to host and NIC, and GPUDirect RDMA with it.
 
+    ## Verdicts
     The width never changes to save power: fewer lanes are a fault. The generation does, on an idle GPU: it is
     judged only while the GPU is busy (10 % and more), else it is a note in the pass. Small cards with 8 lanes
     are held against their own 8. Fewer lanes fail, and so does a low generation under load.
 
-    A false alarm: generation 1 on an idle GPU, which is how it saves power; it is not judged.
+    ## False alarms
+    Generation 1 on an idle GPU, which is how it saves power; it is not judged.
     """
+    yield from judge_pcie_link(node.gpu_health)
+
+
+def judge_pcie_link(health: Health) -> Iterator[Finding]:
+    """Judge the width of each PCIe link, and under load its generation."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         width, widest = gpu.pcie_width or 0, gpu.pcie_width_max or 0
@@ -164,12 +203,10 @@ def pcie_link(node: NodeFacts, site: Site) -> Iterator[Finding]:
             return failed(f"PCIe link runs at generation {generation} under load", found=generation, expected=newest)
         return None
 
-    resting = 0
-    if node.gpus_on_bus:
-        resting = sum((g.pcie_generation or 9) < (g.pcie_generation_max or 0) for g in node.gpu_health.gpus)
+    resting = sum((gpu.pcie_generation or 9) < (gpu.pcie_generation_max or 0) for gpu in health.gpus)
     good = "PCIe links at full width" + (f" ({resting} rest at a lower generation while idle)" if resting else "")
     needs = ("pcie_width", "pcie_width_max", "pcie_generation", "pcie_generation_max")
-    yield from each_gpu(node, site, judge, what="PCIe link", good=good, needs=needs)
+    yield from each_gpu(health, judge, what="PCIe link", good=good, needs=needs)
 
 
 @check(
@@ -177,25 +214,34 @@ def pcie_link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="Persistence mode is on",
     source="https://docs.nvidia.com/deploy/driver-persistence/",
     fix="systemctl enable --now nvidia-persistenced (or nvidia-smi -pm 1)",
+    action="fix-site",
     unless=(no_gpu,),
 )
 def persistence(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the persistence mode of each GPU with "on".
 
+    ## Why it matters
     Without it the driver takes the GPU down whenever nobody uses it: every start of a job waits for seconds,
     and the volatile error counters are lost each time.
 
+    ## Verdicts
     It warns: a job runs at full speed without it. Where nvidia-persistenced holds the device open the mode
     shows as on.
 
-    A false alarm: a monitoring daemon (DCGM) that holds every GPU open keeps the driver loaded although the mode is
+    ## False alarms
+    A monitoring daemon (DCGM) that holds every GPU open keeps the driver loaded although the mode is
     off.
     """
+    yield from judge_persistence(node.gpu_health)
+
+
+def judge_persistence(health: Health) -> Iterator[Finding]:
+    """Judge the persistence mode of each GPU."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         return None if gpu.persistence else warned("persistence mode is off", found="off", expected="on")
 
-    yield from each_gpu(node, site, judge, what="persistence mode", good="persistence mode on", needs=("persistence",))
+    yield from each_gpu(health, judge, what="persistence mode", good="persistence mode on", needs=("persistence",))
 
 
 @check(
@@ -203,28 +249,41 @@ def persistence(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="No GPU is cut into MIG instances",
     source="https://docs.nvidia.com/datacenter/tesla/mig-user-guide/ (no NVLink and no P2P between instances)",
     fix="nvidia-smi -i N -mig 0, then reset the GPU when no job runs on it.",
+    action="fix-site",
     unless=(no_gpu,),
 )
 def mig(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the MIG mode of each GPU with "off", and with the mode it will have after the next reset.
 
+    ## Why it matters
     A job sees a slice with a share of the memory, without NVLink or P2P to its peers; NCCL between slices
     goes through the host.
 
+    ## Verdicts
     It fails for training across GPUs, which is what this tool prepares for; a change that is pending only warns.
 
-    A false alarm: a node that is cut on purpose, for inference or notebooks; leave the check out there (`--skip
+    ## False alarms
+    A node that is cut on purpose, for inference or notebooks; leave the check out there (`--skip
     gpu.mig`).
+    """
+    yield from judge_mig(node.gpu_health)
+
+
+def judge_mig(health: Health, training: bool = True) -> Iterator[Finding]:
+    """Judge the MIG mode of each GPU.
+
+    Where the node's purpose is unknown, MIG only warns.
     """
 
     def judge(gpu: GpuHealth) -> Finding | None:
         if gpu.mig:
-            return failed("MIG is on", found="on", expected="off")
+            report = failed if training else warned
+            return report("MIG is on", found="on", expected="off")
         if gpu.mig_pending:
             return warned("MIG will be on after the next reset", found="off, pending on", expected="off")
         return None
 
-    yield from each_gpu(node, site, judge, what="MIG mode", good="MIG off", needs=("mig",))
+    yield from each_gpu(health, judge, what="MIG mode", good="MIG off", needs=("mig",))
 
 
 @check(
@@ -232,19 +291,30 @@ def mig(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="Every GPU accepts compute processes",
     source=f"{NVML_API} (nvmlComputeMode_t)",
     fix="nvidia-smi -i N -c DEFAULT",
+    action="fix-site",
     unless=(no_gpu,),
 )
 def compute_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read the compute mode of each GPU: default, exclusive to one process, or prohibited.
+    """Read the compute mode of each GPU.
 
+    Default, exclusive to one process, or prohibited.
+
+    ## Why it matters
     A prohibited GPU refuses every CUDA context, and the job dies with "all CUDA-capable devices are busy or
     unavailable".
 
+    ## Verdicts
     Prohibited fails. Exclusive warns: one process per GPU works, but MPS, a debugger or a second context
     of the same rank does not.
 
-    A false alarm: a batch system that sets Exclusive on purpose; training with one process per GPU runs under it.
+    ## False alarms
+    A batch system that sets Exclusive on purpose; training with one process per GPU runs under it.
     """
+    yield from judge_compute_mode(node.gpu_health)
+
+
+def judge_compute_mode(health: Health) -> Iterator[Finding]:
+    """Judge the compute mode of each GPU."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         if gpu.compute_mode == "Prohibited":
@@ -253,7 +323,7 @@ def compute_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
             return warned(f"compute mode is {gpu.compute_mode}", found=gpu.compute_mode, expected="Default")
         return None
 
-    yield from each_gpu(node, site, judge, what="compute mode", good="compute mode Default", needs=("compute_mode",))
+    yield from each_gpu(health, judge, what="compute mode", good="compute mode Default", needs=("compute_mode",))
 
 
 @check(
@@ -261,19 +331,29 @@ def compute_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="The driver asks for no recovery action",
     source=f"{NVML_API} (NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, driver 565 and newer)",
     fix="Drain the node, then what it asks for: `nvidia-smi -r -i N` (ends all jobs on that GPU), or reboot.",
+    action="reset",
     unless=(no_gpu,),
 )
 def recovery_action(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read what the driver itself asks for: nothing, a reset, a reboot, a drain.
 
+    ## Why it matters
     The driver knows what its last error did to the GPU; a job that starts before the action was taken meets
     the same error again.
 
+    ## Verdicts
     It is the authority: an XID's own table entry counts less. Anything but "None" fails, an action that this
     version does not know is unknown. Drivers before 565 do not say; the check does not apply there.
 
-    A false alarm: "Drain P2P" on a node whose jobs use one GPU each: they may go on until it is drained.
+    ## False alarms
+    "Drain P2P" on a node whose jobs use one GPU each: they may go on until it is drained.
     """
+    yield from judge_recovery_action(node.gpu_health)
+
+
+def judge_recovery_action(health: Health) -> Iterator[Finding]:
+    """Judge what the driver requires of each GPU."""
+    actions = {"Reboot": "reboot", "System Reboot": "reboot", "Recover IMEX Domain": "fix-site"}
     fixes = {
         "Reset": "Drain the GPU's jobs, then nvidia-smi -r -i N (it ends all jobs on this GPU).",
         "Drain and Reset": "Let the jobs on this GPU end, then nvidia-smi -r -i N.",
@@ -288,7 +368,8 @@ def recovery_action(node: NodeFacts, site: Site) -> Iterator[Finding]:
             return None
         if action.startswith("unknown"):
             return unknown(f"the driver asks for a recovery action {action}", found=action, expected="None")
-        return failed(f"the driver asks for: {action}", found=action, expected="None", fix=fixes.get(action, ""))
+        return failed(f"the driver asks for: {action}", found=action, expected="None", fix=fixes.get(action, ""),
+                      action=actions.get(action, "reset"))  # fmt: skip
 
     needs = ("recovery_action",)
-    yield from each_gpu(node, site, judge, what="recovery action", good="no recovery action asked for", needs=needs)
+    yield from each_gpu(health, judge, what="recovery action", good="no recovery action asked for", needs=needs)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from itertools import combinations
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from preflight._startup.lightclass import dataclass
 from preflight.checks.applicability import PCI_BUS, fewer_nics, flattened, no_gpu, no_rdma
 from preflight.expectations import Site
 from preflight.expectations.catalogue import MESH
@@ -14,7 +14,7 @@ from preflight.facts.node import TOPO, NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.parsers.nvidia.topo_matrix import Topology
+    from preflight.parsers.nvidia.topology import Topology
 
 SOURCE = "https://docs.nvidia.com/multi-node-nvlink-systems/ and the legend of `nvidia-smi topo -m`"
 
@@ -24,20 +24,24 @@ SOURCE = "https://docs.nvidia.com/multi-node-nvlink-systems/ and the legend of `
     title="All NVLinks between the GPUs are up",
     source="NVIDIA A100/H100 whitepapers (links per GPU); legend of `nvidia-smi topo -m`",
     fix="Run `nvidia-smi nvlink -s` and `nvidia-smi -q | grep -A4 Fabric`; restart the fabric manager or reset.",
+    action="reset",
     answers=("PA-02", "GS-1"),
     unless=(no_gpu,),
 )
 def nvlink(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the NVLinks of every pair of GPUs with what the part is wired with, else GPU with GPU.
 
+    ## Why it matters
     Tensor-parallel traffic of the whole node runs at the pace of its slowest pair; a GPU that fell
     back to PCIe makes every collective ten times slower and nothing says so.
 
+    ## Verdicts
     On a board with NVSwitches every pair has all links of a GPU. Without a switch, and on boards that are not in the
     catalogue, each GPU's total number of links is compared with its peers'; a board on which all lost the same number
     is not noticed. Fewer links than that fail.
 
-    A false alarm: a healthy mesh without a switch (DGX-1), whose pairs differ by design: there the GPUs' sums are
+    ## False alarms
+    A healthy mesh without a switch (DGX-1), whose pairs differ by design: there the GPUs' sums are
     compared. Some GPUs of such a mesh in a virtual machine differ in their sums, too: unknown. Cards that bridges join
     two by two pass; nvlink.links names those without one.
     """
@@ -47,76 +51,110 @@ def nvlink(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if site.part is not None and not site.part.gpu.sxm:
         yield skipped(f"{site.part.name}: cards without NVLink, or with optional bridges", evidence=[PCI_BUS])
         return
-    topology = node.topology
+    wanted = site.part.gpu.nvlinks if site.part is not None and site.part.nvswitch else 0
+    source = f"{site.part.name}: {site.part.gpu.source}" if site.part is not None else ""
+    fix = f'say it in the cluster file: class.{site.class_name}.part = "..."'
+    yield from judge_topology(node.topology, Wiring(wanted, source, fix), [TOPO])
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """What is known of a machine's NVLinks."""
+
+    wanted: int = 0  # links of each pair, where NVSwitches join all; 0: unknown
+    source: str = ""
+    fix: str = "Compare with `nvidia-smi nvlink -s`, or with an equal machine."  # where no pair has an NVLink
+    pasted: bool = False  # rows may be cut, and no other check names cards without a bridge
+
+
+def judge_topology(topology: Topology, wiring: Wiring, evidence: Sequence[str]) -> Iterator[Finding]:
+    """Judge the NVLinks of every pair of GPUs with complete rows."""
+    gpus = [gpu for gpu in topology.gpus if gpu in topology.links]
+    cut = [gpu for gpu in topology.gpus if gpu in topology.cut_rows] if wiring.pasted else topology.cut_rows
     pairs = [
         (one, other, topology.nvlinks(one, other))
-        for one, other in combinations(topology.gpus, 2)
-        if one in topology.links and other in topology.links
+        for one in gpus
+        for other in topology.gpus
+        if one != other and (other not in gpus or gpus.index(one) < gpus.index(other))
     ]
-    if topology.cut_rows or not pairs:
-        yield unknown(f"rows of the matrix are cut: {', '.join(topology.cut_rows)}", evidence=[TOPO])
+    if cut or not pairs:
+        rows = f"rows of the matrix are cut: {', '.join(cut)}"
+        yield unknown(rows if cut else "the matrix has no pair of GPUs", evidence=evidence)
+        if not wiring.pasted:
+            return
+    if not pairs:
         return
-    if site.part is not None and site.part.nvswitch:
-        wanted, source = site.part.gpu.nvlinks, f"{site.part.name}: {site.part.gpu.source}"
-        weak = [(one, other, links) for one, other, links in pairs if links < wanted]
+    if wiring.wanted:
+        weak = [(one, other, links) for one, other, links in pairs if links < wiring.wanted]
         if weak:
-            yield _blame(topology, weak, wanted, source)
+            yield _blame(topology, weak, wiring, evidence)
         else:
-            yield passed(f"all {len(pairs)} pairs of GPUs have NV{wanted}", found=f"NV{wanted}", evidence=[TOPO])
+            good = f"all {len(pairs)} pairs of GPUs have NV{wiring.wanted}"
+            yield passed(good, found=f"NV{wiring.wanted}", evidence=evidence)
         return
-    yield from _mesh(topology, pairs, site)
+    yield from _mesh(topology, pairs, wiring, evidence)
 
 
-def _mesh(topology: Topology, pairs: list[tuple[str, str, int]], site: Site) -> Iterator[Finding]:
-    """Compare each GPU's links in all: without a switch the pairs of a healthy mesh may differ (DGX-1)."""
-    totals = Counter(dict.fromkeys(topology.gpus, 0))
-    for one, other, links in pairs:
-        totals.update({one: links, other: links})
+def _mesh(
+    topology: Topology, pairs: list[tuple[str, str, int]], wiring: Wiring, evidence: Sequence[str]
+) -> Iterator[Finding]:
+    """Compare each GPU's links in all.
+
+    Without a switch the pairs of a healthy mesh may differ (DGX-1).
+    """
+    gpus = [gpu for gpu in topology.gpus if gpu in topology.links]
+    totals = {gpu: sum(links for *pair, links in pairs if gpu in pair) for gpu in gpus}
     most = max(totals.values())
     if not most:
-        yield unknown(
-            "no pair of GPUs has an NVLink, and nothing says whether this machine should",
-            evidence=[TOPO],
-            fix=f'say it in the cluster file: class.{site.class_name}.part = "..."',
-        )
+        none = "no pair of GPUs has an NVLink, and nothing says whether this machine should"
+        yield unknown(none, evidence=evidence, fix=wiring.fix)
         return
-    weak = [gpu for gpu in topology.gpus if totals[gpu] < most]
-    if weak and topology.bridged and all(totals[gpu] in (0, most) for gpu in topology.gpus):
-        yield passed(f"bridges join {len(totals) - len(weak)} of {len(totals)} GPUs, with {most} NVLinks each",
-                     found=str(most), evidence=[TOPO])  # fmt: skip
+    weak = [gpu for gpu in gpus if totals[gpu] < most]
+    if weak and topology.bridged and all(totals[gpu] in (0, most) for gpu in gpus):
+        joined = f"bridges join {len(totals) - len(weak)} of {len(totals)} GPUs, with {most} NVLinks each"
+        if not wiring.pasted:
+            yield passed(joined, found=str(most), evidence=evidence)
+        else:
+            yield warned(
+                f"{joined}; {', '.join(weak)} {'has' if len(weak) == 1 else 'have'} none", found=0,
+                expected=f"{most}, or no bridge by design", evidence=evidence,
+                fix="Look whether the cards were sold with bridges; if so, reseat them.",
+            )  # fmt: skip
         return
     best = max(links for *_, links in pairs)
     lower = [{one, other} for one, other, links in pairs if links < best]
     if weak and len(totals) < MESH and len(lower) > 1 and not set.intersection(*lower):
-        found = ", ".join(f"{gpu} {totals[gpu]}" for gpu in topology.gpus)
+        found = ", ".join(f"{gpu} {totals[gpu]}" for gpu in gpus)
         yield unknown(f"the GPUs have {found} NVLinks to each other: a part of a mesh, whose other GPUs are not here",
-                      found=found, evidence=[TOPO], fix="`nvidia-smi nvlink -s` beside an equal node")  # fmt: skip
+                      found=found, evidence=evidence, fix="`nvidia-smi nvlink -s` beside an equal node")  # fmt: skip
         return
     if not weak:
-        yield passed(f"each of {len(totals)} GPUs has {most} NVLinks to the others", found=str(most), evidence=[TOPO])
+        if len(gpus) < len(topology.gpus):
+            return
+        yield passed(f"each of {len(totals)} GPUs has {most} NVLinks to the others", found=str(most), evidence=evidence)
         return
     yield failed(
         f"{', '.join(weak)} {'has' if len(weak) == 1 else 'have'} fewer than {most} NVLinks to the others",
         subject=weak[0] if len(weak) == 1 else "",
         found=", ".join(f"{gpu} {totals[gpu]}" for gpu in weak),
         expected=f"{most}, as the other GPUs of this node",
-        evidence=[TOPO],
+        evidence=evidence,
     )
 
 
-def _blame(topology: Topology, weak: list[tuple[str, str, int]], wanted: int, source: str) -> Finding:
+def _blame(topology: Topology, weak: list[tuple[str, str, int]], wiring: Wiring, evidence: Sequence[str]) -> Finding:
     """Name the GPU that all weak pairs have in common, if there is one."""
     often = Counter(gpu for one, other, _ in weak for gpu in (one, other))
     culprit, times = often.most_common(1)[0]
     subject = culprit if times == len(weak) and len(weak) > 1 else ""
     one, other, _ = weak[0]
     return failed(
-        f"{subject or f'{len(weak)} pairs of GPUs'} {'has' if subject else 'have'} less than NV{wanted}"
+        f"{subject or f'{len(weak)} pairs of GPUs'} {'has' if subject else 'have'} less than NV{wiring.wanted}"
         f": {one}-{other} is {topology.links[one][other]}",
         subject=subject,
         found=", ".join(f"{a}-{b} {topology.links[a][b]}" for a, b, _ in weak[:8]),
-        expected=f"NV{wanted} ({source})",
-        evidence=[TOPO],
+        expected=f"NV{wiring.wanted} ({wiring.source})",
+        evidence=evidence,
     )
 
 
@@ -125,23 +163,29 @@ def _blame(topology: Topology, weak: list[tuple[str, str, int]], wanted: int, so
     title="Every GPU has a NIC behind its own PCIe switch",
     source="NCCL user guide, NCCL_NET_GDR_LEVEL (default PXB); legend of `nvidia-smi topo -m`",
     fix="Compare the slots (`lspci -tv`) with the server's manual; a virtual machine needs an NCCL_TOPO_FILE.",
+    action="fix-site",
     answers=("FP-BW-2", "NT-FAB-2", "PA-01", "PA-04", "PA-16"),
     unless=(no_gpu, no_rdma),
 )
 def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Find each GPU's nearest NIC in the matrix of `nvidia-smi topo -m`; PIX or PXB is near.
+    """Find each GPU's nearest NIC in the matrix of `nvidia-smi topo -m`.
 
+    PIX or PXB is near.
+
+    ## Why it matters
     NCCL uses GPUDirect RDMA only up to PXB by default: a GPU whose nearest NIC is behind the CPU
     stages every byte through host memory, one behind the other socket crosses the inter-socket link
     as well.
 
+    ## Verdicts
     SYS fails, PHB and NODE warn. So does SYS in a box of single cards, whose slots are the integrator's choice,
     and where the processors are cut into more NUMA nodes than sockets (NPS4): there it may be the same socket.
     Ports that the cluster file keeps for storage or management do not count. Pairs are read from the matrix,
     never by index: real boxes shuffle their orders. GPUs that share a NIC are said, not blamed: cheaper boards
     are sold so, also with one NIC behind every second GPU, which NCCL's PXN reaches over NVLink.
 
-    A false alarm: on Grace the NIC hangs on the CPU by design; the check does not apply there. A virtual
+    ## False alarms
+    On Grace the NIC hangs on the CPU by design; the check does not apply there. A virtual
     machine whose hypervisor hides the switches shows PHB, NODE or SYS everywhere: there the distance is
     unknown, and NCCL takes it from a topology file.
     """
@@ -162,13 +206,16 @@ def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if every and (hidden := flattened(node, every, [TOPO])):
         yield hidden
         return
-    yield from _judge(codes, topology.lenders(nics, fewer_nics(node, site)), _sys_reporter(node, site))
+    yield from judge_nearest_nics(codes, topology.lenders(nics, fewer_nics(node, site)), _sys_reporter(node, site))
     if topology.cut_rows:
         yield unknown(f"rows of the matrix are cut: {', '.join(topology.cut_rows)}", evidence=[TOPO])
 
 
 def _of_the_fabric(topology: Topology, site: Site) -> tuple[str, ...]:
-    """Return the NICs that the cluster file does not keep for other traffic; all where it knows none of them."""
+    """Return the NICs that the cluster file does not keep for other traffic.
+
+    All where it knows none of them.
+    """
     ports = site.members.ports
     aside = {*(ports.storage or ()), *(ports.management or ())}
     named = [nic for nic in topology.nics if nic not in aside and (ports.compute is None or nic in ports.compute)]
@@ -176,17 +223,26 @@ def _of_the_fabric(topology: Topology, site: Site) -> tuple[str, ...]:
 
 
 def _sys_reporter(node: NodeFacts, site: Site) -> tuple[Callable[..., Finding], str]:
-    """Return the constructor of SYS findings, and where the NIC is: on another NUMA node, maybe of the same socket."""
+    """Return the constructor of SYS findings, and where the NIC is.
+
+    On another NUMA node, maybe of the same socket.
+    """
     several = (node.cpu_nodes or 0) > 2
     cards = site.part is not None and not site.part.gpu.sxm
     return (warned if several or cards else failed, "in another NUMA node" if several else "on the other socket")
 
 
-def _judge(
-    codes: dict[str, tuple[str, tuple[str, ...]]],
+def judge_nearest_nics(
+    codes: Mapping[str, tuple[str, tuple[str, ...]]],
     lenders: Mapping[str, tuple[str, ...]],
     sys: tuple[Callable[..., Finding], str],
+    evidence: Sequence[str] = (TOPO,),
 ) -> Iterator[Finding]:
+    """Judge the nearest NIC of each GPU.
+
+    ``codes`` are the best code of each GPU and the NICs that have it; ``sys`` makes the finding of a NIC at SYS, and
+    names where that is.
+    """
     near = {gpu: nics for gpu, (code, nics) in codes.items() if code in ("PIX", "PXB")}
     if near:
         users = Counter(nic for nics in near.values() for nic in nics)
@@ -197,7 +253,7 @@ def _judge(
             + (f"; shared by several GPUs: {', '.join(shared)}" if shared else "")
             + (f"; over NVLink and another GPU's NIC, by design: {', '.join(lenders)}" if lenders else ""),
             found=pairs,
-            evidence=[TOPO],
+            evidence=evidence,
         )
     for gpu, (code, nics) in codes.items():
         if gpu in near or gpu in lenders:
@@ -206,7 +262,7 @@ def _judge(
             "subject": gpu,
             "found": f"{code} to {', '.join(nics)}",
             "expected": "PIX or PXB",
-            "evidence": [TOPO],
+            "evidence": evidence,
         }
         if code in ("SYS", "SOC"):
             report, where = sys

@@ -1,12 +1,16 @@
-"""What the kernel's log says of GPUs and NVSwitches: XIDs and SXIDs, judged by the policy table."""
+"""What the kernel's log says of GPUs and NVSwitches.
+
+XIDs and SXIDs, judged by the policy table.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from preflight import facts
+from preflight._startup.lightclass import dataclass
 from preflight.checks.applicability import no_gpu
 from preflight.checks.gpu.xid_judgement import BAD, judged
 from preflight.checks.gpu.xid_policy import RESET, Act, XidPolicy
@@ -14,10 +18,11 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.expectations.catalogue import NVSWITCH_IDS
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import ACTIONS, Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.kernel_log import KernelLog
+    from preflight.facts.xid import Events, XidEvent
 
 CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/"
 
@@ -27,22 +32,31 @@ CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/"
     title="The kernel's log holds no XID that takes a GPU out",
     source=f"{CATALOGUE} (catalogue and actions); judgement: table in checks/gpu/xid_policy.py",
     fix=RESET,
+    action="reset",
     reads=("nvml:gpus",),
     unless=(no_gpu,),
 )
 def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the XIDs of each GPU from the kernel's log and judge them by the policy table, root cause first.
 
+    ## Why it matters
     An uncorrectable error, a GPU off the bus or a dead GSP takes the job with it, and the next job on the
     same GPU as well.
 
+    ## Verdicts
     The log is read since boot, or as far as it reaches; what came before the driver was loaded, or before
     the driver withdrew its wish for a recovery (Xid 154), is history. Repetitions within a minute count
     once. Xid 74 fails when repeated or with an SXid, NVLink 5 units (144-150) by the word
     Fatal in the line, 154 by what stands after "to". Where the driver itself (565 and newer) asks for no
     recovery now, what a reset cures only warns. An unknown code warns and is quoted.
 
-    A false alarm: dozens of 13, 31, 43 and 45, left behind by one job that was killed: an application's own errors
+    The action is the catalogue's first one, but for what the driver itself requires (154). Others disagree: AzNHC
+    takes the node out for 63, 68, 69, 73, 80 and 92, which the catalogue ignores or leaves to the application, and
+    passes 95, 140 and 143; GCM calls 109 not critical; OCI resets where 154 requires a reboot; after 64 most replace
+    the GPU, where the catalogue resets it first. 167 to 169 have no action there: the node is isolated.
+
+    ## False alarms
+    Dozens of 13, 31, 43 and 45, left behind by one job that was killed: an application's own errors
     never fail a node.
     """
     try:
@@ -50,13 +64,38 @@ def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     except EvidenceError as error:
         yield _unread(error)
         return
-    found = facts.xid.events(log.lines)
+    context = XidContext(
+        (facts.kernel_log.DMESG,), f" ({log.since})", log.ago, lambda address: _recovery(node, address)
+    )
+    yield from judge_xids(facts.xid.events(log.lines), context)
+    if log.cut:
+        yield _cut(log)
+
+
+def _nowhere(address: str) -> str | None:
+    """Return that the recovery which the driver requires now is unknown."""
+    return None
+
+
+@dataclass(frozen=True)
+class XidContext:
+    """What is known of a log beside its lines."""
+
+    evidence: tuple[str, ...]
+    since: str = ""  # which window it covers, in brackets
+    ago: Callable[[float], str] = lambda at_s: ""
+    recovery: Callable[[str], str | None] = _nowhere  # what the driver requires of a GPU now
+    pasted: bool = False  # errors of applications warn, and messages name the GPU
+
+
+def judge_xids(found: Events, context: XidContext) -> Iterator[Finding]:
+    """Judge the XIDs of each GPU by the policy table, the first of the worst kind first."""
     harmless: Counter[int] = Counter()
     reported = False
     for address in sorted({event.address for event in found.gpus}):
         mine = [event for event in found.gpus if event.address == address]
-        policies = [(event, judged(event, found, _recovery(node, address))) for event in mine]
-        if (finding := _worst(policies, log, address)) is not None:
+        policies = [(event, judged(event, found, context.recovery(address))) for event in mine]
+        if (finding := _worst(policies, context, address)) is not None:
             reported = True
             yield finding
         else:
@@ -66,23 +105,25 @@ def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
             f"{code}" + (f" x{number}" if number > 1 else "") for code, number in sorted(harmless.items())
         )
         yield passed(
-            f"no XID that asks for action ({log.since})" + (f"; of applications and notes: {notes}" if notes else ""),
-            evidence=[facts.kernel_log.DMESG],
+            f"no XID that asks for action{context.since}" + (f"; of applications and notes: {notes}" if notes else ""),
+            evidence=context.evidence,
         )
-    yield from _rest(log, found.unread, "Xid")
+    yield from _unreadable(found.unread, "Xid", context)
 
 
-def _rest(log: KernelLog, unread: Sequence[str], kind: str) -> Iterator[Finding]:
-    """Report what of the log is missing: lines whose number is not whole, and what was cut off."""
+def _unreadable(unread: Sequence[str], kind: str, context: XidContext) -> Iterator[Finding]:
+    """Report lines of which the number or the address is not whole."""
     if unread:
         lines = f"{len(unread)} lines" if len(unread) > 1 else "a line"
         yield unknown(
             f"{lines} with an {kind} whose number or address is not whole", found=unread[0][:200],
-            evidence=[facts.kernel_log.DMESG], fix=f"read them on the node: `dmesg | grep {kind}`",
+            evidence=context.evidence, fix=f"read them on the node: `dmesg | grep {kind}`",
             quote="\n".join(line[:300] for line in unread[:8]),
         )  # fmt: skip
-    if log.cut:
-        yield unknown(f"the newer part of the kernel's log is missing: {log.cut}", evidence=[facts.kernel_log.DMESG])
+
+
+def _cut(log: KernelLog) -> Finding:
+    return unknown(f"the newer part of the kernel's log is missing: {log.cut}", evidence=[facts.kernel_log.DMESG])
 
 
 def _unread(error: EvidenceError) -> Finding:
@@ -101,22 +142,46 @@ def _recovery(node: NodeFacts, address: str) -> str | None:
         return None
 
 
-def _worst(policies: Sequence[tuple[facts.xid.XidEvent, XidPolicy]], log: KernelLog, address: str) -> Finding | None:
-    """Report the first event of the worst kind, and name what followed."""
+#: For an error that an application causes.
+APPLICATION_FIX = (
+    "Look at the application first (`compute-sanitizer`, its own log); if other programs fail on this GPU as well, "
+    "drain it and run `dcgmi diag -r 3`."
+)
+
+
+def _worst(policies: Sequence[tuple[XidEvent, XidPolicy]], context: XidContext, address: str) -> Finding | None:
+    """Report the first event of the worst kind, and name what came with it."""
     bad = [pair for pair in policies if pair[1].act in BAD]
     worst = bad or [pair for pair in policies if pair[1].act is Act.WARN]
+    if not worst and context.pasted:
+        worst = [pair for pair in policies if pair[1].act is Act.APPLICATION or pair[0].code == 43]
     if not worst:
         return None
     event, policy = worst[0]
-    others = [other for other, _ in policies if other is not event]
-    when = log.ago(event.at_s)
-    then = ", ".join(dict.fromkeys(str(other.code) for other in others))
-    report = failed if bad else warned
+    others = Counter(other.code for other, _ in policies if other.code != event.code)
+    times = sum(other.code == event.code for other, _ in policies)
+    when = context.ago(event.at_s)
+    then = ", ".join(f"{code} x{number}" if number > 1 else f"{code}" for code, number in others.items())
+    named = f"{address or 'a GPU'}: " if context.pasted else ""
+    report, deciding = failed if bad else warned, _deciding(policies, worst)
     return report(
-        f"Xid {event.code}: {policy.meaning}" + (f", {when}" if when else "") + (f"; also {then}" if then else ""),
-        subject=address, found=event.line[:200], expected=f"no such XID ({log.since})",
-        evidence=[facts.kernel_log.DMESG], fix=policy.fix, quote="\n".join(one.line[:300] for one, _ in policies[:8]),
+        f"{named}Xid {event.code}: {policy.meaning}" + (f", {times} times" if times > 1 else "")
+        + (f", {when}" if when else "") + (f"; also {then}" if then else "")
+        + (f" (line {event.number})" if event.number else ""),
+        subject=address, found=event.line[:200], expected=f"no such XID{context.since}", evidence=context.evidence,
+        fix=deciding.fix or (APPLICATION_FIX if policy.act is Act.APPLICATION else ""), action=deciding.action,
+        quote="\n".join(one.line[:300] for one, _ in policies[:8]),
     )  # fmt: skip
+
+
+def _deciding(policies: Sequence[tuple[XidEvent, XidPolicy]], worst: Sequence[tuple[XidEvent, XidPolicy]]) -> XidPolicy:
+    """Return the policy of the action: the driver's last (154), else the strongest."""
+    required = [policy for event, policy in policies if event.code == 154 and policy.act in BAD]
+    return (
+        required[-1]
+        if required
+        else max((policy for _, policy in worst), key=lambda policy: ACTIONS.index(policy.action))
+    )
 
 
 @check(
@@ -124,17 +189,21 @@ def _worst(policies: Sequence[tuple[facts.xid.XidEvent, XidPolicy]], log: Kernel
     title="The kernel's log holds no fatal NVSwitch error",
     source="https://docs.nvidia.com/deploy/xid-errors/ (SXid); NVIDIA Fabric Manager user guide, appendix D",
     fix="Drain the node, `systemctl restart nvidia-fabricmanager`, `nvidia-smi -r` (all GPUs); support if it returns.",
+    action="reset",
     unless=(no_gpu,),
 )
 def nvswitch(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the SXids of the NVSwitches from the kernel's log: fatal or not.
 
+    ## Why it matters
     A fatal switch error stops the NVLink traffic of every GPU behind it; the job hangs in a collective.
 
+    ## Verdicts
     Only the word Fatal in the line fails. NVLink 5 systems (B200 and newer) have no SXids: their
     switches are not on the node's PCI bus, and the check does not apply.
 
-    A false alarm: non-fatal errors after an application crashed (12028), and those that were corrected (11012):
+    ## False alarms
+    non-fatal errors after an application crashed (12028), and those that were corrected (11012):
     they pass.
     """
     if not any(device.vendor == "10de" and device.device in NVSWITCH_IDS for device in node.pci):
@@ -145,18 +214,26 @@ def nvswitch(node: NodeFacts, site: Site) -> Iterator[Finding]:
     except EvidenceError as error:
         yield _unread(error)
         return
-    events = facts.xid.events(log.lines)
+    context = XidContext((facts.kernel_log.DMESG,), f" ({log.since})", log.ago)
+    yield from judge_sxids(facts.xid.events(log.lines), context)
+    if log.cut:
+        yield _cut(log)
+
+
+def judge_sxids(events: Events, context: XidContext) -> Iterator[Finding]:
+    """Judge the SXIDs of each NVSwitch by the word Fatal."""
     found = events.switches
     for address in sorted({event.address for event in found if event.fatal}):
         mine = [event for event in found if event.address == address and event.fatal]
-        when = log.ago(mine[0].at_s)
+        when = context.ago(mine[0].at_s)
+        named = f"{address or 'a switch'}: " if context.pasted else ""
+        line = f" (line {mine[0].number})" if mine[0].number else ""
         yield failed(
-            f"SXid {mine[0].code}, fatal: {mine[0].text[:60]}" + (f", {when}" if when else ""),
-            subject=address, found=mine[0].line[:200], expected=f"no fatal SXid ({log.since})",
-            evidence=[facts.kernel_log.DMESG],
-            quote="\n".join(event.line[:300] for event in mine[:8]),
+            f"{named}SXid {mine[0].code}, fatal: {mine[0].text[:60]}" + (f", {when}" if when else "") + line,
+            subject=address, found=mine[0].line[:200], expected=f"no fatal SXid{context.since}",
+            evidence=context.evidence, quote="\n".join(event.line[:300] for event in mine[:8]),
         )  # fmt: skip
     if not any(event.fatal for event in found) and not events.unread_switches:
         notes = f", {len(found)} that were not" if found else ""
-        yield passed(f"no fatal SXid ({log.since}){notes}", evidence=[facts.kernel_log.DMESG])
-    yield from _rest(log, events.unread_switches, "SXid")
+        yield passed(f"no fatal SXid{context.since}{notes}", evidence=context.evidence)
+    yield from _unreadable(events.unread_switches, "SXid", context)

@@ -16,18 +16,19 @@ BAD = (Act.OUT, Act.RESET)
 
 def judged(event: XidEvent, found: Events, recovery: str | None = None) -> XidPolicy:
     """Return what one event means; ``recovery`` is what the driver asks for now, None where it is unknown."""
-    policy = POLICY.get(event.code) or XidPolicy(f"unknown code: {event.text[:60]}", Act.WARN, SUPPORT)
+    policy = POLICY.get(event.code) or XidPolicy(f"unknown code: {event.text[:60]}", Act.WARN, SUPPORT, "monitor")
     if event.code == 45 and event.cause is not None and not found.counts.get((event.address, event.cause)):
         first = judged(XidEvent(event.at_s, event.address, event.cause, "", event.line), found, recovery)
-        return XidPolicy(f"clean-up after Xid {event.cause} ({first.meaning})", first.act, first.fix)
+        return XidPolicy(f"clean-up after Xid {event.cause} ({first.meaning})", first.act, first.fix, first.action)
     if event.code == 13 and _on_this_gpu_alone(event, found):
         test = "Run the vendor's field diagnostic on this GPU."
-        return XidPolicy("graphics exceptions of several processes on this GPU alone", Act.WARN, test)
+        return XidPolicy("graphics exceptions of several processes on this GPU alone", Act.WARN, test, "monitor")
     if policy.act is Act.READ:
         policy = _read(event, policy, found)
     if recovery == "None" and (policy.fix == RESET or event.code == 154) and policy.act in BAD:
         meaning = f"{policy.meaning}; the driver asks for no recovery now"
-        return XidPolicy(meaning, Act.NOTE if event.code == 154 else Act.WARN, "Was the GPU reset since? Watch it.")
+        act, action = (Act.NOTE, "none") if event.code == 154 else (Act.WARN, "monitor")
+        return XidPolicy(meaning, act, "Was the GPU reset since? Watch it.", action)
     return policy
 
 
@@ -41,13 +42,13 @@ def _read(event: XidEvent, policy: XidPolicy, found: Events) -> XidPolicy:
     if event.code == 154:
         match = re.search(r"\bto 0x[0-9a-f]{1,4} \(([^)]{1,60})\)", event.text, re.I)
         named = match[1] if match else event.text[:60]
-        return RECOVERY.get(named.lower()) or XidPolicy(f"{policy.meaning}: {named}", Act.WARN, SUPPORT)
+        return RECOVERY.get(named.lower()) or XidPolicy(f"{policy.meaning}: {named}", Act.WARN, SUPPORT, "monitor")
     if event.code == 74:
         repeated = found.counts.get((event.address, 74), 0) > 1 or bool(found.switches)
         return XidPolicy(policy.meaning + (", repeated or with an SXid" if repeated else ""),
-                      Act.OUT if repeated else Act.WARN, NVLINK)  # fmt: skip
+                         Act.OUT if repeated else Act.WARN, NVLINK, "reset" if repeated else "monitor")  # fmt: skip
     if re.search(r"\bnon-?fatal\b", event.text, re.I):
         return XidPolicy(f"{policy.meaning}, not fatal", Act.NOTE)
     if re.search(r"\bfatal\b", event.text, re.I):
-        return XidPolicy(f"{policy.meaning}, fatal", Act.OUT, policy.fix)
-    return XidPolicy(f"{policy.meaning} of unknown severity", Act.WARN, SUPPORT)
+        return XidPolicy(f"{policy.meaning}, fatal", Act.OUT, policy.fix, "reset")
+    return XidPolicy(f"{policy.meaning} of unknown severity", Act.WARN, SUPPORT, "monitor")

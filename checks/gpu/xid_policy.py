@@ -1,7 +1,9 @@
 """What each XID means for the node: the policy table.
 
 Meanings and first actions after NVIDIA's XID catalogue (https://docs.nvidia.com/deploy/xid-errors/) for Ampere
-and newer; where operators disagree the milder word was taken for what an application can cause.
+and newer; where operators disagree the milder word was taken for what an application can cause. The word for machines
+follows from the first action of the catalogue: its restart of the application is ``fix-job``, its reset ``reset``, its
+restart of the machine or the virtual machine ``reboot``, and its support alone ``monitor``.
 """
 
 from __future__ import annotations
@@ -28,6 +30,9 @@ REPLACE = "Drain the node, reset the GPU; have it replaced if the failure stays.
 SUPPORT = "Drain the node when it is free and give the line to the vendor's support."
 NVLINK = "Look at both ends (`nvidia-smi nvlink -s`, `-e`), reset all GPUs of the node; if it comes back, support."
 CABLES = "Check the auxiliary power cables of the board."
+VM = "Restart the virtual machine."
+UPDATE = "Update the vGPU software of host and guest to versions that belong together."
+DRAIN = "Drain the node, and give the line to the vendor's support."
 
 
 @dataclass(frozen=True)
@@ -37,12 +42,19 @@ class XidPolicy:
     meaning: str
     act: Act
     fix: str = ""
+    action: str = "none"  # one of ``preflight.model.ACTIONS``
+
+
+#: The word for machines of a first step, and of an act without one; ``Act.READ`` is given one by the line's text.
+_ACTIONS = {RESET: "reset", REBOOT: "reboot", REPLACE: "reset", NVLINK: "reset", CABLES: "isolate", VM: "reboot",
+            DRAIN: "isolate", UPDATE: "fix-site", SUPPORT: "monitor"}  # fmt: skip
+_OF_ACT = {Act.OUT: "isolate", Act.RESET: "reset", Act.WARN: "monitor", Act.APPLICATION: "fix-job", Act.NOTE: "none"}
 
 
 def _table(rows: tuple[tuple[str, str, Act, str], ...]) -> dict[int, XidPolicy]:
     found = {}
     for codes, meaning, act, fix in rows:
-        policy = XidPolicy(meaning, act, fix)
+        policy = XidPolicy(meaning, act, fix, _ACTIONS.get(fix) or _OF_ACT.get(act, "monitor"))
         for part in codes.split(","):
             first, _, last = part.partition("-")
             for code in range(int(first), int(last or first) + 1):
@@ -65,9 +77,10 @@ POLICY = _table((
     ("62", "internal micro-controller halt", Act.RESET, RESET),
     ("63", "a row remapping or page retirement was recorded", Act.NOTE, ""),
     ("64", "a row remapping or page retirement failed", Act.OUT, REPLACE),
-    ("68,80,82-84,86,88,89,96-105,139,142", "video, JPEG or optical-flow engine exception", Act.APPLICATION, ""),
+    ("68,80,82-84,86,88,89,96-105,139", "video, JPEG or optical-flow engine exception", Act.APPLICATION, ""),
+    ("142", "video engine exception", Act.APPLICATION, SUPPORT),
     ("74", "NVLink error", Act.READ, NVLINK),
-    ("78", "vGPU start error", Act.APPLICATION, ""),
+    ("78", "vGPU start error", Act.APPLICATION, UPDATE),
     ("79", "GPU has fallen off the bus", Act.OUT, REBOOT),
     ("92", "high rate of single-bit errors", Act.NOTE, ""),
     ("93", "InfoROM wear", Act.NOTE, ""),
@@ -87,7 +100,7 @@ POLICY = _table((
     ("144-146,149", "NVLink unit error", Act.READ, RESET),
     ("147,148", "NVLink unit event", Act.NOTE, ""),
     ("150", "NVLink unit error", Act.RESET, RESET),
-    ("151", "key rotation error", Act.RESET, "Restart the virtual machine."),
+    ("151", "key rotation error", Act.RESET, VM),
     ("154", "the driver changed what it asks for", Act.READ, ""),
     ("155", "NVLink error found by software", Act.RESET, RESET),
     ("156", "a resource was retired", Act.RESET, RESET),
@@ -95,7 +108,7 @@ POLICY = _table((
     ("157,160,161", "resource or channel retirement", Act.NOTE, ""),
     ("159", "unified-memory access error", Act.APPLICATION, ""),
     ("162-165", "power-smoothing event", Act.NOTE, ""),
-    ("167-169", "PCIe fatal timeout, reduced memory or SEC2 halt", Act.RESET, SUPPORT),
+    ("167-169", "PCIe fatal timeout, reduced memory or SEC2 halt", Act.RESET, DRAIN),
     ("171,172", "uncorrectable memory error (detail of 48)", Act.OUT, RESET),
     ("166,170,173,175,176", "error that the catalogue gives no action for", Act.WARN, SUPPORT),
 ))  # fmt: skip
@@ -103,10 +116,10 @@ POLICY = _table((
 #: What Xid 154 names after "to", and whether it takes the node out.
 RECOVERY = {
     "none": XidPolicy("the driver asks for no recovery any more", Act.NOTE),
-    "gpu reset required": XidPolicy("the driver asks for a GPU reset", Act.OUT, RESET),
-    "drain and reset": XidPolicy("the driver asks to drain and reset the GPU", Act.OUT, RESET),
-    "node reboot required": XidPolicy("the driver asks for a reboot", Act.OUT, REBOOT),
-    "drain p2p": XidPolicy("the driver asks to end all peer-to-peer work", Act.OUT, RESET),
+    "gpu reset required": XidPolicy("the driver asks for a GPU reset", Act.OUT, RESET, "reset"),
+    "drain and reset": XidPolicy("the driver asks to drain and reset the GPU", Act.OUT, RESET, "reset"),
+    "node reboot required": XidPolicy("the driver asks for a reboot", Act.OUT, REBOOT, "reboot"),
+    "drain p2p": XidPolicy("the driver asks to end all peer-to-peer work", Act.OUT, RESET, "reset"),
     "recover imex domain": XidPolicy("the driver asks to recover the IMEX domain", Act.OUT,
-                                  "Restart nvidia-imex on all nodes of the domain."),
+                                  "Restart nvidia-imex on all nodes of the domain.", "fix-site"),
 }  # fmt: skip

@@ -17,20 +17,24 @@ from preflight.probes import checkpoints
     title="The newest checkpoint is as young as the site promises",
     source="the cluster file: checkpoint.path and checkpoint.interval_min",
     fix="Read the job's log and `df` of the file system: full or slow storage, a hanging rank, an interval in steps.",
+    action="fix-job",
     answers=("FP-LOSS-4", "PA-26"),
     gating=False,
 )
 def age(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the age of the newest entry below the checkpoints' directory with twice the promised interval.
 
+    ## Why it matters
     What was computed since the last checkpoint is lost with the next fault: GPUs x hours, and nobody
     notices that saving stopped until then. The finding says how many GPU hours that is on this node now.
 
+    ## Verdicts
     Older than two intervals warns (twice, because one late save is no news); a directory that is not there
     fails. It gates no job. Two levels of the directory are looked at. The age counts from the time of collection, and
     is told in whole intervals: nodes that answer a minute apart say the same.
 
-    A false alarm: before a job's start the newest checkpoint is as old as the last run.
+    ## False alarms
+    Before a job's start the newest checkpoint is as old as the last run.
     """
     path, interval_min = site.checkpoint_path, site.checkpoint_interval_min
     if path.value is None:

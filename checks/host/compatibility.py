@@ -30,6 +30,7 @@ _LOOKED_AT = "file:*/{torch,nvidia_nccl_cu*}-*.dist-info/INSTALLER"
     source=f"{GUIDE}; forward compatibility: the cuda-compat package",
     fix="Install a driver of the CUDA that PyTorch was built for (`torch.version.cuda`), or a PyTorch of the driver's "
     "major version; keep one nvidia-nccl package beside it.",
+    action="fix-site",
     answers=("PA-03",),
     reads=(
         "file:*.dist-info/INSTALLER",
@@ -43,10 +44,12 @@ _LOOKED_AT = "file:*/{torch,nvidia_nccl_cu*}-*.dist-info/INSTALLER"
 def compatibility(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the driver with the oldest that runs the CUDA of each installed PyTorch, and its NCCL with that CUDA.
 
+    ## Why it matters
     A driver that is older than the CUDA of PyTorch ends each job at its first call with "CUDA driver version is
     insufficient for CUDA runtime version", also where all nodes agree on it. Two NCCL packages for different
     CUDA versions write over each other's library.
 
+    ## Verdicts
     Within one major version any minor version runs (11: driver 450.80.02, 12: 525.60.13, 13: 580 and newer); an
     older driver fails. With the libcuda of a cuda-compat package it is unknown, as the job's LD_LIBRARY_PATH decides. A
     PyTorch without CUDA warns, and so does an nvidia-nccl package for another major version of CUDA. Looked at: the
@@ -55,7 +58,8 @@ def compatibility(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Without a PyTorch here it does not apply, and the checklist stays open: jobs bring it in their image, where
     `preflight check` has to run then.
 
-    A false alarm: a spare PyTorch on the host that no job uses.
+    ## False alarms
+    A spare PyTorch on the host that no job uses.
     """
     torches = [package for package in node.packages if package.name == "torch"]
     if not torches:

@@ -19,15 +19,18 @@ from preflight.textprep.plain_text import fold_ids
     source="proc(5), /proc/stat; the shares are judgements",
     fix="`mpstat -P ALL 1` and `top -H` show who; interrupts on one CPU: spread them (`set_irq_affinity.sh IF`); TCP "
     "or staging where RDMA should run: see nccl.transport; stolen time: ask the provider.",
+    action="fix-site",
     answers=("NT-CPU-1",),
     window=True,
 )
 def cpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Judge the time that the CPUs of this process spent busy, in interrupts and stolen, over the window.
 
+    ## Why it matters
     NCCL's proxy threads, data loaders and the network's interrupts share these CPUs: where they are full, the GPUs
     wait, and a transport that copies through the host (TCP, staging, Gloo) is what usually fills them.
 
+    ## Verdicts
     More than 90 % busy on average, a CPU with more than 80 % of its time in interrupts, or more than 5 % stolen by the
     hypervisor warns; so does a single CPU that is more than 90 % busy and spends more than half of its time in the
     kernel while the network is loaded: that is how one thread that sends over TCP looks, and nothing else of a healthy
@@ -37,7 +40,8 @@ def cpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     a thread that copies through host memory looks like either. So is one that is full with the kernel's work while no
     RDMA port is loaded: it may send over TCP, or write a file; the checklists' question then stays open.
 
-    A false alarm: a benchmark of the CPU, or a build, that runs on the node meanwhile; a thread of the kernel that
+    ## False alarms
+    A benchmark of the CPU, or a build, that runs on the node meanwhile; a thread of the kernel that
     polls (io_uring, vhost), or one that writes a checkpoint.
     """
     window = node.cpu_window

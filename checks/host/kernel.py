@@ -46,18 +46,22 @@ NEEDED = (
     title="The modules that this hardware needs are loaded",
     source="https://docs.kernel.org/infiniband/user_verbs.html; NVIDIA driver README, chapter on kernel modules",
     fix="`modprobe NAME`, then list it in /etc/modules-load.d so that it is there after a reboot.",
+    action="fix-site",
     answers=("PA-13", "NT-PIT-3"),
 )
 def modules(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the kernel's modules with those that the NICs and GPUs on the PCI bus need.
 
+    ## Why it matters
     A module that was loaded by hand is gone after the next reboot: the hardware is there, the tools
     are silent, and NCCL takes TCP.
 
+    ## Verdicts
     Missing RDMA drivers fail (a missing GPU driver is gpu.driver's matter); rdma_ucm warns, and nvidia_uvm too,
     which the first CUDA program loads.
 
-    A false alarm: a kernel with such a module built in and without parameters does not list it; where the
+    ## False alarms
+    A kernel with such a module built in and without parameters does not list it; where the
     device files are there, it is. ib_umad is asked for on HGX B200 and B300 only, whose NVLink subnet manager
     speaks through it; in a virtual machine the host does that.
     """
@@ -124,17 +128,21 @@ HINDRANCES = (
     title="No boot option holds the hardware back",
     source=PARAMETERS,
     fix="Remove the option from /etc/default/grub, `update-grub`, and reboot when the node is drained.",
+    action="fix-site",
 )
 def boot_options(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for options on the kernel's command line that take memory, CPUs, interrupts or drivers away.
 
+    ## Why it matters
     Such an option was set once, to chase a fault or on another machine of the image; it stays for
     years and costs a share of every job.
 
+    ## Verdicts
     Listed: mem=, maxcpus=, nr_cpus=, pci=nomsi, pcie_aspm=force, blacklists of our drivers, allocation
     debugging. All warn. The IOMMU's options are gpudirect.iommu's matter.
 
-    A false alarm: an option that the site chose on purpose, such as maxcpus= on nodes that are licensed by CPU.
+    ## False alarms
+    An option that the site chose on purpose, such as maxcpus= on nodes that are licensed by CPU.
     """
     options = node.boot_options
     found = [(option, h.effect) for option in options for h in HINDRANCES if h.takes(option)]
@@ -153,16 +161,20 @@ CPUFREQ = "/sys/devices/system/cpu/cpufreq"
     title="The CPUs run with the performance governor",
     source="https://docs.kernel.org/admin-guide/pm/cpufreq.html; vendors' tuning guides for GPU hosts",
     fix="`cpupower frequency-set -g performance`, or the tuned profile throughput-performance.",
+    action="fix-site",
 )
 def cpu_governor(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the frequency governor of the CPUs with ``performance``.
 
+    ## Why it matters
     NCCL's proxy threads wake for microseconds at a time: a governor that waits for load keeps them at
     a low clock, and small messages take twice as long.
 
+    ## Verdicts
     Every tenth policy is read. Anything else warns.
 
-    A false alarm: a site that trades latency for power. A virtual machine has no cpufreq, and the check skips.
+    ## False alarms
+    A site that trades latency for power. A virtual machine has no cpufreq, and the check skips.
     """
     if not node.evidence.exists(f"dir:{CPUFREQ}") and node.numa_nodes:  # /sys is there, this part of it is not
         yield skipped("the kernel has no cpufreq: a virtual machine, or the firmware decides",
@@ -204,16 +216,20 @@ BALANCING = "file:/proc/sys/kernel/numa_balancing"
     title="Automatic NUMA balancing is off",
     source="https://docs.kernel.org/admin-guide/sysctl/kernel.html (numa_balancing)",
     fix="`sysctl -w kernel.numa_balancing=0`, and in /etc/sysctl.d.",
+    action="fix-site",
 )
 def numa_balancing(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the setting kernel.numa_balancing with 0.
 
+    ## Why it matters
     The kernel unmaps pages to see who touches them and moves them about: data loaders and pinned
     buffers stall at random, and step times spread.
 
+    ## Verdicts
     Bit 1 (normal balancing) warns. A kernel built without it has no such file, and passes.
 
-    A false alarm: bit 2 alone is memory tiering, which moves nothing between sockets; it passes.
+    ## False alarms
+    Bit 2 alone is memory tiering, which moves nothing between sockets; it passes.
     """
     if not node.evidence.exists(BALANCING) and node.parsed(RELEASE, release):  # /proc/sys is there
         yield passed("the kernel has no NUMA balancing", found="no such setting", evidence=[BALANCING])

@@ -23,18 +23,22 @@ GIB = 1 << 30
     title="RDMA may pin memory without limit",
     source="setrlimit(2); ibv_reg_mr(3); floor 1 GiB: below it registration of NCCL's buffers fails",
     fix="LimitMEMLOCK=infinity for slurmd, containerd, sshd; `* - memlock unlimited` in limits.d; IPC_LOCK in the pod.",
+    action="fix-site",
     answers=("NT-PIT-6",),
 )
 def memlock(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the limit of locked memory with unlimited.
 
+    ## Why it matters
     RDMA pins every buffer that it touches. At the limit ibv_reg_mr fails with "Cannot allocate
     memory", hours into a job or right at its start.
 
+    ## Verdicts
     Unlimited passes; below 1 GiB fails; a finite limit above that warns, unless the cluster file sets a
     floor. A process with CAP_IPC_LOCK is not bound by the limit.
 
-    A false alarm: the limit of an SSH login is not that of slurmd or containerd; judge it where the job runs.
+    ## False alarms
+    The limit of an SSH login is not that of slurmd or containerd; judge it where the job runs.
     """
     if (absent := no_rdma(node, site)) and absent.status is Status.SKIP:
         yield skipped("without an RDMA device nothing is pinned: " + absent.message, evidence=absent.evidence)
@@ -75,16 +79,20 @@ def _cap_ipc_lock(node: NodeFacts) -> bool:
     title="/dev/shm has room for NCCL",
     source="runc default 64 MiB; 8 GiB: AMD Primus preflight; 1 GiB with several GPUs: a judgement",
     fix="Kubernetes: mount an emptyDir with medium Memory at /dev/shm; Docker: --shm-size; host: remount tmpfs larger.",
+    action="fix-site",
 )
 def shm(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the size of /dev/shm, GiB, with 8 GiB, or with the cluster file's floor.
 
+    ## Why it matters
     NCCL and data loaders exchange memory between the processes of a node through /dev/shm; a
     container's default of 64 MiB ends in "No space left on device" as soon as several ranks start.
 
+    ## Verdicts
     Below 1 GiB fails on a node with several GPUs and warns on any other; below 8 GiB warns.
 
-    A false alarm: a container with a single rank and no data-loader workers, which shares memory with nobody.
+    ## False alarms
+    A container with a single rank and no data-loader workers, which shares memory with nobody.
     """
     size = round(shm_bytes(node.evidence) / GIB, 3)
     floor = site.threshold("shm_gib")
@@ -108,18 +116,22 @@ def shm(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="The ephemeral port range is wide enough",
     source="https://docs.kernel.org/networking/ip-sysctl.html (default 32768 60999); floor 10,000: judgement",
     fix="`sysctl -w net.ipv4.ip_local_port_range='32768 60999'`, and open it in the firewall between nodes.",
+    action="fix-site",
     answers=("NT-PIT-5",),
 )
 def local_ports(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the number of ephemeral ports with the job's ranks, and with 10,000 or the cluster file's floor.
 
+    ## Why it matters
     NCCL's bootstrap and socket transport open connections from this range between all ranks; on a
     narrowed range a large job fails with "Address already in use" or hangs in its start.
 
+    ## Verdicts
     Fewer ports than the job has ranks fails: a rank may hold a connection to every other rank. The ranks come from the
     job's environment (WORLD_SIZE, SLURM_NTASKS); outside a job only the floor counts, and warns.
 
-    A false alarm: RDMA needs few of these ports for data, so a small job on InfiniBand never meets the floor.
+    ## False alarms
+    RDMA needs few of these ports for data, so a small job on InfiniBand never meets the floor.
     """
     first, last = node.parsed(PORT_RANGE, port_range)
     number, floor = max(last - first + 1, 0), site.threshold("local_ports")
@@ -146,16 +158,20 @@ def local_ports(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="A process may open enough files",
     source="getrlimit(2), RLIMIT_NOFILE; 65,536 is the operators' floor, 1,048,576 customary for large jobs",
     fix="LimitNOFILE=1048576 for slurmd, containerd, sshd; `* - nofile 1048576` in limits.d.",
+    action="fix-site",
 )
 def files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the limit of open files with 65,536.
 
+    ## Why it matters
     Each connection, shared-memory segment and data-loader worker takes a descriptor; at the limit a
     large job ends in "Too many open files", often in its first collective.
 
+    ## Verdicts
     Below the floor warns: a small job never gets there.
 
-    A false alarm: the limit of an SSH login (1024 is common, and programs may raise it) is not slurmd's;
+    ## False alarms
+    The limit of an SSH login (1024 is common, and programs may raise it) is not slurmd's;
     judge it where the job runs.
     """
     limit = node.parsed(LIMITS, open_files)
@@ -171,18 +187,22 @@ def files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="The clock is synchronised",
     source="chronyc(1), timedatectl(1); 50 ms is a judgement: logs of ranks are merged by time",
     fix="Enable chronyd (or ptp4l with phc2sys) and let it reach its server; `chronyc makestep` on a drained node.",
+    action="fix-site",
     gating=False,  # it can only warn
 )
 def time_sync(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the clock's offset from true time with 50 ms.
 
+    ## Why it matters
     Which rank stalled first is read from logs of many nodes merged by time: a clock that is off blames
     the wrong one. Tickets, certificates and checkpoint ages go wrong as well.
 
+    ## Verdicts
     Not synchronised, or more than 50 ms off, warns. timedatectl knows no offset; its word covers PTP and
     ntpd too. A container asks the host's daemon, which may not be reachable: then it is unknown.
 
-    A false alarm: a virtual machine whose hypervisor sets the clock (Hyper-V, VMware tools) without a daemon that says
+    ## False alarms
+    A virtual machine whose hypervisor sets the clock (Hyper-V, VMware tools) without a daemon that says
     so.
     """
     clock = node.clock

@@ -24,15 +24,18 @@ if TYPE_CHECKING:
     title="Allowed CPUs reach every GPU's NUMA node",
     source="https://docs.kernel.org/ABI/testing/sysfs-bus-pci (local_cpulist); NCCL user guide, CPU affinity",
     fix="Widen the job's CPU mask (`--cpus-per-task`, `--cpu-bind=none`, cpuset) or bind each rank near its GPU.",
+    action="fix-job",
     answers=("PA-04", "NT-LENS-6"),
     unless=(no_gpu,),
 )
 def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the CPUs that this process may use with the CPUs local to each of its GPUs.
 
+    ## Why it matters
     A rank that may not run near its GPU copies every byte over the inter-socket link, and all ranks
     squeezed on a few CPUs starve their NCCL proxies and data loaders: both look like a slow network.
 
+    ## Verdicts
     Run it where the job runs, inside the allocation or container. A mask that misses a GPU's node fails. The
     NIC of each GPU counts too: out of reach it warns. Started as one rank of several (`srun preflight
     check`), it judges that rank's own GPU: a mask on the far socket fails; fewer than four CPUs, or no
@@ -40,7 +43,8 @@ def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     Where the kernel was told no NUMA node (-1) and has several, nobody can say what is near: unknown.
 
-    A false alarm: run in a login shell or a batch script, whose mask is not that of the job's ranks.
+    ## False alarms
+    Run in a login shell or a batch script, whose mask is not that of the job's ranks.
     """
     allowed, gpus = node.allowed_cpus, node.own_gpus
     # of a device without a node (-1) the kernel calls all CPUs local, which is so where there is one node
@@ -124,18 +128,22 @@ def _nics_out_of_reach(node: NodeFacts, site: Site) -> list[str]:
     title="Memory may come from every GPU's NUMA node",
     source="cpuset(7), Mems_allowed; numa(7)",
     fix="Widen cpuset.mems (`--mem-bind`, the kubelet's memory manager) to the GPUs' NUMA nodes.",
+    action="fix-job",
     answers=("NT-LENS-6",),
     unless=(no_gpu,),
 )
 def memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the NUMA nodes that memory may come from with those of this process's GPUs.
 
+    ## Why it matters
     Pinned buffers on the far socket send every copy between host and GPU over the inter-socket link,
     even where the CPUs are bound well.
 
+    ## Verdicts
     A node that is not allowed warns. A GPU's node is the one that its PCI function hangs on.
 
-    A false alarm: Grace's GPU memory is a NUMA node of its own and may be withheld; it is not meant here.
+    ## False alarms
+    Grace's GPU memory is a NUMA node of its own and may be withheld; it is not meant here.
     """
     allowed, gpus = node.allowed_memory_nodes, node.own_gpus
     if node.cpu_nodes == 1 and all(gpu.numa_node is None for gpu in gpus):
@@ -165,6 +173,7 @@ def memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="NCCL_IGNORE_CPU_AFFINITY fits the CPU mask",
     source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ignore-cpu-affinity",
     fix="`unset NCCL_IGNORE_CPU_AFFINITY` where the launcher binds well; correct its mask (`--cpu-bind`) where not.",
+    action="fix-job",
     answers=("NT-ENV-12",),
     reads=("nvml:gpus", "cmd:nvidia-smi --query-gpu=*"),
     unless=(no_gpu,),
@@ -172,13 +181,16 @@ def memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def nccl_affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Hold NCCL_IGNORE_CPU_AFFINITY against the CPU mask that a job started here inherits.
 
+    ## Why it matters
     With it NCCL's threads leave the mask and follow the GPU: right where a launcher binds to a wrong
     core, wrong where the mask keeps several jobs on one node apart.
 
+    ## Verdicts
     Unset or 0 passes, and so does 1 without a mask to ignore or with a mask away from the GPU. 1 with a
     mask that reaches the GPU warns: the job's neighbours pay.
 
-    A false alarm: a node that belongs to one job at a time: its mask keeps nobody apart.
+    ## False alarms
+    A node that belongs to one job at a time: its mask keeps nobody apart.
     """
     setting = node.nccl_env.get("NCCL_IGNORE_CPU_AFFINITY")
     if setting is None or not node.nccl_env.integer(setting.name):

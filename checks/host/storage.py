@@ -26,6 +26,7 @@ _FIND_INTERFACE = (
     source="proc_pid_mountinfo(5), nfs(5), sysfs-class-nvme; operators' rule: backend and storage networks are apart",
     fix="`ip route get SERVER`; mount from an address of the storage or frontend network, or route the servers' "
     "network over it.",
+    action="fix-site",
     answers=("AN-2",),
     reads=("file:/sys/class/nvme/*/transport", "file:/sys/class/nvme/*/address"),
     gating=False,  # a design; it slows jobs and stops none
@@ -34,15 +35,18 @@ _FIND_INTERFACE = (
 def network(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the interface that leads to the server of each network mount with those of the compute ports.
 
+    ## Why it matters
     A checkpoint or a data loader that shares the ports of the gradients meets them in bursts: every rank waits for
     the one whose port is busy with a file.
 
+    ## Verdicts
     The address of the server (NFS, Lustre, Ceph, SMB, NVMe over TCP and RDMA) is looked up in the kernel's main table
     of routes. Over a compute port warns; where the cluster file names compute ports and storage ports, it fails. A
     server that is known by name only, or not at all (GPFS, BeeGFS), is unknown: no name is resolved. So is every
     mount in a container, which its host may reach over routes of its own. Without a network mount it does not apply.
 
-    A false alarm: policy routing (`ip rule`), or a client that binds to an interface by itself (LNet, Weka), may take
+    ## False alarms
+    Policy routing (`ip rule`), or a client that binds to an interface by itself (LNet, Weka), may take
     another way than the main table; a small site may have one network for everything.
     """
     found = (*node.parsed(MOUNTS, parse_mounts), *nvme(node.evidence))

@@ -18,19 +18,23 @@ from preflight.model import Finding, check, failed, passed, skipped, unknown, wa
     title="The driver's libraries are whole and of the kernel module's version",
     source="NVIDIA driver README: the user-space libraries and the kernel module are of one version",
     fix="Install one driver version whole and reboot; in an image remove its own `libcuda.so*` and `libnvidia-*.so*`.",
+    action="fix-site",
     answers=("PA-03",),
     unless=(no_gpu,),
 )
 def driver_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the driver's library files with zero bytes, and their version with the loaded kernel module's.
 
+    ## Why it matters
     After an upgrade without a reboot, or with a library baked into an image, every CUDA call ends in
     "driver/library version mismatch"; a file of zero bytes in "invalid ELF header".
 
+    ## Verdicts
     A file of zero bytes and another version both fail. Only the version that libcuda.so.1 and libnvidia-ml.so.1
     point to counts: others beside it are harmless.
 
-    A false alarm: the forward-compatible libcuda in /usr/local/cuda/compat is no mismatch, and not looked at.
+    ## False alarms
+    The forward-compatible libcuda in /usr/local/cuda/compat is no mismatch, and not looked at.
     """
     libraries = [library for library in node.libraries if not library.name.startswith("libnccl")]
     empty = [library.path for library in libraries if library.size_bytes == 0]
@@ -77,6 +81,7 @@ def _points_to(target: str) -> str:
     title="There is one NCCL, or the one that PyTorch brought",
     source="PyTorch's wheels load the NCCL of their own nvidia-nccl package by RPATH; ld.so(8), LD_LIBRARY_PATH",
     fix="Remove the system's `libnccl.so*` from images with PyTorch wheels, or install the same version.",
+    action="fix-site",
     answers=("NT-PIT-4",),
     reads=("file:*.dist-info/INSTALLER",),
     unless=(no_gpu,),
@@ -84,13 +89,16 @@ def _points_to(target: str) -> str:
 def nccl(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the version of the system's NCCL with that of the package that came with PyTorch.
 
+    ## Why it matters
     With two, LD_LIBRARY_PATH or a plug-in decides which one is loaded, and ranks whose images differ
     fail in their first collective or hang in it.
 
+    ## Verdicts
     Different versions warn. nccl-tests and MPI programs take the system's. Looked at: the loader's usual
     directories, and the packages of the system, conda and the user.
 
-    A false alarm: PyTorch's wheels find their own NCCL first, so jobs that are PyTorch alone never meet the other
+    ## False alarms
+    PyTorch's wheels find their own NCCL first, so jobs that are PyTorch alone never meet the other
     one.
     """
     system = facts.versions.nccl_in_use(node.libraries)

@@ -33,21 +33,25 @@ MIB = 2**20
     title="Bandwidth rises with the message size, and latency is flat",
     source=f"{PERFORMANCE}; 5 % between neighbouring sizes: ROCm cvs",
     fix="Run the odd sizes alone with `-n 100`, then with NCCL_DEBUG=INFO: which algorithm and protocol changes there?",
+    action="fix-job",
     answers=("NT-NCCL-4", "FP-LAT-4"),
     scope="run",
 )
 def shape(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare each size of an nccl-tests run with its neighbours, and with the good run that the cluster file names.
 
+    ## Why it matters
     A dip at one size is a wrong algorithm, a congested path or a retransmission; a job whose buckets have that size
     runs at that bandwidth, however good the peak is.
 
+    ## Verdicts
     Without a good run: bandwidth that falls by more than 5 % where the size grows, from 64 MiB on, warns; so do three
     or more small messages that take three times as long as their like, and a latency floor above 1 ms. With one: below
     0.90 of its curve at 1 MiB and more warns, below 0.75 fails; twice its latency warns. A sweep that ends while the
     bandwidth still rises by 10 % for a doubling shows no plateau: *unknown*.
 
-    A false alarm: the size at which NCCL changes its algorithm; the same dip is in the good run then.
+    ## False alarms
+    The size at which NCCL changes its algorithm; the same dip is in the good run then.
     """
     yield from no_report(run)
     for key, name, report in reports(run):
@@ -154,6 +158,7 @@ def _against(key: str, name: str, report: Report, points: Sequence[Point], site:
     title="AllReduce, AllGather, ReduceScatter and All-to-All were measured",
     source=PERFORMANCE,
     fix="run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` beside `all_reduce_perf`, to the same size",
+    action="fix-job",
     answers=("PA-18", "PA-25", "FP-OBS-2", "GS-3"),
     scope="run",
     gating=False,
@@ -161,16 +166,19 @@ def _against(key: str, name: str, report: Report, points: Sequence[Point], site:
 def collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Look for a whole nccl-tests run of each collective of training, at the scale of the job, and print its time.
 
+    ## Why it matters
     Data parallel jobs reduce, sharded ones gather and scatter, mixtures of experts exchange all to all. A fabric that
     was only measured with all_reduce, or inside one node, can still be slow for what the job does.
 
+    ## Verdicts
     It passes for a run over at least as many GPUs as the job's: [class.NAME.model] gpus of the cluster file, else all
     GPUs of the class's nodes; and up to messages of 256 MiB in a node, 1 GiB above it. A smaller run is unknown, and
     so is any where nothing states the scale. Times in a node and above it (GS-3) take runs of each collective on one
     node and on several. A collective that no whole run measured is unknown, one whose run failed warns; this gates no
     job.
 
-    A false alarm: a job that needs only one of them.
+    ## False alarms
+    A job that needs only one of them.
     """
     yield from no_report(run)
     if not run.nccl_tests:

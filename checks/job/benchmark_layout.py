@@ -16,6 +16,7 @@ from preflight.model import Finding, check, passed, unknown, warned
     title="The benchmark covers the collectives of the job",
     source="PyTorch DDP: AllReduce; FSDP and ZeRO: AllGather and ReduceScatter; mixtures of experts: All-to-All",
     fix="Run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` beside `all_reduce_perf`, as the job needs.",
+    action="fix-job",
     answers=("PA-N1",),
     scope="run",
     gating=False,
@@ -23,14 +24,17 @@ from preflight.model import Finding, check, passed, unknown, warned
 def job_collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the collectives that were measured whole with those that the declared model uses.
 
+    ## Why it matters
     A fabric that was only measured with all_reduce may still be slow for what the job does: All-to-All loads the
     spine, where all_reduce hardly goes.
 
+    ## Verdicts
     Of the class's [class.NAME.model]: sharding "data" needs all_reduce, "fsdp" all_gather and reduce_scatter, experts
     alltoall, tensor_ways above 1 all_reduce. One that was not measured to its end warns. Without a layout it is
     unknown, and so it is where a run was smaller than the job (see nccl-tests.collectives).
 
-    A false alarm: a benchmark of another job's fabric, handed over by mistake.
+    ## False alarms
+    A benchmark of another job's fabric, handed over by mistake.
     """
     yield from no_report(run)
     if not run.nccl_tests:

@@ -22,6 +22,7 @@ _HAND_OVER = (
     title="A result is kept with the hardware and software that it was measured on",
     source="the record that the tuning guide asks for: GPU model, driver, CUDA, NCCL, PyTorch, variables, topology",
     fix=_HAND_OVER,
+    action="fix-job",
     answers=("NT-REC-1",),
     scope="run",
     gating=False,
@@ -29,16 +30,19 @@ _HAND_OVER = (
 def metadata(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare what is known of a result's nodes with what a result must be kept with.
 
+    ## Why it matters
     A bandwidth of last month is worth nothing if nobody knows with which NCCL on which GPUs it was measured; then the
     regression is argued about instead of found.
 
+    ## Verdicts
     Needed are GPU model and number, driver, CUDA, NCCL, PyTorch, container image, NCCL variables and topology. It
     passes where the nodes that the log names were asked as well, and all of it is in the report's ``record``; with
     the log alone, without its list of GPUs, or where one of them is not known, it is unknown. "No PyTorch" and "no
     image" count where preflight looked, so run it where the job runs: in its container. It warns where a node has
     several versions of NCCL or PyTorch and the log does not say which one was taken.
 
-    A false alarm: images with several environments, where each job names its own.
+    ## False alarms
+    Images with several environments, where each job names its own.
     """
     yield from no_report(run)
     for key, name, report in reports(run):

@@ -23,6 +23,7 @@ _VERSION = "set NCCL_DEBUG=INFO in the job: its first lines name both versions"
     title="The driver runs the CUDA that the job's NCCL was built for",
     source=f"{GUIDE}; lines `NCCL version 2.21.5+cuda12.4` and `cudaDriverVersion 12040`, NCCL 2.3 … 2.30",
     fix="`nvidia-smi` prints the CUDA of the driver: install one of NCCL's major version, or use an older image.",
+    action="fix-job",
     answers=("PA-03",),
     scope="run",
     gating=False,  # of a job that has run
@@ -30,15 +31,18 @@ _VERSION = "set NCCL_DEBUG=INFO in the job: its first lines name both versions"
 def built_for(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the CUDA that NCCL was built for, by a job's log, with the CUDA of the driver that the log names.
 
+    ## Why it matters
     A job brings NCCL in its image. Built for a newer major version of CUDA than the driver knows, its first call ends
     with "CUDA driver version is insufficient for CUDA runtime version", on each node whose driver is older.
 
+    ## Verdicts
     Within one major version any minor version runs, and an older major version runs as well. A newer one fails; it
     warns where the log names several drivers and only some are too old. Where the log names no driver, those of its
     hosts count, if their evidence is at hand: one that is too old warns, as the image may bring a libcuda of its own
     (cuda-compat). A log that does not name NCCL's CUDA is unknown; RCCL's is not judged.
 
-    A false alarm: one log of several jobs, of which each ran on its own nodes.
+    ## False alarms
+    One log of several jobs, of which each ran on its own nodes.
     """
     yield from no_nccl(run)
     for key, log in run.nccl_logs.items():

@@ -13,7 +13,7 @@ from preflight.expectations import Site
 from preflight.expectations.catalogue import PARTS, GpuModel, Part
 from preflight.expectations.roofline.bound import RooflineVerdict, judge, proof
 from preflight.expectations.roofline.collectives import SOURCE, Roofline, roofline
-from preflight.expectations.roofline.machine import Machine, gpu_named, machine_of, switches_reduce
+from preflight.expectations.roofline.machine import RooflineMachine, gpu_named, machine_of, switches_reduce
 from preflight.facts.job import RunFacts
 from preflight.model import Finding, Status, check, compare, failed, passed, unknown, warned
 
@@ -33,16 +33,19 @@ if TYPE_CHECKING:
 def busbw(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the best bus bandwidth of large messages with what the hardware allows, GB/s.
 
+    ## Why it matters
     All ranks wait for the slowest path: one rail or NVLink that runs at half its rate halves the
     collective, and every training step is that much longer.
 
+    ## Verdicts
     The best row is taken, out of place or in place; the printed average takes in tiny sizes and is another number.
     A floor of the cluster file decides for all_reduce. Else at least 0.90 of what such machines customarily reach
     passes, from 0.75 on it warns, below it fails; where NICs or the part are only assumed, it warns. More than the
     wires allow is *impossible*, and the labels are to be checked. NVLink SHARP is reckoned with only for types and
     operations that NVSwitches reduce. Too small messages, and fewer GPUs than the node has, are no measure.
 
-    A false alarm: an algorithm or transport that was pinned on purpose, with NCCL_ALGO or NCCL_NET.
+    ## False alarms
+    An algorithm or transport that was pinned on purpose, with NCCL_ALGO or NCCL_NET.
     """
     yield from no_report(run)
     for key, name, report in reports(run):
@@ -73,7 +76,7 @@ def _busbw(run: RunFacts, key: str, name: str, report: Report, site: Site) -> Fi
     if wrong := parsers.nccl_tests.collective.contradictions(report.rows, report.collective, nranks):
         return unknown(f"{name}: the columns contradict each other: {wrong[0]}", fix="look at the output itself")
     built = machine(report, site, run, key)
-    roof = roofline(report.collective or "", built, report.nnodes or 1) if isinstance(built, Machine) else None
+    roof = roofline(report.collective or "", built, report.nnodes or 1) if isinstance(built, RooflineMachine) else None
     floor_bytes = roof.smallest if roof else GIB if report.nnodes is not None and report.nnodes > 1 else 256 * MIB
     best = report.best(floor_bytes)
     if best is None:
@@ -84,13 +87,15 @@ def _busbw(run: RunFacts, key: str, name: str, report: Report, site: Site) -> Fi
 
 
 def _judged(
-    run: RunFacts, key: str, name: str, report: Report, site: Site, best: Best, built: Machine | str,
+    run: RunFacts, key: str, name: str, report: Report, site: Site, best: Best, built: RooflineMachine | str,
     roof: Roofline | None,
 ) -> Finding:  # fmt: skip
     found = f"{best.busbw_gbytes_s:g} GB/s"
     what = f"{name}: best busbw at {size_of(best.row.bytes)} over {over(report)}"
     floor = site.threshold("all_reduce_busbw_gbytes_s")
-    judged = judge(best.busbw_gbytes_s, roof, built) if roof is not None and isinstance(built, Machine) else None
+    judged = (
+        judge(best.busbw_gbytes_s, roof, built) if roof is not None and isinstance(built, RooflineMachine) else None
+    )
     if judged is not None and roof is not None and judged.word == "impossible":
         return unknown(
             f"{what}: found {found}, and {roof.limit:.0f} is all that the wires allow: impossible, check the labels",
@@ -108,7 +113,7 @@ def _judged(
             return finding
         message = f"{finding.message}; {_ratio(judged, roof)}"
         return replace(finding, message=message, quote=_figures(report, best, roof))
-    if judged is None or roof is None or not isinstance(built, Machine) or unfit:
+    if judged is None or roof is None or not isinstance(built, RooflineMachine) or unfit:
         why = unfit or (f" ({built})" if isinstance(built, str) else f" of {report.collective} here")
         message = f"{what}: found {found}, nothing says what to expect{why}"
         return unknown(message, found=found, fix=f"say it in the cluster file: {floor.key} = ...")
@@ -175,7 +180,7 @@ def _unfit(report: Report, site: Site) -> str:
     return ""
 
 
-def machine(report: Report, site: Site, run: RunFacts, key: str) -> Machine | str:
+def machine(report: Report, site: Site, run: RunFacts, key: str) -> RooflineMachine | str:
     """Return the machine that a run was on, or why it is not known.
 
     The cluster file and the node's part come first; else the name that CUDA gives the GPU, for whole boards.

@@ -27,6 +27,7 @@ _SHARP = ("sharp", "ibext")
     title="Communicators are made once and used again",
     source=f"{USER_GUIDE}/communicators.html; more than 100 of one size by one rank: a judgement",
     fix="Make process groups before the loop: look for `new_group` and `init_process_group` inside it.",
+    action="fix-job",
     answers=("NT-COM-1",),
     scope="run",
     gating=False,
@@ -34,12 +35,15 @@ _SHARP = ("sharp", "ibext")
 def communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Count how many communicators of one size a rank sets up.
 
+    ## Why it matters
     Each takes seconds on a large job, and memory on every GPU: made anew in each step, the job does little else.
 
+    ## Verdicts
     More than 100 of one size by one rank warn: no layout of parallel groups needs so many. A log that begins after
     the start of the job, or that shows no communicator set up, is unknown.
 
-    A false alarm: one log of many jobs, one after another.
+    ## False alarms
+    One log of many jobs, one after another.
     """
     yield from no_nccl(run)
     for key, log in run.nccl_logs.items():
@@ -61,6 +65,7 @@ def communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
     title="User buffers are registered by all ranks or by none",
     source=f"{USER_GUIDE}/bufferreg.html: all ranks must register; lines of NCCL 2.19 … 2.30",
     fix="Register on every rank: the same NCCL_LOCAL_REGISTER, the same allocator (`ncclMemAlloc`), the same code.",
+    action="fix-job",
     answers=("NT-COM-2",),
     scope="run",
     gating=False,
@@ -68,12 +73,15 @@ def communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
 def buffers(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the number of processes that register buffers with the number that set up a communicator.
 
+    ## Why it matters
     Where one rank has not registered its buffer all fall back to copies, or, with NVLink SHARP, wait for each other.
 
+    ## Verdicts
     Some but not all warn. NCCL tells of it with NCCL_DEBUG_SUBSYS=REG (or ALL) only: without these lines nothing is
     known, unless the log says that the subsystem was on.
 
-    A false alarm: a log that lacks the lines of some ranks.
+    ## False alarms
+    A log that lacks the lines of some ranks.
     """
     yield from no_nccl(run)
     for key, log in run.nccl_logs.items():
@@ -97,6 +105,7 @@ def buffers(run: RunFacts, site: Site) -> Iterator[Finding]:
     title="Sums are made in the network: SHARP over InfiniBand, NVLink SHARP in a node",
     source="NVIDIA SHARP user manual; nccl-rdma-sharp-plugins; lines of NCCL 2.17 … 2.30",
     fix="SHARP: the plug-in (`libnccl-net.so` of HPC-X), sharp_am, NCCL_COLLNET_ENABLE=1. NVLS: unset its variable.",
+    action="fix-job",
     answers=("NT-SHP-2", "NT-SHP-3", "NT-SHP-4"),
     scope="run",
     gating=False,
@@ -104,15 +113,18 @@ def buffers(run: RunFacts, site: Site) -> Iterator[Finding]:
 def in_network(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Look in the log for the SHARP plug-in, and for channels of CollNet or NVLS in use.
 
+    ## Why it matters
     Sums that are made in the switches cross each link once instead of twice; where they were bought and are not used
     nothing says so.
 
+    ## Verdicts
     A communicator that SHARP was set up for shows that the aggregation manager answers; an error of its library warns.
     SHARP that is asked for (NCCL_COLLNET_ENABLE=1) and whose plug-in is not loaded, or of which no channel shows,
     warns; so does NVLS that the GPUs support and that was switched off. Without either being asked for or supported
     there is nothing to judge.
 
-    A false alarm: a log without the channels (NCCL_DEBUG_SUBSYS=INIT only); then it is unknown.
+    ## False alarms
+    A log without the channels (NCCL_DEBUG_SUBSYS=INIT only); then it is unknown.
     """
     yield from no_nccl(run)
     for key, log in run.nccl_logs.items():

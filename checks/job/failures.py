@@ -29,14 +29,17 @@ _ELSEWHERE = ("ib_no_device_tcp_fallback", "ibverbs_missing", "gdr_disabled_capa
     source="signatures in preflight/parsers/nccl_log/signatures.toml, each with its origin; NCCL 2.4 … 2.30",
     fix="Cure the earliest first: later ones are often its echoes. `preflight check --hosts NODES --log FILE` "
     "finds its cause.",
+    action="fix-job",
     scope="run",
 )
 def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Look for known failures in each log, the earliest cause first, without the echoes that it has on other ranks.
 
+    ## Why it matters
     One rank dies of its own cause; a thousand others then report a closed connection or a time-out, and it is those
     that are at the end of the log, where everybody looks.
 
+    ## Verdicts
     What stops or hangs a job fails, what makes it slower warns. A warning of NCCL that no signature knows warns as
     well. A log without a warning says only that NCCL wrote none: WARN lines need NCCL_DEBUG=WARN or more.
 
@@ -45,7 +48,8 @@ def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
     IOMMU that translates. A likely cause is one that has this effect among others. Where the log states what the node
     denies, the cause is unknown.
 
-    A false alarm: the end of a job that was cancelled; its ranks complain of each other, and nothing came before.
+    ## False alarms
+    The end of a job that was cancelled; its ranks complain of each other, and nothing came before.
     """
     yield from no_nccl(run)
     for key, log in run.nccl_logs.items():

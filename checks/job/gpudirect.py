@@ -25,14 +25,17 @@ if TYPE_CHECKING:
     source=f"{TROUBLESHOOTING}#gpu-direct; `/GDRDMA` on channel lines, NCCL 2.4 … 2.30",
     fix="Compare GPU-NIC locality first (`nvidia-smi topo -m`, NCCL_NET_GDR_LEVEL); the finding names what fits the "
     "network or its plug-in.",
+    action="fix-job",
     scope="run",
 )
 def gpudirect_rdma(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the network channels that end in /GDRDMA with all network channels of each log.
 
+    ## Why it matters
     Without GPUDirect RDMA each byte is copied through host memory: half the bandwidth or less, and CPU
     and memory traffic that grow with it.
 
+    ## Verdicts
     Only channel lines show use: "GDR 1" on the ring line, "DMA-BUF is available" and "GPU Direct RDMA
     Enabled for HCA" tell what could be used. Channels without it fail where other channels or hosts of the log use
     it, and where the GPU is named (by nccl-tests, or by the node's evidence) and can do it on this network. They
@@ -42,7 +45,8 @@ def gpudirect_rdma(run: RunFacts, site: Site) -> Iterator[Finding]:
     The cause is that which the log's lines and the evidence of its hosts agree on: NCCL_NET_GDR_LEVEL=LOC, neither
     nvidia-peermem nor DMA-BUF, or a NIC that is near no GPU. Where they contradict each other it is unknown.
 
-    A false alarm: NCCL up to 2.22 does not see the nvidia-peermem of newer drivers; there the node's evidence
+    ## False alarms
+    NCCL up to 2.22 does not see the nvidia-peermem of newer drivers; there the node's evidence
     contradicts the log.
     """
     yield from no_nccl(run)

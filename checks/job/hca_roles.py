@@ -25,6 +25,7 @@ _ROLES = "declare them in the cluster file: [class.NAME.ports] compute, storage,
     source=f"{ENV}#nccl-ib-hca; `NET/IB : Using` and `via NET/IB/N` lines, NCCL 2.4 … 2.30",
     fix="List the compute ports by whole name in the job's environment or in /etc/nccl.conf: "
     "NCCL_IB_HCA==mlx5_0,mlx5_3 (the second `=` makes names exact).",
+    action="fix-job",
     answers=("NT-ROL-1",),
     scope="run",
     gating=False,
@@ -32,14 +33,17 @@ _ROLES = "declare them in the cluster file: [class.NAME.ports] compute, storage,
 def hca_roles(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the HCAs that NCCL took, by a job's log, with the roles of the cluster file.
 
+    ## Why it matters
     Collectives over a storage port take the checkpoints' bandwidth and leave the fabric that was built for them; over
     a management port they run at a fraction of the rate, and the whole ring with them.
 
+    ## Verdicts
     A channel over an HCA of the role storage or management fails. One that NCCL took in warns where no channel shows
     its use, and so does an HCA that the site does not call compute. Without roles, and without HCAs in the log, it is
     unknown.
 
-    A false alarm: classes of nodes that name their HCAs differently; give the log with the nodes of one class.
+    ## False alarms
+    Classes of nodes that name their HCAs differently; give the log with the nodes of one class.
     """
     yield from no_nccl(run)
     ports = site.members.ports

@@ -9,6 +9,10 @@ from preflight._startup.lightclass import replace
 from preflight.checks.nccl.settings_scope import finding
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
+from preflight.facts.nccl_settings import SettingScope, lint
+from preflight.facts.nccl_settings.catalogue import version
+from preflight.facts.nccl_settings.collect import of_listing, of_log
+from preflight.facts.nccl_settings.rank_agreement import disagreements
 from preflight.facts.rank_binding import world_size
 from preflight.model import Finding, check, passed, unknown
 
@@ -31,21 +35,25 @@ _READ_ANYWAY = frozenset({"unknown-name", "too-new-name", "ended-name"})
     title="The NCCL settings of the run are sound, and the same on every rank",
     source=f"{GUIDE}; `NAME set by environment to VALUE` lines of NCCL 2.4 … 2.30",
     fix="Correct the variable where the job sets it: its script, its image, /etc/nccl.conf or ~/.nccl.conf.",
+    action="fix-job",
     scope="run",
     gating=False,  # a log tells what was set, and the node what will be
 )
 def run_settings(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Judge the settings that a log tells, or a pasted list, by the rules that hold for a node's environment.
 
+    ## Why it matters
     The log of a slow job shows what was really in force, whoever set it: the one look at the settings that needs
     no access to the nodes any more.
 
+    ## Verdicts
     Names, values, contradictions, verbosity and pinned choices are judged as by the checks nccl.unknown-variables
     to nccl.fabric-fit; so is a value that differs between ranks. A transport that is switched off warns; RDMA only
     where the cluster file does not say that there is none (hcas = 0). Numbers stand in a log as NCCL has read them: a
     ``true`` that became 0 no longer shows. Whether devices that a setting names are there, a log alone cannot tell.
 
-    A false alarm: a log of several jobs, one after another, whose settings differ on purpose.
+    ## False alarms
+    A log of several jobs, one after another, whose settings differ on purpose.
     """
     if not run.logs:
         yield unknown("no log was given", fix=f"give the job's log: --log FILE; {GIVE_SETTINGS}")
@@ -55,13 +63,9 @@ def run_settings(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _one(run: RunFacts, site: Site, key: str) -> Iterator[Finding]:
-    from preflight.facts.nccl_settings import SettingScope, lint
-    from preflight.facts.nccl_settings.collect import of_listing, of_log
-    from preflight.facts.nccl_settings.rank_agreement import disagreements
-
     name = key.removeprefix("log:")
     log = run.nccl_logs.get(key)
-    collected = of_log(log.environment, key) if log is not None else of_listing(run.text(key), key)
+    collected = of_log(log.environment, key) if log is not None else of_listing(run.log(key).text, key)
     if collected is None or (not collected.settings and log is not None):
         what = "no line of NCCL in it tells a setting" if log is not None else "no setting of NCCL in it"
         yield unknown(f"{name}: {what}", subject=name, evidence=[key], fix=GIVE_SETTINGS)
@@ -89,8 +93,6 @@ def _first(collected: CollectedSettings) -> str:
 
 
 def _versions(text: str | None) -> tuple[Version, ...]:
-    from preflight.facts.nccl_settings.catalogue import version
-
     try:
         return (version(text),) if text else ()
     except ValueError:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from preflight.expectations import Site
-from preflight.facts.job import RunFacts
+from preflight.facts.job import RunFacts, report_subjects
 from preflight.model import Finding, check, failed, passed, skipped, unknown
 
 if TYPE_CHECKING:
@@ -25,9 +25,8 @@ def name_of(key: str) -> str:
 def reports(run: RunFacts) -> Iterator[tuple[str, str, Report]]:
     """Yield (record key, what to call it, report)."""
     for key, found in run.nccl_tests.items():
-        for report in found:
-            where = f" lines {report.first_line}-{report.last_line}" if len(found) > 1 else ""
-            yield key, f"{name_of(key)}{where}: {report.collective or 'nccl-tests'}", report
+        for subject, report in zip(report_subjects(name_of(key), found), found, strict=True):
+            yield key, subject, report
 
 
 def no_report(run: RunFacts) -> Iterator[Finding]:
@@ -40,8 +39,8 @@ def no_report(run: RunFacts) -> Iterator[Finding]:
 
 def text_of(run: RunFacts, key: str, *numbers: int) -> str:
     """Return lines of a log with their numbers, at most 600 characters."""
-    lines = run.lines(key)
-    return "\n".join(f"{number}: {lines[number - 1].rstrip()}" for number in sorted(set(numbers)))[:600]
+    text = run.log(key).text
+    return "\n".join(f"{number}: {text.between(number, number).rstrip()}" for number in sorted(set(numbers)))[:600]
 
 
 def size_of(size: int) -> str:
@@ -76,12 +75,15 @@ def so_far(report: Report) -> str:
 def wrong_values(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the wrong values that each nccl-tests run counted with none.
 
+    ## Why it matters
     A collective that returns wrong numbers trains a wrong model, at full bandwidth and without an error.
 
+    ## Verdicts
     A single wrong value fails, and so does a run that stopped with an error. A run with -c 0 prints "0 OK" too: it
     validated nothing, and is unknown, as is one that ended early.
 
-    A false alarm: none is known; floats are compared within the tolerance that their rounding needs.
+    ## False alarms
+    None is known; floats are compared within the tolerance that their rounding needs.
     """
     yield from no_report(run)
     for key, name, report in reports(run):

@@ -22,6 +22,7 @@ ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
     title="Connections between nodes stay on their rail",
     source=f"{ENV}#nccl-cross-nic; both ends of each `via NET/X/N` line, NCCL 2.4 … 2.30",
     fix="Name the NICs in one order on every node (NCCL_IB_HCA); NCCL_CROSS_NIC=0 keeps rings and trees on one NIC.",
+    action="fix-job",
     answers=("PA-17",),
     scope="run",
     gating=False,  # it can only warn
@@ -29,13 +30,16 @@ ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 def rails(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the index of the NIC that sends with that of the NIC that receives, for each network connection of a log.
 
+    ## Why it matters
     On a fabric with one leaf switch for each rail, traffic from one NIC index to another climbs to the spine: it
     shares uplinks that were sized for less, and on isolated rails it does not arrive at all.
 
+    ## Verdicts
     One connection that joins NICs of two indexes warns: NCCL makes such by itself where it finds no shorter way.
     Without both ends of any connection in the log it is unknown; of very large logs a sample is looked at.
 
-    A false alarm: a fabric without rails (every NIC on one leaf, or a full fat tree), and nodes whose NICs are counted
+    ## False alarms
+    A fabric without rails (every NIC on one leaf, or a full fat tree), and nodes whose NICs are counted
     in another order; index N then is no rail.
     """
     yield from no_nccl(run)

@@ -17,6 +17,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.nccl_settings.collect import RANKS
+from preflight.facts.nccl_settings.rank_agreement import MUST, compared, values
 from preflight.facts.node import NodeFacts
 from preflight.facts.versions import LIBRARIES
 from preflight.model import Finding, check, failed, passed, unknown, warned
@@ -28,19 +29,23 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
     source="NCCL: all ranks of a communicator must run one version; majority of at least 3 nodes and 60 %",
     fix="Decide which version is right (`ldconfig -p | grep nccl`) and install it on all nodes; in containers pull one "
     "image by digest.",
+    action="fix-site",
     answers=("PA-03", "NT-PIT-4"),
     scope="fleet",
 )
 def version_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Compare the NCCL versions that are installed across nodes of the same kind.
 
+    ## Why it matters
     Ranks on different versions pick different algorithms and message sizes: the job ends in its start with
     "message truncated", or hangs in its first collective.
 
+    ## Verdicts
     Both the system's NCCL and those of Python packages count. Nodes that have none do not vote; a node that differs
     from most fails; without a majority all do.
 
-    A false alarm: a spare package on one node that no job loads.
+    ## False alarms
+    A spare package on one node that no job loads.
     """
     yield from equal(nodes, sites, NCCL)
 
@@ -60,22 +65,26 @@ NCCL = Trait("NCCL", LIBRARIES, _versions, breaks=True, expects="versions.nccl")
     title="NCCL's settings are the same on every rank",
     source="NCCL user guide, Environment Variables: some must be equal on all ranks; majority of 3 nodes and 60 %",
     fix="Set it in one place for all ranks: the job script, or the same /etc/nccl.conf on every node.",
+    action="fix-site",
     answers=("NT-ENV-14",),
     scope="fleet",
 )
 def ranks_agree(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Compare NCCL's variables across the nodes of the same kind, and across the ranks that run on them.
 
+    ## Why it matters
     Ranks that disagree on an algorithm, a protocol or a buffer's size wait for messages that the others never send:
     the job hangs in its first collective, or ends with "message truncated", and no rank is to blame by itself.
 
+    ## Verdicts
     Where ranks of a job run on a node their own environments count, else what a job started there would inherit.
     Algorithm, protocol, buffer sizes, threads, numbers of channels, cuMem, NVLink SHARP and the network fail where
     they differ; other variables warn. A value that is the default is the same as unset. Names of interfaces, HCAs
     and files, GID indices and debugging may differ from node to node. A node on which a check of its own finds fault
     with a variable (nccl.left-over-disables, nccl.load-balancing, the traffic class of roce.chain, …) has no vote.
 
-    A false alarm: nodes of two jobs that were judged together; give the nodes of one job (`--job`, `--hosts`).
+    ## False alarms
+    Nodes of two jobs that were judged together; give the nodes of one job (`--job`, `--hosts`).
     """
     for members in kinds(nodes, sites):
         group: dict[str, _Settings] = {}
@@ -107,8 +116,6 @@ _TRAFFIC_CLASS = "NCCL_IB_TC"
 
 
 def _settings(node: NodeFacts, site: Site) -> _Settings:
-    from preflight.facts.nccl_settings.rank_agreement import compared, values
-
     of_ranks = tuple(values(env) for env in _environments(node))
     faults = {name: failing(_OF_ONE, node, site, name) for settings in of_ranks for name in settings}
     if by := failing((load_balancing.load_balancing,), node, site):
@@ -123,8 +130,6 @@ def _settings(node: NodeFacts, site: Site) -> _Settings:
 
 def declared_variables(site: Site) -> Iterator[Trait]:
     """Yield a trait for each variable that the cluster file declares for all ranks."""
-    from preflight.facts.nccl_settings.rank_agreement import MUST, compared, values
-
     for name in site.members.nccl or ():
 
         def normal(value: str, name: str = name) -> str:
@@ -178,8 +183,6 @@ def _agree(group: Mapping[str, _Settings]) -> Iterator[Finding]:
 
 def _one(name: str, group: Mapping[str, _Settings]) -> Iterator[Finding]:
     """Compare one variable: within each node first, then each node with the others."""
-    from preflight.facts.nccl_settings.rank_agreement import MUST
-
     trait = Trait(name, PROCESS, lambda node, site: None, breaks=name in MUST)
     single: dict[str, str] = {}
     for node, settings in group.items():

@@ -8,7 +8,7 @@ from preflight.checks.job.bus_bandwidth import nics_of
 from preflight.expectations import Site
 from preflight.expectations.roofline import batch
 from preflight.expectations.roofline.fat_tree import FatTree, Level, seconds
-from preflight.expectations.roofline.machine import Machine, machine_of
+from preflight.expectations.roofline.machine import RooflineMachine, machine_of
 from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
@@ -28,7 +28,7 @@ GIB = 2**30
 NVSWITCHES = {"Hopper": 6400.0, "Blackwell": 7200.0}
 
 
-def machine(site: Site) -> Machine | str:
+def machine(site: Site) -> RooflineMachine | str:
     """Return the nodes of a site, or what is missing."""
     if site.part is None:
         return "the part is not known"
@@ -39,7 +39,7 @@ def machine(site: Site) -> Machine | str:
     return built if built.node_nics is not None else "the rate of the NICs is not known"
 
 
-def levels(site: Site, built: Machine) -> tuple[Level, ...]:
+def levels(site: Site, built: RooflineMachine) -> tuple[Level, ...]:
     """Return the levels that the cluster file describes; none if it describes none."""
     tree = site.members.tree
     if tree.unit_nodes is None or built.nic is None or built.nics is None:
@@ -73,6 +73,7 @@ def _level_text(level: Level) -> str:
     title="Each level of the fat tree carries what the one below it sends",
     source=SCALING,
     fix=_DESCRIBE,
+    action="fix-site",
     answers=("GS-2",),
     scope="run",
     gating=False,
@@ -80,13 +81,16 @@ def _level_text(level: Level) -> str:
 def fat_tree(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare, level by level, what links and switches of the declared fat tree carry for each GPU.
 
+    ## Why it matters
     A collective over many nodes runs at the pace of its thinnest level, which no measurement of one node or one unit
     can show.
 
+    ## Verdicts
     Of links and switches the smaller counts. A spine that carries less for each GPU than the leaf warns, unless the
     cluster file declares as much with oversubscription; more than it declares fails. This gates no job.
 
-    A false alarm: switches whose capacity was taken from a data sheet in bits, or for both directions.
+    ## False alarms
+    Switches whose capacity was taken from a data sheet in bits, or for both directions.
     """
     built = machine(site)
     if isinstance(built, str):
@@ -121,6 +125,7 @@ def fat_tree(run: RunFacts, site: Site) -> Iterator[Finding]:
     title="The batch on each GPU keeps it busy while the network works",
     source=SCALING,
     fix="Raise `tokens_per_gpu` (micro-batch x sequence), accumulate gradients, or shard less.",
+    action="fix-job",
     answers=("GS-4",),
     scope="run",
     gating=False,
@@ -128,15 +133,18 @@ def fat_tree(run: RunFacts, site: Site) -> Iterator[Finding]:
 def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the declared tokens on each GPU with the fewest at which arithmetic takes longer than communication.
 
+    ## Why it matters
     Below that number every further GPU waits for the network, and the job does not get faster with more of them.
 
+    ## Verdicts
     Worked out for dense bfloat16 over the thinnest level of the fabric, and doubled where nothing in the network
     reduces. A mixture of experts needs as many times more as it has experts for each that a token uses, and less by
     what sharing them over expert_ways GPUs takes off the levels that they fill. Fewer tokens warn; where expert_ways
     is not declared, fewer than without sharing are unknown, and where sharding is not, fewer than FSDP needs. A layer
     cut over more GPUs than its width bears warns. This gates no job.
 
-    A false alarm: arithmetic in FP8, which is faster, or communication that is compressed.
+    ## False alarms
+    Arithmetic in FP8, which is faster, or communication that is compressed.
     """
     model, built = site.members.model, machine(site)
     if isinstance(built, str):
@@ -186,7 +194,7 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
         )
 
 
-def _all_reduce(site: Site, built: Machine, ways: int = 1) -> tuple[float, str]:
+def _all_reduce(site: Site, built: RooflineMachine, ways: int = 1) -> tuple[float, str]:
     """Return the bandwidth at which an array is reduced over everything, GB/s, and what binds it.
 
     The array may be sharded over some neighbouring GPUs.

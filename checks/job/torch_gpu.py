@@ -23,6 +23,7 @@ EXPOSED, TAIL, IDLE = 0.10, 0.10, 0.10
     source=f"{DDP}; shares of 10 % are judgements; a kernel of NCCL runs from when its rank comes to it",
     fix="Which collective is bare in the trace? DDP: `bucket_cap_mb`; FSDP: `forward_prefetch`; Megatron: "
     "`--overlap-grad-reduce`.",
+    action="fix-job",
     answers=("NT-TRN-1", "PA-22", "NT-LENS-1", "NT-TRN-2", "NT-DDP-2"),
     scope="run",
     gating=False,
@@ -31,15 +32,18 @@ EXPOSED, TAIL, IDLE = 0.10, 0.10, 0.10
 def overlap(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the time in which a GPU only communicates with the time that it is busy; and the tail of each step.
 
+    ## Why it matters
     Communication that nothing hides adds to every step: at 30 % of the time, a third of the GPUs is paid for waiting.
 
+    ## Verdicts
     More than 10 % of a GPU's busy time bare warns; so does more than 10 % of a step, added up, after the last kernel of
     its backward pass (the last buckets' tail). Where a GPU is idle for more than 10 % of its time, little bare
     communication is no pass but unknown: what it waits for is another question. A trace without a kernel of
     communication, or of the backward pass in a step, cannot tell. Waiting for a slower rank counts as communication:
     compare the traces of several ranks. How early the first bucket starts is not measured.
 
-    A false alarm: inference with tensor parallelism, whose layers wait for each other by design.
+    ## False alarms
+    Inference with tensor parallelism, whose layers wait for each other by design.
     """
     items = ("NT-TRN-1", "PA-22", "NT-LENS-1")
     for key, name, facts in each(run):
@@ -99,6 +103,7 @@ def _tail(name: str, facts: Mapping[str, Any], at: Mapping[str, Any]) -> Iterato
     source="Judgement: idle for a tenth of its time; Kineto's kernels, of all streams of a GPU together",
     fix="What does it wait for? torch.data-loader, torch.synchronisation, torch.overlap; else small kernels: "
     "`torch.compile`, CUDA graphs.",
+    action="fix-job",
     answers=("PA-20",),
     scope="run",
     gating=False,
@@ -107,12 +112,15 @@ def _tail(name: str, facts: Mapping[str, Any], at: Mapping[str, Any]) -> Iterato
 def idle(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the time in which a GPU runs no kernel, from its first to its last in the trace, with 10 % of it.
 
+    ## Why it matters
     An idle GPU costs what a busy one does. The rate that the driver reports counts a second as busy in which any
     kernel ran, and one reading of it says nothing of a job.
 
+    ## Verdicts
     More than 10 % idle warns. Copies do not count as work. A trace without a kernel of a GPU cannot tell.
 
-    A false alarm: a profile that begins before the job does, or that holds a pause such as a checkpoint.
+    ## False alarms
+    A profile that begins before the job does, or that holds a pause such as a checkpoint.
     """
     for key, name, facts in each(run):
         at: dict[str, Any] = {"subject": name, "evidence": [key]}

@@ -33,6 +33,7 @@ _WHICH = "Look at that rank first: its own log and stack (`py-spy dump --pid PID
     title="NCCL carries the collectives of GPU tensors",
     source=BACKENDS,
     fix='`init_process_group("nccl")`, or "cpu:gloo,cuda:nccl", so that no collective on a GPU tensor is left to Gloo.',
+    action="fix-job",
     answers=("NT-PIT-1", "NT-LENS-2"),
     scope="run",
     gating=False,
@@ -41,12 +42,15 @@ _WHICH = "Look at that rank first: its own log and stack (`py-spy dump --pid PID
 def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Look for the backend of the collectives in traces and in dumps of the flight recorder.
 
+    ## Why it matters
     Gloo copies GPU tensors through the CPU and over TCP: it works, at a hundredth of the speed, and nothing fails.
 
+    ## Verdicts
     A trace with kernels of a GPU whose collectives are Gloo's or MPI's, and none NCCL's, fails. Gloo beside NCCL is
     usual (barriers, checkpoints, metrics) and passes. A job without a GPU is not judged.
 
-    A false alarm: a run on one GPU whose group serves only to keep order.
+    ## False alarms
+    A run on one GPU whose group serves only to keep order.
     """
     for key, trace in run.traces.items():
         document = trace.document()
@@ -84,6 +88,7 @@ def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
     title="No rank hangs in a collective, a send or a receive",
     source=f"{RECORDER}; messages of ProcessGroupNCCL's watchdog, PyTorch 1.7 … 2.13",
     fix=_WHICH,
+    action="fix-job",
     answers=("NT-LENS-9",),
     scope="run",
     gating=False,
@@ -92,9 +97,11 @@ def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
 def hang(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare which collectives and messages each rank has called and completed: by dumps, else by the watchdog.
 
+    ## Why it matters
     All ranks wait in the same collective for one that never comes; their logs look alike, and a time-out half an hour
     later names every rank but the right one.
 
+    ## Verdicts
     A rank that has not come to where others wait fails, and so do ranks that called different things, sizes or types
     under one number. Where all that were given wait, and of some ranks no dump was given, it is unknown, and these are
     named: the one that is missing is often the one that died. A dump that is cut before it is unknown, too, and so are
@@ -106,7 +113,8 @@ def hang(run: RunFacts, site: Site) -> Iterator[Finding]:
     end, where ranks wait for each other in a circle, and where the ends differ in size or type. Where the waiting ends
     at a rank without a dump it is unknown; where both ends have been called and the data does not arrive it warns.
 
-    A false alarm: dumps that were taken while the job ran well; what is under way then looks unfinished. PyTorch
+    ## False alarms
+    Dumps that were taken while the job ran well; what is under way then looks unfinished. PyTorch
     writes dumps on a time-out, unless the job asks for one.
     """
     for key, why in run.refused.items():

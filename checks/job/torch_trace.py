@@ -37,6 +37,7 @@ def each(run: RunFacts) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     title="No step waits for the GPU on the CPU's side",
     source=f"{TUNING} (avoid unnecessary CPU-GPU synchronization)",
     fix="Keep losses on the GPU and read them every hundred steps; `.to(device, non_blocking=True)` of pinned memory.",
+    action="fix-job",
     answers=("NT-TRN-3",),
     scope="run",
     gating=False,
@@ -45,15 +46,18 @@ def each(run: RunFacts) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
 def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Measure, within the steps, how long calls made the CPU wait for the GPU (.item(), synchronize(), copies).
 
+    ## Why it matters
     While the CPU waits it launches nothing: the GPU runs dry at the start of the next step, on every rank, and the
     slowest rank holds up all others.
 
+    ## Verdicts
     From 1 % of the steps' time on it warns. CUDA's and HIP's calls count that return when the GPU is done:
     synchronisation of a stream, a device or an event, and copies that wait, as those of pageable memory do; of
     threads that launch kernels. .item() of a tensor on the CPU makes no such call and costs nothing. The profiler
     itself synchronises once, at its end.
 
-    A false alarm: a wait at the end of a step while the GPU still has much to do; see torch.overlap for how long it is
+    ## False alarms
+    A wait at the end of a step while the GPU still has much to do; see torch.overlap for how long it is
     idle.
     """
     for key, name, facts in each(run):
@@ -82,6 +86,7 @@ def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
     title="Steps do not wait for data",
     source=f"{TUNING} (asynchronous data loading); the share of 10 % is a judgement",
     fix="More workers, pin_memory=True, persistent_workers=True; then the storage behind it (`preflight check`).",
+    action="fix-job",
     answers=("NT-TRN-4",),
     scope="run",
     gating=False,
@@ -90,12 +95,15 @@ def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
 def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the time in which steps wait for the next batch with the time of all steps.
 
+    ## Why it matters
     A rank that waits for its data comes late to every collective: on all others it looks as if NCCL were slow.
 
+    ## Verdicts
     More than 10 % of the steps' time warns. Where the trace names no DataLoader nothing is known, unless the GPU is
     never idle for so long.
 
-    A false alarm: the first step, whose workers only start; profile later ones.
+    ## False alarms
+    The first step, whose workers only start; profile later ones.
     """
     for key, name, facts in each(run):
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
@@ -120,6 +128,7 @@ def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
     source="Judgement: a standard deviation of more than a tenth of the mean; at least 5 steps",
     fix="Compare with the other ranks' traces; look at checkpoints, `gc.freeze()`, the data loader, `nvidia-smi "
     "-q -d PERFORMANCE`.",
+    action="fix-job",
     answers=("PA-21", "FP-OBS-8"),
     scope="run",
     gating=False,
@@ -128,12 +137,15 @@ def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
 def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Measure how much the times of the steps differ.
 
+    ## Why it matters
     All ranks take as long as the slowest in each step: what one rank loses now and then, all lose often.
 
+    ## Verdicts
     A standard deviation above 10 % of the mean warns, and so does a step that takes 20 % longer than the median.
     Fewer than 5 steps tell nothing.
 
-    A false alarm: sequences of different lengths, or a step that saves a checkpoint.
+    ## False alarms
+    Sequences of different lengths, or a step that saves a checkpoint.
     """
     for key, name, facts in each(run):
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
@@ -166,6 +178,7 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
     source="Nearest-rank percentiles: p99 of at least 100, p99.9 of at least 1000; three times the median: a judgement",
     fix="Profile more ranks: one that comes late makes all others wait; then congestion: `preflight check "
     "--window 60`.",
+    action="fix-job",
     answers=("FP-LAT-1",),
     scope="run",
     gating=False,
@@ -174,12 +187,15 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
 def collective_times(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Tell the percentiles of the times of each collective and size, and compare p99 with the median.
 
+    ## Why it matters
     Synchronisation takes as long as its slowest member: the tail of the distribution, not its mean, is the step time.
 
+    ## Verdicts
     A p99 above three times the median warns. The kernel's time holds the waiting for other ranks. Too few samples for
     a p99 are unknown.
 
-    A false alarm: different sizes under one name, where the trace tells no sizes (before PyTorch 2.2).
+    ## False alarms
+    Different sizes under one name, where the trace tells no sizes (before PyTorch 2.2).
     """
     for key, name, facts in each(run):
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
@@ -213,15 +229,18 @@ def collective_times(run: RunFacts, site: Site) -> Iterator[Finding]:
 def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the time that the kernels of NCCL take on each rank: who waits least is waited for.
 
+    ## Why it matters
     A collective ends for all at once. The rank that comes to it last finds all others there and spends the least
     time in it; the others' time is waiting.
 
+    ## Verdicts
     A rank with less than half of the median of the others warns. Sums over a whole trace hide a rank that is late in
     one kind of group, such as tensor or expert parallelism, and one that is late now and then: it passes only where
     all communication, and with it all waiting, is less than 1 % of each GPU's time, and is unknown else. Traces of two
     ranks of one job, at least, over the same steps.
 
-    A false alarm: pipeline stages and ranks with different work; compare those of one data-parallel group.
+    ## False alarms
+    Pipeline stages and ranks with different work; compare those of one data-parallel group.
     """
     ranks = [(name, key, facts) for key, name, facts in each(run)]
     times = [(facts["gpu"]["communication_ms"], name, key) for name, key, facts in ranks

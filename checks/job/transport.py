@@ -34,15 +34,18 @@ def _traffic(nodes: int | None) -> str:
     title="Traffic between nodes takes RDMA, not TCP",
     source=f"{TROUBLESHOOTING}; line formats as in NCCL 2.4 … 2.30",
     fix="Set NCCL_NET=IB so that a run fails rather than falls back, then cure the first cause that the log states.",
+    action="fix-job",
     answers=("NT-NCCL-1", "NT-NCCL-2", "NT-LENS-3", "NT-PIT-2"),
     scope="run",
 )
 def transport(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the network that NCCL's log shows in use between nodes with InfiniBand, RoCE or a plug-in.
 
+    ## Why it matters
     NCCL falls back to TCP without an error: the job runs, at a tenth of the fabric's bandwidth, and
     its CPUs copy what the HCAs should.
 
+    ## Verdicts
     Channel lines ("via NET/X") decide; without them "Using network X" does. That a transport was initialised or
     a plug-in loaded is no use of it. TCP between nodes fails; hosts that differ are named with their ranks. One node
     needs no network, whatever NCCL chose.
@@ -53,7 +56,8 @@ def transport(run: RunFacts, site: Site) -> Iterator[Finding]:
     NCCL_IB_HCA selects nothing, all ports down, plug-in missing. A log alone gives what is probable and what would
     settle it; where log and node contradict each other the cause is unknown, and both are quoted.
 
-    A false alarm: a cluster without RDMA; say hcas = 0 in the cluster file. A wrong cause: evidence of the host where
+    ## False alarms
+    A cluster without RDMA; say hcas = 0 in the cluster file. A wrong cause: evidence of the host where
     the job ran in a container, or from after the repair; collect where and while the job runs.
     """
     yield from no_nccl(run)

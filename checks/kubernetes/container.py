@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from preflight.checks.applicability import PCI_BUS, RDMA_CLASS, efa_only, no_gpu, no_rdma
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts.container import GPU_NODES, PodNetwork, gpu_nodes, in_pod, networks
+from preflight.facts.container import GPU_NODES, gpu_nodes, in_pod, networks
 from preflight.facts.interfaces import ROOT as NET
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
@@ -16,24 +16,31 @@ from preflight.facts.rdma_ports import ROOT as IB
 from preflight.facts.rdma_ports import Port, interfaces
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
+if TYPE_CHECKING:
+    from preflight.parsers.network.network_status import PodNetwork
+
 
 @check(
     "container.gpu-devices",
     title="The container has the GPUs' device nodes",
     source="NVIDIA container toolkit: NVIDIA_VISIBLE_DEVICES; NVIDIA driver README (nvidia-uvm)",
     fix="Request `nvidia.com/gpu` and the runtime class `nvidia`; Docker: `--gpus all`; bubblewrap: `--dev-bind`.",
+    action="fix-job",
 )
 def gpu_devices(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look in a container for /dev/nvidia0, nvidiactl and nvidia-uvm.
 
+    ## Why it matters
     The PCI bus shows the host's GPUs in every container; without their device nodes CUDA finds none, and
     without nvidia-uvm it fails with error 999, which reads like a broken driver.
 
+    ## Verdicts
     Fewer GPUs than on the bus are an allocation, and pass. None at all fails where NVIDIA_VISIBLE_DEVICES or
     the cluster file says that this container was meant to have some; else it is unknown. Outside a container
     the check skips.
 
-    A false alarm: an init or side container that was given no GPU on purpose; without a promise of GPUs it is
+    ## False alarms
+    An init or side container that was given no GPU on purpose; without a promise of GPUs it is
     unknown.
     """
     if absent := no_gpu(node, site):
@@ -71,19 +78,23 @@ def gpu_devices(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="The pod is attached to the compute fabric's networks",
     source="Kubernetes Network Custom Resource Definition De-facto Standard, network-status; Multus",
     fix="Name the networks in the pod's annotation k8s.v1.cni.cncf.io/networks, and read `kubectl describe pod`.",
+    action="fix-job",
     answers=("NT-CTR-3",),
 )
 def pod_networks(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the secondary networks of a pod with the cluster file's, and each with what the pod really has.
 
+    ## Why it matters
     A pod that Multus attached to the wrong network, or to none, has an interface and an address like any
     other: NCCL takes the cluster network, over TCP.
 
+    ## Verdicts
     The annotation network-status comes by downward API: a file /etc/podnetinfo/annotations, or the variable
     NETWORK_STATUS. Not mounted is unknown; an expected network that is missing fails, and so does one whose
     interface is not here. The cluster file's ports.networks says what to expect. Outside a pod the check skips.
 
-    A false alarm: old CNIs write nothing but names into the annotation; what they leave out is not compared.
+    ## False alarms
+    Old CNIs write nothing but names into the annotation; what they leave out is not compared.
     """
     if not in_pod(node.environment):
         yield skipped("not in a Kubernetes pod", evidence=[PROCESS])
@@ -121,10 +132,23 @@ def _faults(node: NodeFacts, network: PodNetwork, key: str) -> Iterator[Finding]
         yield failed(f"{network.rdma_device} of the network {network.name} is not in this pod",
                      subject=network.rdma_device, found=", ".join(node.rdma_devices) or "no RDMA device",
                      expected=network.rdma_device, evidence=[key, RDMA_CLASS])  # fmt: skip
-    if network.interface and not network.ips:
+    yield from judge_address(network, key)
+
+
+def judge_address(network: PodNetwork, key: str) -> Iterator[Finding]:
+    """Report a network without an address from the CNI."""
+    if network.interface and network.ips == ():
         yield warned(f"{network.interface} of the network {network.name} has no address from the CNI",
                      subject=network.interface, found="no ips", expected="an address", evidence=[key],
                      fix="Give the network an IPAM; InfiniBand without IPoIB needs none.")  # fmt: skip
+
+
+def judge_guids(guids: Mapping[str, tuple[int, str]], report: Callable[..., Finding]) -> Iterator[Finding]:
+    """Report RDMA devices with a GUID of zero; each comes with its record."""
+    for device, (guid, key) in guids.items():
+        if not guid:
+            yield report(f"{device} has no GUID: the virtual function was not given one", subject=device,
+                         found="0000:0000:0000:0000", expected="a GUID", evidence=[key])  # fmt: skip
 
 
 @check(
@@ -132,18 +156,22 @@ def _faults(node: NodeFacts, network: PodNetwork, key: str) -> Iterator[Finding]
     title="Every RDMA device has a GUID, and one of them an interface in this namespace",
     source="ib-kubernetes: guid of a virtual function; docs.kernel.org/infiniband (net namespaces, GIDs)",
     fix="InfiniBand: let ib-kubernetes or `ip link set PF vf N node_guid` set it; RoCE: give the pod the function.",
+    action="fix-job",
     answers=("NT-CTR-4",),
 )
 def rdma_address(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each compute device's GUID with zero, and the interface of each RoCE port with those of this namespace.
 
+    ## Why it matters
     A virtual function without a GUID never joins the fabric; a RoCE device whose interface is in another
     network namespace has no GID that works: it is listed, opens, and every connection fails.
 
+    ## Verdicts
     A GUID of zeros fails, and so do RoCE devices of which none has its interface here; where the interfaces could
     not be read it is unknown. Whether an interface has an address is rails.subnets' matter.
 
-    A false alarm: in shared mode a pod sees all RDMA devices of its host, also those it cannot use; one that works
+    ## False alarms
+    In shared mode a pod sees all RDMA devices of its host, also those it cannot use; one that works
     is enough.
     """
     if absent := no_rdma(node, site):
@@ -156,10 +184,7 @@ def rdma_address(node: NodeFacts, site: Site) -> Iterator[Finding]:
     devices = dict.fromkeys(port.device for port in compute if not port.efa)
     keys = {device: f"file:{IB}/{device}/node_guid" for device in devices}
     guids = {device: node.parsed(key, _guid) for device, key in keys.items()}
-    for device, guid in guids.items():
-        if not guid:
-            yield failed(f"{device} has no GUID: the virtual function was not given one", subject=device,
-                         found="0000:0000:0000:0000", expected="a GUID", evidence=[keys[device]])  # fmt: skip
+    yield from judge_guids({device: (guid, keys[device]) for device, guid in guids.items()}, failed)
     roce = [port for port in compute if port.roce]
     here, unread = _here(node, roce)
     if unread and not here:

@@ -29,21 +29,25 @@ _NOT_MOVED = "Exclusive RDMA namespaces: chain the rdma CNI in the network's def
     title="The pod was allocated an RDMA resource by a device plug-in",
     source="Kubernetes: Device Plugins; k8s-rdma-shared-dev-plugin; sriov-network-device-plugin (PCIDEVICE_*)",
     fix=_REQUEST,
+    action="fix-job",
     answers=("NT-CTR-2",),
 )
 def device_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the resources that the pod's containers asked for with the RDMA resource of the site, and with /dev.
 
+    ## Why it matters
     A pod that asked for GPUs only is scheduled, starts and trains, over TCP; one that asked for RDMA in its main
     container alone has an init container without it.
 
+    ## Verdicts
     The pod's own object is read from the Kubernetes API, with its service account; where that cannot be done, the
     variables PCIDEVICE_* of the SR-IOV plug-in tell. What the cluster file's ports.resources names, and the pod did
     not ask for, fails; so does a pod without any RDMA resource on a node that should have HCAs, and an allocated
     function without an RDMA device. RDMA devices that are here without a resource warn: privileged, or a host path.
     Where nothing tells, it is unknown. Outside a pod the check skips.
 
-    A false alarm: a resource of RDMA with a name that does not say so; name it in ports.resources.
+    ## False alarms
+    A resource of RDMA with a name that does not say so; name it in ports.resources.
     """
     if not in_pod(node.environment):
         yield skipped("not in a Kubernetes pod", evidence=[PROCESS])

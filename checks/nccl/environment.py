@@ -99,15 +99,18 @@ ITEMS = ("NT-ENV-4", "NT-ENV-5", "NT-ENV-6", "NT-LENS-4", "NT-LENS-5")
     title="No NCCL transport is left switched off",
     source=f"{GUIDE}; values as in NCCL 2.30 src/misc/param.cc",
     fix="Remove it where it is set (environment, /etc/nccl.conf, ~/.nccl.conf); if it hides a fault, find that fault.",
+    action="fix-job",
     answers=ITEMS,
     reads=("nvml:gpus",),
 )
 def left_over_disables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the NCCL variables in force with the values that switch a transport off.
 
+    ## Why it matters
     Such a switch is set for one experiment and stays: the job still runs, over TCP or through host
     memory, at a tenth of its bandwidth, and nothing says why.
 
+    ## Verdicts
     Values are read as NCCL reads them: ``true`` is 0 and switches nothing. RDMA switches fail on a node with
     RDMA devices, peer-to-peer ones on a node with NVLink (without it they warn), NVLink between nodes on a
     fabric that spans them; shared memory, GPUDirect RDMA and NVLink SHARP warn. What ranks that run here were
@@ -116,7 +119,8 @@ def left_over_disables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     NCCL_NVLS_ENABLE=0 beside Google's plug-ins (TCPX, TCPXO) is their recipe, and passes; so it does where ranks
     share a GPU (NCCL_MULTI_RANK_GPU_ENABLE=1), as NCCL would not start with both.
 
-    A false alarm: an image built for one kind of node and used on another; give that kind a file /etc/nccl.conf
+    ## False alarms
+    An image built for one kind of node and used on another; give that kind a file /etc/nccl.conf
     of its own.
     """
     on = []
@@ -191,19 +195,23 @@ _LOCAL = ("lo", "docker", "virbr", "cni", "veth", "br-")
     title="NCCL_SOCKET_IFNAME names an interface that is here and up",
     source=f"{GUIDE}#nccl-socket-ifname",
     fix="Name an interface that every node has (`ip -br addr`), or unset it; a per-node value goes to /etc/nccl.conf.",
+    action="fix-job",
     answers=("NT-ENV-2", "PA-15"),
 )
 def socket_ifname(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare what NCCL_SOCKET_IFNAME selects, by NCCL's grammar, with the node's interfaces.
 
+    ## Why it matters
     Ranks find each other over this interface whatever the data takes later: with a name that is not
     here the job dies at its start ("no socket interface found"), with loopback it waits for nobody.
 
+    ## Verdicts
     Without ``=`` a name is a prefix; ``^`` excludes. A value of one character counts as unset. An operational
     state of "unknown" (virtual interfaces) counts as up. A value that selects no interface, or only such as
     are down, fails.
 
-    A false alarm: a list for several kinds of node names interfaces that are not here; it is fine as long as one
+    ## False alarms
+    A list for several kinds of node names interfaces that are not here; it is fine as long as one
     is.
     """
     setting, selection = node.nccl_env.get("NCCL_SOCKET_IFNAME"), node.nccl_env.socket_selection

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from preflight import facts
+from preflight._startup.lightclass import dataclass, replace
 from preflight.checks.applicability import RDMA_CLASS, no_rdma
 from preflight.checks.nccl.settings_scope import as_set, nccl_versions, redacted, rule_findings, unread
 from preflight.evidence.document import EvidenceError
@@ -25,18 +26,23 @@ AUTOMATIC_GID = (2, 21, 0)
     title="NCCL_IB_GID_INDEX means a routable RoCE v2 address on every port",
     source=f"{GUIDE}#nccl-ib-gid-index; found by NCCL itself from 2.21 on (NCCL 2.21 release notes)",
     fix="Unset it with NCCL 2.21 or newer; before, take the row of `show_gids` that is v2 with the port's IPv4.",
+    action="fix-job",
 )
 def gid_index(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look up the row of the GID table that NCCL_IB_GID_INDEX names, on each RoCE port that a job uses.
 
+    ## Why it matters
     The index counts addresses in the order in which they were added: after a restart of the network, or in a pod,
     3 may be empty or a link-local address, and every connection ends in a time-out that names no index.
 
+    ## Verdicts
     An empty row, RoCE v1 and a link-local address fail. A good row warns where NCCL 2.21 or newer is installed on
     a host, as it would find the address by itself on any node; in a container an index of its own passes. Native
-    InfiniBand ignores it. Rows 0 to 7 are looked at; an index beyond the end of the table fails.
+    InfiniBand ignores it. Rows 0 to 7 are looked at; an index beyond the end of the table fails. Ports of which the
+    same is wrong are one finding: it is one setting.
 
-    A false alarm: a fabric that routes only one of several v2 addresses, and NCCL_IB_ADDR_RANGE cannot tell which.
+    ## False alarms
+    A fabric that routes only one of several v2 addresses, and NCCL_IB_ADDR_RANGE cannot tell which.
     """
     setting = node.nccl_env.get("NCCL_IB_GID_INDEX")
     index = node.nccl_env.integer("NCCL_IB_GID_INDEX")
@@ -52,44 +58,86 @@ def gid_index(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield passed(f"{setting.text} has no effect: no active compute port is RoCE", subject=setting.name,
                      evidence=[setting.source, RDMA_CLASS])  # fmt: skip
         return
-    found = [_row(node, port, index, setting) for port in ports]
-    yield from (one for one in found if one is not None)
-    if not any(found):
+    rows = [row for port in ports if (row := _row(node, port, index, setting)) is not None]
+    yield from _folded(rows)
+    if not rows:
         yield _good_index(node, ports, index, setting)
 
 
-def _row(node: NodeFacts, port: Port, index: int, setting: Setting) -> Finding | None:
+@dataclass(frozen=True)
+class _Row:
+    """Fault of the row of one port; ports of one ``kind`` are reported together."""
+
+    kind: str
+    before: str  # the message, up to the port's name and after it
+    after: str
+    alike: str  # ``after``, of several ports
+    finding: Finding
+
+
+def _folded(rows: Sequence[_Row]) -> Iterator[Finding]:
+    """Yield one finding for all ports with the same fault: it is one setting."""
+    kinds: dict[str, list[_Row]] = {}
+    for row in rows:
+        kinds.setdefault(row.kind, []).append(row)
+    for same in kinds.values():
+        first = same[0]
+        names = [row.finding.subject for row in same]
+        if len(same) == 1:
+            yield replace(first.finding, message=f"{first.before}{names[0]}{first.after}")
+            continue
+        named = ", ".join(names) if len(names) <= 3 else f"{len(names)} ports ({names[0]} to {names[-1]})"
+        values = list(dict.fromkeys(row.finding.found for row in same if row.finding.found))
+        listed = ", ".join(values[:3]) + (", …" if len(values) > 3 else "")
+        yield replace(first.finding, message=f"{first.before}{named}{first.alike}", subject="", found=listed or None)
+
+
+def _row(node: NodeFacts, port: Port, index: int, setting: Setting) -> _Row | None:
     """Return what is wrong with a port's row; None if it is good."""
     keys = facts.gids.keys(port.device, port.number, index)
     longest = facts.gids.rows_at_most(node.evidence, port.device, port.number)
     if longest is not None and index >= longest:
-        return failed(f"{setting.text} in {setting.where}: the GID table of {port.name} has no row {index}",
-                      subject=port.name, found=f"at most {longest} rows", expected="the index of a row that is there",
-                      evidence=[facts.gids.MARKS_KEY, setting.source], quote=as_set(setting))  # fmt: skip
+        after = f" has no row {index}"
+        before = f"{setting.text} in {setting.where}: the GID table of "
+        return _Row(f"no row of {longest}", before, after, after, failed(
+            "", subject=port.name, found=f"at most {longest} rows", expected="the index of a row that is there",
+            evidence=[facts.gids.MARKS_KEY, setting.source], quote=as_set(setting),
+        ))  # fmt: skip
     if index not in facts.gids.COLLECTED_INDEXES:
-        return unknown(f"{port.name}: row {index} of the GID table is beyond those that are looked at",
-                       subject=port.name, evidence=[setting.source],
-                       fix=f"cat {keys[0][5:]} {keys[1][5:]}")  # fmt: skip
+        after = f": row {index} of the GID table is beyond those that are looked at"
+        return _Row("beyond", "", after, after, unknown(
+            "", subject=port.name, evidence=[setting.source], fix=f"cat {keys[0][5:]} {keys[1][5:]}",
+        ))  # fmt: skip
     try:
         gid = facts.gids.gid(node.evidence, port.device, port.number, index)
     except EvidenceError as error:
-        return unknown(f"{port.name}: row {index} of the GID table could not be read: {error.why}", subject=port.name,
-                       evidence=[error.key])  # fmt: skip
-    if gid.empty:
-        what = "is empty" if int(gid.address) == 0 else f"holds {gid.address}, which is not this network namespace's"
+        after = f": row {index} of the GID table could not be read: {error.why}"
+        return _Row(f"unread: {error.why}", "", after, after,
+                    unknown("", subject=port.name, evidence=[error.key]))  # fmt: skip
+    if gid.empty and int(gid.address) == 0:
+        kind = what = "is empty"
+    elif gid.empty:
+        what = f"holds {gid.address}, which is not this network namespace's"
+        kind = "holds addresses that are not this network namespace's"
     elif "v2" not in gid.type:
-        what = f"is {gid.shown}, which no router passes on"
+        what, kind = f"is {gid.shown}, which no router passes on", "is IB/RoCE v1, which no router passes on"
     elif gid.address.is_link_local:
-        what = f"is {gid.shown}, which leads to no other subnet"
+        what, kind = f"is {gid.shown}, which leads to no other subnet", "is link-local, which leads to no other subnet"
     else:
         return None
-    return failed(
-        f"{setting.text} in {setting.where}: row {index} of {port.name} {what}",
-        subject=port.name,
-        found="empty" if gid.empty else gid.shown,
-        expected="a RoCE v2 address of the port's own IPv4 or global IPv6",
-        evidence=[*keys, setting.source],
-        quote=as_set(setting),
+    return _Row(
+        kind,
+        f"{setting.text} in {setting.where}: row {index} of ",
+        f" {what}",
+        f" {kind}",
+        failed(
+            "",
+            subject=port.name,
+            found="empty" if gid.empty else gid.shown,
+            expected="a RoCE v2 address of the port's own IPv4 or global IPv6",
+            evidence=[*keys, setting.source],
+            quote=as_set(setting),
+        ),
     )
 
 
@@ -112,19 +160,23 @@ def _good_index(node: NodeFacts, ports: list[Port], index: int, setting: Setting
     title="NCCL's fabric settings fit this fabric",
     source=f"{GUIDE} (NCCL_IB_TC, NCCL_CROSS_NIC, NCCL_IB_QPS_PER_CONNECTION); RFC 2474: DSCP = traffic class >> 2",
     fix="Unset it, or take this fabric's value: `NCCL_IB_TC=106` is DSCP 26, which the default map puts on priority 3.",
+    action="fix-job",
     gating=False,  # it can only warn
 )
 def fit(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare settings that were tuned for one fabric with the one that is here.
 
+    ## Why it matters
     A recipe for RoCE on InfiniBand, or another site's traffic class, runs without an error: the traffic takes a
     priority that nobody protects and no switch pauses for.
 
+    ## Verdicts
     All of it warns: a traffic class whose ECN bits say "congested"; several queue pairs for each connection on
     InfiniBand; messages cut over queue pairs; NCCL_CROSS_NIC=1 where each rail is a subnet of its own. What is not
     set is not judged. On a lossless RoCE fabric roce.chain follows the traffic class to its priority.
 
-    A false alarm: a site that routes between its rails.
+    ## False alarms
+    A site that routes between its rails.
     """
     found = [*rule_findings(node, site, "fabric_fit"), *redacted(node)]
     if site.lossless.value:  # there the traffic class is a link of the chain: roce.chain judges it by the port's map

@@ -24,6 +24,7 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
     title="NCCL_MNNVL_ENABLE requires NVLink between nodes only where there is some",
     source=f"{GUIDE}#nccl-mnnvl-enable (1: initialisation fails without it; 2, the default: automatic)",
     fix="Unset NCCL_MNNVL_ENABLE: NCCL finds the fabric; on an NVL72 start IMEX first (`nvidia-imex-ctl -N`).",
+    action="fix-job",
     answers=("NT-ENV-11",),
     reads=("nvml:gpus", "cmd:systemctl show *"),
     unless=(no_gpu,),
@@ -31,13 +32,16 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 def mnnvl(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Hold NCCL_MNNVL_ENABLE against the NVLink fabric that the GPUs were joined to, and against IMEX.
 
+    ## Why it matters
     1 means "or not at all": on a node whose NVLink ends in the chassis, or where IMEX is down, the job ends at its
     start with an error that speaks of memory handles.
 
+    ## Verdicts
     1 fails on a fabric that does not span nodes, and warns where it does and IMEX is not active. Unset, 0 and 2
     pass; that 0 gives the fabric away is told by nccl.left-over-disables.
 
-    A false alarm: Kubernetes' ComputeDomains start IMEX for each job, so that an idle node has none; that only
+    ## False alarms
+    Kubernetes' ComputeDomains start IMEX for each job, so that an idle node has none; that only
     warns.
     """
     setting, number = node.nccl_env.get("NCCL_MNNVL_ENABLE"), node.nccl_env.integer("NCCL_MNNVL_ENABLE")
@@ -77,21 +81,25 @@ def _imex(node: NodeFacts, setting: Setting) -> Finding:
     title="SHARP is neither switched off by a left-over nor asked for in vain",
     source=f"{GUIDE}#nccl-collnet-enable; NVIDIA SHARP user manual: InfiniBand, with the rdma-sharp plug-in",
     fix="Unset it after the A/B test; to use SHARP: InfiniBand, the plug-in, sharp_am, and NCCL_COLLNET_ENABLE=1.",
+    action="fix-job",
     answers=("NT-ENV-13",),
     gating=False,  # it can only warn
 )
 def sharp(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for variables that switch SHARP off on InfiniBand, or ask for it where it cannot be.
 
+    ## Why it matters
     SHARP adds gradients up in the switches; switched off for one comparison and forgotten, the fabric that was
     bought for it carries every byte twice. Asked for without its plug-in, NCCL goes on without a word.
 
+    ## Verdicts
     NCCL_COLLNET_ENABLE=0, NCCL_SHARP_DISABLE=1 and an NCCL_ALGO that excludes CollNet warn on InfiniBand, and pass
     on RoCE, which has no SHARP. NCCL_COLLNET_ENABLE=1 warns without InfiniBand and on fewer nodes than
     NCCL_COLLNET_NODE_THRESHOLD (2); that no plug-in is in the loader's directories is unknown, as it may be
     elsewhere. Unset passes: NCCL does without by default.
 
-    A false alarm: the run that is the A/B test.
+    ## False alarms
+    The run that is the A/B test.
     """
     env = node.nccl_env
     collnet = env.integer("NCCL_COLLNET_ENABLE")

@@ -23,14 +23,17 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
     title="NCCL_IB_HCA selects the active ports of the compute fabric",
     source=f"{GUIDE}#nccl-ib-hca; grammar as in NCCL 2.30 src/misc/socket.cc",
     fix="List the compute ports by whole name: NCCL_IB_HCA==mlx5_0,mlx5_3 (the second `=` makes names exact).",
+    action="fix-job",
     answers=("NT-ENV-3", "PA-15", "NT-ROL-1"),
 )
 def ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the ports that NCCL_IB_HCA selects, by NCCL's grammar, with the node's ports and their roles.
 
+    ## Why it matters
     NCCL leaves out what it does not find without a word: a wrong name costs a rail, a list that
     selects nothing costs RDMA altogether, and a storage port in the list gets the job's traffic.
 
+    ## Verdicts
     Names are prefixes unless the value begins with ``=``, which then holds for all of them: ``mlx5_1``
     takes in mlx5_10, and that only warns. A port that is down fails if the list names its device, and
     warns if a prefix happens to cover it; one of `ports.compute` is rdma.port-state's matter. Roles are those of
@@ -40,7 +43,8 @@ def ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
     which ports it took. That the ports are those of the compute fabric is answered in the checklists only where the
     cluster file lists `ports.compute`.
 
-    A false alarm: a prefix that happens to cover a port which is down; that only warns, and NCCL leaves the port
+    ## False alarms
+    A prefix that happens to cover a port which is down; that only warns, and NCCL leaves the port
     out. A job script that sets the list, which is not on the node to be seen: set it in /etc/nccl.conf.
     """
     declared = site.members.ports

@@ -19,20 +19,24 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
     title="NCCL's log is not left verbose",
     source=f"{GUIDE}#nccl-debug; INFO is judged from 1000 ranks on, a judgement",
     fix="`NCCL_DEBUG=WARN` for production; with a file: NCCL_DEBUG_FILE=/path/nccl.%h.%p",
+    action="fix-job",
     answers=("NT-ENV-1",),
     gating=False,  # it can only warn
 )
 def debug_output(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare NCCL_DEBUG, NCCL_DEBUG_SUBSYS and NCCL_DEBUG_FILE with what a production job can bear.
 
+    ## Why it matters
     A line for every collective and rank fills the file system and slows every step; ranks that share one log file
     overwrite each other, and the line that names the fault is lost.
 
+    ## Verdicts
     TRACE warns, and so do the subsystems ALL, COLL and CALL at INFO, INFO with more than 1000 ranks, and a file
     name without %h or %p. INFO alone passes: it costs some hundred lines per rank at the start, and tells which
     network was taken.
 
-    A false alarm: a run that is being debugged right now.
+    ## False alarms
+    A run that is being debugged right now.
     """
     found = [*rule_findings(node, site, "verbose_log"), *redacted(node)]
     missing = list(unread(node, "NCCL_DEBUG"))
@@ -50,21 +54,25 @@ _CHANNELS = ("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_
     title="Algorithm, protocol and channels are left to NCCL",
     source=f"{GUIDE} (variables for debugging); NCCL 2.30 src/graph/tuning.cc",
     fix="`unset` it; if a benchmark says otherwise, keep it in the script of that one job, with the benchmark.",
+    action="fix-job",
     answers=("NT-ENV-9",),
 )
 def pinned(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for choices that NCCL makes for each size and topology, and that were held fast by hand.
 
+    ## Why it matters
     What was best for one message size on one generation is wrong for the others: a pinned Ring loses NVLink SHARP,
     a pinned LL halves the bandwidth of large messages, a forced number of channels takes SMs from the model.
 
+    ## Verdicts
     NCCL_ALGO, NCCL_PROTO and NCCL_LAUNCH_MODE=GROUP warn; so do the numbers of channels on a board with NVSwitches.
     LL128 that is forced where the GPUs have no NVLink fails: it can corrupt data there.
 
     What Google's plug-ins need (GPUDirect-TCPX and TCPXO: Simple, rings and trees, a number of channels) passes where
     their own settings stand beside it.
 
-    A false alarm: the recipe of another cloud whose plug-in needs one protocol.
+    ## False alarms
+    The recipe of another cloud whose plug-in needs one protocol.
     """
     found = [*rule_findings(node, site, "pinned_choices"), *redacted(node)]
     missing = list(unread(node, "one of these choices"))

@@ -14,6 +14,7 @@ from preflight.checks.nccl.settings_scope import as_set, environments, unread
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.facts.nccl_environment import PROCESS, NcclEnvironment, Setting
+from preflight.facts.nccl_settings.collect import of_log
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
@@ -48,6 +49,7 @@ class _Way:
     source=f"{GUIDE} (NCCL_IB_QPS_PER_CONNECTION: routing entropy; NCCL_IB_ADAPTIVE_ROUTING, NCCL_IB_SL)",
     fix="Switches that hash: `NCCL_IB_QPS_PER_CONNECTION=4` in /etc/nccl.conf. Switches that route adaptively: "
     "`NCCL_IB_ADAPTIVE_ROUTING=1`, on InfiniBand with NCCL_IB_SL at the level that the subnet manager does it for.",
+    action="fix-job",
     answers=("FP-CON-5", "AN-7"),
     gating=False,
     unless=(no_rdma,),
@@ -55,15 +57,18 @@ class _Way:
 def load_balancing(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare NCCL's queue pairs, adaptive routing and service level with how the fabric spreads flows.
 
+    ## Why it matters
     NCCL's flows are few and heavy. A switch that hashes puts a whole queue pair on one path, and two of them on the
     same path have half of it each, while other paths idle; one that routes adaptively needs NCCL's leave.
 
+    ## Verdicts
     On InfiniBand NCCL asks for adaptive routing by itself: switched off it warns, and so does a service level other
     than the cluster file's `adaptive_sl`. On RoCE the cluster file's `load_balancing` decides: "hash" with one queue
     pair for each connection warns, "adaptive" without NCCL_IB_ADAPTIVE_ROUTING=1 warns; "spray", switches that spread
     packets whatever the sender asks for, passes, and "one-path" skips. Without the key, RoCE is unknown.
 
-    A false alarm: a job of two nodes under one leaf, which has one path whatever the fabric does.
+    ## False alarms
+    A job of two nodes under one leaf, which has one path whatever the fabric does.
     """
     ports = [port for port in site.roles(node).compute if port.active]
     if not ports:
@@ -146,19 +151,23 @@ def _on_roce(way: _Way, site: Site) -> Finding:
     title="The run let its connections be spread over the paths of the fabric",
     source=f"{GUIDE}; the list of devices and the `set by environment to` lines of NCCL 2.4 … 2.30",
     fix="Switches that hash: `NCCL_IB_QPS_PER_CONNECTION=4` where the job sets its variables; see nccl.load-balancing.",
+    action="fix-job",
     scope="run",
     gating=False,
 )
 def run_balancing(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the queue pairs, adaptive routing and service level of a run's log with how the fabric spreads flows.
 
+    ## Why it matters
     The log tells what was in force while the job was slow, whoever had set it; the nodes tell what the next job gets.
 
+    ## Verdicts
     It is judged as nccl.load-balancing judges a node: "hash" with one queue pair, "adaptive" without adaptive routing,
     and adaptive routing switched off on InfiniBand warn. A run on one node, or over TCP, is skipped; a log that lists
     no devices is unknown.
 
-    A false alarm: a job of two nodes under one leaf, which has one path whatever the fabric does.
+    ## False alarms
+    A job of two nodes under one leaf, which has one path whatever the fabric does.
     """
     yield from no_nccl(run)
     for key, log in run.nccl_logs.items():
@@ -168,8 +177,6 @@ def run_balancing(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _of_log(log: NcclLog, key: str, site: Site) -> Finding:
-    from preflight.facts.nccl_settings.collect import of_log
-
     if log.nnodes == 1:
         return skipped("one node, no traffic between nodes", evidence=[key])
     if log.network_names and all(parsers.nccl_log.is_tcp(network) for network in log.network_names):

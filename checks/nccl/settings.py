@@ -38,19 +38,23 @@ def _counted(node: NodeFacts) -> str:
     title="Every NCCL variable that is set is one that somebody reads",
     source=f"{GUIDE}; names that NCCL 2.3.5 to 2.30.7 and the known plug-ins read",
     fix="Correct the name (`env | grep -i nccl`, /etc/nccl.conf), or unset it: as it stands it does nothing.",
+    action="fix-job",
     gating=False,  # it can only warn
 )
 def unknown_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the names of the NCCL variables in force with those that NCCL, its plug-ins and PyTorch read.
 
+    ## Why it matters
     A misspelt name is no error for anybody: the setting that was meant to cure something does nothing, and the
     next hour goes into looking for another cure.
 
+    ## Verdicts
     An unknown name warns, with the nearest real one. So do names that are often written and were never there
     (NCCL_TIMEOUT, NCCL_IB_ENABLE), lower case, and lines of a file that begin with ``export``. Names of plug-ins,
     nccl-tests, profilers, images and PyTorch are known to be theirs.
 
-    A false alarm: a variable of a plug-in or of an NCCL newer than 2.30.7 that this version has not heard of.
+    ## False alarms
+    A variable of a plug-in or of an NCCL newer than 2.30.7 that this version has not heard of.
     """
     found = list(rule_findings(node, site, "unknown_names"))
     missing = list(unread(node, "a name that nobody reads"))
@@ -74,19 +78,23 @@ def _owners(node: NodeFacts) -> str:
     title="Every NCCL variable that is set is one that the installed NCCL reads",
     source=f"{GUIDE} (since, deprecated, removed); names that each of the releases 2.3.5 to 2.30.7 reads",
     fix="Look in `env | grep NCCL` and /etc/nccl.conf; use the name of the installed release, or `unset` it.",
+    action="fix-job",
     gating=False,  # it can only warn
 )
 def variable_version(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the NCCL variables in force with what the installed NCCL reads: names come, are renamed, and go.
 
+    ## Why it matters
     Recipes outlive releases: a name that was removed in 2.5 still travels from script to script, and one of 2.28
     does nothing in the image that still carries 2.21.
 
+    ## Verdicts
     Removed and renamed names warn, with what took their place; deprecated ones too, as they will go next. Names
     that are newer than every NCCL found here warn. Which NCCL is here is told by the loader's directories and by
     Python packages; where none is found, only what no release of the newest series reads is told.
 
-    A false alarm: the job runs in an image with another NCCL than the node has; ask inside the container.
+    ## False alarms
+    The job runs in an image with another NCCL than the node has; ask inside the container.
     """
     found = list(rule_findings(node, site, "version_names"))
     missing = list(unread(node, "a name of another release"))
@@ -116,18 +124,22 @@ def _releases(node: NodeFacts) -> str:
     title="Every NCCL variable has a value that NCCL reads as it is written",
     source=f"{GUIDE}; numbers as in NCCL 2.30 src/misc/param.cc (strtoll, base 0)",
     fix="Correct it in the job script or /etc/nccl.conf: plain digits, no quotes, no units, the guide's words.",
+    action="fix-job",
 )
 def variable_values(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the value of each NCCL variable as NCCL does, and compare it with what NCCL takes.
 
+    ## Why it matters
     NCCL reads numbers as C does and says nothing: ``true`` and ``"1"`` are 0, ``4M`` is 4, ``010`` is 8. Quotes,
     blanks and carriage returns become part of a name, and a word that it does not know is ignored.
 
+    ## Verdicts
     All this warns; an algorithm or protocol that NCCL 2.24 and later does not know fails, as it ends the job. Also
     told: an IB time-out below 18 (1.9 s at 16) or for ever, fewer retries than 7, a buffer that is no power of two
     of at least 1 MiB, an empty value. That a value repeats the default is no fault.
 
-    A false alarm: a time-out or a buffer that was measured for this fabric; say so where it is set.
+    ## False alarms
+    A time-out or a buffer that was measured for this fabric; say so where it is set.
     """
     found = [*rule_findings(node, site, "bad_values"), *redacted(node)]
     missing = list(unread(node, "a value that NCCL reads otherwise"))
@@ -151,19 +163,23 @@ def _defaults(node: NodeFacts) -> str:
     title="No two NCCL variables undo or exclude each other",
     source=f"{GUIDE}; NCCL 2.30 src/init.cc, src/transport/, src/graph/tuning.cc",
     fix="Find both (`env | grep NCCL`, /etc/nccl.conf, ~/.nccl.conf); keep the one that was meant, `unset` the other.",
+    action="fix-job",
 )
 def contradiction(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for NCCL variables in force that exclude each other, or one of which makes another pointless.
 
+    ## Why it matters
     The image sets one, the user's file another, the job script a third: each is sensible alone, and together they
     end the job at its start or leave it with a slow path.
 
+    ## Verdicts
     What ends the job fails: NCCL_NET=IB with NCCL_IB_DISABLE=1, a plug-in's network without plug-ins, NVLS alone
     with NVLS off, several ranks on a GPU with NVLS required. The rest warns, such as a smallest number of channels
     above the largest. Ranks of one job that run here must agree on algorithm, protocol, buffers and channels, or
     they wait for each other: that fails, any other difference between them warns.
 
-    A false alarm: a switch that is set for one test on purpose, over a file that is right for all other jobs.
+    ## False alarms
+    A switch that is set for one test on purpose, over a file that is right for all other jobs.
     """
     found = [*rule_findings(node, site, "contradictions"), *redacted(node), *_ranks_that_differ(node)]
     missing = list(unread(node, "what contradicts the rest"))
@@ -206,18 +222,22 @@ def _two_of(found: dict[str, str]) -> tuple[tuple[str, str], tuple[str, str]]:
     title="NCCL_SOCKET_NTHREADS × NCCL_NSOCKS_PERTHREAD is at most 64",
     source=f"{GUIDE}#nccl-socket-nthreads; limits of NCCL 2.30 src/transport/net_socket.cc: 16 threads, 64 sockets",
     fix="Unset both, or `export NCCL_SOCKET_NTHREADS=4 NCCL_NSOCKS_PERTHREAD=4` where TCP needs several sockets.",
+    action="fix-job",
     answers=("NT-ENV-8",),
     gating=False,  # it can only warn
 )
 def threads(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the number of TCP threads and sockets for each connection with what NCCL takes.
 
+    ## Why it matters
     Beyond 16 threads or 64 sockets NCCL warns in its log and uses fewer than were asked for; below that every
     thread takes a CPU from the ranks and the data loaders.
 
+    ## Verdicts
     More than 16 threads, or a product above 64, warns. Unset, either is 1 (AWS: 2 and 8; Google Cloud: 4 threads).
 
-    A false alarm: a node whose traffic takes RDMA, where neither is used at all.
+    ## False alarms
+    A node whose traffic takes RDMA, where neither is used at all.
     """
     found = [*rule_findings(node, site, "socket_threads"), *redacted(node)]
     missing = list(unread(node, "these two"))

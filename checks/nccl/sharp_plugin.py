@@ -20,6 +20,7 @@ from preflight.model import Finding, check, failed, passed, skipped, unknown, wa
     source="https://github.com/Mellanox/nccl-rdma-sharp-plugins; HPC-X manual, NCCL-RDMA-SHARP plugins; ld.so(8)",
     fix="Load HPC-X in the job (`source hpcx-init.sh; hpcx_load`), or put the folders of libnccl-net.so and "
     "libsharp_coll.so into LD_LIBRARY_PATH.",
+    action="fix-job",
     answers=("NT-SHP-3",),
     gating=False,  # NCCL goes on without SHARP
     unless=(no_gpu, no_rdma),
@@ -27,16 +28,19 @@ from preflight.model import Finding, check, failed, passed, skipped, unknown, wa
 def sharp_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for the plug-in (libnccl-net.so) and the library that it loads (libsharp_coll.so), and where they are.
 
+    ## Why it matters
     Without either NCCL goes on over its own InfiniBand transport without a word, and the switches that were bought for
     their sums forward bytes.
 
+    ## Verdicts
     A plug-in without its library, or either as an empty file, warns; it fails where NCCL_COLLNET_ENABLE=1 asks for
     SHARP. No plug-in where SHARP is asked for warns. Both there and not on the loader's path is unknown, since the job
     may set LD_LIBRARY_PATH by itself; so is a plug-in in no folder of SHARP's, which may be another network's. Where
     nothing is installed and nothing asks for it, or the compute fabric is no InfiniBand, it does not apply. Looked at:
     /opt to a depth of four, the usual folders; nothing is loaded.
 
-    A false alarm: a plug-in whose RUNPATH names a library elsewhere; an image that holds both, seen from its host.
+    ## False alarms
+    A plug-in whose RUNPATH names a library elsewhere; an image that holds both, seen from its host.
     """
     ports = site.roles(node).compute
     if ports and not any(port.infiniband for port in ports):

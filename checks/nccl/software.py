@@ -27,21 +27,25 @@ _NAMING = ("NCCL_TOPO_FILE", "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_FILE", "NCCL_CON
     title="The files that NCCL's variables name are there, and true",
     source=f"{GUIDE} (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE, NCCL_CONF_FILE, NCCL_NET_PLUGIN)",
     fix="`ls -l` the path where the job runs; correct it, or mount the provider's topology file there.",
+    action="fix-job",
     answers=("NT-ENV-10",),
 )
 def named_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for each file that a variable of NCCL's names, and compare a topology file's GPUs with the PCI bus.
 
+    ## Why it matters
     NCCL goes on without a topology file that it cannot open: in a virtual machine it then takes every NIC for
     equally far. One that was made for another shape sends the traffic over NICs that are not near.
 
+    ## Verdicts
     NCCL_TOPO_FILE that is missing, unreadable, or that names none of the GPUs here fails; one that lacks some of them
     warns. GPUs that it names beyond those are no matter: NCCL trims what a job does not use. NCCL_TOPO_DUMP_FILE that
     cannot be written warns, and so does a missing NCCL_GRAPH_FILE or NCCL_CONF_FILE. A plug-in's file that is missing
     fails where NCCL_NET insists on its network, else it warns; a plug-in by name that is not in the loader's
     directories is unknown, as LD_LIBRARY_PATH may have it.
 
-    A false alarm: a path that is there only inside the job's container; ask there.
+    ## False alarms
+    A path that is there only inside the job's container; ask there.
     """
     env = node.nccl_env
     settings = [one for name in _NAMING if (one := env.get(name)) is not None and one.value]
@@ -143,20 +147,24 @@ _RENAMED = ("BLOCKING_WAIT", "DESYNC_DEBUG", "ENABLE_TIMING", "USE_TENSOR_REGIST
     title="PyTorch's NCCL error handling is on, under the name that PyTorch reads",
     source="https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html; renamed in PyTorch 2.2",
     fix="From PyTorch 2.2 on unset NCCL_ASYNC_ERROR_HANDLING and leave TORCH_NCCL_ASYNC_ERROR_HANDLING at its default.",
+    action="fix-job",
     answers=("NT-ENV-7",),
     gating=False,  # it can only warn
 )
 def pytorch_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare PyTorch's NCCL variables with the names that the installed PyTorch reads, and error handling with on.
 
+    ## Why it matters
     With it off, or set under a name that nobody reads, a rank that dies leaves all others waiting in a collective
     until the scheduler's limit: the whole cluster, paid for and idle.
 
+    ## Verdicts
     0 warns. From PyTorch 2.2 on it is on by default (3), and the names without TORCH_ warn: they are deprecated.
     Before 2.2 the names with TORCH_ warn, as nobody reads them; unset is unknown there, as the launcher decides.
     Where no PyTorch is found, what is set is judged as by 2.2.
 
-    A false alarm: a job that handles a dead rank by itself, and switched PyTorch's handling off for that.
+    ## False alarms
+    A job that handles a dead rank by itself, and switched PyTorch's handling off for that.
     """
     found = [_torch(package.version) for package in node.packages if package.name == "torch"]
     installed = max((one for one in found if one is not None), default=None)

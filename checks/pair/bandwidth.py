@@ -110,19 +110,23 @@ FIX = "`preflight check --hosts` of both nodes, then the same test against a thi
     title="Packets of the interface's MTU pass undivided",
     source="ping(8) -M do; RFC 2923",
     fix=FIX,
+    action="fix-site",
     scope="fleet",
     pair="path-mtu",
 )
 def path_mtu(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
     """Find the largest packet that passes each way with "do not fragment", from the interface's MTU downwards.
 
+    ## Why it matters
     A switch port with a smaller MTU drops large packets without a word: connections open, the first large
     message hangs, and every host looks healthy by itself.
 
+    ## Verdicts
     It passes where packets of the interface's MTU come back both ways, and fails where smaller ones do and these do
     not, or where the two interfaces differ. Where not even the smallest comes back it is unknown.
 
-    A false alarm: a firewall that lets small echo requests through and drops large ones.
+    ## False alarms
+    A firewall that lets small echo requests through and drops large ones.
     """
     return each(nodes, "path-mtu", path_judged)
 
@@ -138,11 +142,14 @@ def path_mtu(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
 def pingpong(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
     """Hold a reliable connection between two ports and send messages to and fro.
 
+    ## Why it matters
     Where this fails no rate is worth measuring: a job hangs in its first collective.
 
+    ## Verdicts
     It passes where all messages came back, fails where a cause is known (GID, memory, path), else it is unknown.
 
-    A false alarm: a firewall between the hosts that blocks the test's TCP port and lets RDMA through; give --port.
+    ## False alarms
+    A firewall between the hosts that blocks the test's TCP port and lets RDMA through; give --port.
     """
     return each_finished(nodes, "pingpong", _pingpong)
 
@@ -159,12 +166,15 @@ def pingpong(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
 def write_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
     """Compare the bandwidth of RDMA writes with the line rate of the slower of the two ports.
 
+    ## Why it matters
     Every ring through this pair runs at its pace: one pair at half rate doubles the time of a collective.
 
+    ## Verdicts
     Below 90 % of the line rate fails, below 95 % warns; with --at-least, that number alone decides. Software devices
     and messages below 1 MiB are not held against a line rate: unknown.
 
-    A false alarm: a job that uses one of the two ports at the same time.
+    ## False alarms
+    A job that uses one of the two ports at the same time.
     """
     return each_finished(nodes, "write-bw", _bandwidth)
 
@@ -181,11 +191,14 @@ def write_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
 def read_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
     """Compare the bandwidth of RDMA reads with the line rate of the slower of the two ports.
 
+    ## Why it matters
     Storage and one-sided libraries read; a limit on outstanding reads or on PCIe reads shows only here.
 
+    ## Verdicts
     It is judged as writes are: below 90 % fails, below 95 % warns, and --at-least alone decides where it is given.
 
-    A false alarm: a job that uses one of the two ports at the same time.
+    ## False alarms
+    A job that uses one of the two ports at the same time.
     """
     return each_finished(nodes, "read-bw", _bandwidth)
 
@@ -202,13 +215,16 @@ def read_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
 def write_lat(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
     """Compare the median time of a small RDMA write with what operators see between neighbours, and its tail with it.
 
+    ## Why it matters
     Small collectives are bound by latency, and each hop of a ring or tree pays it; a collective waits for the slowest
     of its messages, so that a rare slow one makes all of them slow.
 
+    ## Verdicts
     A median above 5 µs warns, and so does a 99th percentile above twice the median and above 5 µs. Of software devices
     nothing is expected: unknown.
 
-    A false alarm: two nodes that are many hops apart by design; a busy core at either end.
+    ## False alarms
+    Two nodes that are many hops apart by design; a busy core at either end.
     """
     return each_finished(nodes, "write-lat", _latency)
 

@@ -20,6 +20,7 @@ from preflight.model import Finding, Status, check, compare, unknown
     source=f"{SYSFS}; sysfs-bus-pci; what is expected: the cluster file, else the part catalogue",
     fix="`ibstat` and `lspci -vv -s NIC` show ports and links below their rate; of a node that is built with less, say "
     "what its jobs need: thresholds.nic_gbps_per_gpu.",
+    action="fix-site",
     answers=("FP-BW-1",),
     gating=False,  # a design, not a fault; a fault of a port is the matter of the checks of ports
     unless=(no_gpu, no_rdma),
@@ -27,15 +28,18 @@ from preflight.model import Finding, Status, check, compare, unknown
 def bandwidth_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the rates of the active compute ports together, divided by the node's GPUs, with what each GPU needs.
 
+    ## Why it matters
     Gradients leave a GPU at the pace of its share: with four ports of 400 Gb/s for eight GPUs each collective between
     nodes takes twice as long, while every count and every rate is as it was ordered.
 
+    ## Verdicts
     An adapter counts with what its PCIe link carries where that is less than its ports; a bond counts once, and so do
     the virtual functions of an adapter. Less than `thresholds.nic_gbps_per_gpu` fails. Without that key, less than is
     customary for the part warns, and for a part that the catalogue has no figure for it is unknown: the number of
     NICs that the cluster file promises is no answer. The ratio to NVLink is printed, not judged.
 
-    A false alarm: nodes that run jobs of one node only, or that share their NICs on purpose: say so in the key.
+    ## False alarms
+    Nodes that run jobs of one node only, or that share their NICs on purpose: say so in the key.
     """
     roles = compute_roles(node, site)
     if isinstance(roles, Finding):

@@ -41,6 +41,7 @@ HELD, STUCK = 0.01, 0.5
     source=f"{MLX5}; IEEE 802.1Qbb; InfiniBand PortXmitWait; the shares of the window are a judgement",
     fix="Pauses: `preflight check --window 60` on the peers finds the slow receiver. CNPs ignored: `echo 1 > "
     "/sys/class/net/IF/ecn/roce_rp/enable/3`. Pauses of the whole port: `ethtool -A IF rx off tx off`.",
+    action="fix-site",
     answers=(*ITEMS, "FP-BW-4"),
     gating=False,
     window=True,
@@ -48,9 +49,11 @@ HELD, STUCK = 0.01, 0.5
 def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the share of the window for which each active compute port was held up with 1 %.
 
+    ## Why it matters
     Congestion spreads: a receiver that pauses its switch makes that switch pause others, and a ring runs at the pace
     of the port that waits longest.
 
+    ## Verdicts
     A port that pauses hold for 1 % of the window or more warns, in either direction: received pauses come from the
     fabric, sent ones from a host that does not keep up. From half of the window on it fails if the port carries less
     than 5 % of its rate meanwhile. Where a driver counts pauses and not their length, the share is an upper bound: it
@@ -61,7 +64,8 @@ def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
     pauses of the whole port on a lossless site, which stop traffic that PFC should leave alone. Whether the fabric
     absorbs a burst is unknown below half of a port's rate.
 
-    A false alarm: an incast by design, such as all ranks that write one checkpoint through one port.
+    ## False alarms
+    An incast by design, such as all ranks that write one checkpoint through one port.
     """
     ports = yield from report_gaps(node, site)
     read = [port for port in ports if is_complete(port, facts.counter_growth.SOURCES)]

@@ -24,14 +24,17 @@ SYSFS = "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infini
 def device_count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the RDMA devices that the kernel registered with those that the cluster file promises.
 
+    ## Why it matters
     NCCL spreads traffic over the HCAs that it finds: with one missing the job still starts, and
     every collective waits for the node that has seven rails instead of eight.
 
+    ## Verdicts
     One HCA less than `hcas`, or without a device that `ports.compute` names, fails. Where the cluster file says
     neither, the number that was found is unknown; so it is where only the GPUs near them tell the compute NICs from
     the others, and a GPU is missing.
 
-    A false alarm: a pod or virtual machine that was given some of its host's HCAs; give such nodes a class of their
+    ## False alarms
+    A pod or virtual machine that was given some of its host's HCAs; give such nodes a class of their
     own.
     """
     devices = node.rdma_devices
@@ -78,17 +81,21 @@ def gpu_lost(node: NodeFacts, site: Site) -> bool:
     title="Every RDMA NIC on the PCI bus is an RDMA device",
     source=SYSFS,
     fix="Load the driver (`modprobe mlx5_ib`, of an EFA `efa`), then read `dmesg | grep -e mlx5 -e efa -e infiniband`.",
+    action="fix-site",
     answers=("PA-13",),
 )
 def registered(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the RDMA-capable NICs on the PCI bus with the devices in /sys/class/infiniband.
 
+    ## Why it matters
     A NIC without its RDMA driver still carries Ethernet, so nothing looks broken, but NCCL falls
     back to TCP without an error.
 
+    ## Verdicts
     Fewer devices than NICs fails: every function of a ConnectX or EFA is one device.
 
-    A false alarm: a container whose /sys/class/infiniband is restricted shows fewer devices than the
+    ## False alarms
+    A container whose /sys/class/infiniband is restricted shows fewer devices than the
     bus; run there, this check says that it cannot tell. A bond merges two ports into one device.
     """
     devices, nics = node.rdma_devices, node.rdma_nics_on_bus

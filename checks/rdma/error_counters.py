@@ -84,20 +84,24 @@ def _cause(port: PortGrowth, names: set[str]) -> str:
     source=f"{_IBERRORS}; {MLX5}",
     fix="Run `preflight check --window 60` on the peers too: the end whose NIC discards, or whose link errs, is the "
     "cause. Then `ethtool -S IF | grep discard`, PFC at both ends of the cable, `ibqueryerrors` on InfiniBand.",
+    action="fix-site",
     answers=("FP-LOSS-3", "PA-19", "AN-8", "NT-CNT-1"),
     window=True,
 )
 def loss(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each loss counter of the active compute ports at the two ends of a window.
 
+    ## Why it matters
     RDMA answers one lost packet by sending the rest of the message again, and a queue pair that loses too many dies
     and takes the whole job with it: a loss that TCP would hide halves the bandwidth of every collective.
 
+    ## Verdicts
     Any growth warns; of retransmissions and gaps, more than one in a million packets received. A queue pair that
     died, a buffer overrun, or acknowledgements that time out more than once a second fail; the rate is that which is
     certain (growth less twice its square root). A window of 60 s under traffic tells most: an idle fabric loses none.
 
-    A false alarm: `local_ack_timeout_err` of a job that ended within the window, and `out_of_sequence` alone under
+    ## False alarms
+    `local_ack_timeout_err` of a job that ended within the window, and `out_of_sequence` alone under
     adaptive routing. Totals since boot, and counters at their maximum or wrapped, are never judged.
     """
     kind = facts.counter_catalogue.CounterKind.LOSS
@@ -133,15 +137,18 @@ def loss(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def link_quality(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare symbol, check-sum and retraining counters of each active compute port over the window.
 
+    ## Why it matters
     A cable or module that errs makes every packet it damages be sent again, and every ring waits for that port; most
     such links get worse within days and then go down in the middle of a run.
 
+    ## Verdicts
     Any growth warns. More than 120 symbol errors, 10 damaged packets or 300 retrainings an hour fail, as certain as
     the window allows (growth less twice its square root); so does any local integrity error. Bits that FEC corrects
     are normal: they warn above a raw bit error ratio of 1e-7. A packet that was marked bad before it came here warns,
     and means another link.
 
-    A false alarm: corrected bits on a link with FEC, life-long totals, and errors of a cable that was being plugged in
+    ## False alarms
+    Corrected bits on a link with FEC, life-long totals, and errors of a cable that was being plugged in
     during the window.
     """
     kinds = {facts.counter_catalogue.CounterKind.LINK, facts.counter_catalogue.CounterKind.ELSEWHERE}
@@ -211,13 +218,16 @@ _FLAPS = ("counters", "ethtool", "carrier")
 def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare how often each active compute port went down, by its own counter, the driver's and the carrier's.
 
+    ## Why it matters
     While a link is down its queue pairs retry; after some seconds they die, and with them the job. A link that is up
     whenever somebody looks hides that.
 
+    ## Verdicts
     Any growth within the window fails. What was counted before is history: one for each reboot and each cable that
     was pulled; the old 8-bit counter stops at 255.
 
-    A false alarm: a reboot of the switch, or hands at the cable, within the very window. Look again.
+    ## False alarms
+    A reboot of the switch, or hands at the cable, within the very window. Look again.
     """
     ports = windows(node, site)
     if isinstance(ports, Finding):
@@ -262,19 +272,23 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     source=f"{MLX5}; one packet in a million: as for loss",
     fix="Compare `pcie.nic-link`, `pcie.max-read-request`, `kernel.cpu-governor` and `numa.affinity`: a slow PCIe "
     "link or a CPU that is busy elsewhere is the usual cause; else the application posts too few receives.",
+    action="fix-site",
     answers=("PA-19", "FP-CON-1"),
     window=True,
 )
 def receiver(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the counters of missing receive buffers on each active compute port over the window.
 
+    ## Why it matters
     A host that is too slow for its NIC loses packets or pauses its switch, and the pauses reach nodes that have
     nothing to do with it: the slowest receiver sets the pace of all.
 
+    ## Verdicts
     Receiver-not-ready answers warn when they grow, dropped packets above one in a million packets received. A queue
     pair that gave up on a receiver fails.
 
-    A false alarm: a job that starts or ends within the window, whose first messages find no buffer.
+    ## False alarms
+    A job that starts or ends within the window, whose first messages find no buffer.
     """
     kind = facts.counter_catalogue.CounterKind.RECEIVER
     ports = yield from report_gaps(node, site, kind)

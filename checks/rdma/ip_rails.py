@@ -19,21 +19,25 @@ SYSCTLS = "https://docs.kernel.org/networking/ip-sysctl.html (arp_ignore, arp_an
     title="Each RoCE rail answers for its own address only",
     source=SYSCTLS,
     fix="Give each rail its own subnet, or `sysctl` arp_ignore=1, arp_announce=2, rp_filter=2 and routes per rail.",
+    action="fix-site",
     answers=("AN-3", "NT-CTR-4"),
     unless=(no_rdma,),
 )
 def subnets(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the IPv4 subnets of the RoCE rails with each other; where two share one, look at ARP and rp_filter.
 
+    ## Why it matters
     With two rails in one subnet the kernel answers for either address on either port: peers learn the
     wrong MAC, the rails' traffic meets on one port, and the other idles.
 
+    ## Verdicts
     A shared subnet needs arp_ignore 1 or 2 and arp_announce 2, else it fails; a strict rp_filter (1) drops
     replies and warns. Effective values are the larger of `all` and the interface's. Rails in subnets of their
     own pass, whatever ARP is set to. Whether addressing should be point to point (/30, /31, IPv6) only the
     cluster file can say; rails that are so anyway pass.
 
-    A false alarm: policy routing (`ip rule`) or a CNI that answers ARP itself may keep rails of one subnet apart
+    ## False alarms
+    Policy routing (`ip rule`) or a CNI that answers ARP itself may keep rails of one subnet apart
     without these settings. Where nothing tells which ports a job uses, what would fail is unknown.
     """
     rails = _rails(node, site)
@@ -132,18 +136,22 @@ def _point_to_point(node: NodeFacts, site: Site, rails: list[str]) -> Iterator[F
     title="The compute fabric carries no other traffic",
     source="proc(5), /proc/net/route; operators' rule: backend and frontend networks are apart",
     fix="`ip route`: move the default route to the management interface; give the rails subnets of their own.",
+    action="fix-site",
     answers=("AN-2",),
     unless=(no_rdma,),
 )
 def isolated(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for a default route over a compute port, and for another interface in a rail's subnet.
 
+    ## Why it matters
     Image pulls, storage and logs that take the compute fabric collide with gradients in bursts: step
     times spread and nobody looks there.
 
+    ## Verdicts
     Either one warns. Interfaces that belong to compute ports of InfiniBand (IPoIB) count too.
 
-    A false alarm: a small site with one network for everything, and clouds that route all traffic over one
+    ## False alarms
+    A small site with one network for everything, and clouds that route all traffic over one
     interface.
     """
     ports = site.roles(node).compute

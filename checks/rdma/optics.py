@@ -76,14 +76,17 @@ def _mlxlink(node: NodeFacts, port: Port) -> ethtool_module.LinkQuality:
 def module(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the alarms that the module of each active compute port raises, and its temperature.
 
+    ## Why it matters
     A module that is too hot or receives too little light errs more and more, first corrected and unseen, then by
     retransmissions; in the end the link goes down in the middle of a run.
 
+    ## Verdicts
     An alarm whose value is beyond the module's own threshold now fails. A warning, and an alarm whose value is within
     its threshold or not shown, warns: the flags are latched until somebody reads them. On InfiniBand the temperature
     is held against the module's limits, as mlxlink prints them.
 
-    A false alarm: flags that were latched when the cable was plugged in; read again. Passive copper has none.
+    ## False alarms
+    Flags that were latched when the cable was plugged in; read again. Passive copper has none.
     """
     ports = _cabled(node, site)
     if isinstance(ports, Finding):
@@ -98,7 +101,7 @@ def module(node: NodeFacts, site: Site) -> Iterator[Finding]:
                 key = f"cmd:ethtool -m {_netdev(port)}"
                 found = node.parsed(key, ethtool_module.parse_module)
                 temperature = found.temperature_c if found.measures else None
-                complaint = _flagged(port, found, key, warn, fail)
+                complaint = judge_module(port.name, found, key, warn, fail)
             else:
                 key = f"cmd:mlxlink -d {port.device} -m -c"
                 link = _mlxlink(node, port)
@@ -118,7 +121,8 @@ def module(node: NodeFacts, site: Site) -> Iterator[Finding]:
                      found=f"at most {max(hottest):.0f} degrees C" if hottest else None, evidence=keys[:3])  # fmt: skip
 
 
-def _flagged(port: Port, found: ethtool_module.Module, key: str, warn: _Reporter, fail: _Reporter) -> Finding | None:
+def judge_module(name: str, found: ethtool_module.Module, key: str, warn: _Reporter, fail: _Reporter) -> Finding | None:
+    """Report the alarms that a module raises."""
     if not found.flags:
         return None
     real = [flag for flag in found.flags if flag.level == "alarm" and flag.now]
@@ -127,8 +131,8 @@ def _flagged(port: Port, found: ethtool_module.Module, key: str, warn: _Reporter
     latched = "" if any(flag.now for flag in found.flags) else " (latched: the value is not seen beyond its threshold)"
     heat = "" if found.temperature_c is None else f"; {found.temperature_c:.0f} degrees C"
     return (fail if real else warn)(
-        f"the module of {port.name} raises {shown[0]}{more}{latched}",
-        subject=port.name,
+        f"the module of {name} raises {shown[0]}{more}{latched}",
+        subject=name,
         found=f"{', '.join(str(flag) for flag in shown[:4])}: on{heat}; {found.name}",
         expected="no alarm",
         evidence=[key],
@@ -154,6 +158,7 @@ def _too_hot(port: Port, link: ethtool_module.LinkQuality, key: str, fail: _Repo
     source="IEEE 802.3cd, 802.3bs, 802.3ck (RS-FEC of PAM4 lanes); ethtool(8)",
     fix="`ethtool --set-fec IF encoding auto`, and the same on the switch port; a cable that needs another FEC than "
     "its neighbours is of another kind.",
+    action="fix-site",
     answers=("AN-6",),
     gating=False,
     reads=("cmd:mlxlink *",),
@@ -162,13 +167,16 @@ def _too_hot(port: Port, link: ethtool_module.LinkQuality, key: str, fail: _Repo
 def fec(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the forward error correction of each active RoCE port with what its rate needs, and with its peers'.
 
+    ## Why it matters
     Without FEC a fast lane loses packets at an error rate that is normal for it; with another one than its peers' a
     port has other latency, and a cable or a switch port that was set by hand.
 
+    ## Verdicts
     No FEC at 200 Gb/s and more warns: those lanes are specified with RS-FEC only. A port unlike most of its peers of
     the same rate warns. InfiniBand's FEC is its subnet's own choice and passes unjudged as far as mlxlink tells it.
 
-    A false alarm: ports of 25 to 100 Gb/s over short copper, which may run without.
+    ## False alarms
+    Ports of 25 to 100 Gb/s over short copper, which may run without.
     """
     ports = _cabled(node, site)
     if isinstance(ports, Finding):
@@ -225,13 +233,16 @@ RAW, EFFECTIVE, SYMBOL = 1e-7, 1e-12, 1e-12
 def bit_error_ratio(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the bit error ratios of each active compute port, before and after FEC, with what a good link has.
 
+    ## Why it matters
     What FEC cannot correct is a packet lost and a message sent again; the ratio before FEC tells how near a link is to
     that, days before.
 
+    ## Verdicts
     Above 1e-7 before FEC, 1e-12 after it, or 1e-12 of symbols warns. The ratios are averages since the counters were
     cleared, at most since the link came up, so an old one hides a new fault: counters.link-quality judges growth.
 
-    A false alarm: a cable that was moved while its link was up, after which nobody cleared the counters.
+    ## False alarms
+    A cable that was moved while its link was up, after which nobody cleared the counters.
     """
     ports = _cabled(node, site)
     if isinstance(ports, Finding):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from preflight import facts
@@ -14,10 +14,13 @@ from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.lspci import Function
     from preflight.facts.pci import PciDevice
+    from preflight.parsers.pci.lspci import PciFunction
 
 _AMD = "1022"
+
+#: Bytes of MaxReadReq up to which reads are too small; the power-on default.
+SMALL_READ_BYTES = 512
 
 
 @check(
@@ -31,13 +34,16 @@ _AMD = "1022"
 def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the link that each compute NIC trained with its own maximum, and with the rate of its port.
 
+    ## Why it matters
     A NIC in a slot of half its lanes shows a port at full rate and delivers half of it: 32 GT/s x8 is
     252 Gb/s below a port of 400.
 
+    ## Verdicts
     Below the port's rate fails. Fewer lanes that still suffice warn. A lower speed that suffices passes: an
     older server, a newer card.
 
-    A false alarm: a virtual function has no link of its own and is skipped.
+    ## False alarms
+    A virtual function has no link of its own and is skipped.
     """
     ports = {port.device: port for port in site.roles(node).compute}
     good, virtual = [], []
@@ -79,6 +85,7 @@ def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="The compute NICs ask for large PCIe reads",
     source="NVIDIA adapter performance tuning guides (MaxReadReq 4096); 512 is the power-on default of the PCIe spec.",
     fix="`setpci -s NIC CAP_EXP+8.w` shows it; set bits 14:12 to 5 (4096 bytes) in the firmware or at each boot.",
+    action="fix-site",
     answers=("NT-GDR-1",),
     gating=False,  # it can only warn
     unless=(no_pci_nic,),
@@ -86,14 +93,17 @@ def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def max_read_request(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare MaxReadReq of each compute NIC with 512 bytes.
 
+    ## Why it matters
     The NIC fetches what it sends in requests of this size: at 512 bytes the number of requests in flight
     bounds the rate before the link does, most of all when it reads from GPU memory.
 
+    ## Verdicts
     512 bytes or less warns; the number is a property of the NIC, not of the bridges, whose own value
     does not matter. Only root sees it. A virtual function shows 128 whatever is set: its physical function's
     value holds, and it is skipped.
 
-    A false alarm: a port of 100 Gb/s or less may reach its rate all the same; ask ib_write_bw before you change it.
+    ## False alarms
+    A port of 100 Gb/s or less may reach its rate all the same; ask ib_write_bw before you change it.
     """
     if skip := efa_only(site.roles(node).compute, "whose reads the cloud's own card cuts"):
         yield skip
@@ -106,22 +116,27 @@ def max_read_request(node: NodeFacts, site: Site) -> Iterator[Finding]:
         size = function.max_read_request_bytes if function else None
         if size is None:
             hidden.append(device)
-        elif size <= 512:
+        elif size <= SMALL_READ_BYTES:
             small.append(f"{device} {size}")
         else:
             good[device] = size
     if small:
-        yield warned(
-            f"{len(small)} compute NICs read in requests of 512 bytes or less",
-            found=", ".join(small),
-            expected="4096 bytes",
-            evidence=[facts.lspci.LSPCI],
-            quote="\n".join(f"{line}: MaxReadReq" for line in small),
-        )
+        yield judge_read_requests(small, "compute NICs", facts.lspci.LSPCI)
     yield from _hidden(hidden, "MaxReadReq")
     if good:
         sizes = ", ".join(f"{size} bytes" for size in sorted(set(good.values())))
         yield passed(f"{len(good)} compute NICs read in requests of {sizes}", found=sizes, evidence=[facts.lspci.LSPCI])
+
+
+def judge_read_requests(small: Sequence[str], what: str, key: str) -> Finding:
+    """Report NICs that read in requests of 512 bytes or less, each with its size."""
+    return warned(
+        f"{len(small)} {what} read in requests of 512 bytes or less",
+        found=", ".join(small),
+        expected="4096 bytes",
+        evidence=[key],
+        quote="\n".join(f"{line}: MaxReadReq" for line in small),
+    )
 
 
 @check(
@@ -129,6 +144,7 @@ def max_read_request(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="Relaxed ordering is on where the CPU needs it",
     source="NVIDIA: PCI_WR_ORDERING; AMD EPYC tuning guides; NCCL_IB_PCI_RELAXED_ORDERING (default 2, automatic)",
     fix="Set `mlxconfig PCI_WR_ORDERING=1` or the BIOS' PCIe relaxed ordering, and unset NCCL_IB_PCI_RELAXED_ORDERING.",
+    action="fix-site",
     answers=("NT-GDR-1",),
     gating=False,  # it can only warn
     reads=("file:/sys/class/infiniband/*/hca_type",),
@@ -137,14 +153,17 @@ def max_read_request(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def relaxed_ordering(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the NICs' relaxed-ordering bit, and NCCL's own switch, with on; on AMD hosts and in virtual machines.
 
+    ## Why it matters
     With strict ordering each write waits for the one before it in the CPU's fabric: AMD hosts then receive at half of
     the port's rate or less.
 
+    ## Verdicts
     Off warns. Intel and Grace hosts do without, and are skipped; a virtual machine may hide its processor's vendor.
     Only root sees the NIC's bit, and a virtual function has none: its physical function's holds. The bit allows it;
     whether the driver uses it is NCCL's matter (`[RO]` in its log).
 
-    A false alarm: an AMD host whose BIOS prefers the NIC's traffic (Preferred I/O) may reach the full rate without
+    ## False alarms
+    An AMD host whose BIOS prefers the NIC's traffic (Preferred I/O) may reach the full rate without
     it.
     """
     if skip := efa_only(site.roles(node).compute, "whose ordering is the cloud's own card's matter"):
@@ -197,7 +216,7 @@ def _virtual(functions: Mapping[str, PciDevice]) -> Finding | None:
     return skipped(message, subject=names[0] if len(names) == 1 else "", evidence=[PCI_BUS])
 
 
-def _configurations(node: NodeFacts, functions: Mapping[str, PciDevice]) -> dict[str, Function | None]:
+def _configurations(node: NodeFacts, functions: Mapping[str, PciDevice]) -> dict[str, PciFunction | None]:
     """Return what lspci says of each physical one; raises EvidenceError."""
     physical = {device: function for device, function in functions.items() if not function.is_virtual_function}
     if not physical:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from preflight.checks.applicability import compute_roles, failing, no_rdma
 from preflight.checks.rdma.devices import SYSFS
@@ -25,23 +25,26 @@ from preflight.model import Finding, check, compare, passed, unknown
 def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each compute port's state with ACTIVE over LinkUp.
 
+    ## Why it matters
     NCCL leaves out a port that is not active without a word: the rail's traffic moves to the
     neighbours and every ring runs at the pace of the fullest one.
 
+    ## Verdicts
     Any other state fails. Only ports that a job uses are judged (cluster file, NCCL_IB_HCA, nearest to a GPU;
     on Grace, where no NIC is nearer than another, those that are no BlueField). Where none of these tells, a
     port that is down is unknown.
 
     The efa driver calls every port of its own active: there a device that is gone tells more (rdma.device-count).
 
-    A false alarm: a storage, management or spare port that is down by design. Name the job's ports in
+    ## False alarms
+    A storage, management or spare port that is down by design. Name the job's ports in
     `ports.compute`.
     """
     roles = compute_roles(node, site)
     if isinstance(roles, Finding):
         yield roles
         return
-    report = failing(roles, site)
+    report, known_from = failing(roles, site), roles.known_from or "nobody says"
     up = [port for port in roles.compute if port.active]
     if up:
         yield passed(
@@ -49,17 +52,22 @@ def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
             found=", ".join(port.name for port in up),
             evidence=[up[0].evidence[0]],
         )
-    for port in roles.compute:
-        if port.active:
-            continue
-        state = f"{port.state}/{port.physical_state}"
-        yield report(
-            f"{port.name} is {state}, expected ACTIVE/LinkUp{_meaning(port)}",
-            subject=port.name,
-            found=state,
-            expected=f"ACTIVE/LinkUp (compute port: {roles.known_from or 'nobody says'})",
-            evidence=port.evidence,
-        )
+    yield from judge_port_states(roles.compute, lambda port: report, f"ACTIVE/LinkUp (compute port: {known_from})")
+
+
+def judge_port_states(
+    ports: Sequence[Port], report_for: Callable[[Port], Callable[..., Finding]], expected: str
+) -> Iterator[Finding]:
+    """Report each port that is not active over a trained link."""
+    for port in ports:
+        if not port.active:
+            yield report_for(port)(
+                f"{port.name} is {port.state_shown}, expected ACTIVE/LinkUp{_meaning(port)}",
+                subject=port.name,
+                found=port.state_shown,
+                expected=expected,
+                evidence=port.evidence,
+            )
 
 
 def _meaning(port: Port) -> str:
@@ -69,6 +77,10 @@ def _meaning(port: Port) -> str:
         return ": no light, bad cable or peer off"
     if port.physical_state == "Disabled":
         return ": administratively down"
+    if port.physical_state == "LinkErrorRecovery":
+        return ": the link is being recovered from errors"
+    if port.physical_state == "LinkUp":
+        return ": the link is trained, and nothing has configured the port"
     return ""
 
 
@@ -83,14 +95,17 @@ def _meaning(port: Port) -> str:
 def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each active compute port's negotiated rate, Gb/s, with its peers on the node and the expected one.
 
+    ## Why it matters
     A port that trained at fewer lanes or a lower speed still reports ACTIVE; every ring through it
     then runs at its pace.
 
+    ## Verdicts
     A port below its peers fails without any expectation. The rate is judged, never the width: 2X NDR is a
     whole 200 Gb/s port. Below the cluster file's rate fails, below what is customary for the part warns; where each
     GPU has several ports (2 x 200 Gb/s, 4 x 100 Gb/s of EFA), together they are what is customary for one.
 
-    A false alarm: a speed that the kernel does not know is printed as SDR or QDR on a healthy port; it is unknown
+    ## False alarms
+    A speed that the kernel does not know is printed as SDR or QDR on a healthy port; it is unknown
     here, and so are the 100 Gb/s that an old efa driver prints of faster devices.
     """
     roles = compute_roles(node, site)
@@ -101,27 +116,8 @@ def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
     active = [port for port in compute if port.active]
     if not active:
         yield unknown("no compute port is active, so none has a rate", evidence=[compute[0].evidence[0]])
-    best = max((port.rate_gbps for port in active if port.rate_gbps is not None), default=None)
-    at_rate: list[Port] = []
-    for port in active:
-        rate = port.rate_gbps
-        if rate is None:
-            yield unknown(
-                f"{port.name} is active at a speed that this kernel does not know",
-                subject=port.name,
-                evidence=port.evidence,
-                fix="read it with `mlxlink -d DEVICE` or `ethtool IF`",
-            )
-        elif best is not None and rate < best:
-            yield report(
-                f"{port.name} runs at {rate:g} Gb/s, its peers at {best:g} Gb/s",
-                subject=port.name,
-                found=f"{rate:g} Gb/s",
-                expected=f"{best:g} Gb/s, as the other compute ports of this node",
-                evidence=port.evidence,
-            )
-        else:
-            at_rate.append(port)
+    yield from judge_port_rates(active, report, "the other compute ports of this node")
+    best, at_rate = fastest(active)
     if at_rate and best is not None:
         expected = site.rate_of_each(len(compute), len(node.gpus_on_bus))
         if all_efa(compute) and best == EFA_PLACEHOLDER_GBPS < (expected.value or 0):
@@ -143,25 +139,57 @@ def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
         )
 
 
+def fastest(active: Sequence[Port]) -> tuple[float | None, list[Port]]:
+    """Return the highest known rate of ports, Gb/s, and the ports that have it."""
+    best = max((port.rate_gbps for port in active if port.rate_gbps is not None), default=None)
+    return best, [port for port in active if best is not None and port.rate_gbps == best]
+
+
+def judge_port_rates(active: Sequence[Port], report: Callable[..., Finding], peers: str) -> Iterator[Finding]:
+    """Report active ports of unknown rate, and those below the fastest."""
+    best, _ = fastest(active)
+    for port in active:
+        rate = port.rate_gbps
+        if rate is None:
+            yield unknown(
+                f"{port.name} is active at a speed that this kernel does not know",
+                subject=port.name,
+                evidence=port.evidence,
+                fix="read it with `mlxlink -d DEVICE` or `ethtool IF`",
+            )
+        elif best is not None and rate < best:
+            yield report(
+                f"{port.name} runs at {rate:g} Gb/s, its peers at {best:g} Gb/s",
+                subject=port.name,
+                found=f"{rate:g} Gb/s",
+                expected=f"{best:g} Gb/s, as {peers}",
+                evidence=port.evidence,
+            )
+
+
 @check(
     "rdma.link-layer",
     title="All compute ports have one link layer",
     source=SYSFS,
     fix="Set the port type (`mlxconfig -d DEVICE set LINK_TYPE_P1=1|2`), or keep the odd port out of NCCL_IB_HCA.",
+    action="fix-site",
     answers=("FP-LOSS-1",),
     unless=(no_rdma,),
 )
 def link_layer(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the compute ports' link layers with each other and with the expected one.
 
+    ## Why it matters
     NCCL uses HCAs of one link layer only: with a mixture it drops the rest, and a port of the wrong
     type joins no fabric at all.
 
+    ## Verdicts
     AWS EFA is neither InfiniBand nor Ethernet: "Unspecified".
 
     One port of another layer than the cluster file's `link_layer`, else than most compute ports of the node, fails.
 
-    A false alarm: a storage port of the other kind. Where nothing tells the compute ports, those of the usual layer
+    ## False alarms
+    A storage port of the other kind. Where nothing tells the compute ports, those of the usual layer
     are meant; where there is none, it is unknown.
     """
     roles = compute_roles(node, site)
@@ -169,17 +197,31 @@ def link_layer(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield roles
         return
     compute = roles.compute
-    layers = Counter(port.link_layer for port in compute)
-    usual = site.link_layer.value or layers.most_common(1)[0][0]
+    usual = site.link_layer.value or usual_layer(compute)
     odd = [port for port in compute if port.link_layer != usual]
-    keys = [(odd or list(compute))[0].evidence[0].replace("/state", "/link_layer")]
+    key = (odd or list(compute))[0].evidence[0].replace("/state", "/link_layer")
     if not odd:
-        yield passed(f"all {len(compute)} compute ports are {usual}", found=usual, evidence=keys)
+        yield passed(f"all {len(compute)} compute ports are {usual}", found=usual, evidence=[key])
         return
-    yield failing(roles, site)(
+    source = site.link_layer.source or "most compute ports of this node"
+    yield judge_link_layers(compute, usual, source, failing(roles, site), key)
+
+
+def usual_layer(ports: Sequence[Port]) -> str:
+    """Return the link layer of most ports."""
+    return Counter(port.link_layer for port in ports).most_common(1)[0][0]
+
+
+def judge_link_layers(
+    ports: Sequence[Port], usual: str, source: str, report: Callable[..., Finding], key: str
+) -> Finding:
+    """Report the ports of another link layer than the usual one."""
+    odd = [port for port in ports if port.link_layer != usual]
+    layers = Counter(port.link_layer for port in ports)
+    return report(
         f"{', '.join(port.name for port in odd)}: {odd[0].link_layer}, expected {usual}",
         subject=odd[0].name if len(odd) == 1 else "",
         found=", ".join(f"{number} {layer}" for layer, number in layers.items()),
-        expected=f"{usual} ({site.link_layer.source or 'most compute ports of this node'})",
-        evidence=keys,
+        expected=f"{usual} ({source})",
+        evidence=[key],
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import median
 from typing import TYPE_CHECKING
 
 from preflight.checks.applicability import efa_only
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     source="a judgement: half of what the middle port carries; NCCL spreads a collective evenly over its rails",
     fix="Compare NCCL_IB_HCA, the rails in the NCCL log (`preflight check --log job.log`) and `rdma.port-state`; "
     "one hot rail of equal ports: raise NCCL_IB_QPS_PER_CONNECTION, or route adaptively.",
+    action="fix-job",
     answers=("FP-CON-5", "AN-7", "NT-LENS-7"),
     gating=False,
     window=True,
@@ -29,13 +31,16 @@ if TYPE_CHECKING:
 def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the bytes that each active compute port carried in the window with those of the middle one.
 
+    ## Why it matters
     NCCL gives every rail the same share, and a collective ends with its slowest rail: a NIC that carries half of what
     its neighbours do leaves bandwidth unused, one that carries twice as much holds the others up.
 
+    ## Verdicts
     Less than half of the middle port, or more than twice as much, warns: a judgement. Ports that are all below 5 % of
     their rate are unknown: nothing ran that could be uneven.
 
-    A false alarm: a job that uses some of the node's GPUs and their rails on purpose, or that started in the window.
+    ## False alarms
+    A job that uses some of the node's GPUs and their rails on purpose, or that started in the window.
     """
     ports = windows(node, site)
     if isinstance(ports, Finding):
@@ -50,7 +55,6 @@ def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
             evidence = keys(ports[0].growths)[:1]
             yield unknown("no port tells how many bytes it carried", evidence=evidence, fix="see counters.visible")
         return
-    from statistics import median
 
     middle = median(rate for _, rate in rated)
     evidence = keys(port.growths[0] for port, _ in rated[:3])
@@ -84,18 +88,22 @@ def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
     source=f"the cluster file (qos.pfc_priority); {MLX5}",
     fix="Set the traffic class of the job (NCCL_IB_TC, UCX_IB_TRAFFIC_CLASS) to the DSCP that maps to the lossless "
     "priority, and `mlnx_qos -i IF --trust dscp`; roce.chain shows the map.",
+    action="fix-job",
     window=True,
 )
 def traffic_class(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the bytes of the lossless priority with the RDMA bytes that each RoCE port carried in the window.
 
+    ## Why it matters
     PFC protects one priority. Traffic that goes out unmarked runs on priority 0, where every burst drops packets,
     although each setting looks right by itself.
 
+    ## Verdicts
     Less than half of the RDMA bytes on the lossless priority fails, where the cluster file says that the fabric is
     lossless. Below 5 % of a port's rate it is unknown: next to nothing ran.
 
-    A false alarm: RDMA of storage on the same ports, which the site runs on another priority on purpose.
+    ## False alarms
+    RDMA of storage on the same ports, which the site runs on another priority on purpose.
     """
     ports = windows(node, site)
     if isinstance(ports, Finding):

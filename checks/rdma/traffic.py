@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     source=MLX5,
     fix="In a virtual machine or pod ask the host, which has the physical function; else update the driver, and read "
     "`ethtool -S IF` and /sys/class/infiniband/DEVICE/ports/1/hw_counters by hand.",
+    action="fix-site",
     answers=("FP-OBS-3", "FP-OBS-4", "FP-OBS-5", "FP-OBS-6", "NT-CNT-1", "FP-LOSS-3"),
     gating=False,
     window=True,
@@ -34,14 +35,17 @@ if TYPE_CHECKING:
 def visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look whether each active compute port tells its traffic, losses, ECN marks and pauses, twice.
 
+    ## Why it matters
     What nobody can see nobody can alarm on: a port without these counters loses packets in silence, and the job's
     slowness is looked for everywhere else.
 
+    ## Verdicts
     A driver that lacks the byte counters, the loss counters or, on RoCE, those of ECN warns; so does a lossless site
     whose PFC priority has no pause counter: the kernel shows it only while PFC is on. A source that did not answer is
     unknown.
 
-    A false alarm: a virtual function, which never has the counters of the physical port.
+    ## False alarms
+    A virtual function, which never has the counters of the physical port.
     """
     ports = yield from report_gaps(node, site)
     read = [port for port in ports if is_complete(port, facts.counter_growth.SOURCES)]

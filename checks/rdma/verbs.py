@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from preflight.checks.applicability import RDMA_CLASS, compute_roles, efa_only, failing, no_rdma
 from preflight.expectations import Expected, Site
 from preflight.facts.node import NodeFacts
-from preflight.facts.rdma_ports import DEVICE_NODES, DEVINFO
+from preflight.facts.rdma_ports import DEVICE_NODES, DEVINFO, Port
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+#: Bytes of the RDMA MTU that training fabrics use.
+USUAL_MTU = 4096
 
 _RESOURCE = (
     "Request the RDMA device plugin's resource in the pod (such as rdma/hca_shared_devices_a: 1); "
@@ -22,18 +25,22 @@ _RESOURCE = (
     title="Every HCA has a device node that this user may open",
     source="https://docs.kernel.org/infiniband/user_verbs.html",
     fix="Missing: `modprobe ib_uverbs`, or request the pod's RDMA resource; not usable: fix the udev rule or cgroup.",
+    action="fix-site",
     answers=("NT-CTR-1", "NT-PIT-3"),
     unless=(no_rdma,),
 )
 def device_nodes(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare /dev/infiniband/uverbsN with the RDMA devices, and this user's access to each.
 
+    ## Why it matters
     Without its device node an HCA cannot be opened from user space: NCCL finds "No device" and
     falls back to TCP, most often in a container that was not given /dev/infiniband.
 
+    ## Verdicts
     One compute HCA whose node is missing, or may not be read and written by this user, fails.
 
-    A false alarm: asked as another user than the job's: a site may open the nodes to one group only. Judge as the
+    ## False alarms
+    Asked as another user than the job's: a site may open the nodes to one group only. Judge as the
     job's user.
     """
     wanted = {port.device for port in site.roles(node).compute} or set(node.rdma_devices)
@@ -88,19 +95,23 @@ def device_nodes(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="InfiniBand MTU is as large as the fabric allows",
     source="rdma-core ibv_devinfo(1); InfiniBand specification: the subnet manager sets the MTU of a partition",
     fix="Set the partition's MTU in the subnet manager (OpenSM: mtu=5 in partitions.conf), then read `ibv_devinfo`.",
+    action="fix-site",
     answers=("PA-14", "NT-FAB-4"),
     unless=(no_rdma,),
 )
 def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each active InfiniBand compute port's active MTU, bytes, with the cluster file's, else with 4096.
 
+    ## Why it matters
     Peers use the smaller MTU of the two: one port at 1024 sends four times the packets, and where an
     application fixed the MTU the connection fails instead.
 
+    ## Verdicts
     Anything below fails, except 2048: that can be a choice of the subnet manager's partition, and warns unless the
     cluster file says otherwise. RoCE ports, whose MTU follows the interface's, are judged by roce.chain.
 
-    A false alarm: a partition that the subnet manager holds at 2048 on purpose; say `mtu = 2048` in the cluster
+    ## False alarms
+    A partition that the subnet manager holds at 2048 on purpose; say `mtu = 2048` in the cluster
     file. Where nothing tells which ports a job uses, a small MTU is unknown.
     """
     roles = compute_roles(node, site)
@@ -121,33 +132,43 @@ def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return
     if active and all(port.active_mtu is None for port in active):
         node.evidence.text(DEVINFO)  # raises with the reason, if the tool did not answer
-    good = []
-    for port in active:
-        mtu = port.active_mtu
-        wanted = site.mtu if site.mtu.value else Expected(4096, "usual on training fabrics", site.mtu.key)
-        details: dict[str, Any] = {
-            "subject": port.name,
-            "found": f"{mtu} bytes",
-            "expected": f"{wanted.value} bytes ({wanted.source})",
-            "evidence": [DEVINFO],
-        }
-        if mtu is None:
-            yield unknown(
-                f"ibv_devinfo does not list {port.name}",
-                subject=port.name,
-                evidence=[DEVINFO],
-                fix="see rdma.device-nodes: it lists what it may open",
-            )
-        elif mtu == wanted.value or (not site.mtu.value and mtu > 4096):
-            good.append(port)
-        elif mtu == 2048 and not site.mtu.value:
-            yield warned(f"{port.name} has an active MTU of 2048, most fabrics use 4096", **details)
-        else:
-            report = failing(roles, site)
-            yield report(f"{port.name} has an active MTU of {mtu}, expected {wanted.value}", **details)
+    report = failing(roles, site)
+    yield from judge_active_mtus(active, site.mtu, report)
+    good = [port for port in active if _has_wanted_mtu(port, site.mtu)]
     if good:
         yield passed(
             f"{len(good)} of {len(active)} active InfiniBand ports have an active MTU of {good[0].active_mtu}",
             found=f"{good[0].active_mtu} bytes",
             evidence=[DEVINFO],
         )
+
+
+def _has_wanted_mtu(port: Port, declared: Expected) -> bool:
+    mtu = port.active_mtu
+    return mtu is not None and (mtu == (declared.value or USUAL_MTU) or (not declared.value and mtu > USUAL_MTU))
+
+
+def judge_active_mtus(active: Sequence[Port], declared: Expected, report: Callable[..., Finding]) -> Iterator[Finding]:
+    """Report active InfiniBand ports without the declared or usual MTU."""
+    wanted = declared if declared.value else Expected(USUAL_MTU, "usual on training fabrics", declared.key)
+    for port in active:
+        mtu, evidence = port.active_mtu, [key for key in port.evidence if key.startswith("read:")] or [DEVINFO]
+        details: dict[str, Any] = {
+            "subject": port.name,
+            "found": f"{mtu} bytes",
+            "expected": f"{wanted.value} bytes ({wanted.source})",
+            "evidence": evidence,
+        }
+        if mtu is None:
+            yield unknown(
+                f"ibv_devinfo does not list {port.name}",
+                subject=port.name,
+                evidence=evidence,
+                fix="see rdma.device-nodes: it lists what it may open",
+            )
+        elif _has_wanted_mtu(port, declared):
+            continue
+        elif mtu == 2048 and not declared.value:
+            yield warned(f"{port.name} has an active MTU of 2048, most fabrics use 4096", **details)
+        else:
+            yield report(f"{port.name} has an active MTU of {mtu}, expected {wanted.value}", **details)

@@ -36,15 +36,18 @@ SERVICE_ITEMS = tuple(dict.fromkeys(item for name in SERVICE for item in ITEMS[n
     source="Linux kernel: iboe_get_mtu; IEEE 802.1Qbb; RFC 2474, RFC 3168; dcb(8), mlnx_qos, ethtool(8); MLNX_OFED "
     "RoCE ECN (roce_np, roce_rp)",
     fix="Mend the first broken link, then judge again: `preflight check`; the later ones rest on it.",
+    action="fix-site",
     answers=ALL_ITEMS,
     unless=(no_rdma,),
 )
 def chain(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look along the chain that makes RoCE fast, on each active compute port, and name the first link that is broken.
 
+    ## Why it matters
     One broken link makes transfers several times slower and looks healthy: packets drop under load and RDMA sends
     whole messages again, or pauses spread from switch to switch and stall jobs that share nothing but a spine.
 
+    ## Verdicts
     The links: interface up, IP address, MTU, active RDMA MTU, RoCE v2 GID; trust in DSCP, traffic class, DSCP, its
     priority, PFC on for exactly that priority, ECN on for it, CNPs in another one, global pause off, a receive buffer
     of its own, DCBX mode, DCQCN parameters.
@@ -57,7 +60,8 @@ def chain(node: NodeFacts, site: Site) -> Iterator[Finding]:
     peers that differ; where the file does not say, 4192 bytes (an RDMA MTU of 4096 and its headers) pass.
     NCCL_IB_GID_INDEX is judged by nccl.gid-index.
 
-    A false alarm: lossy RoCE is a legitimate design (`lossless = false`: the links from trust on do not apply), and so
+    ## False alarms
+    Lossy RoCE is a legitimate design (`lossless = false`: the links from trust on do not apply), and so
     is one without ECN (`ecn = false`). A traffic class that only the job sets cannot be seen outside of it: unknown,
     unless the cluster file says it. The upstream driver shows no ECN switch per priority, and a virtual function none
     of its host's settings: unknown, never a fail.

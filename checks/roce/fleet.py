@@ -94,19 +94,23 @@ PORTS = (
     source="NVIDIA RoCE configuration guide: one class of service end to end; majority of at least 3 nodes and 60 %",
     fix="Decide which settings are right, write them into the cluster file (`[class.NAME.qos]`), and set them on all "
     "nodes: `mlnx_qos -i IF` or `dcb`, /sys/class/net/IF/ecn, `ethtool -A`.",
+    action="fix-site",
     answers=("PA-14",),
     scope="fleet",
 )
 def roce_ports(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Compare what each RoCE port was read to do: trust state, PFC, ECN of every priority, DSCP map, global pause.
 
+    ## Why it matters
     Where one node sends RDMA on another priority, or does not pause on the one of the others, its packets are lost
     under load, and all ranks wait for them to be sent again.
 
+    ## Verdicts
     Nodes where roce.chain breaks at a setting, by the cluster file or by what it must be, do not vote on it. Of the
     rest, those that differ from most nodes warn. It compares on lossy fabrics too.
 
-    A false alarm: nodes of a job that uses another priority on purpose.
+    ## False alarms
+    Nodes of a job that uses another priority on purpose.
     """
     yield from compare(nodes, sites, PORTS)
 
@@ -124,19 +128,23 @@ def _ports(node: NodeFacts, site: Site) -> list[Port]:
     source="NCCL user guide, NCCL_IB_GID_INDEX; majority of at least 3 nodes and 60 %",
     fix="Unset NCCL_IB_GID_INDEX with NCCL 2.21 or newer; else bring the addresses up in the same order on all nodes, "
     "the one that the variable names (`show_gids`).",
+    action="fix-site",
     answers=("NT-FAB-4",),
     scope="fleet",
 )
 def gid_index(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Compare the rows of the GID tables that hold the ports' RoCE v2 addresses across nodes of the same kind.
 
+    ## Why it matters
     One number in NCCL_IB_GID_INDEX, UCX_IB_GID_INDEX or a benchmark's -x means another address on the odd node, or
     none: connections to it end in a time-out that names no index.
 
+    ## Verdicts
     Nodes that differ from most fail where NCCL_IB_GID_INDEX is set on any node; else they warn, as NCCL finds the row
     by itself. A node that fails nccl.gid-index does not vote.
 
-    A false alarm: pods of one host, whose rows follow each other; with the variable unset that is no fault.
+    ## False alarms
+    Pods of one host, whose rows follow each other; with the variable unset that is no fault.
     """
     fixed = any(node.remember_for_fleet(VARIABLE, _is_fixed, node) for node in nodes)
     for finding in equal(nodes, sites, GID_INDEX):
@@ -177,6 +185,7 @@ def _is_fixed(node: NodeFacts) -> bool:
     source="NVIDIA MLNX_OFED documentation, RoCE congestion control; majority of at least 3 nodes and 60 %",
     fix="Decide which settings are right, write them into the cluster file (`qos.traffic_class`, `qos.cnp_dscp`, "
     "`qos.dcbx`), and set them on all nodes: NCCL_IB_TC or tc/1/traffic_class, /sys/class/net/IF/ecn, `mlnx_qos -d`.",
+    action="fix-site",
     answers=("PA-14", "FP-LOSS-2"),
     scope="fleet",
     reads=("file:/sys/kernel/debug/mlx5/*/cc_params/*",),
@@ -184,14 +193,17 @@ def _is_fixed(node: NodeFacts) -> bool:
 def roce_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Compare traffic class, DSCP of notifications, DCBX mode and DCQCN parameters across nodes of the same kind.
 
+    ## Why it matters
     A sender that recovers faster than the others takes their bandwidth, one that slows down more starves; a CNP in
     another class arrives late. Each node looks right by itself, and the job runs at the pace of the worst.
 
+    ## Verdicts
     Nodes that differ from most warn: being equal matters more than the value. Those where roce.chain breaks at a
     setting do not vote on it; trust, PFC and ECN are compared by fleet.roce-ports. Sites that are lossy by design are
     left out.
 
-    A false alarm: NICs of two generations in one class, whose firmware has other defaults; give each a class.
+    ## False alarms
+    NICs of two generations in one class, whose firmware has other defaults; give each a class.
     """
     unread: list[str] = []
     why: dict[str, EvidenceError] = {}

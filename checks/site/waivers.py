@@ -15,16 +15,20 @@ from preflight.model import Finding, check, failed, passed, skipped
     title="No waiver of the cluster file has expired",
     source="the cluster file: [[waiver]]",
     fix="Mend what it waives and delete it from the file, or have its owner set a new day; then `preflight lint FILE`.",
+    action="fix-site",
 )
 def expired(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the last day of each waiver that speaks of this node with the day of the evidence, in UTC.
 
+    ## Why it matters
     A waiver that nobody renews is a fault that everybody has forgotten: the jobs of this node have paid for it ever
     since.
 
+    ## Verdicts
     It fails from the day after ``until``. An expired waiver covers nothing, so what it waived is reported beside it.
 
-    A false alarm: the fault is mended, and the waiver was left in the file. Delete it.
+    ## False alarms
+    The fault is mended, and the waiver was left in the file. Delete it.
     """
     if not site.waivers:
         yield skipped("the cluster file waives nothing on this node", evidence=[])

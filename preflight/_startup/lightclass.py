@@ -1,9 +1,8 @@
-"""``dataclass``, ``re.compile`` as ``regex`` and ``sha256``, but for the time that a definition takes at import.
+"""``dataclass``, but for the time that a definition takes at import.
 
 In the standard library every method of every class is written out and compiled, a sixth of a millisecond for each
-class, by a module that imports half of the compiler; an expression is compiled where it is written down. Here an
-expression is compiled when it is first used, and of a class only ``__init__``, when many objects are made: most of
-what a run imports it never needs. What the standard library does with dataclasses, it does with these too.
+class, by a module that imports half of the compiler. Here only ``__init__`` is compiled, when many objects are made:
+most of what a run imports it never needs. What the standard library does with dataclasses, it does with these too.
 """
 
 from __future__ import annotations
@@ -13,37 +12,11 @@ from operator import attrgetter
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dataclasses import dataclass, field, fields, replace
-    from hashlib import sha256
-    from re import compile as regex
 else:
     _MISSING = object()
 
     #: Objects of a class after which its ``__init__`` is compiled, which takes as long as making fifty.
     _WORTH_COMPILING = 50
-
-    class regex:
-        """An expression that is compiled when it is first used."""
-
-        def __init__(self, text, flags=0):
-            self._definition = text, flags
-
-        def __getattr__(self, name):
-            import re
-
-            value = getattr(re.compile(*self._definition), name)
-            self.__dict__[name] = value
-            return value
-
-    def sha256(data=b""):
-        """Return what ``hashlib.sha256`` does, which loads all of OpenSSL for it: longer than a short digest takes."""
-        try:
-            from _sha2 import sha256 as made  # Python 3.12
-        except ImportError:
-            try:
-                from _sha256 import sha256 as made
-            except ImportError:
-                from hashlib import sha256 as made
-        return made(data)
 
     class _Field:
         """A field: its name, its annotation and the arguments of ``field``."""
@@ -212,4 +185,4 @@ else:
         raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
-__all__ = ["dataclass", "field", "fields", "regex", "replace", "sha256"]
+__all__ = ["dataclass", "field", "fields", "replace"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 import tempfile
@@ -13,11 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from preflight._startup.lightclass import regex, replace
+from preflight._startup.lightclass import replace
 from preflight.errors import PreflightError
 from preflight.evidence import safe_read
 from preflight.evidence.document import DocumentError, Evidence, dump, no_answer, read
+from preflight.evidence.spool import spool
 from preflight.facts.job import RUN
+from preflight.facts.streamed_log import LogFile, with_texts
+from preflight.parsers.nccl_log.line_source import divisible
+from preflight.parsers.torch.safe_pickle import is_pickle
 
 if TYPE_CHECKING:
     from io import BufferedWriter
@@ -25,7 +30,7 @@ if TYPE_CHECKING:
 RUN_FILE = "run.json"
 
 #: How a report begins, and bytes in which that stands.
-_REPORT, _HEAD = regex(rb'\s{0,100}\{\s{0,100}"schema"\s{0,10}:\s{0,10}"preflight\.report/'), 300
+_REPORT, _HEAD = re.compile(rb'\s{0,100}\{\s{0,100}"schema"\s{0,10}:\s{0,10}"preflight\.report/'), 300
 
 
 class ArchiveError(PreflightError):
@@ -53,7 +58,15 @@ def save(directory: Path, evidences: Iterable[Evidence]) -> None:
     """Write each document to ``DIRECTORY/NODE.json``, those of a pair to ``NODE.pair-PEER.json``; raises OSError."""
     directory.mkdir(parents=True, exist_ok=True)
     for evidence in evidences:
-        write(directory / _file_of(evidence), dump(evidence))
+        write(directory / _file_of(evidence), dump(_with_texts(evidence)))
+
+
+def _with_texts(evidence: Evidence) -> Evidence:
+    """Return evidence, that of a run with its logs' texts; raises OSError."""
+    if evidence.node != RUN:
+        return evidence
+
+    return with_texts(evidence)
 
 
 def is_stream(path: Path) -> bool:
@@ -199,40 +212,50 @@ def joined(one: Evidence, other: Evidence) -> Evidence | None:
 def logs(paths: Sequence[Path], limit: int) -> Evidence | None:
     """Make the evidence of a run from log files; None without any. Raises ArchiveError.
 
-    One that is longer than ``limit`` bytes, compressed or a pickle is read where it lies, as long as this process runs.
+    Each is read where it lies, as long as this process runs; a document keeps the text of those of at most ``limit``
+    bytes that are neither compressed nor a pickle.
     """
     records: dict[str, object] = {}
     for path in paths:
         try:
             safe_read.require_regular_file(path)
-            with path.open("rb") as stream:
-                raw = stream.read(limit + 1)
+            place = _spooled(path)
+            with place.open("rb") as stream:
+                head, size = stream.read(_HEAD), os.fstat(stream.fileno()).st_size
         except OSError as error:
             raise ArchiveError(f"{path}: cannot be read: {error.strerror}") from None
         key = f"log:{path.name}"
         while key in records:
             key += "'"
-        records[key] = _log(path, raw, limit)
+        records[key] = _log(place, head, size, limit)
     return Evidence(RUN, _written_at(paths), records) if records else None
 
 
-def _log(path: Path, raw: bytes, limit: int) -> object:
-    """Return the record of a log, of which at most ``limit`` + 1 bytes were read."""
-    from preflight.parsers.nccl_log.line_source import divisible
-    from preflight.parsers.torch.safe_pickle import is_pickle
+def _spooled(path: Path) -> Path:
+    """Return where a log lies; a pipe is copied to disk."""
+    if not stat.S_ISFIFO(path.stat().st_mode):
+        return path
 
+    with path.open("rb") as stream:
+        copy = spool(stream)
+    _copies.append(copy)
+    return Path(copy.name)
+
+
+#: Copies of pipes; each goes with this process.
+_copies: list[object] = []
+
+
+def _log(path: Path, head: bytes, size: int, limit: int) -> object:
+    """Return the record of a log that begins so and has so many bytes."""
     why = ""
-    if len(raw) > limit:
+    if size > limit:
         why = f"the log is longer than {limit} bytes"
-    elif is_pickle(raw[:8]):
+    elif is_pickle(head[:8]):
         why = "the log is a pickle"
-    elif not divisible(raw):
+    elif not divisible(head):
         why = "the log is compressed, or in UTF-16"
-    if not why:
-        return {"status": "ok", "out": raw.decode("utf-8", "backslashreplace")}
-    from preflight.facts.streamed_log import OnDisk
-
-    return OnDisk(path, why)
+    return LogFile(path, why)
 
 
 def _written_at(paths: Sequence[Path]) -> str:

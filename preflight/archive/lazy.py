@@ -9,11 +9,13 @@ import weakref
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import overload
 
 from preflight._startup.lightclass import dataclass, replace
 from preflight.archive import directory
-from preflight.evidence import json_limits, safe_read
+from preflight.evidence import bundle, json_limits, safe_read
 from preflight.evidence.document import (
     DocumentError,
     Evidence,
@@ -181,8 +183,6 @@ def is_bundle(path: Path) -> bool:
 
 def _documents(paths: Sequence[Path]) -> Iterator[tuple[Path, Evidence]]:
     """Yield the documents of bundles, files and directories; raises ArchiveError."""
-    from preflight.evidence import bundle
-
     for path in paths:
         if is_bundle(path):
             try:
@@ -254,9 +254,6 @@ class Folder:
     """A private folder; it is removed when nobody needs it any more, at the latest with the process."""
 
     def __init__(self) -> None:
-        from shutil import rmtree
-        from tempfile import mkdtemp
-
         self.path = Path(mkdtemp(prefix="preflight-"))
         weakref.finalize(self, rmtree, self.path, ignore_errors=True)
 

@@ -53,7 +53,8 @@ ITEMS = (
     _LIST.item(
         "AN-9", "early warning before the job suffers", "window",
         question("Links, GPU memory and temperature do not get worse from day to day",
-                 "trend.links", "trend.gpu-memory", "trend.temperature"),
+                 "trend.links", "trend.flaps", "trend.gpu-links", "trend.gpu-memory", "trend.temperature"),
+        question("The kernel reports no fault of memory, PCIe, disks or links", "kernel.events"),
         lack("Congestion does not", "a trend of ECN marks, CNPs, pauses and waits"),
     ),
     _LIST.item(

@@ -51,11 +51,12 @@ class _Commands(click.Group):
         except click.ClickException as error:
             raise _shown(error) from None
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> None:
+        """Carry out a command; what it returns is the exit status."""
         from preflight.terminal import UsageError
 
         try:
-            return super().invoke(ctx)
+            status = super().invoke(ctx)
         except (UsageError, errors.DuplicateCheck) as error:
             raise _shown(_UsageError(str(error))) from None
         except KeyboardInterrupt:
@@ -66,6 +67,8 @@ class _Commands(click.Group):
             ctx.exit(3)
         except click.ClickException as error:
             raise _shown(error) from None
+        if status:
+            ctx.exit(status)
 
 
 def _shown(error: click.ClickException) -> click.ClickException:

@@ -1,4 +1,4 @@
-"""Where a run begins: commands that must be fast are recognised by their words, before click is imported."""
+"""Start and end of the process; commands that must be fast do without click."""
 
 from __future__ import annotations
 
@@ -15,38 +15,48 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Carry out the command line; never returns. A fault of ours ends with 3, and never looks like a verdict."""
+    """Carry out the command line and end the process.
+
+    A fault of ours ends with 3, and never looks like a verdict. No other place ends this process, but the deadline
+    thread of a gate.
+    """
     words = sys.argv[1:]
     try:
-        _run(words)
+        status, shut_down = _run(words)
     except KeyboardInterrupt:
         _print("\nAborted!")
-        leave(3)  # nothing was judged
+        status, shut_down = 3, False  # nothing was judged
     except Exception as error:
-        leave(_crashed(words, error))
+        status, shut_down = _crashed(words, error), False
+    leave(status, shut_down=shut_down)
 
 
-def _run(words: Sequence[str]) -> None:
+def _run(words: Sequence[str]) -> tuple[Any, bool]:
+    """Return the exit status, and whether the interpreter has to shut down.
+
+    It does where temporary folders may be left to remove.
+    """
     if words[:1] == ["gate"]:
         from preflight.gate import main as entry
 
-        leave(entry.main(words[1:], _gate_by_click))
-    from preflight.collect import prestart
+        return entry.main(words[1:], _gate_by_click), False
+    from preflight._startup import prestart
 
     if prestart.collects_locally(words):
         prestart.start()
     if words[:1] == ["check"]:
-        from preflight.cli import fast_check
+        from preflight._startup import fast_options
 
-        if (options := fast_check.understood(words[1:])) is not None:
-            try:
-                fast_check.check(options)
-            except SystemExit as end:
-                leave(end.code)
+        if (options := fast_options.parse("check", words[1:])) is not None:
+            from preflight.cli import fast_check
+
+            return fast_check.check(options), False
     from preflight.cli import app
 
     try:
         app.main()
+    except SystemExit as end:  # how click returns a status
+        return end.code, True
     except OSError as error:
         import errno
 
@@ -54,11 +64,15 @@ def _run(words: Sequence[str]) -> None:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         _print(f"Error: standard output could not be written: {error.strerror}")
-        sys.exit(3)
+        return 3, True
+    return 0, True
 
 
 def _crashed(words: Sequence[str], error: Exception) -> int:
-    """Report a fault of ours; return the exit status. A scheduler drains a node for a status that is no verdict."""
+    """Report a fault of ours; return the exit status.
+
+    A scheduler drains a node for a status that is not a verdict.
+    """
     if words[:1] == ["gate"]:
         try:
             from preflight.gate import main as entry
@@ -92,8 +106,10 @@ def _print(text: str) -> None:
         return
 
 
-def leave(status: Any) -> NoReturn:
-    """Exit without interpreter shutdown, which takes longer than serving a cached verdict."""
+def leave(status: Any, *, shut_down: bool = False) -> NoReturn:
+    """End the process; without shutting down, which takes longer than a cached verdict."""
+    if shut_down:
+        sys.exit(status)
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:

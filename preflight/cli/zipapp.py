@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from preflight.archive import directory
-from preflight.checks import MODULES
-from preflight.checks._registry import lazy
+from preflight.cli import startup_tables
 from preflight.errors import PreflightError
 from preflight.gate import policy
 from preflight.version import VERSION
@@ -79,12 +78,8 @@ class Contents:
 
 
 def contents() -> Contents:
-    """Gather what the archive holds from what is installed here; raises MissingPackage, or StaleRegistry."""
-    if behind := [name for name in MODULES if not lazy.is_current(name)]:
-        raise lazy.StaleRegistry(
-            f"checks/_registry/generated.py lacks a change of {', '.join(behind)}: {lazy.REGENERATE}"
-        )
-    files = dict(_own())
+    """Gather what the archive holds from what is installed here; raises MissingPackage."""
+    files = dict(_own()) | {f"preflight/{name}": text().encode() for name, text in startup_tables.TABLES.items()}
     floor = (3, 10)
     for name, prefix in CARRIED.items():
         try:
@@ -170,7 +165,7 @@ def main() -> int:
         data = build(found, arguments.python)
         with directory.replacing(arguments.output.absolute(), 0o755) as out:
             out.write(data)
-    except (MissingPackage, lazy.StaleRegistry, OSError) as error:
+    except (MissingPackage, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     floor = ".".join(map(str, found.floor))

@@ -16,6 +16,7 @@ from preflight.archive.directory import file_name, write
 from preflight.errors import PreflightError
 from preflight.evidence import json_limits, safe_read
 from preflight.evidence.document import DocumentError, Evidence, read
+from preflight.nodeset import fold
 from preflight.schemas.conform import find_error
 
 #: The journal's name in the directory; no document ends so.
@@ -78,8 +79,6 @@ def _answer(path: Path, host: str, started_ns: int) -> Evidence | None:
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Describe what differs from the earlier run."""
-    from preflight.nodeset import fold
-
     differences = []
     was, is_now = set(before["hosts"]), set(now["hosts"])
     if more := is_now - was:

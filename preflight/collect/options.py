@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from preflight._startup.lightclass import dataclass
 from preflight.terminal import UsageError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
@@ -72,14 +72,14 @@ def plans(
 
     ``sweeper`` is the one node that sweeps the fabric.
     """
-    from preflight.probes import OUTPUT_CAP, SWEEP_CAP, checkpoints, plan, sweep
+    from preflight.collect.class_probes import class_probes
+    from preflight.probes import OUTPUT_CAP, SWEEP_CAP, plan, sweep
 
     def make(node: str, deadline_s: float) -> Mapping[str, Any]:
         name = cluster.class_of(node) if cluster else None
         members = cluster.classes[name] if cluster and name is not None else None
         allowed = members is None or members.sudo is not False
-        path = members.checkpoint.path if members else None
-        node_probes = [*probes, checkpoints(path)] if path else probes
+        node_probes = [*probes, *class_probes(members, options.window_s is not None)]
         if node == sweeper:
             device = cluster.fabric.settings.device if cluster else None
             node_probes = [*node_probes, *sweep(device, window=options.window_s is not None)]

@@ -9,6 +9,10 @@ from collections.abc import Mapping
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, TextIO
 
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
 if TYPE_CHECKING:
     from rich.live import Live
 
@@ -48,10 +52,6 @@ class ProgressLine:
 
     def __enter__(self) -> ProgressLine:
         if self._stream.isatty():
-            from rich.console import Console
-            from rich.live import Live
-            from rich.text import Text
-
             self._live = Live(
                 console=Console(file=self._stream), refresh_per_second=_PER_SECOND, transient=True,
                 redirect_stdout=False, redirect_stderr=False, get_renderable=lambda: Text(self.line()),

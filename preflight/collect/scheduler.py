@@ -34,7 +34,7 @@ _OVERDUE_S = 0.5
 _LEAST_S = 0.2
 
 #: Seconds between looks at the clock; documents that may wait to be taken.
-_TICK_S, _ROOM = 0.1, 16
+_TICK_S, QUEUE_SIZE = 0.1, 16
 
 _FIX = "raise --deadline or --fanout"
 
@@ -141,7 +141,7 @@ class _Crew:
         self._waiting = deque(self._owed)
         self._turns: set[_Turn] = set()
         self._arriving = 0  # documents that a worker holds
-        self._done: queue.Queue[Evidence] = queue.Queue(_ROOM)
+        self._done: queue.Queue[Evidence] = queue.Queue(QUEUE_SIZE)
         self._dismissed = threading.Event()
         for _ in range(min(limits.fanout, len(self._owed))):
             self._hire()

@@ -13,6 +13,7 @@ from typing import Any
 from preflight.errors import PreflightError
 from preflight.evidence import safe_read
 from preflight.nodeset import MOST_NAMES, excerpt, fold_for_slurm, unfold
+from preflight.reports import stored
 
 #: Bytes of a host file or report beyond which it is not believed to be one.
 _LARGEST_HOSTFILE = 16_000_000
@@ -179,8 +180,6 @@ def _of_report(path: Path) -> tuple[str, ...]:
 
 
 def _report(path: Path) -> Mapping[str, Any]:
-    from preflight.reports import stored
-
     try:
         report = stored.read(path, ("nodes",), partly=True)
     except stored.ReportError as error:

@@ -28,7 +28,7 @@ _ANNOTATIONS = (
 #: Bytes of an answer beyond which it is not read: etcd keeps no object of more than 1.5 MiB.
 _LARGEST = 4000000
 #: Bounds on what is collected: containers, resources or claims of each, characters of a name or quantity.
-_MOST, _LONGEST, _LONGEST_ANNOTATION = 64, 253, 100000
+_MAX_ITEMS, _LONGEST, _LONGEST_ANNOTATION = 64, 253, 100000
 
 # What may become part of a path or of a header.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z")
@@ -142,7 +142,7 @@ def trimmed(body: "Dict[str, Any]") -> "Dict[str, Any]":
         "containers": [
             _container(_object(container), init, _object(body.get("status")))
             for kind, init in kinds
-            for container in _list(spec.get(kind))[:_MOST]
+            for container in _list(spec.get(kind))[:_MAX_ITEMS]
         ],
         "annotations": {
             key: str(annotations[key])[:_LONGEST_ANNOTATION]
@@ -161,13 +161,13 @@ def _container(container: "Dict[str, Any]", init: bool, status: "Dict[str, Any]"
         "image": _image(container, status),
         "limits": _quantities(resources.get("limits")),
         "requests": _quantities(resources.get("requests")),
-        "claims": [_text(_object(claim).get("name")) for claim in _list(resources.get("claims"))[:_MOST]],
+        "claims": [_text(_object(claim).get("name")) for claim in _list(resources.get("claims"))[:_MAX_ITEMS]],
     }
 
 
 def _image(container: "Dict[str, Any]", status: "Dict[str, Any]") -> str:
     """Return the image as the pod names it, and the digest that its container runs where the kubelet has said it."""
-    for state in _list(status.get("containerStatuses"))[:_MOST]:
+    for state in _list(status.get("containerStatuses"))[:_MAX_ITEMS]:
         digest = _text(_object(state).get("imageID"))
         if digest and _object(state).get("name") == container.get("name"):
             return "{} {}".format(_text(container.get("image")), digest).strip()
@@ -175,7 +175,7 @@ def _image(container: "Dict[str, Any]", status: "Dict[str, Any]") -> str:
 
 
 def _quantities(found: "Any") -> "Dict[str, str]":
-    pairs = sorted(_object(found).items())[:_MOST]
+    pairs = sorted(_object(found).items())[:_MAX_ITEMS]
     return {_text(name): _text(quantity) for name, quantity in pairs}
 
 

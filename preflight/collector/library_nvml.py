@@ -85,6 +85,7 @@ _PLAIN = {
     "pcie_generation_max": "nvmlDeviceGetMaxPcieLinkGeneration",
     "pcie_width": "nvmlDeviceGetCurrPcieLinkWidth",
     "pcie_width_max": "nvmlDeviceGetMaxPcieLinkWidth",
+    "pcie_replays": "nvmlDeviceGetPcieReplayCounter",
     "performance_state": "nvmlDeviceGetPerformanceState",
     "compute_mode": "nvmlDeviceGetComputeMode",
     "vbios": "nvmlDeviceGetVbiosVersion",
@@ -178,6 +179,30 @@ def _links(pynvml: "Any", handle: "Any") -> "Dict[str, Any]":
     return {"active": active, "speed_mbytes_s": speed}
 
 
+#: NVML's fields of errors of one link: replays, recoveries, CRC; from NVLink 5 on malformed packets, overruns,
+#: received errors, integrity, recoveries that failed, all recoveries, effective errors.
+_LINK_ERRORS = (161, 162, 163), (206, 207, 208, 211, 214, 215, 219)
+
+
+def _link_errors(pynvml: "Any", handle: "Any") -> "Dict[str, Dict[str, int]]":
+    """Return link -> field -> count, where no nvidia-smi is there that prints them."""
+    import shutil
+
+    links = range(0 if shutil.which("nvidia-smi") else _field(pynvml, handle, 91))
+    for fields in _LINK_ERRORS:
+        counts: "Dict[str, Dict[str, int]]" = {}
+        wanted = [(field, link) for link in links for field in fields]
+        for field in pynvml.nvmlDeviceGetFieldValues(handle, wanted) if wanted else ():
+            if not field.nvmlReturn:
+                value = field.value
+                number = {1: value.uiVal, 2: value.ulVal, 3: value.ullVal}.get(field.valueType)
+                if number is not None:
+                    counts.setdefault(str(field.scopeId), {})[str(field.fieldId)] = int(number)
+        if counts:
+            return counts
+    raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+
 def _utilisation(pynvml: "Any", handle: "Any") -> "List[int]":
     found = pynvml.nvmlDeviceGetUtilizationRates(handle)
     return [found.gpu, found.memory]
@@ -195,11 +220,13 @@ _CALLS: "Dict[str, Callable[[Any, Any], Any]]" = {
     "sm_clock_mhz": lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, 1),
     "sm_clock_max_mhz": lambda nvml, gpu: nvml.nvmlDeviceGetMaxClockInfo(gpu, 1),
     "application_clock_mhz": lambda nvml, gpu: nvml.nvmlDeviceGetApplicationsClock(gpu, 1),
+    "application_clock_default_mhz": lambda nvml, gpu: nvml.nvmlDeviceGetDefaultApplicationsClock(gpu, 1),
     "fabric": _fabric,
     "recovery_action": lambda nvml, gpu: _field(nvml, gpu, 230),
     "utilisation": _utilisation,
     "processes": _processes,
     "nvlink": _links,
+    "nvlink_errors": _link_errors,
 }
 
 

@@ -3,6 +3,8 @@
 import os
 import re
 
+from .records import name as as_text
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Set
@@ -40,23 +42,35 @@ def matches(pattern: str) -> "Iterator[str]":
     What follows the last ``*`` is not looked for: a file that is missing below an existing directory
     is a path too. Raises OSError for a directory that is there and cannot be listed.
     """
-    if "*" not in pattern:
-        yield pattern
+    return _below("", pattern.split("/"))
+
+
+def _below(folder: str, parts: "List[str]") -> "Iterator[str]":
+    """Yield what a pattern's parts name below a folder, which is taken literally."""
+    first = next((i for i, part in enumerate(parts) if "*" in part), None)
+    lead = "/".join(parts[:first])
+    if folder:
+        lead = folder + "/" + lead if lead else folder
+    if first is None:
+        yield lead
         return
-    parts = pattern.split("/")
-    first = next(i for i, part in enumerate(parts) if "*" in part)
-    folder, wanted, rest = "/".join(parts[:first]) or "/", parts[first], parts[first + 1 :]
+    wanted, rest = parts[first], parts[first + 1 :]
     begin = wanted.split("*", 1)[0]
     try:
-        names = os.listdir(folder)
+        names = os.listdir(lead or ("/" if parts[0] == "" else "."))
     except (FileNotFoundError, NotADirectoryError):
         return
     for entry in sorted(name for name in names if name.startswith(begin)):
         if _fits(entry, wanted) and (wanted.startswith(".") or not entry.startswith(".")):
-            path = os.path.join(folder, entry)
+            path = lead + "/" + entry if first or folder else entry
             if not rest or os.path.isdir(path):
-                for found in matches("/".join([path, *rest])):
-                    yield found
+                for match in _below(path, rest) if rest else (path,):
+                    yield match
+
+
+def in_key(path: str) -> str:
+    """Write a path in a record's key, where ``*`` stands for a pattern only."""
+    return as_text(path).replace("*", "\\x2a")
 
 
 def _fits(entry: str, wanted: str) -> bool:

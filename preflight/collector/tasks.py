@@ -20,6 +20,8 @@ _LIBRARIES = ("nvml", "psutil")
 _SLOW_FIRST = (*_LIBRARIES, "cmd")
 #: Subjects of one command that another command may list.
 _MOST_LISTED = 32
+#: Times the output cap that is read of a command with a ``keep`` pattern.
+_RAW_SHARE = 8
 
 
 class RunContext:
@@ -136,7 +138,8 @@ class ProbeJob:
             tool = tools.find(argv[0])
         except OSError as error:
             return refusal(error)
-        limits = (self.timeout_s, context.deadline, context.cap)
+        filtered = _RAW_SHARE if "keep" in self.probes[0] else 1
+        limits = (self.timeout_s, context.deadline, context.cap * filtered)
         if self.probes[0].get("needs") == "root":
             self.reading = ""
             return context.privilege.execute([tool, *argv[1:]], self.begin, *limits)
@@ -149,6 +152,8 @@ class ProbeJob:
         record = read()
         if "omit" in probe and record.get("out"):
             record = _without(record, re.compile(probe["omit"]))
+        if "keep" in probe and record.get("out"):
+            record = _only(record, re.compile(probe["keep"]), context.cap)
         if probe.get("digest") and record.get("out"):
             record = dict(record, out=_digest(record["out"]) + "\n")
         return dict(record, at_s=round(at_s, 6)) if context.window_s and probe.get("twice") else record
@@ -182,7 +187,7 @@ class ProbeJob:
         """Return a job for each subject that is usable as a word of the command."""
         probe, jobs = self.probes[0], []
         for subject, usable in subjects.items():
-            key = probe["key"].replace("{}", name(subject))
+            key = probe["key"].replace("{}", paths.in_key(subject))
             if not usable:
                 put(key, {"status": "error", "why": "not asked: the name could be taken for an option"})
                 continue
@@ -217,7 +222,7 @@ class ProbeJob:
                         why = "{} were read in {:.1f} s".format(count, time.monotonic() - self.began)
                         put(self.key, {"status": "timeout", "why": why, "value": {"matches": count}})
                         return
-                    self.reading = "{}:{}".format(self.kind, name(path))
+                    self.reading = "{}:{}".format(self.kind, paths.in_key(path))
                     put(self.reading, self._timed(context, functools.partial(self._read, path, context)))
                     self.reading = self.key
                     count += 1
@@ -241,6 +246,25 @@ def _without(record: Record, unwanted: "Pattern[str]") -> Record:
     lines = record["out"].splitlines(True)
     lines_left = [line for line in lines if not unwanted.match(line)]
     return dict(record, out="".join(lines_left), omitted=len(lines) - len(lines_left))
+
+
+def _only(record: Record, wanted: "Pattern[str]", cap: int) -> Record:
+    """Leave out lines that do not match, but for the first, and count them."""
+    text = record["out"]
+    end = text.find("\n") + 1 or len(text)
+    lines_left = [text[:end]]
+    match = wanted.search(text, end)
+    while match:
+        start = max(text.rfind("\n", 0, match.start()) + 1, end)
+        end = text.find("\n", match.end()) + 1 or len(text)
+        lines_left.append(text[start:end])
+        match = wanted.search(text, end)
+    out = "".join(lines_left)
+    filtered = dict(record, out=out, omitted=text.count("\n") - out.count("\n"))
+    if len(out) > cap and record["status"] == "ok":
+        why = "longer than {0} bytes, of which the first {0} are here".format(cap)
+        filtered.update(status="cut", bytes=cap, why=why)
+    return dict(filtered, out=out[:cap])
 
 
 def _digest(text: str) -> str:

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from preflight._startup.lightclass import replace
 from preflight.archive.directory import STDOUT
+from preflight.collect.request import Collected
 from preflight.commands import options
-from preflight.run.setup import Session, load_evidence, saved_cluster, writable
+from preflight.run.judge_run import judge_run
+from preflight.run.request import new_request, require_writable
+from preflight.run.saved_evidence import find_cluster, load_evidence
 from preflight.terminal import UsageError, progress
 
 if TYPE_CHECKING:
@@ -45,32 +49,37 @@ def bundle(
 
     printable(map_file)
     for target in (output, map_file):
-        writable(target)
+        require_writable(target)
         if target and target != STDOUT and target.exists():
             raise UsageError(f"{target} exists already: name a new file")
     if no_redact and (also or hosts or map_file):
         raise UsageError("--also, --hosts and --map are about aliases; with --no-redact there are none")
     reports, saved = _parted(paths)
-    file = cluster or saved_cluster(saved)
-    session = Session("bundle", None if reports else file, (), (), {})
+    file = cluster or find_cluster(saved)
+    request = new_request("bundle", None if reports else file)
     if len(reports) > 1:
         raise UsageError(f"{reports[1][0]}: a bundle holds one report; {reports[0][0]} is one already")
     if reports and cluster:
         raise UsageError("--cluster is for judging; the report that is given was judged before")
-    evidences, run = load_evidence(saved) if saved else ([], None)
-    chosen = _chosen(nodes, evidences, reports[0][1] if reports else None)
-    evidences = [evidence for evidence in evidences if evidence.node in chosen] if nodes else evidences
+    collected = load_evidence(saved) if saved else Collected([])
+    chosen = _chosen(nodes, collected.evidences, reports[0][1] if reports else None)
+    if nodes:
+        chosen_evidences = [evidence for evidence in collected.evidences if evidence.node in chosen]
+        collected = replace(collected, evidences=chosen_evidences)
     if reports:
         report = bundles.narrowed(reports[0][1], chosen) if nodes else dict(reports[0][1])
     else:
-        report = session.judge(evidences, run)
+        report = judge_run(request, collected)
         # the same evidence gives the same archive, so the report is of its time
-        report["run"] |= {"at": max((one.collected_at for one in evidences), default="") or "?", "seconds": 0.0}
+        report["run"] |= {
+            "at": max((one.collected_at for one in collected.evidences), default="") or "?",
+            "seconds": 0.0,
+        }
     redactor = None if no_redact else made_redactor(also, hosts)
     with progress(f"packing {len(chosen)} nodes"):
         try:
             added = Added(file, saved, output, redactor is not None)
-            files = bundles.contents(evidences, run, report, redactor, added)
+            files = bundles.contents(collected.evidences, collected.run, report, redactor, added)
             bundles.write(output, files, bundles.about(report, redactor is not None))
             if map_file and redactor:
                 write_map(redactor, map_file)

@@ -18,7 +18,7 @@ from preflight.run import saved_cluster
 FILES = "files/"
 
 #: Bytes of all files that lie beside the evidence: with more of one repeated line, no judge would unpack the bundle.
-_MOST = 32_000_000
+MAX_FILES_BYTES = 32_000_000
 
 
 class Added:
@@ -29,7 +29,7 @@ class Added:
         self.cluster = dict(saved_cluster.files(cluster)) if cluster else {}
         self.left: list[str] = []
         self.items: list[files.InputFile] = []
-        room, folders = _MOST, [path for path in paths if path.is_dir()]
+        room, folders = MAX_FILES_BYTES, [path for path in paths if path.is_dir()]
         for folder in folders:
             items, left = files.items([folder])
             self.left += left
@@ -60,7 +60,7 @@ class Added:
             if redactor:
                 yield f"{FILES}{files.place(redactor, item, taken)}", files.redacted(redactor, item)
             else:
-                yield f"{FILES}{item.place}", safe_read.pieces(item.path, _MOST)
+                yield f"{FILES}{item.place}", safe_read.pieces(item.path, MAX_FILES_BYTES)
 
     def _cluster(self, redactor: Redactor | None) -> dict[str, bytes]:
         """Return the cluster file and what it names, redacted; nothing if it cannot be read after that."""
@@ -96,7 +96,7 @@ def _unfit(item: files.InputFile, room: int, redacted: bool) -> str:
     if _is_evidence(item):
         return "is a report, not evidence; name it to pack it instead of a new one" if is_report(item.path) else ""
     if (size := item.path.stat().st_size) > room:
-        most = f"the files beside the evidence may have {_MOST} together"
+        most = f"the files beside the evidence may have {MAX_FILES_BYTES} together"
         return f"has {size} bytes, and {most}; `preflight redact` takes it"
     if redacted and item.path.suffix == ".gz":
         return "is compressed; unpack it first"

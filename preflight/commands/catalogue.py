@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from preflight._startup.lightclass import replace
+from preflight.collect.request import Collected
 from preflight.commands import options
-from preflight.run.setup import Session, load_evidence, read_logs, report_broken, saved_cluster
+from preflight.run.judge_run import judge_run
+from preflight.run.request import new_request, report_broken
+from preflight.run.saved_evidence import find_cluster, load_evidence, read_logs
 from preflight.terminal import UsageError, nearest
 
 if TYPE_CHECKING:
@@ -87,6 +92,7 @@ def explain(check_id: str) -> None:
     Example: preflight explain rdma.port-rate
     """
     from preflight.checks import registry
+    from preflight.judge.actions import OF_FAILURE
 
     known = {check.id: check for check in registry().checks}
     if check_id not in known:
@@ -94,9 +100,10 @@ def explain(check_id: str) -> None:
     check = known[check_id]
     gating = "gates jobs" if check.gating else "reports only"
     click.echo(f"{check.id}: {check.title}  ({check.scope} check, {gating})\n")
-    click.echo(check.doc + "\n")
+    for heading, text in check.page.items():
+        click.echo(f"{heading}\n{indent(text, '  ')}\n")
     click.echo(f"What to do:  {check.fix}")
-    click.echo(f"Source:      {check.source}")
+    click.echo(f"Action:      {check.action or OF_FAILURE}, of a failure, where the finding has no word of its own")
     click.echo(f"Answers:     {', '.join(check.answers) or 'no item of the checklists'}")
     from preflight.judge.record_usage import records_of
     from preflight.parsers.provenance import unverified
@@ -125,10 +132,10 @@ def checklist(paths: tuple[Path, ...], cluster: Path | None, logs: tuple[Path, .
     from preflight.reports.cluster_scope import judged_by, remarks
     from preflight.reports.sanitize import one_line
 
-    session = Session("checklist", cluster or (saved_cluster(paths) if paths else None), (), (), {})
+    request = new_request("checklist", cluster or (find_cluster(paths) if paths else None))
     if paths or logs:
-        evidences, run = load_evidence(paths) if paths else ([], None)
-        report = session.judge(evidences, read_logs(logs) or run)
+        saved = load_evidence(paths) if paths else Collected([])
+        report = judge_run(request, replace(saved, run=read_logs(logs) or saved.run))
         items = report["checklists"]
         if paths and not (as_json and cluster):  # JSON is a list of items, and the user named the file
             click.echo(judged_by(report["run"]), err=as_json)
@@ -139,7 +146,7 @@ def checklist(paths: tuple[Path, ...], cluster: Path | None, logs: tuple[Path, .
             reason = one_line(f"note: {node['name']} gave no answer: {node['no_answer']['reason']}")
             click.echo(reason, err=True)
     else:
-        items = answer(session.checks, {})
+        items = answer(request.checks, {})
     if as_json:
         click.echo(json.dumps(items, indent=1))
         return
@@ -167,6 +174,8 @@ def _answered(question: Mapping[str, Any]) -> str:
 
 
 def _about(check: Check) -> dict[str, Any]:
+    from preflight.judge.actions import OF_FAILURE
+
     return {
         "id": check.id,
         "title": check.title,
@@ -174,5 +183,6 @@ def _about(check: Check) -> dict[str, Any]:
         "gating": check.gating,
         "source": check.source,
         "fix": check.fix,
+        "action": check.action or OF_FAILURE,
         "answers": list(check.answers),
     }

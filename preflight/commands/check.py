@@ -18,13 +18,13 @@ from preflight.commands import options
 @options.outputs
 @click.option("--resume", is_flag=True)
 @click.option("--exclude-file", type=options.file_path, metavar="F", help="Go on (--save); list bad nodes for sbatch.")
-def check(**arguments: Any) -> None:
+def check(**arguments: Any) -> int:
     """Ask this node, or many over SSH, in Slurm or in pods; judge and report.
 
     \b
     Example: preflight check --hosts 'gpu[001-064]' --cluster cluster.toml
     Exit:    0 passed, 1 failed, 3 could not tell, 2 usage or configuration
     """
-    from preflight.run import local
+    from preflight.run import check as run
 
-    local.check(**arguments)
+    return run.check(**arguments)

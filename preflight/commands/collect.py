@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sys
+import os
 from pathlib import Path
 
 import click
 
 from preflight.commands import options
-from preflight.run.setup import writable, write_file
+from preflight.run.outputs import write_file
+from preflight.run.request import require_writable
 from preflight.terminal import UsageError
 
 
@@ -20,7 +21,7 @@ from preflight.terminal import UsageError
 @options.collecting
 def collect(
     output: Path | None, node: str | None, deadline_s: float | None, sudo: bool, fabric: bool, window_s: float | None
-) -> None:
+) -> int:
     """Ask this node and print its evidence, unjudged.
 
     \b
@@ -28,12 +29,14 @@ def collect(
              preflight judge node.json          later, anywhere
     """
     from preflight.checks import registry
+    from preflight.collect.local import collect_interruptibly
     from preflight.collect.options import CollectOptions
-    from preflight.run.local import this_node
+    from preflight.collect.request import CollectRequest
 
-    writable(output)
+    require_writable(output)
     collect_options = CollectOptions(deadline_s, sudo, fabric=fabric, window_s=window_s)
-    evidence = this_node(registry().probes, None, collect_options, name=node)
+    request = CollectRequest((node or os.uname().nodename,), registry().probes, collect_options)
+    evidence = collect_interruptibly(request)
     from preflight.evidence.document import dump
 
     if output:
@@ -43,5 +46,4 @@ def collect(
             raise UsageError(f"{output} could not be written: {error.strerror}") from None
     else:
         click.echo(dump(evidence), nl=False)
-    if evidence.no_answer is not None:
-        sys.exit(3)
+    return 0 if evidence.no_answer is None else 3

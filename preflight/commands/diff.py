@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import click
 
 from preflight.commands import options
-from preflight.run.setup import Session, saved_cluster
+from preflight.run.request import new_request
+from preflight.run.saved_evidence import find_cluster
 from preflight.terminal import UsageError, print_text, progress
 
 
@@ -22,7 +22,7 @@ from preflight.terminal import UsageError, print_text, progress
 @click.option("--json", "as_json", is_flag=True, help="Print what changed as JSON (preflight.diff/1).")
 def diff(
     before: Path, after: Path, cluster: Path | None, only: tuple[str, ...], skip: tuple[str, ...], as_json: bool
-) -> None:
+) -> int:
     """Tell what changed between two saved runs: evidence (--save DIR), or reports (--json FILE).
 
     \b
@@ -31,14 +31,14 @@ def diff(
     """
     from preflight.diff import SnapshotError, compare, load, render
 
-    session = Session("diff", cluster or saved_cluster([after]) or saved_cluster([before]), only, skip, {})
+    request = new_request("diff", cluster or find_cluster([after]) or find_cluster([before]), only=only, skip=skip)
     sides = []
     for path in (before, after):
         try:
             with progress(f"judging {path}"):
-                sides.append(load(path, session.checks, session.cluster, os.cpu_count() or 1))
+                sides.append(load(path, request.checks, request.cluster, os.cpu_count() or 1))
         except SnapshotError as error:
             raise UsageError(str(error)) from None
     comparison = compare(*sides)
     print_text(json.dumps(comparison, indent=1) + "\n" if as_json else render(comparison))
-    sys.exit(comparison["exit_status"])
+    return int(comparison["exit_status"])

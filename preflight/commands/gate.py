@@ -31,8 +31,7 @@ _FILE = click.Path()
 @click.option("--hosts", metavar="NODESET")
 @click.option("--ssh-config", type=_FILE, metavar="F", help="slurm-controller: ask these over SSH instead.")
 @click.option("--node", metavar="NAME", help="Call this node by its name in the cluster file.")
-@click.pass_context
-def gate(context: click.Context, /, hook: str | None, policy: bool, cluster: str | None, **settings: Any) -> None:
+def gate(hook: str | None, policy: bool, cluster: str | None, **settings: Any) -> int:
     """Let a job in, or hold it back: from a scheduler, a pod, a pipeline.
 
     \b
@@ -42,12 +41,12 @@ def gate(context: click.Context, /, hook: str | None, policy: bool, cluster: str
     """
     if policy:
         click.echo(_policy(cluster), nl=False)
-        return
+        return 0
     if hook is None:
         raise click.UsageError("HOOK is missing: one of " + ", ".join(HOOKS))
     from preflight.gate import main
 
-    context.exit(main.run_hook(Options(hook, cluster=cluster, **settings)))
+    return main.run_hook(Options(hook, cluster=cluster, **settings))
 
 
 def by_click(words: Sequence[str]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,8 +10,12 @@ from typing import Any
 
 import click
 
+from preflight._startup.lightclass import replace
 from preflight.commands import options
-from preflight.run.setup import Session, load_evidence, read_logs, saved_cluster
+from preflight.run.judge_run import judge_run
+from preflight.run.outputs import write_outputs
+from preflight.run.request import RunRequest, from_arguments
+from preflight.run.saved_evidence import find_cluster, load_evidence, read_logs
 
 
 @click.command(cls=options.Compact)
@@ -20,19 +24,21 @@ from preflight.run.setup import Session, load_evidence, read_logs, saved_cluster
 @options.selection
 @options.log
 @options.outputs
-def judge(
-    paths: tuple[Path, ...], cluster: Path | None, only: tuple[str, ...], skip: tuple[str, ...],
-    logs: tuple[Path, ...], **outputs: Any,
-) -> None:  # fmt: skip
+def judge(paths: tuple[Path, ...], cluster: Path | None, **arguments: Any) -> int:
     """Judge evidence that was saved before; no node is asked.
 
     \b
     Example: preflight judge evidence/ --cluster cluster.toml --html report.html
     Exit:    as check
     """
-    session = Session("judge", cluster or saved_cluster(paths), only, skip, outputs)
-    evidences, run = load_evidence(paths)
-    session.write_outputs_and_exit(evidences, read_logs(logs) or run)
+    return _judge(from_arguments("judge", cluster or find_cluster(paths), arguments), paths)
+
+
+def _judge(request: RunRequest, paths: Sequence[Path]) -> int:
+    """Judge saved documents and write the outputs; return the exit status."""
+    saved = load_evidence(paths)
+    collected = replace(saved, run=read_logs(request.logs) or saved.run)
+    return write_outputs(request, judge_run(request, collected), collected)
 
 
 @contextmanager
@@ -53,7 +59,7 @@ def _cluster_of_the_demo() -> Iterator[Path]:
 
 @click.command(cls=options.Compact)
 @options.outputs
-def demo(**outputs: Any) -> None:
+def demo(**outputs: Any) -> int:
     """Judge a sick cluster that ships with preflight; no node is asked.
 
     The evidence is a recording made by hand: eight nodes in the documented formats of each tool.
@@ -62,6 +68,5 @@ def demo(**outputs: Any) -> None:
     Example: preflight demo --html demo.html
     """
     with _cluster_of_the_demo() as folder:
-        session = Session("demo", folder / "cluster.toml", (), (), outputs)
-        evidences, _ = load_evidence(sorted(folder.glob("gpu*.json")))
-        session.write_outputs_and_exit(evidences, read_logs((folder / "job.log",)))
+        request = from_arguments("demo", folder / "cluster.toml", {**outputs, "logs": (folder / "job.log",)})
+        return _judge(request, sorted(folder.glob("gpu*.json")))

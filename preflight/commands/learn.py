@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,23 +10,35 @@ import click
 
 from preflight.archive.directory import STDOUT
 from preflight.commands import options
-from preflight.run.setup import Session, load_evidence, write_file
+from preflight.run.outputs import write_file
+from preflight.run.request import from_arguments
+from preflight.run.saved_evidence import load_evidence
 from preflight.terminal import UsageError, progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from preflight.evidence.document import Evidence
+    from preflight.run.request import RunRequest
 
 
 @click.command(cls=options.Compact)
 @click.argument("paths", nargs=-1, type=options.file_path, metavar="[FILE|DIR]...")
 @options.targets
 @options.collecting
+@click.option(
+    "--from",
+    "source",
+    type=options.file_path,
+    metavar="NHC.CONF|MANIFEST.JSON",
+    help="Convert a configuration of NHC or gcm instead; no node is contacted.",
+)
 @click.option("--save", type=options.file_path, metavar="DIR", help="Keep the evidence: DIR/NODE.json.")
 @click.option("-o", "output", required=True, type=options.file_path, metavar="CLUSTER.TOML")
 @click.option("--force", is_flag=True, help="The file to write; replace one that is there.")
-def learn(paths: tuple[Path, ...], output: Path, force: bool, save: Path | None, **arguments: Any) -> None:
+def learn(
+    paths: tuple[Path, ...], output: Path, force: bool, save: Path | None, source: Path | None, **arguments: Any
+) -> int:
     """Write a cluster file from what a fleet has, asked now or saved before.
 
     Values of the majority are written, each with where it came from; what is below the part's own figures is not.
@@ -35,6 +46,7 @@ def learn(paths: tuple[Path, ...], output: Path, force: bool, save: Path | None,
     \b
     Example: preflight learn --hosts 'gpu[001-064]' -o cluster.toml
              preflight learn evidence/ -o cluster.toml
+             preflight learn --from nhc.conf --hosts 'gpu[001-064]' -o cluster.toml
     Exit:    0 written, 1 written but something was not learnt or is sick on many nodes, 2 usage, 3 nothing learnt
     """
     from preflight.learn import LearnError
@@ -43,18 +55,19 @@ def learn(paths: tuple[Path, ...], output: Path, force: bool, save: Path | None,
 
     if output != STDOUT and output.exists() and not force:
         raise UsageError(f"{output} exists already: read it first, or replace it with --force")
-    session = Session("learn", None, (), (), {"save": save, "json_file": None})
-    evidences = _evidences(paths, session, arguments)
+    request = from_arguments("learn", None, {**arguments, "save": save})
+    if source is not None:
+        if paths or save or request.targets.selector:
+            raise UsageError("--from converts a file: give no evidence, --save or --pods with it")
+        return _convert(source, output, request.targets.nodes(request.options) if request.targets.named else ())
+    evidences = _evidences(paths, request)
     with progress(f"learning from {len(evidences)} nodes"):
         try:
-            found = learn_from(evidences, session.checks, os.cpu_count() or 1)
+            found = learn_from(evidences, request.checks, os.cpu_count() or 1)
         except LearnError as error:
             click.echo(f"preflight: {error}", err=True)
-            sys.exit(3)
-    try:
-        write_file(output, found.text)
-    except OSError as error:
-        raise UsageError(f"{output} cannot be written: {error.strerror}") from None
+            return 3
+    _write(output, found.text)
     classes = "1 class" if found.classes == 1 else f"{found.classes} classes"
     aside = output == STDOUT  # standard output is for the file alone
     click.echo(f"{output}: {classes} from {found.nodes} nodes", err=aside)
@@ -68,23 +81,51 @@ def learn(paths: tuple[Path, ...], output: Path, force: bool, save: Path | None,
         click.echo(f"not learnt: {one_line(refused)[:300]}", err=aside)
     if found.odd:
         click.echo(f"by this file, these nodes fail or warn: {fold(found.odd)}", err=aside)
-    sys.exit(1 if found.systemic or found.refused else 0)
+    return 1 if found.systemic or found.refused else 0
 
 
-def _evidences(paths: Sequence[Path], session: Session, collected: dict[str, Any]) -> Sequence[Evidence]:
+def _convert(source: Path, output: Path, hosts: tuple[str, ...]) -> int:
+    """Convert the configuration of another tool; return the exit status. Nothing of it is executed."""
+    from preflight.evidence import safe_read
+    from preflight.learn.conversion import ConversionError, convert
+    from preflight.reports.sanitize import one_line
+
+    try:
+        made = convert(safe_read.content(source, safe_read.BY_HAND), source.name, hosts)
+    except OSError as error:
+        raise UsageError(f"{source} cannot be read: {error.strerror}") from None
+    except ConversionError as error:
+        raise UsageError(one_line(str(error))) from None
+    if made.text:
+        _write(output, made.text)
+        classes = "1 class" if made.classes == 1 else f"{made.classes} classes"
+        click.echo(f"{output}: {classes} from {one_line(str(source))} ({made.kind})", err=output == STDOUT)
+    for line in made.lost:
+        click.echo(f"not converted: {one_line(line)}", err=True)
+    for line in made.covered:
+        click.echo(f"judged without a key: {one_line(line)}", err=True)
+    if not made.text:
+        click.echo(f"preflight: nothing of {one_line(str(source))} ({made.kind}) has a counterpart", err=True)
+        return 3
+    return 1 if made.lost else 0
+
+
+def _write(output: Path, text: str) -> None:
+    try:
+        write_file(output, text)
+    except OSError as error:
+        raise UsageError(f"{output} cannot be written: {error.strerror}") from None
+
+
+def _evidences(paths: Sequence[Path], request: RunRequest) -> Sequence[Evidence]:
     """Read saved evidence, or collect from the nodes that are named."""
-    names = {name: collected.pop(name, None) for name in ("hosts", "hostfile", "job", "rerun", "selector")}
+    named = request.targets.named
     if paths:
-        if any(names.values()):
+        if named:
             raise UsageError("give evidence that was saved, or nodes to ask, not both")
-        return load_evidence(paths)[0]
-    from preflight._startup.lightclass import fields
-    from preflight.collect.options import CollectOptions
-    from preflight.run.fleet import fleet, targets
+        return load_evidence(paths).evidences
+    from preflight.collect import fleet
 
-    if not any(names.values()):
+    if not named:
         raise UsageError("name the nodes to learn from: --hosts 'gpu[001-064]', or a folder of saved evidence")
-    known = {one.name: collected.pop(one.name) for one in fields(CollectOptions) if one.name in collected}
-    collect_options = CollectOptions(**known, job=names["job"])
-    hosts = targets(names["hosts"], names["hostfile"], names["job"], names["rerun"], names["selector"], collect_options)
-    return fleet(hosts, session, collect_options)
+    return fleet.collect(request.collection(request.targets.nodes(request.options))).evidences

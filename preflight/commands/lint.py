@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from preflight.commands import options
-from preflight.run.setup import load_evidence, report_broken
+from preflight.run.request import report_broken
+from preflight.run.saved_evidence import load_evidence
 from preflight.terminal import UsageError, progress
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def lint(file: Path, paths: tuple[Path, ...], key: str | None) -> None:
         cluster = load(file, known.ids, datetime.now(timezone.utc).date())
     except ClusterFileError as error:
         raise UsageError(str(error)) from None
-    evidences, _ = load_evidence(paths) if paths else ([], None)
+    evidences = load_evidence(paths).evidences if paths else []
     if key is not None:
         text = file.read_text(encoding="utf-8")
         try:

@@ -8,7 +8,9 @@ from typing import Any
 import click
 
 from preflight.commands import options
-from preflight.run.setup import Session
+from preflight.run.judge_run import judge_run
+from preflight.run.outputs import write_outputs
+from preflight.run.request import Outputs, new_request
 
 
 @click.command(cls=options.Compact)
@@ -21,7 +23,7 @@ def pair(
     server: str, client: str, tests: tuple[str, ...], deadline_s: float, via: str, ssh_config: Path | None,
     cluster: Path | None, device: str | None, gid_index: int | None, mtu: str | None, size: int | None,
     port: int | None, at_least_gbps: float | None, **outputs: Any,
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     """Test the path between two nodes: path MTU and RDMA writes, or --test.
 
     \b
@@ -31,7 +33,9 @@ def pair(
     from preflight.collect.options import CollectOptions
     from preflight.pair import plan
 
-    session = Session("pair", cluster, (), (), outputs)
-    wanted = plan.Wanted(device, gid_index, int(mtu) if mtu else None, size, port, at_least_gbps)
+    names = plan.names_of(tests)
     collect_options = CollectOptions(deadline_s, via=via, ssh_config=ssh_config)
-    session.write_outputs_and_exit(plan.run_pair(server, client, tests, wanted, session, collect_options), None)
+    request = new_request("pair", cluster, Outputs(**outputs), selected=plan.checks_of(names), options=collect_options)
+    wanted = plan.Wanted(device, gid_index, int(mtu) if mtu else None, size, port, at_least_gbps)
+    collected = plan.run_pair(request.collection(plan.hosts_of(server, client)), names, wanted)
+    return write_outputs(request, judge_run(request, collected), collected)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import click
 
@@ -13,29 +12,40 @@ from preflight.terminal import UsageError, progress, screen
 @click.command()
 @click.argument("names", nargs=-1, required=True, metavar="FILE|-...")
 @click.option("--json", "as_json", is_flag=True, help="Print what was read as JSON (preflight.read/1).")
-def read(names: tuple[str, ...], as_json: bool) -> None:
+@click.option("--format", "layout", type=click.Choice(("text", "md", "json")), default="text",
+              help="Text, Markdown for a chat or a ticket, or JSON.")  # fmt: skip
+def read(names: tuple[str, ...], as_json: bool, layout: str) -> int:
     """Recognise and judge whatever was pasted: tool output, logs, alone or mixed.
 
     \b
     Example: nvidia-smi topo -m | preflight read -
              preflight read slurm-4711.out ibstat.txt
+             preflight read --format md slurm-4711.out
     Exit:    0 all judged, none failed; 1 failed; 3 not recognised, not judged or unknown; 2 a file cannot be read
     """
     from preflight import recognition
 
     found = []
+    guesses = {}
     try:
         for source in recognition.open_sources(names):
             with progress(f"reading {source.name}"):
                 found.append((source.name, recognition.read(source)))
+                if not found[-1][1]:
+                    guesses[source.name] = recognition.guess(source.text.text)
     except recognition.SourceError as error:
         raise UsageError(str(error)) from None
-    document = recognition.document(found)
-    if as_json:
+    document = recognition.document(found, guesses)
+    if as_json or layout == "json":
         click.echo(json.dumps(document, indent=1))
+    elif layout == "md":
+        from preflight.reports.recognition_answer import markdown
+        from preflight.reports.recognition_text import not_judged
+
+        click.echo(markdown(document, not_judged(document)), nl=False)
     else:
         from preflight.reports.recognition_text import render
 
         terminal, width = screen()
         click.echo(render(document, ", ".join(recognition.known()), colour=terminal, width=width), nl=False)
-    sys.exit(recognition.exit_status(found))
+    return recognition.exit_status(found)

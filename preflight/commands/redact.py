@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ import click
 
 from preflight.archive.directory import STDOUT
 from preflight.commands import options
-from preflight.run.setup import writable
+from preflight.run.request import require_writable
 from preflight.terminal import UsageError, progress
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--map", "map_file", type=options.file_path, metavar="FILE", help="Write what stands for what; keep it.")
 def redact(
     paths: tuple[Path, ...], output: Path, also: tuple[str, ...], hosts: str | None, map_file: Path | None
-) -> None:
+) -> int:
     """Replace what names your site in evidence, reports and logs by aliases.
 
     Hosts, addresses, GUIDs, LIDs, serial numbers, users and jobs: each by the same alias in all files of one run.
@@ -42,7 +41,7 @@ def redact(
         raise UsageError("-o -: standard output takes one file; name a new directory for several")
     found, left = _inputs(paths, output)
     printable(map_file)
-    writable(map_file)
+    require_writable(map_file)
     if map_file and map_file.exists():
         raise UsageError(f"{map_file} exists already")
     redactor = made_redactor(also, hosts)
@@ -81,7 +80,7 @@ def redact(
             one_line(f"no name of a host was recognised in {shown}: if one stands there, it is left (--hosts NODESET)"),
             err=unsure or output == STDOUT,
         )
-    sys.exit(1 if left or unread else 3 if unsure or redactor.names.hosts_in_place else 0)
+    return 1 if left or unread else 3 if unsure or redactor.names.hosts_in_place else 0
 
 
 def _inputs(paths: tuple[Path, ...], output: Path) -> tuple[list[InputFile], list[str]]:

@@ -225,6 +225,11 @@ def _record(key: str, raw: object) -> Record:
     )  # fmt: skip
 
 
+#: Characters of a node's name: of a host at most 253, of a container with its pod and namespace under 400. Reports
+#: repeat the name with each check.
+LONGEST_NAME = 1024
+
+
 def from_document(document: object, name: str) -> Evidence:
     """Take a decoded document apart. ``name`` is what to call it in errors; raises DocumentError."""
     if not isinstance(document, dict):
@@ -234,6 +239,10 @@ def from_document(document: object, name: str) -> Evidence:
         raise DocumentError(f"{name} has schema {str(doc.get('schema'))[:60]!r}; this version reads {SCHEMA!r}")
     if not doc.get("node"):
         raise DocumentError(f"{name} does not name its node")
+    if isinstance(doc["node"], str) and len(doc["node"]) > LONGEST_NAME:
+        raise DocumentError(
+            f"{name} names its node with {len(doc['node'])} characters; at most {LONGEST_NAME} are read"
+        )
     if wrong := find_error(doc, "evidence-1", ("schema", "node"), shallow=("records",)):
         raise DocumentError(f"{name} is damaged: {wrong}; collect it again")
     if wrong := find_error(doc.get("collector", {}), "evidence-1", part="collector", partly=True):

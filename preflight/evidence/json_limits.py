@@ -6,11 +6,11 @@ What a document will take is estimated from the bytes that make objects, counted
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from preflight.errors import PreflightError
 from preflight.evidence import safe_read
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path

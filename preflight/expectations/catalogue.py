@@ -6,10 +6,11 @@ never "nothing to check": checks that need a number from here say so.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from preflight._startup.lightclass import dataclass, regex
+from preflight._startup.lightclass import dataclass
 
 if TYPE_CHECKING:
     from preflight.facts.pci import PciDevice
@@ -156,7 +157,7 @@ PARTS = (
 
 #: Servers and instance types (DMI product name) that are not sold without GPUs: NVIDIA DGX, Dell, Supermicro with an
 #: HGX board, HPE, Lenovo, AWS. One that may have none, such as PowerEdge R750xa or SYS-420GP-TNR, is not among them.
-_GPU_SERVER = regex(
+_GPU_SERVER = re.compile(
     r"(?:NVIDIA )?DGX(?!\w*[a-z]).*"
     r"|PowerEdge XE(?:8545|8640|9640|9680L?)"
     r"|(?:SYS|AS) ?-\w{3,5}G[EOPSQ]-(?:TNHR|TNAR|NART|NBRT)\b.*"

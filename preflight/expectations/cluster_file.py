@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-from preflight._startup.lightclass import fields, regex
+from preflight._startup.lightclass import fields
 from preflight.errors import PreflightError
 from preflight.evidence import safe_read
 from preflight.expectations import Cluster, fabric_table, gate_table, roofline_table, schema
 from preflight.expectations import waivers as exceptions
 from preflight.expectations.catalogue import part_by_name
 from preflight.expectations.node_class import NodeClass, Ports, Qos
+from preflight.expectations.toml_errors import explain
 from preflight.expectations.toml_line_numbers import Lines, decoded
 from preflight.expectations.waivers import Chosen
 
@@ -23,7 +25,7 @@ class ClusterFileError(PreflightError):
 
 
 #: A key of more parts than a file of ours has any use for.
-_CHAIN = regex(r"""(?<![\w.-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){64}""")
+_CHAIN = re.compile(r"""(?<![\w.-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){64}""")
 
 #: Tables of a file: ten thousand nodes with a class, or a waiver, for each have as many.
 _MOST_TABLES = 25_000
@@ -61,8 +63,6 @@ def decode(raw: bytes, path: str, ids: Ids | None = None, today: date | None = N
             raise RecursionError  # a parser needs the square of a key's parts in memory
         data = decoded(text)
     except (ValueError, RecursionError) as error:  # ValueError: TOMLDecodeError, or a number of thousands of digits
-        from preflight.expectations.toml_errors import explain
-
         number, key, what, fix = explain(error, text)
         where = f"{path}:{number}:" if number else f"{path}:"
         raise ClusterFileError(f"{where} {key + ': ' if key else ''}{what} - {fix}") from None

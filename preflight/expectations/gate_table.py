@@ -88,7 +88,7 @@ def read(reader: schema.TableReader, body: Mapping[str, Any]) -> Gate:
     }
     for name, hook in hooks.items():
         if hook.fail == "drain" and name not in ("slurm-prolog", "slurm-healthcheck"):
-            reader.add_error((*path, name, "fail"), "this seat cannot drain a node", 'write "refuse"')
+            reader.add_error((*path, name, "fail"), "this hook cannot drain a node", 'write "refuse"')
     return Gate(**values, hooks=hooks)
 
 

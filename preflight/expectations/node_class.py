@@ -74,6 +74,9 @@ class Thresholds:
     all_reduce_busbw_gbytes_s: float | None = schema.key(
         schema.number(0.001, 10000), "best busbw of all_reduce_perf, GB/s"
     )
+    kernel_log_hours: float | None = schema.key(
+        schema.number(0.1, 8760), "hours for which an event in the kernel's log that is over counts"
+    )
     nic_gbps_per_gpu: float | None = schema.key(
         schema.number(0.001, 12800), "NIC bandwidth that each GPU needs, in each direction, Gb/s"
     )

@@ -94,6 +94,15 @@ def texts(value: Any) -> tuple[str, ...]:
     return tuple(parts)
 
 
+def each(kind: Kind) -> Kind:
+    """Accept a list of values of one kind, which may be empty."""
+
+    def accept(value: Any) -> tuple[Any, ...]:
+        return tuple(kind(part) for part in (value if isinstance(value, list) else [value]))
+
+    return accept
+
+
 def absolute_path(value: Any) -> str:
     """A path from the root, of printable characters."""
     if not isinstance(value, str) or not value.startswith("/") or not value.isprintable():

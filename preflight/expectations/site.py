@@ -177,6 +177,10 @@ class Site:
             for device, (value, key) in found.items() if value is not None
         }  # fmt: skip
 
+    def host(self, name: str) -> Expected:
+        """Return what the site declares of the servers: a key of ``[class.X.host]``."""
+        return self._expected("host", name)
+
     def threshold(self, name: str, default: float | None = None, source: str = "") -> Expected:
         """Return a floor of the site, or the built-in one, which binds, with its source."""
         expected = self._expected("thresholds", name)

@@ -16,6 +16,7 @@ _MOST_PARSED = 4_000_000
 
 def decoded(text: str) -> dict[str, Any]:
     """Decode TOML; raises ValueError or RecursionError."""
+    # import-at-use: a check without a cluster file does without
     if sys.version_info >= (3, 11):
         import tomllib
     else:

@@ -60,6 +60,24 @@ class GpuSettings:
 
 
 @dataclass(frozen=True)
+class DeclaredMount:
+    """A file system that is to be mounted, by the directory that it is mounted on."""
+
+    type: str | None = schema.key(schema.line, 'type, as /proc/mounts shows it: "nfs4", "lustre", "xfs"')
+    read_write: bool | None = schema.key(schema.boolean, "whether it is to be writable; false: mounted read-only")
+    min_free_pct: float | None = schema.key(schema.number(0, 100), "least share of it that users can still fill, %")
+    min_free_gib: float | None = schema.key(schema.number(0, 1e9), "least space that users can still fill, GiB")
+    min_free_inodes: int | None = schema.key(schema.integer(0, 10**15), "least number of files that can still be made")
+
+
+#: Where a file system is mounted; units of systemd; names of processes and users.
+PLACE = schema.named(r"/[^\x00-\x1f\x7f]{0,1000}", '"/scratch", a directory from the root')
+UNIT = schema.named(r"[A-Za-z0-9][A-Za-z0-9:_.\\@-]{0,200}", "slurmd, sssd.service or scratch.mount, a unit of systemd")
+PROCESS = schema.named(r"[^\s\x00-\x1f\x7f/]{1,64}", "xmrig, a program without its folder")
+USER = schema.named(r"[A-Za-z0-9_][A-Za-z0-9_.@$-]{0,63}", "guest, a user's name or number")
+
+
+@dataclass(frozen=True)
 class Host:
     """What the servers of a class are, and how they are set up."""
 
@@ -67,7 +85,25 @@ class Host:
     cpu: str | None = schema.key(schema.line, "CPU model")
     sockets: int | None = schema.key(schema.integer(1, 1024), "CPU sockets")
     numa_nodes: int | None = schema.key(schema.integer(1, 1024), "NUMA nodes with CPUs (NPS)")
-    memory_gib: float | None = schema.key(schema.number(1, 1e6), "memory that the kernel shows, GiB, within 1 %")
+    memory_gib: float | None = schema.key(
+        schema.number(1, 1e6),
+        "memory that the kernel shows (MemTotal), GiB, within 1 %; firmware and kernel keep 1 to 3 % for themselves",
+    )
+    cpus: int | None = schema.key(schema.integer(1, 100_000), "logical CPUs that are online")
+    smt: bool | None = schema.key(schema.boolean, "whether simultaneous multithreading (hyper-threading) is on")
+    nvme: int | None = schema.key(schema.integer(0, 1024), "NVMe drives in the node that work; none over a network")
+    swap: bool | None = schema.key(schema.boolean, "whether swap is on; false: it must be off")
+    mounts: Mapping[str, DeclaredMount] = schema.tables(DeclaredMount, PLACE)
+    services: tuple[str, ...] | None = schema.key(
+        schema.each(UNIT), 'units of systemd that must be active: ["slurmd", "scratch.mount"]'
+    )
+    may_fail: tuple[str, ...] | None = schema.key(schema.each(UNIT), 'units of systemd that may fail: ["motd-news"]')
+    forbidden_processes: tuple[str, ...] | None = schema.key(
+        schema.each(PROCESS), 'programs that must not run (the first 15 characters count): ["xmrig"]'
+    )
+    forbidden_users: tuple[str, ...] | None = schema.key(
+        schema.each(USER), 'users, by name or number, that must have no process: ["guest"]'
+    )
     boot_options: tuple[str, ...] | None = schema.key(
         schema.texts, 'boot options, all but those of the disk, the image or the node: ["iommu=pt"]'
     )

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from preflight._startup.lazy_package import submodules
+
 if TYPE_CHECKING:
     from preflight.facts import (  # noqa: F401
         addresses,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
         network_mounts,
         network_switch,
         nic_bandwidth,
+        nic_firmware,
         node,
         nvidia,
         pci,
@@ -59,13 +62,4 @@ if TYPE_CHECKING:
         xid,
     )
 else:
-
-    def __getattr__(name):
-        from importlib import import_module
-
-        try:
-            return import_module(f"{__name__}.{name}")
-        except ModuleNotFoundError as error:
-            if error.name != f"{__name__}.{name}":
-                raise
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    __getattr__ = submodules(__name__)

@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
-from preflight._startup.lightclass import dataclass
 from preflight.evidence import json_limits
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.pod import POD, pod
+
+if TYPE_CHECKING:
+    from preflight.parsers.network.network_status import PodNetwork
 
 #: Where the network resources injector, and most charts, mount the pod's annotations by downward API.
 ANNOTATIONS = ("file:/etc/podnetinfo/annotations", "file:/etc/podinfo/annotations")
@@ -24,20 +26,10 @@ VARIABLE = "NETWORK_STATUS"
 #: The annotation's name, new and old.
 STATUS = ("k8s.v1.cni.cncf.io/network-status", "k8s.v1.cni.cncf.io/networks-status")
 GPU_NODES = "cmd:find /dev -maxdepth 1 -name nvidia*"
+#: Those that may be opened: a list of devices of the control group hides none, and refuses.
+USABLE_NODES = "cmd:find /dev -maxdepth 1 -name nvidia* -readable -writable"
 
 _KUBERNETES = "KUBERNETES_SERVICE_HOST"
-
-
-@dataclass(frozen=True)
-class PodNetwork:
-    """One network that the pod is attached to; all but the name is optional in the standard."""
-
-    name: str  # NAMESPACE/NAME of the attachment
-    interface: str = ""  # net1
-    ips: tuple[str, ...] = ()
-    default: bool = False  # the cluster's own network
-    rdma_device: str = ""  # device-info.pci.rdma-device
-    pci_address: str = ""  # device-info.pci.pci-address
 
 
 def in_pod(environment: Mapping[str, str]) -> bool:
@@ -56,6 +48,8 @@ def resources(environment: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 
 def networks(evidence: Evidence) -> tuple[tuple[PodNetwork, ...], str]:
     """Return the pod's networks and the record they come from; raises EvidenceError where none has them."""
+    from preflight.parsers.network.network_status import parse_network_status  # start-up: most nodes run no pod
+
     environment = evidence.value(PROCESS)
     if not isinstance(environment, Mapping):
         raise EvidenceError(PROCESS, "holds no names and values")
@@ -99,34 +93,6 @@ def parse_annotations(text: str) -> dict[str, str]:
     return found
 
 
-def parse_network_status(text: str) -> tuple[PodNetwork, ...]:
-    """Read the JSON of the annotation; raises ValueError."""
-    try:
-        value = json_limits.text(text)
-    except ValueError:
-        raise ValueError(f"{text.strip()[:80]!r} is not JSON") from None
-    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
-        raise ValueError("the network status is not a list of networks")
-    return tuple(_network(entry) for entry in value)
-
-
-def _network(entry: Mapping[str, Any]) -> PodNetwork:
-    if not isinstance(entry.get("name"), str) or not entry["name"]:
-        raise ValueError("a network of the status has no name")
-    info = entry.get("device-info")
-    pci = info.get("pci") if isinstance(info, dict) else None
-    device = pci if isinstance(pci, dict) else {}
-    ips = entry.get("ips")
-    return PodNetwork(
-        name=entry["name"],
-        interface=str(entry.get("interface") or ""),
-        ips=tuple(str(ip) for ip in ips) if isinstance(ips, list) else (),
-        default=entry.get("default") is True,
-        rdma_device=str(device.get("rdma-device") or ""),
-        pci_address=str(device.get("pci-address") or ""),
-    )
-
-
 #: Values of NVIDIA_VISIBLE_DEVICES that choose no GPU: there the device nodes alone show what was given.
 _NO_CHOICE = frozenset({"", "all", "void", "none"})
 _GPU = re.compile(r"[0-9]{1,3}|GPU-[0-9a-fA-F-]{4,40}")
@@ -149,6 +115,17 @@ def given_all_gpus(nodes: frozenset[str], environment: Mapping[str, str], gpus: 
             return False
     count = environment.get(_SLURM_COUNT, str(gpus))
     return count.isascii() and count.isdigit() and int(count[:9]) >= gpus
+
+
+def usable_gpu_nodes(evidence: Evidence) -> int | None:
+    """Count the device nodes of GPUs that may be opened; None: not read.
+
+    The kernel answers access(2) by the list of devices of the control group, in both of its versions.
+    """
+    try:
+        return sum(name.removeprefix("nvidia").isdigit() for name in gpu_nodes(evidence.text(USABLE_NODES)))
+    except (EvidenceError, ValueError):  # find of BusyBox has no such test
+        return None
 
 
 def gpus_given(evidence: Evidence, environment: Mapping[str, str]) -> int | None:

@@ -16,12 +16,11 @@ from preflight.evidence.document import Evidence, EvidenceError, Record
 from preflight.facts.counter_catalogue import CARRIER, Counter, CounterKind, counter
 from preflight.facts.rdma_ports import ROOT, Port, interfaces
 from preflight.facts.two_readings import Readings, output_of, twice
-from preflight.textprep.plain_text import integer, normalize_text
+from preflight.parsers.network import ethtool_statistics
+from preflight.parsers.record import parse_complete
+from preflight.textprep.plain_text import integer
 
 SOURCES = ("counters", "hw_counters", "ethtool")
-
-#: Lines of ``ethtool -S`` that are read: a NIC of 128 queues has 10,000 without its rings left out.
-MOST_COUNTERS = 50_000
 
 
 @dataclass(frozen=True)
@@ -177,7 +176,7 @@ def _interfaces(evidence: Evidence, port: Port) -> tuple[str, ...]:
     return names if len(names) == 1 else ()
 
 
-def _compare(source: str, readings: Readings[dict[str, int]], growths: list[Growth], unclear: list[Unclear]) -> None:
+def _compare(source: str, readings: Readings[Mapping[str, int]], growths: list[Growth], unclear: list[Unclear]) -> None:
     for name, before in readings.before.items():
         known = counter(source, name)
         after = readings.after.get(name)
@@ -215,20 +214,11 @@ def parse_files(value: Any) -> dict[str, int]:
     return found
 
 
-def parse_ethtool(text: str) -> dict[str, int]:
-    """Read ``ethtool -S``; raises ValueError if there is no counter in it."""
-    found: dict[str, int] = {}
-    for number, line in enumerate(normalize_text(text).split("\n")):
-        if number > MOST_COUNTERS:
-            raise ValueError(f"more than {MOST_COUNTERS} lines")
-        name, colon, value = line.rpartition(":")
-        if colon and name.strip() and value.strip():
-            if not re.fullmatch(r"\s*-?[0-9]{1,20}\s*", value):
-                raise ValueError(f"{name.strip()[:60]} is {value.strip()[:60]!r}, not a number")
-            found.setdefault(name.strip(), int(value))
-    if not found:
+def parse_ethtool(text: str) -> Mapping[str, int]:
+    """Read ``ethtool -S``; raises ValueError if there is no counter in it, or it breaks off."""
+    if not text.strip():
         raise ValueError("there is no counter in it")
-    return found
+    return parse_complete(text, ethtool_statistics.begins, ethtool_statistics.parse_lines).counters
 
 
 def _number(text: str, what: str) -> int:
@@ -237,7 +227,7 @@ def _number(text: str, what: str) -> int:
     return int(text)
 
 
-def _files(record: Record) -> dict[str, int]:
+def _files(record: Record) -> Mapping[str, int]:
     return parse_files(record.value)
 
 

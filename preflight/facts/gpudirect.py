@@ -17,7 +17,7 @@ from preflight.facts.rdma_ports import device_path, natural
 
 if TYPE_CHECKING:
     from preflight.facts.nvidia.query import Driver
-    from preflight.parsers.nvidia.topo_matrix import Topology
+    from preflight.parsers.nvidia.topology import Topology
 
 #: Codes up to which NCCL uses GPUDirect RDMA by default (NCCL_NET_GDR_LEVEL=PXB).
 NEAR = ("PIX", "PXB")
@@ -75,7 +75,7 @@ def pairs(
             best = min(
                 codes,
                 key=lambda nic: (
-                    parsers.nvidia.topo_matrix.RANK.get(codes[nic], 99),
+                    parsers.nvidia.topology.RANK.get(codes[nic], 99),
                     *_far(function, nics[nic]),
                     natural(nic),
                 ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,7 +13,7 @@ from preflight.evidence.document import Evidence, EvidenceError
 
 if TYPE_CHECKING:
     from preflight.facts.node import NodeFacts
-    from preflight.facts.streamed_log import OnDisk
+    from preflight.parsers.job_log import JobLog
 
 T = TypeVar("T")
 
@@ -30,8 +30,7 @@ class RunFacts:
     def __init__(self, evidence: Evidence, nodes: Sequence[NodeFacts] = ()) -> None:
         self.evidence = evidence
         self.nodes = tuple(nodes)
-        self._rest: dict[str, str] = {}
-        self._lines: dict[str, list[str]] = {}
+        self._logs: dict[str, JobLog] = {}
         self.refused: dict[str, str] = {}  # logs that look like PyTorch's and were not read, with the reason
 
     def host(self, name: str | None) -> NodeFacts | None:
@@ -60,35 +59,25 @@ class RunFacts:
         """Record keys of the logs."""
         return tuple(sorted(key for key in self.evidence.records if key.startswith("log:")))
 
-    def text(self, key: str) -> str:
-        """Return a log; of one that is read where it lies, what NCCL does not inform with. Raises EvidenceError."""
-        disk = self._on_disk(key)
-        if disk is None:
-            return self.evidence.text(key)
-        if key in self._pytorch:
-            return ""
-        if key not in self._rest:
-            self._rest[key] = _read(key, disk.rest)
-        return self._rest[key]
+    def log(self, key: str) -> JobLog:
+        """Return a log, parsed once; raises EvidenceError."""
+        if key not in self._logs:
+            raw = self.evidence.records[key]
+            if isinstance(raw, _streamed_log().LogFile):
+                self._logs[key] = _read(key, lambda: raw.log)
+            else:
+                self._logs[key] = parsers.job_log.parse(self.evidence.text(key))
+        return self._logs[key]
 
-    def _on_disk(self, key: str) -> OnDisk | None:
-        raw = self.evidence.records[key]
-        return raw if isinstance(raw, _run_log().OnDisk) else None
-
-    def lines(self, key: str) -> list[str]:
-        """Return the lines of a log, split once."""
-        if key not in self._lines:
-            self._lines[key] = self.evidence.text(key).split("\n")
-        return self._lines[key]
+    @cached_property
+    def _job_logs(self) -> dict[str, JobLog]:
+        """The logs that are no file of PyTorch's, by record key."""
+        return {key: self.log(key) for key in self.logs if key not in self._pytorch}
 
     @cached_property
     def nccl_logs(self) -> dict[str, parsers.nccl_log.NcclLog]:
         """Every log that holds lines of NCCL, by record key."""
-        found = {}
-        for key in [key for key in self.logs if key not in self._pytorch]:
-            disk = self._on_disk(key)
-            found[key] = parsers.nccl_log.parse(self.evidence.text(key)) if disk is None else _read(key, disk.nccl_log)
-        return {key: log for key, log in found.items() if log is not None}
+        return {key: log.nccl for key, log in self._job_logs.items() if log.nccl is not None}
 
     @cached_property
     def nccl_tests(self) -> dict[str, tuple[parsers.nccl_tests.text.Report, ...]]:
@@ -96,24 +85,24 @@ class RunFacts:
 
         Raises EvidenceError where a log holds too many.
         """
-        found = {key: parsers.nccl_tests.text.parse(self.text(key)) for key in self.logs if key not in self._pytorch}
-        for key, reports in found.items():
-            if len(reports) > (most := parsers.nccl_tests.text.MOST_REPORTS):
+        for key, log in self._job_logs.items():
+            if len(log.nccl_tests) > (most := parsers.nccl_tests.text.MOST_REPORTS) or (log.nccl_tests and log.dropped):
                 raise EvidenceError(key, f"it holds more than {most:,} reports of nccl-tests; split it")
-        return {key: reports for key, reports in found.items() if reports}
+        return {key: log.nccl_tests for key, log in self._job_logs.items() if log.nccl_tests}
 
     @cached_property
     def _pytorch(self) -> dict[str, parsers.torch.TorchOutput]:
         found = {}
         for key in self.logs:
-            disk = self._on_disk(key)
-            text = self.evidence.text(key) if disk is None else ""
-            if disk is not None:
+            raw = self.evidence.records[key]
+            if isinstance(raw, _streamed_log().LogFile):
                 try:
-                    found[key] = _read(key, disk.pytorch)
+                    found[key] = _read(key, partial(getattr, raw, "pytorch"))
                 except EvidenceError as error:
                     self.refused[key] = error.why
-            elif text.lstrip()[:1] in ("{", "[") and parsers.torch.begins(text[: 1 << 16]):
+                continue
+            text = self.evidence.text(key)
+            if text.lstrip()[:1] in ("{", "[") and parsers.torch.begins(text[: 1 << 16]):
                 found[key] = parsers.torch.parse(text)
         return {key: seen for key, seen in found.items() if seen}
 
@@ -143,16 +132,19 @@ class RunFacts:
     @cached_property
     def watchdogs(self) -> dict[str, parsers.torch.watchdog.Watchdog]:
         """What PyTorch's watchdog says in each log, by record key."""
-        watchdog = parsers.torch.watchdog
-        found = {}
-        for key in self.logs:
-            text = self.text(key) if key not in self._pytorch else ""
-            if any(mark in text for mark in watchdog.MARKS):
-                found[key] = watchdog.parse(text.split("\n"))
-        return {key: watchdog for key, watchdog in found.items() if watchdog}
+        return {key: log.watchdog for key, log in self._job_logs.items() if log.watchdog}
 
 
-def _run_log() -> ModuleType:
+def report_subjects(name: str, reports: Sequence[parsers.nccl_tests.text.Report]) -> tuple[str, ...]:
+    """Return the subjects of the reports of a log, in order."""
+    return tuple(
+        f"{name}{f' lines {one.first_line}-{one.last_line}' if len(reports) > 1 else ''}: "
+        f"{one.collective or 'nccl-tests'}"
+        for one in reports
+    )
+
+
+def _streamed_log() -> ModuleType:
     """Return the module of logs on disk, imported when a log was handed over."""
     return importlib.import_module("preflight.facts.streamed_log")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from preflight._startup.lightclass import dataclass, regex
+from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import Evidence, EvidenceError
 
 PROCESS = "env:process"
@@ -112,7 +112,7 @@ def _port(text: str, empty_is_any: bool) -> int | None:
     return None if port == -1 else port
 
 
-_STRTOLL = regex(r"[ \t\n\v\f\r]*([+-]?)(?:0[xX]([0-9a-fA-F]+)|0([0-7]*)|([1-9][0-9]*))")
+_STRTOLL = re.compile(r"[ \t\n\v\f\r]*([+-]?)(?:0[xX]([0-9a-fA-F]+)|0([0-7]*)|([1-9][0-9]*))")
 
 
 def strtoll(text: str) -> int | None:

@@ -13,8 +13,9 @@ from typing import TypeAlias
 
 from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import Evidence, EvidenceError
+from preflight.parsers.host import mounts
 
-MOUNTS = "file:/proc/self/mountinfo"
+MOUNTS = mounts.MOUNTS
 NVME = "file:/sys/class/nvme/*/{transport,address}"
 
 IpAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -24,8 +25,7 @@ KINDS = (
     "nfs", "nfs4", "lustre", "gpfs", "beegfs", "wekafs", "ceph", "cifs", "smb3", "panfs", "pvfs2", "orangefs",
     "fuse.glusterfs", "fuse.ceph", "fuse.dfuse",
 )  # fmt: skip
-_MOST = 512
-_ESCAPE = re.compile(r"\\([0-7]{3})")
+MAX_MOUNTS = 512
 
 
 @dataclass(frozen=True)
@@ -42,23 +42,12 @@ class Storage:
 def parse_mounts(text: str) -> tuple[Storage, ...]:
     """Read the network file systems in ``/proc/self/mountinfo``, each source once; raises ValueError."""
     found: dict[tuple[str, str], Storage] = {}
-    for line in text.split("\n"):
-        if not line.strip():
-            continue
-        left, dash, right = line.partition(" - ")
-        fields, rest = left.split(" "), right.split(" ")
-        if not dash or len(fields) < 6 or len(rest) < 3:
-            raise ValueError(f"{line.strip()[:80]!r} is not a mount")
-        kind, source = rest[0], _plain(rest[1])
-        if kind in KINDS and (kind, source) not in found and len(found) < _MOST:
-            servers = tuple(dict.fromkeys(_servers(kind, source, rest[2])))
-            found[kind, source] = Storage(kind, _plain(fields[4]), source, servers, MOUNTS)
+    for mount in mounts.parse(text):
+        kind, source = mount.kind, mount.source
+        if kind in KINDS and (kind, source) not in found and len(found) < MAX_MOUNTS:
+            servers = tuple(dict.fromkeys(_servers(kind, source, mount.written_options)))
+            found[kind, source] = Storage(kind, mount.place, source, servers, MOUNTS)
     return tuple(found.values())
-
-
-def _plain(text: str) -> str:
-    """Undo the octal escapes of blanks."""
-    return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), text)
 
 
 def _servers(kind: str, source: str, options: str) -> Iterator[IpAddress]:

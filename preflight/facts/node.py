@@ -17,6 +17,7 @@ from preflight.facts.pci import ROOT, PciDevice, bus
 if TYPE_CHECKING:
     from preflight.facts.nccl_settings.collect import Ranks
     from preflight.facts.nccl_settings.named_files import Named
+    from preflight.parsers.pci.lspci import PciFunction
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -128,7 +129,12 @@ class NodeFacts:
         return facts.kernel_log.kernel_log(self.evidence)
 
     @cached_property
-    def topology(self) -> parsers.nvidia.topo_matrix.Topology:
+    def kernel_notices(self) -> facts.kernel_log.KernelLog:
+        """What the kernel's drivers wrote of links, slots and mounts since boot."""
+        return facts.kernel_log.kernel_log(self.evidence, facts.kernel_log.NOTICES)
+
+    @cached_property
+    def topology(self) -> parsers.nvidia.topology.Topology:
         """The matrix of ``nvidia-smi topo -m``."""
         return self.parsed(TOPO, lambda text: parsers.nvidia.topo_matrix.parse(text))  # without a text, no parser
 
@@ -168,7 +174,7 @@ class NodeFacts:
     # --- PCIe paths ---
 
     @cached_property
-    def pci_configuration(self) -> Mapping[str, facts.lspci.Function]:
+    def pci_configuration(self) -> Mapping[str, PciFunction]:
         """What lspci reads of each PCI function's configuration, by address."""
         return self.parsed(facts.lspci.LSPCI, facts.lspci.parse)
 

@@ -6,7 +6,9 @@ Sources: ``/sys/bus/pci/devices`` (links into the device tree) and each function
 
 from __future__ import annotations
 
-from preflight._startup.lightclass import dataclass, regex
+import re
+
+from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.textprep.plain_text import id_list, integer
 
@@ -20,7 +22,7 @@ _VIRTUAL_FUNCTIONS = frozenset(
 #: ASICs of Ethernet switches, vendor 15b3 (drivers/net/ethernet/mellanox/mlxsw/pci.h): no NICs.
 SWITCH_ASICS = {"cb84": "Spectrum", "cf6c": "Spectrum-2", "cf70": "Spectrum-3", "cf80": "Spectrum-4"}
 
-_ADDRESS = regex(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])")
+_ADDRESS = re.compile(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])")
 
 
 def address(text: str) -> str:

@@ -11,17 +11,17 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from preflight._startup.lightclass import dataclass, regex
+from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import Evidence, EvidenceError
 
 POD = "kube:pod"
 
 #: A resource's name that tells that it is RDMA: ``rdma/hca_shared_devices_a``, ``nvidia.com/mlnxnics``,
 #: ``vpc.amazonaws.com/efa``, ``networking.gke.io.networks/rdma-0``, ``mellanox.com/mlx5_vf``, ``rdma/ib``.
-_RDMA = regex(r"rdma|roce|infiniband|mlnx|mlx[45]|(?:^|[/_.-])(?:hca|vhca|ib|efa)(?:$|[0-9/_.-])")
+_RDMA = re.compile(r"rdma|roce|infiniband|mlnx|mlx[45]|(?:^|[/_.-])(?:hca|vhca|ib|efa)(?:$|[0-9/_.-])")
 
 #: A resource that is a GPU or a part of one.
-_GPU = regex(r"(?:nvidia|amd|intel)\.com/(?:gpu|pgpu|mig-|shared-gpu|i915|xe)")
+_GPU = re.compile(r"(?:nvidia|amd|intel)\.com/(?:gpu|pgpu|mig-|shared-gpu|i915|xe)")
 
 _GPU_RESOURCE = "nvidia.com/gpu"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -10,7 +9,10 @@ from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.interfaces import ROOT
 from preflight.facts.rdma_ports import ROOT as IB
+from preflight.parsers.network import ethtool_pause
 from preflight.parsers.qos import dcb, mlnx_qos
+from preflight.parsers.qos.port_settings import Buffers, DscpMap, PortQos
+from preflight.parsers.record import parse_complete
 from preflight.textprep.plain_text import integer, normalize_text
 
 T = TypeVar("T")
@@ -44,11 +46,11 @@ def _first(evidence: Evidence, *sources: tuple[str, Callable[[str], T]]) -> Read
     raise EvidenceError(refusals[0].key, "; ".join(f"{r.key.partition(':')[2]} {r.why}" for r in refusals))
 
 
-def _of_tool(netdev: str, what: str, take: Callable[[mlnx_qos.MlnxQos], T | None]) -> tuple[str, Callable[[str], T]]:
+def _of_tool(netdev: str, what: str, take: Callable[[PortQos], T | None]) -> tuple[str, Callable[[str], T]]:
     """Return mlnx_qos as a source of one of the things that it shows; ``what`` names that."""
 
     def parse(text: str) -> T:
-        if (found := take(mlnx_qos.parse(text))) is None:
+        if (found := take(mlnx_qos.parse_record(text))) is None:
             raise ValueError(f"shows no {what}")
         return found
 
@@ -57,7 +59,8 @@ def _of_tool(netdev: str, what: str, take: Callable[[mlnx_qos.MlnxQos], T | None
 
 def pfc(evidence: Evidence, netdev: str) -> Reading[frozenset[int]]:
     """Return the priorities with PFC on; raises EvidenceError naming both tools."""
-    return _first(evidence, (dcb_key(netdev, "pfc"), dcb.parse_pfc), _of_tool(netdev, "PFC", lambda tool: tool.pfc))
+    of_tool = _of_tool(netdev, "PFC", lambda tool: tool.lossless)
+    return _first(evidence, (dcb_key(netdev, "pfc"), dcb.parse_pfc), of_tool)
 
 
 def trust(evidence: Evidence, netdev: str, *, empty_is_pcp: bool) -> Reading[str]:
@@ -75,7 +78,7 @@ def trust(evidence: Evidence, netdev: str, *, empty_is_pcp: bool) -> Reading[str
         return "pcp"
 
     sources: list[tuple[str, Callable[[str], str]]] = [
-        _of_tool(netdev, "trust state", lambda tool: tool.trust),
+        _of_tool(netdev, "trust state", lambda tool: tool.trust if tool.trust != "both" else None),
         (dcb_key(netdev, "app"), of_list),
     ]
     if (file := f"file:{ROOT}/{netdev}/qos/trust") in evidence:
@@ -89,31 +92,39 @@ def _trust_file(text: str) -> str:
     return found
 
 
-def dscp_map(evidence: Evidence, netdev: str) -> Reading[dcb.DscpMap]:
+def dscp_map(evidence: Evidence, netdev: str) -> Reading[DscpMap]:
     """Return the priority of each DSCP; raises EvidenceError naming both tools."""
 
-    def listed(text: str) -> dcb.DscpMap:
+    def listed(text: str) -> DscpMap:
         found = dcb.parse_app(text)
         if not found.of:
             raise ValueError("lists no DSCP")
         return found
 
-    return _first(evidence, _of_tool(netdev, "DSCP map", lambda tool: tool.dscp), (dcb_key(netdev, "app"), listed))
+    return _first(evidence, _of_tool(netdev, "DSCP map", _trusted_map), (dcb_key(netdev, "app"), listed))
 
 
-def buffers(evidence: Evidence, netdev: str) -> Reading[dcb.Buffers]:
+def _trusted_map(tool: PortQos) -> DscpMap | None:
+    return tool.dscp if tool.trust == "dscp" else None
+
+
+def buffers(evidence: Evidence, netdev: str) -> Reading[Buffers]:
     """Return the receive buffers; raises EvidenceError naming both tools."""
     return _first(
         evidence,
         (dcb_key(netdev, "buffer"), dcb.parse_buffer),
-        _of_tool(netdev, "receive buffers", lambda tool: tool.buffers),
+        _of_tool(netdev, "receive buffers", _complete_buffers),
     )
+
+
+def _complete_buffers(tool: PortQos) -> Buffers | None:
+    return tool.buffers if tool.buffers and tool.buffers.complete else None
 
 
 def dcbx(evidence: Evidence, netdev: str) -> Reading[str]:
     """Return who sets DCB: ``os`` or ``firmware``; raises EvidenceError naming both tools."""
     return _first(
-        evidence, _of_tool(netdev, "DCBX mode", lambda tool: tool.dcbx), (dcb_key(netdev, "dcbx"), dcb.parse_dcbx)
+        evidence, _of_tool(netdev, "DCBX mode", lambda tool: tool.dcbx_owner), (dcb_key(netdev, "dcbx"), dcb.parse_dcbx)
     )
 
 
@@ -132,12 +143,9 @@ def pause(evidence: Evidence, netdev: str) -> Reading[Pause]:
 
 def parse_pause(text: str) -> Pause:
     """Read ``ethtool -a IF``; raises ValueError. What the link negotiated counts, where it is shown."""
-    found = dict(
-        re.findall(r"(?m)^[ \t]*(RX|TX|RX negotiated|TX negotiated)[ \t]*:[ \t]*(on|off)[ \t]*$", normalize_text(text))
-    )
-    if not {"RX", "TX"} <= found.keys():
-        raise ValueError(f"{text.strip()[:80]!r} does not say whether RX and TX pause")
-    return Pause(*(found.get(f"{way} negotiated", found[way]) == "on" for way in ("RX", "TX")))
+    found = parse_complete(text, ethtool_pause.begins, ethtool_pause.parse_lines)
+    rx, tx = found.effective
+    return Pause(rx is True, tx is True)
 
 
 def traffic_class(evidence: Evidence, device: str, port: int) -> Reading[int] | None:

@@ -6,12 +6,15 @@ Sources: Documentation/ABI/stable/sysfs-class-infiniband; infiniband-diags; ibve
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from preflight._startup.lightclass import dataclass, replace
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.pci import ROOT as PCI
-from preflight.textprep.plain_text import normalize_text
+
+if TYPE_CHECKING:
+    from preflight.parsers.rdma.port_list import RdmaPort
 
 ROOT = "/sys/class/infiniband"
 
@@ -39,9 +42,9 @@ class Port:
     """One port of an RDMA device."""
 
     device: str  # mlx5_0
-    number: int  # from 1
-    state: str  # logical state in sysfs words: ACTIVE, DOWN, INIT, ARMED
-    physical_state: str  # LinkUp, Polling, Disabled, …
+    number: int  # from 1; 0: a pasted text names the device alone
+    state: str  # logical state in sysfs words: ACTIVE, DOWN, INIT, ARMED; empty: a pasted text lacks it
+    physical_state: str  # LinkUp, Polling, Disabled, …; empty likewise
     rate_gbps: float | None  # Gb/s; None while down (a placeholder) or where the kernel does not know the speed
     link_layer: str  # InfiniBand, Ethernet or Unspecified (EFA)
     sm_lid: int | None  # LID of the subnet manager; 0 when none was seen
@@ -52,12 +55,17 @@ class Port:
     @property
     def name(self) -> str:
         """The port as NCCL writes it: ``mlx5_0:1``."""
-        return f"{self.device}:{self.number}"
+        return f"{self.device}:{self.number}" if self.number else self.device
+
+    @property
+    def state_shown(self) -> str:
+        """Both states: ``DOWN/Polling``."""
+        return "/".join(filter(None, (self.state, self.physical_state)))
 
     @property
     def active(self) -> bool:
         """Whether traffic can flow: logical state ACTIVE over a trained link."""
-        return self.state == "ACTIVE" and self.physical_state == "LinkUp"
+        return self.state == "ACTIVE" and self.physical_state in ("LinkUp", "")
 
     @property
     def roce(self) -> bool:
@@ -267,63 +275,42 @@ def interfaces(evidence: Evidence, port: Port) -> tuple[str, ...]:
     return tuple(sorted(evidence.listing(key))) if evidence.exists(key) else ()
 
 
-_IBSTAT_STATES = {"Active": "ACTIVE", "Down": "DOWN", "Initializing": "INIT", "Armed": "ARMED"}
-
-
 def parse_ibstat(text: str) -> tuple[Port, ...]:
-    """Read ``ibstat``; raises ValueError if it holds no port or its list is incomplete."""
-    found: list[Port] = []
-    device, number, fields = "", 0, dict[str, str]()
+    """Read ``ibstat``; raises ValueError if it holds no port, its list is incomplete, or a port's block is."""
+    from preflight.parsers.rdma import ibstat  # start-up: sysfs answers on nearly every node
+    from preflight.parsers.record import parse_complete
 
-    def close() -> None:
-        if device and number:
-            found.append(_ibstat_port(device, number, fields))
-
-    for line in normalize_text(text).split("\n"):
-        if match := re.fullmatch(r"\s*CA '(\S+)'\s*", line):
-            close()
-            device, number, fields = match[1], 0, {}
-        elif match := re.fullmatch(r"\s*Port (\d{1,3}):\s*", line):
-            close()
-            number, fields = int(match[1]), {}
-        elif line.lstrip().startswith("ibpanic"):
-            raise ValueError(f"the list is incomplete: {line.strip()[:120]}")
-        elif match := re.fullmatch(r"([A-Z][A-Za-z ]{1,40}):(.*)", line.strip()):
-            fields[match[1]] = match[2].strip()
-    close()
-    if not found:
+    listed = parse_complete(text, ibstat.begins, ibstat.parse_lines)
+    if not listed.ports:
         raise ValueError("there is no port in it")
-    return tuple(found)
+    return tuple(_ibstat_port(port) for port in listed.ports)
 
 
-def _ibstat_port(device: str, number: int, fields: Mapping[str, str]) -> Port:
-    try:
-        state, rate = fields["State"], float(fields["Rate"])
-        physical, layer = fields["Physical state"], fields["Link layer"]
-    except (KeyError, ValueError):
-        raise ValueError(f"the block of {device[:60]} port {number} is incomplete") from None
-    state = _IBSTAT_STATES.get(state, state.upper())
-    sm_lid = fields.get("SM lid", "")
+def _ibstat_port(port: RdmaPort) -> Port:
+    if port.device is None or port.number is None or port.rate_gbps is None or port.link_layer is None:
+        raise ValueError(f"the block of {port.name[:60]} is incomplete")
+    return of_listed(port, ("cmd:ibstat",))
+
+
+def of_listed(port: RdmaPort, evidence: tuple[str, ...]) -> Port:
+    """Return the port of a tool's list in sysfs words; what the tool does not print is empty or None."""
+    layer = _LINK_LAYERS.get(port.link_layer or "", port.link_layer or "")
     # rxe prints 2.5 whatever it runs at; a rate below 10 Gb/s is a placeholder on every HCA of today
-    known = state == "ACTIVE" and rate >= 10
+    known = port.logical == "ACTIVE" and port.rate_gbps is not None and port.rate_gbps >= 10
     return Port(
-        device, number, state, physical, rate if known else None, _LINK_LAYERS.get(layer, layer),
-        int(sm_lid) if re.fullmatch("[0-9]{1,5}", sm_lid) else None, None, evidence=("cmd:ibstat",),
+        port.device or port.netdev or f"the port of line {port.line}", port.number or 0, port.logical, port.trained,
+        port.rate_gbps if known else None, layer, port.sm_lid, port.netdev, port.active_mtu, evidence,
     )  # fmt: skip
 
 
 def parse_active_mtus(text: str) -> dict[tuple[str, int], int]:
     """Read ``ibv_devinfo``: (device, port) -> active MTU in bytes; raises ValueError if there is none."""
-    mtus: dict[tuple[str, int], int] = {}
-    device, number = "", 0
-    for line in normalize_text(text).split("\n"):
-        if match := re.fullmatch(r"hca_id:\s*(\S+)\s*", line.strip()):
-            device, number = match[1], 0
-        elif match := re.fullmatch(r"port:\s*(\d{1,3})", line.strip()):
-            number = int(match[1])
-        elif (match := re.fullmatch(r"active_mtu:\s*(\d{3,4})\s*\(\d\)", line.strip())) and device and number:
-            mtus[device, number] = int(match[1])
-    if not mtus:
-        first = next((line.strip() for line in normalize_text(text).split("\n") if line.strip()), "")
-        raise ValueError(f"there is no active_mtu in it; it begins {first[:80]!r}")
-    return mtus
+    from preflight.parsers.rdma import ibv_devinfo  # start-up: not printed on nodes without RDMA devices
+    from preflight.parsers.record import parse_complete
+
+    listed = parse_complete(text, ibv_devinfo.begins, ibv_devinfo.parse_lines)
+    mtus = {(port.device, port.number): port.active_mtu for port in listed.ports}
+    found = {(device, number): mtu for (device, number), mtu in mtus.items() if device and number and mtu}
+    if not found:
+        raise ValueError("there is no active_mtu in it")
+    return found

@@ -1,4 +1,4 @@
-"""A log that is read where it lies: too long for a document, compressed, or a pickle.
+"""A log given with ``--log``: read where it lies, once in a run.
 
 Only the process that was handed the file reads it so. A document that names such a file is not believed: its record
 says that the log was not kept, and nothing is opened.
@@ -6,57 +6,80 @@ says that the log was not kept, and nothing is opened.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from preflight.parsers import nccl_log, torch
-from preflight.parsers.nccl_log.line_source import CHUNK, lines, opened
+from preflight._startup.lightclass import replace
+from preflight.evidence.document import Evidence
+from preflight.parsers import job_log, torch
+from preflight.parsers.nccl_log.line_source import CHUNK, opened, peeked
 
-#: Bytes of a log that are held as text, without the lines that NCCL informs with: those are read as they come.
-HELD = 64_000_000
 #: Bytes of a pickle that are looked at; a dump of the flight recorder has some.
 PICKLE = 64 << 20
+#: Bytes of a trace or a dump in which a passage is looked for.
+_EXCERPTED = 16 << 20
+#: Bytes of a long log's beginning that a passage may show; behind it only selected lines.
+_BEGINNING = 4096
 
-_INFORMS = (b" NCCL INFO ", b" NCCL TRACE ")
 
+class LogFile(dict[str, Any]):
+    """The record of a log; ``why`` is the reason not to save its text, or empty."""
 
-class OnDisk(dict[str, Any]):
-    """The record of such a log; written into a document it says that the log is not in it."""
-
-    def __init__(self, path: Path, why: str, seen: torch.TorchOutput | None = None) -> None:
-        """Take the file, why it is not copied, and what of PyTorch is known to be in it."""
-        super().__init__(status="cut", why=f"{why}; it is not kept in the evidence: give it again with --log")
+    def __init__(self, path: Path, why: str = "", log: job_log.JobLog | None = None,
+                 seen: torch.TorchOutput | None = None) -> None:  # fmt: skip
+        """Take the file, and what was read of it already."""
+        if why:
+            super().__init__(status="cut", why=f"{why}; it is not kept in the evidence: give it again with --log")
+        else:
+            super().__init__(status="ok", out="")
         self.path = path
-        self._seen = seen
+        self.why = why
+        if log is not None:
+            self.log = log
+        if seen is not None:
+            self.pytorch = seen
 
-    def nccl_log(self) -> nccl_log.NcclLog | None:
-        """Read it as a log of NCCL; None if it is none. Raises ValueError, OSError."""
-        try:
-            return nccl_log.read([self.path])
-        except nccl_log.NoNcclOutput:
-            return None
+    @cached_property
+    def log(self) -> job_log.JobLog:
+        """The log, parsed; raises ValueError, OSError."""
+        return job_log.parse_file(self.path)
 
-    def rest(self) -> str:
-        """Return the text, with blank lines where NCCL informs; raises ValueError, OSError."""
-        return "\n".join(self._rest())
-
-    def _rest(self) -> Iterator[str]:
-        held, (info, trace) = 0, _INFORMS
-        with self.path.open("rb") as stream:
-            for chunk in lines(opened(stream, lambda remark: None)):
-                if held > HELD:
-                    yield "\n" * (len(chunk) - 1)
-                    continue
-                text = b"\n".join(chunk)
-                if info in text or trace in text:
-                    text = b"\n".join(b"" if info in line or trace in line else line for line in chunk)
-                held += len(text) - len(chunk) + 1
-                yield text.decode("utf-8", "backslashreplace")
-
+    @cached_property
     def pytorch(self) -> torch.TorchOutput:
-        """Read it as a profiler's trace or a flight recorder's dump; raises UnsafePickle, other ValueError, OSError."""
-        return seen_on_disk(self.path) if self._seen is None else self._seen
+        """The trace or dump that it is; raises UnsafePickle, other ValueError, OSError."""
+        return seen_on_disk(self.path)
+
+    @cached_property
+    def excerpt_text(self) -> str:
+        """The text that a passage of it is cut from; empty where it cannot be read."""
+        selected = self.log.text if "log" in self.__dict__ else None
+        try:
+            with self.path.open("rb") as stream:
+                reader, _ = peeked(opened(stream, lambda remark: None), _BEGINNING if selected else _EXCERPTED)
+                begun = reader.read(_BEGINNING if selected else _EXCERPTED)
+        except (OSError, ValueError):
+            return ""
+        if torch.is_pickle(begun[:8]):
+            return ""
+        if selected is not None and selected.complete:
+            return selected.text
+        text = begun.decode("utf-8", "backslashreplace")
+        return text if selected is None else f"{text}\n{selected.text}"
+
+    def document(self) -> Mapping[str, Any]:
+        """Return the record for a document; raises OSError."""
+        if self.why:
+            return dict(self)
+        return {"status": "ok", "out": self.path.read_bytes().decode("utf-8", "backslashreplace")}
+
+
+def with_texts(run: Evidence) -> Evidence:
+    """Return a run's evidence with the texts of its logs; raises OSError."""
+    return replace(
+        run, records={key: raw.document() if isinstance(raw, LogFile) else raw for key, raw in run.records.items()}
+    )
 
 
 def seen_on_disk(path: Path) -> torch.TorchOutput:

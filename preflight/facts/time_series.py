@@ -6,7 +6,9 @@ The slope is the median of the slopes between all pairs of points (Theil and Sen
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timezone
 from itertools import combinations
+from statistics import median
 from typing import Any
 
 from preflight._startup.lightclass import dataclass
@@ -19,7 +21,7 @@ JOBS = "job.seconds"
 ENOUGH, LEAST_DAYS = 3, 1.0
 
 #: Points of one series that are looked at, the newest.
-_MOST = 120
+MAX_POINTS = 120
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,6 @@ class TimeSeries:
     @property
     def per_day(self) -> float:
         """The usual growth, in units of the value per day."""
-        from statistics import median
-
         slopes = [
             (later - earlier) / (end - start)
             for (start, earlier), (end, later) in combinations(zip(self.days, self.values, strict=True), 2)
@@ -73,12 +73,10 @@ def series_of(evidence: Evidence, metric: str) -> tuple[TimeSeries, ...]:
 
 
 def _series(subject: str, points: Any) -> TimeSeries:
-    from datetime import datetime, timezone
-
     found: list[tuple[float, float]] = []
     if not isinstance(points, list):
         raise EvidenceError(COURSE, f"{subject[:60]} holds no points")
-    for point in points[-_MOST:]:
+    for point in points[-MAX_POINTS:]:
         try:
             at, value = point
             moment = datetime.strptime(at, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)

@@ -1,89 +1,24 @@
-"""XIDs of GPUs and SXIDs of NVSwitches in the kernel's log.
+"""XIDs of GPUs and SXIDs of NVSwitches in the kernel's log, as incidents since the driver was loaded.
 
-``NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.`` The address
-has no function, the text after the code is free. The driver puts a comma behind every code: digits without one
-are the start of a code that a copy or a cap cut, and no code. Some faults are logged without a code; they get
-the one that NVIDIA's catalogue has for them.
+Some faults are logged without a code; they get the one that NVIDIA's catalogue has for them.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TypeVar
 
 from preflight._startup.lightclass import dataclass
-from preflight.facts.kernel_log import KernelLogLine
+from preflight.parsers.host.kernel_log import KernelLogLine
+from preflight.parsers.nvidia import xid_marks
+from preflight.parsers.nvidia.xid_marks import pid_in, sxids_in, xids_in
 
 _Value = TypeVar("_Value")
 
-_PCI = r"(?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
-# with MIG the instance stands behind the address: ``(PCI:0000:01:00 GPU-I:05)``; a person may have masked the digits
-_WHERE = r"(?:PCI:)?([0-9a-fA-F:.]{1,24})(?: GPU-C?I:[0-9]{1,3}){0,2}"
-_XID = re.compile(rf"NVRM: Xid \({_WHERE}\):(?: {{1,4}}([1-9][0-9]{{0,5}}),)?")
-_SXID = re.compile(rf"SXid \({_WHERE}\):(?: {{1,4}}([1-9][0-9]{{0,5}}),)?")
-_FATAL = re.compile(r"\s*(?:(Non-fatal|Fatal)\b,?)?", re.I)
-_CAUSE = re.compile(r"caused by previous Xid ([0-9]{1,5})(?![0-9A-Za-z])")
-_PID = re.compile(r"\bpid='?([0-9]{1,10})(?![0-9A-Za-z])")
-#: Characters after a code that are kept.
-_LONGEST = 2000
-
-#: Lines without a code -> the code that the catalogue has for them.
-_WITHOUT_CODE = (
-    (re.compile(rf"NVRM: GPU {_PCI}: GPU has fallen off the bus"), 79),
-    (re.compile(rf"NVRM: Rate limiting GSP RPC error prints for GPU at {_PCI}"), 119),
-    (re.compile(rf"NVRM: GPU {_PCI}: RmInitAdapter failed!"), 143),
-)
-_FULL_ADDRESS = re.compile(_PCI)
-_NAMED = re.compile(rf"NVRM: The NVIDIA GPU {_PCI}")
-_FALLEN = "fallen off the bus and is not responding"
-_LOADED = "NVRM: loading NVIDIA UNIX"
-_CLEARED = re.compile(r"recovery action changed .{0,80}\bto 0x0 \(None\)", re.I)
-
 #: Lines of one incident: the same code of the same GPU within this time counts once, seconds.
 INCIDENT_S = 60
-
-
-@dataclass(frozen=True)
-class LoggedXid:
-    """One place of a line where the driver writes a code: an XID, or the SXID of a switch."""
-
-    where: str  # the address, as it is written
-    code: int | None  # None: what stands there is no whole number
-    text: str  # after the code
-    fatal: bool | None = None  # of an SXID; None where its line does not have the word
-
-
-def xids_in(line: str) -> tuple[LoggedXid, ...]:
-    """Read the XIDs of one line; torn lines may hold several."""
-    return tuple(LoggedXid(where, code, text.strip()) for where, code, text in _marks(_XID, line))
-
-
-def sxids_in(line: str) -> tuple[LoggedXid, ...]:
-    """Read the SXIDs of one line."""
-    found = []
-    for where, code, text in _marks(_SXID, line):
-        word = _FATAL.match(text)
-        grade = word[1] if word else None
-        rest = text[word.end() :] if word else text
-        found.append(LoggedXid(where, code, rest.strip(), None if grade is None else grade.lower() == "fatal"))
-    return tuple(found)
-
-
-def _marks(pattern: re.Pattern[str], line: str) -> Iterator[tuple[str, int | None, str]]:
-    matches = list(pattern.finditer(line))
-    for number, match in enumerate(matches, 1):
-        end = matches[number].start() if number < len(matches) else len(line)
-        code = int(match[2]) if match[2] else None
-        yield match[1], code, line[match.end() : min(end, match.end() + _LONGEST)]
-
-
-def pid_in(text: str) -> int | None:
-    """Return the process that the text after a code names."""
-    match = _PID.search(text)
-    return int(match[1]) if match else None
 
 
 @dataclass(frozen=True)
@@ -95,12 +30,12 @@ class XidEvent:
     code: int
     text: str  # after the code
     line: str
+    number: int = 0  # of the line in a pasted text
 
     @property
     def cause(self) -> int | None:
         """The code of an earlier error that the line itself names."""
-        match = _CAUSE.search(self.text)
-        return int(match[1]) if match else None
+        return xid_marks.cause_in(self.text)
 
     @property
     def pid(self) -> int | None:
@@ -118,6 +53,7 @@ class SwitchEvent:
     fatal: bool
     text: str
     line: str
+    number: int = 0  # of the line in a pasted text
 
 
 @dataclass(frozen=True)
@@ -152,8 +88,13 @@ def _grouped(pairs: Iterable[tuple[int, _Value]]) -> Mapping[int, frozenset[_Val
     return {code: frozenset(values) for code, values in found.items()}
 
 
-def events(lines: Iterable[KernelLogLine]) -> Events:
-    """Find all events, without repetitions; what a driver load or a cleared recovery action ended is left out."""
+def events(lines: Iterable[KernelLogLine], *, pasted: bool = False) -> Events:
+    """Find all events, without repetitions.
+
+    What a driver load or a cleared recovery action ended is left out.
+
+    Of a pasted log nothing is left out: whether it reaches up to now is unknown. Its addresses may be masked or short.
+    """
     gpus: list[XidEvent] = []
     switches: list[SwitchEvent] = []
     unread: tuple[list[str], list[str]] = [], []
@@ -161,56 +102,72 @@ def events(lines: Iterable[KernelLogLine]) -> Events:
     probed: list[XidEvent] = []  # found while the driver was being loaded, before it says that it is
     named = ""
     for line in lines:
-        if _LOADED in line.text:
+        if xid_marks.LOADED in line.text and not pasted:
             gpus, switches, cleared, named, probed, unread = probed, [], {}, "", [], ([], [])
         elif marks := sxids_in(line.text):
             for mark in marks:
-                if (address := _address(mark.where)) is None or mark.code is None:
+                if (address := _place(mark.where, pasted)) is None or mark.code is None:
                     unread[1].append(line.text)
                 elif mark.fatal is not None:
-                    switches.append(SwitchEvent(line.at_s, address, mark.code, mark.fatal, mark.text, line.text))
-        elif match := _NAMED.search(line.text):
-            named = _address(match[1]) or ""
-        elif named and _FALLEN in line.text:
-            gpus.append(XidEvent(line.at_s, named, 79, "GPU has fallen off the bus", line.text))
+                    switches.append(
+                        SwitchEvent(line.at_s, address, mark.code, mark.fatal, mark.text, line.text, line.number)
+                    )
+                elif pasted:
+                    unread[1].append(line.text)
+        elif address := xid_marks.named_gpu(line.text):
+            named = address
+        elif named and xid_marks.FALLEN in line.text:
+            gpus.append(XidEvent(line.at_s, named, 79, "GPU has fallen off the bus", line.text, line.number))
             probed.append(gpus[-1])
         else:
-            for event in _events(line):
+            for event in _events(line, pasted):
                 if event is None:
                     unread[0].append(line.text)
-                elif event.code == 154 and _CLEARED.search(event.text):
-                    cleared[event.address] = len(gpus)
+                elif event.code == 154 and xid_marks.is_cleared(event.text):
+                    cleared[event.address] = 0 if pasted else len(gpus)
                 else:
                     gpus.append(event)
     left = (event for number, event in enumerate(gpus) if number >= cleared.get(event.address, 0))
     return Events(tuple(_once(left)), tuple(switches), *map(tuple, unread))
 
 
-def _events(line: KernelLogLine) -> Iterator[XidEvent | None]:
+def _events(line: KernelLogLine, pasted: bool) -> Iterator[XidEvent | None]:
     """Yield the XIDs of a line, None for one that cannot be read."""
     for mark in xids_in(line.text):
-        address = _address(mark.where)
-        complete = address is not None and mark.code is not None
-        yield XidEvent(line.at_s, address or "", mark.code or 0, mark.text, line.text) if complete else None
-    for pattern, code in _WITHOUT_CODE:
-        if match := pattern.search(line.text):
-            yield XidEvent(line.at_s, _address(match[1]) or "", code, line.text.partition("NVRM: ")[2], line.text)
-            return
+        address = _place(mark.where, pasted)
+        if address is None or mark.code is None or (pasted and _is_stump(mark.code, mark.text)):
+            yield None
+        else:
+            yield XidEvent(line.at_s, address, mark.code, mark.text, line.text, line.number)
+    if uncoded := xid_marks.uncoded_in(line.text):
+        address, code = uncoded
+        yield XidEvent(line.at_s, address, code, line.text.partition("NVRM: ")[2], line.text, line.number)
 
 
-def _address(text: str) -> str | None:
-    """Return an address in the kernel's form; None where it is not whole."""
-    if not _FULL_ADDRESS.fullmatch(text):
-        return None
-    domain, bus, device = text.lower().split(":")
-    return f"{int(domain, 16):04x}:{bus}:{device.partition('.')[0]}.0"
+def _is_stump(code: int, text: str) -> bool:
+    """Return whether the line of an NVLink unit was cut off before it says whether it was fatal."""
+    return 144 <= code <= 150 and xid_marks.is_unit_stump(text)
+
+
+def _place(text: str, pasted: bool) -> str | None:
+    """Return an address in the kernel's form.
+
+    Of a pasted log also one that was masked (empty) or is short.
+    """
+    address = xid_marks.address_of(text)
+    if address is None and pasted:
+        return "" if xid_marks.is_masked(text) else text
+    return address
 
 
 def _once(found: Iterable[XidEvent]) -> Iterable[XidEvent]:
-    """Leave out what repeats: a code of a GPU within a minute of its last line."""
+    """Leave out what repeats: a code of a GPU within a minute of its last line.
+
+    A line without a time never does.
+    """
     last: dict[tuple[str, int], float] = {}
     for event in found:
         key = (event.address, event.code)
-        if key not in last or event.at_s - last[key] > INCIDENT_S:
+        if key not in last or not event.at_s - last[key] <= INCIDENT_S:
             yield event
         last[key] = event.at_s

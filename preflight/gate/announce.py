@@ -13,6 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from preflight.gate.result import GateResult
+
 _WORDS = {"pass": "pass", "fail": "FAIL", "unknown": "NOT JUDGED", "error": "CONFIGURATION ERROR"}
 
 #: Where a kubelet reads it from, unless the pod sets another.
@@ -22,13 +24,34 @@ TERMINATION_LOG = "/dev/termination-log"
 TERMINATION_MOST = 4096
 
 
+def announce(result: GateResult) -> int:
+    """Print, log and write a result, each part of it once; return the exit status."""
+    verdict, complaints = result.verdict, [*result.troubles]
+    if result.termination_log:
+        complaints.append(terminate(result.termination_log, [result.text, *result.troubles, *result.lines]))
+    print_line(result.text, loud=verdict.status != "pass")
+    for detail in filter(None, (*complaints, *result.lines)):
+        print_line(detail, loud=True)
+    log(result.text, verdict.status)
+    if result.slurm_line:
+        log(result.slurm_line, verdict.status)
+    for trouble in result.troubles:  # else a health check that cannot write would report "one is being made" for ever
+        log(trouble, "error")
+    if result.textfile or result.report_dir or result.publish:
+        from preflight.gate import outputs
+
+        for complaint in outputs.write(result):
+            print_line(complaint, loud=True)
+    return result.exit_status
+
+
 def line(verdict: Verdict, hook: str, *, age_s: float | None = None, job: str = "", dry_run: bool = False) -> str:
-    """Return the one line: node, status, reason, owner of the problem, job."""
+    """Return the line: node, status, reason, owner, action, job."""
     summary = f"{_WORDS[verdict.status]}"
     if verdict.reason:
         summary += f": {verdict.reason.removeprefix(PREFIX)}"
     if verdict.status == "fail":
-        summary += f" [{verdict.owner}]"
+        summary += f" [{verdict.owner}] action: {verdict.action}"
     notes = [f"judged {age_s:.0f} s ago" if age_s is not None else f"judged in {verdict.seconds:.1f} s"]
     if job:
         notes.append(f"job {job}")
@@ -63,7 +86,7 @@ def print_line(text: str, *, loud: bool) -> None:
 
 
 def log(text: str, status: str) -> None:
-    """Write a line to the system's log, where there is one; it may block, which ``Watch.over`` limits."""
+    """Write a line to the system's log, where there is one; it may block, which ``Watch.close`` limits."""
     import syslog
 
     priority = {"pass": syslog.LOG_INFO, "unknown": syslog.LOG_WARNING}.get(status, syslog.LOG_ERR)

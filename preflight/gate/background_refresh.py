@@ -6,8 +6,11 @@ Fork rather than exec: ``sys.executable`` can be empty when PATH is unset.
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
+from preflight.gate import state_dir
+from preflight.gate.request import changed
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -23,8 +26,6 @@ def start(options: Options, judge: Callable[[Options], object]) -> bool:
     ``judge`` runs a hook. The process belongs to another session, so that slurmd does not end it with the process
     group of its caller.
     """
-    from preflight.gate import state_dir
-
     try:
         state_dir.StateDir(state_dir.locate(options.state_dir), create=True).close()
     except state_dir.StateDirError:
@@ -47,6 +48,4 @@ def _refresh(options: Options, judge: Callable[[Options], object]) -> None:
         os.dup2(null, fd)
     os.closerange(3, 1024)
     os.chdir("/")
-    options.refresh = True
-    options.deadline = max(options.deadline or 0, DEADLINE_S)
-    judge(options)
+    judge(changed(options, refresh=True, deadline=max(options.deadline or 0, DEADLINE_S)))

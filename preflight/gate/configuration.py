@@ -6,10 +6,11 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from preflight._startup.lightclass import dataclass, sha256
+from preflight._startup.lightclass import dataclass
 from preflight.errors import PreflightError
 from preflight.expectations import Cluster
 from preflight.expectations.gate_table import Gate

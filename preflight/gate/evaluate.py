@@ -18,6 +18,7 @@ from preflight.gate.configuration import UnknownCheck
 from preflight.gate.ownership import owner_of
 from preflight.gate.verdict import PREFIX, ascii_reason
 from preflight.judge import judge
+from preflight.judge.actions import strongest
 from preflight.model import Check
 
 #: While a job may run, what runs on the GPUs is no fault; in a prolog it is left over.
@@ -58,6 +59,7 @@ class NodeEvaluation:
     cause: str
     reason: str
     owner: str
+    action: str
     causes: tuple[str, ...]
     unknowns: tuple[str, ...]
     off: tuple[str, ...]
@@ -124,13 +126,16 @@ def evaluate_node(
     if failed:
         first = failed[0]
         check, text = first["check"], reason(first)
-        return NodeEvaluation(report, "fail", check, text, owners[check], causes, unknowns, off, lines_shown, all_gpus)
+        action = strongest(finding["action"] for finding in failed)
+        return NodeEvaluation(
+            report, "fail", check, text, owners[check], action, causes, unknowns, off, lines_shown, all_gpus
+        )
     if unknowns:
         why = [f"{check}: {why}" for check, why in missing] + [f"{f['check']}: {f['message']}" for f in vague]
         more = f" (and {len(why) - 1} more)" if len(why) > 1 else ""
         text = ascii_reason(PREFIX + why[0], _REASON_MOST - len(more)) + more
-        return NodeEvaluation(report, "unknown", "", text, "node", (), unknowns, off, lines_shown, all_gpus)
-    return NodeEvaluation(report, "pass", "", "", "node", (), (), off, lines_shown, all_gpus)
+        return NodeEvaluation(report, "unknown", "", text, "node", "monitor", (), unknowns, off, lines_shown, all_gpus)
+    return NodeEvaluation(report, "pass", "", "", "node", "none", (), (), off, lines_shown, all_gpus)
 
 
 def _by_choice(report: Mapping[str, Any], selection: CheckSelection) -> tuple[str, ...]:
@@ -169,7 +174,7 @@ def _folded(vague: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _line(word: str, finding: Mapping[str, Any], owners: Mapping[str, str]) -> str:
-    tag = f" [{owners[finding['check']]}]" if word == "FAIL" else ""
+    tag = f" [{owners[finding['check']]}] action: {finding['action']}" if word == "FAIL" else ""
     step = f" - next: {finding['fix']}" if finding["fix"] else ""
     subject = f"{finding['subject']}: " if finding["subject"] else ""
     return f"  {word} {finding['check']}: {subject}{finding['message']}{tag}{step}"

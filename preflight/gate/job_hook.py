@@ -13,98 +13,102 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from preflight import errors
+from preflight.archive.directory import file_name
+from preflight.checks import registry
 from preflight.evidence import json_limits
-from preflight.gate import announce, scheduler_env, verdict_cache
-from preflight.gate.gate_run import GateRun
+from preflight.gate import announce, configuration, remote_verdicts, scheduler_env, verdict_cache
+from preflight.gate.configured_rules import configured_deadline_s, configured_rules
+from preflight.gate.request import GateRequest
+from preflight.gate.result import GateResult, Judgement, in_time
+from preflight.gate.values import replace
 from preflight.gate.verdict import PREFIX, UnusableVerdict, Verdict, ascii_reason, from_document
+from preflight.gate.watchdog import Watch
+from preflight.nodeset import unfold
 from preflight.schemas.conform import find_error
 
 _MOST_BYTES = 1 << 20
 _MOST_LINES = 10
 #: Seconds that a node's clock may run ahead of this one: MUNGE's default TTL, beyond which Slurm starts nothing there.
-_AHEAD_S = 300
+MAX_CLOCK_SKEW_S = 300
 
 
-def run(gate_run: GateRun) -> int:
-    """Judge a job by its nodes; return the exit status."""
-    from preflight.gate import configuration
-    from preflight.gate.apply_configuration import apply_configuration
-    from preflight.nodeset import unfold
-
-    options = gate_run.options
-    gate_run.watch.phase = "reading the cluster file"
+def run(request: GateRequest, watch: Watch) -> GateResult:
+    """Judge a job by its nodes; return the result."""
+    options = request.options
+    watch.enter("reading the cluster file")
     config = configuration.read(options.cluster, None, _ids)
-    apply_configuration(gate_run, config)
+    watch.limit_to(configured_deadline_s(request, config))
     folded = options.hosts or scheduler_env.node_list()
-    gate_run.node = folded or gate_run.node
+    request = replace(request, node=folded or request.node)
+    progress = watch.advance(replace(watch.progress, request=request, rules=configured_rules(request, config)))
     if not config.usable:
-        return gate_run.finish(gate_run.unknown_verdict("gate.configuration", config.error, "error"))
+        return in_time(progress.unjudged("gate.configuration", config.error, "error"))
     try:
         nodes = unfold(folded, groups=bool(options.hosts)) if folded else ()
     except ValueError as error:
-        return gate_run.finish(gate_run.unknown_verdict("gate.nodes", f"{folded!r} names no nodes: {error}", "error"))
+        return in_time(progress.unjudged("gate.nodes", f"{folded!r} names no nodes: {error}", "error"))
     if not nodes:
-        return gate_run.finish(
-            gate_run.unknown_verdict("gate.nodes", "neither SLURM_JOB_NODELIST nor --hosts names nodes")
-        )
+        return in_time(progress.unjudged("gate.nodes", "neither SLURM_JOB_NODELIST nor --hosts names nodes"))
     refresh_s = config.gate.refresh_s or verdict_cache.REFRESH_S
     folder = options.verdicts or config.gate.publish
     verdicts: Mapping[str, Verdict | str]
     if options.hosts:
-        from preflight.gate import remote_verdicts
-
-        gate_run.watch.phase = "asking the nodes over SSH"
+        watch.enter("asking the nodes over SSH")
         try:
-            verdicts = remote_verdicts.verdicts(nodes, gate_run, config)
+            verdicts = remote_verdicts.verdicts(nodes, request, config, watch.left_s)
         except (configuration.UnknownCheck, errors.DuplicateCheck, remote_verdicts.UsageError) as error:
-            return gate_run.finish(gate_run.unknown_verdict("gate.configuration", str(error), "error"))
+            return in_time(progress.unjudged("gate.configuration", str(error), "error"))
     elif folder:
-        gate_run.watch.phase = f"reading {announce.plain(folder)}"
+        watch.enter(f"reading {announce.plain(folder)}")
         verdicts = _published(Path(folder), nodes, verdict_cache.INTERVALS * refresh_s)
     else:
         why = "no verdicts: say where the nodes publish theirs ([gate] publish, or --verdicts), or give --hosts"
-        return gate_run.finish(gate_run.unknown_verdict("gate.no-verdict", why))
-    return gate_run.finish(_together(gate_run, nodes, verdicts))
+        return in_time(progress.unjudged("gate.no-verdict", why))
+    return in_time(replace(progress, judgement=_together(request, nodes, verdicts)))
 
 
 def _ids() -> list[str]:
-    from preflight.checks import registry
-
     try:
         return registry().ids()
     except errors.DuplicateCheck:  # reported where the checks are run
         return []
 
 
-def _together(gate_run: GateRun, nodes: Sequence[str], verdicts: Mapping[str, Verdict | str]) -> Verdict:
+def _together(request: GateRequest, nodes: Sequence[str], verdicts: Mapping[str, Verdict | str]) -> Judgement:
     """Return one verdict for all: it fails if one does, and passes only if all do."""
     failed = {name: v for name in nodes if isinstance(v := verdicts[name], Verdict) and _bad(v)}
     vague = {name: _why(v) for name in nodes if _why(v := verdicts[name])}
-    lines = [f"  FAIL {name}: {v.reason.removeprefix(PREFIX)} [{v.owner}]" for name, v in failed.items()]
+    lines = [
+        f"  FAIL {name}: {v.reason.removeprefix(PREFIX)} [{v.owner}] action: {v.action}" for name, v in failed.items()
+    ]
     lines += [f"  NOT JUDGED {name}: {why}" for name, why in vague.items()]
     more = len(lines) - _MOST_LINES
-    gate_run.lines = (
-        *map(announce.plain_line, lines[:_MOST_LINES]),
-        *([f"  and {more} more nodes"] if more > 0 else []),
+    shown = map(announce.plain_line, lines[:_MOST_LINES])
+    return Judgement(
+        _job_verdict(request, len(nodes), failed, vague),
+        (*shown, *([f"  and {more} more nodes"] if more > 0 else [])),
     )
-    seconds = round(time.monotonic() - gate_run.watch.began, 3)
-    name = announce.name(gate_run.node)
+
+
+def _job_verdict(request: GateRequest, nodes: int, failed: Mapping[str, Verdict], vague: Mapping[str, str]) -> Verdict:
+    name = announce.name(request.node)
     if failed:
         node, first = next(iter(failed.items()))
         others = f" (and {len(failed) - 1} more nodes)" if len(failed) > 1 else ""
         return Verdict(
-            name, "fail", gate_run.at, cause=first.cause, owner=first.owner, seconds=seconds,
+            name, "fail", request.at, cause=first.cause, owner=first.owner, action=first.action,
+            seconds=request.seconds,
             causes=tuple(dict.fromkeys(cause for v in failed.values() for cause in (v.cause, *v.causes))),
             reason=ascii_reason(f"{PREFIX}{node}: {first.reason.removeprefix(PREFIX)}", 170) + others,
         )  # fmt: skip
     if vague:
         node, why = next(iter(vague.items()))
-        others = f" (and {len(vague) - 1} more of {len(nodes)} nodes)" if len(vague) > 1 else ""
+        others = f" (and {len(vague) - 1} more of {nodes} nodes)" if len(vague) > 1 else ""
         return Verdict(
-            name, "unknown", gate_run.at, unknowns=("gate.nodes",), seconds=seconds,
+            name, "unknown", request.at, unknowns=("gate.nodes",), seconds=request.seconds,
             reason=ascii_reason(f"{PREFIX}gate.nodes: {node}: {why}", 150) + others,
         )  # fmt: skip
-    return Verdict(name, "pass", gate_run.at, seconds=seconds)
+    return Verdict(name, "pass", request.at, seconds=request.seconds)
 
 
 def _bad(verdict: Verdict) -> bool:
@@ -122,8 +126,6 @@ def _why(verdict: Verdict | str) -> str:
 
 
 def _published(folder: Path, nodes: Sequence[str], most_s: float) -> dict[str, Verdict | str]:
-    from preflight.archive.directory import file_name
-
     if why := _untrusted(folder):
         return dict.fromkeys(nodes, why)
     return {node: _read(folder / file_name(node), node, most_s) for node in nodes}
@@ -159,7 +161,7 @@ def _read(path: Path, node: str, most_s: float) -> Verdict | str:
     age_s = time.time() - verdict.at
     if verdict.node != node:
         return f"{path} is of the node {verdict.node}"
-    if age_s < -_AHEAD_S:
+    if age_s < -MAX_CLOCK_SKEW_S:
         return f"its verdict is of {-age_s:.0f} s in the future: set the clocks of the node and of this machine"
     if age_s > most_s:
         return f"its verdict is {age_s:.0f} s old, and good for {most_s:.0f}"

@@ -1,21 +1,25 @@
-"""The way into ``preflight gate``: a fresh verdict is served before anything that judges is imported.
+"""Entry point of ``preflight gate``.
 
-However it goes wrong, the process ends as the hook's table says: a typo in a script must not drain a cluster.
+A fresh verdict is served before anything that judges is imported. Other requests are judged (``node_hook``,
+``job_hook``). The policy makes a result of the verdict, which is written by this thread, or by the deadline thread from
+what has been completed. However it goes wrong, the process ends as the table of the hook says: a typo in a script must
+not drain a cluster.
 """
 
 from __future__ import annotations
 
 import os
 
-from preflight.gate import announce, policy, scheduler_env
-from preflight.gate.gate_run import GateRun
+from preflight.gate import announce, policy, result, scheduler_env
 from preflight.gate.options import Options, parse_plain
+from preflight.gate.request import GateRequest, from_options
 from preflight.gate.watchdog import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from preflight.gate.result import GateResult, PassedOn, Progress
     from preflight.gate.verdict_cache import Cached
 
 #: The caller when the first word is no hook: SLURM_SCRIPT_CONTEXT -> hook (slurm.conf(5)).
@@ -27,7 +31,7 @@ def main(words: Sequence[str], otherwise: Callable[[Sequence[str]], int]) -> int
 
     ``otherwise`` carries out what is not plain: help, and errors, which it leaves to ``usage_error``.
     """
-    parsed = parse_plain(words, tuple(policy.HOOKS))
+    parsed = parse_plain(words)
     if parsed is not None:
         return run_hook(parsed)
     try:
@@ -37,22 +41,30 @@ def main(words: Sequence[str], otherwise: Callable[[Sequence[str]], int]) -> int
 
 
 def run_hook(options: Options) -> int:
-    """Run a hook; return the exit status. Never raises, nor takes longer than its deadline and a second."""
+    """Run a hook; return the exit status.
+
+    Never raises, nor takes longer than its deadline and a second.
+    """
     scheduler_env.sanitize_process()
-    hook = policy.HOOKS[options.hook]
-    watch = Watch(options.deadline or hook.deadline_s)
-    if (
-        options.hook == "init-container"
-        and options.termination_log is None
-        and os.path.exists(announce.TERMINATION_LOG)
-    ):
-        options.termination_log = announce.TERMINATION_LOG
-    gate_run = GateRun(options, scheduler_env.node_name(options.node), watch)
-    watch.start(gate_run.on_deadline)
+    request = from_options(options)
+    watch = Watch(request.began, request.deadline_s, result.begun(request), _finish_late)
+    watch.start()
+    gate_result: GateResult | PassedOn
     try:
-        return _serve_or_judge(gate_run, hook)
+        gate_result = _run(request, watch)
     except Exception as error:  # a fault of ours is none of the node's
-        return gate_run.finish(gate_run.unknown_verdict("gate.crash", f"preflight itself failed: {_where(error)}"))
+        why = f"preflight itself failed: {_where(error)}"
+        gate_result = result.in_time(watch.progress.unjudged("gate.crash", why))
+    watch.close(gate_result.exit_status)
+    if isinstance(gate_result, result.PassedOn):
+        announce.print_line(gate_result.text, loud=gate_result.loud)
+        return gate_result.exit_status
+    return announce.announce(gate_result)
+
+
+def _finish_late(progress: Progress, why: str, killed: bool) -> int:
+    """End a run in the deadline thread; return the exit status."""
+    return announce.announce(result.late(progress, why, killed))
 
 
 def crashed(hook: str, error: Exception) -> int:
@@ -79,54 +91,49 @@ def usage_error(hook: str, what: str) -> int:
     return status
 
 
-def _serve_or_judge(gate_run: GateRun, hook: policy.Hook) -> int:
-    options, cached = gate_run.options, None
+def _run(request: GateRequest, watch: Watch) -> GateResult | PassedOn:
+    """Serve a cached verdict that is good for the hook, or judge."""
+    hook, options, cached = request.hook, request.options, None
     if hook.cached and not options.refresh:
-        gate_run.watch.phase = "reading the state directory"
-        cached, why = _look(gate_run)
-        periodic = options.hook == "slurm-healthcheck"
-        if cached is not None and (periodic or cached.allowed(options.hook)):
-            if periodic or cached.rule(options.hook, options.strict).exit == 0:
-                return _serve(gate_run, cached, refresh=periodic and cached.due)
-        elif periodic and _in_background(gate_run):
-            return gate_run.finish(gate_run.unknown_verdict("gate.no-verdict", f"{why}; one is being made"))
+        watch.enter("reading the state directory")
+        cached, why = _look(request)
+        periodic = hook.name == "slurm-healthcheck"
+        if cached is not None and (periodic or cached.allowed(hook.name)):
+            if periodic or cached.rule(hook.name, options.strict).exit == 0:
+                if periodic and cached.due:
+                    _in_background(request, watch)
+                return result.in_time(result.served(request, cached))
+        elif periodic and _in_background(request, watch):
+            return result.in_time(watch.progress.unjudged("gate.no-verdict", f"{why}; one is being made"))
+    if hook.name == "slurm-controller":
+        from preflight.gate import job_hook
+
+        return job_hook.run(request, watch)
     from preflight.gate import node_hook
 
-    return node_hook.run(gate_run, cached)
+    return node_hook.run(request, watch, cached)
 
 
-def _look(gate_run: GateRun) -> tuple[Cached | None, str]:
+def _look(request: GateRequest) -> tuple[Cached | None, str]:
     """Return the verdict that is in the state directory, or why none there is good."""
     from preflight.gate import state_dir, verdict_cache
     from preflight.gate.verdict import UnusableVerdict
 
     try:
-        state = state_dir.StateDir(state_dir.locate(gate_run.options.state_dir))
+        state = state_dir.StateDir(state_dir.locate(request.options.state_dir))
         try:
-            return verdict_cache.look(state, announce.name(gate_run.node), gate_run.options.cluster), ""
+            return verdict_cache.look(state, announce.name(request.node), request.options.cluster), ""
         finally:
             state.close()
     except (state_dir.StateDirError, UnusableVerdict) as error:
         return None, str(error)
 
 
-def _serve(gate_run: GateRun, cached: Cached, *, refresh: bool) -> int:
-    rules = cached.hooks.get(gate_run.options.hook, {})
-    gate_run.actions = rules.get("actions", {})
-    gate_run.strict = gate_run.strict or bool(rules.get("strict"))
-    gate_run.error = cached.error
-    if refresh:
-        _in_background(gate_run)
-    return gate_run.finish(cached.verdict, cached.age_s)
-
-
-def _in_background(gate_run: GateRun) -> bool:
+def _in_background(request: GateRequest, watch: Watch) -> bool:
     """Judge the node in a process that outlives this one; return whether its verdict can be written."""
     from preflight.gate import background_refresh
 
-    placed: list[bool] = []
-    gate_run.watch.run_single_threaded(lambda: placed.append(background_refresh.start(gate_run.options, run_hook)))
-    return placed == [True]
+    return watch.run_single_threaded(lambda: background_refresh.start(request.options, run_hook))
 
 
 def _where(error: Exception) -> str:

@@ -1,33 +1,37 @@
-"""Judging this node for a hook: collect, judge, cache the verdict, apply and print it."""
+"""Judging this node for a hook.
+
+The cluster file is read, the node is queried and judged, the verdict is cached and applied in Slurm. Each step takes
+the progress of those before it, and its own is handed over to the deadline thread.
+"""
 
 from __future__ import annotations
 
-import gc
-import json
 import os
-import time
+from typing import TYPE_CHECKING
 
-from preflight.collect import prestart
+from preflight._startup import prestart
 from preflight.gate import announce, policy, scheduler_env, verdict_cache
-from preflight.gate.apply_configuration import actions, apply_configuration
-from preflight.gate.gate_run import GateRun
+from preflight.gate.cache_writer import CacheWriter
+from preflight.gate.configured_rules import configured_deadline_s, configured_rules
 from preflight.gate.ownership import relevant_probes
+from preflight.gate.result import GateResult, Judgement, PassedOn, in_time, written
 from preflight.gate.state_dir import StateDir, StateDirError, locate
-from preflight.gate.verdict import PREFIX, Verdict, ascii_reason
+from preflight.gate.values import replace
+from preflight.gate.verdict import PREFIX, Verdict
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Callable, Sequence
 
     from preflight.checks import Registry
     from preflight.evidence.document import Evidence
+    from preflight.expectations.gate_table import Gate
     from preflight.gate.configuration import Configuration
     from preflight.gate.evaluate import CheckSelection, NodeEvaluation
+    from preflight.gate.request import GateRequest
+    from preflight.gate.result import Progress
     from preflight.gate.verdict_cache import Cached
+    from preflight.gate.watchdog import Watch
     from preflight.probes import Probe
-
-    Keep = Callable[[Verdict, bool], None]
 
 #: Seconds of a deadline that are reserved for judging, Slurm and writing; and the share of it at most.
 _RESERVE_S, _RESERVE_SHARE = 3.0, 0.35
@@ -35,89 +39,103 @@ _RESERVE_S, _RESERVE_SHARE = 3.0, 0.35
 #: Seconds of the collector's time that ``transport.local.node`` waits beyond it.
 _SLACK_S = 1.0
 
-_LOCK, _REPORT = "refresh.lock", "report.json"
+_LOCK = "refresh.lock"
 _MOST_LINES = 12
 
 
-def run(gate_run: GateRun, before: Cached | None) -> int:
-    """Judge this node, or the nodes of a job; return the exit status. ``before`` is a verdict that is still good."""
-    options = gate_run.options
-    if options.hook == "slurm-controller":
-        from preflight.gate import job_hook
-
-        return job_hook.run(gate_run)
-    if options.hook == "slurm-step":
+def run(request: GateRequest, watch: Watch, before: Cached | None) -> GateResult | PassedOn:
+    """Judge this node; return the result. ``before`` is a verdict that is still good."""
+    if request.hook.name == "slurm-step":
         if scheduler_env.other_task():
-            announce.print_line(f"{PREFIX}{gate_run.node}: task 0 of this node judges it, not task "
-                     f"{os.environ['SLURM_LOCALID'][:9]}", loud=False)  # fmt: skip
-            return 0
+            why = f"task 0 of this node judges it, not task {os.environ['SLURM_LOCALID'][:9]}"
+            return PassedOn(0, f"{PREFIX}{request.node}: {why}", loud=False)
         if why := scheduler_env.uncovered():
-            return gate_run.finish(gate_run.unknown_verdict("gate.coverage", why))
-    gate_run.watch.run_single_threaded(prestart.start)
-    store, why = _store(gate_run)
-    if store is not None and options.refresh:
-        try:
-            alone = store.lock(_LOCK) is not None
-        except StateDirError:  # a file system that was made read-only; judge all the same
-            alone = True
-        if not alone:
-            announce.print_line(f"{PREFIX}{gate_run.node}: another process is judging this node already", loud=True)
-            return policy.rule(options.hook, "unknown").exit
-    return _judge(gate_run, before, store, why)
+            return in_time(watch.progress.unjudged("gate.coverage", why))
+    watch.run_single_threaded(prestart.start)
+    store, store_error = _store(request)
+    if store is not None and request.options.refresh and _is_judged_elsewhere(store):
+        status = policy.rule(request.hook.name, "unknown").exit
+        return PassedOn(status, f"{PREFIX}{request.node}: another process is judging this node already", loud=True)
+    cache = CacheWriter(store, store_error, request.options.cluster)
+    watch.advance(replace(watch.progress, cache=cache))
+    return _judge(watch, cache, before)
 
 
-def _store(gate_run: GateRun) -> tuple[StateDir | None, str]:
+def _store(request: GateRequest) -> tuple[StateDir | None, str]:
     """Return the state directory of a hook that caches verdicts, or why there is none."""
-    if not policy.HOOKS[gate_run.options.hook].cached:
+    if not request.hook.cached:
         return None, ""
     try:
-        return StateDir(locate(gate_run.options.state_dir), create=True), ""
+        return StateDir(locate(request.options.state_dir), create=True), ""
     except StateDirError as error:
         return None, str(error)
 
 
-def _judge(gate_run: GateRun, before: Cached | None, store: StateDir | None, cache_error: str) -> int:
+def _is_judged_elsewhere(store: StateDir) -> bool:
+    """Return whether another process judges this node; else lock it for this one."""
+    try:
+        return store.lock(_LOCK) is None
+    except StateDirError:  # a file system that was made read-only; judge all the same
+        return False
+
+
+def _judge(watch: Watch, cache: CacheWriter, before: Cached | None) -> GateResult:
     from preflight.checks import DuplicateCheck, registry
     from preflight.gate import configuration
 
-    options, watch = gate_run.options, gate_run.watch
-    gate_run.keep = _cache_writer(gate_run, store, cache_error)
-    watch.phase = "reading the cluster file"
-    check_registry, clash = None, ""
+    watch.enter("reading the cluster file")
+    request, check_registry, clash = watch.progress.request, None, ""
     try:
         check_registry = registry()
     except DuplicateCheck as error:
         clash = str(error)
-    config = configuration.read(options.cluster, store, check_registry.ids if check_registry else list)
-    apply_configuration(gate_run, config)
-    gate_run.keep = _cache_writer(gate_run, store, cache_error, config)
+    config = configuration.read(cache.cluster, cache.store, check_registry.ids if check_registry else list)
+    watch.limit_to(configured_deadline_s(request, config))
+    rules = configured_rules(request, config)
+    cache = replace(cache, config=config, error=rules.error)
+    progress = watch.advance(replace(watch.progress, rules=rules, cache=cache))
     if check_registry is None or not config.usable:
-        return _misconfigured(gate_run, config, clash or config.error)
-    try:
-        evaluator = _Evaluator(gate_run, config, check_registry)
-        evidence = _collect(gate_run, check_registry.probes, config, meanwhile=evaluator.prepare)
-        watch.phase = "judging"
-        result = evaluator.evaluate(evidence)
-    except configuration.UnknownCheck as error:
-        return _misconfigured(gate_run, config, str(error))
-    verdict = _verdict(gate_run, evaluator, result)
+        judgement = _misconfigured(request, clash or config.error)
+    else:
+        try:
+            judgement = _judgement(request, watch, config, check_registry, before)
+        except configuration.UnknownCheck as error:
+            judgement = _misconfigured(request, str(error))
+    progress = watch.advance(replace(progress, judgement=judgement))
+    if judgement.cacheable:
+        progress = watch.advance(written(progress, complete=True))
+    return in_time(watch.advance(_applied(progress, config.gate, watch)))
+
+
+def _misconfigured(request: GateRequest, why: str) -> Judgement:
+    """Return the judgement where the configuration is wrong, not the node."""
+    verdict = request.unknown_verdict("gate.configuration", why, "error")
+    return Judgement(verdict, tuple(announce.plain(part) for part in why.split(" | ")), cacheable=True)
+
+
+def _judgement(
+    request: GateRequest, watch: Watch, config: Configuration, check_registry: Registry, before: Cached | None
+) -> Judgement:
+    """Collect from this node and judge it; raises UnknownCheck."""
+    evaluator = _Evaluator(request, config, check_registry)
+    evidence = _collect(request, watch, check_registry.probes, config, meanwhile=evaluator.prepare)
+    watch.enter("judging")
+    result = evaluator.evaluate(evidence)
+    verdict = _verdict(request, evaluator, result)
     if before is not None and verdict.status == "unknown" and before.verdict.cause in verdict.unknowns:
         verdict = before.verdict  # what failed a while ago could not be seen this time
-    gate_run.verdict, gate_run.evidence = verdict, evidence
-    gate_run.lines = _lines(result)
-    gate_run.report = {**result.report, "run": _about(gate_run, config)}
-    if result.all_gpus:
-        gate_run.keep(verdict, True)
-    _apply_to_slurm(gate_run, verdict, config)
-    return gate_run.finish(verdict)
+    from preflight.run.run_block import run_block
+
+    about = run_block(f"gate {request.hook.name}", request.at, request.seconds, config.cluster.path)
+    return Judgement(verdict, _lines(result), {**result.report, "run": about}, evidence, cacheable=result.all_gpus)
 
 
 class _Evaluator:
-    """Evaluates the evidence of a node; its imports are done while the node is being queried."""
+    """Evaluates the evidence of a node; imports what it needs in ``prepare``."""
 
-    def __init__(self, gate_run: GateRun, config: Configuration, check_registry: Registry) -> None:
+    def __init__(self, request: GateRequest, config: Configuration, check_registry: Registry) -> None:
         self.config = config
-        self._gate_run, self._check_registry = gate_run, check_registry
+        self._request, self._check_registry = request, check_registry
         self._selection: CheckSelection | None = None
 
     @property
@@ -126,7 +144,7 @@ class _Evaluator:
         from preflight.gate import evaluate
 
         if self._selection is None:
-            hook, gate = self._gate_run.options.hook, self.config.gate
+            hook, gate = self._request.hook.name, self.config.gate
             self._selection = evaluate.select(self._check_registry.checks, gate, gate.hook(hook), hook)
         return self._selection
 
@@ -142,84 +160,37 @@ class _Evaluator:
         """Judge the answer of the node."""
         from preflight.gate import evaluate
 
-        hook = self._gate_run.options.hook
-        gpus = scheduler_env.gpus() if hook in ("slurm-prolog", "slurm-step") else None
-        expects = policy.HOOKS[hook].expects
+        hook = self._request.hook
+        gpus = scheduler_env.gpus() if hook.name in ("slurm-prolog", "slurm-step") else None
         return evaluate.evaluate_node(
-            evidence, self.config.cluster, self.selection, hook=hook, expects=expects, gpus=gpus
+            evidence, self.config.cluster, self.selection, hook=hook.name, expects=hook.expects, gpus=gpus
         )
 
 
-def _misconfigured(gate_run: GateRun, config: Configuration, why: str) -> int:
-    """End without a verdict on the node: what is wrong is the configuration, and no node is drained for that."""
-    verdict = gate_run.unknown_verdict("gate.configuration", why, "error")
-    gate_run.lines = tuple(announce.plain(part) for part in why.split(" | "))
-    if gate_run.keep is not None:
-        gate_run.keep(verdict, True)
-    _apply_to_slurm(gate_run, verdict, config)
-    return gate_run.finish(verdict)
-
-
 def _collect(
-    gate_run: GateRun, probes: Sequence[Probe], config: Configuration, meanwhile: Callable[[], object]
+    request: GateRequest, watch: Watch, probes: Sequence[Probe], config: Configuration, meanwhile: Callable[[], object]
 ) -> Evidence:
-    from preflight.probes import checkpoints, plan
-    from preflight.transport.local.node import collect
+    from preflight.collect.local import collect
+    from preflight.collect.options import CollectOptions
+    from preflight.collect.request import CollectRequest
 
-    watch, name = gate_run.watch, config.cluster.class_of(gate_run.node)
-    path = config.cluster.classes[name].checkpoint.path if name is not None else None
     reserve_s = min(_RESERVE_S, _RESERVE_SHARE * watch.deadline_s) + _SLACK_S
     limit_s = max(0.5, watch.left_s - reserve_s)
-    watch.phase = "asking this node"
-    wanted = [*relevant_probes(probes), *([checkpoints(path)] if path else [])]
-    document = collect(plan(wanted, node=gate_run.node, deadline_s=limit_s), meanwhile=meanwhile)
-    gc.freeze()  # a collection need not look at what was imported
-    gc.enable()
-    from preflight.evidence.document import DocumentError, from_document, no_answer
-
-    try:
-        return from_document(document, gate_run.node)
-    except DocumentError as error:
-        return no_answer(gate_run.node, "read", str(error), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    watch.enter("asking this node")
+    options = CollectOptions(deadline_s=limit_s)
+    wanted = CollectRequest((request.node,), relevant_probes(probes), options, config.cluster)
+    return collect(wanted, meanwhile)
 
 
-def _verdict(gate_run: GateRun, evaluator: _Evaluator, result: NodeEvaluation) -> Verdict:
+def _verdict(request: GateRequest, evaluator: _Evaluator, result: NodeEvaluation) -> Verdict:
     gpus = () if result.all_gpus else sorted(scheduler_env.gpus() or ())
-    choices = [f"{gate_run.options.hook} {gpus}" if gpus else gate_run.options.hook]
+    choices = [f"{request.hook.name} {gpus}" if gpus else request.hook.name]
     return Verdict(
-        announce.name(gate_run.node), result.status, gate_run.at, boot_id=verdict_cache.boot_id(),
+        announce.name(request.node), result.status, request.at, boot_id=verdict_cache.boot_id(),
         policy=evaluator.config.policy((f"{check.id} {check.gating}" for check in evaluator.selection.checks), choices),
-        cause=result.cause, reason=result.reason, owner=result.owner, causes=result.causes, unknowns=result.unknowns,
-        off=result.off, seconds=round(time.monotonic() - gate_run.watch.began, 3),
+        cause=result.cause, reason=result.reason, owner=result.owner, action=result.action, causes=result.causes,
+        unknowns=result.unknowns, off=result.off, seconds=request.seconds,
     )  # fmt: skip
-
-
-def _cache_writer(
-    gate_run: GateRun, store: StateDir | None, cache_error: str, config: Configuration | None = None
-) -> Keep:
-    """Return what writes a verdict to the state directory; one that is not complete is never served."""
-
-    def keep(verdict: Verdict, complete: bool) -> None:
-        if store is None:
-            gate_run.cache_error = cache_error
-            return
-        gate = config.gate if config is not None else None
-        refresh_s = (gate.refresh_s if gate is not None else None) or verdict_cache.REFRESH_S
-        hooks = {name: _rules(gate.hook(name)) for name in policy.HOOKS} if gate is not None else {}
-        path = gate_run.options.cluster or ""
-        inputs = config.inputs(path) if complete and config is not None else [(path or "?", [])]
-        try:
-            verdict_cache.put(store, verdict, refresh_s, hooks, inputs, gate_run.error)
-            if complete and gate_run.report is not None:
-                store.write(_REPORT, json.dumps(gate_run.report).encode())
-        except StateDirError as error:
-            gate_run.cache_error = str(error)
-
-    return keep
-
-
-def _rules(settings: Any) -> dict[str, Any]:
-    return {"strict": bool(settings.strict), "cached": settings.cached is not False, "actions": actions(settings)}
 
 
 def _lines(result: NodeEvaluation) -> tuple[str, ...]:
@@ -227,33 +198,22 @@ def _lines(result: NodeEvaluation) -> tuple[str, ...]:
     return result.lines[:_MOST_LINES] + ((f"  and {more} more: see the report",) if more > 0 else ())
 
 
-def _about(gate_run: GateRun, config: Configuration) -> Mapping[str, Any]:
-    from preflight.version import VERSION
-
-    return {
-        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(gate_run.at)), "version": VERSION,
-        "command": f"gate {gate_run.options.hook}", "seconds": round(time.monotonic() - gate_run.watch.began, 3),
-        "cluster_file": config.cluster.path or None,
-    }  # fmt: skip
-
-
-def _apply_to_slurm(gate_run: GateRun, verdict: Verdict, config: Configuration) -> None:
-    """Apply a verdict in Slurm, if the hook may; the result is announced with the verdict."""
-    rule = gate_run.rule(verdict.status)
-    lifts = verdict.status == "pass" and gate_run.options.hook == "slurm-healthcheck"
-    if not policy.HOOKS[gate_run.options.hook].drains or not (rule.action in ("drain", "refuse") or lifts):
-        return
-    gate_run.watch.phase = "telling Slurm"
-    from preflight._startup.lightclass import replace
+def _applied(progress: Progress, gate: Gate, watch: Watch) -> Progress:
+    """Apply a verdict in Slurm, if the hook may."""
+    request, judgement = progress.request, progress.judgement
+    if judgement is None or not request.hook.drains:
+        return progress
+    verdict = judgement.verdict
+    rule = progress.rules.rule(request.hook.name, verdict.status)
+    lifts = verdict.status == "pass" and request.hook.name == "slurm-healthcheck"
+    if not (rule.action in ("drain", "refuse") or lifts):
+        return progress
+    watch.enter("telling Slurm")
+    from preflight._startup.lightclass import replace as replace_settings
     from preflight.gate import slurm
     from preflight.gate.slurm import drain_settings
 
-    settings = drain_settings.of(config.gate)
-    settings = replace(
-        settings, dry_run=gate_run.dry_run, deadline_s=max(1.0, min(settings.deadline_s, gate_run.watch.left_s - 0.5))
-    )
-    outcome = slurm.apply(verdict, rule, settings)
-    if outcome.line:
-        gate_run.slurm_line = ascii_reason(f"{PREFIX}{outcome.line.removeprefix(PREFIX)}", 1000)
-        gate_run.lines = (gate_run.slurm_line, *gate_run.lines)
-    gate_run.exit = outcome.exit
+    settings = drain_settings.of(gate)
+    limit_s = max(1.0, min(settings.deadline_s, watch.left_s - 0.5))
+    settings = replace_settings(settings, dry_run=progress.rules.dry_run, deadline_s=limit_s)
+    return replace(progress, slurm=slurm.apply(verdict, rule, settings))

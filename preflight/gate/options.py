@@ -1,26 +1,20 @@
-"""The options of ``preflight gate``, and a reader of the plain ones that needs no library.
-
-Anything it does not understand is left to ``preflight.commands.gate``, which explains itself. Imported before
-every job.
-"""
+"""The options of ``preflight gate``; imported before every job."""
 
 from __future__ import annotations
 
 import os
 
+from preflight._startup import fast_options
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Options that take a value, and flags; each becomes an attribute.
-VALUES = (
-    "cluster", "state-dir", "deadline", "textfile", "termination-log", "report-dir", "hosts", "verdicts", "node",
-    "ssh-config",
-)  # fmt: skip
-FLAGS = ("strict", "dry-run", "refresh")
+#: Flags.
+_FLAGS = ("strict", "dry_run", "refresh")
 
-#: Those that name a file or directory: relative to where we were called.
-_PATHS = ("cluster", "state-dir", "textfile", "termination-log", "report-dir", "verdicts", "ssh-config")
+#: Options that name a file or directory: relative to where we were called.
+_PATHS = ("cluster", "state_dir", "textfile", "termination_log", "report_dir", "verdicts", "ssh_config")
 
 #: Bounds of --deadline, seconds.
 DEADLINES = (1.0, 3600.0)
@@ -50,46 +44,20 @@ class Options:
 
     def __init__(self, hook: str, **values: object) -> None:
         self.hook = hook
-        for name in VALUES:
-            value = values.pop(name.replace("-", "_"), None)
+        for name in self.__slots__:
+            if name == "hook":
+                continue
+            value = values.pop(name, None)
             if isinstance(value, str) and name in _PATHS:
                 value = os.path.abspath(value)
-            setattr(self, name.replace("-", "_"), value)
-        for name in FLAGS:
-            setattr(self, name.replace("-", "_"), bool(values.pop(name.replace("-", "_"), False)))
+            setattr(self, name, bool(value) if name in _FLAGS else value)
         if values:
             raise TypeError(f"no such option: {', '.join(values)}")
 
 
-def parse_plain(words: Sequence[str], hooks: Sequence[str]) -> Options | None:
-    """Read ``HOOK [--OPTION VALUE | --OPTION=VALUE | --FLAG]…``; None for anything else, right or wrong."""
-    hook, values = "", dict[str, object]()
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        if not word.startswith("-"):
-            if hook or word not in hooks:
-                return None
-            hook = word
-            continue
-        name, equals, value = word[2:].partition("=")
-        if name in FLAGS and not equals:
-            values[name.replace("-", "_")] = True
-            continue
-        if name not in VALUES or name.replace("-", "_") in values or not (equals or rest):
-            return None
-        value = value if equals else rest.pop(0)
-        if not value or value.startswith("-"):
-            return None
-        values[name.replace("-", "_")] = value
-    if not hook:
+def parse_plain(words: Sequence[str]) -> Options | None:
+    """Parse ``HOOK [--OPTION VALUE | --FLAG]…``; None for all that is left to click."""
+    values = fast_options.parse("gate", words)
+    if values is None or values["hook"] is None:
         return None
-    if "deadline" in values:
-        try:
-            seconds = float(str(values["deadline"]))
-        except ValueError:
-            return None
-        if not DEADLINES[0] <= seconds <= DEADLINES[1]:
-            return None
-        values["deadline"] = seconds
-    return Options(hook, **values)
+    return Options(**values)

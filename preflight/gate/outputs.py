@@ -1,39 +1,24 @@
-"""What a hook writes beside its line: metrics for node_exporter, the report, its verdict for the controller."""
+"""Files that a hook writes: metrics, the report, its verdict for the controller."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from preflight._startup.lightclass import dataclass
 from preflight.archive.directory import file_name, replacing
 from preflight.archive.directory import write as write_file
-from preflight.gate import announce
-from preflight.gate.verdict import PREFIX, STATUSES, Verdict, to_document
+from preflight.evidence.document import dump
+from preflight.gate.verdict import PREFIX, STATUSES, ascii_reason, to_document
+from preflight.reports.prometheus import render
+from preflight.reports.prometheus_format import Metric
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from preflight.evidence.document import Evidence
+    from preflight.gate.result import GateResult
 
 
-@dataclass(frozen=True)
-class Result:
-    """What a run of the gate came to, and where it is to be written."""
-
-    hook: str
-    node: str
-    verdict: Verdict
-    exit_status: int
-    textfile: str | None
-    report_dir: str | None
-    publish: str | None
-    report: Mapping[str, Any] | None  # None where the node was not judged
-    evidence: Evidence | None
-
-
-def write(result: Result) -> list[str]:
+def write(result: GateResult) -> list[str]:
     """Write the requested outputs; return a line for each thing that could not be written."""
     complaints = []
     for target, make in (
@@ -44,27 +29,28 @@ def write(result: Result) -> list[str]:
                 make(Path(target), result)
             except Exception as error:  # of a library that is missing as well; the verdict stands
                 why = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
-                complaints.append(announce.plain(f"{PREFIX}{target} cannot be written: {why}"))
+                complaints.append(ascii_reason(f"{PREFIX}{target} cannot be written: {why}", 2000))
     return complaints
 
 
-def _metrics(path: Path, result: Result) -> None:
+def _metrics(path: Path, result: GateResult) -> None:
     """Write the file of a textfile collector, which reads ``*.prom`` only, so that it never sees half of it."""
     text = "".join(f"{line}\n" for line in metrics(result)) + _of_report(result)
     with replacing(path, 0o644) as stream:
         stream.write(text.encode())
 
 
-def metrics(result: Result) -> Iterator[str]:
+def metrics(result: GateResult) -> Iterator[str]:
     """Yield the lines of the exposition format; the labels are names of nodes and words of ours, nothing else."""
-    from preflight.reports.prometheus_format import Metric
-
     verdict = result.verdict
     labels = {"node": verdict.node, "seat": result.hook}
     verdict_metric = Metric("preflight_gate_verdict", "Whether this is what the gate said last of the node.")
     for status in STATUSES:
         verdict_metric.add(status == verdict.status, **labels, status=status)
     yield from verdict_metric.lines()
+    action = Metric("preflight_gate_action", "What the gate's verdict requires.")
+    action.add(1, **labels, action=verdict.action)
+    yield from action.lines()
     for name, value, about in (
         ("failed_checks", len(verdict.causes), "Gating checks that failed."),
         ("unknown_checks", len(verdict.unknowns), "Gating checks that could not tell."),
@@ -78,31 +64,28 @@ def metrics(result: Result) -> Iterator[str]:
         yield from metric.lines()
 
 
-def _of_report(result: Result) -> str:
+def _of_report(result: GateResult) -> str:
     if result.report is None:
         return ""
-    from preflight.reports.prometheus import render
 
     return render(result.report)
 
 
-def _report(folder: Path, result: Result) -> None:
+def _report(folder: Path, result: GateResult) -> None:
     """Write verdict, report and evidence to a volume: what a finished init container has printed is gone soon."""
     folder.mkdir(parents=True, exist_ok=True)
     write_file(folder / "verdict.json", json.dumps(to_document(result.verdict), indent=1) + "\n")
     if result.report is not None:
         write_file(folder / "report.json", json.dumps(result.report, indent=1) + "\n")
     if result.evidence is not None:
-        from preflight.evidence.document import dump
-
         (folder / "evidence").mkdir(exist_ok=True)
         write_file(folder / "evidence" / file_name(result.node), dump(result.evidence))
     if result.report is not None:
-        from preflight.reports.html_page import render
+        from preflight.reports.html_page import render  # import-at-use: jinja2, with --report-dir alone
 
         write_file(folder / "report.html", render(result.report))
 
 
-def _published(folder: Path, result: Result) -> None:
+def _published(folder: Path, result: GateResult) -> None:
     """Write the verdict to where the hook ``slurm-controller`` reads it."""
     write_file(folder / file_name(result.verdict.node), json.dumps(to_document(result.verdict)) + "\n")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from preflight.gate import policy
+from preflight.gate.slurm import drain_settings
 from preflight.gate.verdict import STATUSES
 from preflight.gate.verdict_cache import INTERVALS, REFRESH_S
 
@@ -57,9 +59,6 @@ def _lines(gate: Gate | None) -> Iterator[str]:
 
 
 def _breaker(gate: Gate | None) -> Iterator[str]:
-    from textwrap import wrap
-
-    from preflight.gate.slurm import drain_settings
 
     settings = drain_settings.of(gate) if gate is not None else drain_settings.Settings()
     least, most, minutes = min(1, settings.most), settings.most, f"{settings.window_s / 60:g} min"

@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from preflight.checks import registry
-from preflight.collect.options import CollectOptions, plans
+from preflight.collect.connection import connection
+from preflight.collect.options import CollectOptions
+from preflight.collect.request import CollectRequest
 from preflight.collect.scheduler import Limits, NodeTransport, gather
 from preflight.gate import announce, evaluate
 from preflight.gate.ownership import relevant_probes
 from preflight.gate.verdict import Verdict
-from preflight.run.fleet import connection
 from preflight.terminal import UsageError
 
 if TYPE_CHECKING:
     from preflight.gate.configuration import Configuration
-    from preflight.gate.gate_run import GateRun
+    from preflight.gate.request import GateRequest
 
 __all__ = ["UsageError", "verdicts"]
 
@@ -26,30 +27,29 @@ __all__ = ["UsageError", "verdicts"]
 _RESERVE_S = 1.5
 
 
-def verdicts(nodes: Sequence[str], gate_run: GateRun, config: Configuration) -> Mapping[str, Verdict | str]:
-    """Return what each node is judged to be, or why it was not.
+def verdicts(
+    nodes: Sequence[str], request: GateRequest, config: Configuration, left_s: float
+) -> Mapping[str, Verdict | str]:
+    """Return the verdict on each node within ``left_s`` seconds, or why there is none.
 
     Raises UsageError if SSH is configured wrongly, UnknownCheck if the table [gate] is.
     """
-    check_registry = registry()
-    hook = gate_run.options.hook
+    check_registry, hook = registry(), request.hook.name
     selection = evaluate.select(check_registry.checks, config.gate, config.gate.hook(hook), hook)
-    limit_s = max(1.0, gate_run.watch.left_s - _RESERVE_S)
-    ssh_config = Path(gate_run.options.ssh_config) if gate_run.options.ssh_config else None
-    collect_options = CollectOptions(deadline_s=limit_s, ssh_config=ssh_config, connect_timeout_s=min(15.0, limit_s))
-    plan_for = plans(relevant_probes(check_registry.probes), config.cluster, collect_options)
+    limit_s = max(1.0, left_s - _RESERVE_S)
+    ssh_config = Path(request.options.ssh_config) if request.options.ssh_config else None
+    options = CollectOptions(deadline_s=limit_s, ssh_config=ssh_config, connect_timeout_s=min(15.0, limit_s))
+    wanted = CollectRequest(tuple(nodes), relevant_probes(check_registry.probes), options, config.cluster)
     answers: dict[str, Verdict | str] = dict.fromkeys(nodes, "it was not asked in time")
-    with connection(nodes, collect_options) as transport:
+    with connection(wanted) as transport:
         for evidence in gather(
-            nodes, cast(NodeTransport, transport), plan_for, Limits(collect_options.fanout, limit_s, limit_s)
+            nodes, cast(NodeTransport, transport), wanted.plans(), Limits(options.fanout, limit_s, limit_s)
         ):
             began = time.monotonic()
-            result = evaluate.evaluate_node(
-                evidence, config.cluster, selection, hook=gate_run.options.hook, expects=True, gpus=None
-            )  # fmt: skip
+            result = evaluate.evaluate_node(evidence, config.cluster, selection, hook=hook, expects=True, gpus=None)
             answers[evidence.node] = Verdict(
-                announce.name(evidence.node), result.status, gate_run.at, cause=result.cause, reason=result.reason,
-                owner=result.owner, causes=result.causes, unknowns=result.unknowns,
+                announce.name(evidence.node), result.status, request.at, cause=result.cause, reason=result.reason,
+                owner=result.owner, action=result.action, causes=result.causes, unknowns=result.unknowns,
                 off=result.off, seconds=round(time.monotonic() - began, 3),
             )  # fmt: skip
     return answers

@@ -5,6 +5,7 @@ Imported before every job: nothing but ``os``.
 
 from __future__ import annotations
 
+import _thread
 import os
 import stat
 
@@ -89,7 +90,7 @@ class StateDir:
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file so that a reader sees the old content or the new, never half of it; raises StateDirError."""
-        temporary = f".{name}.{os.getpid()}"
+        temporary = f".{name}.{_thread.get_native_id()}"  # the deadline thread may write as well
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             try:

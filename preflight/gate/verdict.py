@@ -32,6 +32,12 @@ NAME_MOST = 255
 
 _ID_MOST, _LIST_MOST = 100, 4096
 
+#: What a verdict may require, the weakest first: ``preflight.model.ACTIONS``, which no hook imports for this alone.
+ACTIONS = ("none", "monitor", "fix-job", "fix-site", "reset", "reboot", "isolate", "replace")
+
+#: What a status requires where no word for it is given, as in a verdict of an older version.
+_USUAL = {"pass": "none", "fail": "isolate", "unknown": "monitor", "error": "monitor"}
+
 #: Attributes whose key in the document has another name.
 _KEYS = {"owner": "whose"}
 
@@ -45,11 +51,13 @@ class Verdict:
 
     ``at`` is in seconds since 1970 UTC, ``seconds`` how long judging took. ``cause`` is the id of the most urgent
     gating check that failed ("" if none did), ``causes`` all of them, ``unknowns`` those that were unknown,
-    ``off`` those that were switched off or set to shadow by choice. ``policy`` is a hash of what it was judged by.
+    ``off`` those that were switched off or set to shadow by choice. ``policy`` is a hash of what it was judged by,
+    ``action`` what the node needs.
     """
 
     __slots__ = (
-        "at", "boot_id", "cause", "causes", "node", "off", "owner", "policy", "reason", "seconds", "status", "unknowns",
+        "action", "at", "boot_id", "cause", "causes", "node", "off", "owner", "policy", "reason", "seconds", "status",
+        "unknowns",
     )  # fmt: skip
 
     node: str
@@ -60,6 +68,7 @@ class Verdict:
     cause: str
     reason: str
     owner: str
+    action: str
     causes: tuple[str, ...]
     unknowns: tuple[str, ...]
     off: tuple[str, ...]
@@ -76,6 +85,7 @@ class Verdict:
         cause: str = "",
         reason: str = "",
         owner: str = "node",
+        action: str = "",
         causes: tuple[str, ...] = (),
         unknowns: tuple[str, ...] = (),
         off: tuple[str, ...] = (),
@@ -84,7 +94,8 @@ class Verdict:
         """Raise UnusableVerdict for what contradicts itself."""
         values = {
             "node": node, "status": status, "at": at, "boot_id": boot_id, "policy": policy, "cause": cause,
-            "reason": reason, "owner": owner, "causes": causes, "unknowns": unknowns, "off": off, "seconds": seconds,
+            "reason": reason, "owner": owner, "action": action or _USUAL.get(status, ""),
+            "causes": causes, "unknowns": unknowns, "off": off, "seconds": seconds,
         }  # fmt: skip
         _validate(values)
         for name, value in values.items():
@@ -113,7 +124,7 @@ def ascii_reason(text: str, most: int = REASON_MOST) -> str:
 def to_document(verdict: Verdict) -> dict[str, Any]:
     """Return the document that ``from_document`` reads."""
     document: dict[str, Any] = {"schema": SCHEMA}
-    for name in ("node", "status", "at", "boot_id", "policy", "cause", "reason", "owner", "seconds"):
+    for name in ("node", "status", "at", "boot_id", "policy", "cause", "reason", "owner", "action", "seconds"):
         document[_KEYS.get(name, name)] = getattr(verdict, name)
     for name in ("causes", "unknowns", "off"):
         document[name] = list(getattr(verdict, name))
@@ -127,7 +138,7 @@ def from_document(document: object) -> Verdict:
     """Decode a document; raises UnusableVerdict for anything that ``to_document`` would not have written."""
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise UnusableVerdict(f"it is not of the schema {SCHEMA}")
-    if odd := _REQUIRED.symmetric_difference(document):
+    if odd := _REQUIRED.symmetric_difference(document) - {"action"}:
         raise UnusableVerdict(f"keys are missing or unknown: {', '.join(sorted(map(str, odd)))[:200]}")
     values = {name: value for name, value in document.items() if name != "schema"}
     values["owner"] = values.pop("whose")
@@ -155,12 +166,16 @@ def _validate(values: Mapping[str, Any]) -> None:
         raise UnusableVerdict("its status is none of " + ", ".join(STATUSES))
     if values["owner"] not in OWNERS:
         raise UnusableVerdict("whose is none of " + ", ".join(OWNERS))
+    if values["action"] not in ACTIONS:
+        raise UnusableVerdict("action is none of " + ", ".join(ACTIONS))
     if type(at) is not int or not 0 <= at < 1 << 40:
         raise UnusableVerdict("at is no time in seconds")
     if type(seconds) not in (int, float) or not 0 <= seconds < 1e9:  # NaN is not either
         raise UnusableVerdict("seconds is no duration")
     if status == "pass" and (values["causes"] or values["unknowns"]):
         raise UnusableVerdict("it passes, and names checks that did not")
+    if (status == "pass") != (values["action"] == "none"):
+        raise UnusableVerdict("a verdict requires nothing if it passes, and only then")
     if (status == "fail") != bool(values["cause"]):
         raise UnusableVerdict("a verdict fails for a cause, and only then has one")
     if values["cause"] and values["cause"] not in values["causes"]:

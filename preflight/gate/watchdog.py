@@ -16,6 +16,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
     from collections.abc import Callable
+    from typing import NoReturn, TypeVar
+
+    from preflight.gate.result import Progress
+
+    R = TypeVar("R")
 else:  # what the module above is made of, without the enumerations, which take longer than all of this
     import _signal as signal
 
@@ -32,35 +37,61 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Watch:
-    """Ends this process in time. ``phase`` is what is going on, in words that fit after "while"."""
+    """Ends this process in time, from what has been completed by then.
 
-    def __init__(self, deadline_s: float) -> None:
-        self.began = time.monotonic()
+    The main thread hands its progress over with ``advance``, each time a complete value. The thread that claims the end
+    first makes the output; the other one does nothing more. One lock guards both, held for assignments only, so that
+    neither thread waits for the other's work. ``finish`` is called in the deadline thread with the last progress, the
+    reason, and whether it was a signal; it makes the output and returns the exit status.
+    """
+
+    def __init__(
+        self, began: float, deadline_s: float, progress: Progress, finish: Callable[[Progress, str, bool], int]
+    ) -> None:
+        """Set the deadline: ``deadline_s`` after ``began`` on the monotonic clock."""
         self.deadline_s = deadline_s
-        self.phase = "starting"
-        self._once = _thread.allocate_lock()
+        self._began, self._phase = began, "starting"
+        self._progress, self._finish = progress, finish
+        self._lock, self._ended = _thread.allocate_lock(), False
         self._ear, self._wake = -1, -1
-
-    @property
-    def until(self) -> float:
-        """When all must be over, on the monotonic clock."""
-        return self.began + self.deadline_s
 
     @property
     def left_s(self) -> float:
         """Seconds that are left."""
-        return self.until - time.monotonic()
+        return self._began + self.deadline_s - time.monotonic()
 
-    def start(self, on_deadline: Callable[[str, bool], int]) -> None:
-        """Watch from now on. ``late`` is called with the reason, and whether it was a signal; it returns the status."""
+    @property
+    def progress(self) -> Progress:
+        """The progress that was handed over last."""
+        return self._progress
+
+    def start(self) -> None:
+        """Watch from now on."""
         self._ear, self._wake = os.pipe()
         for fd in (self._ear, self._wake):
             os.set_blocking(fd, False)
-        self._on_deadline = on_deadline
         self._begin()
 
-    def run_single_threaded(self, act: Callable[[], object]) -> None:
-        """Do something that needs a single-threaded process, such as a fork; unwatched, so it must be short."""
+    def enter(self, phase: str) -> None:
+        """Note what is going on, in words that fit after "while"."""
+        self._phase = phase
+
+    def advance(self, progress: Progress) -> Progress:
+        """Hand over what has been completed, and return it.
+
+        Never returns once the deadline thread is ending the process.
+        """
+        with self._lock:
+            if not self._ended:
+                self._progress = progress
+                return progress
+        _wait_for_the_end()
+
+    def run_single_threaded(self, act: Callable[[], R]) -> R:
+        """Do something that needs a single-threaded process, such as a fork.
+
+        It is unwatched, so it must be short.
+        """
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
@@ -69,7 +100,7 @@ class Watch:
         while _threads() > 1 and time.monotonic() < until:
             time.sleep(0.0002)
         try:
-            act()
+            return act()
         finally:
             self._begin()
 
@@ -78,12 +109,20 @@ class Watch:
         self.deadline_s = deadline_s
         os.write(self._wake, _LOOK)
 
-    def disarm(self, status: int) -> None:
-        """Disarm the deadline and limit the output of the verdict; the process then ends with ``status``."""
-        if not self._once.acquire(blocking=False):
-            while True:  # the other thread is about to end this process
-                time.sleep(1)
+    def close(self, status: int) -> None:
+        """Claim the end for the main thread, and limit the time of its output.
+
+        After that the process ends with ``status``.
+        """
+        if not self._claim():
+            _wait_for_the_end()
         _thread.start_new_thread(_leave, (status,))
+
+    def _claim(self) -> bool:
+        """Return whether the calling thread is to make the output: one thread only."""
+        with self._lock:
+            first, self._ended = not self._ended, True
+        return first
 
     def _begin(self) -> None:
         for number in _SIGNALS:
@@ -99,13 +138,19 @@ class Watch:
                 return
             if received or self.left_s <= 0:
                 break
-        if not self._once.acquire(blocking=False):
+        if not self._claim():
             return
         _thread.start_new_thread(_leave, (3,))
-        after = f"after {time.monotonic() - self.began:.1f} s while {self.phase}"
+        after = f"after {time.monotonic() - self._began:.1f} s while {self._phase}"
         if received:
-            os._exit(self._on_deadline(f"{_name(received[0])} {after}", True))
-        os._exit(self._on_deadline(f"the deadline of {self.deadline_s:g} s was over {after}", False))
+            os._exit(self._finish(self._progress, f"{_name(received[0])} {after}", True))
+        os._exit(self._finish(self._progress, f"the deadline of {self.deadline_s:g} s was over {after}", False))
+
+
+def _wait_for_the_end() -> NoReturn:
+    """Wait until the other thread has ended this process."""
+    while True:
+        time.sleep(1)
 
 
 def _threads() -> int:

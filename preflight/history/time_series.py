@@ -10,6 +10,7 @@ from preflight._startup.lightclass import dataclass, replace
 from preflight.evidence.document import COURSE, Evidence, EvidenceError
 from preflight.facts import counter_growth
 from preflight.facts.node import NodeFacts
+from preflight.facts.nvidia import link_errors
 from preflight.facts.time_series import JOBS
 from preflight.history.store import HistoryStore
 from preflight.parsers.network import ethtool_module
@@ -20,7 +21,7 @@ LOOK_BACK_DAYS = 30
 #: Fields of a GPU's health, and counters of a port.
 _GPU = (
     "ecc_aggregate_sram_corrected", "ecc_aggregate_dram_corrected", "remapped_corrected", "remapped_uncorrected",
-    "temperature_margin_c",
+    "temperature_margin_c", "pcie_replays",
 )  # fmt: skip
 _PORT = ("symbol_error", "link_error_recovery", "link_downed")
 
@@ -44,6 +45,13 @@ def _of_gpus(node: NodeFacts) -> Iterator[tuple[str, str, float]]:
         for field in _GPU:
             if (value := getattr(gpu, field)) is not None:
                 yield f"gpu.{field}", gpu.uuid or gpu.address, float(value)
+    try:
+        counts = link_errors.totals(node.evidence)
+    except EvidenceError:
+        return
+    for uuid, links in counts.items():
+        if links:
+            yield "gpu.nvlink_errors", uuid, float(sum(sum(kinds.values()) for kinds in links.values()))
 
 
 def _of_ports(node: NodeFacts) -> Iterator[tuple[str, str, float]]:

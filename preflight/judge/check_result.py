@@ -43,10 +43,14 @@ def outcome(
     crashed = False
     try:
         for finding in check.findings(facts, site):
+            if not isinstance(finding, Finding):
+                raise TypeError(f"it yielded {type(finding).__name__}, not a finding")
             findings.append(finding)
     except EvidenceError as error:
         findings.append(unknown(f"could not tell: {error}", evidence=[error.key], fix=supply(error.key, evidence())))
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a check that calls sys.exit() must not set the status of the run
         crashed = True
         import logging
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from preflight._startup.lightclass import regex
+from preflight._startup.lightclass import replace
 from preflight.evidence.document import Evidence, EvidenceError
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ _LINES, _CHARS, _RECORDS = 14, 1200, 3
 
 #: Characters that the findings of one report are looked up in, all together; those after it get the heads of their
 #: records. A log of thousands of failed runs would otherwise be searched from its beginning for each of them.
-SEARCHED_CHARS = 64 << 20
+SEARCHED_CHARS = 16 << 20
 
 #: Values for which the next finding finds a text that was made; characters from which on a text is large.
 _REMEMBERED, _LARGE = 32, 1 << 16
 
 #: A PCI address: tools write its domain with four digits, with eight, or not at all.
-_PCI = regex(r"(?:[0-9a-f]{4,8}:)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
+_PCI = re.compile(r"(?:[0-9a-f]{4,8}:)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
 
 
 class Search:
@@ -95,6 +95,8 @@ def excerpts(finding: Finding, node: str, evidence: Evidence | None, search: Sea
             record = evidence.record(key) if evidence else None
         except EvidenceError:
             continue
+        if record is not None and evidence is not None and type(raw := evidence.records[key]) is not dict:
+            record = replace(record, out=getattr(raw, "excerpt_text", record.out))
         if record is not None and (text := _passage(record, names, words, search)):
             yield {"node": node, "key": key, "text": text}
 

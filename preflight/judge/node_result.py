@@ -122,7 +122,9 @@ def _vote(facts: NodeFacts, site: Site, checks: Sequence[Check]) -> None:
             try:
                 for _ in check.findings([facts], {facts.node: site}):
                     pass
-            except Exception:  # it is told when the check runs on the fleet
+            except KeyboardInterrupt:
+                raise
+            except BaseException:  # reported when the check runs on the fleet
                 continue
 
 

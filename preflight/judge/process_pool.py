@@ -19,6 +19,7 @@ from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
 from typing import Any
 
+from preflight.checks import registry
 from preflight.evidence.document import Evidence
 from preflight.expectations import Cluster
 from preflight.judge.check_result import Outcome
@@ -82,7 +83,6 @@ _alone: AbstractContextManager[Any] = nullcontext()
 def _begin(ids: Sequence[str], cluster: Cluster, alone: AbstractContextManager[Any]) -> None:
     """Set a worker up: Ctrl-C is whoever started it to hear, and its end is ours."""
     global _checks, _cluster, _alone
-    from preflight.checks import registry
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()

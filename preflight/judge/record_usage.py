@@ -143,7 +143,9 @@ def _exhaust(findings: Callable[[], Iterator[object]]) -> None:
     try:
         for _ in findings():
             pass
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return
 
 

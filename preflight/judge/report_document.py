@@ -11,6 +11,7 @@ from preflight._startup.lightclass import dataclass
 from preflight.checklist.answers import answer
 from preflight.evidence.document import Evidence
 from preflight.facts.supply import supply
+from preflight.judge.actions import action_of
 from preflight.judge.excerpts import Search, excerpts
 from preflight.judge.node_result import NodeResult
 from preflight.judge.result_table import ResultTable
@@ -120,7 +121,7 @@ def _record(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _nodes(seen: Sequence[NodeResult], folded: ResultTable) -> Iterator[dict[str, Any]]:
-    statuses = folded.statuses()
+    statuses, actions = folded.statuses(), folded.actions()
     shared: dict[str, Any] = {}  # what is equal on many nodes is held once
 
     def once(value: Any) -> Any:
@@ -129,12 +130,14 @@ def _nodes(seen: Sequence[NodeResult], folded: ResultTable) -> Iterator[dict[str
     for number, one in enumerate(seen):
         if one.no_answer is not None:
             silence = {key: str(value) for key, value in one.no_answer.items()}
-            yield {"name": one.node, "status": str(Status.UNKNOWN), "no_answer": silence, "checks": {}}
+            yield {"name": one.node, "status": str(Status.UNKNOWN), "action": "monitor", "no_answer": silence,
+                   "checks": {}}  # fmt: skip
             continue
         mine = statuses.get(number, {})
         yield {
             "name": one.node,
             "status": str(worst(mine.values()) if mine else Status.SKIP),
+            "action": actions.get(number, "none"),
             **one.about,
             "checks": once({folded.checks[check].id: str(status) for check, status in mine.items()}),
             **one.more,
@@ -162,6 +165,7 @@ def finding_documents(folded: ResultTable, subjects: Subjects) -> Iterator[dict[
             "evidence": list(finding.evidence),
             "why": "",
             "fix": "",
+            "action": action_of(check, finding),
         }
         if finding.reported_by:
             document["reported_by"] = list(finding.reported_by)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight._startup.lightclass import dataclass, field, replace
+from preflight.judge.actions import action_of, strongest
 from preflight.judge.check_result import Outcome
 from preflight.judge.waivers import Excuses
 from preflight.model import Check, Finding, Status, worst
@@ -49,6 +50,16 @@ class ResultTable:
             for subject in members:
                 found.setdefault(subject, {})[outcome.check] = outcome.status
         return found
+
+    def actions(self) -> Mapping[int, str]:
+        """Return the strongest action by subject."""
+        strongest_of: dict[int, str] = {}
+        for outcome, members in self.outcomes.items():
+            check = self.checks[outcome.check]
+            action = strongest(action_of(check, finding) for finding in outcome.findings)
+            for subject in members if action != "none" else ():
+                strongest_of[subject] = strongest((action, strongest_of.get(subject, "none")))
+        return strongest_of
 
     def by_item(self) -> dict[tuple[str, str], Status]:
         """Roll up what each check found for each checklist item that it answers, and under "" for all."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from preflight._startup.lightclass import dataclass
+from preflight.checks import registry
 from preflight.errors import PreflightError
 from preflight.evidence.document import Evidence
 from preflight.expectations import Cluster
@@ -52,8 +53,6 @@ def learn(evidences: Sequence[Evidence], checks: Sequence[Check] | None = None, 
     ``checks`` judge the nodes by the file, so that what is wrong with them is known; None: all that are installed.
     """
     if checks is None:
-        from preflight.checks import registry
-
         checks = registry().checks
     empty = Cluster()
     readings = []

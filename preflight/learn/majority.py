@@ -8,7 +8,7 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass, replace
 from preflight.expectations.catalogue import Part
-from preflight.facts.majority import vote
+from preflight.facts.majority import near, vote
 from preflight.learn.node_values import NodeValues
 from preflight.nodeset import fold, is_name, unfold
 
@@ -35,6 +35,7 @@ class _Key:
     read: Callable[[NodeValues], Any]
     source: str  # where nodes show it
     wrong: Callable[[Any, Part | None], str] = lambda value, part: ""  # why a value is not to become the norm
+    tolerance: float = 0.0  # share within which numbers count as one
 
 
 def _too_few(value: Any, part: Part | None) -> str:
@@ -61,6 +62,8 @@ def _folded(devices: tuple[str, ...] | None) -> str | list[str] | None:
     return folded if set(unfold(folded)) == set(devices) else list(devices)
 
 
+_SWAPS = "a job that swaps slows all others down; declare it yourself if it is meant so"
+
 KEYS = (
     _Key("", "gpus", lambda one: one.gpus or None, "/sys/bus/pci/devices", _too_few),
     _Key("", "hcas", lambda one: len(one.compute) if one.compute else None, "/sys/class/infiniband"),
@@ -72,6 +75,12 @@ KEYS = (
     _Key("ports", "netdev_mtu", lambda one: one.netdev_mtu, "/sys/class/net/*/mtu",
          _small(LEAST_NETDEV_MTU, "which an RDMA MTU of 4096 needs")),
     _Key("ports", "point_to_point", lambda one: one.point_to_point, "ip addr"),
+    _Key("host", "memory_gib", lambda node: node.memory_gib, "/proc/meminfo", tolerance=0.01),
+    _Key("host", "cpus", lambda node: node.cpus, "/sys/devices/system/cpu/online"),
+    _Key("host", "smt", lambda node: node.smt, "/sys/devices/system/cpu/smt/control"),
+    _Key("host", "numa_nodes", lambda node: node.numa_nodes, "/sys/devices/system/node"),
+    _Key("host", "nvme", lambda node: node.nvme, "/sys/class/nvme"),
+    _Key("host", "swap", lambda node: node.swap, "/proc/swaps", lambda value, part: _SWAPS if value else ""),
     _Key("checkpoint", "path", lambda one: one.checkpoints, "the evidence, which lists its checkpoints"),
     _Key("checkpoint", "interval_min", lambda one: one.interval_min, "times of the checkpoints that are there"),
 )  # fmt: skip
@@ -84,6 +93,7 @@ def values(members: Sequence[NodeValues], part: Part | None) -> Iterator[Value]:
         if found is not None:
             yield found
     yield from _qos(members)
+    yield from _mounts(members)
 
 
 def _of_each_port(part: Part | None, members: Sequence[NodeValues]) -> Part | None:
@@ -99,6 +109,8 @@ def _value(key: _Key, members: Sequence[NodeValues], part: Part | None) -> Value
     raw = {one.node: value for one in members if (value := key.read(one)) is not None}
     if not raw:
         return None
+    if key.tolerance:
+        raw = {node: float(f"{value:.5g}") for node, value in near(raw, key.tolerance).items()}
     toml_values = {node: written(value) for node, value in raw.items()}
     missed = {one.node: one.missed[key.key] for one in members if one.node in raw and key.key in one.missed}
     voting = {node: value for node, value in toml_values.items() if node not in missed}
@@ -144,6 +156,27 @@ def _qos(members: Sequence[NodeValues]) -> Iterator[Value]:
         value = _value(_Key("qos", key, read, source, _unmarked), members, None)
         if value is not None:
             yield value
+
+
+def _of_mount(place: str, which: int) -> Callable[[NodeValues], Any]:
+    return lambda node: node.mounts[place][which] if place in node.mounts else None
+
+
+def _mounts(members: Sequence[NodeValues]) -> Iterator[Value]:
+    """Yield the network storage that the majority of nodes mounts."""
+    places = sorted({place for member in members for place in member.mounts})
+    for place in places:
+        has = vote((member.node, str(place in member.mounts)) for member in members)
+        if has.usual != "True":
+            continue
+        table = f"host.mounts.{written(place)}"
+        for key, which in (("type", 0), ("read_write", 1)):
+            read = _Key(table, key, _of_mount(place, which), "/proc/self/mountinfo")
+            if (value := _value(read, members, None)) is not None:
+                without = (
+                    tuple(member.node for member in members if place not in member.mounts) if key == "type" else ()
+                )
+                yield replace(value, odd=(*value.odd, *without))
 
 
 def _unmarked(value: Any, part: Part | None) -> str:

@@ -6,18 +6,29 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from preflight._startup.lightclass import dataclass
 from preflight._startup.lightclass import field as declare
+from preflight.checks.comparison.electorate import failing
+from preflight.checks.gpu import part as gpu_part
+from preflight.checks.gpu import presence
+from preflight.checks.rdma import devices as rdma
+from preflight.checks.rdma import ip_rails, verbs
+from preflight.checks.rdma import ports as rdma_port
+from preflight.checks.roce import fleet
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.expectations.catalogue import Part
-from preflight.facts import congestion, port_qos
+from preflight.facts import congestion, inventory, port_qos, system_settings
+from preflight.facts.network_mounts import MOUNTS
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port, natural
 
 T = TypeVar("T")
+
+#: Places that a comment and a key of TOML can hold.
+_PLACE = re.compile(r"/[\w./+@:-]{0,400}")
 
 #: The probe that lists checkpoints (``preflight.probes.checkpoints``): its directory is in the key.
 _CHECKPOINTS = re.compile(r"cmd:find -H (/[\w./+@:-]{1,400}) -maxdepth 2 -printf '%T@ %y %P\\n'")
@@ -46,6 +57,13 @@ class NodeValues:
     checkpoints: str | None = None
     interval_min: float | None = None
     where: str = ""
+    memory_gib: float | None = None
+    cpus: int | None = None
+    smt: bool | None = None
+    numa_nodes: int | None = None
+    nvme: int | None = None
+    swap: bool | None = None
+    mounts: Mapping[str, tuple[str, bool]] = declare(default_factory=dict)  # place -> type, writable
     missed: Mapping[str, tuple[str, ...]] = declare(default_factory=dict)  # key -> checks of the node that fail on it
 
 
@@ -73,19 +91,30 @@ def read_node(node: NodeFacts, site: Site) -> NodeValues:
         dcbx=_try(lambda: _same(port_qos.dcbx(node.evidence, port.netdev or "").value for port in roce)),
         checkpoints=directory, interval_min=interval_min, where=str(node.evidence.collector.get("where", "")),
         missed=_missed(node, site),
+        **(_host(node) if not node.in_container else {}),
     )  # fmt: skip
+
+
+def _host(node: NodeFacts) -> dict[str, Any]:
+    """Return what the server consists of; not called in a container."""
+    states = _try(lambda: [state for _, state in inventory.nvme_drives(node.evidence)])
+    smt = _try(lambda: node.parsed(inventory.SMT, inventory.smt))
+    swap = _try(lambda: node.parsed(inventory.SWAPS, inventory.swap))
+    table = _try(lambda: node.parsed(MOUNTS, inventory.lasting)) or {}
+    return {
+        "memory_gib": _try(lambda: node.parsed(system_settings.MEMINFO, system_settings.memory_gib)),
+        "cpus": _try(lambda: int(node.parsed(inventory.ONLINE, inventory.cpus))),
+        "smt": None if smt is None else smt == "on",
+        "numa_nodes": node.cpu_nodes or None,
+        "nvme": states.count("live") or None if states else None,
+        "swap": None if swap is None else swap == "on",
+        "mounts": {place: (mount.kind, not mount.read_only) for place, mount in table.items()
+                   if inventory.is_network(mount) and _PLACE.fullmatch(place)},
+    }  # fmt: skip
 
 
 def _missed(node: NodeFacts, site: Site) -> dict[str, tuple[str, ...]]:
     """Return the keys whose value a check of the node finds wrong, so that the node does not vote on it."""
-    from preflight.checks.comparison.electorate import failing
-    from preflight.checks.gpu import part as gpu_part
-    from preflight.checks.gpu import presence
-    from preflight.checks.rdma import devices as rdma
-    from preflight.checks.rdma import ip_rails, verbs
-    from preflight.checks.rdma import ports as rdma_port
-    from preflight.checks.roce import fleet
-
     chain = {"netdev_mtu": ("MTU", "active MTU"), "pfc": ("PFC",), "ecn": ("ECN",), "trust": ("trust",),
              "dcbx": ("DCBX",)}  # fmt: skip
     by = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,9 @@ from preflight.errors import PreflightError
 from preflight.expectations import Cluster, Expected, NodeClass, Site, schema
 from preflight.expectations.catalogue import Part, part_by_name
 from preflight.expectations.toml_line_numbers import Lines
+
+#: The words of a key; one in quotes may have dots: ``host.mounts."/mnt/v1.2".type``.
+_WORDS = re.compile(r'"[^"]*"|[^."]+|(?<=\.)(?=\.|$)|^$')
 
 
 class UnknownKey(PreflightError):
@@ -22,7 +26,7 @@ def explain(cluster: Cluster, text: str, key: str, part: Part | None = None) -> 
     ``key`` is ``ports.mtu``, or ``class.NAME.ports.mtu`` for one class. ``part`` is what the nodes were recognised as,
     where a class does not say it. Raises UnknownKey.
     """
-    words = tuple(key.split("."))
+    words = tuple(word.strip('"') for word in _WORDS.findall(key))
     name = None
     if words[0] == "class" and len(words) > 2:
         name, words = words[1], words[2:]

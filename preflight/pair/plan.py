@@ -1,4 +1,4 @@
-"""``preflight pair``: from the words of the command line to the evidence of both nodes."""
+"""``preflight pair``: from its arguments to the evidence of both nodes."""
 
 from __future__ import annotations
 
@@ -8,47 +8,63 @@ from typing import cast
 
 import click
 
+from preflight._startup.lightclass import replace
 from preflight.checks.pair import bandwidth as checks
+from preflight.collect.connection import connection
 from preflight.collect.options import DEADLINE_S, CollectOptions
-from preflight.evidence.document import Evidence
+from preflight.collect.request import Collected, CollectRequest, Targets
+from preflight.expectations import Cluster
+from preflight.model import Check
 from preflight.pair.endpoints import Wanted
 from preflight.pair.execute import PairTransport, carry_out
 from preflight.pair.tests import USUAL
-from preflight.run.fleet import connection, targets
-from preflight.run.setup import Session
 from preflight.terminal import UsageError, progress
 
-__all__ = ["Wanted", "run_pair"]
+__all__ = ["Wanted", "checks_of", "hosts_of", "names_of", "run_pair"]
 
 
-def run_pair(
-    server: str, client: str, tests: Sequence[str], wanted: Wanted, session: Session, options: CollectOptions
-) -> list[Evidence]:
-    """Carry out the tests between two hosts and let the session judge them; return the evidence of both."""
-    names = tuple(dict.fromkeys(tests or USUAL))
+def names_of(tests: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the tests to run: those given, each once, or the usual ones."""
+    return tuple(dict.fromkeys(tests or USUAL))
+
+
+def checks_of(names: Sequence[str]) -> tuple[Check, ...]:
+    """Return the checks that judge some tests."""
+    return tuple(checks.CHECKS[name] for name in names)
+
+
+def hosts_of(server: str, client: str) -> tuple[str, str]:
+    """Return the names of two different hosts; raises UsageError."""
     hosts = _host(server), _host(client)
     if hosts[0] == hosts[1]:
         raise UsageError("a pair is two nodes: give two different hosts")
-    session.via = options.via
-    session.checks = [checks.CHECKS[name] for name in names]
-    session.off = []
-    with connection(hosts, options) as once:  # a mistake in the configuration shows before any node is contacted
+    return hosts
+
+
+def run_pair(request: CollectRequest, names: Sequence[str], wanted: Wanted) -> Collected:
+    """Run the tests between the two hosts of a request, the first as server."""
+    server, client = request.nodes
+    with connection(request) as once:  # an error in the configuration shows before any node is contacted
         for warning in once.warnings:
             click.echo(f"warning: {warning}", err=True)
+    through_openssh: dict[str, str] = {}
 
     @contextmanager
     def reach(host: str) -> Iterator[PairTransport]:
-        with connection([host], options) as transport:
+        with connection(replace(request, nodes=(host,))) as transport:
             try:
                 yield cast("PairTransport", transport)  # no srun: it runs on many nodes
             finally:
-                session.through_openssh = {**session.through_openssh, **transport.through_openssh}
+                through_openssh.update(transport.through_openssh)
 
-    return carry_out(hosts, names, wanted, session.cluster, reach, options.deadline_s or DEADLINE_S, progress)
+    deadline_s = request.options.deadline_s or DEADLINE_S
+    cluster = request.cluster or Cluster()
+    evidences = carry_out((server, client), names, wanted, cluster, reach, deadline_s, progress)
+    return Collected(evidences, via=request.options.via, through_openssh=through_openssh)
 
 
 def _host(name: str) -> str:
-    found = targets(name, None, None, None)
+    found = Targets(hosts=name).nodes(CollectOptions())
     if len(found) != 1:
         raise UsageError(f"{name!r} is {len(found)} nodes: a side of a pair is one")
     return found[0]

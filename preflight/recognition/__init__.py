@@ -5,37 +5,50 @@ Data flow:
 - ``input_sources``: files and standard input;
 - ``container_formats``: mails, pages, patches and tables around the text (``textprep.encodings``);
 - ``job_logs``: NCCL's log and nccl-tests;
-- ``textprep.lines``, ``line_unwrap``: lines as the tool wrote them;
-- ``line_prefixes``, ``common_prefix``, ``commented_output``: prefixes stripped, lines separated by writer;
-- ``detector`` (``start_patterns``, ``key_value_block``): the parts and their formats;
+- ``textprep.lines``, ``textprep.wrapped_lines`` (``line_unwrap`` chooses): lines as the tool wrote them;
+- ``textprep``'s ``line_prefixes``, ``common_prefix``, ``commented_output``: prefixes stripped, lines by writer;
+- ``framed_tables``: outputs with a frame that looks like such a prefix;
+- ``detector`` (``start_patterns``, ``parsers.text_block``): the parts and their formats;
 - ``formats``, one module a family of tools: the first line of an output, and its parser;
-- ``evaluate``: findings (``rules_gpu``, ``rules_nic``, by ``evidence_adapter``).
+- ``evaluate``: findings (``judges``, the cores of checks by kind).
 
 The result is a document of ``preflight.read/1``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from preflight.recognition import common_prefix, container_formats
-from preflight.recognition.commented_output import commented
+from preflight.recognition import container_formats
+from preflight.recognition.described_pods import DESCRIBE, read_described
 from preflight.recognition.detector import TextPart, parts
 from preflight.recognition.evaluate import add_findings
 from preflight.recognition.formats import kinds
 from preflight.recognition.formats.nccl_settings import SETTING, commands
 from preflight.recognition.formats.pytorch import read_trace_or_dump
+from preflight.recognition.framed_tables import read_framed
+from preflight.recognition.guess import Guess, guess
 from preflight.recognition.input_sources import InputSource, SourceError, open_sources
 from preflight.recognition.job_logs import NCCL_LOG, NCCL_TESTS, judge_logs, judge_settings, log_parts
-from preflight.recognition.line_prefixes import split_by_writer, unread
 from preflight.recognition.line_unwrap import count_facts, prefer_unwrapped
+from preflight.textprep import common_prefix
+from preflight.textprep.commented_output import commented
+from preflight.textprep.line_prefixes import split_by_writer, unread
 from preflight.textprep.lines import Lines, bare, lines_of
 
-__all__ = ["SCHEMA", "SourceError", "document", "exit_status", "known", "open_sources", "read", "read_text"]
+__all__ = [
+    "SCHEMA", "Guess", "SourceError", "document", "exit_status", "guess", "known", "open_sources", "read", "read_text",
+]  # fmt: skip
 
 SCHEMA = "preflight.read/1"
+
+#: What only lines of a job's own log hold: `log_parts` reads them, and no tool prints them.
+_OF_A_JOB = (" NCCL INFO ", "ProcessGroupNCCL.cpp:", "WorkNCCL(")
+
+#: Characters in which such a mark stands; further on, a progress bar may stand before it.
+_MARKED_BY = 120
 
 #: Parts of one source that are reported.
 MOST_PARTS = 1000
@@ -56,24 +69,28 @@ def _read(source: InputSource) -> list[TextPart]:
     tools = _of_tools(lines, source.name)
     judge_settings(tools, source.name)
     found = sorted([*logs, *tools], key=lambda part: part.first)[:MOST_PARTS]
-    if found or not any(SETTING in line.text for line in lines):
+    if found or SETTING not in source.text.text:
         return found
     return [part for _, own in split_by_writer(lines) for part in commands(bare(own))][:MOST_PARTS]
 
 
 def read_text(text: str, source: str) -> list[TextPart]:
-    """Return the tool output in a text, judged; a job's own output is left to ``log_parts``."""
+    """Return the tool output in a text, judged.
+
+    A job's own output is left to ``log_parts``.
+    """
     return _of_tools(lines_of(text), source)
 
 
 def _of_tools(lines: Lines, source: str) -> list[TextPart]:
-    lines = [line for line in lines if " NCCL INFO " not in line.text]
+    lines = [line for line in lines if not any(mark in line.text[:_MARKED_BY] for mark in _OF_A_JOB)]
+    framed, lines = read_framed(lines, kinds(), MOST_PARTS)
     written = list(split_by_writer(lines))
-    found = [part for writer, own in written for part in _parts(own, writer)]
-    found += [part for own in unread(lines, [own for _, own in written], found) for part in _parts(own, "")]
-    found += [
-        part for ways in common_prefix.unmarked(lines, found) for part in max(map(_written, ways), key=count_facts)
-    ]
+    found = framed + [part for writer, own in written for part in _parts(own, writer)]
+    unread_lines = unread(lines, [own for _, own in written], _taken(found))
+    found += [part for own in unread_lines for part in _parts(own, "")]
+    ways = common_prefix.unmarked(lines, _taken(found))
+    found += [part for stretch in ways for part in max(map(_written, stretch), key=count_facts)]
     found = sorted(found, key=lambda part: part.first)[:MOST_PARTS]
     add_findings(found, source)
     return found
@@ -88,13 +105,19 @@ def _written(written: Sequence[tuple[str, Lines]]) -> list[TextPart]:
     ]
 
 
+def _taken(found: Sequence[TextPart]) -> set[int]:
+    """Return the numbers of the lines that are part of something."""
+    return {number for part in found for number in range(part.first, part.last + 1)}
+
+
 def _parts(lines: Lines, writer: str) -> list[TextPart]:
     def read_lines(lines: Lines) -> list[TextPart]:
-        return list(islice(parts(lines, writer, kinds()), MOST_PARTS))  # later ones are never reported
+        return list(islice(parts(lines, writer, ordinary), MOST_PARTS))  # later ones are never reported
 
-    lines = bare(lines)
-    found = prefer_unwrapped(lines, read_lines(lines), read_lines)
-    return found + [part for stretch in commented(lines, found) for part in read_lines(stretch)]
+    ordinary = [kind for kind in kinds() if kind.name != DESCRIBE]
+    described, lines = read_described(bare(lines), writer, kinds())
+    found = described + prefer_unwrapped(lines, read_lines(lines), read_lines)
+    return found + [part for stretch in commented(lines, _taken(found)) for part in read_lines(stretch)]
 
 
 def known() -> tuple[str, ...]:
@@ -102,12 +125,19 @@ def known() -> tuple[str, ...]:
     return (NCCL_TESTS, NCCL_LOG, *(kind.name for kind in kinds()))
 
 
-def document(sources: Sequence[tuple[str, Sequence[TextPart]]]) -> dict[str, Any]:
-    """Return what `preflight read --json` prints."""
-    return {
-        "schema": SCHEMA,
-        "sources": [{"name": name, "parts": [part.document() for part in found]} for name, found in sources],
-    }
+def document(
+    sources: Sequence[tuple[str, Sequence[TextPart]]], guesses: Mapping[str, Guess] | None = None
+) -> dict[str, Any]:
+    """Return what `preflight read --json` prints.
+
+    ``guesses`` are of sources in which nothing was recognised.
+    """
+    documents: list[dict[str, Any]] = []
+    for name, found in sources:
+        documents.append({"name": name, "parts": [part.document() for part in found]})
+        if not found and guesses and name in guesses:
+            documents[-1]["guess"] = {"looks_like": guesses[name].looks_like or None, "run": [*guesses[name].commands]}
+    return {"schema": SCHEMA, "sources": documents}
 
 
 def exit_status(sources: Sequence[tuple[str, Sequence[TextPart]]]) -> int:

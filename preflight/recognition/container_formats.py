@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from preflight.recognition.detector import TextGap, TextPart
@@ -18,8 +15,8 @@ from preflight.textprep.unicode_cleanup import plain_characters
 
 _Read = Callable[[InputSource], list[TextPart]]
 
-#: Characters of a pasted text; longer ones come from log collectors, and are read once.
-_LARGEST, _MOST_LINES = 1 << 22, 20_000
+#: Lines of a pasted text; longer ones come from log collectors, and are read once.
+_MOST_LINES = 20_000
 #: Of an envelope that is no doubt one, what is inside counts even if it says less: what stood around it says nothing.
 _LEFT = 0.5
 #: How findings name lines.
@@ -28,36 +25,19 @@ _LINES = re.compile(r"\b(lines?) (\d{1,9})(?:-(\d{1,9}))?\b")
 
 def best(source: InputSource, read: _Read) -> list[TextPart]:
     """Return the parts of a source, or of its unpacked content if that has enough."""
-    if source.skipped is not None:
+    if source.copied is None:
         return read(source)
-    with _holding(source, plain_characters(source.text)) as bare:
-        found, envelopes = read(bare), opened(bare.text) if len(bare.text) <= _LARGEST else []
-    for inside in envelopes:
+    text = plain_characters(source.copied)
+    found = read(source if text == source.copied else replace(source, given=text))
+    for inside in opened(text):
         if found and not inside.sure and len(inside.numbers) > _MOST_LINES:
             continue
-        with _holding(source, inside.text) as inner:
-            again = read(inner)
+        again = read(replace(source, given=inside.text))
         if count_facts(again) and count_facts(again) >= count_facts(found) * (_LEFT if inside.sure else 1):
             for part in again:
                 _renumber(part, inside.numbers)
             return again
     return found
-
-
-@contextmanager
-def _holding(source: InputSource, text: str) -> Iterator[InputSource]:
-    """Give a source another text, which lies on disk meanwhile as every source does."""
-    if text == source.text:
-        yield source
-        return
-    with ExitStack() as stack:
-        try:
-            stream = stack.enter_context(tempfile.NamedTemporaryFile(prefix="preflight-read-", buffering=0))
-            stream.write(text.encode("utf-8", "backslashreplace"))
-            path = Path(stream.name)
-        except OSError:
-            path = source.path  # no room for it: a job's log is read as it stands
-        yield replace(source, path=path, text=text)
 
 
 def _renumber(part: TextPart, numbers: Sequence[int]) -> None:

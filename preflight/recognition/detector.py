@@ -1,14 +1,17 @@
-"""Detection of tool output in a text: each output format matches its first line and parses itself to its end."""
+"""Detection of tool output in a text.
+
+Each output format matches its first line and parses itself to its end.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from preflight.recognition.start_patterns import next_head
 from preflight.textprep.lines import Lines
+from preflight.textprep.numbered_text import left_out
 
 
 @dataclass(frozen=True)
@@ -81,17 +84,6 @@ class TextPart:
             "judged": self.judged,
             "findings": self.findings,
         }
-
-
-#: Marks of lines left out.
-_LEFT_OUT = re.compile(
-    r"\s*(?:#\s*)?[\[(<]?\s?(?:\.{3,}|…|snip\w*|truncated|omitted)[\])>]?(?:\s.{0,80})?|\s*\.\.\s*", re.IGNORECASE
-)
-
-
-def left_out(text: str) -> bool:
-    """Return whether a line stands for lines that were left out."""
-    return ("." in text or "…" in text or "<" in text or "[" in text) and bool(_LEFT_OUT.fullmatch(text))
 
 
 def _by_hints(lines: Lines, kinds: Sequence[OutputFormat]) -> Callable[[str], Sequence[OutputFormat]]:

@@ -1,70 +1,57 @@
-"""Judges what was read: the facts of each writer's output become evidence, and the rules say what is wrong.
+"""Judges what was read.
 
-A rule is unknown of a part that it read; of a part that it does not read, it has no finding.
+The facts of each writer's output become evidence, and the judges make findings of it.
+
+A judge is unknown of a part that it read; of a part that it does not read, it has no finding.
 """
 
 from __future__ import annotations
 
-import functools
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
-from preflight.evidence.document import Evidence, EvidenceError
-from preflight.facts.node import NodeFacts
+from preflight.evidence.document import Evidence
 from preflight.judge import findings
-from preflight.model import Check
-from preflight.recognition import rules_gpu, rules_nic
+from preflight.parsers.host.kernel_text import KernelText
+from preflight.parsers.messages.scan import LoggedError
+from preflight.parsers.network.transport_errors import TransportMessage
+from preflight.recognition import judges
 from preflight.recognition.detector import TextPart
 from preflight.recognition.evidence_adapter import key_of
-
-RULES = (*rules_nic.RULES, *rules_gpu.RULES)
+from preflight.recognition.formats.typed import TypedPart
 
 _SHOWN_STATUSES = ("fail", "warn", "pass")
+
+#: Parts of one kind that a part is compared with.
+_MOST_EARLIER = 64
 
 
 def add_findings(parts: Sequence[TextPart], source: str) -> None:
     """Put to each part the findings that rest on it."""
+    earlier: dict[tuple[str, str], list[Any]] = defaultdict(list)
     for part in parts:
+        if not isinstance(part.taken, TypedPart):
+            continue
         key = key_of(part.kind)
         status = "ok" if part.taken.complete else "cut"
         records: dict[str, Any] = {key: {"status": status, "value": part.taken.facts, "out": part.text}}
-        results = findings([Evidence(part.writer or source, "", records)], _rules_of(part.kind))
-        part.findings += [one for one in results if one["status"] in _SHOWN_STATUSES or _unknown_of(one, key)]
+        values = earlier[part.writer, part.kind]
+        rules = judges.checks_of(part.kind, part.taken.value, tuple(values[-_MOST_EARLIER:]))
+        values.append(part.taken.value)
+        results = findings([Evidence(part.writer or _node_of(part) or source, "", records)], rules) if rules else []
+        part.findings += [item for item in results if item["status"] in _SHOWN_STATUSES or _unknown_of(item, key)]
 
 
-@functools.cache
-def _rules_of(kind: str) -> tuple[Check, ...]:
-    """Return the rules that read parts of a kind.
-
-    There may be a thousand parts, and few rules read one.
-    """
-    return tuple(rule for rule in RULES if key_of(kind) in _keys_of(rule))
-
-
-class _KeyRecorder(dict[str, Any]):
-    """Records of which none is there; it keeps which were looked for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.wanted: set[object] = set()
-
-    def __contains__(self, key: object) -> bool:
-        """Keep the key, and have nothing."""
-        self.wanted.add(key)
-        return False
-
-
-@functools.cache
-def _keys_of(rule: Check) -> frozenset[object]:
-    """Return the records that a rule looks for.
-
-    Where none of them is there, it looks for each and ends.
-    """
-    records = _KeyRecorder()
-    with suppress(EvidenceError):
-        list(rule.run(NodeFacts(Evidence("", "", records)), None))
-    return frozenset(records.wanted)
+def _node_of(part: TextPart) -> str:
+    """Return the node that the lines of a part name; empty for none or several."""
+    value = part.taken.value if isinstance(part.taken, TypedPart) else None
+    hosts = value.hosts if isinstance(value, KernelText) else ()
+    if isinstance(value, tuple) and value and isinstance(value[0], LoggedError):
+        hosts = tuple({error.node for error in value})
+    if isinstance(value, tuple) and value and isinstance(value[0], TransportMessage):
+        hosts = tuple({error.host or "" for error in value})
+    return hosts[0] if len(hosts) == 1 else ""
 
 
 def _unknown_of(finding: Mapping[str, Any], key: str) -> bool:

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
+from array import array
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from preflight.errors import PreflightError
 from preflight.evidence import safe_read
-from preflight.parsers.nccl_log.line_source import CHUNK, ByteReader, opened
+from preflight.evidence.spool import spool
+from preflight.parsers import job_log
+from preflight.parsers.nccl_log.line_source import CHUNK, ByteReader, opened, peeked
+from preflight.textprep.numbered_text import LEFT_OUT, NumberedText
 
-#: Bytes of a source that are held at once. Logs of NCCL of any size are read to their end; of everything
-#: else in a source that is larger, this much is read from its beginning and from its end.
-HELD = 16 << 20
+#: Bytes and lines of a source without a job's log that are read: so much of its beginning and of its end. A line of a
+#: few bytes costs more as a fact than as text, up to 3 KB.
+HELD, HELD_LINES = 8 << 20, 40_000
 
-#: Lines that are held likewise: a line of a few bytes costs more as a fact than as text, up to 3 KB.
-HELD_LINES = 60_000
+#: Bytes of a text that somebody copied from a page, a mail or a store of logs; what is longer is a file.
+COPIED = 4 << 20
 
-#: Lines between the beginning and the end of a source up to which the end is held: each stays as an empty line.
-MOST_SKIPPED = 10_000_000
-
-_ROOM = "give a file, or set TMPDIR to a folder with room for all of it"
+_FREE_SPACE_FIX = "give a file, or set TMPDIR to a folder with room for all of it"
 
 
 class SourceError(PreflightError):
@@ -34,19 +34,58 @@ class SourceError(PreflightError):
 
 @dataclass(frozen=True)
 class InputSource:
-    """A text on disk. ``text`` is what is held of it; ``skipped`` the lines left out, from number to number."""
+    """A text on disk, or what is read in its place: what was inside an envelope."""
 
     name: str
     path: Path
-    text: str
-    skipped: tuple[int, int] | None = None
+    given: str | None = None
+
+    @cached_property
+    def log(self) -> job_log.JobLog:
+        """The source as a job's log. Raises SourceError."""
+        if self.given is not None:
+            return job_log.parse(self.given)
+        with self._reading():
+            return job_log.parse_file(self.path)
+
+    @cached_property
+    def copied(self) -> str | None:
+        """All of the text, if it is short enough to be a copy. Raises SourceError."""
+        if self.given is not None:
+            return self.given
+        with self._reading(), self.path.open("rb") as stream:
+            _, text = peeked(opened(stream, lambda remark: None), COPIED)
+        return None if text is None else text.decode("utf-8", "backslashreplace")
+
+    @cached_property
+    def text(self) -> NumberedText:
+        """The lines in which output of tools is looked for. Raises SourceError."""
+        if self.log.text.complete or self.log.is_job:
+            return self.log.tool_text()
+        with self._reading(), self.path.open("rb") as stream:
+            return _held(opened(stream, lambda remark: None))
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        label = "standard input" if self.name == "-" else self.name
+        try:
+            yield
+        except OSError as error:
+            raise SourceError(f"{label}: cannot be read: {error.strerror}") from None
+        except ValueError as error:
+            raise SourceError(f"{label}: {error}") from None
 
 
 def open_sources(names: tuple[str, ...]) -> Iterator[InputSource]:
     """Yield each source by name, ``-`` for standard input, spooled to disk. Raises SourceError."""
     with ExitStack() as stack:
         for name in names:
-            yield _source(name, stack.enter_context(_standard_input()) if name == "-" else Path(name))
+            source = InputSource(name, stack.enter_context(_standard_input()) if name == "-" else Path(name))
+            with source._reading():
+                safe_read.require_regular_file(source.path)
+                with source.path.open("rb") as file:
+                    opened(file, lambda remark: None).read(1)
+            yield source
 
 
 @contextmanager
@@ -57,47 +96,20 @@ def _standard_input() -> Iterator[Path]:
     if safe_read.is_endless(os.fstat(sys.stdin.fileno())):
         raise SourceError("standard input: cannot be read: it is no regular file")
     try:
-        spooled = tempfile.NamedTemporaryFile(prefix="preflight-read-", buffering=0)  # noqa: SIM115
+        spooled = spool(sys.stdin.buffer)
+    except safe_read.UnreadableFile as error:
+        raise SourceError(f"standard input: {error.strerror}") from None
     except OSError as error:
-        raise SourceError(f"standard input cannot be kept: {error.strerror}; {_ROOM}") from None
+        raise SourceError(f"standard input cannot be kept: {error.strerror}; {_FREE_SPACE_FIX}") from None
     with spooled:
-        try:
-            shutil.copyfileobj(sys.stdin.buffer, spooled, CHUNK)
-        except OSError as error:
-            raise SourceError(f"standard input cannot be kept: {error.strerror}; {_ROOM}") from None
         yield Path(spooled.name)
 
 
-def _source(name: str, path: Path) -> InputSource:
-    label = "standard input" if name == "-" else name
-    try:
-        safe_read.require_regular_file(path)
-        with path.open("rb") as stream:
-            head, tail, skipped = _held(opened(stream, lambda remark: None))
-    except OSError as error:
-        raise SourceError(f"{label}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise SourceError(f"{label}: {error}") from None
-    if skipped is None:
-        return InputSource(name, path, (head + tail).decode("utf-8", "backslashreplace"))
-    begin = head.rfind(b"\n") + 1
-    end = tail.find(b"\n") + 1
-    first = head.count(b"\n", 0, begin) + 1
-    left_out = head[begin:].count(b"\n") + skipped + tail.count(b"\n", 0, end)
-    if left_out > MOST_SKIPPED:
-        left_out, end = left_out + tail.count(b"\n", end), len(tail)
-    # The lines left out stay as empty ones, so that every other keeps its number
-    gap = b"\n" * (left_out if end < len(tail) else 0)
-    text = (head[:begin] + gap + tail[end:]).decode("utf-8", "backslashreplace")
-    return InputSource(name, path, text, (first, first + left_out - 1))
-
-
-def _held(reader: ByteReader) -> tuple[bytes, bytes, int | None]:
-    """Return the beginning and the end of what a reader gives, and how many line ends lie between; None for no gap."""
+def _held(reader: ByteReader) -> NumberedText:
+    """Return the beginning and the end of what a reader gives."""
     head, tail = bytearray(), bytearray()
-    head_lines = tail_lines = 0
-    skipped: int | None = None
-    full = False
+    head_lines = tail_lines = dropped = 0
+    full = is_cut = False
     while data := reader.read(CHUNK):
         if not full:
             end = _end(data, HELD - len(head), HELD_LINES - head_lines)
@@ -107,11 +119,21 @@ def _held(reader: ByteReader) -> tuple[bytes, bytes, int | None]:
         tail += data
         tail_lines += data.count(b"\n")
         if len(tail) > 2 * HELD or tail_lines > 2 * HELD_LINES:
-            dropped = _drop(tail)
-            skipped, tail_lines = (skipped or 0) + dropped, tail_lines - dropped
-    if tail_lines > HELD_LINES or skipped is not None:
-        skipped = (skipped or 0) + _drop(tail)
-    return bytes(head), bytes(tail), skipped
+            lost = _drop(tail)
+            is_cut, dropped, tail_lines = True, dropped + lost, tail_lines - lost
+    if tail_lines > HELD_LINES or is_cut:
+        is_cut, dropped = True, dropped + _drop(tail)
+    if not is_cut:
+        return NumberedText((head + tail).decode("utf-8", "backslashreplace"))
+    begin = head.rfind(b"\n") + 1
+    first, last = bytes(head[:begin]).split(b"\n")[:-1], bytes(tail).split(b"\n")
+    # The end begins within a line, as a rule
+    after = head_lines + dropped + 1
+    numbers = array("Q", range(1, len(first) + 1))
+    numbers.append(len(first) + 1)
+    numbers.extend(range(after + 1, after + len(last)))
+    text = b"\n".join([*first, LEFT_OUT.encode(), *last[1:]])
+    return NumberedText(text.decode("utf-8", "backslashreplace"), numbers)
 
 
 def _drop(tail: bytearray) -> int:

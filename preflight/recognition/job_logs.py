@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from preflight.checks import registry
 from preflight.evidence.document import Evidence
-from preflight.facts.job import RUN
-from preflight.facts.streamed_log import OnDisk
+from preflight.facts.job import RUN, report_subjects
+from preflight.facts.streamed_log import LogFile
 from preflight.judge import findings
 from preflight.model import Check, Scope
-from preflight.parsers import nccl_log
-from preflight.parsers.nccl_log.line_source import CHUNK
-from preflight.parsers.nccl_log.restore_prefix import restore_prefixes
-from preflight.parsers.nccl_log.summarize import FRAMEWORK
+from preflight.parsers.job_log import JobLog
 from preflight.parsers.nccl_log.to_json import document, vars_of
 from preflight.parsers.torch import TorchOutput, hang, watchdog
 from preflight.recognition.detector import ParsedPart, TextGap, TextPart
@@ -24,19 +20,9 @@ from preflight.recognition.formats import nccl_tests
 from preflight.recognition.formats.nccl_settings import NCCL_ENV, judged
 from preflight.recognition.formats.pytorch import RECORDER, TRACE
 from preflight.recognition.input_sources import InputSource
-from preflight.textprep.plain_text import numbered
 
 NCCL_LOG = "nccl-log"
 NCCL_TESTS = nccl_tests.KIND
-
-#: A line that NCCL wrote, or what a launcher and a copy left of it.
-_LINE = re.compile(
-    r"(?:\b|\dm)NCCL (?:INFO|WARN|ERROR|TRACE|ABORT|VERSION|version)\b"  # also where a colour ends right before it
-    rf"|{FRAMEWORK.pattern}"
-)
-
-#: Words one of which stands in every such line: a text is searched for them far sooner than for the pattern.
-_WORDS = ("NCCL", "Nccl", "nccl", "Dist", "c10d", "Detected mismatch", "Watchdog caught")
 
 #: Kinds that are a file of their own.
 _FILES = (TRACE, RECORDER)
@@ -52,44 +38,24 @@ _UNFINISHED = "torch.hang"
 
 def log_parts(source: InputSource) -> list[TextPart]:
     """Return the log of NCCL and the runs of nccl-tests in a source, judged."""
-    found = [*_nccl(source), *nccl_tests.read(source.text)]
+    found = [*_nccl(source.log), *nccl_tests.parts(source.log)]
     if found:
         judge_logs(found, source)
     return found
 
 
-def _nccl(source: InputSource) -> Iterator[TextPart]:
-    lines = list(numbered(source.text))
-    if not _has_line(source.text) and source.skipped is None:
-        lines = list(enumerate(_restored(source.text.split("\n")), 1)) if len(source.text) <= CHUNK else []
-        if not any(_has_line(line) for _, line in lines):
-            return
-    try:
-        log = nccl_log.read([source.path])
-    except (OSError, ValueError):
+def _nccl(log: JobLog) -> Iterator[TextPart]:
+    if log.nccl is None or log.nccl_lines is None:
         return
-    numbers = [number for number, line in lines if _has_line(line)]
-    first, last = (numbers[0], numbers[-1]) if numbers else (1, source.text.count("\n") + 1)
-    facts = document(log)
-    facts["watchdog"] = _watchdog(source.text, log.nranks)
-    taken = ParsedPart(last, facts, _summary(facts), [TextGap(last, note) for note in log.notes])
+    first, last = log.nccl_lines
+    facts = document(log.nccl)
+    facts["watchdog"] = _watchdog(log.watchdog, log.nccl.nranks)
+    taken = ParsedPart(last, facts, _summary(facts), [TextGap(last, note) for note in log.nccl.notes])
     yield TextPart(NCCL_LOG, first, last, "", taken, "")
 
 
-def _has_line(text: str) -> bool:
-    return any(word in text for word in _WORDS) and _LINE.search(text) is not None
-
-
-def _restored(lines: list[str]) -> list[str]:
-    """Restore NCCL's name in lines that all lost it."""
-    return [
-        line.decode("utf-8", "replace") for line in restore_prefixes([one.encode("utf-8", "replace") for one in lines])
-    ]
-
-
-def _watchdog(text: str, nranks: int | None) -> dict[str, Any] | None:
+def _watchdog(report: watchdog.Watchdog, nranks: int | None) -> dict[str, Any] | None:
     """Return the facts of PyTorch's watchdog and the ranks that hang; None if none."""
-    report = None if watchdog.is_silent(text) else watchdog.parse(text.split("\n"))
     if not report:
         return None
     return {
@@ -125,19 +91,18 @@ def _run_checks() -> tuple[Check, ...]:
 
 def judge_logs(parts: list[TextPart], source: InputSource, seen: TorchOutput | None = None) -> None:
     """Let the checks of a run's logs speak, each finding with the part that it is about."""
-    record: dict[str, Any] = {"status": "ok", "out": source.text}
-    if source.skipped is not None or any(part.kind in _FILES for part in parts):
-        record = OnDisk(source.path, "the log is long", seen)
-    run = Evidence(RUN, "", {f"log:{source.name}": record})
-    checks = _run_checks()
+    log = None if seen else source.log
+    run = Evidence(RUN, "", {f"log:{source.name}": LogFile(source.path, log=log, seen=seen)})
     by_kind = {kind: [part for part in parts if part.kind == kind] for kind in (NCCL_LOG, NCCL_TESTS, *_FILES)}
-    for finding in findings([], checks, run=run):
+    runs = report_subjects(source.name, log.nccl_tests) if log else ()
+    by_subject = dict(zip(runs, by_kind[NCCL_TESTS], strict=True))
+    for finding in findings([], _run_checks(), run=run):
         kind = NCCL_TESTS if finding["check"].startswith("nccl-tests.") else NCCL_LOG
         if any(by_kind[name] for name in _FILES):
             kind = next(name for name in _FILES if by_kind[name])
         shown = finding["status"] in _SHOWN_STATUSES or (finding["check"] == _UNFINISHED and by_kind[RECORDER])
         if shown and by_kind[kind]:
-            _about(finding["subject"], by_kind[kind]).findings.append(finding)
+            by_subject.get(finding["subject"], by_kind[kind][0]).findings.append(finding)
 
 
 def judge_settings(parts: list[TextPart], name: str) -> None:
@@ -148,8 +113,3 @@ def judge_settings(parts: list[TextPart], name: str) -> None:
             out = judged(part.text, part.first)
             run = Evidence(RUN, "", {f"log:{name}": {"status": "ok", "out": out}})
             part.findings += [one for one in findings([], checks, run=run) if one["status"] in _SHOWN_STATUSES]
-
-
-def _about(subject: str, parts: list[TextPart]) -> TextPart:
-    """Return the part that a finding speaks of: with several runs in a log its subject names their lines."""
-    return next((part for part in parts if f" lines {part.first}-{part.last}: " in subject), parts[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -160,8 +161,6 @@ class Names:
 
     def _host(self, kind: str, name: str) -> str:
         if found := _DASHED_ADDRESS.search(name):
-            import ipaddress
-
             alias = self._keyed.ipv4(ipaddress.IPv4Address(found[0].replace("-", ".")))
             pattern = f"{name[: found.start()]}#.#{name[found.end() :]}"
             return f"{self._series_alias(kind, pattern)}-{str(alias).replace('.', '-')}"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from preflight._startup.lightclass import dataclass
+from preflight.archive.directory import replacing
 from preflight.errors import PreflightError
 from preflight.redact import json_rewriter
 from preflight.redact.redactor import Redactor
@@ -77,8 +78,6 @@ def learn(redactor: Redactor, found: Sequence[InputFile]) -> list[str]:
 
 def write(redactor: Redactor, item: InputFile, target: Path) -> None:
     """Write one file redacted; raises OSError, RedactionError. The file is written completely or not at all."""
-    from preflight.archive.directory import replacing
-
     target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target) as stream:
         for piece in redacted(redactor, item):

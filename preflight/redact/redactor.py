@@ -11,6 +11,7 @@ from typing import Any
 
 from preflight.collector.redact import MARK, is_secret
 from preflight.collector.redact import redact as without_secrets
+from preflight.nodeset import fold
 from preflight.redact import name_finder, own_output, structured_text, user_folders
 from preflight.redact.address_aliases import Keyed
 from preflight.redact.aliases import WORD, Names
@@ -26,8 +27,8 @@ _SEPARATES = (
     r"&(?:#x?[0-9a-fA-F]{1,6}|[a-z]{2,6});|%[0-9A-F]{2}"
 )
 _HOME = rf"/(?:{TOPS})/[^\s/\"'\\:;,<>()\[\]{{}}|&=]+(?:/[^\s/\"'\\:;,<>()\[\]{{}}|&=]+)*"
-#: Paths of the kernel: `/sys/devices/system/node/node1` is no host, whatever hosts are called.
-_SYSTEM = r"/(?:sys|proc|dev)/[^\s\"'\\,;<>]*"
+#: Paths of the kernel and lines of lscpu: `/sys/devices/system/node/node1` is no host, whatever hosts are called.
+_SYSTEM = r"/(?:sys|proc|dev)/[^\s\"'\\,;<>]*|\bNUMA node\d{1,4}\b"
 _PIECE = re.compile(
     rf"(?P<separates>{_SEPARATES})|(?P<home>{_HOME})|(?P<system>{_SYSTEM})|(?P<run>\w[\w.:@%+-]*|::[\w.:%]+)"
 )
@@ -253,8 +254,6 @@ class Redactor:
         return self.names.alias(kind, name) if name in self.names.only_in_place else name
 
     def _aliases(self, kind: str, names: list[str]) -> str:
-        from preflight.nodeset import fold
-
         return fold(self.names.alias(kind, name) for name in names)
 
     def _piece(self, match: re.Match[str]) -> str:

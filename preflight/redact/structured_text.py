@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from preflight.nodeset import how_many, unfold
 from preflight.redact.identifier_patterns import Shapes
 
 _ROUTE = re.compile(r"(?m)^(\S{1,64}\t)([0-9A-F]{8})\t([0-9A-F]{8})(\s*\t[0-9A-F]{4}(?:\t[^\t\n]*){3}\t)([0-9A-F]{8})")
@@ -113,8 +114,6 @@ def prefix_length(mask: str) -> int:
 
 def unfolded(text: str, most: int) -> list[str]:
     """Return the names that a folded list stands for; only the text itself where it is none, or one of too many."""
-    from preflight.nodeset import how_many, unfold
-
     try:
         return list(unfold(text)) if how_many(text) <= most else [text]
     except ValueError:

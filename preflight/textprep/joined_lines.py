@@ -24,7 +24,8 @@ _KERNEL = re.compile(
     r"|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4}\] (?=\S)"
     # without a time: the name of the log, or a driver and its device
     r"|(?:^|(?<=\s))kernel: (?=\S)"
-    r"|(?:^|(?<=\s)(?<![\]:] ))(?!from |at )[a-z][\w-]{1,30} [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]: (?=\S)"
+    r"|(?:^|(?<=\s)(?<![\]:] )(?<!\d[+-]\d\d:\d\d )(?<!\d[+-]\d{4} )(?<!\dZ ))"
+    r"(?!from |at )[a-z][\w-]{1,30} [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]: (?=\S)"
 )
 _COUNTERS = re.compile(
     r"NIC statistics:"

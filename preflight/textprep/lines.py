@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from preflight.textprep import joined_lines, quoted_printable
-from preflight.textprep.plain_text import limit_blank_runs, normalize_text, numbered, strip_ray_repeat
+from preflight.textprep.numbered_text import NumberedText
+from preflight.textprep.plain_text import limit_blank_runs, normalize_text, strip_ray_repeat
 
 #: Characters of a line that are looked at; no tool that is known here prints a longer one, but for JSON.
 LONGEST = 1 << 20
@@ -59,11 +60,13 @@ _TMUX_MARK = re.compile(r"\[\d{1,6}/\d{1,6}\]\s*$")
 _LEAST_DOUBLED = 6
 
 
-def lines_of(text: str) -> list[Line]:
+def lines_of(source: str | NumberedText) -> list[Line]:
     """Take a text apart."""
+    source = source if isinstance(source, NumberedText) else NumberedText(source)
+    text = source.text
     text = limit_blank_runs(quoted_printable.decoded(text) if quoted_printable.is_quoted_printable(text) else text)
     found, marked = [], any(mark in text for mark in "\x1b\ufeff\x00\r")
-    for number, raw in numbered(text):
+    for number, raw in NumberedText(text, source.numbers).lines():
         if not raw:
             found.append(Line(number, ""))
             continue

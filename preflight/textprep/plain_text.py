@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from preflight._startup.lightclass import regex
-
 #: Control sequences (ECMA-48): CSI; OSC and DCS with their strings; character sets and single functions.
-_ANSI = regex(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")
+_ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")
 
 #: What Ray writes behind a line that it shows once for many processes.
-_REPEATED = regex(r"\[repeated \d{1,7}x across [a-z ]{1,20}\]")
+_REPEATED = re.compile(r"\[repeated \d{1,7}x across [a-z ]{1,20}\]")
 
 
 def strip_ray_repeat(line: str) -> str:
@@ -34,7 +32,7 @@ def normalize_text(text: str) -> str:
 #: Blanks in a row that mean no more than so many do: no tool sets its columns further apart, and patterns that look
 #: for blanks on both sides of what may be absent take the square or the cube of their number.
 _WIDEST = 256
-_GAP = regex(rf"(?<![^\S\n])([^\S\n]{{{_WIDEST}}})[^\S\n]+")
+_GAP = re.compile(rf"(?<![^\S\n])([^\S\n]{{{_WIDEST}}})[^\S\n]+")
 
 
 def limit_blank_runs(text: str) -> str:
@@ -44,7 +42,7 @@ def limit_blank_runs(text: str) -> str:
 
 #: Empty lines in a row of which the rest is left out: nothing that is read here looks as far over them.
 _MOST_EMPTY = 1000
-_EMPTY = regex(rf"\n{{{_MOST_EMPTY + 2},}}")
+_EMPTY = re.compile(rf"\n{{{_MOST_EMPTY + 2},}}")
 
 
 def numbered(text: str) -> Iterator[tuple[int, str]]:

@@ -7,6 +7,7 @@ it waits for memory, others are decoded, and small answers have memory that larg
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import mmap
 import tempfile
@@ -40,8 +41,6 @@ def _give_back_at_once() -> None:
 
     Each thread else keeps blocks of up to 64 MiB for its next ones (mallopt(3), M_MMAP_THRESHOLD).
     """
-    import ctypes
-
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 1 << 20)
 

@@ -8,15 +8,15 @@ from tests.support.paths import ROOT
 
 #: Modules that read the wall clock, and what for: none of it is a time limit.
 READERS = {
-    "preflight/run/local.py": "date of the evidence", "preflight/commands/history.py": "date of a record",
+    "preflight/collect/local.py": "date of the evidence", "preflight/commands/history.py": "date of a record",
     "preflight/commands/lint.py": "waivers that ended", "preflight/collect/scheduler.py": "date of the evidence",
     "preflight/gate/verdict_cache.py": "age of a verdict on disk",
     "preflight/gate/job_hook.py": "age of a verdict on disk",
     "preflight/gate/configuration.py": "age of a copy on disk",
-    "preflight/gate/node_hook.py": "date of the evidence", "preflight/gate/gate_run.py": "date of the verdict",
+    "preflight/gate/request.py": "date of the verdict",
     "preflight/gate/slurm/drain.py": "age of marks in Slurm",
     "preflight/history/findings_history.py": "date of a report",
-    "preflight/run/setup.py": "date of the report", "preflight/transport/local/node.py": "date of the evidence",
+    "preflight/run/judge_run.py": "date of the report", "preflight/transport/local/node.py": "date of the evidence",
     "preflight/transport/errors.py": "date of the evidence",
     "preflight/transport/ssh/session.py": "host keys that expire",
 }  # fmt: skip

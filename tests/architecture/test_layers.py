@@ -29,13 +29,14 @@ LAYERS = {
     "archive": {"evidence", "facts", "parsers"},
     "redact": {"archive", "collector", "evidence", "nodeset"},
     "history": {"evidence", "facts", "parsers", "schemas"},
-    "_startup": set[str](),
+    # _startup: forks the collector before anything else is imported.
+    "_startup": {"collector"},
     "expectations": {"evidence", "facts", "nodeset", "parsers"},
     "model": {"expectations"},
     "checklist": {"model"},
     "checks": {"evidence", "expectations", "facts", "model", "parsers", "probes", "textprep"},
     "judge": {"checklist", "checks", "evidence", "expectations", "facts", "model", "parsers", "reports"},
-    "learn": {"checks", "evidence", "expectations", "facts", "judge", "model", "nodeset"},
+    "learn": {"checks", "evidence", "expectations", "facts", "judge", "model", "nodeset", "parsers"},
     "plugin_fixture": {"evidence", "expectations", "facts", "judge", "model"},
     "plugin": {"checks", "evidence", "expectations", "facts", "model", "plugin_fixture", "probes", "textprep"},
     "diff": {"archive", "checks", "evidence", "expectations", "facts", "judge", "model", "reports"},
@@ -48,11 +49,11 @@ LAYERS = {
     },
     # run: one run of a command: set-up, collection, judgement and outputs meet here.
     "run": {
-        "archive", "checks", "collect", "evidence", "expectations", "history", "judge", "model", "nodeset", "probes",
-        "reports", "terminal", "transport", "version",
+        "archive", "checks", "collect", "evidence", "expectations", "history", "judge", "model", "nodeset", "reports",
+        "terminal", "version",
     },
-    # pair: tests between two nodes: it plans, collects and judges.
-    "pair": {"checks", "collect", "evidence", "expectations", "facts", "parsers", "probes", "run", "terminal"},
+    # pair: tests between two nodes: it plans and collects.
+    "pair": {"checks", "collect", "evidence", "expectations", "facts", "model", "parsers", "probes", "terminal"},
     # gate: a run of its own for schedulers: it collects, judges and reports without a command line.
     "gate": {
         "archive", "checks", "collect", "evidence", "expectations", "facts", "judge", "model", "nodeset", "probes",

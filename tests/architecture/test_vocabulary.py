@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import vocabulary
-from tests.support.vocabulary import Place, counts, lowered, recorded
+from tests.support.vocabulary import WordUse, counts, lowered, recorded
 
 
 def test_no_count_rises() -> None:
@@ -61,6 +61,10 @@ def keys(source: str, folder: Path) -> list[str]:
         ('"""This is no regular file."""', ["prose.is no"]),
         ('"""See ``told``."""', []),
         ("def test(known_hosts): pass", []),
+        (
+            "match x:\n    case [said, *told]: pass\n    case {**whole}: pass",
+            ["names.say", "names.tell", "names.whole", "variables.said", "variables.told"],
+        ),
     ],
 )
 def test_what_is_counted(source: str, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +72,25 @@ def test_what_is_counted(source: str, expected: list[str], tmp_path: Path, monke
     assert keys(source, tmp_path) == expected
 
 
-def shape(source: str) -> list[Place]:
+def test_a_class_of_the_tests_counts_with_those_of_the_product(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vocabulary, "ROOT", tmp_path)
+    for name in ("model.py", "test_model.py"):
+        (tmp_path / name).write_text("class Port: pass\nclass _Private: pass\n")
+    places = vocabulary._classes_defined_twice([tmp_path / "model.py", tmp_path / "test_model.py"])
+    assert [(place.key, place.where) for place in places] == [
+        ("classes.Port", "model.py:1"), ("classes.Port", "test_model.py:1")
+    ]  # fmt: skip
+
+
+def test_the_name_of_a_package_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vocabulary, "ROOT", tmp_path)
+    (tmp_path / "told").mkdir()
+    path = tmp_path / "told" / "__init__.py"
+    path.write_text("")
+    assert [place.key for place in vocabulary._of_module(path, "")] == ["variables.told", "names.tell"]
+
+
+def shape(source: str) -> list[WordUse]:
     (node,) = ast.parse(source).body
     assert isinstance(node, (ast.ClassDef, ast.FunctionDef))
     return list(vocabulary._shape("x.py", node))

@@ -1,4 +1,4 @@
-"""Follow the README's "How to add a check" in the tree, and docs/plugin-api.md as a third party."""
+"""The examples of README and docs/plugin-api.md, followed as a third party."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import inspect
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,41 +30,19 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
 
 
-FUNCTION = blocks("python")[0]
-FIXTURE = blocks("json")[0]
-IMPORTS = """
-from preflight.textprep.plain_text import integer
-from preflight.model import warned, passed, check
-"""
+(EXAMPLE,) = blocks("python")
 KEY = "file:/proc/sys/vm/nr_hugepages"
 
 
-def test_in_the_tree(tmp_path: Path) -> None:
-    """One function and its fixture files, in a copy of the tree; the walking test finds and passes them."""
-    tree = tmp_path / "tree"
-    ignore = shutil.ignore_patterns(".git", ".venv", "__pycache__", "*.egg-info", ".*_cache", "build", "dist")
-    shutil.copytree(ROOT, tree, symlinks=True, ignore=ignore)
-    module = tree / "checks" / "host" / "limits.py"
-    module.write_text(module.read_text() + IMPORTS + "\n\n" + FUNCTION)
-    folder = tree / "fixtures" / "host.hugepages"
-    folder.mkdir()
-    (folder / "many.json").write_text(FIXTURE)
-    hand = {"origin": json.loads(FIXTURE)["origin"]}
-    for name, record, finding in (
-        ("few", "12\n", {"status": "pass", "message": "12 huge pages"}),
-        ("not-read", {"denied": "Permission denied"}, {"status": "unknown"}),
-    ):
-        (folder / f"{name}.json").write_text(json.dumps(hand | {"records": {KEY: record}, "findings": [finding]}))
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/checks/test_checks.py", "-k",
-        "hugepages",
-         f"--basetemp={tmp_path / 'base'}"],
-        cwd=tree, capture_output=True, text=True, timeout=120, env=_environment(tree),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout
-    assert "5 passed" in done.stdout, done.stdout
-    # the table of checks is outdated: a module with more declarations than its row is imported at once
-    assert "data loaders swap" in preflight(tree, "explain", "host.hugepages", top=tree).stdout
+def test_the_example_of_the_readme_runs_as_printed(tmp_path: Path) -> None:
+    plugin(tmp_path, "our_example", EXAMPLE)
+    document = json.loads(preflight(tmp_path, "check", "--only", "site.hugepages", "--json", "-").stdout)
+    (finding,) = document["findings"]
+    assert (finding["check"], finding["evidence"]) == ("site.hugepages", [KEY])
+    assert finding["status"] in ("pass", "warn")
+    page = preflight(tmp_path, "explain", "site.hugepages").stdout
+    for heading in ("What it does", "Why it matters", "Verdicts", "False alarms", "Sources"):
+        assert f"\n{heading}\n" in page
 
 
 def _environment(*paths: Path) -> dict[str, str]:

@@ -16,7 +16,6 @@ from preflight.facts import (
     cpu_time,
     host,
     kernel,
-    kernel_log,
     lspci,
     nccl_environment,
     port_qos,
@@ -29,11 +28,14 @@ from preflight.facts import (
 from preflight.facts.nvidia import query, smi_xml
 from preflight.parsers import nccl_log
 from preflight.parsers.host import checkpoint
+from preflight.parsers.host.kernel_log import parse as parse_kernel_log
 from preflight.parsers.infiniband import iblinkinfo, ibnetdiscover, ibqueryerrors, ibqueryerrors_data, sminfo_saquery
 from preflight.parsers.nccl_tests import text as nccl_tests
-from preflight.parsers.network import ethtool_module, listening, lldp, perftest, ping
+from preflight.parsers.network import ethtool_module, listening, lldp, network_status, perftest, ping
 from preflight.parsers.nvidia import nvlink_status, topo_matrix
 from preflight.parsers.qos import dcb, mlnx_qos
+from preflight.parsers.rdma import ibstat
+from preflight.parsers.record import lines_of_record
 from preflight.probes import sweep
 from preflight.textprep.plain_text import integer
 from tests.support import external_texts
@@ -150,7 +152,7 @@ def test_the_loaded_driver() -> None:
 
 @reads("dmesg_fallen_at_load.txt")
 def test_a_gpu_that_was_gone_before_the_driver_logged_that_it_was_loaded() -> None:
-    log = kernel_log.parse(text("dmesg_fallen_at_load.txt"))
+    log = parse_kernel_log(text("dmesg_fallen_at_load.txt"))
     (event,) = xid.events(log).gpus
     assert (event.address, event.code) == ("0000:cb:00.0", 79)
     assert event.at_s == 2766.10357
@@ -159,7 +161,7 @@ def test_a_gpu_that_was_gone_before_the_driver_logged_that_it_was_loaded() -> No
 
 @reads("dmesg_ctime_xid.txt")
 def test_an_exception_and_the_timeout_after_it() -> None:
-    exception, timeout = xid.events(kernel_log.parse(text("dmesg_ctime_xid.txt"))).gpus
+    exception, timeout = xid.events(parse_kernel_log(text("dmesg_ctime_xid.txt"))).gpus
     assert (exception.address, exception.code, exception.pid) == ("0000:ca:00.0", 13, None)
     assert exception.text.endswith("Illegal Instruction Parameter")
     assert (timeout.address, timeout.code, timeout.pid) == ("0000:ca:00.0", 109, 1685614)
@@ -168,10 +170,10 @@ def test_an_exception_and_the_timeout_after_it() -> None:
 
 @reads("dmesg_boot_mlx5.txt", "dmesg_softroce.txt")
 def test_logs_without_any_xid() -> None:
-    lines = kernel_log.parse(text("dmesg_boot_mlx5.txt"))
+    lines = parse_kernel_log(text("dmesg_boot_mlx5.txt"))
     assert [line.text for line in lines][-1] == "mlx5_core 0000:cd:00.0 mlx5_5: Port: 1 Link ACTIVE"
     assert xid.events(lines) == xid.Events((), ())
-    guest = kernel_log.parse(text("dmesg_softroce.txt"))
+    guest = parse_kernel_log(text("dmesg_softroce.txt"))
     assert xid.events(guest) == xid.Events((), ())
     assert any("is not on the same node!" in line.text for line in guest)
 
@@ -211,7 +213,11 @@ def test_ibstat() -> None:
     assert ports("ibstat_mt4125.txt") == [
         ("mlx5_0:1", "ACTIVE", "LinkUp", 100.0, "Ethernet", 0), ("mlx5_1:1", "ACTIVE", "LinkUp", 100.0, "Ethernet", 0),
     ]  # fmt: skip
-    assert ports("ibstat_mlx4_down.txt") == [("mlx4_0:1", "DOWN", "Disabled", None, "InfiniBand", 11)]
+    cut = ibstat.parse_lines(lines_of_record(text("ibstat_mlx4_down.txt")), 0)  # one of its two ports
+    (port,) = cut.value.ports
+    assert (port.name, port.logical, port.trained, port.sm_lid) == ("mlx4_0:1", "DOWN", "Disabled", 11)
+    with pytest.raises(ValueError, match="the ports of mlx4_0 are missing"):
+        ports("ibstat_mlx4_down.txt")
     assert ports("ibstat_ibsim.txt") == [("ibsim0:1", "ACTIVE", "LinkUp", 104.0, "IB", 1)]
     assert ports("ibstat_softroce.txt")[0] == ("rxe0:1", "ACTIVE", "LinkUp", 100.0, "Ethernet", 0)
     with pytest.raises(ValueError, match="incomplete"):
@@ -269,16 +275,16 @@ def test_cables_and_modules() -> None:
 @reads("dcb_pfc_prio3.json", "mlnx_qos_four_priorities.txt")
 def test_pfc() -> None:
     assert dcb.parse_pfc(text("dcb_pfc_prio3.json")) == {3}
-    shown = mlnx_qos.parse(text("mlnx_qos_four_priorities.txt"))
-    assert (shown.pfc, shown.trust, shown.dcbx) == (frozenset({1, 4, 5, 7}), "dscp", "os")
+    shown = mlnx_qos.parse_lines(lines_of_record(text("mlnx_qos_four_priorities.txt")), 0).value
+    assert (shown.lossless, shown.trust, shown.dcbx_owner) == (frozenset({1, 4, 5, 7}), "dscp", "os")
     assert shown.dscp is not None
     assert [shown.dscp.priority(dscp) for dscp in (0, 26, 63)] == [0, 3, 7]
 
 
 @reads("mlnx_qos_prio3_no_buffers.txt")
 def test_qos_before_buffers_were_shown() -> None:
-    old = mlnx_qos.parse(text("mlnx_qos_prio3_no_buffers.txt"))
-    assert (old.pfc, old.trust, old.dcbx, old.buffers) == (frozenset({3}), "dscp", "os", None)
+    old = mlnx_qos.parse_record(text("mlnx_qos_prio3_no_buffers.txt"))
+    assert (old.lossless, old.trust, old.dcbx_owner, old.buffers) == (frozenset({3}), "dscp", "os", None)
 
 
 @reads("ibnetdiscover_ibsim.txt", "iblinkinfo_ibsim.txt", "ibqueryerrors_ibsim.txt", "sminfo_ibsim.txt")
@@ -322,7 +328,7 @@ def test_the_other_end_of_a_cable() -> None:
 
 @reads("network_status_rdma.json")
 def test_a_pods_networks() -> None:
-    default, rail = container.parse_network_status(text("network_status_rdma.json"))
+    default, rail = network_status.parse_network_status(text("network_status_rdma.json"))
     assert (default.name, default.default, default.ips) == ("pod-net-default", True, ("192.168.182.174",))
     assert (rail.name, rail.interface, rail.ips) == ("default/rail3-net1", "net1", ("10.89.104.5",))
     assert (rail.rdma_device, rail.pci_address, rail.default) == ("mlx5_6", "0000:06:00.3", False)

@@ -57,11 +57,11 @@ def _expanded(key: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.key[:50])
-def test_every_record_that_a_probe_collects_has_a_format(probe: Any) -> None:
+def test_a_record_without_a_format_is_unverified_by_its_own_name(probe: Any) -> None:
+    """A new probe needs no row in preflight/parsers/provenance.py before real output of it was seen."""
     for key in _expanded(probe.key):
-        assert format_of(key), (
-            f"add to preflight/parsers/provenance.py what prints {key}, and where real output was seen"
-        )
+        form = format_of(key)
+        assert form is not None or unverified([key]) == (key.partition(":")[2],)
 
 
 def test_names_are_used_once() -> None:

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from preflight.recognition.formats import nccl_tests as kind
 from tests.support import paths
+from tests.support.job_texts import benchmark_parts
 from tests.support.nccl_tests_grammar import Run, printed
 
 DATA = paths.DATA / "outside" / "nccl_tests"
 
 
 def read(name: str) -> list[dict[str, Any]]:
-    return [part.taken.facts for part in kind.read((DATA / f"{name}.txt").read_text())]
+    return [part.taken.facts for part in benchmark_parts((DATA / f"{name}.txt").read_text())]
 
 
 #: file -> of each part: collective, ranks, nodes, rows, printed average, best busbw, status
@@ -82,7 +82,7 @@ def test_columns_that_were_not_checked() -> None:
 
 
 def test_what_is_cut_is_listed() -> None:
-    cut = {name: [c.line for part in kind.read((DATA / f"{name}.txt").read_text()) for c in part.taken.cut]
+    cut = {name: [c.line for part in benchmark_parts((DATA / f"{name}.txt").read_text()) for c in part.taken.cut]
            for name in ("placeholders", "elided-tags", "uint8-two-runs", "rccl-tail")}  # fmt: skip
     assert cut == {"placeholders": [1, 2, 4, 4], "elided-tags": [3, 5], "uint8-two-runs": [4, 15, 15], "rccl-tail": []}
 
@@ -114,7 +114,7 @@ NONE = (
 
 @pytest.mark.parametrize("text", NONE, ids=range(len(NONE)))
 def test_what_is_no_output_of_nccl_tests(text: str) -> None:
-    assert kind.read(text) == []
+    assert benchmark_parts(text) == []
 
 
 DIED = {
@@ -131,20 +131,22 @@ DIED = {
 @pytest.mark.parametrize("ending", DIED)
 def test_a_process_that_died(ending: str) -> None:
     head = "# Collective test starting: all_reduce_perf\n# nThread 1 nGpus 8 minBytes 8 maxBytes 8 x validation: 1\n"
-    (part,) = kind.read(f"{head}{ending}\n")
+    (part,) = benchmark_parts(f"{head}{ending}\n")
     if DIED[ending] is None:
         return
     assert part.taken.facts["status"] == "failed"
     assert part.taken.facts["error"].startswith(DIED[ending])
     completed = f"{head}# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 1.5 \n{ending}\n"
-    assert [part.taken.facts["status"] for part in kind.read(completed)] == ["ok"], "the launcher speaks of another"
+    assert [part.taken.facts["status"] for part in benchmark_parts(completed)] == ["ok"], (
+        "the launcher speaks of another"
+    )
 
 
 def test_a_binary_that_does_not_start() -> None:
     text = (
         "./build/all_reduce_perf: error while loading shared libraries: libnccl.so.2: cannot open shared object file\n"
     )
-    (part,) = kind.read(text)
+    (part,) = benchmark_parts(text)
     facts = part.taken.facts
     assert (facts["status"], facts["collective"]) == ("failed", "all_reduce")
     assert "libnccl.so.2" in facts["error"]
@@ -152,14 +154,14 @@ def test_a_binary_that_does_not_start() -> None:
 
 def test_json_among_text_and_json_that_ends_early() -> None:
     document = (DATA.parents[1] / "nccl-tests" / "json_2gpu.json").read_text()
-    (alone,) = kind.read(document)
-    (quoted,) = kind.read(f"Here is the file:\n```json\n{document.rstrip()}\n```\n")
+    (alone,) = benchmark_parts(document)
+    (quoted,) = benchmark_parts(f"Here is the file:\n```json\n{document.rstrip()}\n```\n")
     assert quoted.taken.facts == alone.taken.facts
     assert (quoted.first, quoted.last) == (alone.first + 2, alone.last + 2)
-    (cut,) = kind.read(document[: document.index('"out_of_bounds"')])
+    (cut,) = benchmark_parts(document[: document.index('"out_of_bounds"')])
     assert (len(cut.taken.facts["rows"]), cut.taken.facts["status"]) == (2, None)
     assert not cut.taken.complete
-    assert len(kind.read(document + "\n" + document)) == 2
+    assert len(benchmark_parts(document + "\n" + document)) == 2
 
 
 def test_versions() -> None:
@@ -170,7 +172,7 @@ def test_versions() -> None:
         ("RCCL version 2.20.5-develop:0123abc+hip6.2 HEAD:x", "2.20.5"),
         ("I use NCCL version 2.18.3 on this machine", None),
     ):
-        assert [part.taken.facts["nccl_version"] for part in kind.read(f"{line}\n{table}")] == [version], line
+        assert [part.taken.facts["nccl_version"] for part in benchmark_parts(f"{line}\n{table}")] == [version], line
 
 
 def test_copies_of_several_ranks_each() -> None:
@@ -182,7 +184,7 @@ def test_copies_of_several_ranks_each() -> None:
     row = "  268435456   67108864   float   sum   -1   55270   4.86   4.86   0   55213   4.86   4.86   0\n"
     foot = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : {}\n#\n"
     text = head + "# Using devices\n" + head + "# Using devices\n" + ranks + table + table + row + row
-    (part,) = kind.read(text + foot.format("1.7535") + row + foot.format("1.6796"))
+    (part,) = benchmark_parts(text + foot.format("1.7535") + row + foot.format("1.6796"))
     facts = part.taken.facts
     assert (facts["copies"], facts["nranks"], facts["nnodes"], facts["hosts"]) == (2, 2, 1, ["n2", "n3"])
     assert (len(facts["rows"]), facts["status"]) == (3, "ok")
@@ -192,20 +194,20 @@ def test_comments_that_lost_their_mark_in_a_console() -> None:
     """Made by hand: the marks of every line taken off."""
     output = printed(Run(hosts=("a1", "a2")))
     bare = "\n".join(line.lstrip("# ") if line.startswith("#") else line for line in output.text.split("\n"))
-    (part,), (same,) = kind.read(bare), kind.read(output.text)
+    (part,), (same,) = benchmark_parts(bare), benchmark_parts(output.text)
     assert part.taken.facts == same.taken.facts
 
 
 def test_a_word_before_the_first_line() -> None:
     table = (DATA / "rccl-mi300x-head.txt").read_text()
     for word in ("Result: ", "Output:\n", "$ ./all_reduce_perf -g 8\n", "out: "):
-        (part,) = kind.read(word + table)
+        (part,) = benchmark_parts(word + table)
         assert (part.taken.facts["nranks"], len(part.taken.facts["rows"])) == (8, 1), word
 
 
 def test_a_summary_that_was_grepped() -> None:
     text = "NCCL version 2.29.3+cuda13.1\n# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 331.959\n"
-    (part,) = kind.read(text + "# Collective test concluded: all_reduce_perf\n")
+    (part,) = benchmark_parts(text + "# Collective test concluded: all_reduce_perf\n")
     facts = part.taken.facts
     assert (facts["collective"], facts["avg_busbw"], facts["status"]) == ("all_reduce", 331.959, "ok")
     assert facts["nccl_version"] == "2.29.3"
@@ -214,7 +216,7 @@ def test_a_summary_that_was_grepped() -> None:
 def test_rows_that_were_taken_out_in_words() -> None:
     for words in ("# Truncated  smaller message sizes", "...", "[...]", "(omitted)", "<snip>", ". . .", ":", "\u22ee"):
         table = (DATA / "rccl-tail.txt").read_text().split("\n")
-        (part,) = kind.read("\n".join([table[0], words, *table[1:]]))
+        (part,) = benchmark_parts("\n".join([table[0], words, *table[1:]]))
         assert [cut.line for cut in part.taken.cut] == [2], words
 
 
@@ -224,7 +226,7 @@ def test_labels_within_a_row_that_a_line_of_nccl_splits() -> None:
     head = "[0] #  size  count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw #wrong\n"
     text = f"{head}[0]   2048   512   float   sum   -1[0] {info}\n[0] {info}\n"
     text += f"[0]  73.09  0.03  0.05  0[0] {info}\n[0]  73.2  0.03  0.06  0\n"
-    (part,) = kind.read(text)
+    (part,) = benchmark_parts(text)
     (row,) = part.taken.facts["rows"]
     assert (row["bytes"], row["root"]) == (2048, -1)
     assert (row["out_of_place"]["time_us"], row["in_place"]["busbw"]) == (73.09, 0.06)
@@ -245,6 +247,6 @@ def test_a_row_that_a_screen_broke_counts_no_wrong_values(name: str, head: str |
     above = next(line for line in lines if head in line) + "\n" if head else ""
     for width in range(20, len(text)):
         broken = "\n".join(text[at : at + width] for at in range(0, len(text), width))
-        for part in kind.read(f"{above}{broken}\n"):
+        for part in benchmark_parts(f"{above}{broken}\n"):
             for half in (half for one in part.taken.facts["rows"] for half in (one["out_of_place"], one["in_place"])):
                 assert half is None or not (half["wrong"] or half["max_error"]), (width, half)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import random
@@ -16,6 +17,7 @@ import pytest
 from preflight.facts.kernel_log import DMESG
 from preflight.recognition import detector, input_sources
 from preflight.textprep.lines import Line
+from preflight.textprep.numbered_text import LEFT_OUT
 from tests.robustness import fuzz_commands
 from tests.robustness.fuzz_commands import MOST_BYTES, MOST_GROWTH, NOISE_S, SIZES, repeated, started
 from tests.support import commands
@@ -77,20 +79,20 @@ def test_short_lines_cost_no_more_memory_than_their_limit(unit: str, tmp_path: P
     assert done.mib << 20 < MOST_BYTES
 
 
-def test_lines_beyond_the_limit_are_left_out_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_beyond_the_limit_are_left_out_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(input_sources, "HELD_LINES", 10)
     monkeypatch.setattr(input_sources, "CHUNK", 7)
-    path = tmp_path / "lines.txt"
     for count in (5, 10, 20, 21, 22, 50, 137):
-        path.write_text("".join(f"line {number}\n" for number in range(1, count + 1)))
-        (source,) = input_sources.open_sources((str(path),))
-        present = {number: line for number, line in enumerate(source.text.split("\n"), 1) if line}
-        assert all(line == f"line {number}" for number, line in present.items())
-        left_out = set(range(1, count + 1)) - set(present)
-        assert (source.skipped is None) == (not left_out)
-        if source.skipped is not None:
-            assert left_out <= set(range(source.skipped[0], source.skipped[1] + 1))
-            assert {1, count} <= set(present)
+        text = "".join(f"line {number}\n" for number in range(1, count + 1))
+        held = input_sources._held(io.BytesIO(text.encode()))
+        lines = dict(held.lines())
+        gap = [number for number, line in lines.items() if line == LEFT_OUT]
+        present = {number for number, line in lines.items() if line and number not in gap}
+        assert all(lines[number] == f"line {number}" for number in present)
+        assert held.complete == (present == set(range(1, count + 1))) == (not gap)
+        if gap:
+            assert len(present) >= 18
+            assert {1, count, gap[0] - 1} <= present
 
 
 def test_of_a_source_of_very_many_lines_the_beginning_is_held(tmp_path: Path) -> None:
@@ -102,19 +104,16 @@ def test_of_a_source_of_very_many_lines_the_beginning_is_held(tmp_path: Path) ->
     assert done.mib << 20 < MOST_BYTES
 
 
-def test_a_line_that_is_cut_in_its_middle_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_is_cut_in_its_middle_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(input_sources, "HELD", 30)
     monkeypatch.setattr(input_sources, "CHUNK", 8)
-    path = tmp_path / "wide.txt"
-    path.write_text("first\n" + "x" * 200 + "\nlast\n")
-    (source,) = input_sources.open_sources((str(path),))
-    assert source.skipped is not None
-    assert source.text.split("\n") == ["first", "", "last", ""]
+    held = input_sources._held(io.BytesIO(b"first\n" + b"x" * 200 + b"\nlast\n"))
+    assert list(held.lines()) == [(1, "first"), (2, LEFT_OUT), (3, "last"), (4, "")]
 
 
 def test_commands_survive_damaged_files(tmp_path: Path) -> None:
     files = fuzz_commands.seeds(tmp_path)
-    tally = fuzz_commands.Tally()
+    tally = fuzz_commands.CommandTally()
     fuzz_commands.mutations(0.15, random.Random(), files, tmp_path, tally)
     assert tally.runs
     assert not tally.faults

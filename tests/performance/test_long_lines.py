@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from preflight.parsers.nvidia import topo_lines as topo_matrix_lines
 from preflight.recognition import read_text
-from preflight.recognition.formats import topo_matrix_lines
 from preflight.reports.recognition_text import render
 from preflight.textprep.encodings import opened
 from preflight.textprep.plain_text import limit_blank_runs

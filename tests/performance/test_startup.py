@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import gc
 import importlib
 import inspect
 import json
@@ -13,6 +15,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -22,19 +25,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight import probes
-from preflight._startup import lightclass
+from preflight._startup import lightclass, prestart
 from preflight.checks import registry
 from preflight.checks._registry import plugins
-from preflight.cli import fast_check
-from preflight.collect import prestart
-from preflight.commands.check import check as command
 from preflight.reports import text_layout
 from preflight.reports.text_layout import Listing, Paragraph, Part
 from preflight.transport.local import node
+from tests.architecture.test_layers import module_of, sources
 
 #: What no check of this node needs, and what would take longer than all the checks to import.
 HEAVY = {
-    "ClusterShell", "asyncio", "cryptography", "difflib", "email", "hashlib", "importlib.metadata",
+    "ClusterShell", "asyncio", "cryptography", "difflib", "email", "importlib.metadata",
     "importlib.resources", "jinja2", "logging", "markupsafe", "paramiko", "psutil", "pynvml", "rich", "socket",
     "ssl", "tempfile", "tomllib", "xml", "zipfile",
 }  # fmt: skip
@@ -116,7 +117,7 @@ _MODULES_OF_A_RUN = """
 import sys
 from preflight.cli import main as entry
 
-def leave(status):
+def leave(status, **options):
     sys.exit(" ".join(sys.modules))
 
 entry.leave = leave
@@ -131,7 +132,7 @@ def test_a_check_is_imported_only_where_it_is_to_run() -> None:
     assert "host" in modules
     needless = NEEDLESS | (set() if _HAS_GPU_OR_RDMA else OF_GPUS_AND_RDMA)
     assert modules & needless == set(), (
-        "if tests/architecture/test_declared.py fails as well: run `python -m tests.support.declared`"
+        "if tests/architecture/test_startup_tables.py fails as well: run `python -m preflight.cli.startup_tables`"
     )
 
 
@@ -153,24 +154,74 @@ def test_what_this_node_needs_defines_its_dataclasses_cheaply() -> None:
     } == set()
 
 
-def test_what_comes_before_the_collection_does_without_typing() -> None:
-    """It takes as long as a sixth of Python's own start, and the node waits; see TYPE_CHECKING in these modules."""
-    code = """
-import sys
-from preflight import probes
-from preflight.cli import fast_check
-from preflight.collect import prestart
-from preflight.run import local, setup
-from preflight.transport.local import node as local
-from preflight.checks._registry import plugins; from preflight.checks import registry
-plugins.entry_points = list  # those of others may import what they like
-probes.plan(registry().probes, node="", deadline_s=60)
-print("typing" in sys.modules)
-"""
-    if subprocess.run([sys.executable, "-c", "import sys; sys.exit('typing' in sys.modules)"]).returncode:
-        pytest.skip("a start-up file of this environment imports it")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stdout == "False\n", done.stderr
+HOT_FILE = Path(prestart.__file__).with_name("hot_modules.txt")
+
+#: Command -> the modules in which an import may stand in a function, and TYPE_CHECKING may be set by hand.
+HOT = {
+    group.partition("\n")[0]: set(re.findall(r"^preflight\.\S+", group, re.M))
+    for group in HOT_FILE.read_text().split("# group: ")[1:]
+}
+
+#: Function-level imports elsewhere, each with its reason.
+MOST_ELSEWHERE = 20
+
+REASON = "# import-at-use: "
+
+
+def loaded(*arguments: str) -> set[str]:
+    """Return the modules that a run has loaded at its end."""
+    code = _MODULES_OF_A_RUN.replace("entry.main()", "try:\n entry.main()\nfinally:\n leave(0)")
+    argv = [sys.executable, "-c", code, *arguments]
+    stderr = subprocess.run(argv, capture_output=True, text=True, timeout=60).stderr
+    return set(stderr.splitlines()[-1].split())
+
+
+def test_each_hot_module_is_loaded_by_its_command(tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text('[class.cpu]\ngpus = 0\nhcas = 0\n[class.h100]\nnodes = "gpu[001-064]"\n')
+    gate = ("gate", "slurm-prolog", "--cluster", str(cluster), "--state-dir", str(tmp_path / "state"))
+    judging, check = loaded(*gate), loaded("check") | loaded("collect")
+    fresh = loaded(*gate)
+    cached, judged, commands = HOT.values()
+    assert cached <= fresh, f"not loaded by a fresh verdict: {cached - fresh}"
+    assert judged <= judging | check, f"not loaded: {judged - judging - check}"
+    assert commands <= (helped := loaded("--help")), f"not loaded by --help: {commands - helped}"
+    assert sum(map(len, HOT.values())) == len(cached | judged | commands)
+
+
+def _sources(hot: set[str]) -> Iterator[tuple[Path, str, ast.Module]]:
+    """Yield the sources outside some modules, ``_startup`` and the collector."""
+    for path in sources():
+        module = module_of(path)
+        if module not in hot and not module.startswith(("preflight._startup", "preflight.collector")):
+            text = path.read_text()
+            yield path, text, ast.parse(text)
+
+
+def test_imports_stand_at_the_top_outside_hot_modules() -> None:
+    missing, number = [], 0
+    for path, text, tree in _sources(set().union(*HOT.values())):
+        lines = text.splitlines()
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        imports = {
+            node.lineno for function in functions for node in ast.walk(function)
+            if isinstance(node, ast.Import | ast.ImportFrom)
+        }  # fmt: skip
+        number += len(imports)
+        for line in imports:
+            if not any(REASON in above for above in lines[max(0, line - 5) : line]):
+                missing.append(f"{path.name}:{line}")
+    assert not missing, f"move them to the top, or give the reason: {REASON}…"
+    assert number <= MOST_ELSEWHERE
+
+
+def test_typing_is_spared_by_modules_of_a_fresh_verdict_alone() -> None:
+    cached = next(iter(HOT.values()))
+    by_hand = {
+        path.name for path, _, tree in _sources(cached) for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node) == "TYPE_CHECKING = False"
+    }  # fmt: skip
+    assert not by_hand, "from typing import TYPE_CHECKING"
 
 
 # --- plug-ins ----------------------------------------------------------------------------------------
@@ -259,34 +310,6 @@ def test_a_finder_with_distributions_of_its_own_is_queried(monkeypatch: pytest.M
 
 
 # --- the command line without click -------------------------------------------------------------------
-
-WORD = st.sampled_from(
-    ["--json", "--json=x", "-", "out.json", "--html", "--save", "dir", "--only", "gpu.*", "--only=rdma.*", "--skip",
-     "--cluster", "--log", "--exclude-file", "--deadline", "30", "0", "3601", "--window", "1e1", "-v", "--verbose",
-     "--sudo", "--fabric", "--hosts", "gpu[1-4]", "--help", "--nonsense", "", "--", "--verbose=1"]
-)  # fmt: skip
-
-
-@settings(deadline=None)
-@given(st.lists(WORD, max_size=6))
-def test_what_is_understood_without_click_means_the_same_to_click(words: list[str]) -> None:
-    values = fast_check.understood(words)
-    if values is None:
-        return
-    with command.make_context("check", list(words)) as context:
-        usual = {name: value for name, value in context.params.items() if name not in values}
-        assert values == {name: context.params[name] for name in values}
-    with command.make_context("check", []) as context:
-        assert usual == {name: value for name, value in context.params.items() if name not in values}
-
-
-@pytest.mark.parametrize(
-    "words",
-    ["", "-v", "--json -", "--cluster c.toml --html=r.html --save d", "--only gpu.* --only rdma.* --skip x",
-     "--log a --log b", "--deadline 30 --window 10", "--sudo --fabric --verbose --exclude-file bad"],
-)  # fmt: skip
-def test_the_usual_forms_are_understood_without_click(words: str) -> None:
-    assert fast_check.understood(words.split()) is not None
 
 
 @pytest.mark.parametrize("words", ["--only no.such", "--cluster /no/such.toml", "--deadline 15 --window 10"])
@@ -414,12 +437,6 @@ def test_a_lean_dataclass_takes_the_fields_of_both_and_of_its_base() -> None:
     assert Base(1) != Derived(1)
 
 
-def test_a_lean_expression_is_one_of_re() -> None:
-    lazy = lightclass.regex(r"(a)(b)?", re.I)
-    assert lazy.fullmatch("AB").groups() == ("A", "B")  # type: ignore[union-attr]
-    assert (lazy.pattern, lazy.groups, lazy.sub("-", "xab")) == (r"(a)(b)?", 2, "x-")
-
-
 def test_the_page_of_a_check_is_its_docstring() -> None:
     pages = {check.id: check.doc for check in registry().checks}
     assert pages == {check.id: inspect.getdoc(check.run) for check in registry().checks}
@@ -441,19 +458,17 @@ def test_only_a_run_on_this_node_gets_a_head_start(words: str, expected: bool) -
 
 
 def test_only_a_process_with_one_thread_is_forked() -> None:
-    code = "import threading, time\nfrom preflight.transport.local import fork as forked, node as local\n"
+    code = "import threading, time\nfrom preflight._startup import prestart\n"
     code += "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
-    code += "local.start_ahead()\nprint(type(local._ahead[0].process).__name__)\n"
+    code += "prestart.start()\nprint(type(prestart.take()).__name__)\n"
     argv = [sys.executable, "-W", "ignore", "-c"]
     alone = "\n".join(line for line in code.splitlines() if "Thread" not in line)
-    for text, kind in ((code, "Spawned\n"), (alone, "Forked\n")):
+    for text, kind in ((code, "NoneType\n"), (alone, "Forked\n")):
         assert subprocess.run([*argv, text], capture_output=True, text=True, timeout=30).stdout == kind
 
 
 def test_an_unused_collector_ends_itself() -> None:
-    code = (
-        "from preflight.transport.local import node as local; local.start_ahead(); print(local._ahead[0].process.pid)"
-    )
+    code = "from preflight._startup import prestart; prestart.start(); print(prestart.take().pid)"
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=30)
     until = time.monotonic() + 60
     while Path(f"/proc/{int(done.stdout)}").exists():
@@ -470,9 +485,10 @@ def test_the_installed_collector_and_the_shipped_one_are_one(tmp_path: Path) -> 
     paths = ("/proc/sys/kernel/{osrelease,hostname}", "/no/such/file")
     queries = [probes.Probe("file", path, "") for path in paths] + [probes.Probe("psutil", "virtual_memory", "")]
     plan = probes.plan(queries, node="gpu001", deadline_s=20)
-    node.start_ahead()
+    prestart.start()
+    gc.enable()
     documents = [node.collect(plan), node.collect(plan), node.collect(plan, str(python))]
-    assert node._ahead == []
+    assert prestart.take() is None
     statuses = [{key: record["status"] for key, record in document["records"].items()} for document in documents]
     assert statuses[0] == statuses[1] == statuses[2]
     assert len(statuses[0]) == 5

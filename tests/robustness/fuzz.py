@@ -34,7 +34,7 @@ TURN = 100
 
 
 @dataclass
-class Tally:
+class ParserTally:
     """What happened to one parser."""
 
     examples: int = 0
@@ -65,7 +65,7 @@ class Tally:
             self.faults.append(f"{what}\n      with {str(argument)[:300]!r}")
 
 
-def turn(parser: Parser, tally: Tally, examples: int, number: int) -> None:
+def turn(parser: Parser, tally: ParserTally, examples: int, number: int) -> None:
     """Draw examples of one parser."""
     strategy: st.SearchStrategy[Any]
     if parser in parser_registry.TEXT:
@@ -123,7 +123,7 @@ def main() -> int:
     options.add_argument("--no-growth", action="store_true", help="leave the second part out")
     given_options = options.parse_args()
     chosen = [parser for parser in parser_registry.ALL if given_options.only in parser.name]
-    tallies = {parser.name: Tally() for parser in chosen}
+    tallies = {parser.name: ParserTally() for parser in chosen}
     until = time.monotonic() + given_options.minutes * 60
     turns = 0
     while time.monotonic() < until:

@@ -64,7 +64,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
 
 
 @dataclass
-class Run:
+class FuzzRun:
     """What one process did."""
 
     status: int
@@ -86,7 +86,7 @@ class Run:
 
 
 @dataclass
-class Tally:
+class CommandTally:
     """Faults by what they are and what caused them."""
 
     runs: int = 0
@@ -95,7 +95,7 @@ class Tally:
     by_command: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
 
-    def add(self, words: Sequence[str], run: Run, source: Path, folder: Path) -> None:
+    def add(self, words: Sequence[str], run: FuzzRun, source: Path, folder: Path) -> None:
         """Count a run; the input of a new fault is saved."""
         self.runs += 1
         self.by_command[words[0]] += 1
@@ -111,7 +111,7 @@ class Tally:
             print(f"FAULT {what} ({run.seconds:.1f} s, {run.peak_bytes >> 20} MB): {copy}", flush=True)
 
 
-def started(arguments: Sequence[str]) -> Run:
+def started(arguments: Sequence[str]) -> FuzzRun:
     """Run a command in a process forked from this one, in which everything is imported."""
     with tempfile.TemporaryFile() as output:
         began = time.monotonic()
@@ -121,7 +121,9 @@ def started(arguments: Sequence[str]) -> Run:
         _, status, used = os.wait4(child, 0)
         output.seek(0)
         code = os.waitstatus_to_exitcode(status)
-        return Run(code, used.ru_utime + used.ru_stime, time.monotonic() - began, used.ru_maxrss << 10, output.read())
+        return FuzzRun(
+            code, used.ru_utime + used.ru_stime, time.monotonic() - began, used.ru_maxrss << 10, output.read()
+        )
 
 
 def _become(arguments: Sequence[str], output: int) -> None:
@@ -244,7 +246,9 @@ def fill(words: Sequence[str], source: Path, folder: Path) -> tuple[str, ...]:
     return tuple(str(paths.get(word, word)).replace("{out}", str(out)) for word in words)
 
 
-def mutations(minutes: float, chosen: random.Random, files: dict[str, list[Path]], folder: Path, tally: Tally) -> None:
+def mutations(
+    minutes: float, chosen: random.Random, files: dict[str, list[Path]], folder: Path, tally: CommandTally
+) -> None:
     """Run commands on damaged files until the time is over."""
     until = time.monotonic() + 60 * minutes
     pairs = [(kind, words) for kind, commands in COMMANDS.items() for words in commands if files[kind]]
@@ -280,7 +284,7 @@ def units(line: str) -> Iterator[tuple[str, str]]:
     yield "doubled", f"{line}\n\n"
 
 
-def growth(minutes: float, chosen: random.Random, files: Sequence[Path], folder: Path, tally: Tally) -> None:
+def growth(minutes: float, chosen: random.Random, files: Sequence[Path], folder: Path, tally: CommandTally) -> None:
     """Compare the times for texts of one repeated line until the time is over."""
     lines = [
         *shapes(files),
@@ -315,7 +319,7 @@ def growth(minutes: float, chosen: random.Random, files: Sequence[Path], folder:
                     print(f"FAULT {what}: {' '.join(f'{one:.2f}' for one in times)} s", flush=True)
 
 
-def _timed(words: Sequence[str], text: str, folder: Path, tally: Tally) -> float:
+def _timed(words: Sequence[str], text: str, folder: Path, tally: CommandTally) -> float:
     source = folder / "input.txt"
     source.write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
     run = started(fill(words, source, folder))
@@ -330,7 +334,7 @@ def main() -> int:
     options.add_argument("--seed", type=int, default=random.randrange(10**6))
     options.add_argument("--keep", type=Path, help="an empty folder for the inputs of faults")
     given = options.parse_args()
-    chosen, tally = random.Random(given.seed), Tally()
+    chosen, tally = random.Random(given.seed), CommandTally()
     folder = given.keep or Path(tempfile.mkdtemp(prefix="preflight-fuzz-"))
     folder.mkdir(exist_ok=True)
     print(f"seed {given.seed}, inputs of faults in {folder}", flush=True)

@@ -101,9 +101,10 @@ def test_a_crash_before_the_gate_is_ready_too(
     from preflight.gate import main as gate
 
     monkeypatch.setattr(gate, "main", lambda *given: 1 / 0)
+    ended: list[int] = []
+    monkeypatch.setattr(entry, "leave", lambda status, **options: ended.append(status))
     for hook in policy.HOOKS:
-        ended: list[int] = []
-        monkeypatch.setattr(entry, "leave", ended.append)
+        ended.clear()
         monkeypatch.setattr(sys, "argv", ["preflight", "gate", hook])
         entry.main()
         assert ended == [policy.rule(hook, "unknown").exit]

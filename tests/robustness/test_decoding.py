@@ -161,8 +161,8 @@ PLAIN = {
     "preflight/facts/nccl_settings/catalogue.py", "preflight/parsers/torch/json_stream.py",
     "preflight/transport/slurm/srun.py",
     "preflight/parsers/torch/printed_dump.py", "preflight/parsers/nccl_log/prefix.py",
-    "preflight/recognition/line_prefixes.py",
-    "preflight/recognition/formats/numactl.py", "preflight/transport/slurm/line_protocol.py",
+    "preflight/textprep/line_prefixes.py", "preflight/parsers/host/gcm_manifest.py",
+    "preflight/parsers/network/network_status.py", "preflight/transport/slurm/line_protocol.py",
     "preflight/transport/payload.py",
 }  # fmt: skip
 

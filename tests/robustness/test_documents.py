@@ -147,6 +147,14 @@ def test_what_the_product_writes_fits_its_schema(name: str) -> None:
     jsonschema.validate(GOOD[name], json.loads((SCHEMAS / f"{name}.json").read_text()))
 
 
+def test_a_name_of_a_node_that_is_none_is_refused() -> None:
+    """A report repeats it with each check: `bundle` of 100 KB took 8 s of CPU, and each KB as much again."""
+    good = {"schema": "preflight.evidence/1", "node": "n" * evidence.LONGEST_NAME, "collected_at": "", "records": {}}
+    assert evidence.from_document(good, "x").node == good["node"]
+    with pytest.raises(evidence.DocumentError, match="x names its node with 1025 characters; at most 1024 are read"):
+        evidence.from_document({**good, "node": "n" * (evidence.LONGEST_NAME + 1)}, "x")
+
+
 def test_a_place_is_named_as_one_line() -> None:
     """What stands in a name comes from others, too."""
     records = {"dir:/x\n": {"status": "ok", "entries": {"a\nb": {"mode": 7}}}}

@@ -49,7 +49,13 @@ WITH = {
     ("gate", "--ssh-config"): ["--hosts", "127.0.0.1"],
 }
 #: Options that leave the paths out: nodes are asked, or are named in the file.
-ALONE = {("learn", "--hostfile"), ("learn", "--rerun"), ("learn", "--ssh-config"), ("learn", "--save")}
+ALONE = {
+    ("learn", "--from"),
+    ("learn", "--hostfile"),
+    ("learn", "--rerun"),
+    ("learn", "--ssh-config"),
+    ("learn", "--save"),
+}
 
 #: Options that write; ``--history`` does both, and an argument of ``history`` that is missing is a new one.
 WRITES = {"-o", "--json", "--html", "--junit", "--textfile", "--save", "--exclude-file", "--map", "--report-dir",

@@ -68,7 +68,7 @@ def evidence(name: str, number: int) -> dict[str, Any]:
     return document
 
 
-class Site:
+class SiteFiles:
     """Hostile files, and a configuration of ClusterShell that leaves marks."""
 
     def __init__(self, folder: Path) -> None:
@@ -110,8 +110,8 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    return Site(tmp_path_factory.mktemp("groups"))
+def site(tmp_path_factory: pytest.TempPathFactory) -> SiteFiles:
+    return SiteFiles(tmp_path_factory.mktemp("groups"))
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_every_command_is_driven() -> None:
     assert set(RUNS) == set(commands.leaves())
 
 
-def test_no_text_of_others_is_looked_up(site: Site, rank: None) -> None:
+def test_no_text_of_others_is_looked_up(site: SiteFiles, rank: None) -> None:
     """Seen before the correction: ``redact``, ``bundle`` and ``learn`` ran it; a learnt file was read with groups."""
     in_order = [*_FIRST, *(name for name in RUNS if name not in _FIRST)]
     done = site.run(*(words for name in in_order for words in RUNS[name]))
@@ -182,7 +182,7 @@ TYPED = [
 
 
 @pytest.mark.parametrize("text", [text for text in GROUPS if "PWNED" in text])
-def test_no_shell_word_is_looked_up_even_where_the_operator_typed_it(site: Site, text: str) -> None:
+def test_no_shell_word_is_looked_up_even_where_the_operator_typed_it(site: SiteFiles, text: str) -> None:
     typed(site, text)
     for one in site.run(*([text if word == "TEXT" else word for word in words] for words in TYPED)):
         assert one.status in (2, 0) if one.words[0] == "gate" else one.status == 2, (one.words, one.output)
@@ -191,7 +191,7 @@ def test_no_shell_word_is_looked_up_even_where_the_operator_typed_it(site: Site,
     assert not site.smuggled()
 
 
-def typed(site: Site, text: str) -> None:
+def typed(site: SiteFiles, text: str) -> None:
     (site.folder / "hosts").write_text(text + "\n", encoding="utf-8")
     (site.folder / "typed.toml").write_text(f"[class.a]\nnodes = {json.dumps(text)}\n", encoding="utf-8")
     for path in site.marks.iterdir():
@@ -199,7 +199,7 @@ def typed(site: Site, text: str) -> None:
             path.unlink()
 
 
-def test_a_group_of_the_operator_is_looked_up(site: Site) -> None:
+def test_a_group_of_the_operator_is_looked_up(site: SiteFiles) -> None:
     typed(site, "@evil:rack.1-a_b+c")
     done = site.run(
         ["lint", "typed.toml"], ["bundle", "evidence", "--nodes", "@rack1", "-o", "x.tar.gz"],
@@ -212,7 +212,7 @@ def test_a_group_of_the_operator_is_looked_up(site: Site) -> None:
     assert site.left() == {"map"}
 
 
-def test_names_that_a_group_source_lists_are_plain_too(site: Site) -> None:
+def test_names_that_a_group_source_lists_are_plain_too(site: SiteFiles) -> None:
     """``evil`` has no ``all``: its groups are listed, which may be names that users gave, and each is looked up."""
     conf = site.marks / "shell" / "groups.conf"
     before = conf.read_text("utf-8")

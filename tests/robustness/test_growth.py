@@ -8,7 +8,7 @@ Processor time of a text is compared with that of one of four times its length: 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,10 +16,12 @@ import pytest
 from preflight import recognition
 from preflight.evidence import json_limits
 from preflight.parsers.torch import watchdog
-from preflight.recognition.detector import TextPart
+from preflight.recognition.detector import OutputFormat, TextPart
 from preflight.recognition.input_sources import InputSource
 from preflight.redact.own_output import names
 from preflight.redact.redactor import Redactor
+from preflight.textprep.lines import Lines
+from preflight.textprep.wrapped_lines import unwrapped
 
 #: How much more four times the text may cost; below so many seconds it is noise.
 MOST_GROWTH, NOISE_S = 9.0, 0.15
@@ -82,6 +84,10 @@ TEXTS: dict[str, tuple[Callable[[int], str], int]] = {
         ),
         40_000,
     ),
+    "messages of one width": (
+        repeated("[x ProcessGroupNCCL.cpp:523] Watchdog caught collective operation timeout:\n"),
+        60_000,
+    ),
     "dumps of a flight recorder": (repeated(DUMP + "\nx\n"), 20_000),
 }
 
@@ -118,8 +124,43 @@ PLACES: dict[str, tuple[Callable[[int], str], int]] = {
 def test_work_of_a_watchdog_that_does_not_end_is_looked_at_once() -> None:
     lines = ["Watchdog caught " + "WorkNCCL(" * 2000, ""] * 16
     began = time.process_time()
-    assert not watchdog.parse(lines)
+    assert not watchdog.parse("\n".join(lines))
     assert time.process_time() - began < 3  # it took 10 s
+
+
+def test_lines_of_a_watchdog_are_given_to_no_reader_of_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader looked at each twenty times: 240 KB took 20 s."""
+    lines_read = 0
+
+    def counted(lines: Lines, writer: str, kinds: Sequence[OutputFormat]) -> Iterator[TextPart]:
+        nonlocal lines_read
+        lines_read += len(lines)
+        return iter(())
+
+    monkeypatch.setattr(recognition, "parts", counted)
+    message = (
+        "3. [rank0]:[E822 01:47:21.5 ProcessGroupNCCL.cpp:607] [Rank 0] Watchdog caught collective operation timeout: "
+        "WorkNCCL(SeqNum=96, OpType=ALLGATHER, NumelIn=1, NumelOut=2, Timeout(ms)=6000) ran for 6004 milliseconds\n"
+    )
+    assert recognition.read_text((message * 900).rstrip(), "x") == []
+    assert lines_read == 0
+    recognition.read_text(message * 3 + "1. [a] [b] [c] nothing\n" * 9, "x")
+    assert lines_read >= 9
+
+
+def test_a_line_that_was_joined_begins_no_other() -> None:
+    """From each line of one width on, all that follow were joined: the square of their number."""
+    first = b"gpu1:1:1 [0] NCCL WARN " + b"x" * 57
+    lines = [*[first, b"NCCL y" + b"z" * 74, b"w" * 80, b"end"] * 3, b""]
+    joined = [line for line in unwrapped(lines) if line]
+    assert joined == [first + b"NCCL y" + b"z" * 74 + b"w" * 80 + b"end"] * 3
+
+
+def test_messages_of_process_groups_are_no_rest_of_another() -> None:
+    line = b"[E ProcessGroupNCCL.cpp:523] Watchdog caught collective operation timeout:"
+    assert unwrapped([line] * 9) == [line] * 9
+    timed = b"[E0822 01:47:21.522560606 ProcessGroupNCCL.cpp:607] Watchdog caught collective"
+    assert unwrapped([timed] * 9) == [timed] * 9
 
 
 @pytest.mark.parametrize("name", PLACES)
@@ -180,7 +221,7 @@ def test_the_equals_of_a_gpu_are_those_of_its_product_and_those_without_a_name(t
     text = "".join(f"GPU {bus}\n" + "".join(f"    {line}\n" for line in own) for bus, own in lines.items())
     (part,), _ = read("Attached GPUs : 3\n" + text, tmp_path)
     unknown = [finding["message"] for finding in part.findings if finding["status"] == "unknown"]
-    assert unknown == ["00000000:02:00.0: the text lacks its remapped rows, which its equals show"]
+    assert unknown == ["0000:02:00.0: the text lacks its remapped rows, which its equals show"]
 
 
 def test_a_list_of_settings_far_down_is_named_by_its_own_lines(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def clean(text: str, where: str = "") -> None:
 
 
 def test_every_output(made: Made) -> None:
-    assert made.done.returncode == 1, made.done.stderr.decode()[-2000:]
+    assert made.done.returncode in (1, 3), made.done.stderr.decode()[-2000:]  # by what is left readable
     assert made.written == {"page.html", "report.json", "junit.xml", "preflight.prom"}
     for stream in (made.done.stdout, made.done.stderr):
         clean(stream.decode("utf-8"))

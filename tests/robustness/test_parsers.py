@@ -141,14 +141,14 @@ def test_long_text_is_read_in_linear_time(parser: Parser) -> None:
 #: What ``python -m tests.robustness.fuzz`` and the texts of others once found: each hung, crashed or said nothing.
 FOUND: dict[str, tuple[str, str]] = {
     "textprep.plain_text.id_list": ("0-99999," * 10, "more than"),
-    "rdma_ports.parse_ibstat": ("CA 'mlx5_0'\n Port 1:\n  State: A" + " " * 200_000 + "x\n", "incomplete"),
+    "rdma_ports.parse_ibstat": ("CA 'mlx5_0'\n Port 1:\n  State: A" + " " * 200_000 + "x\n", "missing"),
     "clock.parse_tracking": (
         "System time : 0.1 seconds fast of NTP time\nLeap status : x" + " " * 200_000 + "x",
         "leap",
     ),
     "nvidia.query.kernel_driver_version": ("NVRM version:" * 15_000, "names no"),
-    "parsers.qos.mlnx_qos.parse": ("PFC configuration:" + "\n" * 200_000, "no PFC"),
-    "parsers.nvidia.topo_matrix.parse": ("GPU0 " + "a b c " * 30_000, "twice"),
+    "parsers.qos.mlnx_qos.parse_record": ("PFC configuration:" + "\n" * 200_000, "PFC configuration is missing"),
+    "parsers.nvidia.topo_matrix.parse": ("GPU0 " + "a b c " * 30_000, "no matrix header"),
     "evidence.decode": ('{"schema": ' + "9" * 5000 + "}", "digits"),
     "cluster.decode": ("[class.a]\ngpus = " + "9" * 5000, "digits"),
 }

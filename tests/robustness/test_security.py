@@ -14,6 +14,7 @@ from preflight.collect.options import CollectOptions, plans
 from preflight.collector import tools
 from preflight.expectations.cluster_file import ClusterFileError, decode
 from preflight.gate import outputs
+from preflight.gate.result import GateResult
 from preflight.gate.verdict import Verdict
 from preflight.probes import Probe, plan
 from preflight.transport.local import node
@@ -109,8 +110,7 @@ def test_metrics_follow_no_link_that_was_laid_for_them(tmp_path: Path) -> None:
     target.symlink_to(victim)
     (tmp_path / f".preflight.prom.{os.getpid()}").symlink_to(victim)
 
-    verdict = Verdict("n1", "pass", 1)
-    result = outputs.Result("ci", "n1", verdict, 0, str(target), None, None, report=None, evidence=None)
+    result = GateResult("ci", "n1", 0, "", Verdict("n1", "pass", 1), textfile=str(target))
     assert outputs.write(result) == []
     assert victim.read_text() == "keep"
     assert not target.is_symlink()

@@ -143,6 +143,40 @@ SILENT: dict[str, tuple[Machine, Records] | tuple[Machine, Records, Cluster]] = 
             "NVRM: Xid (PCI:0000:61:00): 63, pid=4711, name=python3, Row Remapper: New row marked for remapping",
         )), {},
     ),
+    "a node that was rebooted on purpose: its links come and go, a device refuses a request": (
+        infiniband(kernel_log=(
+            *(f"<6>[{20 + 9 * n}.{state == 'up':d}] mlx5_core 0000:18:00.0 ibp24s0: Link {state}"
+              for n in range(4) for state in ("down", "up")),
+            "<4>[25.1] nvme 0000:05:00.0: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer",
+            "<6>[26.1] mlx5_core 0000:18:00.0: 252.048 Gb/s available PCIe bandwidth, limited by 16.0 GT/s PCIe x16",
+            "<4>[27.1] mlx5_core 0000:18:00.0: mlx5_pcie_event:301: Detected insufficient power on the PCIe slot",
+        )), {},
+    ),
+    "a node with heavy input and output: one task waits for NFS, whose server comes back; jobs reach their limits": (
+        infiniband(kernel_log=(
+            "<3>[431000.1] INFO: task python3:4711 blocked for more than 120 seconds.",
+            "<6>[431000.1]  rpc_wait_bit_killable+0x1e/0xb0 [sunrpc]",
+            "<3>[431010.1] nfs: server 192.0.2.9 not responding, still trying",
+            "<3>[431020.1] nfs: server 192.0.2.9 OK",
+            "<3>[431030.1] Memory cgroup out of memory: Killed process 4711 (python3) total-vm:1kB",
+        )), {},
+    ),
+    "a login node: a virtual CD, a USB stick, a link unplugged once, one corrected error": (
+        infiniband(kernel_log=(
+            "<5>[429990.1] sd 8:0:0:0: [sdc] Attached SCSI removable disk",
+            "<3>[430000.1] blk_update_request: I/O error, dev sr0, sector 0 op 0x0:(READ) flags 0x80700",
+            "<3>[430000.2] Buffer I/O error on dev sdc1, logical block 0, async page read",
+            "<6>[430001.1] mlx5_core 0000:aa:00.0 enp170s0f0: Link down",
+            "<4>[430002.1] EDAC MC0: 1 CE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0 (channel:1 slot:0)",
+            "<6>[430002.2] mce: [Hardware Error]: Machine check events logged",
+        )), {},
+    ),
+    "an ARM node whose firmware corrected an error": (
+        infiniband(kernel_log=(
+            "<6>[430002.1] {1}[Hardware Error]: event severity: corrected",
+            "<6>[430002.1] {1}[Hardware Error]:   section_type: memory error",
+        )), {},
+    ),
     "counters that are no errors, or whose life-long total says nothing": (
         with_nic(roce(), "mlx5_0", stands={
             "lifespan": 10, "port_xmit_wait": 4294967295, "link_downed": 3, "local_ack_timeout_err": 81234,

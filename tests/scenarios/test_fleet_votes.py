@@ -51,7 +51,7 @@ ROCE = 'ports.compute = "mlx5_[0,3-6,9-11]"\n'
 
 
 @dataclass(frozen=True)
-class Case:
+class Poll:
     """A value that is wrong on most nodes, and what expects the right one."""
 
     fault: Fault
@@ -68,9 +68,13 @@ def _fabric(**changes: Any) -> Fault:
     return every_gpu(fabric=replace(good, **changes))
 
 
-def _nic_firmware(version: str) -> Fault:
+#: A clock that one node alone cannot call low: it is its default.
+_CLOCK = {"application_clock_mhz": 1410, "application_clock_default_mhz": 1410}
+
+
+def _nic_firmware(version: str, every: bool = False) -> Fault:
     def planted(machine: Machine) -> Machine:
-        nics = (replace(one, model=replace(one.model, firmware=version)) if one.gpu is not None else one
+        nics = (replace(one, model=replace(one.model, firmware=version)) if every or one.gpu is not None else one
                 for one in machine.nics)  # fmt: skip
         return replace(machine, nics=tuple(nics))
 
@@ -81,93 +85,95 @@ def _imex(hosts: str) -> Fault:
     return setting("/etc/nvidia-imex/nodes_config.cfg", hosts)
 
 
-CASES: Mapping[str, Sequence[Case]] = {
+CASES: Mapping[str, Sequence[Poll]] = {
     "fleet.driver-equal": (
-        Case(node(driver="570.86.10", userland_driver="570.124.06"), plain=node(driver="570.86.10")),
-        Case(node(driver="570.86.10"), "versions.driver = '570.124.06'\n"),
+        Poll(node(driver="570.86.10", userland_driver="570.124.06"), plain=node(driver="570.86.10")),
+        Poll(node(driver="570.86.10"), "versions.driver = '570.124.06'\n"),
     ),
     "fleet.mtu-equal": (
-        Case(every_rail(netdev_mtu=1500), f"{ROCE}ports.netdev_mtu = 9000\n", "roce",
+        Poll(every_rail(netdev_mtu=1500), f"{ROCE}ports.netdev_mtu = 9000\n", "roce",
              plain=every_rail(netdev_mtu=4500)),
-        Case(every_rail(netdev_mtu=4500), f"{ROCE}ports.netdev_mtu = 9000\n", "roce"),
-        Case(every_rail(partition_mtu=2048), f"{ROCE}ports.mtu = 4096\n", only=True),
+        Poll(every_rail(netdev_mtu=4500), f"{ROCE}ports.netdev_mtu = 9000\n", "roce"),
+        Poll(every_rail(partition_mtu=2048), f"{ROCE}ports.mtu = 4096\n", only=True),
     ),
     "fleet.software": (
-        Case(setting("/sys/module/mlx5_core/version", "23.10-1.1.9"), "versions.mlx5_core = '24.10-2.1.8'\n"),
+        Poll(setting("/sys/module/mlx5_core/version", "23.10-1.1.9"), "versions.mlx5_core = '24.10-2.1.8'\n"),
     ),
-    "fleet.nccl-equal": (Case(node(bundled_nccl="2.21.5"), "versions.nccl = '2.26.2'\n"),),
+    "fleet.nccl-equal": (Poll(node(bundled_nccl="2.21.5"), "versions.nccl = '2.26.2'\n"),),
     "fleet.firmware": (
-        Case(every_gpu(vbios="96.00.61.00.01"), "firmware.vbios = '96.00.74.00.01'\n"),
-        Case(_nic_firmware("28.39.1002"), "firmware.nics.MT_0000000838 = '28.43.2026'\n"),
+        Poll(every_gpu(vbios="96.00.61.00.01"), "firmware.vbios = '96.00.74.00.01'\n"),
+        Poll(_nic_firmware("28.39.1002"), "firmware.nics.MT_0000000838 = '28.43.2026'\n",
+             plain=_nic_firmware("28.39.1002", every=True)),
     ),
     "fleet.host": (
-        Case(node(governor="powersave"), subject="frequency governor",
+        Poll(node(governor="powersave"), subject="frequency governor",
              plain=setting("/sys/class/dmi/id/bios_version", "1.05.03")),
-        Case(node(memlock="67108864"), subject="locked memory", plain=setting("/proc/sys/vm/nr_hugepages", "512")),
-        Case(setting("/sys/class/dmi/id/bios_version", "1.05.03"), "firmware.bios = '1.06.07'\n"),
-        Case(node(ports="50000\t60999\n"), "thresholds.local_ports = 28000\n", plain=node(boot_options="a=b")),
+        Poll(node(memlock="67108864"), subject="locked memory", plain=setting("/proc/sys/vm/nr_hugepages", "512")),
+        Poll(setting("/sys/class/dmi/id/bios_version", "1.05.03"), "firmware.bios = '1.06.07'\n"),
+        Poll(node(ports="50000\t60999\n"), "thresholds.local_ports = 28000\n", plain=node(boot_options="a=b")),
     ),
     "fleet.gpu-settings": (
-        Case(gpu(7, on_bus=False, answers=False), "gpus = 8\n", subject="number of GPUs",
-             plain=every_gpu(application_clock_mhz=1410)),
-        Case(every_gpu(application_clock_mhz=1410), "gpu_settings.application_clock_mhz = 1980\n"),
-        Case(every_gpu(persistence=False), subject="persistence mode", plain=every_gpu(sm_clock_max_mhz=1755)),
-        Case(every_gpu(memory_total_mib=40960), "thresholds.gpu_memory_gib = 70\n", subject="GPU memory",
-             plain=every_gpu(application_clock_mhz=1410)),
+        Poll(gpu(7, on_bus=False, answers=False), "gpus = 8\n", subject="number of GPUs",
+             plain=every_gpu(**_CLOCK)),
+        Poll(every_gpu(application_clock_mhz=1410), "gpu_settings.application_clock_mhz = 1980\n",
+             plain=every_gpu(**_CLOCK)),
+        Poll(every_gpu(persistence=False), subject="persistence mode", plain=every_gpu(sm_clock_max_mhz=1755)),
+        Poll(every_gpu(memory_total_mib=40960), "thresholds.gpu_memory_gib = 70\n", subject="GPU memory",
+             plain=every_gpu(**_CLOCK)),
     ),
     "fleet.nvlink-domain": (
-        Case(_fabric(cluster_uuid="11111111-2222-3333-4444-555555555555", faults=("degraded bandwidth",)), "", "gb200",
+        Poll(_fabric(cluster_uuid="11111111-2222-3333-4444-555555555555", faults=("degraded bandwidth",)), "", "gb200",
              plain=_fabric(clique=3), before=_imex("198.51.100.1\n198.51.100.2")),
-        Case(_fabric(clique=3), "nvlink.clique = 32766\n", "gb200", before=_imex("198.51.100.1\n198.51.100.2")),
+        Poll(_fabric(clique=3), "nvlink.clique = 32766\n", "gb200", before=_imex("198.51.100.1\n198.51.100.2")),
     ),
     "fleet.nic-settings": (
-        Case(lambda machine: replace(machine, nics=machine.nics[:-1]), f"hcas = 8\n{ROCE}",
+        Poll(lambda machine: replace(machine, nics=machine.nics[:-1]), f"hcas = 8\n{ROCE}",
              plain=node(peer_modules=("nv_peer_mem",))),
-        Case(node(peer_modules=("nv_peer_mem",)), "ports.peer_memory = 'nvidia_peermem'\n"),
+        Poll(node(peer_modules=("nv_peer_mem",)), "ports.peer_memory = 'nvidia_peermem'\n"),
     ),
     "fleet.rails": (
-        Case(every_rail(rate="200 Gb/sec (2X NDR)"), f"{ROCE}ports.rate_gbps = 400\n", "roce",
+        Poll(every_rail(rate="200 Gb/sec (2X NDR)"), f"{ROCE}ports.rate_gbps = 400\n", "roce",
              plain=every_rail(vlan=7)),
-        Case(every_rail(vlan=7), "rails.mlx5_4.switch_vlan = '1'\n", "roce"),
+        Poll(every_rail(vlan=7), "rails.mlx5_4.switch_vlan = '1'\n", "roce"),
     ),
-    "fleet.outliers": (Case(every_gpu(temperature_c=91, temperature_margin_c=-2), plain=every_gpu(temperature_c=60)),),
+    "fleet.outliers": (Poll(every_gpu(temperature_c=91, temperature_margin_c=-2), plain=every_gpu(temperature_c=60)),),
     "fleet.rates": (
-        Case(every_rail(gbps=60.0), None),
-        Case(every_rail(rate="200 Gb/sec (2X NDR)"), f"{ROCE}ports.rate_gbps = 400\n", "roce",
+        Poll(every_rail(gbps=60.0), None),
+        Poll(every_rail(rate="200 Gb/sec (2X NDR)"), f"{ROCE}ports.rate_gbps = 400\n", "roce",
              plain=every_rail(gbps=60.0)),
-        Case(both(*(nic(f"mlx5_{rail}", state="DOWN", physical="Polling") for rail in (3, 4, 5, 6))), ROCE,
+        Poll(both(*(nic(f"mlx5_{rail}", state="DOWN", physical="Polling") for rail in (3, 4, 5, 6))), ROCE,
              plain=every_rail(gbps=60.0)),
     ),
     "fleet.roce-ports": (
-        Case(every_rail(pfc=()), f"{ROCE}qos.lossless = true\nqos.pfc_priority = 3\n", "roce",
+        Poll(every_rail(pfc=()), f"{ROCE}qos.lossless = true\nqos.pfc_priority = 3\n", "roce",
              plain=qos(dscp_priority=((12, 5),))),
-        Case(qos(trust="pcp"), f"{ROCE}qos.lossless = true\nqos.pfc_priority = 3\nqos.trust = 'dscp'\n", "roce",
+        Poll(qos(trust="pcp"), f"{ROCE}qos.lossless = true\nqos.pfc_priority = 3\nqos.trust = 'dscp'\n", "roce",
              plain=qos(dscp_priority=((12, 5),))),
-        Case(every_rail(ecn=False), f"{ROCE}qos.lossless = true\nqos.pfc_priority = 3\nqos.ecn = true\n", "roce",
+        Poll(every_rail(ecn=False), f"{ROCE}qos.lossless = true\nqos.pfc_priority = 3\nqos.ecn = true\n", "roce",
              plain=qos(dscp_priority=((12, 5),))),
     ),
     "fleet.gid-index": (
-        Case(every_rail(gid_index=4), "", "roce", before=set_too(NCCL_IB_GID_INDEX="3"), only=True),
-        Case(every_rail(gid_index=4), "ports.gid_index = 3\n", "roce"),
+        Poll(every_rail(gid_index=4), "", "roce", before=set_too(NCCL_IB_GID_INDEX="3"), only=True),
+        Poll(every_rail(gid_index=4), "ports.gid_index = 3\n", "roce"),
     ),
     "fleet.roce-equal": (
-        Case(qos(cnp_dscp=46), f"{ROCE}qos.lossless = true\nqos.pfc_priority = 3\nqos.cnp_dscp = 48\n", "roce"),
-        Case(qos(traffic_class=104), f"{ROCE}qos.lossless = true\nqos.pfc_priority = 3\nqos.traffic_class = 106\n",
+        Poll(qos(cnp_dscp=46), f"{ROCE}qos.lossless = true\nqos.pfc_priority = 3\nqos.cnp_dscp = 48\n", "roce"),
+        Poll(qos(traffic_class=104), f"{ROCE}qos.lossless = true\nqos.pfc_priority = 3\nqos.traffic_class = 106\n",
              "roce", plain=qos(cnp_dscp=46)),
-        Case(qos(dcbx="Firmware"), f"{ROCE}qos.lossless = true\nqos.pfc_priority = 3\nqos.dcbx = 'os'\n", "roce",
+        Poll(qos(dcbx="Firmware"), f"{ROCE}qos.lossless = true\nqos.pfc_priority = 3\nqos.dcbx = 'os'\n", "roce",
              plain=qos(cnp_dscp=46)),
     ),
     "fleet.ranks-agree": (
-        Case(set_too(NCCL_IB_DISABLE="1"), "", subject="NCCL_IB_DISABLE", plain=set_too(NCCL_BUFFSIZE="8388608")),
-        Case(env(NCCL_IB_SL="3"), f"{ROCE}ports.adaptive_sl = 1\n", subject="NCCL_IB_SL",
+        Poll(set_too(NCCL_IB_DISABLE="1"), "", subject="NCCL_IB_DISABLE", plain=set_too(NCCL_BUFFSIZE="8388608")),
+        Poll(env(NCCL_IB_SL="3"), f"{ROCE}ports.adaptive_sl = 1\n", subject="NCCL_IB_SL",
              plain=set_too(NCCL_IB_TIMEOUT="22"), before=set_too(NCCL_IB_SL="1")),
-        Case(set_too(NCCL_BUFFSIZE="8388608"), "nccl.NCCL_BUFFSIZE = 4194304\n", subject="NCCL_BUFFSIZE"),
+        Poll(set_too(NCCL_BUFFSIZE="8388608"), "nccl.NCCL_BUFFSIZE = 4194304\n", subject="NCCL_BUFFSIZE"),
     ),
-    "fleet.rail-leaf": (Case(nic("mlx5_4", leaf="leaf-9"), "rails.mlx5_4.leaf = 'leaf-4'\n", "roce"),),
+    "fleet.rail-leaf": (Poll(nic("mlx5_4", leaf="leaf-9"), "rails.mlx5_4.leaf = 'leaf-4'\n", "roce"),),
 }  # fmt: skip
 
 #: Nodes of a class that says how many HCAs to expect, and not how many GPUs.
-GPUS = Case(lambda machine: machine, f'hcas = 8\n{ROCE}ports.link_layer = "InfiniBand"\n')
+GPUS = Poll(lambda machine: machine, f'hcas = 8\n{ROCE}ports.link_layer = "InfiniBand"\n')
 
 KINDS: Mapping[str, Callable[[str], Machine]] = {
     "h100": hgx_h100, "roce": lambda name: hgx_h100(name, roce=True), "gb200": gb200_tray,
@@ -192,7 +198,7 @@ def _machines(kind: str) -> tuple[Machine, ...]:
     return tuple(machines(KINDS[kind](kind), 8, seed=7))
 
 
-def _documents(case: Case, fault: Fault, on: Sequence[str]) -> list[Evidence]:
+def _documents(case: Poll, fault: Fault, on: Sequence[str]) -> list[Evidence]:
     found = []
     for machine in _machines(case.kind):
         planted = case.before(machine)
@@ -201,7 +207,7 @@ def _documents(case: Case, fault: Fault, on: Sequence[str]) -> list[Evidence]:
     return found
 
 
-def _cluster(case: Case) -> Cluster | None:
+def _cluster(case: Poll) -> Cluster | None:
     if not case.expects:
         return None
     return decode(f"[class.a]\n{case.expects}".encode(), "cluster.toml")
@@ -376,7 +382,7 @@ def _without_gpus(document: Evidence) -> Evidence:
 def test_one_value_from_two_places_is_one_value() -> None:
     """What the driver sets and what jobs set, by the cluster file, is the same traffic class."""
     expects = f"{ROCE}qos.lossless = true\nqos.pfc_priority = 3\nqos.traffic_class = 106\n"
-    case = Case(qos(traffic_class=None), expects, "roce")
+    case = Poll(qos(traffic_class=None), expects, "roce")
     report = judge(_documents(case, case.fault, WRONG), registry().checks, _cluster(case))
     assert set(_statuses(report, "fleet.roce-equal").values()) == {"pass"}
 

@@ -31,7 +31,7 @@ JUDGED = {
     "rate of each rail": "ports.rate_gbps",
     "trust state": "qos.trust", "priorities with PFC": "qos.pfc_priority", "ECN per priority": "qos.ecn",
     "global pause": "qos.lossless", "RoCE: traffic class": "qos.traffic_class", "RoCE: marking of CNPs": "qos.cnp_dscp",
-    "RoCE: DCBX mode": "qos.dcbx",
+    "RoCE: DCBX mode": "qos.dcbx", "mounts": "host.mounts",
 }  # fmt: skip
 
 CHECK = [check for check in registry().checks if check.id == "node.expected"]

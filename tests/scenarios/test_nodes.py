@@ -17,6 +17,7 @@ from tests.support.fixture import FIXTURES, whole_node
 from tests.support.machines import hgx_h100, with_nic
 from tests.support.machines.files import files
 from tests.support.machines.records import ok, ran
+from tests.support.machines.system import NFS
 from tests.support.whole_nodes import (
     CHECKS,
     LESS_PER_GPU,
@@ -46,7 +47,15 @@ DO_NOT_APPLY = {
 #: Checks that are unknown where no driver is loaded.
 NEED_THE_DRIVER = {
     check.id
-    for name in ("gpu.part", "gpu.memory", "gpu.state", "gpu.processes", "gpu.nvlink")
+    for name in (
+        "gpu.part",
+        "gpu.memory",
+        "gpu.state",
+        "gpu.processes",
+        "gpu.nvlink",
+        "gpu.clocks",
+        "gpu.link_errors",
+    )
     for check in in_module(__import__(f"preflight.checks.{name}", fromlist=["_"]))
 }
 
@@ -69,7 +78,7 @@ def test_healthy_node_without_a_cluster_file_has_no_fail_and_no_warn(name: str) 
     assert not [f for f in report["findings"] if f["status"] in ("fail", "warn")]
     unknown = {f["check"] for f in report["findings"] if f["status"] == "unknown"}
     of_roce = {"roce.chain", "counters.traffic-class", "nccl.load-balancing"} if "roce" in name else set()
-    assert unknown == {"rdma.device-count", "checkpoint.age"} | of_roce
+    assert unknown == {"rdma.device-count", "checkpoint.age", "host.inventory"} | of_roce
     assert report["exit_status"] == 3
 
 
@@ -88,6 +97,14 @@ BOTH: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
     "a GPU without NVLink": (gpu(6, nvlink=False), {
         ("fail", "topology.nvlink", "GPU6"), ("fail", "nvlink.links", "0000:d1:00.0"),
     }),
+    "4211 CRC errors on one NVLink": (gpu(3, nvlink_errors={(7, "CRC Errors"): 4211}), {
+        ("warn", "nvlink.errors", "0000:61:00.0"),
+    }),
+    "an NVLink that is trained anew": (gpu(3, nvlink_gains={(7, "Recovery Errors"): 1}), {
+        ("fail", "counters.gpu-links", "0000:61:00.0"),
+    }),
+    "PCIe replays by the thousand": (gpu(3, replay_gain=5000), {("warn", "counters.gpu-links", "0000:61:00.0")}),
+    "application clock left at half": (health(3, application_clock_mhz=1005), {("warn", "gpu.clocks", "0000:61:00.0")}),
     "port down": (nic("mlx5_5", state="DOWN", physical="Polling"), {
         LESS_PER_GPU, ("fail", "rdma.port-state", "mlx5_5:1")}),
     "slow port": (nic("mlx5_9", rate="200 Gb/sec (2X NDR)"), {LESS_PER_GPU, ("fail", "rdma.port-rate", "mlx5_9:1")}),
@@ -269,6 +286,34 @@ BOTH: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
         )),
         set(),
     ),
+    "uncorrected memory error, and a machine check": (
+        node(kernel_log=(
+            "<0>[430000.100000] mce: [Hardware Error]: CPU 12: Machine Check Exception: 5 Bank 4: b200000000070005",
+            "<4>[430000.200000] EDAC MC1: 1 UE memory read error on CPU_SrcID#1_MC#0_Chan#1_DIMM#0 (channel:1 slot:0)",
+        )),
+        {("fail", "kernel.events", "CPU 12"), ("fail", "kernel.events", "CPU_SrcID#1_MC#0_Chan#1_DIMM#0")},
+    ),
+    "link that came back twelve times": (
+        node(kernel_log=tuple(
+            f"<6>[{428000 + 300 * number}.{state == 'up':d}] mlx5_core 0000:18:00.0 ibp24s0: Link {state}"
+            for number in range(12) for state in ("down", "up")
+        )),
+        {("warn", "kernel.events", "ibp24s0")},
+    ),
+    "NVMe whose file system went read-only": (
+        node(kernel_log=(
+            "<3>[430000.1] I/O error, dev nvme1n1, sector 123456 op 0x0:(READ) flags 0x80700 phys_seg 1 prio class 0",
+            "<2>[430001.1] EXT4-fs (nvme1n1p1): Remounting filesystem read-only",
+        )),
+        {("fail", "kernel.events", "nvme1n1")},
+    ),
+    "tasks that hang, and a processor": (
+        node(kernel_log=(
+            "<3>[431000.1] INFO: task python3:4711 blocked for more than 120 seconds.",
+            "<0>[431100.1] watchdog: BUG: soft lockup - CPU#12 stuck for 22s! [python3:4711]",
+        )),
+        {("warn", "kernel.events", "")},
+    ),
     "NVSwitch link error": (
         node(kernel_log=(
             "<3>[421000.1] nvidia-nvswitch2: SXid (PCI:0000:08:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
@@ -295,7 +340,8 @@ INFINIBAND: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
 ROCE: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
     "storage in the network of a rail": (
         record("file:/proc/self/mountinfo",
-               ok("9 1 0:6 / /data rw - nfs4 192.0.2.9:/a rw,addr=10.1.0.1\n")), {("fail", "storage.network", "/data")},
+               ok("9 1 0:6 / /data rw - nfs4 192.0.2.9:/a rw,addr=10.1.0.1\n" + NFS)),
+        {("fail", "storage.network", "/data")},
     ),
     "no uverbs device": (nic("mlx5_11", uverbs=False), {
         ("fail", "rdma.device-nodes", "mlx5_11"), ("unknown", "roce.chain", "mlx5_11:1"),

@@ -11,6 +11,7 @@ from tests.support.machines import Machine, with_nic
 from tests.support.machines.a100 import NAME, dgx_a100
 from tests.support.machines.cloud_vm import A100_40GB
 from tests.support.whole_nodes import (
+    INVENTORY,
     LESS_PER_GPU,
     Fault,
     Faults,
@@ -231,7 +232,9 @@ def test_healthy() -> None:
 
 
 def test_without_a_cluster_file() -> None:
-    assert loud(dgx_a100()) == {("unknown", "rdma.device-count", ""), ("unknown", "checkpoint.age", "")}
+    assert loud(dgx_a100()) == {
+        ("unknown", "rdma.device-count", ""), ("unknown", "checkpoint.age", ""), INVENTORY,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -16,6 +16,7 @@ from tests.support.machines.p5 import NAME, aws_p5
 from tests.support.machines.records import ok, ran
 from tests.support.whole_nodes import (
     CHECKS,
+    INVENTORY,
     LESS_PER_GPU,
     Fault,
     Faults,
@@ -120,7 +121,7 @@ def test_healthy() -> None:
     assert silent_checks(found) == NOT_OF_EFA | {
         "container.gpu-devices", "container.device-plugin", "container.networks", "gpu.process-per-gpu",
         "nccl.sharp-plugin", "versions.compatibility",
-        "nccl.ib-hca",
+        "nccl.ib-hca", "rdma.firmware",
         "gpu.retired-pages", "gpudirect.iommu", "kernel.cpu-governor", "nvlink.imex",
     }  # fmt: skip
     skips = [one for one in found["findings"] if one["check"] in NOT_OF_EFA]
@@ -140,7 +141,9 @@ def test_raises_nothing(name: str) -> None:
 
 def test_without_a_cluster_file() -> None:
     """Four ports of 100 Gb/s are what is customary for one GPU of the part."""
-    assert loud(aws_p5()) == {("unknown", "rdma.device-count", ""), ("unknown", "checkpoint.age", "")}
+    assert loud(aws_p5()) == {
+        ("unknown", "rdma.device-count", ""), ("unknown", "checkpoint.age", ""), INVENTORY,
+    }  # fmt: skip
 
 
 def test_switching_infiniband_off_has_no_effect_and_explains_why() -> None:
@@ -156,7 +159,12 @@ def test_a_rate_that_an_old_driver_prints_of_any_device_is_no_fault() -> None:
     """With 16 devices of 200 Gb/s (P5en) an old driver says 100 of each; some at 200 show that it knows."""
     machine = aws_p5()
     p5en = replace(machine, nics=tuple(one for number, one in enumerate(machine.nics) if number % 2))
-    rate = {("unknown", "rdma.port-rate", ""), ("unknown", "rdma.device-count", ""), ("unknown", "checkpoint.age", "")}
+    rate = {
+        ("unknown", "rdma.port-rate", ""),
+        ("unknown", "rdma.device-count", ""),
+        ("unknown", "checkpoint.age", ""),
+        INVENTORY,
+    }
     assert loud(p5en) == rate | {("unknown", "rdma.bandwidth-per-gpu", "")}
     fast = every_rail(rate="200 Gb/sec (4X HDR)", speed="32.0 GT/s PCIe", gbps=150.0)(p5en)
     assert loud(fast) == rate - {("unknown", "rdma.port-rate", "")}
@@ -178,7 +186,7 @@ def test_what_is_learnt_of_it_is_a_cluster_file_that_it_passes() -> None:
     evidences = [from_document(machines.evidence(one), one.name) for one in nodes]
     text = learn(evidences, CHECKS).text
     assert 'link_layer = "Unspecified"' in text
-    assert loud(nodes[0], decode(text.encode(), "cluster.toml")) <= {("unknown", "checkpoint.age", "")}
+    assert loud(nodes[0], decode(text.encode(), "cluster.toml")) <= {("unknown", "checkpoint.age", ""), INVENTORY}
 
 
 def test_the_same_text_of_another_driver_is_not_believed() -> None:

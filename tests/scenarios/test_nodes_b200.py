@@ -13,6 +13,7 @@ from tests.support.machines import Machine
 from tests.support.machines.b200 import AMD, BRIDGES, COMPUTE, GPU_BUSES, NAME, hgx_b200
 from tests.support.machines.platform import ONE_NODE
 from tests.support.whole_nodes import (
+    INVENTORY,
     LESS_PER_GPU,
     Fault,
     Faults,
@@ -207,7 +208,11 @@ def test_healthy_node_raises_nothing() -> None:
 def test_bridges_are_not_compute_ports_without_a_cluster_file() -> None:
     """Without a cluster file the ports nearest to a GPU count; bridges and BlueFields are near none."""
     machine = bridges(state="DOWN", physical="Disabled")(hgx_b200())
-    assert loud(machine, Cluster()) == {("unknown", "rdma.device-count", ""), ("unknown", "checkpoint.age", "")}
+    assert loud(machine, Cluster()) == {
+        ("unknown", "rdma.device-count", ""),
+        ("unknown", "checkpoint.age", ""),
+        INVENTORY,
+    }
     counted = next(f for f in report(machine, Cluster())["findings"] if f["check"] == "rdma.device-count")
     assert counted["found"] == "8"
 

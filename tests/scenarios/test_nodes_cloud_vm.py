@@ -11,6 +11,7 @@ from preflight.facts.nvidia.model import Process
 from tests.support.machines import hgx_h100
 from tests.support.machines.cloud_vm import NAME, cloud_vm
 from tests.support.whole_nodes import (
+    INVENTORY,
     LESS_PER_GPU,
     Fault,
     Faults,
@@ -38,7 +39,7 @@ GPUS = tuple(f"{domain:04x}:00:00.0" for domain in (0x1, 0x2, 0x3, 0x4, 0xB, 0xC
 
 NEED_THE_DRIVER = {
     check.id
-    for name in ("gpu.part", "gpu.memory", "gpu.state", "gpu.processes", "gpu.nvlink")
+    for name in ("gpu.part", "gpu.memory", "gpu.state", "gpu.processes", "gpu.nvlink", "gpu.clocks", "gpu.link_errors")
     for check in in_module(__import__(f"preflight.checks.{name}", fromlist=["_"]))
 }
 
@@ -181,7 +182,7 @@ def test_healthy() -> None:
         "nccl.sharp-plugin", "versions.compatibility",
         "container.gpu-devices", "container.device-plugin",
         "container.networks", "gpu.fabric-state", "gpu.process-per-gpu",
-        "gpu.recovery-action", "gpu.retired-pages", "nvlink.imex", "rails.subnets", "roce.chain",
+        "gpu.recovery-action", "gpu.retired-pages", "rdma.firmware", "nvlink.imex", "rails.subnets", "roce.chain",
         "counters.traffic-class", "optics.module", "optics.fec", "optics.ber", "switch.pfc", "switch.mtu",
     }  # fmt: skip
 
@@ -209,7 +210,11 @@ def test_what_the_guest_cannot_see_never_passes() -> None:
 
 def test_without_a_cluster_file_the_ethernet_function_is_not_blamed() -> None:
     """Nothing declares the roles: the usual link layer does, and eth0's function is none of the fabric."""
-    assert loud(cloud_vm()) == ALWAYS | {("unknown", "rdma.device-count", ""), ("unknown", "checkpoint.age", "")}
+    assert loud(cloud_vm()) == ALWAYS | {
+        ("unknown", "rdma.device-count", ""),
+        ("unknown", "checkpoint.age", ""),
+        INVENTORY,
+    }
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 4])

@@ -35,7 +35,7 @@ from tests.support.whole_nodes import Fault, Findings, Table, every_gpu, every_r
 TABLES: list[Table] = []
 
 #: What only the site knows, and no evidence shows; these do not gate.
-ONLY_THE_SITE = {"nccl.load-balancing", "rdma.bandwidth-per-gpu"}
+ONLY_THE_SITE = {"host.inventory", "nccl.load-balancing", "rdma.bandwidth-per-gpu"}
 
 COUNT, ODD = 5, "gpu003"
 
@@ -112,11 +112,12 @@ def qos(**changes: Any) -> Fault:
 
 
 def firmware(version: str) -> Fault:
-    """Give all compute NICs another firmware."""
+    """Give all NICs of the compute NICs' board another firmware."""
 
     def plant(machine: Machine) -> Machine:
+        boards = {nic.model.board_id for nic in machine.nics if nic.gpu is not None}
         nics = tuple(
-            replace(one, model=replace(one.model, firmware=version)) if one.gpu is not None else one
+            replace(one, model=replace(one.model, firmware=version)) if one.model.board_id in boards else one
             for one in machine.nics
         )
         return replace(machine, nics=nics)
@@ -194,7 +195,7 @@ EQUAL: dict[str, tuple[str, Fault, Findings]] = {
         {("warn", "fleet.host", "CPU sockets")},
     ),
     "memory": (
-        "h100", setting("/proc/meminfo", "MemTotal:       1981557926 kB"), {("warn", "fleet.host", "memory")},
+        "h100", setting("/proc/meminfo", "MemTotal:       1981557926 kB"), {("fail", "node.expected", "")},
     ),
     "kernel release": (
         "h100", platform(kernel="5.15.0-1070-nvidia"), {("warn", "fleet.host", "kernel release")},
@@ -243,7 +244,7 @@ EQUAL: dict[str, tuple[str, Fault, Findings]] = {
         {("warn", "fleet.gpu-settings", "power limit")},
     ),
     "application clock": (
-        "h100", every_gpu(application_clock_mhz=1410), {("warn", "fleet.gpu-settings", "application clock")},
+        "h100", every_gpu(application_clock_mhz=1410), {("warn", "gpu.clocks", "")},
     ),
     "highest clock": (
         "h100", every_gpu(sm_clock_max_mhz=1755), {("warn", "fleet.gpu-settings", "highest SM clock")},

@@ -14,6 +14,7 @@ from tests.support.machines.gb200 import FABRIC, GPU_DOMAINS, NAME, gb200_tray
 from tests.support.machines.platform import ONE_NODE
 from tests.support.machines.records import ran
 from tests.support.whole_nodes import (
+    INVENTORY,
     LESS_PER_GPU,
     Fault,
     Faults,
@@ -191,7 +192,11 @@ def test_healthy_tray_raises_nothing() -> None:
 def test_bluefields_are_not_compute_ports_without_a_cluster_file() -> None:
     """No NIC is near a GPU on Grace, and the default route leads over a BlueField."""
     machine = gb200_tray()
-    assert loud(machine, Cluster()) == {("unknown", "rdma.device-count", ""), ("unknown", "checkpoint.age", "")}
+    assert loud(machine, Cluster()) == {
+        ("unknown", "rdma.device-count", ""),
+        ("unknown", "checkpoint.age", ""),
+        INVENTORY,
+    }
     counted = next(f for f in report(machine, Cluster())["findings"] if f["check"] == "rdma.device-count")
     assert counted["found"] == "4"
 

@@ -11,6 +11,7 @@ from preflight.facts.nvidia.model import Process
 from tests.support.machines import Machine, with_nic
 from tests.support.machines.l40s import NAME, l40s_pcie
 from tests.support.whole_nodes import (
+    INVENTORY,
     Fault,
     Faults,
     Findings,
@@ -180,8 +181,8 @@ def test_healthy() -> None:
         "nccl.sharp-plugin", "versions.compatibility",
         "container.gpu-devices", "container.device-plugin",
         "container.networks", "gpu.fabric-state", "gpu.mig", "gpu.process-per-gpu",
-        "gpu.retired-pages", "nvlink.fabric-manager", "nvlink.imex", "nvlink.links", "pcie.relaxed-ordering",
-        "rdma.active-mtu", "topology.nvlink", "xid.nvswitch",
+        "gpu.retired-pages", "nvlink.fabric-manager", "nvlink.imex", "nvlink.links", "nvlink.errors",
+        "pcie.relaxed-ordering", "rdma.active-mtu", "topology.nvlink", "xid.nvswitch",
     }  # fmt: skip
 
 
@@ -189,7 +190,8 @@ def test_without_a_cluster_file() -> None:
     """A box of single cards promises neither their number nor a rate; nothing fails."""
     assert loud(l40s_pcie()) == {
         ("unknown", "gpu.count", ""), ("unknown", "rdma.device-count", ""), ("unknown", "rdma.port-rate", ""),
-        ("unknown", "roce.chain", ""), ("unknown", "checkpoint.age", ""), ("unknown", "counters.traffic-class", ""),
+        ("unknown", "roce.chain", ""), ("unknown", "checkpoint.age", ""), INVENTORY,
+        ("unknown", "counters.traffic-class", ""),
         ("unknown", "nccl.load-balancing", ""), ("unknown", "rdma.bandwidth-per-gpu", ""),
     }  # fmt: skip
 

@@ -13,6 +13,7 @@ from preflight.facts.nvidia.model import Process
 from preflight.facts.nvidia.query import NVML, QUERY
 from preflight.facts.nvidia.smi_xml import XML
 from preflight.facts.pod import POD
+from preflight.parsers.nvidia.nvlink_errors import NVLINK_ERRORS
 from preflight.parsers.nvidia.nvlink_status import NVLINK
 from tests.support.machines import Machine
 from tests.support.machines.pod import HIDDEN, NAME, NETWORKS, NO_TOOL, given, pod, requesting
@@ -35,6 +36,7 @@ from tests.support.whole_nodes import (
 #: What no pod of this image can determine, and reports so.
 ALWAYS: frozenset[tuple[str, str, str]] = frozenset({
     ("unknown", "nvlink.fabric-manager", ""), ("unknown", "xid.gpu", ""), ("unknown", "xid.nvswitch", ""),
+    ("unknown", "kernel.events", ""),
     ("unknown", "gpudirect.path", ""), ("unknown", "pcie.max-read-request", ""), ("unknown", "host.time-sync", ""),
 })  # fmt: skip
 
@@ -42,7 +44,7 @@ RAILS = ("mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", 
 
 NEED_THE_DRIVER = {
     check.id
-    for name in ("gpu.part", "gpu.memory", "gpu.state", "gpu.processes", "gpu.nvlink")
+    for name in ("gpu.part", "gpu.memory", "gpu.state", "gpu.processes", "gpu.nvlink", "gpu.clocks", "gpu.link_errors")
     for check in in_module(__import__(f"preflight.checks.{name}", fromlist=["_"]))
 }
 
@@ -58,7 +60,7 @@ def attached(*networks: str) -> Fault:
 
 
 NO_NVIDIA = records(
-    dict.fromkeys((NVML, QUERY, XML, TOPO, NVLINK), NO_TOOL) | {GPU_NODES: ran("")}
+    dict.fromkeys((NVML, QUERY, XML, TOPO, NVLINK, NVLINK_ERRORS), NO_TOOL) | {GPU_NODES: ran("")}
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from preflight.expectations import Cluster
 from tests.support.machines import Machine
-from tests.support.machines.machine import Qos
+from tests.support.machines.machine import Queues
 from tests.support.machines.p5 import EFA_2
 from tests.support.machines.unusual import GRACE, NODES, SHARED, TWO_PORTS, gh200, h20_shared_nics, h100_two_ports
 from tests.support.whole_nodes import (
@@ -61,10 +61,10 @@ TWO_PORTS_FAULTS: Faults = {
         },
     ),
     "one port's map forgets the DSCP": (
-        nic("mlx5_6", qos=Qos(traffic_class=None, dscp_priority=((10, 1),))), {("fail", "roce.chain", "mlx5_6:1")},
+        nic("mlx5_6", qos=Queues(traffic_class=None, dscp_priority=((10, 1),))), {("fail", "roce.chain", "mlx5_6:1")},
     ),
     "another traffic class in the driver": (
-        nic("mlx5_6", qos=Qos(traffic_class=106, dscp_priority=((10, 5), (26, 5)))),
+        nic("mlx5_6", qos=Queues(traffic_class=106, dscp_priority=((10, 5), (26, 5)))),
         {("fail", "roce.chain", "mlx5_6:1")},
     ),
     "names that are prefixes": (

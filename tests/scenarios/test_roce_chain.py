@@ -64,7 +64,7 @@ def every_record(change: Callable[[str, Any], Any]) -> Fault:
 
 
 @dataclass(frozen=True)
-class Case:
+class Setup:
     """A node, the site's word on QoS, and what the chain must say."""
 
     fault: Fault
@@ -77,7 +77,7 @@ class Case:
     why: str = ""  # a word of the message
 
 
-def site(case: Case) -> Cluster:
+def site(case: Setup) -> Cluster:
     qos: dict[str, Any] = {"lossless": True, "pfc_priority": 3, "ecn": True, **case.qos}
     ports = {
         "compute": "mlx5_[0,3-6,9-11]", "storage": "mlx5_[1-2,7-8]", "link_layer": "Ethernet", "rate_gbps": 400,
@@ -143,101 +143,101 @@ RANK = {"LOCAL_RANK": "5", "LOCAL_WORLD_SIZE": "8"}
 UPSTREAM = everywhere(vendor_driver=False)
 TO_ALL = "8 ports (mlx5_0:1 to mlx5_11:1)"
 
-BROKEN: dict[str, Case] = {
+BROKEN: dict[str, Setup] = {
     # addressing
-    "interface down under an active port": Case(port(link="down"), "interface"),
-    "no IP address": Case(port(ip=""), "address"),
-    "interface left at MTU 1500": Case(port(netdev_mtu=1500), "MTU"),
-    "MTU larger than the site's": Case(port(netdev_mtu=9216), "MTU"),
-    "RDMA port kept an MTU of 1024": Case(every_record(_active_mtu_1024), "active MTU"),
-    "RoCE v1 rows only": Case(every_record(_v1_only), "GID"),
+    "interface down under an active port": Setup(port(link="down"), "interface"),
+    "no IP address": Setup(port(ip=""), "address"),
+    "interface left at MTU 1500": Setup(port(netdev_mtu=1500), "MTU"),
+    "MTU larger than the site's": Setup(port(netdev_mtu=9216), "MTU"),
+    "RDMA port kept an MTU of 1024": Setup(every_record(_active_mtu_1024), "active MTU"),
+    "RoCE v1 rows only": Setup(every_record(_v1_only), "GID"),
     # marking
-    "trust pcp, the default": Case(port(trust="pcp"), "trust"),
-    "traffic class says congested": Case(port(traffic_class=107), "traffic class", why="every packet as congested"),
-    "traffic class of another site": Case(port(traffic_class=104), "traffic class", qos={"traffic_class": 106}),
-    "DSCP of another site": Case(port(traffic_class=98), "DSCP", qos={"dscp": 26}),
-    "traffic class 0 with PFC on 3": Case(port(traffic_class=0), "priority", why="DSCP 0, priority 0"),
-    "NCCL_IB_TC=0 with PFC on 3": Case(
+    "trust pcp, the default": Setup(port(trust="pcp"), "trust"),
+    "traffic class says congested": Setup(port(traffic_class=107), "traffic class", why="every packet as congested"),
+    "traffic class of another site": Setup(port(traffic_class=104), "traffic class", qos={"traffic_class": 106}),
+    "DSCP of another site": Setup(port(traffic_class=98), "DSCP", qos={"dscp": 26}),
+    "traffic class 0 with PFC on 3": Setup(port(traffic_class=0), "priority", why="DSCP 0, priority 0"),
+    "NCCL_IB_TC=0 with PFC on 3": Setup(
         both(everywhere(traffic_class=None), node(env={"NCCL_IB_TC": "0"})), "priority", ports=TO_ALL,
         why="NCCL_IB_TC in the environment",
     ),
-    "a running job with traffic class 0": Case(
+    "a running job with traffic class 0": Setup(
         both(everywhere(traffic_class=None), ranks("0")), "priority", ports=TO_ALL, why="environment of process 4711",
     ),
-    "a job that sets no traffic class": Case(
+    "a job that sets no traffic class": Setup(
         both(UPSTREAM, node(env=RANK, allowed_cpus="56-69")), "priority", ports=TO_ALL,
         why="the job sets no NCCL_IB_TC",
     ),
-    "the driver's traffic class overrides NCCL's": Case(
+    "the driver's traffic class overrides NCCL's": Setup(
         both(port(traffic_class=0), node(env={"NCCL_IB_TC": "106"})), "priority",
     ),
-    "DSCP mapped to another priority": Case(port(dscp_priority=((26, 0),)), "priority"),
-    "traffic class 52 with the default map": Case(everywhere(traffic_class=52), "priority", ports=TO_ALL,
+    "DSCP mapped to another priority": Setup(port(dscp_priority=((26, 0),)), "priority"),
+    "traffic class 52 with the default map": Setup(everywhere(traffic_class=52), "priority", ports=TO_ALL,
                                                   why="DSCP 13, priority 1"),
-    "service level 0 at a site that trusts PCP": Case(
+    "service level 0 at a site that trusts PCP": Setup(
         both(everywhere(trust="pcp"), node(env={"NCCL_IB_SL": "0"})), "priority", ports=TO_ALL, qos={"trust": "pcp"},
     ),
     # flow and congestion control
-    "PFC off": Case(port(pfc=(), switch_pfc=()), "PFC", why="priority none"),
-    "two PFC priorities": Case(port(pfc=(3, 4), switch_pfc=(3, 4)), "PFC", why="priority 3, 4"),
-    "PFC on another priority": Case(port(pfc=(5,), switch_pfc=(5,)), "PFC"),
-    "reaction point off": Case(port(reaction_point=False), "ECN", why="roce_rp"),
-    "ECN on for another priority": Case(port(ecn_priorities=(5,)), "ECN", why="roce_np, roce_rp"),
-    "CNPs in the lossless priority": Case(port(cnp_dscp=26), "CNP"),
-    "CNPs with another DSCP than the site's": Case(port(cnp_dscp=40), "CNP", qos={"cnp_dscp": 48}),
-    "global pause with PFC": Case(port(pause=(True, True)), "global pause", why="RX, TX"),
-    "global pause one way": Case(port(pause=(False, True)), "global pause", why=r"\(TX\)"),
-    "lossless priority in the common buffer": Case(port(buffers=(0,) * 8), "buffers", why="shares buffer 0"),
-    "lossless buffer of no bytes": Case(port(buffer_bytes=(261888, 0, 0, 0, 0, 0, 0, 0)), "buffers", why="no bytes"),
-    "DCBX left to firmware": Case(port(dcbx="Firmware"), "DCBX", "warn"),
-    "DCBX left to firmware where the host should": Case(port(dcbx="Firmware"), "DCBX", qos={"dcbx": "os"}),
-    "DCQCN tuned on one port": Case(port(dcqcn=(("ai_rate", 50),)), "DCQCN", "warn", why="ai_rate 50"),
-    "two faults: the first link is named": Case(
+    "PFC off": Setup(port(pfc=(), switch_pfc=()), "PFC", why="priority none"),
+    "two PFC priorities": Setup(port(pfc=(3, 4), switch_pfc=(3, 4)), "PFC", why="priority 3, 4"),
+    "PFC on another priority": Setup(port(pfc=(5,), switch_pfc=(5,)), "PFC"),
+    "reaction point off": Setup(port(reaction_point=False), "ECN", why="roce_rp"),
+    "ECN on for another priority": Setup(port(ecn_priorities=(5,)), "ECN", why="roce_np, roce_rp"),
+    "CNPs in the lossless priority": Setup(port(cnp_dscp=26), "CNP"),
+    "CNPs with another DSCP than the site's": Setup(port(cnp_dscp=40), "CNP", qos={"cnp_dscp": 48}),
+    "global pause with PFC": Setup(port(pause=(True, True)), "global pause", why="RX, TX"),
+    "global pause one way": Setup(port(pause=(False, True)), "global pause", why=r"\(TX\)"),
+    "lossless priority in the common buffer": Setup(port(buffers=(0,) * 8), "buffers", why="shares buffer 0"),
+    "lossless buffer of no bytes": Setup(port(buffer_bytes=(261888, 0, 0, 0, 0, 0, 0, 0)), "buffers", why="no bytes"),
+    "DCBX left to firmware": Setup(port(dcbx="Firmware"), "DCBX", "warn"),
+    "DCBX left to firmware where the host should": Setup(port(dcbx="Firmware"), "DCBX", qos={"dcbx": "os"}),
+    "DCQCN tuned on one port": Setup(port(dcqcn=(("ai_rate", 50),)), "DCQCN", "warn", why="ai_rate 50"),
+    "two faults: the first link is named": Setup(
         port(pfc=(), switch_pfc=(), pause=(True, True), trust="pcp"), "trust",
     ),
-    "the same on all ports is said once": Case(everywhere(pause=(True, True)), "global pause", ports=TO_ALL),
-    "nobody says lossless, PFC on 3 and traffic class 0": Case(
+    "the same on all ports is said once": Setup(everywhere(pause=(True, True)), "global pause", ports=TO_ALL),
+    "nobody says lossless, PFC on 3 and traffic class 0": Setup(
         everywhere(traffic_class=0), "priority", "warn", ports=TO_ALL, qos={"lossless": None, "pfc_priority": None},
     ),
 }  # fmt: skip
 
-FINE: dict[str, Case] = {
-    "healthy, with storage ports down and LID 0": Case(lambda machine: machine),
-    "lossy by design, nothing set": Case(
+FINE: dict[str, Setup] = {
+    "healthy, with storage ports down and LID 0": Setup(lambda machine: machine),
+    "lossy by design, nothing set": Setup(
         everywhere(pfc=(), switch_pfc=(), ecn=False, trust="pcp", traffic_class=None, pause=(True, True),
                    dcbx="Firmware"),
         qos={"lossless": False, "pfc_priority": None, "ecn": None},
     ),
-    "lossy by design, PFC left on": Case(everywhere(), qos={"lossless": False, "pfc_priority": None, "ecn": None}),
-    "a site on priority 5": Case(
+    "lossy by design, PFC left on": Setup(everywhere(), qos={"lossless": False, "pfc_priority": None, "ecn": None}),
+    "a site on priority 5": Setup(
         everywhere(pfc=(5,), switch_pfc=(5,), traffic_priority=5, traffic_class=160), qos={"pfc_priority": 5},
     ),
-    "a site on priority 5 with DSCP 59": Case(
+    "a site on priority 5 with DSCP 59": Setup(
         everywhere(pfc=(5,), switch_pfc=(5,), traffic_priority=5, traffic_class=236, dscp_priority=((59, 5),)),
         qos={"pfc_priority": 5},
     ),
-    "traffic class 41": Case(everywhere(traffic_class=41, dscp_priority=((10, 3),))),
-    "traffic class 52": Case(everywhere(traffic_class=52, dscp_priority=((13, 3),))),
-    "traffic class 84": Case(
+    "traffic class 41": Setup(everywhere(traffic_class=41, dscp_priority=((10, 3),))),
+    "traffic class 52": Setup(everywhere(traffic_class=52, dscp_priority=((13, 3),))),
+    "traffic class 84": Setup(
         everywhere(traffic_class=84, pfc=(2,), switch_pfc=(2,), traffic_priority=2), qos={"pfc_priority": 2},
     ),
-    "traffic class without ECN bits": Case(everywhere(traffic_class=104)),
-    "NCCL sets the traffic class": Case(both(everywhere(traffic_class=None), node(env={"NCCL_IB_TC": "106"}))),
-    "a running job sets the traffic class": Case(both(everywhere(traffic_class=None), ranks("106", "106"))),
-    "only jobs set the traffic class, as the site says": Case(
+    "traffic class without ECN bits": Setup(everywhere(traffic_class=104)),
+    "NCCL sets the traffic class": Setup(both(everywhere(traffic_class=None), node(env={"NCCL_IB_TC": "106"}))),
+    "a running job sets the traffic class": Setup(both(everywhere(traffic_class=None), ranks("106", "106"))),
+    "only jobs set the traffic class, as the site says": Setup(
         everywhere(traffic_class=None), qos={"traffic_class": 106},
     ),
-    "DCBX by firmware, as the site says": Case(everywhere(dcbx="Firmware"), qos={"dcbx": "firmware"}),
-    "without ECN by design": Case(everywhere(ecn=False), qos={"ecn": False}),
-    "trust in PCP on tagged rails": Case(
+    "DCBX by firmware, as the site says": Setup(everywhere(dcbx="Firmware"), qos={"dcbx": "firmware"}),
+    "without ECN by design": Setup(everywhere(ecn=False), qos={"ecn": False}),
+    "trust in PCP on tagged rails": Setup(
         both(everywhere(trust="pcp"), node(env={"NCCL_IB_SL": "3"})), qos={"trust": "pcp"},
     ),
-    "DCQCN tuned alike on all ports": Case(everywhere(dcqcn=(("ai_rate", 50), ("hai_rate", 500)))),
-    "the address is on a VLAN above the interface": Case(both(port(ip=""), _vlan)),
-    "GID index 5": Case(everywhere(gid_index=5)),
-    "only the vendor's tool answers": Case(every_record(_without("dcb"))),
-    "only dcb(8) answers": Case(every_record(_without("mlnx_qos"))),
-    "an RDMA MTU of 2048 by design": Case(
+    "DCQCN tuned alike on all ports": Setup(everywhere(dcqcn=(("ai_rate", 50), ("hai_rate", 500)))),
+    "the address is on a VLAN above the interface": Setup(both(port(ip=""), _vlan)),
+    "GID index 5": Setup(everywhere(gid_index=5)),
+    "only the vendor's tool answers": Setup(every_record(_without("dcb"))),
+    "only dcb(8) answers": Setup(every_record(_without("mlnx_qos"))),
+    "an RDMA MTU of 2048 by design": Setup(
         everywhere(netdev_mtu=2200), ports_of_site={"mtu": 2048, "netdev_mtu": 2200},
     ),
 }  # fmt: skip
@@ -247,8 +247,8 @@ ADDRESSING = ("interface", "address", "MTU", "active MTU", "GID")
 SERVICE = ("trust", "traffic class", "DSCP", "priority",
            "PFC", "ECN", "CNP", "global pause", "buffers", "DCBX", "DCQCN")  # fmt: skip
 
-UNSURE: dict[str, Case] = {
-    "a virtual function that may not set QoS": Case(
+UNSURE: dict[str, Setup] = {
+    "a virtual function that may not set QoS": Setup(
         both(port(shown=False), lambda machine: replace(
             machine,
             records={**machine.records, "file:/sys/class/infiniband/mlx5_9/hca_type": ok("MT4126\n")},
@@ -256,27 +256,27 @@ UNSURE: dict[str, Case] = {
         unknown=tuple(name for name in SERVICE if name not in ("traffic class", "DSCP")),
         qos={"traffic_class": 106}, why="virtual function",
     ),
-    "no root and no dcb": Case(
+    "no root and no dcb": Setup(
         every_record(_no_root), unknown=("priority", "PFC", "CNP", "buffers", "DCBX"), ports=TO_ALL, why="--sudo",
     ),
-    "upstream's driver, an ordinary user": Case(
+    "upstream's driver, an ordinary user": Setup(
         both(UPSTREAM, every_record(_no_debugfs)), unknown=("ECN", "CNP", "DCQCN"), ports=TO_ALL,
         qos={"traffic_class": 106},
     ),
-    "upstream's driver, root": Case(UPSTREAM, unknown=("ECN",), ports=TO_ALL, qos={"traffic_class": 106}),
-    "nothing sets the traffic class": Case(
+    "upstream's driver, root": Setup(UPSTREAM, unknown=("ECN",), ports=TO_ALL, qos={"traffic_class": 106}),
+    "nothing sets the traffic class": Setup(
         everywhere(traffic_class=None), unknown=("traffic class", "DSCP", "priority"), ports=TO_ALL,
         why="NCCL's default is 0",
     ),
-    "ranks with different traffic classes": Case(
+    "ranks with different traffic classes": Setup(
         both(everywhere(traffic_class=None), ranks("106", "0")), unknown=("traffic class", "DSCP", "priority"),
         ports=TO_ALL, why="differ",
     ),
-    "ethtool is missing": Case(every_record(_without("ethtool")), unknown=("global pause",), ports=TO_ALL),
-    "a GID table full of other pods' rows": Case(
+    "ethtool is missing": Setup(every_record(_without("ethtool")), unknown=("global pause",), ports=TO_ALL),
+    "a GID table full of other pods' rows": Setup(
         everywhere(gid_index=20), unknown=("GID",), ports=TO_ALL, why="goes on",
     ),
-    "an HCA that may not be opened": Case(port(uverbs=False), unknown=("active MTU",)),
+    "an HCA that may not be opened": Setup(port(uverbs=False), unknown=("active MTU",)),
 }  # fmt: skip
 
 #: What these faults break besides, for other checks to say.
@@ -286,7 +286,7 @@ BESIDES = {
 }
 
 
-def chain_findings(case: Case, machine: Machine | None = None) -> tuple[list[dict[str, Any]], set[tuple[str, str]]]:
+def chain_findings(case: Setup, machine: Machine | None = None) -> tuple[list[dict[str, Any]], set[tuple[str, str]]]:
     """Return the urgent findings of the chain, and what else fails or warns."""
     sick = case.fault(machine or hgx_h100(NAME, roce=True))
     report = judge([from_document(machines.evidence(sick), NAME)], CHECKS, site(case))
@@ -354,26 +354,26 @@ def test_the_next_step_fits_the_reason(status: str, fix: str) -> None:
     def silent(key: str, record: Any) -> Any:
         return {"status": status, "out": ""} if key == "cmd:ibv_devinfo" else None
 
-    (finding,) = chain_findings(Case(every_record(silent)))[0]
+    (finding,) = chain_findings(Setup(every_record(silent)))[0]
     assert "could not tell active MTU" in finding["message"]
     assert finding["fix"].startswith(fix)
 
 
 def test_a_port_that_is_down_is_another_checks_business() -> None:
-    case = Case(port(state="DOWN", physical="Polling"))
+    case = Setup(port(state="DOWN", physical="Polling"))
     assert chain_findings(case) == ([], {("fail", "rdma.port-state"), ("warn", "rdma.bandwidth-per-gpu")})
 
 
 def test_a_pod_has_its_own_gid_index() -> None:
     variables = {"NCCL_IB_GID_INDEX": "7", "KUBERNETES_SERVICE_HOST": "192.0.2.1"}
-    found, others = chain_findings(Case(everywhere(gid_index=7)), replace(pod(NAME), env=variables))
+    found, others = chain_findings(Setup(everywhere(gid_index=7)), replace(pod(NAME), env=variables))
     assert found == []
     assert not {check for _, check in others} & {"nccl.gid-index", "rdma.link-layer", "rails.subnets"}
 
 
 def test_a_gid_index_without_effect_here_is_reported_once() -> None:
     for index, status in (("6", "fail"), ("1", "fail"), ("0", "fail"), ("3", "warn")):  # 3: right, and not needed
-        found, others = chain_findings(Case(node(env={"NCCL_IB_GID_INDEX": index})))
+        found, others = chain_findings(Setup(node(env={"NCCL_IB_GID_INDEX": index})))
         assert found == []
         assert others == {(status, "nccl.gid-index")}
 

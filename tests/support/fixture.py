@@ -84,15 +84,34 @@ def evidence(name: str, node: Mapping[str, Any]) -> Evidence:
 
 @cache
 def whole_node(name: str) -> Mapping[str, Any]:
-    """Return the document of a whole node."""
-    loaded: Mapping[str, Any] = json.loads((FIXTURES / "nodes" / f"{name}.json").read_text())
+    """Return the document of a whole node, with the healthy records of checks that brought their own."""
+    loaded: dict[str, Any] = json.loads((FIXTURES / "nodes" / f"{name}.json").read_text())
+    if loaded["origin"].startswith("made by hand"):
+        loaded["records"] = {**healthy_records(), **loaded["records"]}
     return loaded
 
 
 def cases(check: str | None = None) -> list[Case]:
     """Return all cases, or those of one check."""
-    found = []
-    for path in sorted(FIXTURES.glob("*/*.json")):
-        if path.parent.name != "nodes" and check in (None, path.parent.name):
-            found.append(Case(path.parent.name, path, json.loads(path.read_text())))
-    return found
+    listed = []
+    for path in sorted(FIXTURES.glob("*/*.json" if check is None else f"{check}/*.json")):
+        if path.parent.name != "nodes":
+            body = json.loads(path.read_text())
+            for name, case in body.get("cases", {path.stem: body}).items():
+                origin = {"origin": body["origin"]}
+                listed.append(Case(path.parent.name, path.with_name(f"{name}.json"), {**origin, **case}))
+    return listed
+
+
+@cache
+def collections() -> Mapping[str, Mapping[str, Any]]:
+    """Return check -> its file ``cases.json``: its cases, the healthy records, and a fault of a complete node."""
+    return {path.parent.name: json.loads(path.read_text()) for path in sorted(FIXTURES.glob("*/cases.json"))}
+
+
+@cache
+def healthy_records() -> Mapping[str, Any]:
+    """Return the records that every healthy node made by hand has beside those of its machine."""
+    return {
+        key: record(key, value) for body in collections().values() for key, value in body.get("healthy", {}).items()
+    }

@@ -120,7 +120,8 @@ def _mounted_in_proc(root: Path) -> list[str]:
         if path.is_file() and place.parts[2] != "self":
             while not place.exists():
                 place = place.parent
-            found[str(place)] = None
+            if place != Path("/proc"):  # over all of it: a host would lose its own processes
+                found[str(place)] = None
     return list(found)
 
 

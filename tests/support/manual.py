@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
 
@@ -63,7 +64,7 @@ Where root keeps verdicts and the last valid cluster file; others keep them in
 def page() -> str:
     """Return the man page, in the man macros of groff_man(7)."""
     top = click.Context(main, info_name="preflight", **main.context_settings)
-    lines = [*_paragraphs(main.help or ""), ".SH COMMANDS"]
+    lines = [*_paragraphs(inspect.cleandoc(main.help or "")), ".SH COMMANDS"]
     for name in COMMANDS:
         command = main.get_command(top, name)
         assert command is not None
@@ -85,7 +86,7 @@ def _command(name: str, command: click.Command, top: click.Context) -> Iterator[
     yield f".SS {_escaped(f'preflight {name}')}"
     yield f".B {_escaped(' '.join(['preflight', name, *command.collect_usage_pieces(context)]))}"
     yield ".PP"
-    yield from _paragraphs(command.help or "")
+    yield from _paragraphs(inspect.cleandoc(command.help or ""))
     names: list[str] = []
     for parameter in command.get_params(context):
         if isinstance(parameter, click.Option) and (record := parameter.get_help_record(context)):

@@ -8,6 +8,7 @@ top.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -29,6 +30,7 @@ from preflight.facts import (
     gids,
     gpudirect,
     host,
+    inventory,
     kernel,
     kernel_log,
     lspci,
@@ -52,13 +54,21 @@ from preflight.facts.nccl_settings import value_grammar as nccl_values
 from preflight.facts.node import TOPO, NodeFacts
 from preflight.facts.nvidia import query, smi_xml
 from preflight.facts.roce_chain import addressing, chain
-from preflight.parsers.host import services
+from preflight.parsers import registry as formats
+from preflight.parsers.host import kernel_events, nhc_config, services
+from preflight.parsers.host import kernel_log as kernel_lines
 from preflight.parsers.nccl_tests import collective, table
-from preflight.parsers.nvidia import nvlink_status
+from preflight.parsers.nvidia import nvlink_errors, nvlink_status
+from preflight.parsers.record import lines_of_record
 from preflight.reports.topology_data import picture
 from preflight.textprep import plain_text
 from tests.support import external_texts, paths
 from tests.support.fixture import whole_node
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 DATA = paths.DATA
 
@@ -96,10 +106,56 @@ APART = {
     "counter_catalogue.counter": "looks a name up in a table",
     "time_series.series_of": "reads what preflight.history wrote: unit/history/test_history.py, fixtures of trend.*",
     "two_readings.twice": "calls the parser that it is given",
+    **dict.fromkeys(
+        (
+            "parsers.network.ip_link.is_head",
+            "parsers.network.perftest.table_rows",
+            "parsers.pci.lspci_tree.begins",
+            "parsers.rdma.gid_row.mapped_ipv4",
+            "parsers.rdma.port_list.rate",
+            "parsers.rdma.port_list.word",
+            "nvidia.smi_xml.bus_address",
+            "parsers.cluster.kubernetes_events.event_in",
+            "parsers.messages.scan.begins_with",
+            "parsers.messages.scan.error_in",
+            "parsers.messages.scan.hints",
+            "parsers.messages.scan.parser_of",
+            "parsers.messages.signature.signatures",
+            "parsers.nvidia.dcgmi.cells_of",
+            "parsers.nvidia.query_glued.apart",
+            "parsers.nvidia.query_glued.is_glued",
+            "parsers.nvidia.query_log.has_data",
+            "parsers.nvidia.query_log.number",
+            "parsers.nvidia.query_log.numbers",
+            "parsers.nvidia.query_log.value_at",
+            "parsers.nvidia.query_xml.parse",
+            "parsers.nvidia.topo_lines.cleaned",
+            "parsers.nvidia.topo_lines.continues",
+            "parsers.nvidia.topo_lines.is_row",
+            "parsers.nvidia.topo_lines.names_of",
+            "parsers.nvidia.xid_marks.address_of",
+            "parsers.nvidia.xid_marks.cause_in",
+            "parsers.nvidia.xid_marks.is_cleared",
+            "parsers.nvidia.xid_marks.is_masked",
+            "parsers.nvidia.xid_marks.is_unit_stump",
+            "parsers.nvidia.xid_marks.named_gpu",
+            "parsers.nvidia.xid_marks.uncoded_in",
+        ),
+        "called by the parsers of pasted formats, which are driven by their kinds",
+    ),
 }
 
 #: Modules whose parsers have their own tests: tests/unit/parsers/test_nccl.py, tests/unit/parsers/test_torch_trace.py.
-ELSEWHERE = ("parsers.nccl_log", "parsers.job_output", "parsers.nccl_tests.model", "parsers.torch", "streamed_log")
+ELSEWHERE = (
+    "parsers.text_block",
+    "parsers.record",
+    "parsers.nccl_log",
+    "parsers.job_output",
+    "parsers.nccl_tests.model",
+    "parsers.job_log",
+    "parsers.torch",
+    "streamed_log",
+)
 
 
 #: Whole nodes, the last one recorded.
@@ -186,8 +242,9 @@ _text("parsers.host.checkpoint.seconds", "2026-11-21T03:00:00Z")
 _text("clock.parse_tracking", *_out("cmd:chronyc -n tracking")[:1], tool="chronyc")
 _text("clock.parse_timedatectl", "NTP=no\nNTPSynchronized=yes\n", tool="timedatectl")
 _text("container.parse_annotations", ANNOTATIONS, tool="downward API")
-_text("container.parse_network_status", NETWORKS, tool="network-status")
+_text("parsers.network.network_status.parse_network_status", NETWORKS, tool="network-status")
 _text("container.gpu_nodes", "/dev/nvidia0\n/dev/nvidiactl\n")
+_text("nic_firmware.key_of", "mlx5_0")
 _text("nvidia.query.parse_query", *_out(query.QUERY), tool="nvidia-smi --query-gpu")
 _text("nvidia.query.kernel_driver_version", *_out(kernel.NVIDIA_VERSION), tool="NVRM version")
 _text("nvidia.smi_xml.parse", *_out(smi_xml.XML), tool="nvidia-smi -q -x")
@@ -241,12 +298,21 @@ _text("system_settings.vlans", "VLAN Dev name    | VLAN ID\nName-Type: VLAN_NAME
 _text("kernel.boot_options", *_out(kernel.CMDLINE), 'a=1 b="c d" -- e')
 _text("kernel.release", *_out(kernel.RELEASE))
 _text("kernel.open_modules", *_out(kernel.NVIDIA_VERSION), tool="NVRM version")
+_text("kernel_log.parse_uptime", "123456.78 2345678.90\n")
 _text("kernel.iommu_type", "DMA-FQ\n")
-_text("kernel_log.parse", DMESG, *_out(kernel_log.DMESG), tool="dmesg")
-_text("xid.events", DMESG, call=lambda text: xid.events(kernel_log.parse(text)), tool="dmesg")
-_text("xid.xids_in", DMESG.splitlines()[0])
-_text("xid.sxids_in", DMESG.splitlines()[1])
-_text("xid.pid_in", "pid=4711, name=python", "pid='<unknown>'")
+_text("parsers.host.kernel_events.of_line", DMESG.splitlines()[0])
+_text("parsers.host.kernel_log.parse", DMESG, *_out(kernel_log.DMESG), tool="dmesg")
+_text("parsers.host.kernel_log.read_line", DMESG.splitlines()[0])
+_text("parsers.host.kernel_log.message", DMESG.splitlines()[0])
+_text("parsers.host.kernel_log.seconds", "[ 12.5]", "2026-02-18T12:54:01,123456+00:00")
+_text(
+    "parsers.host.kernel_events.events", DMESG,
+    call=lambda text: kernel_events.events((1, 0.0, line) for line in text.split("\n")), tool="dmesg",
+)  # fmt: skip
+_text("xid.events", DMESG, call=lambda text: xid.events(kernel_lines.parse(text)), tool="dmesg")
+_text("parsers.nvidia.xid_marks.xids_in", DMESG.splitlines()[0])
+_text("parsers.nvidia.xid_marks.sxids_in", DMESG.splitlines()[1])
+_text("parsers.nvidia.xid_marks.pid_in", "pid=4711, name=python", "pid='<unknown>'")
 _text(
     "nccl_gpudirect.ability",
     "NVIDIA H100 80GB HBM3",
@@ -289,11 +355,12 @@ _text("parsers.qos.dcb.parse_pfc", *_out("cmd:dcb -j pfc show dev enp24s0"), too
 _text("parsers.qos.dcb.parse_app", *_out("cmd:dcb -j app show dev enp24s0"), tool="dcb -j app show")
 _text("parsers.qos.dcb.parse_buffer", *_out("cmd:dcb -j buffer show dev enp24s0"), tool="dcb -j buffer show")
 _text("parsers.qos.dcb.parse_dcbx", *_out("cmd:dcb -j dcbx show dev enp24s0"), tool="dcb -j dcbx show")
-_text("parsers.qos.mlnx_qos.parse", *_out("cmd:mlnx_qos -i enp24s0"), tool="mlnx_qos")
+_text("parsers.qos.mlnx_qos.parse_record", *_out("cmd:mlnx_qos -i enp24s0"), tool="mlnx_qos")
 _text(
     "port_qos.parse_pause", "Pause parameters for eth0:\nAutonegotiate:\toff\nRX:\t\ton\nTX:\t\ton\n", tool="ethtool -a"
 )
 _text("port_qos.parse_traffic_class", "Global tclass=106\n")
+_text("parsers.nvidia.nvlink_errors.parse", *_out(nvlink_errors.NVLINK_ERRORS), tool="nvidia-smi nvlink -e")
 _text("parsers.nvidia.nvlink_status.parse", *_out(nvlink_status.NVLINK), tool="nvidia-smi nvlink -s")
 _text("pci.address", "0000:1b:00.0", "00000000:1B:00.0", "1b:00.0")
 _text(
@@ -319,6 +386,10 @@ _text("rdma_ports.natural", "mlx5_10", "rocep24s0")
 _text("rdma_ports.parse_rate", "400 Gb/sec (4X NDR)\n", "2.5 Gb/sec (1X SDR)\n")
 _text("rdma_ports.parse_ibstat", *_out("cmd:ibstat"), tool="ibstat")
 _text("rdma_ports.parse_active_mtus", *_out("cmd:ibv_devinfo"), tool="ibv_devinfo")
+_text("parsers.host.gcm_manifest.parse", (DATA / "conversion" / "manifest.json").read_text())
+_text("parsers.host.nhc_config.parse", (DATA / "conversion" / "nhc.conf").read_text())
+_text("parsers.host.nhc_config.words", "check_fs_mount_rw -t 'xfs' -f \"$LOCAL/a b\" # all", "export A=1",
+      call=lambda text: nhc_config.words(text, {"LOCAL": "/local"}))  # fmt: skip
 _text("parsers.host.services.parse", *_out(services.SERVICES), tool="systemctl show")
 _text("parsers.host.services.fabric_manager_version", *_out(services.FABRIC_MANAGER),
       tool="nv-fabricmanager")  # fmt: skip
@@ -339,6 +410,25 @@ _text(
     "513 29 0:62 / /scratch rw - lustre 192.0.2.1@o2ib:192.0.2.2@o2ib:/scratch rw,flock\n",
     tool="/proc/self/mountinfo",
 )
+_text("parsers.host.mounts.parse", *_out("file:/proc/self/mountinfo"), tool="/proc/self/mountinfo")
+_text("parsers.host.raid_arrays.parse", *_out("file:/proc/mdstat"), tool="/proc/mdstat")
+_text("parsers.host.mounts.parse_space", *_out(inventory.DISK_SPACE)[:1], tool="df --output")
+_text(
+    "parsers.host.processes.parse",
+    "      1       0 Ss       0 root                             systemd\n"
+    "  41210   41190 Z     1000 alice                            python3 <defunct>\n",
+    tool="ps",
+)
+_text(
+    "parsers.host.services.parse_units",
+    "slurmd.service loaded failed failed Slurm node daemon\n* a\\x2db.mount loaded failed failed /a\n"
+    "2 loaded units listed.\n",
+    tool="systemctl list-units",
+)
+_text("inventory.lasting", *_out("file:/proc/self/mountinfo"), tool="/proc/self/mountinfo")
+_text("inventory.cpus", "0-223\n", "0,2-7\n")
+_text("inventory.smt", "on\n", "forceoff\n", "notimplemented\n")
+_text("inventory.swap", "Filename\tType\tSize\tUsed\tPriority\n/swap.img file\t8388604\t0\t-2\n")
 _text(
     "addresses.table",
     "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
@@ -384,6 +474,38 @@ def _environment(value: Any) -> Evidence:
     return Evidence("n", "", {"env:process": {"status": "ok", "value": value}})
 
 
+def _pasted(kind: str) -> Call:
+    """Return a reader of the first output of a kind in a text, as ``preflight read`` has it."""
+    parser = formats.parser(kind)
+    module = import_module(f"preflight.parsers.{formats.NETWORK[kind]}") if kind in formats.NETWORK else None
+
+    def call(text: str) -> object:
+        lines = lines_of_record(text)
+        begin = next((at for at in range(len(lines)) if parser.begins(lines, at)), None)
+        if begin is None:
+            raise ValueError(f"there is no output of {kind} in it")
+        value = parser.parse_lines(lines, begin).value
+        return (module.facts(value), module.summary(value)) if module else value
+
+    return call
+
+
+_NIC_TEXTS = tomllib.loads((DATA / "nic" / "texts.toml").read_text(encoding="utf-8"))
+for _kind in formats.NETWORK:
+    _seeds = tuple(
+        entry["text"] for name, entry in _NIC_TEXTS.items() if entry["kind"] == _kind and "prefix" not in name
+    )
+    TEXT.append(Parser(f"pasted.{_kind}", _pasted(_kind), _seeds))
+
+_FRESH = DATA / "fresh"
+_FRESH_KINDS: dict[str, list[str]] = {}
+for _name, _entry in tomllib.loads((_FRESH / "index.toml").read_text(encoding="utf-8")).items():
+    _FRESH_KINDS.setdefault(_entry["kind"], []).append((_FRESH / _name).read_text(encoding="utf-8"))
+for _kind, _seed_texts in _FRESH_KINDS.items():
+    if _kind not in formats.NETWORK and any(_kind in family for family in formats.FAMILIES):
+        TEXT.append(Parser(f"pasted.{_kind}", _pasted(_kind), tuple(_seed_texts)))
+
+
 def _texts(value: Any) -> Mapping[str, str]:
     """Take an environment as NodeFacts gives it to its readers: names and texts, else EvidenceError."""
     return NodeFacts(_environment(value)).environment
@@ -423,6 +545,8 @@ def _evidence(name: str, call: Callable[[Evidence], object] | None = None) -> No
     EVIDENCE.append(Parser(name, call or _resolved(name), NODES, (EvidenceError,)))
 
 
+_evidence("container.usable_gpu_nodes")
+_evidence("nvidia.link_errors.source")
 _evidence("container.gpus_given", lambda e: container.gpus_given(e, NodeFacts(e).environment))
 
 
@@ -441,12 +565,16 @@ _evidence("addresses.addresses")
 _evidence("addresses.effective", lambda e: addresses.effective(e, "enp24s0", "rp_filter"))
 _evidence("clock.clock")
 _evidence("network_mounts.nvme")
+_evidence("inventory.nvme_drives")
 _evidence("nic_bandwidth.cards", lambda e: nic_bandwidth.cards(e, rdma_ports.ports(e)))
 _evidence("compatibility.build", lambda e: [compatibility.build(e, one) for one in versions.packages(e)])
 _evidence("nvidia.query.driver")
 _evidence("pod.pod")
 _evidence("nvidia.health.health")
 _evidence("nvidia.nvml.read_health")
+_evidence("nvidia.link_errors.growth")
+_evidence("nvidia.link_errors.replay_growth")
+_evidence("nvidia.link_errors.totals")
 _evidence("nvidia.nvml.part")
 _evidence("nvidia.smi_xml.read_health")
 _evidence("gpudirect.nic_functions", lambda e: gpudirect.nic_functions(e, pci.bus(e), rdma_ports.devices(e)))

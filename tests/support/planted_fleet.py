@@ -16,6 +16,7 @@ from preflight.archive.directory import file_name
 from preflight.evidence.document import dump, from_document
 from tests.support.machines import Machine, hgx_h100
 from tests.support.machines.fleet import fleet, names
+from tests.support.machines.inventory import host_table
 from tests.support.whole_nodes import LESS_PER_GPU, Fault, env, every_gpu, every_rail, gpu, health, nic, node, setting
 
 #: What a finding of the report is known by: status, check, subject.
@@ -44,7 +45,10 @@ ecn = true
 [class.h100.checkpoint]
 path = "/shared/checkpoints"
 interval_min = 30
-"""
+""" + host_table("h100")
+
+#: Buses of the GPUs of an HGX H100.
+GPU_BUSES = ("1b", "43", "52", "61", "9d", "c3", "d1", "df")
 
 
 def _firmware(version: str) -> Fault:
@@ -111,14 +115,15 @@ DIFFERENCES: Mapping[str, tuple[Fault, Reported]] = {
         frozenset({("warn", "fleet.host", "transparent huge pages")}),
     ),
     "another NIC firmware": (
-        _firmware("28.39.1002"), frozenset({("warn", "fleet.firmware", "firmware of NICs MT_0000000838")}),
+        _firmware("28.39.1002"), frozenset({("warn", "rdma.firmware", "MT_0000000838")}),
     ),
     "another BIOS": (
         setting("/sys/class/dmi/id/bios_version", "1.05.03"), frozenset({("warn", "fleet.host", "BIOS version")}),
     ),
     "another kernel": (_kernel("5.15.0-1070-nvidia"), frozenset({("warn", "fleet.host", "kernel release")})),
     "another application clock": (
-        every_gpu(application_clock_mhz=1410), frozenset({("warn", "fleet.gpu-settings", "application clock")}),
+        every_gpu(application_clock_mhz=1410),
+        frozenset(("warn", "gpu.clocks", f"0000:{bus}:00.0") for bus in GPU_BUSES),
     ),
     "another DSCP of CNPs": (_cnp_dscp(46), frozenset({("warn", "fleet.roce-equal", "")})),
     "another order of addresses": (every_rail(gid_index=4), frozenset({("warn", "fleet.gid-index", "")})),

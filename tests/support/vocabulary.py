@@ -77,7 +77,9 @@ ALLOWED = (
 )
 
 #: Generated files, of which the source is counted.
-GENERATED = {"checks/_registry/generated.py", "docs/checklist.md"}
+GENERATED = {
+    "docs/checklist.md", "preflight/_startup/generated_checks.py", "preflight/_startup/generated_options.py",
+}  # fmt: skip
 
 _NOT_IMPERATIVE = {
     "a", "an", "the", "whether", "one", "it", "its", "some", "any", "each", "every", "all", "without", "with", "more",
@@ -87,7 +89,7 @@ _NOT_IMPERATIVE = {
 
 
 @dataclass(frozen=True)
-class Place:
+class WordUse:
     """One occurrence: its key (category.word), and where it is."""
 
     key: str
@@ -105,6 +107,12 @@ def product() -> list[Path]:
     )
 
 
+def developer_sources() -> list[Path]:
+    """Return the Python files of the tests and benchmarks, but for data."""
+    paths = [path for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+    return sorted(path for path in paths if "data" not in path.relative_to(ROOT).parts)
+
+
 def _through_link(path: Path) -> bool:
     return path.relative_to(ROOT).parts[:2] in (("preflight", "checks"), ("preflight", "reports"))
 
@@ -113,13 +121,12 @@ def _name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def places() -> Iterator[Place]:
+def places() -> Iterator[WordUse]:
     """Yield every occurrence in the product, its documentation and its tests."""
     for path in product():
         yield from _of_module(path, "")
-    for path in sorted((ROOT / "tests").rglob("*.py")):
-        if "data" not in path.parts:
-            yield from (place for place in _of_module(path, "tests-") if not place.key.startswith("tests-messages"))
+    for path in developer_sources():
+        yield from (place for place in _of_module(path, "tests-") if not place.key.startswith("tests-messages"))
     for path in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").rglob("*.md")]):
         if _name(path) not in GENERATED | {"CHANGELOG.md"}:
             text = re.sub(r"^```.*?^```", _line_ends, path.read_text(), flags=re.M | re.S)
@@ -127,12 +134,12 @@ def places() -> Iterator[Place]:
     yield from _shapes()
 
 
-def _of_module(path: Path, prefix: str) -> Iterator[Place]:
+def _of_module(path: Path, prefix: str) -> Iterator[WordUse]:
     """Yield the occurrences in names, in docstrings and comments, and in the other strings of a module."""
     where, source = _name(path), path.read_text()
     tree = ast.parse(source)
     docstrings = set()
-    yield from _of_name(prefix, where, 1, path.stem)
+    yield from _of_name(prefix, where, 1, path.parent.name if path.name == "__init__.py" else path.stem)
     for node in ast.walk(tree):
         for name in _defined(node):
             yield from _of_name(prefix, where, getattr(node, "lineno", 1), name)
@@ -162,21 +169,23 @@ def _defined(node: ast.AST) -> Iterator[str]:
         yield node.id
     elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
         yield node.attr
-    elif isinstance(node, ast.ExceptHandler) and node.name:
+    elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
         yield node.name
+    elif isinstance(node, ast.MatchMapping) and node.rest:
+        yield node.rest
     elif isinstance(node, ast.alias) and node.asname:
         yield node.asname
 
 
-def _of_name(prefix: str, where: str, line: int, name: str) -> Iterator[Place]:
+def _of_name(prefix: str, where: str, line: int, name: str) -> Iterator[WordUse]:
     """Yield the private words in a name: as parts of ``snake_case`` and ``CamelCase``, so `task` has no `ask`."""
     if name in VARIABLES:
-        yield Place(f"{prefix}variables.{name}", f"{where}:{line}", name)
+        yield WordUse(f"{prefix}variables.{name}", f"{where}:{line}", name)
     if any("names" in kinds and re.fullmatch(allowed, name) for kinds, allowed, _ in ALLOWED):
         return
     for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name):
         if word := _FORMS.get(part.lower()):
-            yield Place(f"{prefix}names.{word}", f"{where}:{line}", name)
+            yield WordUse(f"{prefix}names.{word}", f"{where}:{line}", name)
 
 
 def _messages(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -185,7 +194,7 @@ def _messages(tree: ast.AST) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if id(node) in skipped:
             continue
-        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[0] in ("re", "regex", "lean"):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[0] in ("re", "regex"):
             skipped.update(id(inner) for argument in node.args for inner in ast.walk(argument))
         elif isinstance(node, ast.JoinedStr):
             skipped.update(id(inner) for inner in node.values if isinstance(inner, ast.Constant))
@@ -202,7 +211,7 @@ def _line_ends(match: re.Match[str]) -> str:
     return "\n" * match[0].count("\n") or "_"
 
 
-def _words(kind: str, where: str, line: int, text: str) -> Iterator[Place]:
+def _words(kind: str, where: str, line: int, text: str) -> Iterator[WordUse]:
     """Yield the private words of a text that is not allowed."""
     for kinds, allowed, _ in ALLOWED:
         if kind.removeprefix("tests-") in kinds.split():
@@ -210,38 +219,44 @@ def _words(kind: str, where: str, line: int, text: str) -> Iterator[Place]:
     flat = text.replace("\n", " ")
     for match in _WORD.finditer(flat):
         excerpt = flat[max(0, match.start() - 30) : match.end() + 30].strip()
-        yield Place(
+        yield WordUse(
             f"{kind}.{_FORMS[match[0].lower()]}", f"{where}:{line + text.count(chr(10), 0, match.start())}", excerpt
         )
 
 
-def _shapes() -> Iterator[Place]:
+def _shapes() -> Iterator[WordUse]:
     """Yield docstrings with a long first line or no imperative, classes defined twice, and functions named alike."""
-    classes: dict[str, list[str]] = {}
     for path in product():
         where, tree = _name(path), ast.parse(path.read_text())
-        for statement in tree.body:
-            if isinstance(statement, ast.ClassDef) and not statement.name.startswith("_"):
-                classes.setdefault(statement.name, []).append(f"{where}:{statement.lineno}")
         for node in ast.walk(tree):
             if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
                 yield from _shape(where, node)
+    yield from _classes_defined_twice([*product(), *developer_sources()])
+
+
+def _classes_defined_twice(paths: Iterable[Path]) -> Iterator[WordUse]:
+    """Yield each definition of a public class that another file of the tree defines as well."""
+    classes: dict[str, list[str]] = {}
+    for path in paths:
+        for statement in ast.parse(path.read_text()).body:
+            if isinstance(statement, ast.ClassDef) and not statement.name.startswith("_"):
+                classes.setdefault(statement.name, []).append(f"{_name(path)}:{statement.lineno}")
     for name, homes in sorted(classes.items()):
         if len(homes) > 1:
-            yield from (Place(f"classes.{name}", home, name) for home in homes)
+            yield from (WordUse(f"classes.{name}", home, name) for home in homes)
 
 
-def _shape(where: str, node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Place]:
+def _shape(where: str, node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[WordUse]:
     place = f"{where}:{getattr(node, 'lineno', 1)}"
     first = (ast.get_docstring(node) or "").split("\n")[0]
     if len(first) > LONGEST:
-        yield Place("shapes.docstring-too-long", place, first)
+        yield WordUse("shapes.docstring-too-long", place, first)
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         is_property = any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
         if first and not is_property and not _is_imperative(first):
-            yield Place("shapes.docstring-not-imperative", place, first)
+            yield WordUse("shapes.docstring-not-imperative", place, first)
         if node.name in FUNCTIONS:
-            yield Place(f"functions.{node.name}", place, node.name)
+            yield WordUse(f"functions.{node.name}", place, node.name)
 
 
 def _is_imperative(line: str) -> bool:

@@ -14,8 +14,9 @@ from preflight.expectations import Cluster
 from preflight.expectations.cluster_file import load
 from preflight.judge import judge
 from preflight.model import Check, Scope
+from preflight.plugin_fixture import record as documented
 from tests.support import machines, paths
-from tests.support.fixture import FIXTURES
+from tests.support.fixture import FIXTURES, collections, healthy_records
 from tests.support.machines import Machine, with_gpu, with_nic
 
 #: Every check that looks at one node.
@@ -34,6 +35,9 @@ Fault = Callable[[Machine], Machine]
 Findings = set[tuple[str, str, str]]
 
 #: What a fault of a compute port takes from each GPU, where the catalogue has the customary figure.
+#: What every node gives with a class that does not declare its server.
+INVENTORY = ("unknown", "host.inventory", "")
+
 LESS_PER_GPU = ("warn", "rdma.bandwidth-per-gpu", "")
 
 #: Name of a fault -> the fault, and what the report must then say, no more and no less.
@@ -55,12 +59,27 @@ def tables() -> list[Table]:
     found: list[Table] = []
     for path in sorted((paths.TESTS / "scenarios").glob("test_nodes[._]*py")):
         found += importlib.import_module(f"tests.scenarios.{path.stem}").TABLES
-    return found
+    return [replace(table, faults={**table.faults, **_collected(table.node)}) for table in found]
+
+
+def _collected(name: str) -> Faults:
+    """Return the faults of a node that stand in the ``cases.json`` of a check."""
+    plants = {check: body["fault"] for check, body in collections().items() if "fault" in body}
+    return {
+        f"{check}: {plant['name']}": (
+            both(*(record(key, documented(key, value)) for key, value in plant["records"].items())),
+            {(plant["status"], check, plant.get("subject", ""))},
+        )
+        for check, plant in plants.items()
+        if plant["node"] == name
+    }
 
 
 def report(machine: Machine, cluster: Cluster | None = None, checks: Sequence[Check] = tuple(CHECKS)) -> dict[str, Any]:
     """Judge one machine."""
-    return judge([from_document(machines.evidence(machine), machine.name)], checks, cluster)
+    document = machines.evidence(machine)
+    records = {**healthy_records(), **document["records"]}
+    return judge([from_document({**document, "records": records}, machine.name)], checks, cluster)
 
 
 def silent_checks(found: Mapping[str, Any]) -> set[str]:
@@ -135,6 +154,19 @@ def record(key: str, value: Any) -> Fault:
 def nic(device: str, **changes: Any) -> Fault:
     """Change one NIC."""
     return lambda machine: with_nic(machine, device, **changes)
+
+
+def firmware(device: str, version: str) -> Fault:
+    """Give one NIC another firmware."""
+
+    def plant(machine: Machine) -> Machine:
+        nics = (
+            replace(nic, model=replace(nic.model, firmware=version)) if nic.device == device else nic
+            for nic in machine.nics
+        )
+        return replace(machine, nics=tuple(nics))
+
+    return plant
 
 
 def gpu(index: int, **changes: Any) -> Fault:

@@ -2,7 +2,7 @@
 # A custom plugin of node-problem-detector: tells the verdict that `preflight gate --report-dir` left on this node.
 #   check_preflight.sh VERDICT.json SECONDS
 # Exit status 0: OK, 1: NONOK, 2: UNKNOWN; a verdict older than SECONDS, of another boot or damaged is unknown. The
-# message has at most 80 bytes, and says first what is wrong. Needs sh, sed, head, cut, date.
+# message has at most 80 bytes: of a failure first the action in brackets, then what is wrong. Needs sh, sed, head, cut, date.
 verdict=${1:-/var/lib/preflight/node/verdict.json}
 oldest_s=${2:-900}
 
@@ -30,9 +30,12 @@ boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
 
 reason=$(field reason)
 reason=${reason#preflight: }
+# What a failure requires, in one word (docs/actions.md); a verdict of an older version has none.
+action=$(field action)
+case $action in '' | *[!a-z-]*) action= ;; *) action="[$action] " ;; esac
 case $(field status) in
 pass) tell 0 "preflight passed" ;;
-fail) tell 1 "${reason:-$(field cause) failed}" ;;
+fail) tell 1 "$action${reason:-$(field cause) failed}" ;;
 unknown) tell 2 "not judged: ${reason:-preflight could not tell}" ;;
 error) tell 2 "configuration of preflight: ${reason:-error}" ;;
 *) tell 2 "the verdict of preflight is damaged: no status" ;;

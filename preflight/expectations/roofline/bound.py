@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from preflight._startup.lightclass import dataclass, replace
 from preflight.expectations.roofline.collectives import Roofline, roofline
-from preflight.expectations.roofline.machine import Machine
+from preflight.expectations.roofline.machine import RooflineMachine
 
 #: Ratios to the customary figure: at least the first is as expected, below the second fails. The reference's
 #: recommendation for what a recognised machine reaches; public health checks gate between 0.75 and 0.97.
@@ -33,7 +33,7 @@ class RooflineVerdict:
     causes: tuple[str, ...] = ()
 
 
-def judge(busbw: float, roof: Roofline, machine: Machine) -> RooflineVerdict:
+def judge(busbw: float, roof: Roofline, machine: RooflineMachine) -> RooflineVerdict:
     """Hold a bus bandwidth, GB/s, against a roofline."""
     ratio = busbw / roof.customary
     if busbw > TOLERANCE * roof.limit:
@@ -45,7 +45,7 @@ def judge(busbw: float, roof: Roofline, machine: Machine) -> RooflineVerdict:
     return RooflineVerdict("degraded", ratio < FAILS, ratio, tuple(_causes(busbw, ratio, roof, machine)))
 
 
-def proof(busbw: float, roof: Roofline, machine: Machine) -> str:
+def proof(busbw: float, roof: Roofline, machine: RooflineMachine) -> str:
     """Say what a figure proves to be in use, since nothing else reaches it; empty if nothing."""
     if roof.collective != "all_reduce":
         return ""
@@ -58,7 +58,7 @@ def proof(busbw: float, roof: Roofline, machine: Machine) -> str:
     return ""
 
 
-def _causes(busbw: float, ratio: float, roof: Roofline, machine: Machine) -> Iterator[str]:
+def _causes(busbw: float, ratio: float, roof: Roofline, machine: RooflineMachine) -> Iterator[str]:
     """Yield what would give such a figure, the likeliest first."""
     networked = roof.nics is not None and roof.nics.customary <= NEAR * roof.customary
     if roof.nics is not None and networked:
@@ -71,7 +71,7 @@ def _causes(busbw: float, ratio: float, roof: Roofline, machine: Machine) -> Ite
         yield "a GPU with fewer NVLinks or lower clocks, which all others wait for"
 
 
-def _of_the_network(busbw: float, customary: float, machine: Machine) -> Iterator[str]:
+def _of_the_network(busbw: float, customary: float, machine: RooflineMachine) -> Iterator[str]:
     nics, share = machine.nics or 0, busbw / customary
     if busbw <= 3:
         yield "TCP sockets: 0.5 to 3 GB/s is what they reach as shipped"

@@ -9,7 +9,7 @@ switches that reduce (SHARP). So the *limit* is worked out from bytes over wires
 from __future__ import annotations
 
 from preflight._startup.lightclass import dataclass
-from preflight.expectations.roofline.machine import Machine
+from preflight.expectations.roofline.machine import RooflineMachine
 
 #: Share of NVLink's line rate that a ring reaches on one node. A100 x8: 235 of 300; H200 x8: 361 of 450; B200 x8: 682
 #: of 900 (public runs of nccl-tests). NCCL's own constants give 0.80 to 0.82 (src/graph/topo.h: 20.0, 20.6 or 40.1 for
@@ -62,7 +62,7 @@ class Roofline:
         return size * factor / (self.customary * 1e9)
 
 
-def roofline(collective: str, machine: Machine, nodes: int) -> Roofline | None:
+def roofline(collective: str, machine: RooflineMachine, nodes: int) -> Roofline | None:
     """Work out the roofline; None where there is no model for it, or the NICs that bind are not known."""
     ranks = nodes * machine.gpus
     inside = min(machine.domain, ranks)  # ranks of one NVLink domain
@@ -95,7 +95,7 @@ _KINDS = {
 }  # fmt: skip
 
 
-def _nvlink(collective: str, machine: Machine, ranks: int, inside: int) -> Constraint:
+def _nvlink(collective: str, machine: RooflineMachine, ranks: int, inside: int) -> Constraint:
     line = machine.nvlink
     kind = _KINDS[collective]
     # what the own NIC brings need not come over NVLink
@@ -111,7 +111,7 @@ def _nvlink(collective: str, machine: Machine, ranks: int, inside: int) -> Const
     return Constraint(_NVLINK, line, RING.get(machine.gpu.generation, 0.76) * line, line * own)
 
 
-def _nics(collective: str, machine: Machine, ranks: int, inside: int, domains: int) -> Constraint | None:
+def _nics(collective: str, machine: RooflineMachine, ranks: int, inside: int, domains: int) -> Constraint | None:
     node = machine.node_nics
     if node is None or machine.nic is None or machine.nics is None:
         return None

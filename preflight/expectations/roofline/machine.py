@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from preflight._startup.lightclass import dataclass, regex
+from preflight._startup.lightclass import dataclass
 from preflight.expectations.catalogue import GPUS, GpuModel, Part
 
 #: How the CUDA runtime names the models of the catalogue (public outputs of nccl-tests; NVIDIA's product pages).
 _NAMES = tuple(
-    (regex(pattern), name)
+    (re.compile(pattern), name)
     for pattern, name in (
         (r"V100-SXM[23]-\d+GB", "V100 SXM"),
         (r"A100-SXM4-\d+GB", "A100 SXM"),
@@ -47,7 +47,7 @@ def gpu_named(name: str) -> GpuModel | None:
 
 
 @dataclass(frozen=True)
-class Machine:
+class RooflineMachine:
     """Nodes that are built alike."""
 
     gpu: GpuModel
@@ -85,10 +85,12 @@ class Machine:
 
 def machine_of(
     part: Part, gpus: int | None = None, nics: int | None = None, nic_gbps: float | None = None
-) -> Machine | None:
+) -> RooflineMachine | None:
     """Return the machine that a part makes; None where NVLink does not join its GPUs, or their number is unknown."""
     number = gpus if gpus is not None else part.gpus
     if number is None or not part.gpu.nvlinks:
         return None
     domain = (part.nvlink_domain or number) if part.nic_on_cpu else number
-    return Machine(part.gpu, number, domain, part.nvswitch, nics, nic_gbps, source=f"{part.name}: {part.source}")
+    return RooflineMachine(
+        part.gpu, number, domain, part.nvswitch, nics, nic_gbps, source=f"{part.name}: {part.source}"
+    )

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar
 
-from preflight._startup.lightclass import regex
 from preflight.evidence.document import EvidenceError
 from preflight.facts.fabric import compare
 from preflight.facts.fabric import graph as fabric_graph
@@ -23,7 +22,7 @@ T = TypeVar("T")
 #: The name under which the findings of a sweep are kept; no host can be called that.
 FABRIC = "@fabric"
 
-_SWEPT = regex(r"cmd:ibnetdiscover( -C \S{1,64})?")
+_SWEPT = re.compile(r"cmd:ibnetdiscover( -C \S{1,64})?")
 
 Compute = Callable[[NodeFacts], Sequence[Port]]
 

@@ -9,12 +9,13 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from preflight._startup.lightclass import dataclass, regex
+from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.nccl_environment import NcclEnvironment, Setting
 
 if TYPE_CHECKING:
     from preflight.parsers.nccl_log import ReportedVariable
+    from preflight.textprep.numbered_text import NumberedText
 
 RANKS = "env:ranks"
 
@@ -22,11 +23,11 @@ RANKS = "env:ranks"
 LONGEST_LIST, MAX_SETTINGS = 200_000, 5000
 
 #: Names that a pasted list is searched for: NCCL's own, those of its plug-ins, and what says how large the job is.
-_WANTED = regex(
+_WANTED = re.compile(
     r"N{1,2}C{1,2}L{1,2}_\w+|nccl_\w+|TORCH_(?:NCCL|FR)_\w+|OFI_NCCL_\w+|SHARP_COLL_\w+|WORLD_SIZE|OMPI_COMM_WORLD_SIZE"
     r"|SLURM_(?:STEP_NUM_TASKS|NTASKS)"
 )
-_LISTED = regex(
+_LISTED = re.compile(
     r"\s{0,8}(?P<shell>export\s{1,4}|declare\s{1,4}-\w{1,4}\s{1,4}|-x\s{1,4}|set\s{1,4})?(?P<name>[A-Za-z]\w{1,100})=(?P<value>.*)"
 )
 
@@ -59,13 +60,14 @@ def of_log(variables: Iterable[ReportedVariable], key: str) -> CollectedSettings
     return CollectedSettings(tuple(Setting(one.name, one.value, key, one.first.number) for one in variables))
 
 
-def of_listing(text: str, key: str) -> CollectedSettings | None:
+def of_listing(text: str | NumberedText, key: str) -> CollectedSettings | None:
     """Read pasted lines of ``NAME=value`` (``env``, ``export -p``, ``srun -l env``); None if there is none of NCCL.
 
     What ``export`` and ``declare`` print is quoted for a shell and is unquoted here; of ``env`` quotes are part of the
     value. Never raises.
     """
-    from preflight.parsers.job_output import lines, strip_launcher_prefix
+    from preflight.parsers.job_output import lines
+    from preflight.textprep.launcher_prefixes import strip_launcher_prefix
 
     found: list[Setting] = []
     for number, line in lines(text, "="):

@@ -19,7 +19,7 @@ MUST = frozenset({
 })  # fmt: skip
 
 #: What names something of one node, or only tells of it, may differ.
-_FREE = re.compile(
+_MAY_DIFFER = re.compile(
     r"NCCL_(?:(?:SOCKET|OOB_NET|FASTRAK|GPUDIRECTTCPX_SOCKET)_IFNAME|IB_HCA|IB_GID_INDEX|HOSTID|CONF_FILE|COMM_ID"
     r"|(?:TOPO|GRAPH|TOPO_DUMP|GRAPH_DUMP|TUNER_CONFIG)_FILE(?:_RANK)?|DEBUG\w*|\w+_DUMP\w*|IGNORE_CPU_AFFINITY"
     r"|PROXY_CPUSET|RAS_ADDR|TESTS_\w+|VERSION|HOME|ROOT|LIB\w*|INCLUDE_DIR|FASTRAK_CTRL_DEV|GPUDIRECTTCPX_\w+)"
@@ -28,7 +28,7 @@ _FREE = re.compile(
 
 def compared(name: str) -> bool:
     """Tell whether ranks are compared by a variable."""
-    return name.startswith(("NCCL_", "TORCH_NCCL_")) and not _FREE.fullmatch(name)
+    return name.startswith(("NCCL_", "TORCH_NCCL_")) and not _MAY_DIFFER.fullmatch(name)
 
 
 def values(variables: Mapping[str, str]) -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from preflight._startup.lightclass import regex
 from preflight.facts.nccl_environment import NcclEnvironment, Setting
 from preflight.facts.nccl_settings.catalogue import Version, dotted, nearest, table
 from preflight.facts.nccl_settings.leftovers import of_googles_plugin
@@ -16,7 +15,7 @@ from preflight.facts.nccl_settings.violation import SettingScope, Violation
 TRIMMING = (2, 30, 0)
 
 #: What is meant as a name of NCCL's, whatever became of it.
-NCCL_NAME = regex(r"N{1,2}C{1,2}L{1,2}[_ -]|\W*(?:export\s+)?NCCL", re.I)
+NCCL_NAME = re.compile(r"N{1,2}C{1,2}L{1,2}[_ -]|\W*(?:export\s+)?NCCL", re.I)
 
 
 def _settings(env: NcclEnvironment) -> Iterator[Setting]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from preflight._startup.lightclass import dataclass, regex
+from preflight._startup.lightclass import dataclass
 from preflight.facts.nccl_environment import strtoll
 from preflight.facts.nccl_settings.catalogue import Variable, Version, dotted, nearest
 
@@ -19,8 +19,8 @@ LEVELS = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS")
 #: NCCL ends with an error where it does not know an algorithm or protocol, from here on.
 STRICT = (2, 24, 0)
 
-_TRUE = regex(r"['\"\s]*(?:true|yes|on|enabled?|t|y)['\"\s]*", re.I)
-_QUOTED = regex(r"(['\"]).*\1", re.S)
+_TRUE = re.compile(r"['\"\s]*(?:true|yes|on|enabled?|t|y)['\"\s]*", re.I)
+_QUOTED = re.compile(r"(['\"]).*\1", re.S)
 
 
 @dataclass(frozen=True)

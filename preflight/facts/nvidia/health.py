@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from preflight._startup.lightclass import replace
 from preflight.evidence.document import Evidence, EvidenceError
+from preflight.facts.nvidia import nvml, smi_xml
 from preflight.facts.nvidia.model import NOT_REPORTED, GpuHealth, Health
 from preflight.parsers.nvidia import nvlink_status
 
@@ -21,8 +22,6 @@ def health(evidence: Evidence) -> Health:
 
 
 def _health(evidence: Evidence) -> Health:
-    from preflight.facts.nvidia import nvml, smi_xml  # start-up: the XML parser is needed where NVML lacks a value
-
     first = _try(lambda: nvml.read_health(evidence))
     if isinstance(first, Health) and not any(map(_lacking, first.gpus)):
         return first

@@ -16,6 +16,9 @@ from preflight.facts.pci import address
 #: What ``absent`` says of a value that the driver does not report for this part.
 NOT_REPORTED = "N/A"
 
+#: What it says of a value that the output lacks.
+NOT_IN_OUTPUT = "not in the output"
+
 #: Bits of the clocks' event reasons that slow a GPU against its will (nvml.h).
 HW_SLOWDOWN, SW_THERMAL, HW_THERMAL, POWER_BRAKE = 0x08, 0x20, 0x40, 0x80
 
@@ -64,7 +67,7 @@ class GpuFabric:
 class GpuHealth:
     """One GPU that answered."""
 
-    index: int  # NVML index
+    index: int  # NVML index; -1: of a pasted text, which does not show it
     address: str  # PCI address in the kernel's form
     uuid: str
     name: str | None = None  # product name
@@ -105,6 +108,7 @@ class GpuHealth:
     pcie_generation_max: int | None = None  # of this GPU in this slot
     pcie_width: int | None = None  # lanes
     pcie_width_max: int | None = None
+    pcie_replays: int | None = None  # packets sent again since its reset
     performance_state: int | None = None  # 0 is the fastest
     compute_mode: str | None = None
     recovery_action: str | None = None  # driver 565 and newer
@@ -117,6 +121,7 @@ class GpuHealth:
     sm_clock_mhz: int | None = None
     sm_clock_max_mhz: int | None = None
     application_clock_mhz: int | None = None  # of the SMs, as set for programs; drivers after 570 drop it
+    application_clock_default_mhz: int | None = None
     serial: str | None = None  # of the board: GPUs of one tray may share it
     processes: tuple[Process, ...] | None = None
     cuda_cores: int | None = None  # NVML only
@@ -126,11 +131,16 @@ class GpuHealth:
 
     def why(self, name: str) -> str:
         """Say why a field has no value: ``N/A``, the driver's words, or that nobody asked."""
-        return self.absent.get(name, "not in the output")
+        return self.absent.get(name, NOT_IN_OUTPUT)
 
     def not_reported(self, name: str) -> bool:
         """Whether the driver says that this part has no such value."""
         return getattr(self, name) is None and self.absent.get(name) == NOT_REPORTED
+
+    @property
+    def label(self) -> str:
+        """What messages call the GPU."""
+        return f"GPU{self.index}" if self.index >= 0 else self.address or "a GPU without an address in the text"
 
     @property
     def margin_c(self) -> int | None:
@@ -151,6 +161,7 @@ class Health:
     silent: tuple[str, ...]  # what was said of GPUs that did not answer
     evidence: tuple[str, ...]  # the records that this was read from
     partial: str = ""  # why the list may not be complete
+    pasted: bool = False  # from a text that a person pasted: sections may have been left out
 
 
 class Gathered:
@@ -167,10 +178,14 @@ class Gathered:
         except ValueError as error:
             self.absent[name] = str(error)
 
+    def since_driver(self, driver: str) -> None:
+        """Note what drivers before a release do not report."""
+        if "recovery_action" in self.absent and re.match(r"[0-9]{3}\.", driver) and driver[:3] < RECOVERY_SINCE:
+            self.absent["recovery_action"] = NOT_REPORTED
+
     def gpu(self, index: int, bus_id: str, uuid: str, driver: str) -> GpuHealth:
         """Make the GPU; raises ValueError if it has no name of its own."""
         if not uuid.startswith("GPU-"):
             raise ValueError(f"{uuid[:60]!r} is not the UUID of a GPU")
-        if "recovery_action" in self.absent and re.match(r"[0-9]{3}\.", driver) and driver[:3] < RECOVERY_SINCE:
-            self.absent["recovery_action"] = NOT_REPORTED
+        self.since_driver(driver)
         return GpuHealth(index, address(bus_id), uuid, **self.values, absent=self.absent)

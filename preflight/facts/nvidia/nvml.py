@@ -25,7 +25,7 @@ _MIB = 2**20
 _NUMBERS = (
     "temperature_c", "temperature_margin_c", "temperature_slowdown_c", "event_reasons", "pcie_generation",
     "pcie_generation_max", "pcie_width", "pcie_width_max", "performance_state", "sm_clock_mhz", "sm_clock_max_mhz",
-    "application_clock_mhz",
+    "application_clock_mhz", "application_clock_default_mhz", "pcie_replays",
     "cuda_cores", "ecc_volatile_dram_corrected", "ecc_volatile_dram_uncorrected", "ecc_aggregate_dram_corrected",
     "ecc_aggregate_dram_uncorrected",
 )  # fmt: skip

@@ -1,17 +1,32 @@
-"""``nvidia-smi -q -x`` as :class:`GpuHealth`: the second source, and the only one where NVML cannot be called.
+"""``nvidia-smi -q`` as :class:`GpuHealth`.
 
-Elements are found by name; units stand inside the text (``67.03 W``, ``16x``, ``81559 MiB``). Names that
+The second source, and the only one where NVML cannot be called.
+
+Values are found by name; units stand inside the text (``67.03 W``, ``16x``, ``81559 MiB``). Names that
 changed between R515 and R580 are listed side by side.
 """
 
 from __future__ import annotations
 
 import re
-from xml.etree import ElementTree
-from xml.etree.ElementTree import Element
 
 from preflight.evidence.document import Evidence, EvidenceError
-from preflight.facts.nvidia.model import NOT_REPORTED, Gathered, GpuFabric, GpuHealth, Health, Process
+from preflight.facts.nvidia.model import (
+    HW_SLOWDOWN,
+    HW_THERMAL,
+    NOT_IN_OUTPUT,
+    NOT_REPORTED,
+    POWER_BRAKE,
+    SW_THERMAL,
+    Gathered,
+    GpuFabric,
+    GpuHealth,
+    Health,
+    Process,
+)
+from preflight.facts.pci import address
+from preflight.parsers.nvidia import query_log, query_xml
+from preflight.parsers.nvidia.query_log import QueryLog, Tree
 from preflight.textprep.plain_text import normalize_text
 
 XML = "cmd:nvidia-smi -q -x"
@@ -25,39 +40,43 @@ _INTEGER = re.compile(rf"(-?[0-9]{{1,18}}){_UNIT}")
 _REAL = re.compile(rf"(-?[0-9]{{1,15}}(?:\.[0-9]{{1,6}})?){_UNIT}")
 _FLAG = {"enabled": True, "yes": True, "active": True, "disabled": False, "no": False, "not active": False}
 
+# Paths are tried in order: names of the XML of all drivers, then those of the text.
 _INTEGERS = {
     "memory_total_mib": "fb_memory_usage/total",
     "memory_reserved_mib": "fb_memory_usage/reserved",
     "memory_used_mib": "fb_memory_usage/used",
     "bar1_total_mib": "bar1_memory_usage/total",
-    "remapped_corrected": "remapped_rows/remapped_row_corr",
-    "remapped_uncorrected": "remapped_rows/remapped_row_unc",
-    "retired_single": "retired_pages/multiple_single_bit_retirement/retired_count",
-    "retired_double": "retired_pages/double_bit_retirement/retired_count",
-    "temperature_c": "temperature/gpu_temp",
-    "temperature_margin_c": "temperature/gpu_temp_tlimit",
-    "temperature_slowdown_c": "temperature/gpu_temp_slow_threshold",
-    "pcie_generation": "pci/pci_gpu_link_info/pcie_gen/current_link_gen",
-    "pcie_generation_max": "pci/pci_gpu_link_info/pcie_gen/max_link_gen",
-    "pcie_width": "pci/pci_gpu_link_info/link_widths/current_link_width",
-    "pcie_width_max": "pci/pci_gpu_link_info/link_widths/max_link_width",
-    "utilisation_pct": "utilization/gpu_util",
-    "memory_utilisation_pct": "utilization/memory_util",
-    "sm_clock_mhz": "clocks/sm_clock",
-    "sm_clock_max_mhz": "max_clocks/sm_clock",
-    "application_clock_mhz": "applications_clocks/graphics_clock",
+    "remapped_corrected": "remapped_rows/remapped_row_corr|remapped_rows/correctable_error",
+    "remapped_uncorrected": "remapped_rows/remapped_row_unc|remapped_rows/uncorrectable_error",
+    "retired_single": "retired_pages/multiple_single_bit_retirement/retired_count|retired_pages/single_bit_ecc",
+    "retired_double": "retired_pages/double_bit_retirement/retired_count|retired_pages/double_bit_ecc",
+    "temperature_c": "temperature/gpu_temp|temperature/gpu_current_temp",
+    "temperature_margin_c": "temperature/gpu_temp_tlimit|temperature/gpu_t_limit_temp",
+    "temperature_slowdown_c": "temperature/gpu_temp_slow_threshold|temperature/gpu_slowdown_temp",
+    "pcie_generation": "pci/pci_gpu_link_info/pcie_gen/current_link_gen|pci/gpu_link_info/pcie_generation/current",
+    "pcie_generation_max": "pci/pci_gpu_link_info/pcie_gen/max_link_gen|pci/gpu_link_info/pcie_generation/max",
+    "pcie_width": "pci/pci_gpu_link_info/link_widths/current_link_width|pci/gpu_link_info/link_width/current",
+    "pcie_width_max": "pci/pci_gpu_link_info/link_widths/max_link_width|pci/gpu_link_info/link_width/max",
+    "utilisation_pct": "utilization/gpu_util|utilization/gpu",
+    "memory_utilisation_pct": "utilization/memory_util|utilization/memory",
+    "sm_clock_mhz": "clocks/sm_clock|clocks/sm",
+    "sm_clock_max_mhz": "max_clocks/sm_clock|max_clocks/sm",
+    "application_clock_mhz": "applications_clocks/graphics_clock|applications_clocks/graphics",
+    "application_clock_default_mhz": "default_applications_clocks/graphics_clock|default_applications_clocks/graphics",
+    "pcie_replays": "pci/replay_counter|pci/replays_since_reset",
 }
 
 _FLAGS = {
     "persistence": "persistence_mode",
-    "mig": "mig_mode/current_mig",
-    "mig_pending": "mig_mode/pending_mig",
-    "ecc": "ecc_mode/current_ecc",
-    "ecc_pending": "ecc_mode/pending_ecc",
+    "mig": "mig_mode/current_mig|mig_mode/current",
+    "mig_pending": "mig_mode/pending_mig|mig_mode/pending",
+    "ecc": "ecc_mode/current_ecc|ecc_mode/current",
+    "ecc_pending": "ecc_mode/pending_ecc|ecc_mode/pending",
     "sram_threshold_exceeded": "ecc_errors/aggregate/sram_threshold_exceeded",
-    "remap_pending": "remapped_rows/remapped_row_pending",
-    "remap_failure": "remapped_rows/remapped_row_failure",
-    "retired_pending": "retired_pages/pending_retirement|retired_pages/pending_blacklist",
+    "remap_pending": "remapped_rows/remapped_row_pending|remapped_rows/pending",
+    "remap_failure": "remapped_rows/remapped_row_failure|remapped_rows/remapping_failure_occurred",
+    "retired_pending": "retired_pages/pending_retirement|retired_pages/pending_blacklist"
+    "|retired_pages/pending_page_blacklist|retired_pages/pending",
 }
 
 _WATTS = {  # R535 renamed both the block and what is in it
@@ -69,19 +88,20 @@ _WATTS = {  # R535 renamed both the block and what is in it
 _TEXTS = {
     "name": "product_name",
     "vbios": "vbios_version",
-    "inforom": "inforom_version/img_version",
+    "inforom": "inforom_version/img_version|inforom_version/image_version",
     "gsp": "gsp_firmware_version",
-    "serial": "serial",
+    "serial": "serial|serial_number",
     "compute_mode": "compute_mode",
     "recovery_action": "gpu_recovery_action",
 }
 
-#: Bit of the event reasons -> end of its element's name (clocks_throttle_reason_… until R530).
+#: Bit of the event reasons -> end of its name (XML: clocks_event_reason_…, clocks_throttle_reason_… until R530).
 _REASONS = {
-    0x01: "gpu_idle", 0x02: "applications_clocks_setting", 0x04: "sw_power_cap", 0x08: "hw_slowdown",
-    0x10: "sync_boost", 0x20: "sw_thermal_slowdown", 0x40: "hw_thermal_slowdown",
-    0x80: "hw_power_brake_slowdown", 0x100: "display_clocks_setting",
+    0x01: ("gpu_idle", "idle"), 0x02: ("applications_clocks_setting",), 0x04: ("sw_power_cap",),
+    0x08: ("hw_slowdown",), 0x10: ("sync_boost",), 0x20: ("sw_thermal_slowdown",), 0x40: ("hw_thermal_slowdown",),
+    0x80: ("hw_power_brake_slowdown", "hw_power_braking"), 0x100: ("display_clocks_setting", "display_clock_setting"),
 }  # fmt: skip
+_PREFIXES = ("clocks_event_reason_", "clocks_throttle_reason_", "")
 
 #: What ``fabric/health`` names a fault by, in NVML's words; a value that is not one of the good ones is one.
 _HEALTH = {
@@ -119,21 +139,59 @@ def parse(text: str) -> Health:
     end = text.rfind("</nvidia_smi_log>")
     body = text[start : end + len("</nvidia_smi_log>")] if end > start else text[start:]
     try:
-        root = ElementTree.fromstring(body)
-    except UnicodeError:
-        raise ValueError("it holds bytes that are no text") from None
-    except ElementTree.ParseError as error:
-        raise ValueError(_broken(body, error.position[0])) from None
-    version = root.findtext("driver_version", "").strip()
-    if not re.fullmatch(r"[0-9]{3}(?:\.[0-9]{1,4}){1,2}", version):
-        raise ValueError(f"the driver version is {version[:40]!r}")
+        log = query_xml.parse(body)
+    except ValueError as error:
+        raise ValueError(_broken(body, int(str(error)))) from None
+    version = log.general.get("driver_version")
+    if not isinstance(version, str) or not re.fullmatch(r"[0-9]{3}(?:\.[0-9]{1,4}){1,2}", version):
+        raise ValueError(f"the driver version is {str(version or '')[:40]!r}")
     gpus, silent = [], []
-    for index, element in enumerate(root.iterfind("gpu")):
+    for index, (bus_id, tree) in enumerate(log.gpus):
         try:
-            gpus.append(_gpu(element, index, version))
+            gpus.append(_gathered(tree).gpu(index, bus_id, _Reader(tree).text("uuid"), version))
         except ValueError as error:
-            silent.append(f"GPU {element.get('id', index)}: {error}"[:200])
+            silent.append(f"GPU {bus_id or index}: {error}"[:200])
     return Health(version, tuple(gpus), tuple(silent), (XML,))
+
+
+def of_paste(log: QueryLog, evidence: str) -> Health:
+    """Return the health of the GPUs in a pasted output, with what it lacks of each.
+
+    A GPU that answers with ``GPU is lost`` or ``GPU requires reset`` is silent.
+    """
+    version = log.general.get("driver_version")
+    driver = version if isinstance(version, str) else ""
+    gpus, silent = [], []
+    for bus_id, tree in log.gpus:
+        lost = query_log.errors_in(tree) & {"gpu is lost", "gpu requires reset"}
+        place = bus_address(bus_id or _bus_id(tree))
+        if lost:
+            silent.append(f"{place or 'a GPU without an address in the text'}: {', '.join(sorted(lost))}")
+            continue
+        gathered, uuid = _gathered(tree), query_log.value_at(tree, "uuid") or query_log.value_at(tree, "gpu_uuid")
+        gathered.since_driver(driver)
+        gpus.append(
+            GpuHealth(-1, place, uuid if isinstance(uuid, str) else "", **gathered.values, absent=gathered.absent)
+        )
+    count = query_log.attached(log)
+    partial = f"{count} GPUs are attached and {len(log.gpus)} are shown" if count and count > len(log.gpus) else ""
+    return Health(driver, tuple(gpus), tuple(silent), (evidence,), partial, pasted=True)
+
+
+def _bus_id(tree: Tree) -> str:
+    value = query_log.value_at(tree, "pci/bus_id") or query_log.value_at(tree, "pci/pci_bus_id")
+    return value if isinstance(value, str) else ""
+
+
+def bus_address(bus_id: str) -> str:
+    """Return a PCI address in the kernel's form.
+
+    Empty where the text has none, or a piece of one.
+    """
+    try:
+        return address(bus_id)
+    except ValueError:
+        return ""
 
 
 def _broken(body: str, line: int) -> str:
@@ -143,42 +201,42 @@ def _broken(body: str, line: int) -> str:
     return f"the XML ends or breaks at line {line}{place}: {before[-1].strip()[:80]!r}"
 
 
-def _gpu(element: Element, index: int, driver: str) -> GpuHealth:
-    found, read = Gathered(), _Reader(element)
+def _gathered(tree: Tree) -> Gathered:
+    gathered, read = Gathered(), _Reader(tree)
     for table, kind in (
         (_INTEGERS, read.integer), (_FLAGS, read.flag), (_WATTS, read.real), (_TEXTS, read.text),
     ):  # fmt: skip
         for name, path in table.items():
-            found.take(name, kind, path)
+            gathered.take(name, kind, path)
     for span in ("volatile", "aggregate"):
         for severity in ("corrected", "uncorrected"):
             for memory in ("sram", "dram"):
-                found.take(f"ecc_{span}_{memory}_{severity}", _ecc, read, span, memory, severity)
-    found.take("remap_banks", _banks, read)
-    found.take("event_reasons", _reasons, element)
-    found.take("performance_state", _performance_state, read)
-    found.take("fabric", _fabric, element)
-    found.take("processes", _processes, element)
-    return found.gpu(index, element.get("id", ""), read.text("uuid"), driver)
+                gathered.take(f"ecc_{span}_{memory}_{severity}", _ecc, read, span, memory, severity)
+    gathered.take("remap_banks", _banks, read)
+    gathered.take("event_reasons", _reasons, tree)
+    gathered.take("performance_state", _performance_state, read)
+    gathered.take("fabric", _fabric, tree)
+    gathered.take("processes", _processes, tree)
+    return gathered
 
 
 class _Reader:
-    """Reads one element by path; a ValueError says why there is no value."""
+    """Reads one tree by path; a ValueError says why there is no value."""
 
-    def __init__(self, element: Element) -> None:
-        self._element = element
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
 
     def text(self, paths: str) -> str:
         """Return the text at the first of the paths (``new|old``) that is there."""
+        refused = ""
         for path in paths.split("|"):
-            if (found := self._element.find(path)) is not None:
-                value = " ".join((found.text or "").split())
+            if isinstance(value := query_log.value_at(self._tree, path), str):
                 return _checked(value, path)
             while "/" in path:
                 path = path.rpartition("/")[0]
-                if _NOT_REPORTED.fullmatch((self._element.findtext(path) or "").strip()):
-                    raise ValueError(NOT_REPORTED)  # a whole block says N/A
-        raise ValueError("not in the output")
+                if isinstance(block := query_log.value_at(self._tree, path), str) and _NOT_REPORTED.fullmatch(block):
+                    refused = NOT_REPORTED  # a whole block says N/A
+        raise ValueError(refused or NOT_IN_OUTPUT)
 
     def integer(self, paths: str) -> int:
         """Return an integer of any unit."""
@@ -218,10 +276,10 @@ def _ecc(read: _Reader, span: str, memory: str, severity: str) -> int:
     base = f"ecc_errors/{span}/{memory}_{kind}"
     try:
         if memory == "sram" and kind == "uncorrectable":
-            return read.integer(f"{base}_parity") + read.integer(f"{base}_secded")
+            return read.integer(f"{base}_parity") + read.integer(f"{base}_secded|{base}_sec_ded")
         return read.integer(base)
     except ValueError as error:
-        if str(error) != "not in the output":
+        if str(error) != NOT_IN_OUTPUT:
             raise
     if memory == "sram":
         return read.integer(base)
@@ -229,24 +287,37 @@ def _ecc(read: _Reader, span: str, memory: str, severity: str) -> int:
 
 
 def _banks(read: _Reader) -> tuple[int, ...]:
-    path = "remapped_rows/row_remapper_histogram"
+    xml, text = "remapped_rows/row_remapper_histogram", "remapped_rows/bank_remap_availability_histogram"
     names = ("max", "high", "partial", "low", "none")
-    return tuple(read.integer(f"{path}/row_remapper_histogram_{name}") for name in names)
+    return tuple(read.integer(f"{xml}/row_remapper_histogram_{name}|{text}/{name}") for name in names)
 
 
-def _reasons(element: Element) -> int:
-    for block, prefix in (
-        ("clocks_event_reasons", "clocks_event_reason_"), ("clocks_throttle_reasons", "clocks_throttle_reason_"),
-    ):  # fmt: skip
-        if (found := element.find(block)) is None:
+def _reasons(tree: Tree) -> int:
+    for block in ("clocks_event_reasons", "clocks_throttle_reasons"):
+        if (gathered := tree.get(block)) is None:
             continue
-        read = _Reader(found)
-        bits = {bit: prefix + name for bit, name in _REASONS.items() if found.find(prefix + name) is not None}
-        if not bits:
-            _checked((found.text or "").strip(), block)
+        if not isinstance(gathered, dict):
+            _checked(gathered if isinstance(gathered, str) else "", block)
             raise ValueError(f"{block} names no reason")
-        return sum(bit for bit, name in bits.items() if read.flag(name))
-    raise ValueError("not in the output")
+        read = _Reader(gathered)
+        bits = {
+            bit: name
+            for bit, ends in _REASONS.items()
+            for end in ends
+            for prefix in _PREFIXES
+            if isinstance(gathered.get(name := prefix + end), str)
+        }
+        if not bits:
+            raise ValueError(f"{block} names no reason" if gathered else NOT_IN_OUTPUT)
+        reasons = sum(bit for bit, name in bits.items() if read.flag(name))
+        if HW_SLOWDOWN not in bits and not reasons & _SLOWED:
+            raise ValueError(NOT_IN_OUTPUT)  # cut before the reasons that count
+        return reasons
+    raise ValueError(NOT_IN_OUTPUT)
+
+
+#: Reasons that slow a GPU against its will.
+_SLOWED = HW_SLOWDOWN | SW_THERMAL | HW_THERMAL | POWER_BRAKE
 
 
 def _performance_state(read: _Reader) -> int:
@@ -256,38 +327,48 @@ def _performance_state(read: _Reader) -> int:
     return int(match[1])
 
 
-def _fabric(element: Element) -> GpuFabric:
-    if (block := element.find("fabric")) is None:
-        raise ValueError("not in the output")
+def _fabric(tree: Tree) -> GpuFabric:
+    block = tree.get("fabric")
+    if isinstance(block, str):
+        _checked(block, "fabric")
+    if not isinstance(block, dict):
+        raise ValueError(NOT_IN_OUTPUT)
     read = _Reader(block)
     optional = Gathered()
     optional.take("status", read.text, "status")
-    optional.take("clique", read.integer, "cliqueId")
-    optional.take("uuid", read.text, "clusterUuid")
+    optional.take("clique", read.integer, "cliqueid|clique_id")
+    optional.take("uuid", read.text, "clusteruuid|cluster_uuid")
     state = read.text("state")
     status = optional.values.get("status") or optional.absent["status"]
     uuid = optional.values.get("uuid", "")
     return GpuFabric(state, status, _faults(block), optional.values.get("clique"), uuid)
 
 
-def _faults(block: Element) -> tuple[str, ...]:
-    found: list[str] = []
+def _faults(block: Tree) -> tuple[str, ...]:
+    gathered: list[str] = []
     summary: list[str] = []
-    for one in block.iterfind("health/*"):
-        state = " ".join((one.text or "").split())
-        if state and state.lower() not in _HEALTHY and not _NOT_REPORTED.fullmatch(state):
-            named = _HEALTH.get(one.tag, f"{one.tag.replace('_', ' ')}: {state.lower()}")
-            (summary if one.tag == "summary" else found).append(named)
-    return tuple(found or summary)
+    health = block.get("health")
+    for name, state in health.items() if isinstance(health, dict) else ():
+        if not isinstance(state, str) or not state or state.lower() in _HEALTHY or _NOT_REPORTED.fullmatch(state):
+            continue
+        named = _HEALTH.get(name, f"{name.replace('_', ' ')}: {state.lower()}")
+        (summary if name == "summary" else gathered).append(named)
+    return tuple(gathered or summary)
 
 
-def _processes(element: Element) -> tuple[Process, ...]:
-    if (block := element.find("processes")) is None:
-        raise ValueError("not in the output")
-    if _NOT_REPORTED.fullmatch((block.text or "").strip()):
-        raise ValueError(NOT_REPORTED)
-    found = []
-    for info in block.iterfind("process_info"):
+def _processes(tree: Tree) -> tuple[Process, ...]:
+    block = tree.get("processes")
+    if block is None:
+        raise ValueError(NOT_IN_OUTPUT)
+    if not isinstance(block, dict):
+        if isinstance(block, str) and _NOT_REPORTED.fullmatch(block):
+            raise ValueError(NOT_REPORTED)
+        return ()
+    listed = block.get("process_info")
+    if not isinstance(listed, list):
+        raise ValueError(NOT_IN_OUTPUT)  # the text's own list is not read
+    gathered = []
+    for info in listed:
         read, one = _Reader(info), Gathered()
         one.take("kind", read.text, "type")
         if "C" not in one.values.get("kind", "C"):  # graphics alone
@@ -295,5 +376,5 @@ def _processes(element: Element) -> tuple[Process, ...]:
         one.take("name", read.text, "process_name")
         one.take("used_mib", read.integer, "used_memory")
         name = one.values.get("name", "").split(" ")[0].rsplit("/", 1)[-1]
-        found.append(Process(read.integer("pid"), name, one.values.get("used_mib")))
-    return tuple(sorted(found, key=lambda process: process.pid))
+        gathered.append(Process(read.integer("pid"), name, one.values.get("used_mib")))
+    return tuple(sorted(gathered, key=lambda process: process.pid))

@@ -74,7 +74,7 @@ def active_mtu(at: Place, name: str) -> ChainLink:
 def gid(at: Place, name: str) -> ChainLink:
     """Look for a RoCE v2 row of an IP address in the GID table."""
     rows = _rows(at.evidence, at.port)
-    best = _best(rows)
+    best = best_row(rows)
     key = gids.keys(at.port.device, at.port.number, best.index if best else 0)
     if best is not None:
         return ChainLink(name, State.OK, f"index {best.index}: {best.shown}", evidence=key)
@@ -95,7 +95,7 @@ def _of_gid_table(at: Place) -> gids.Gid | None:
 
 def routable(evidence: Evidence, port: Port) -> gids.Gid | None:
     """Return the GID that a RoCE v2 connection is made from; None if there is none. Raises EvidenceError if unread."""
-    return _best(_rows(evidence, port))
+    return best_row(_rows(evidence, port))
 
 
 def _rows(evidence: Evidence, port: Port) -> list[gids.Gid]:
@@ -104,13 +104,13 @@ def _rows(evidence: Evidence, port: Port) -> list[gids.Gid]:
         if index and evidence.record(gids.keys(port.device, port.number, index)[0]).status == "missing":
             return rows  # the table ends here
         rows.append(gids.gid(evidence, port.device, port.number, index))
-    if _best(rows) is None and all(int(row.address) for row in rows):
+    if best_row(rows) is None and all(int(row.address) for row in rows):
         key = gids.keys(port.device, port.number, 0)[0]
         raise EvidenceError(key, f"no RoCE v2 address in rows 0 to {rows[-1].index}, and the table goes on")
     return rows
 
 
-def _best(rows: Sequence[gids.Gid]) -> gids.Gid | None:
+def best_row(rows: Sequence[gids.Gid]) -> gids.Gid | None:
     """Return the row that NCCL 2.21 and newer takes: RoCE v2 of an IPv4 address, else of a routable IPv6 address."""
     usable = [row for row in rows if not row.empty and "v2" in row.type and not row.address.is_link_local]
     return next((row for row in usable if row.address.ipv4_mapped), usable[0] if usable else None)

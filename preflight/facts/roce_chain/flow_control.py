@@ -5,6 +5,7 @@ from __future__ import annotations
 from preflight.evidence.document import EvidenceError
 from preflight.facts import congestion, port_qos
 from preflight.facts.roce_chain.model import ChainLink, Place, State
+from preflight.parsers.qos.port_settings import Buffers
 
 
 def _row(at: Place) -> str:
@@ -90,20 +91,25 @@ def buffers(at: Place, name: str) -> ChainLink:
     """Look whether the lossless priority has a receive buffer of its own, of more than 0 bytes."""
     found = port_qos.buffers(at.evidence, at.netdev)
     assert at.priority is not None
-    number = found.value.of_priority[at.priority]
-    size = found.value.bytes[number]
-    shared = any(b == number for p, b in enumerate(found.value.of_priority) if p != at.priority)
-    if size and not shared:
+    number, size, wrong = headroom(found.value, at.priority)
+    if not wrong:
         return ChainLink(name, State.OK, f"buffer {number}, {size} bytes", evidence=(found.evidence,))
-    wrong = f"priority {at.priority} shares buffer {number} with lossy priorities"
-    if not size:
-        wrong = f"buffer {number} of priority {at.priority} has no bytes"
     return ChainLink(
         name, State.BROKEN, f"buffer {number}, {size} bytes",
         f"{wrong}: no headroom for what is under way when the port pauses",
         "a buffer of its own, with headroom", (found.evidence,),
         fix=f"`mlnx_qos -i {at.netdev} --prio2buffer {_row(at)}` and --buffer_size, or let --pfc set both",
     )  # fmt: skip
+
+
+def headroom(buffers: Buffers, priority: int) -> tuple[int, int, str]:
+    """Return the number and size of a priority's buffer, and why it has no headroom; empty if it has."""
+    number = buffers.of_priority[priority]
+    size = buffers.bytes[number]
+    if not size:
+        return number, size, f"buffer {number} of priority {priority} has no bytes"
+    shared = any(owner == number for other, owner in enumerate(buffers.of_priority) if other != priority)
+    return number, size, f"priority {priority} shares buffer {number} with lossy priorities" if shared else ""
 
 
 def dcbx(at: Place, name: str) -> ChainLink:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
+from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -134,8 +135,6 @@ class Place:
 
     def of_slave(self, name: str) -> Place:
         """Return the same port, seen through one interface of its bond."""
-        from copy import copy
-
         place = copy(self)
         place.__dict__.pop("trust", None)
         place.netdev = name

@@ -11,6 +11,7 @@ from preflight.textprep.plain_text import normalize_text
 SERVICES = (
     "cmd:systemctl show --property=Id,LoadState,ActiveState,SubState nvidia-fabricmanager.service nvidia-imex.service"
 )
+FAILED = "cmd:systemctl list-units --state=failed --plain --no-pager --full"
 FABRIC_MANAGER = "cmd:nv-fabricmanager --version"
 
 
@@ -22,6 +23,7 @@ class Service:
     load: str  # loaded, not-found, masked, …
     active: str  # active, inactive, failed, activating, …
     sub: str  # running, exited, dead, …
+    names: tuple[str, ...] = ()  # all of its names, where they were collected
 
     @property
     def known(self) -> bool:
@@ -35,11 +37,40 @@ def parse(text: str) -> Mapping[str, Service]:
     for block in re.split(r"\n[ \t]*\n", normalize_text(text).strip()):
         values = dict(line.split("=", 1) for line in block.split("\n") if "=" in line)
         try:
-            service = Service(values["Id"], values["LoadState"], values["ActiveState"], values.get("SubState", ""))
+            service = Service(values["Id"], values["LoadState"], values["ActiveState"], values.get("SubState", ""),
+                              tuple(values.get("Names", "").split()))  # fmt: skip
         except KeyError as error:
             raise ValueError(f"a block has no {error.args[0]}: {block.strip()[:80]!r}") from None
         found[service.name] = service
     return found
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit in a list: its name and what it is for."""
+
+    name: str
+    about: str
+
+
+def parse_units(text: str) -> tuple[Unit, ...]:
+    """Read ``systemctl list-units --plain``, with or without bullets.
+
+    Its last line counts the units, so an empty text is refused. Raises ValueError.
+    """
+    units: list[Unit] = []
+    for line in normalize_text(text).split("\n"):
+        if total := re.match(r"\s*([0-9]{1,6}) (?:loaded )?units? listed", line):
+            if int(total[1]) != len(units):
+                raise ValueError(f"{len(units)} of {total[1]} units are in the list")
+            return tuple(units)
+        if not line.strip() or re.match(r"\s*UNIT\s+LOAD\s|(?:LOAD|ACTIVE|SUB|JOB)\s+(?:=|→)", line):
+            continue
+        if not (match := re.fullmatch(r"[●*↻x ]{0,4}([^\s.]\S{0,255}\.[a-z]{4,9})((?: +[a-z-]{2,20}){3})(?: +(.*))?",
+                                      line.rstrip())):  # fmt: skip
+            raise ValueError(f"{line.strip()[:80]!r} is not a line of a list of units")
+        units.append(Unit(match[1], (match[3] or "").strip()))
+    raise ValueError("the list of units has no last line that counts them")
 
 
 def fabric_manager_version(text: str) -> str:

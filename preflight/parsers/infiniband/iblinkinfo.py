@@ -5,16 +5,23 @@ Source: infiniband-diags, iblinkinfo(8). With ``-l`` a line says whose port it i
 
 from __future__ import annotations
 
-from preflight._startup.lightclass import dataclass, regex
-from preflight.textprep.plain_text import normalize_text
+import re
+from typing import Any
 
-_LINE = regex(
+from preflight._startup.lightclass import dataclass
+from preflight.parsers.parsed import Parsed, ParseGap
+from preflight.parsers.record import lines_of_record
+from preflight.textprep.lines import Lines
+
+_LINE = re.compile(
     r'(?:0x([0-9a-fA-F]{1,16})\s+)?(?:"([^\n]*?)"\s+)?([0-9]{1,5})\s+([0-9]{1,3})\[[^\]\n]{0,8}\]\s+==\(([^\n]*?)\)==>([^\n]*)'
 )
-_HEAD = regex(r"(?:CA|RT|Switch): (?:0x([0-9a-fA-F]{1,16}) )?(.*):")
-_STATE = regex(r"([A-Za-z-]+)/\s*([A-Za-z-]+(?: [A-Za-z-]+)?)\s*$")
-_SPEED = regex(r"([0-9]{1,2})X\s+([0-9]{1,4}(?:\.[0-9]{1,6})?) Gbps")
-_COULD = regex(r"Could be ((?:[0-9]{1,4}(?:\.[0-9]{1,6})? Gbps)|(?:[0-9]{1,2}X)|(?:FDR10))")
+_HEAD = re.compile(r"(?:CA|RT|Switch): (?:0x([0-9a-fA-F]{1,16}) )?(.*):")
+_STATE = re.compile(r"([A-Za-z-]+)/\s*([A-Za-z-]+(?: [A-Za-z-]+)?)\s*$")
+_SPEED = re.compile(r"([0-9]{1,2})X\s+([0-9]{1,4}(?:\.[0-9]{1,6})?) Gbps")
+_COULD = re.compile(r"Could be ((?:[0-9]{1,4}(?:\.[0-9]{1,6})? Gbps)|(?:[0-9]{1,2}X)|(?:FDR10))")
+
+_PEER = re.compile(r'"([^"\n]{0,200})"')
 
 #: Characters of a line: two descriptions of 64 bytes (IBA), GUIDs and a remark take less than 300.
 LONGEST_LINE = 1000
@@ -32,31 +39,83 @@ class PortState:
     lane_gbps: float | None  # signalling rate of a lane, Gb/s: 53.125 for HDR; None while down
     width: int | None  # lanes
     could_be: tuple[str, ...]  # better widths and speeds that both ends support: "100.0 Gbps"
+    peer: str = ""  # description of the other end
+
+
+HINTS = ("==(", "Switch: ", "CA: ")
+
+
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether a list begins at a line."""
+    text = lines[at].text.strip()
+    if len(text) > LONGEST_LINE or "==(" not in text:
+        after = lines[at + 1].text.strip() if at + 1 < len(lines) else ""
+        return bool(_HEAD.fullmatch(text) and len(after) <= LONGEST_LINE and _LINE.fullmatch(after))
+    return _LINE.fullmatch(text) is not None
+
+
+def parse_lines(lines: Lines, at: int) -> Parsed[tuple[PortState, ...]]:
+    """Read the ports from a line on, up to a line that is none."""
+    result: list[PortState] = []
+    above, name, end = "", "", at
+    gaps = []
+    for index in range(at, len(lines)):
+        text = lines[index].text.strip()
+        if not text:
+            continue
+        if head := _HEAD.fullmatch(text):
+            above, name = head[1] or "", head[2]
+        elif (port := _port(text, above, name)) is not None:
+            result.append(port)
+            if not port.guid:
+                gaps.append(ParseGap(lines[index].number, "the line that names the switch is missing"))
+        else:
+            break
+        end = index + 1
+    return Parsed(tuple(result), tuple(gaps[:1]), end)
+
+
+def _port(text: str, above: str, name: str) -> PortState | None:
+    match = _LINE.fullmatch(text) if len(text) <= LONGEST_LINE else None
+    state = _STATE.search(match[5]) if match else None
+    if not match or not state:
+        return None
+    guid = match[1] or above
+    speed = _SPEED.search(match[5]) if state[1] != "Down" else None
+    return PortState(
+        guid.lower().zfill(16) if guid else "", (match[2] or name).strip(), int(match[4]), state[1], state[2],
+        float(speed[2]) if speed else None, int(speed[1]) if speed else None, tuple(_COULD.findall(match[6])),
+        peer=peer[1].strip() if (peer := _PEER.search(match[6])) else "",
+    )  # fmt: skip
 
 
 def parse(text: str) -> tuple[PortState, ...]:
-    """Read the lines of all ports; raises ValueError with the offending line, or if there is none."""
-    found = []
-    above, name = "", ""
-    for line in normalize_text(text).split("\n"):
-        if not line.strip():
-            continue
-        if head := _HEAD.fullmatch(line.strip()):
-            above, name = head[1] or "", head[2]
-            continue
-        match = _LINE.fullmatch(line.strip()) if len(line) <= LONGEST_LINE else None
-        state = _STATE.search(match[5]) if match else None
-        guid = (match[1] or above) if match else ""
-        if not match or not state or not guid:
-            raise ValueError(f"there is no port in the line {line.strip()[:120]!r}")
-        speed = _SPEED.search(match[5]) if state[1] != "Down" else None
-        found.append(
-            PortState(
-                guid.lower().zfill(16), (match[2] or name).strip(), int(match[4]), state[1], state[2],
-                float(speed[2]) if speed else None, int(speed[1]) if speed else None,
-                tuple(_COULD.findall(match[6])),
-            )
-        )  # fmt: skip
-    if not found:
+    """Read a node's list of all ports; raises ValueError with the offending line, or if there is none."""
+    lines = lines_of_record(text)
+    parsed = parse_lines(lines, 0)
+    for line in lines[parsed.end :]:
+        if line.text.strip():
+            raise ValueError(f"there is no port in the line {line.text.strip()[:120]!r}")
+    if parsed.gaps:
+        raise ValueError(f"there is no port in the line {lines[parsed.gaps[0].line - 1].text.strip()[:120]!r}")
+    if not parsed.value:
         raise ValueError("there is no port in it")
-    return tuple(found)
+    return parsed.value
+
+
+def facts(ports: tuple[PortState, ...]) -> dict[str, Any]:
+    """Return the ports as `preflight read --json` prints them."""
+    return {
+        "links": [
+            {"guid": port.guid or None, "name": port.name, "port": port.number, "state": port.state,
+             "physical_state": port.physical, "width": port.width, "lane_gbps": port.lane_gbps,
+             "could_be": list(port.could_be), "peer": port.peer or None}
+            for port in ports
+        ]
+    }  # fmt: skip
+
+
+def summary(ports: tuple[PortState, ...]) -> str:
+    """Return one line on the ports."""
+    up = sum(port.state == "Active" for port in ports)
+    return f"{len(ports)} ports, {up} active"

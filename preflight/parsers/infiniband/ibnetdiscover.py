@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from preflight._startup.lightclass import dataclass, regex
+from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import normalize_text
 
 #: Gb/s of one lane, by the name of its speed (InfiniBand Architecture Specification; FDR10 is Mellanox's).
@@ -23,15 +23,17 @@ _AGGREGATION_NAME = "Mellanox Technologies Aggregation Node"
 
 _KIND = {"Switch": "switch", "Ca": "hca", "Rt": "router"}
 _PREFIX = {"S": "switch", "H": "hca", "R": "router"}
-_HEAD = regex(r'(Switch|Ca|Rt)\s+([0-9]{1,3})\s+"[SHR]-([0-9a-fA-F]{16})"(.*)')
-_PORT = regex(
+_HEAD = re.compile(r'(Switch|Ca|Rt)\s+([0-9]{1,3})\s+"[SHR]-([0-9a-fA-F]{16})"(.*)')
+_PORT = re.compile(
     r"\[([0-9]{1,3})\](?:\[ext [0-9]{1,3}\])?(?:\((?:0x)?([0-9a-fA-F]{1,16})\))?\s+"
     r'"([SHR])-([0-9a-fA-F]{16})"\[([0-9]{1,3})\](?:\((?:0x)?([0-9a-fA-F]{1,16})\))?(?:\[ext [0-9]{1,3}\])?(.*)'
 )
-_FIELD = regex(r"(vendid|devid|sysimgguid|caguid|switchguid|rtguid)=0x([0-9a-fA-F]{1,16})(?:\([0-9a-fA-F]{1,16}\))?")
-_START = regex(r"# Initiated from (?:node|Node) ([0-9a-fA-F]{1,16}) port ([0-9a-fA-F]{1,16})")
-_LID = regex(r"\blid ([0-9]{1,5})\b")
-_SPEED = regex(r"([0-9]{1,2})[xX]([A-Z]{3}(?:10)?)")
+_FIELD = re.compile(
+    r"(vendid|devid|sysimgguid|caguid|switchguid|rtguid)=0x([0-9a-fA-F]{1,16})(?:\([0-9a-fA-F]{1,16}\))?"
+)
+_START = re.compile(r"# Initiated from (?:node|Node) ([0-9a-fA-F]{1,16}) port ([0-9a-fA-F]{1,16})")
+_LID = re.compile(r"\blid ([0-9]{1,5})\b")
+_SPEED = re.compile(r"([0-9]{1,2})[xX]([A-Z]{3}(?:10)?)")
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ it prints nothing at all and ends with 0. The line "port ALL" adds counters up u
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
-from preflight._startup.lightclass import dataclass, regex
+from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import normalize_text
 
 #: What a counter of PortCounters can hold at most (IBA 16.1.3.5): a full one cannot show growth.
@@ -19,15 +20,15 @@ FULL = {
     "ExcessiveBufferOverrunErrors": 15, "VL15Dropped": 65535, "PortXmitWait": 4294967295,
 }  # fmt: skip
 
-_OF = regex(r'Errors for (?:0x([0-9a-fA-F]{1,16}) )?"(.*)"')
-_PORT = regex(
+_OF = re.compile(r'Errors for (?:0x([0-9a-fA-F]{1,16}) )?"(.*)"')
+_PORT = re.compile(
     r"\s+GUID 0x([0-9a-fA-F]{1,16}) port (ALL|[0-9]{1,3}):"
     r"((?: \[[A-Za-z0-9]+ == [0-9]{1,20}(?: \([^)\n]*\))?\])*)\s*"
 )
-_VALUE = regex(r"\[([A-Za-z0-9]+) == ([0-9]{1,20})")
-_SUMMARY = regex(r"## Summary: ([0-9]{1,9}) nodes checked, ([0-9]{1,9}) bad nodes found")
-_THRESHOLD = regex(r"\[([A-Za-z0-9]+) = ([0-9]{1,20})\]")
-_FAILURES = regex(r"##\s+([0-9]{1,9}) PMA query failures")
+_VALUE = re.compile(r"\[([A-Za-z0-9]+) == ([0-9]{1,20})")
+_SUMMARY = re.compile(r"## Summary: ([0-9]{1,9}) nodes checked, ([0-9]{1,9}) bad nodes found")
+_THRESHOLD = re.compile(r"\[([A-Za-z0-9]+) = ([0-9]{1,20})\]")
+_FAILURES = re.compile(r"##\s+([0-9]{1,9}) PMA query failures")
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ without extended counters stops at 32 bits.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
-from preflight._startup.lightclass import dataclass, regex
+from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import normalize_text
 
 #: Bytes of one count of PortXmitData and PortRcvData.
@@ -17,9 +18,9 @@ WORD = 4
 #: Where a counter of 32 bits stops.
 FULL = 0xFFFFFFFF
 
-_OF = regex(r'Data Counters for (?:0x[0-9a-fA-F]{1,16} )?".*"')
-_PORT = regex(r"\s+GUID 0x([0-9a-fA-F]{1,16}) port ([0-9]{1,3}):((?: \[[A-Za-z0-9]+ == [^\]\n]{1,60}\])*)\s*")
-_VALUE = regex(r"\[(PortXmitData|PortRcvData) == ([0-9]{1,20})(?: \([^)\n]*\))?\]")
+_OF = re.compile(r'Data Counters for (?:0x[0-9a-fA-F]{1,16} )?".*"')
+_PORT = re.compile(r"\s+GUID 0x([0-9a-fA-F]{1,16}) port ([0-9]{1,3}):((?: \[[A-Za-z0-9]+ == [^\]\n]{1,60}\])*)\s*")
+_VALUE = re.compile(r"\[(PortXmitData|PortRcvData) == ([0-9]{1,20})(?: \([^)\n]*\))?\]")
 
 Port = tuple[str, int]  # GUID, number
 

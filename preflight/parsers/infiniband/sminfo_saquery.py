@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from preflight._startup.lightclass import dataclass, regex
+from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import normalize_text
 
 #: State of a subnet manager (IBA table 160).
@@ -17,16 +17,16 @@ MASTER = 3
 #: Name under which the SHARP aggregation manager registers itself (NVIDIA SHARP, sharp_benchmark.sh).
 AGGREGATION_SERVICE = "SHArP.AggregationManager"
 
-_SMINFO = regex(
+_SMINFO = re.compile(
     r"sminfo: sm lid ([0-9]{1,5}) sm guid 0x([0-9a-fA-F]{1,16}), activity count ([0-9]{1,20}) "
     r"priority ([0-9]{1,2}) state ([0-9]{1,2}) \S+"
 )
 #: What no answer from the manager looks like, in distinction to a port that could not even be opened.
-_NO_ANSWER = regex(r"(?:\S{0,200}/)?sminfo: iberror: failed: query\s*")
+_NO_ANSWER = re.compile(r"(?:\S{0,200}/)?sminfo: iberror: failed: query\s*")
 
-_NOISE = regex(r"sim_connect: attached as client")
-_LOST = regex(r"bad status|timed out|[Tt]imeout|query failed|_do_madrpc failed|Mad (?:handle|status) error")
-_ROUTE = regex(r"DR path slid [0-9]+; dlid [0-9]+; ([0-9]{1,3}(?:,[0-9]{1,3}){0,63})[ )]")
+_NOISE = re.compile(r"sim_connect: attached as client")
+_LOST = re.compile(r"bad status|timed out|[Tt]imeout|query failed|_do_madrpc failed|Mad (?:handle|status) error")
+_ROUTE = re.compile(r"DR path slid [0-9]+; dlid [0-9]+; ([0-9]{1,3}(?:,[0-9]{1,3}){0,63})[ )]")
 
 
 @dataclass(frozen=True)

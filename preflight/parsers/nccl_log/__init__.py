@@ -4,8 +4,8 @@ Formats of NCCL 2.3 … 2.30 (src/debug.cc, src/init.cc, src/plugin/, src/transp
 prefix. The NET subsystem is off by default: a missing line proves nothing. A line on what *could* be used
 (a plug-in was loaded, DMA-BUF is available, "use ring PXN 0 GDR 1") does not prove its use; only channel lines do.
 
-Data flow: ``line_source`` (lines of a file, which ``unwrap``, ``restore_prefix`` and ``truncation`` restore) →
-``fast_scanner`` and ``line_parser`` (with ``prefix``, ``strip_suffix`` and ``messages``, which uses ``channels``,
+Data flow: ``line_source`` (lines of a file, which ``textprep``, ``restore_prefix`` and ``truncation`` restore) →
+``fast_scanner`` and ``line_parser`` (with ``prefix``, ``textprep`` and ``messages``, which uses ``channels``,
 ``networks`` and ``communicators``) → ``counters`` (which add up over processes) → ``summarize`` (with ``transports``,
 ``job_size``, ``ranks``, ``rails`` and ``failures``) → ``model`` → ``to_json``.
 """

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from preflight.parsers.nccl_log.event import LogEvent
-from preflight.parsers.nccl_log.strip_suffix import trimmed
+from preflight.textprep.line_suffix import trimmed
 
 _NET = re.compile(
     r"(?P<kind>NET|COLLNET)/(?P<name>.{1,63}?)/(?P<device>\d{1,6})(?:\((?P<proxy>\d+)\))?(?P<rest>(?:[/ .…].*)?)"

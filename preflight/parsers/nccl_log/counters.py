@@ -67,6 +67,7 @@ class LogCounters:
     ends_mask: int = 0  # connections whose checksum has one of these bits are not stored
     lines: int = 0  # of NCCL
     all_lines: int = 0
+    span: tuple[int, int] | None = None  # the first and the last line of level INFO or WARN
     long_lines: int = 0
     notes: dict[str, None] = field(default_factory=dict)
 
@@ -85,6 +86,10 @@ class LogCounters:
         self.warning_count += 1
         if len(self.warnings) < MAX_WARNINGS:
             self.warnings.append(line())
+
+    def spanned(self, first: int, last: int) -> None:
+        """Keep that these lines are NCCL's."""
+        self.span = (min(first, self.span[0]), max(last, self.span[1])) if self.span else (first, last)
 
     def comm(self, key: tuple[str, int], line: LogLine) -> Comm:
         """Return a communicator's entry."""
@@ -128,6 +133,8 @@ class LogCounters:
         self.warning_count += other.warning_count
         self.lines += other.lines
         self.all_lines += other.all_lines
+        if other.span is not None:
+            self.spanned(*other.span)
         self.long_lines += other.long_lines
         self.notes.update(other.notes)
         self.ends_mask = rails.merge(self.ends, self.ends_mask, other.ends, other.ends_mask)

@@ -9,9 +9,9 @@ from functools import cache
 from preflight.parsers.nccl_log import signatures
 from preflight.parsers.nccl_log.counters import LogCounters, Occurrence
 from preflight.parsers.nccl_log.model import Failure, LogLine
-from preflight.parsers.nccl_log.prose_filter import is_heading, is_prose, is_quoting
 from preflight.parsers.nccl_log.ranks import Members
 from preflight.parsers.nccl_log.signatures import Signature
+from preflight.textprep.prose import is_heading, is_prose, is_quoting
 
 _SHOWN = 20
 #: How PyTorch and mpirun name a rank: `rank3`, `1,3`. What is only a number may be a rank, as srun writes it.

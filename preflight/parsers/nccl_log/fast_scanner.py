@@ -7,22 +7,26 @@ patterns are tried, only where such a pair is met for the first time.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import islice
+from operator import itemgetter
 from zlib import crc32
 
 from preflight.parsers.job_output import LONGEST_LINE_CHARS
+from preflight.parsers.line_selection import ALIKE, LineSelection, is_torn, is_wanted
 from preflight.parsers.nccl_log import rails, signatures
 from preflight.parsers.nccl_log.apply_event import apply, sized
 from preflight.parsers.nccl_log.channels import Via, via
 from preflight.parsers.nccl_log.communicators import collective_size
 from preflight.parsers.nccl_log.counters import MAX_WARNINGS
 from preflight.parsers.nccl_log.event import LogEvent
-from preflight.parsers.nccl_log.line_parser import LineParser, levelled
+from preflight.parsers.nccl_log.line_parser import LineParser, has_level
 from preflight.parsers.nccl_log.messages import ignored, marked, parse_message
 from preflight.parsers.nccl_log.prefix import Origin, clean, origin_of, unwrapped_json
-from preflight.parsers.nccl_log.strip_suffix import trimmed
+from preflight.parsers.nccl_log.summarize import FRAMEWORK
+from preflight.textprep.line_suffix import trimmed
 
 _INFO, _WARN = b"NCCL INFO ", b"NCCL WARN "
 _VIA = b"] via "
@@ -30,12 +34,18 @@ _CONNECTIONS = (b"Channel ", b"Ring ", b"CollNet ", b"Coll ")
 #: "Channel 00/0 : 1000000[1b000] -> 1000000[1b000] [receive"
 _LONGEST_NAME = 64
 #: Lines at the beginning of a chunk that tell whether a collector of logs wrapped each into JSON.
-_FIRST = 20
+HEADER_PROBE_LINES = 20
 _DIGITS = b"0123456789"
-#: One of these is in every line that may be NCCL's; where less than this part of some of a chunk's lines holds one,
-#: the other lines are passed over.
-_OURS = (b"CCL", b"nccl==")
-_SPARSE, _SAMPLE = 0.25, 64
+#: Words of lines that others than NCCL write and that are read here, too.
+_OURS = (b"NCCL", b"RCCL", b"vLLM is using nccl==")
+#: Code of a kind of lines: a count in steps of _STEP, whether it is read here, whether every line is selected,
+#: whether it is NCCL's or a framework's about NCCL.
+_READ, _EACH, _NAMED, _STEP = 1, 2, 4, 8
+
+#: A line that NCCL wrote, or what a launcher and a copy left of it, or a framework about it. A colour may end before.
+_LINE = re.compile(rf"(?:\b|\dm)NCCL (?:INFO|WARN|ERROR|TRACE|ABORT|VERSION|version)\b|{FRAMEWORK.pattern}")
+#: Words one of which is in every such line.
+_WORDS = (b"NCCL", b"Nccl", b"nccl", b"Dist", b"c10d", b"Detected mismatch", b"Watchdog caught")
 
 #: Entries of the tables that only save time; when they are full they are emptied.
 _MAX_WAYS, _MAX_HEADS, _MAX_MESSAGES = 131_072, 32_768, 16_384
@@ -48,9 +58,12 @@ _STAMPED = 0.25
 class Scanner(LineParser):
     """Reads lines in order, the many that are alike in bulk."""
 
-    def __init__(self, first_line: int = 0, file: str = "") -> None:
-        """Begin after so many lines."""
+    def __init__(self, first_line: int = 0, file: str = "", selection: LineSelection | None = None) -> None:
+        """Begin after so many lines; ``selection`` takes the lines of other parsers."""
         super().__init__(first_line, file)
+        self.selection = selection
+        self.selected: list[tuple[int, bytes, bool]] = []  # lines of a chunk that are selected
+        self.shapes: dict[bytes, int] = {}  # lines that others than NCCL wrote, without their digits → see _STEP
         self.stamped = False
         self.counts: Counter[bytes | None] = Counter()  # of channel lines, by what stands before and way
         self.ways: dict[bytes, tuple[str | None, Via | None]] = {}  # the same → host and way
@@ -64,36 +77,93 @@ class Scanner(LineParser):
 
     def feed(self, lines: list[bytes]) -> None:
         """Take in lines, without their ends."""
-        if any(line[:1] == b"{" or unwrapped_json(line) is not None for line in lines[:_FIRST]):
+        if not any(lines):  # a flood of line ends
+            self.number += len(lines)
+            self.tally.all_lines += len(lines)
+            return
+        written = lines
+        if any(line[:1] == b"{" or unwrapped_json(line) is not None for line in lines[:HEADER_PROBE_LINES]):
             lines = [line if (inside := unwrapped_json(line)) is None else inside for line in lines]
-        start, total, stamped, known = self.number, len(lines), self.stamped, len(self.origins)
+        start, stamped, known, shapes = self.number, self.stamped, len(self.origins), self.shapes
         ends, mask = self.tally.ends, self.tally.ends_mask
-        numbers, lines = _candidate_lines(lines, start + 1)
-        keys: list[bytes | None] = []
+        limit, gap = ALIKE * _STEP, False
+        channels: list[tuple[int, bytes, bytes]] = []
+        keys: list[bytes] = []
         others: list[tuple[int, bytes]] = []
-        for number, line in zip(numbers, lines, strict=True):
+        first = last = 0  # of NCCL's
+        for number, line in enumerate(lines, start + 1):
             head, info, message = line.partition(_INFO)
-            before, is_channel, way = message.partition(_VIA)
-            if is_channel and len(before) <= _LONGEST_NAME:
-                keys.append((_unstamped(head) if stamped else head) + way)
-                if way[:3] == b"NET" and not (mask and crc32(before[:16]) & mask) and ends.get(before) != way:
-                    mask = rails.add(ends, mask, before, way)
-                continue
-            keys.append(None)
             if info:
+                last = number
+                first = first or number
+                before, is_channel, way = message.partition(_VIA)
+                if is_channel and len(before) <= _LONGEST_NAME:
+                    key = (_unstamped(head) if stamped else head) + way
+                    keys.append(key)
+                    channels.append((number, key, line))
+                    if way[:3] == b"NET" and not (mask and crc32(before[:16]) & mask) and ends.get(before) != way:
+                        mask = rails.add(ends, mask, before, way)
+                    continue
                 self.number = number
                 self._info(line, head, message)
-            elif line:
+                continue
+            if not line:
+                continue
+            shape = line.translate(None, _DIGITS)
+            code = shapes.get(shape)
+            if code is None:
+                code = self._shape(line, shape)
+            elif code >= limit and not code & (_READ | _EACH | _NAMED):
+                gap = True
+                continue
+            else:
+                shapes[shape] = code + _STEP
+            if code & _NAMED:
+                last = number
+                first = first or number
+            if code & _READ:
                 others.append((number, line))
+            if code < limit or code & _EACH:
+                self.selected.append((number, written[number - start - 1], gap))
+                gap = False
+            else:
+                gap = True
         self.tally.ends_mask = mask
-        self._count(keys, lines, numbers)
+        if first:
+            self.tally.spanned(first, last)
+        self._count(keys, channels)
         self._others(others)
-        self.number = start + total
-        self.tally.all_lines += total
-        if len(self.origins) - known > _STAMPED * total > 64:
+        self.number = start + len(lines)
+        self.tally.all_lines += len(lines)
+        self._select()
+        if len(self.origins) - known > _STAMPED * len(lines) > 64:
             self.stamped = True
         if len(self.counts) > _MAX_WAYS or len(self.origins) > _MAX_HEADS:
             self.flush_counts()
+
+    def _shape(self, line: bytes, shape: bytes) -> int:
+        """Return the code of a new kind of lines."""
+        is_long = len(line) > LONGEST_LINE_CHARS
+        is_read = is_long or any(mark in line for mark in _OURS) or any(mark in line for mark in _marks())
+        is_named = any(word in line for word in _WORDS) and _LINE.search(clean(line)) is not None
+        is_each = self.selection is not None and is_wanted(line[:LONGEST_LINE_CHARS])
+        code = _READ * is_read + _EACH * is_each + _NAMED * is_named
+        if len(shape) <= _REMEMBERED:
+            if len(self.shapes) >= _MAX_MESSAGES:
+                self.shapes.clear()
+            self.shapes[shape] = code + _STEP
+        return code
+
+    def _select(self) -> None:
+        """Hand over the selected lines of a chunk in their order."""
+        if self.selection is not None:
+            self.selected.sort(key=itemgetter(0))
+            before = 0
+            for number, line, gap in self.selected:
+                if number != before:
+                    self.selection.add(number, line, gap)
+                before = number
+        self.selected.clear()
 
     def flush_counts(self) -> None:
         """Add the counts of channels to the tally."""
@@ -111,15 +181,14 @@ class Scanner(LineParser):
 
     # --- channels ----------------------------------------------------------------------------------
 
-    def _count(self, keys: list[bytes | None], lines: list[bytes], numbers: Iterable[int]) -> None:
+    def _count(self, keys: list[bytes], channels: list[tuple[int, bytes, bytes]]) -> None:
         """Count a chunk's channel lines, and look at those of a kind that was not met yet."""
         before = len(self.counts)
         self.counts.update(keys)
-        del self.counts[None]
         new = set(islice(reversed(self.counts), len(self.counts) - before))
         refused = set()
-        for number, key, line in zip(numbers, keys, lines, strict=True) if new else ():
-            if key is None or key not in new:
+        for number, key, line in channels if new else ():
+            if key not in new:
                 continue
             self.number = number
             if key not in refused and self._new_way(line, key):
@@ -135,11 +204,11 @@ class Scanner(LineParser):
         head, _, message = line.partition(_INFO)
         before, _, way = message.partition(_VIA)
         head = _unstamped(head) if self.stamped else head
-        origin = self.origins[head] if head in self.origins else self._origin(head)
+        origin = self.origins[head] if head in self.origins else self._origin(head, line)
         if way not in self.known_ways:
             if len(self.known_ways) >= _MAX_MESSAGES:
                 self.known_ways.clear()
-            self.known_ways[way] = (len(way) <= _LONGEST_NAME * 4 and not levelled(way), via(clean(way)))
+            self.known_ways[way] = (len(way) <= _LONGEST_NAME * 4 and not has_level(way), via(clean(way)))
         is_simple, taken = self.known_ways[way]
         if origin is None or not is_simple or head[:1] == b"{" or not before.startswith(_CONNECTIONS):
             return False
@@ -154,8 +223,8 @@ class Scanner(LineParser):
     # --- other messages of level INFO --------------------------------------------------------------
 
     def _info(self, line: bytes, head: bytes, message: bytes) -> None:
-        origin = self.origins[head] if head in self.origins else self._origin(head)
-        if origin is None and levelled(head):  # a warning and another message in one line
+        origin = self.origins[head] if head in self.origins else self._origin(head, line)
+        if origin is None and has_level(head):  # a warning and another message in one line
             self.parse_line(self.number, line)
             return
         if (known := self.messages.get(message)) is None:
@@ -166,11 +235,13 @@ class Scanner(LineParser):
             if (shape := message.translate(None, _DIGITS)) in self.idle:
                 self.tally.lines += origin is not None and not origin.quoted
                 return
-            if levelled(message) or head[:1] == b"{" or len(line) > 8 * LONGEST_LINE_CHARS:
+            if has_level(message) or head[:1] == b"{" or len(line) > 8 * LONGEST_LINE_CHARS:
                 self.parse_line(self.number, line)
                 return
             known = self._read(message, shape)
         event, failure = known
+        if event is not None and event.kind == "version":
+            self.selected.append((self.number, line, False))
         if origin is None:
             if event is not None and event.kind == "version":  # of any process
                 self.outside(self.number, clean(line))
@@ -222,7 +293,7 @@ class Scanner(LineParser):
             self.parse_line(number, raw)
             return
         self.number = number
-        origin = self.origins[head] if head in self.origins else self._origin(head)
+        origin = self.origins[head] if head in self.origins else self._origin(head, b"")
         if origin is None:
             self.parse_line(number, raw)
             return
@@ -246,58 +317,33 @@ class Scanner(LineParser):
         plain: list[tuple[int, bytes]] = []
         now = self.number
         for number, raw in lines:
-            if b"NCCL" in raw or b"RCCL" in raw or b"vLLM is using nccl==" in raw:
+            if any(mark in raw for mark in _OURS):
                 self._warning(number, raw)
             elif len(raw) > LONGEST_LINE_CHARS:
                 self.tally.long_lines += 1
                 plain.append((number, raw[:LONGEST_LINE_CHARS]))
             else:
                 plain.append((number, raw))
-        blob = b"\n".join(raw for _, raw in plain)
-        found = [mark for mark in signatures.outside_marks() if mark in blob]
-        for number, raw in plain if found else ():
-            if any(mark in raw for mark in found):
-                self.outside(number, clean(raw))
+        for number, raw in plain:
+            self.outside(number, clean(raw))
         self.number = now
 
-    def _origin(self, head: bytes) -> Origin | None:
+    def _origin(self, head: bytes, line: bytes) -> Origin | None:
         try:
             return self.origins[head]
         except KeyError:
-            several = len(head) > LONGEST_LINE_CHARS or levelled(head)
+            if line and is_torn(head):
+                self.selected.append((self.number, line, False))
+            several = len(head) > LONGEST_LINE_CHARS or has_level(head)
             origin = None if several else self.known(origin_of(clean(head)))
             self.origins[head] = origin
             return origin
 
 
-def _candidate_lines(lines: list[bytes], first: int) -> tuple[Sequence[int], list[bytes]]:
-    """Return the lines that may matter, with their numbers; all if many are NCCL's."""
-    some = lines[:: len(lines) // _SAMPLE + 1]
-    if sum(any(mark in line for mark in _OURS) for line in some) >= _SPARSE * len(some):
-        return range(first, first + len(lines)), lines
-    different = b"\n".join(set(lines))  # what packs well is the same lines again and again
-    marks = [mark for mark in (*_OURS, *signatures.outside_marks()) if mark in different]
-    if not marks and len(different) <= LONGEST_LINE_CHARS:
-        return (), []
-    begins: set[int] = set()
-    blob = b"\n".join(lines)
-    for mark in marks:
-        at = blob.find(mark)
-        while at >= 0:
-            begins.add(blob.rfind(b"\n", 0, at) + 1)
-            end = blob.find(b"\n", at)
-            at = blob.find(mark, end) if end >= 0 else -1
-    step = LONGEST_LINE_CHARS // 2  # a longer line, which is counted, holds one of these stretches
-    for at in range(0, len(blob) - step, step):
-        if blob.find(b"\n", at, at + step) < 0:
-            begins.add(blob.rfind(b"\n", 0, at) + 1)
-    numbers, found, number, last = [], [], first, 0
-    for begin in sorted(begins):
-        number += blob.count(b"\n", last, begin)
-        last, end = begin, blob.find(b"\n", begin)
-        numbers.append(number)
-        found.append(blob[begin:] if end < 0 else blob[begin:end])
-    return numbers, found
+@cache
+def _marks() -> tuple[bytes, ...]:
+    """Return the texts of which a line of another program must hold one to be read."""
+    return signatures.outside_marks()
 
 
 def _unstamped(head: bytes) -> bytes:

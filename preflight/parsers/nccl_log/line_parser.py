@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container
 
-from preflight.parsers.job_output import LONGEST_LINE_CHARS, strip_launcher_prefix
+from preflight.parsers.job_output import LONGEST_LINE_CHARS
 from preflight.parsers.nccl_log import rails, signatures
 from preflight.parsers.nccl_log.apply_event import add_version, apply, sized
 from preflight.parsers.nccl_log.channels import connects, ranks_of, via
@@ -14,8 +14,9 @@ from preflight.parsers.nccl_log.counters import Key, LogCounters
 from preflight.parsers.nccl_log.messages import built_for, parse_message, version
 from preflight.parsers.nccl_log.model import LogLine
 from preflight.parsers.nccl_log.prefix import Origin, clean, origin_of, unwrapped_json
-from preflight.parsers.nccl_log.prose_filter import is_heading, is_manual_excerpt, is_prose
-from preflight.parsers.nccl_log.strip_suffix import trimmed
+from preflight.textprep.launcher_prefixes import strip_launcher_prefix
+from preflight.textprep.line_suffix import trimmed
+from preflight.textprep.prose import is_heading, is_manual_excerpt, is_prose
 
 _LEVEL = re.compile(r"NCCL (INFO|WARN|ERROR|TRACE|CALL|ABORT)(?: |\r?$)")  # ERROR: RCCL's
 _LEVEL_BYTES = re.compile(rb"NCCL (?:INFO|WARN|ERROR|TRACE|CALL|ABORT)(?: |\r?$)")
@@ -33,7 +34,7 @@ _OF_COMMUNICATORS = frozenset({"comm", "size", "rank", "nranks"})
 _SAME_MESSAGE = 4
 
 
-def levelled(raw: bytes) -> bool:
+def has_level(raw: bytes) -> bool:
     """Tell whether a text holds NCCL's name and a level."""
     return _LEVEL_BYTES.search(raw) is not None
 

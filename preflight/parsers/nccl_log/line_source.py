@@ -72,6 +72,16 @@ def opened(stream: ByteReader, note: Notes) -> ByteReader:
     return reader
 
 
+def peeked(reader: ByteReader, most: int) -> tuple[ByteReader, bytes | None]:
+    """Return an equal reader, and all data if it is at most ``most`` bytes."""
+    pieces, size = [], 0
+    while size <= most and (data := reader.read(most + 1 - size)):
+        pieces.append(data)
+        size += len(data)
+    head = b"".join(pieces)
+    return _Joined(head, reader), head if size <= most else None
+
+
 def lines(reader: ByteReader, most: int | None = None) -> Iterator[list[bytes]]:
     """Yield lines in lists, without their ends, of at most so many bytes."""
     carry, skipping = b"", False
@@ -196,7 +206,7 @@ class _Unpacked:
 
 
 def _zstd() -> Any:
-    try:
+    try:  # import-at-use: Python 3.14 has it
         from compression import zstd  # type: ignore[import-not-found,unused-ignore]  # Python 3.14
     except ImportError:
         raise ValueError("zstd needs Python 3.14; unpack it first: zstd -d FILE") from None

@@ -7,7 +7,8 @@ import re
 from preflight.parsers.nccl_log.event import LogEvent
 
 _NETWORK = re.compile(
-    r"(?:Using network|Using internal Network|Assigned NET plugin) (?P<name>[^\s\"<>][^\"<>]{0,63}?)(?: to comm)?\s*"
+    r"(?:Using network|Using internal Network|Assigned NET plugin) (?P<name>[^\s\"<>][^\"<>]{0,63}?)"
+    r"(?: t(?:o(?: c?o?m?m?)?)?)?\s*"
 )
 _BOOTSTRAP = re.compile(r"Bootstrap ?: Using (.*)")
 #: A page may take the <0> for a tag.

@@ -6,7 +6,8 @@ import json
 import re
 
 from preflight._startup.lightclass import dataclass
-from preflight.parsers.job_output import LONGEST_LINE_CHARS, SHORT_LINE_CHARS, strip_launcher_prefix, unmarked
+from preflight.parsers.job_output import LONGEST_LINE_CHARS, SHORT_LINE_CHARS, unmarked
+from preflight.textprep.launcher_prefixes import strip_launcher_prefix
 from preflight.textprep.plain_text import limit_blank_runs, normalize_text
 
 #: A stamp of a collector of logs, which may be glued to what follows it.

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
 import threading
 import warnings
 from collections.abc import Iterable, Sequence
-from itertools import chain, islice
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import BinaryIO
 
 from preflight._startup.lightclass import dataclass
 from preflight.errors import PreflightError
+from preflight.parsers.line_selection import LineSelection
 from preflight.parsers.nccl_log.counters import LogCounters
 from preflight.parsers.nccl_log.fast_scanner import Scanner
-from preflight.parsers.nccl_log.line_source import CHUNK, HEAD, ByteReader, divisible, lines, opened
+from preflight.parsers.nccl_log.line_source import (
+    CHUNK,
+    HEAD,
+    MAX_LINE_BYTES,
+    ByteReader,
+    divisible,
+    lines,
+    opened,
+    peeked,
+)
 from preflight.parsers.nccl_log.model import NcclLog
 from preflight.parsers.nccl_log.restore_prefix import restore_prefixes
 from preflight.parsers.nccl_log.summarize import summarize
-from preflight.parsers.nccl_log.truncation import completed, undecided
-from preflight.parsers.nccl_log.unwrap import continued, unwrapped
+from preflight.parsers.nccl_log.truncation import CUT_VALUE, completed, undecided
+from preflight.textprep.wrapped_lines import continued, unwrapped
 
 #: A further process costs some 30 ms and 25 MB; it pays from about twice that much work on.
 _WORTH_A_PROCESS = 32 << 20
@@ -36,25 +46,44 @@ class NoNcclOutput(PreflightError, ValueError):
     """What was read holds no line of NCCL; the text says what it is instead."""
 
 
+@dataclass
+class ScannedLog:
+    """What was counted of a log, and its lines that others may want."""
+
+    tally: LogCounters
+    selection: LineSelection | None = None
+
+    def merge(self, other: ScannedLog) -> None:
+        """Take in the next part of the log."""
+        self.tally.merge(other.tally)
+        if self.selection is not None and other.selection is not None:
+            self.selection.merge(other.selection)
+
+
 def parse(text: str) -> NcclLog | None:
     """Parse a log among other text; None if no line is NCCL's. Never raises."""
+    return summarize(scan_text(text, select=False).tally)
+
+
+def scan_text(text: str, *, select: bool) -> ScannedLog:
+    """Scan a text. Never raises."""
     skipped = max(0, len(text) - len(text.lstrip("\n")) - _MOST_EMPTY)
-    scanner = Scanner(skipped)
-    scanner.feed(_restore_lines(text[skipped:].encode("utf-8", "backslashreplace").split(b"\n")))
-    scanner.flush_counts()
-    scanner.tally.all_lines += skipped
-    return summarize(scanner.tally)
+    stream = io.BytesIO(text[skipped:].encode("utf-8", "backslashreplace"))
+    found = _scan(stream, skipped, None, "", select=select)
+    found.tally.all_lines += skipped
+    if found.selection is not None and found.selection.all is not None:
+        found.selection.take_all(text)
+    return found
 
 
 def _restore_lines(lines: list[bytes]) -> list[bytes]:
     """Restore the lines of a copied text, as far as that is certain."""
-    return completed(undecided(restore_prefixes(unwrapped(continued(lines)))))
+    return completed(undecided(restore_prefixes(continued(unwrapped(lines)))))
 
 
 def read_stream(stream: ByteReader, name: str = "") -> NcclLog:
     """Read a log from a stream, compressed or not; raises NoNcclOutput, other ValueError for damage, OSError."""
-    tally = _stream_tally(stream, 0, None, "")
-    return _finished(tally, name or "the input")
+    return _finished(_scan_stream(stream, 0, None, "", select=False).tally, name or "the input")
 
 
 def read(paths: Sequence[Path], processes: int | None = None) -> NcclLog:
@@ -63,9 +92,13 @@ def read(paths: Sequence[Path], processes: int | None = None) -> NcclLog:
     Reads with as many processes as there are processors to run on, unless ``processes`` is given. Raises
     NoNcclOutput, other ValueError for compressed data that cannot be unpacked, OSError.
     """
+    return _finished(scan(paths, processes).tally, str(paths[0]) if len(paths) == 1 else f"{len(paths)} files")
+
+
+def scan(paths: Sequence[Path], processes: int | None = None, *, select: bool = False) -> ScannedLog:
+    """Scan files in several processes; raises ValueError for damaged data, OSError."""
     pieces = _pieces(paths, several=len(paths) > 1)
-    shares = _shares(pieces, _processes() if processes is None else processes)
-    return _finished(_added(shares), str(paths[0]) if len(paths) == 1 else f"{len(paths)} files")
+    return _added(_shares(pieces, _processes() if processes is None else processes), select)
 
 
 def _finished(tally: LogCounters, name: str) -> NcclLog:
@@ -147,28 +180,29 @@ def _processes() -> int:
         return os.cpu_count() or 1
 
 
-def _added(shares: Sequence[Sequence[_Piece]]) -> LogCounters:
-    """Tally all shares, each but the first in a process of its own, and add up in order."""
+def _added(shares: Sequence[Sequence[_Piece]], select: bool) -> ScannedLog:
+    """Scan all shares, each but the first in a process of its own, and add up in order."""
     context = multiprocessing.get_context("fork") if len(shares) > 1 else None
     helpers = []
     for share in shares[1:]:
         assert context is not None
         ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_help, args=(share, theirs), daemon=True)
+        process = context.Process(target=_help, args=(share, select, theirs), daemon=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of forks where a library keeps a thread
             process.start()
         theirs.close()
         helpers.append((share, process, ours))
-    tally = LogCounters()
+    found = ScannedLog(LogCounters(), LineSelection() if select else None)
     try:
         if shares:
-            tally = _tally(shares[0])
+            found = _scan_pieces(shares[0], select)
         for share, process, ours in helpers:
             try:
-                tally.merge(ours.recv())
+                found.merge(ours.recv())
             except (EOFError, OSError):
-                tally.merge(_tally(share))  # the helper was killed: the kernel's need for memory, as a rule
+                # the helper was killed: the kernel's need for memory, as a rule
+                found.merge(_scan_pieces(share, select))
             process.join()
     finally:
         for _, process, ours in helpers:
@@ -176,30 +210,28 @@ def _added(shares: Sequence[Sequence[_Piece]]) -> LogCounters:
             if process.is_alive():
                 process.kill()
                 process.join()
-    return tally
+    return found
 
 
-def _help(share: Sequence[_Piece], answer: Connection) -> None:
+def _help(share: Sequence[_Piece], select: bool, answer: Connection) -> None:
     try:
-        answer.send(_tally(share))
+        answer.send(_scan_pieces(share, select))
     except Exception:
         answer.close()  # the parent reads this share itself, and gets the same error
 
 
-def _tally(pieces: Iterable[_Piece]) -> LogCounters:
-    tally = LogCounters()
+def _scan_pieces(pieces: Iterable[_Piece], select: bool) -> ScannedLog:
+    found: ScannedLog | None = None
     for piece in pieces:
         with piece.path.open("rb") as stream:
             before = _count_lines(stream, piece.begin)
-            if piece.end is None:
-                part = _stream_tally(stream, before, None, piece.file)
-            else:
-                part = _stream_tally(stream, before, piece.end - piece.begin, piece.file)
-        if tally.all_lines:
-            tally.merge(part)
+            most = None if piece.end is None else piece.end - piece.begin
+            part = _scan_stream(stream, before, most, piece.file, select=select)
+        if found is not None and found.tally.all_lines:
+            found.merge(part)
         else:
-            tally = part
-    return tally
+            found = part
+    return found or ScannedLog(LogCounters(), LineSelection() if select else None)
 
 
 def _count_lines(stream: BinaryIO, end: int) -> int:
@@ -211,18 +243,33 @@ def _count_lines(stream: BinaryIO, end: int) -> int:
     return number
 
 
-def _stream_tally(stream: ByteReader, before: int, most: int | None, file: str) -> LogCounters:
-    scanner = Scanner(before, file)
+def _scan_stream(stream: ByteReader, before: int, most: int | None, file: str, *, select: bool) -> ScannedLog:
+    """Scan a file, or at most so many bytes of it that are neither packed nor UTF-16."""
+    remarks: dict[str, None] = {}
 
     def note(remark: str) -> None:
-        scanner.tally.notes[f"{file}: {remark}" if file else remark] = None
+        remarks[f"{file}: {remark}" if file else remark] = None
 
-    reader = opened(stream, note) if most is None else stream
-    chunks = lines(reader, most)
-    small = list(islice(chunks, 2))
-    if sum(map(len, small[1:])) <= 1 and not before:  # a copied text, and the end of its last line
-        small = [_restore_lines([line for chunk in small for line in chunk])]
-    for chunk in chain(small, chunks):
-        scanner.feed(chunk)
+    found = _scan(opened(stream, note) if most is None else stream, before, most, file, select=select)
+    found.tally.notes.update(remarks)
+    return found
+
+
+def _scan(reader: ByteReader, before: int, most: int | None, file: str, *, select: bool) -> ScannedLog:
+    selection = LineSelection() if select else None
+    scanner = Scanner(before, file, selection)
+    reader, copied = peeked(reader, CHUNK if most is None else min(CHUNK, most))
+    if copied is not None and not before:
+        if selection is not None:
+            selection.take_all(copied.decode("utf-8", "backslashreplace"))
+            scanner.selection = None
+        copied_lines = [line[:MAX_LINE_BYTES] for line in copied.removesuffix(b"\n").split(b"\n")] if copied else []
+        restored = _restore_lines(copied_lines)
+        if cut := sum(line.endswith(CUT_VALUE) for line in restored):
+            scanner.tally.notes[f"{cut} lines of NCCL end where a screen cut them: their values are left out"] = None
+        scanner.feed(restored)
+    else:
+        for chunk in lines(reader, most):
+            scanner.feed(chunk)
     scanner.flush_counts()
-    return scanner.tally
+    return ScannedLog(scanner.tally, selection)

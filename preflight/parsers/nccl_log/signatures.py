@@ -45,8 +45,8 @@ class Signature:
     counter: tuple[str, ...]
 
     def fits(self, message: str, source: str = "") -> bool:
-        """Tell whether a message shows this failure."""
-        if not any(mark in message for mark in self.marks) or not self.pattern.search(message):
+        """Tell whether a message that holds one of the marks shows this failure."""
+        if not self.pattern.search(message):
             return False
         return self.source is None or self.source.search(source) is not None
 
@@ -86,8 +86,13 @@ def _at(where: Where) -> tuple[Signature, ...]:
 
 
 @cache
-def _marks(where: Where) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(mark for signature in _at(where) for mark in signature.marks))
+def _marks(where: Where) -> dict[str, tuple[int, ...]]:
+    """Return the marks, each with the places of the signatures that have it."""
+    found: dict[str, tuple[int, ...]] = {}
+    for place, signature in enumerate(_at(where)):
+        for mark in signature.marks:
+            found[mark] = (*found.get(mark, ()), place)
+    return found
 
 
 @cache
@@ -98,15 +103,14 @@ def outside_marks() -> tuple[bytes, ...]:
 
 def info_marks() -> tuple[str, ...]:
     """Return the texts of which a message of level INFO must hold one to be looked at."""
-    return _marks("info")
+    return tuple(_marks("info"))
 
 
 def matching(message: str, where: Where, source: str = "") -> Signature | None:
     """Return the first signature that fits a message of a level."""
-    for mark in _marks(where):
-        if mark in message:
-            return next((signature for signature in _at(where) if signature.fits(message, source)), None)
-    return None
+    places = {place for mark, places in _marks(where).items() if mark in message for place in places}
+    signatures = _at(where)
+    return next((signatures[place] for place in sorted(places) if signatures[place].fits(message, source)), None)
 
 
 def by_id(wanted: Iterable[str]) -> Iterator[Signature]:

@@ -14,6 +14,13 @@ _WAY_GOES_ON, _RING_GOES_ON = b"/", b" ..."
 #: Screens and pagers are hardly narrower or wider; these widths are so common that one other line tells.
 _WIDTHS, _USUAL = range(60, 401), frozenset((80, 100, 120, 132, 160))
 _ENOUGH = 2
+#: Kinds of lines that end there, of which one is a value, at a usual width and at another; and how many lines do.
+_KINDS_AT_USUAL_WIDTH, _KINDS, _LINES = 2, 3, 3
+#: A message that ends with a value, and what stands in its place where that was cut.
+_VALUE = re.compile(rb"(.{0,400}NCCL INFO )(?:NCCL_\w{1,64} set |Using (?:internal N|n)etwork |Assigned NET plugin )")
+#: A line that was filled up to a width, or has the bar of a frame there: it was not cut.
+_PADDED = re.compile(rb"(?:\s|\||\xe2\x94[\x82\x83]|\xe2\x95\x91)$")
+CUT_VALUE = b"(cut at the screen's edge)"
 _COMPLETE_HOST = rb"(?<![\w.-])([A-Za-z0-9][\w.-]{0,254}?)%s(?=:\d{1,10}:\d{1,10} \[)"
 
 
@@ -35,18 +42,30 @@ def completed(lines: list[bytes]) -> list[bytes]:
 def undecided(lines: list[bytes]) -> list[bytes]:
     """Return the lines, with a mark behind each way and ring that may have gone on where a screen cut it.
 
-    A screen's width shows where no line is longer and lines of other kinds are just as long.
+    A screen's width shows where no line is longer and lines of other kinds are just as long. Of a setting and of a
+    network that end there nothing is left: the last value before a cut is none.
     """
     marks = {index: mark for index, line in enumerate(lines) if (mark := _goes_on(line))}
-    if not marks:
+    values = {index: match[1] for index, line in enumerate(lines) if (match := _VALUE.match(line))}
+    if not marks and not values:
         return lines
     lengths = [len(line.rstrip(b"\r")) for line in lines]
     width = max(lengths)
     others = sum(length == width and index not in marks for index, length in enumerate(lengths))
-    if width not in _WIDTHS or others < (1 if width in _USUAL else _ENOUGH):
+    full = [line for line, length in zip(lines, lengths, strict=True) if length == width and not _PADDED.search(line)]
+    kinds = len({line.translate(None, b"0123456789") for line in full})
+    least = _KINDS_AT_USUAL_WIDTH if width in _USUAL else _KINDS
+    has_cut_values = width in _WIDTHS and kinds >= least and len(full) >= _LINES
+    is_cut = width in _WIDTHS and others >= (1 if width in _USUAL else _ENOUGH)
+    if not is_cut and not has_cut_values:
         return lines
-    cut = {index: mark for index, mark in marks.items() if lengths[index] == width}
-    return [line.rstrip(b"\r") + cut[index] if index in cut else line for index, line in enumerate(lines)]
+    shortened = list(lines)
+    for index, length in enumerate(lengths):
+        if is_cut and length == width and index in marks:
+            shortened[index] = lines[index].rstrip(b"\r") + marks[index]
+        elif length == width and index in values and has_cut_values and not _PADDED.search(lines[index]):
+            shortened[index] = values[index] + CUT_VALUE
+    return shortened
 
 
 def _goes_on(line: bytes) -> bytes:

@@ -10,7 +10,7 @@ import functools
 import re
 
 from preflight._startup.lightclass import replace
-from preflight.parsers.job_output import lines, strip_launcher_prefix
+from preflight.parsers.job_output import lines
 from preflight.parsers.nccl_tests import json_output
 from preflight.parsers.nccl_tests import markers as words
 from preflight.parsers.nccl_tests.builder import ReportBuilder
@@ -26,6 +26,8 @@ from preflight.parsers.nccl_tests.model import (
 )
 from preflight.parsers.nccl_tests.table import header, open_row, plain_numbers, without_rules
 from preflight.parsers.nccl_tests.unwrap import unwrap_report
+from preflight.textprep.launcher_prefixes import strip_launcher_prefix
+from preflight.textprep.numbered_text import NumberedText
 
 __all__ = ["Best", "CutRow", "Measurement", "RankDevice", "Report", "Row", "RunFailure", "parse"]
 
@@ -52,12 +54,13 @@ _REMEMBERED = 1024
 MOST_REPORTS = 2048
 
 
-def parse(text: str) -> tuple[Report, ...]:
+def parse(source: str | NumberedText) -> tuple[Report, ...]:
     """Return the reports in a text, in order; none if it holds none.
 
     Of more than ``MOST_REPORTS``, one more than these. Never raises.
     """
-    text = unwrap_report(text)
+    source = source if isinstance(source, NumberedText) else NumberedText(source)
+    text = unwrap_report(source.text)
     documents = json_output.parse(text)
     if not documents and json_output.may_be(text):  # a launcher's marks stand before its lines
         documents = json_output.parse("\n".join(strip_launcher_prefix(line)[1] for line in text.split("\n")))
@@ -66,8 +69,16 @@ def parse(text: str) -> tuple[Report, ...]:
         for report in documents:
             lines[report.first_line - 1 : report.last_line] = [""] * (report.last_line - report.first_line + 1)
         text = "\n".join(lines)
-    found = [*documents, *_Reader(text).reports()]
+        documents = tuple(_renumbered(report, source) for report in documents)
+    found = [*documents, *_Reader(NumberedText(text, source.numbers)).reports()]
     return tuple(sorted(found, key=lambda report: report.first_line))
+
+
+def _renumbered(report: Report, source: NumberedText) -> Report:
+    """Return a report with the numbers that its lines have in the source."""
+    rows = tuple(replace(row, line=source.number(row.line)) for row in report.rows)
+    return replace(report, first_line=source.number(report.first_line), last_line=source.number(report.last_line),
+                   rows=rows)  # fmt: skip
 
 
 @functools.lru_cache(_REMEMBERED)
@@ -84,7 +95,8 @@ def _unmarked(line: str) -> tuple[str, str]:
 class _Reader:
     """Reads a text line by line; lines of several processes are kept apart where a launcher tagged them."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, source: NumberedText) -> None:
+        text = source.text
         self.all: list[ReportBuilder] = []
         self.open: dict[str, ReportBuilder] = {}  # by tag
         self.command: str | None = None
@@ -94,7 +106,7 @@ class _Reader:
         if "\x1b" not in text and "&" not in text:  # which may stand within a word
             beginnings = tuple(word for word in beginnings if word in text)
         passed = ""
-        for number, line in lines(text):
+        for number, line in lines(source):
             if not self.all and line == passed:
                 continue
             before = self.command, self.nccl_version
@@ -107,8 +119,8 @@ class _Reader:
                 break
             # what changed nothing, with no report begun, changes nothing the next time
             passed = line if not self.all and (self.command, self.nccl_version) == before else passed
-        last = text.count("\n") + 1
-        end = text.rstrip().count("\n") + 1
+        last = source.number(text.count("\n") + 1)
+        end = source.number(text.rstrip().count("\n") + 1)
         for report in self.all:
             # whether more devices were to come is not known
             report.devices_cut |= report.stage == _DEVICES and report.last_line == end

@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from itertools import pairwise
 
+from preflight.textprep.wrapped_lines import join_at
+
 #: A terminal's width; a complete row has 100 to 130 characters.
 _NARROWEST, _WIDEST = 60, 200
 #: Lines that are looked at: nobody copies more from a screen.
@@ -35,15 +37,7 @@ def unwrap_report(text: str) -> str:
     width = _of_header(bare) or _of_rows(bare) or _of_devices(bare)
     if width is None:
         return text
-    at = 0
-    while at < len(bare) - 1:
-        end = at
-        while end + 1 < len(bare) and len(bare[end]) == width and bare[end + 1].strip() and _goes_on(bare[end + 1]):
-            end += 1
-        if end > at:
-            bare[at : end + 1] = ["".join(bare[at : end + 1]), *[""] * (end - at)]
-        at = end + 1
-    return "\n".join(bare)
+    return "\n".join(join_at(bare, width, _goes_on))
 
 
 def _goes_on(line: str) -> bool:

@@ -7,14 +7,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
-from preflight._startup.lightclass import dataclass, regex
+from preflight._startup.lightclass import dataclass, field
+from preflight.parsers.parsed import Parsed, ParseGap
+from preflight.parsers.record import parse_complete
+from preflight.parsers.text_block import block, broken_off, printed, value_or_none
+from preflight.textprep.lines import Lines
 from preflight.textprep.plain_text import normalize_text
 
-_LINE = regex(r"[ \t]*([A-Za-z][^:\n]{0,90}?)[ \t]*:[ \t]*([^\n]*)")
-_FLAG = regex(r"(.{1,60}?)\s+(high|low)\s+(alarm|warning)\s*(\(Chan(?:nel)?\s*\d{1,2}\))?", re.IGNORECASE)
-_HEAT = regex(r"(-?\d{1,3}(?:\.\d{1,3})?)\s*(?:\[(-?\d{1,3})\.\.(-?\d{1,3})\])?")
-_NUMBER = regex(r"(-?\d{1,7}(?:\.\d{1,7})?)\s*(degrees C|mA|mW|V)\b")
+HINTS = (":",)
+
+_LINE = re.compile(r"[ \t]*([A-Za-z][^:\n]{0,90}?)[ \t]*:[ \t]*([^\n]*)")
+_FLAG = re.compile(r"(.{1,60}?)\s+(high|low)\s+(alarm|warning)\s*(\(Chan(?:nel)?\s*\d{1,2}\))?", re.IGNORECASE)
+_HEAT = re.compile(r"(-?\d{1,3}(?:\.\d{1,3})?)\s*(?:\[(-?\d{1,3})\.\.(-?\d{1,3})\])?")
+_NUMBER = re.compile(r"(-?\d{1,7}(?:\.\d{1,7})?)\s*(degrees C|mA|mW|V)\b")
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,10 @@ class Module:
     temperature_c: float | None
     measures: bool  # whether it has alarm flags at all: passive copper has none
     flags: tuple[Flag, ...]  # those that are on
+    voltage_v: float | None = None
+    alarms: tuple[str, ...] = ()  # the flags as they are printed, also those of no known form
+    fields: Mapping[str, str] = field(default_factory=dict)
+    line: int = 0
 
     @property
     def name(self) -> str:
@@ -50,30 +61,125 @@ class Module:
 
 
 def parse_module(text: str) -> Module:
-    """Read ``ethtool -m``; raises ValueError if it describes no module."""
-    fields = _fields(text)
-    identifier = re.sub(r"^0x[0-9a-fA-F]{2}\s*\((.*)\)$", r"\1", fields.get("Identifier", ""))
-    if not identifier:
-        first = next((line.strip() for line in normalize_text(text).split("\n") if line.strip()), "")
-        raise ValueError(f"it describes no module; it begins {first[:80]!r}")
-    flags = tuple(_flags(fields))
-    shown = [name for name in fields if _FLAG.fullmatch(name) and fields[name].lower() in ("on", "off")]
-    temperature = _quantity(fields.get("Module temperature", ""))
+    """Read ``ethtool -m`` of a node; raises ValueError if it describes no module, or a part is missing."""
+    return parse_complete(text, begins, parse_lines)
+
+
+_MODULE_FIELD = re.compile(r"\s*([A-Z0-9][^:]{1,70}?)\s*:\s*(\S.*)?")
+
+
+#: Pages that show it without the column leave the code out as well.
+_IDENTIFIER = re.compile(r"\s*Identifier\s*:\s*(?:0x[0-9a-fA-F]{2}\b.*|(?:Q|O|D)?SFP[\w+-]{0,8}\s*)")
+_ALARM = re.compile(r"(?i)\b(?:alarm|warning)(?:\s*\(Chan(?:nel)? ?\d{1,2}\))?$")
+
+
+#: Names that only a module's list has, with its wide column; two in a row tell it where the head is cut off.
+_OWN_FIELD = re.compile(
+    r"\s*(?:(?:Laser (?:bias current|output power|tx bias|rx power|wavelength)|Module (?:temperature|voltage)"
+    r"|Transmit avg optical|Rcvr signal avg optical|Receiver signal|Transmitter technology|Transceiver (?:type|codes)"
+    r"|Vendor (?:OUI|PN|SN|rev|name)|Date code|BR,? Nominal|Length \("
+    r"|[RT]x loss of (?:signal|lock)|Tx (?:adaptive eq )?fault|Revision Compliance|Alarm/warning flags)"
+    r"[^:]{0,60}\s:\s.*|(?:Connector|Encoding|Extended identifier)\s{4,}:\s0x.*)"
+)
+_NEAR_FIELD = re.compile(
+    r"\s*(?:Extended identifier|Connector|Transceiver|Module (?:temperature|voltage)|Laser|Encoding)\b"
+)
+
+
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether an output begins at a line."""
+    text = lines[at].text
+    if _IDENTIFIER.fullmatch(text):
+        return "0x" in text or any(_NEAR_FIELD.match(line.text) for line in lines[at + 1 : at + 3])
+    return len(lines) > at + 1 and all(_OWN_FIELD.fullmatch(line.text) for line in lines[at : at + 2])
+
+
+#: The wide column of names that modules are told with.
+_COLUMN = re.compile(r"\s*[A-Z].{20,70}? : \S")
+
+
+def _carried(lines: Lines, at: int) -> bool:
+    """Tell whether a line between two fields is the rest of the one above, which a mail or a page broke."""
+    if at + 1 == len(lines) or " : " in lines[at].text or not lines[at].text.strip():
+        return False
+    above, below = (_COLUMN.match(line.text) for line in (lines[at - 1], lines[at + 1]))
+    return bool(above and below and above.end() == below.end())
+
+
+def parse_lines(lines: Lines, at: int) -> Parsed[Module]:
+    """Read the fields from a line on; of several alike the first counts."""
+    carried = {id(lines[index].text) for index in range(at + 1, min(at + 100, len(lines))) if _carried(lines, index)}
+    end, taken = block(
+        lines,
+        at,
+        lambda text: bool(_MODULE_FIELD.fullmatch(text)) or id(text) in carried,
+        blanks=0,
+        again=lambda text: bool(_IDENTIFIER.fullmatch(text)),
+    )
+    fields: dict[str, str] = {}
+    name = ""
+    for text in (line.text for line in taken):
+        if match := _MODULE_FIELD.fullmatch(text):
+            name = match[1].strip()
+            fields.setdefault(name, (match[2] or "").strip())
+        elif id(text) in carried and name in fields:  # a mail may end such a line with =
+            fields[name] = f"{fields[name]} {text.strip()}".replace("= ", "")
+    headless = not _IDENTIFIER.fullmatch(lines[at].text)
+    cut = [ParseGap(lines[at].number, "the head of the list is missing")] if headless else []
+    if broken_off(lines, end):
+        cut.append(ParseGap(lines[end].number, "the text stops within a field"))
+    return Parsed(_module(fields, lines[at].number), tuple(cut), end)
+
+
+def _module(fields: Mapping[str, str], line: int) -> Module:
+    identifier = fields.get("Identifier", "")
+    if match := re.match(r"0x[0-9a-fA-F]{2}(?:\s+\((.*)\))?", identifier):
+        identifier = match[1] or ""
+    alarms = sorted(name for name, value in fields.items() if _ALARM.search(name) and _is_on(value))
     return Module(
         identifier,
-        fields.get("Vendor name", ""),
-        fields.get("Vendor PN", ""),
-        fields.get("Vendor SN", ""),
-        temperature,
-        bool(shown),
-        flags,
+        value_or_none(fields.get("Vendor name")) or "",
+        value_or_none(fields.get("Vendor PN")) or "",
+        value_or_none(fields.get("Vendor SN")) or "",
+        _measured(fields.get("Module temperature"), "(?:degrees )?C"),
+        any(_FLAG.fullmatch(name) and value.lower() in ("on", "off") for name, value in fields.items()),
+        tuple(_flags(fields)),
+        _measured(fields.get("Module voltage"), "V"),
+        tuple(alarms),
+        fields,
+        line,
     )
+
+
+def _is_on(value: str) -> bool:
+    return value.lower() in ("on", "yes")
+
+
+def _measured(text: str | None, unit: str) -> float | None:
+    match = re.match(rf"(-?\d{{1,4}}(?:\.\d{{1,4}})?)\s*{unit}", text) if text else None
+    return float(match[1]) if match else None
+
+
+def facts(module: Module) -> dict[str, Any]:
+    """Return the module as `preflight read --json` prints it."""
+    return {
+        **printed(module.fields), "identifier": module.identifier if "Identifier" in module.fields else None,
+        "vendor": module.vendor or None, "part_number": module.part or None, "serial": module.serial or None,
+        "temperature_c": module.temperature_c, "voltage_v": module.voltage_v, "alarms": list(module.alarms),
+        "fields": module.fields,
+    }  # fmt: skip
+
+
+def summary(module: Module) -> str:
+    """Return one line on the module."""
+    name = f"{module.identifier or 'module'} {module.vendor} {module.part}".strip()
+    return f"{name}; alarms: {', '.join(module.alarms) or 'none shown'}"
 
 
 def _flags(fields: Mapping[str, str]) -> Iterator[Flag]:
     for name, value in fields.items():
         match = _FLAG.fullmatch(name)
-        if match and value.lower() == "on":
+        if match and _is_on(value):
             what, side, level, channel = match[1], match[2].lower(), match[3].lower(), match[4] or ""
             yield Flag(what, side, level, channel, _beyond(fields, what, side, level, channel))
 
@@ -169,8 +275,8 @@ def _ratio(text: str) -> float | None:
 
 def _fields(text: str) -> dict[str, str]:
     """Return the lines ``name : value``; of several alike the first counts."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for line in normalize_text(text).split("\n"):
         if match := _LINE.fullmatch(line.rstrip()[:400]):
-            found.setdefault(match[1].strip(), match[2].strip())
-    return found
+            result.setdefault(match[1].strip(), match[2].strip())
+    return result

@@ -10,14 +10,14 @@ import enum
 import re
 from collections.abc import Mapping
 
-from preflight._startup.lightclass import dataclass, regex
+from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import normalize_text
 
 #: Gb/s of one unit. perftest's MB are 2^20 bytes; later versions write MiB for the same.
 UNITS = {"Gb/sec": 1.0, "MB/sec": 2**20 * 8e-9, "MiB/sec": 2**20 * 8e-9}
 
-_COLUMN = regex(r"#[a-z]{1,20}|(?:BW |[0-9.]{1,6}% )?[A-Za-z_]{1,20}\[[A-Za-z/]{1,12}\]")
-_NUMBER = regex(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
+_COLUMN = re.compile(r"#[a-z]{1,20}|(?:BW |[0-9.]{1,6}% )?[A-Za-z_]{1,20}\[[A-Za-z/]{1,12}\]")
+_NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
 
 
 @dataclass(frozen=True)
@@ -106,27 +106,34 @@ def parse_latency(text: str) -> Latency:
                    row.get("99% percentile"))  # fmt: skip
 
 
-def _row(text: str, wanted: str) -> tuple[Mapping[str, float], str]:
-    """Return the last row by column, units taken off, and the unit of the column that is wanted."""
+def table_rows(text: str) -> tuple[Mapping[str, str], list[Mapping[str, float]]]:
+    """Return the columns of the last table with their units, and its rows by column."""
     columns: list[tuple[str, str]] = []
-    row: dict[str, float] = {}
+    rows: list[Mapping[str, float]] = []
     for line in normalize_text(text).split("\n"):
         words = line.split()
         if words and words[0] == "#bytes":
             heads = (name.partition("[") for name in _COLUMN.findall(line))
-            columns = [(name, unit.rstrip("]")) for name, _, unit in heads]
+            columns, rows = [(name, unit.rstrip("]")) for name, _, unit in heads], []
         elif columns and len(words) == len(columns) and all(map(_NUMBER.fullmatch, words)):
-            row = {name: float(word) for (name, _), word in zip(columns, words, strict=True)}
-    unit = dict(columns).get(wanted)
-    if not row or unit is None or not {"#bytes", "#iterations"} <= row.keys():
+            rows.append({name: float(word) for (name, _), word in zip(columns, words, strict=True)})
+    has_table = {"#bytes", "#iterations"} <= dict(columns).keys()
+    return dict(columns), rows if has_table else []
+
+
+def _row(text: str, wanted: str) -> tuple[Mapping[str, float], str]:
+    """Return the last row by column, units taken off, and the unit of the column that is wanted."""
+    columns, rows = table_rows(text)
+    unit = columns.get(wanted)
+    if not rows or unit is None:
         raise ValueError(f"there is no table with a row of {wanted} in it")
     if unit not in UNITS and unit != "usec":
         raise ValueError(f"{wanted} is in {unit}, which is no known unit")
-    return row, unit
+    return rows[-1], unit
 
 
-_RATE = regex(r"(?m)^([0-9]{1,15}) bytes in [0-9.]{1,20} seconds = ([0-9]{1,12}(?:\.[0-9]{1,6})?) Mbit/sec *$")
-_TRIPS = regex(r"(?m)^([0-9]{1,12}) iters in [0-9.]{1,20} seconds = ([0-9]{1,12}(?:\.[0-9]{1,6})?) usec/iter *$")
+_RATE = re.compile(r"(?m)^([0-9]{1,15}) bytes in [0-9.]{1,20} seconds = ([0-9]{1,12}(?:\.[0-9]{1,6})?) Mbit/sec *$")
+_TRIPS = re.compile(r"(?m)^([0-9]{1,12}) iters in [0-9.]{1,20} seconds = ([0-9]{1,12}(?:\.[0-9]{1,6})?) usec/iter *$")
 
 
 def parse_pingpong(text: str) -> PingPong:

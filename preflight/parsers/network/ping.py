@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 
-from preflight._startup.lightclass import dataclass, regex
+from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import normalize_text
 
 #: Bytes of IP and ICMP headers around ping's payload.
 HEADERS = {4: 28, 6: 48}
 
-_SUMMARY = regex(r"(?m)^([0-9]{1,9}) packets transmitted, ([0-9]{1,9}) (?:packets )?received\b")
-_LOCAL = regex(r"local error: message too long,? mtu[=:] ?([0-9]{1,9})", re.IGNORECASE)
-_REPORTED = regex(r"(?:Frag needed and DF set \(mtu ?= ?|Packet too big: mtu ?= ?)([0-9]{1,9})")
-_OBJECTION = regex(r"(?m)^From \S{1,64} icmp_seq=[0-9]{1,6} (Destination [A-Za-z ]{1,40}|Time to live exceeded)")
+_SUMMARY = re.compile(r"(?m)^([0-9]{1,9}) packets transmitted, ([0-9]{1,9}) (?:packets )?received\b")
+_LOCAL = re.compile(r"local error: message too long,? mtu[=:] ?([0-9]{1,9})", re.IGNORECASE)
+_REPORTED = re.compile(r"(?:Frag needed and DF set \(mtu ?= ?|Packet too big: mtu ?= ?)([0-9]{1,9})")
+_OBJECTION = re.compile(r"(?m)^From \S{1,64} icmp_seq=[0-9]{1,6} (Destination [A-Za-z ]{1,40}|Time to live exceeded)")
 
 
 @dataclass(frozen=True)

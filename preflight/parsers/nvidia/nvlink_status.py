@@ -1,45 +1,141 @@
-"""``nvidia-smi nvlink -s``: which NVLinks are up and at which rate, where NVML was not asked or did not say."""
+"""``nvidia-smi nvlink -s``: the rate of each NVLink of each GPU, per direction."""
 
 from __future__ import annotations
 
 import re
 
 from preflight._startup.lightclass import dataclass
+from preflight.parsers.parsed import Parsed, ParseGap
+from preflight.parsers.text_block import block, stops_in
+from preflight.textprep.lines import Line, Lines
 from preflight.textprep.plain_text import normalize_text
 
 NVLINK = "cmd:nvidia-smi nvlink -s"
 
-_GPU = re.compile(r"GPU [0-9]{1,3}: .{1,120}\(UUID: (GPU-[0-9A-Za-z-]{1,60})\)")
-_LINK = re.compile(r"Link ([0-9]{1,3}): (?:([0-9]{1,5}(?:\.[0-9]{1,4})?) GB/s|<?inactive>?)", re.I)
+#: What stands for the links where there is none, on a line of its own or behind the GPU.
+_NO_LINKS = (
+    r"NVML: Unable to retrieve nvlink information.{0,60}|Device does not have or support nvlink"
+    r"|.{0,40}\ball links are inactive\b.{0,20}"
+)
+_GPU = re.compile(
+    rf"\s*GPU (\d{{1,3}}): (.{{0,119}}?\S)(?: \(UUID: ([\w.-]{{1,64}})\)?)?(?:\s*(?:{_NO_LINKS}))?\s*", re.IGNORECASE
+)
+_LINK = re.compile(
+    r"\s*Link (\d{1,3}):\s*(?:(\d{1,5}(?:\.\d{1,4})?) GB/s|<?(?:inactive|disabled|sleep|off|down|unknown|n/a)>?)\s*",
+    re.IGNORECASE,
+)
+_BEGUN = re.compile(r"\s*(?:Link \d{1,2}\b|GPU \d{1,3}:)")
+_ALL_DOWN = re.compile(rf"\s*(?:{_NO_LINKS})\s*", re.IGNORECASE)
+
+#: Links of one GPU at most: a number above it is damaged.
+_MOST_LINKS = 64
+
+
+@dataclass(frozen=True)
+class GpuLinks:
+    """The NVLinks of one GPU."""
+
+    index: int
+    name: str
+    uuid: str | None
+    rates: tuple[float | None, ...]  # GB/s by link number, None where inactive; empty: the tool reports no link
+    cut: bool = False  # links are missing from the text
+
+    @property
+    def up(self) -> tuple[bool, ...]:
+        """Whether each link is active."""
+        return tuple(rate is not None for rate in self.rates)
+
+    @property
+    def gbytes_s(self) -> float | None:
+        """The rate of the slowest active link, per direction."""
+        return min((rate for rate in self.rates if rate is not None), default=None)
 
 
 @dataclass(frozen=True)
 class Links:
-    """The NVLinks of one GPU."""
+    """The NVLinks of one GPU of a node."""
 
-    up: tuple[bool, ...]  # by link number; empty where the tool says that none is up
+    up: tuple[bool, ...]  # by link number; empty where the tool reports that none is up
     gbytes_s: float | None  # rate of the slowest that is up, per direction
 
 
 def parse(text: str) -> dict[str, Links]:
-    """Read the links of each GPU by its UUID; raises ValueError with the line that cannot be read."""
-    found: dict[str, list[float | None]] = {}
-    uuid = ""
-    for line in (line.strip() for line in normalize_text(text).split("\n")):
-        if match := _GPU.fullmatch(line):
-            uuid = match[1]
-            found[uuid] = []
-        elif (match := _LINK.fullmatch(line)) and uuid:
-            if int(match[1]) != len(found[uuid]):
-                raise ValueError(f"{line!r} is not link {len(found[uuid])} of {uuid}: the text is damaged")
-            found[uuid].append(float(match[2]) if match[2] else None)
-        elif line and "all links are inactive" not in line.lower():
-            raise ValueError(f"{line[:100]!r} is neither a GPU nor a link")
-    if not found:
-        raise ValueError("it names no GPU")
-    return {uuid: _links(rates) for uuid, rates in found.items()}
+    """Read the links of each GPU by its UUID.
+
+    Raise ValueError with the line that cannot be read.
+    """
+    lines = [Line(number, line) for number, line in enumerate(normalize_text(text).split("\n"), 1)]
+    start = next((at for at, line in enumerate(lines) if line.text.strip()), 0)
+    if not _GPU.fullmatch(lines[start].text):
+        raise ValueError(f"{lines[start].text.strip()[:100]!r} begins the output: it names no GPU before its links")
+    parsed = parse_lines(lines, start)
+    rest = next((line for line in lines[parsed.end :] if line.text.strip()), None)
+    if rest is not None:
+        raise ValueError(f"{rest.text.strip()[:100]!r} is neither a GPU nor a link")
+    gpus = parsed.required()
+    return {gpu.uuid: Links(gpu.up, gpu.gbytes_s) for gpu in gpus if gpu.uuid is not None}
 
 
-def _links(rates: list[float | None]) -> Links:
-    known = [rate for rate in rates if rate is not None]
-    return Links(tuple(rate is not None for rate in rates), min(known, default=None))
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether the output begins at a line: a GPU with links below it."""
+    text = lines[at].text
+    if _GPU.fullmatch(text):
+        following = [line.text for line in lines[at + 1 : at + 3]]
+        return any(_LINK.fullmatch(next_) or _ALL_DOWN.fullmatch(next_) for next_ in [text.split(") ")[-1], *following])
+    return False
+
+
+def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GpuLinks, ...]]:
+    """Read the links of all GPUs from the line of the first one on."""
+    rates: dict[int, list[float | None]] = {}
+    heads: dict[int, tuple[str, str | None]] = {}
+    damaged: set[int] = set()
+    seen: set[str] = set()  # numbers of GPUs
+    gpu, gaps = -1, list[ParseGap]()
+
+    def belongs(text: str) -> bool:
+        return bool(_GPU.fullmatch(text) or _LINK.fullmatch(text) or _ALL_DOWN.fullmatch(text))
+
+    def again(text: str) -> bool:
+        """A GPU that comes a second time is another run of the tool, or another node's."""
+        match = _GPU.fullmatch(text)
+        shown = match is not None and match[1] in seen
+        seen.update([match[1]] if match else ())
+        return shown
+
+    seen.update(match[1] for match in [_GPU.fullmatch(lines[at].text)] if match)
+    if at and any(_LINK.fullmatch(line.text) for line in lines[at - 1 : at]):
+        gaps.append(ParseGap(lines[at].number, "the GPU that the links before this line belong to is missing"))
+    end, taken = block(lines, at, belongs, again=again)
+    for line in taken:
+        if match := _GPU.fullmatch(line.text):
+            gpu = int(match[1])
+            rates[gpu], heads[gpu] = [], (match[2], match[3])
+        elif match := _LINK.fullmatch(line.text):
+            number, shown = int(match[1]), rates[gpu]
+            if number != len(shown):
+                damaged.add(gpu)
+            if number > _MOST_LINKS:
+                gaps.append(ParseGap(line.number, f"GPU{gpu}: there is no link {number}"))
+                continue
+            if number > len(shown):
+                gaps.append(ParseGap(line.number, f"GPU{gpu}: links {len(shown)} to {number - 1} are missing"))
+                shown.extend([None] * (number - len(shown)))
+            elif number < len(shown):
+                gaps.append(ParseGap(line.number, f"GPU{gpu}: link {number} stands there twice"))
+            del shown[number:]
+            shown.append(float(match[2]) if match[2] else None)
+    if stops_in(lines, end, _BEGUN):
+        gaps.append(ParseGap(lines[end - 1].number, "the text stops within the next link"))
+    lengths = {name: max(len(rates[gpu]) for gpu in rates if heads[gpu][0] == name) for name, _ in heads.values()}
+    for gpu, shown in rates.items():
+        most = lengths[heads[gpu][0]]
+        if shown and len(shown) < most:
+            damaged.add(gpu)
+            gaps.append(ParseGap(taken[-1].number, f"GPU{gpu} shows {len(shown)} links, its peers {most}"))
+    value = tuple(GpuLinks(gpu, *heads[gpu], tuple(shown), gpu in damaged) for gpu, shown in rates.items())
+    return Parsed(value, tuple(gaps), end)
+
+
+HINTS = (":",)

@@ -1,148 +1,246 @@
-"""``nvidia-smi topo -m``: how near GPUs are to each other and to the NICs.
+"""The text of ``nvidia-smi topo -m`` and ``-mp``.
 
-Columns are found by the names in the header, never by position; rows are split on white space.
-Orders are shuffled on real machines, so pairs are read from the matrix, never by index.
+Header, rows and legend, complete or cut.
+
+Rows are split on white space and columns found by name, never by position: pastes turn tabs into blanks.
+A row with a cell that is no code is cut, and none of it is believed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
-from preflight._startup.lightclass import dataclass
+from preflight.parsers.nvidia.topo_lines import (
+    CODE,
+    GLUED,
+    LEGEND_LINE,
+    PHRASES,
+    RANGES,
+    ROW,
+    cleaned,
+    continues,
+    first_row,
+    header,
+    is_p2p,
+    joined,
+)
+from preflight.parsers.nvidia.topology import Matrix, Topology
+from preflight.parsers.parsed import Parsed, ParseGap
+from preflight.textprep.lines import Line, Lines
 from preflight.textprep.plain_text import normalize_text
 
-#: Path codes, near to far (the tool's own legend); SOC is the name before 2016 for SYS.
-RANK = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5, "SOC": 5}
-_CODE = re.compile(r"X|NV[0-9]{1,3}|PIX|PXB|PHB|NODE|SYS|SOC")
-_GPU = re.compile(r"GPU[0-9]{1,3}")
-_TRAILING = re.compile(r"\s(?:CPU Affinity|NUMA Affinity|GPU NUMA ID)")
-_LEGEND = re.compile(r"\s*(NIC[0-9]{1,3})\s*:\s*(\S+)\s*")
-
-
-@dataclass(frozen=True)
-class Topology:
-    """The matrix. NICs are called by their RDMA device name where the tool gave a NIC legend."""
-
-    gpus: tuple[str, ...]  # GPU0, GPU1, …
-    nics: tuple[str, ...]  # RDMA device names: mlx5_0, …
-    links: Mapping[str, Mapping[str, str]]  # name -> name -> code
-    cpu_affinity: Mapping[str, str]  # GPU -> CPU list as printed, without those that say N/A
-    cut_rows: tuple[str, ...] = ()  # rows that could not be read whole, by name
-
-    def nvlinks(self, one: str, other: str) -> int:
-        """Return the number of bonded NVLinks between two GPUs; 0 for a path over PCIe."""
-        code = self.links[one][other]
-        return int(code[2:]) if code.startswith("NV") else 0
-
-    @property
-    def bridged(self) -> bool:
-        """Whether NVLink joins cards two by two, as bridges do, and no GPU to more than one other."""
-        rows = [self.links[gpu] for gpu in self.gpus if gpu in self.links]
-        partners = [sum(row.get(other, "").startswith("NV") for other in self.gpus) for row in rows]
-        return len(self.gpus) > 2 and max(partners, default=0) == 1
-
-    def nearest_nics(self, gpu: str, among: Collection[str] | None = None) -> tuple[str, tuple[str, ...]]:
-        """Return the best code of a GPU to any of these NICs, and those that have it (``("", ())`` without NICs)."""
-        row = self.links[gpu]
-        codes = {nic: row[nic] for nic in (self.nics if among is None else among)}
-        if not codes:
-            return "", ()
-        best = min(codes.values(), key=lambda code: RANK.get(code, 99))
-        return best, tuple(nic for nic, code in codes.items() if code == best)
-
-    def lenders(self, among: Collection[str] | None = None, by_design: bool = False) -> dict[str, tuple[str, ...]]:
-        """Return the GPUs that share another GPU's NIC by the board's design -> GPUs that lend theirs over NVLink.
-
-        So are boards with one NIC for every two GPUs: each near NIC belongs to one GPU, every other GPU has NVLink to
-        as many lenders on its own socket, and there are as many borrowers to each lender. Where the numbers do not
-        come out even, a NIC is missing or in the wrong slot, and nobody borrows; unless the site says (``by_design``)
-        that the node has fewer NICs than GPUs: then a missing one is another check's matter, and one that is near no
-        GPU is blamed on its own socket only.
-        """
-        nearest = {gpu: self.nearest_nics(gpu, among) for gpu in self.gpus if gpu in self.links}
-        owners = {gpu: nics for gpu, (code, nics) in nearest.items() if code in ("PIX", "PXB")}
-        others = [gpu for gpu in nearest if gpu not in owners]
-        used = [nic for nics in owners.values() for nic in nics]
-        if not owners or len(set(used)) < len(used) or (len(others) % len(owners) and not by_design):
-            return {}
-        found = {
-            gpu: tuple(
-                owner for owner, nics in owners.items() if self.nvlinks(gpu, owner) and self._one_socket(gpu, nics[0])
-            )
-            for gpu in others
-        }
-        if by_design:
-            stray = set(among or ()) - set(used)
-            return {
-                gpu: owning
-                for gpu, owning in found.items()
-                if owning and not any(self._one_socket(gpu, nic) for nic in stray)
-            }
-        even = len({len(owning) for owning in found.values()}) == 1
-        return found if even and all(found.values()) else {}
-
-    def _one_socket(self, gpu: str, nic: str) -> bool:
-        return RANK.get(self.links[gpu][nic], 99) < RANK["SYS"]
+_GLUED = re.compile(r"(?:NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|X)+")
+_LEGEND = re.compile(r"\s*(NIC\d{1,3})\s*[:=]\s*(\S+)\s*")
+_RULE = re.compile(r"[\s|:+-]{3,}")
+#: Lines that one row may be broken into: each is looked at again for every one behind it.
+_MOST_PIECES = 64
 
 
 def parse(text: str) -> Topology:
-    """Read the matrix; raises ValueError with the line that cannot be read."""
-    lines = normalize_text(text).split("\n")
-    start, names = _header(lines)
-    rows: dict[str, dict[str, str]] = {}
-    affinity: dict[str, str] = {}
-    cut: list[str] = []
+    """Read the matrix of a node.
+
+    Raise ValueError where it is none or contradicts itself.
+
+    Rows that are cut are named in the result.
+    """
+    lines = [Line(number, line) for number, line in enumerate(normalize_text(text).split("\n"), 1)]
+    start = next((at for at, line in enumerate(lines) if line.text.lstrip().startswith("GPU0")), None)
+    if start is None or not begins(lines, start):
+        first = next((line.text.strip() for line in lines if line.text.strip()), "")
+        raise ValueError(f"there is no matrix header; the output begins {first[:80]!r}")
+    matrix = parse_lines(lines, start).value
+    if matrix.damage:
+        raise ValueError(matrix.damage[0])
+    return matrix.topology()
+
+
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether a matrix begins at a line.
+
+    Its header, its legend, or a row without a header.
+    """
+    if "NIC Legend" in lines[at].text:
+        return any(_LEGEND.fullmatch(line.text) for line in lines[at + 1 : at + 4])
+    if "GPU" not in lines[at].text and not lines[at].text.lstrip().startswith("NIC"):
+        return False
+    names, _, end = header(lines, at)
+    if names:
+        cells = first_row(lines, end)[: len(names)]
+        # AMD's tables have the same header, above numbers and names of links
+        return not cells or (any(map(_is_code, cells)) and not is_p2p(cells))
+    text = cleaned(lines[at].text)
+    if not (match := ROW.fullmatch(text)):
+        return False
+    cells = _cells(match[2].split(), 99)  # the header was cut off
+    return len(cells) >= 2 if text.lstrip().startswith("GPU") else "X" in cells and len(cells) > 2
+
+
+def _is_code(word: str) -> bool:
+    return bool(CODE.fullmatch(word) or _GLUED.fullmatch(word))
+
+
+def _cells(words: list[str], most: int) -> list[str]:
+    """Return the codes at the head of a row.
+
+    Two that a paste glued together are taken apart.
+    """
+    return _divided(words, most)[0]
+
+
+def _divided(words: list[str], most: int) -> tuple[list[str], list[str]]:
+    """Return the codes at the head of a row, and the words behind them."""
+    parsed_codes: list[str] = []
+    for at, word in enumerate(words):
+        if len(parsed_codes) >= most:
+            return parsed_codes, words[at:]
+        if CODE.fullmatch(word):
+            parsed_codes.append(word)
+        elif _GLUED.fullmatch(word) and len(word) <= 64:
+            parsed_codes += re.findall(r"NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|X", word)
+        else:
+            return parsed_codes, words[at:]
+    return parsed_codes, []
+
+
+def parse_lines(lines: Lines, at: int) -> Parsed[Matrix]:
+    """Read the matrix that begins at a line."""
+    names, phrases, end = header(lines, at)
+    gaps: list[ParseGap] = []
+    if not names:
+        gaps.append(
+            ParseGap(lines[at].number, "the header is missing: columns that no row shows by its X have no name")
+        )
+        end = at
+    rows: dict[str, list[str]] = {}
+    numbers: dict[str, int] = {}
     legend: dict[str, str] = {}
-    place = {name: position for position, name in enumerate(names)}
-    if len(place) < len(names):
-        raise ValueError("the header names a column twice")
-    for line in lines[start + 1 :]:
-        if match := _LEGEND.fullmatch(line):
-            legend[match[1]] = match[2]
+    blank, last_name = 0, ""
+    while end < len(lines):
+        text = cleaned(lines[end].text)
+        if not text.strip():
+            blank, last_name = blank + 1, ""
+        elif match := _LEGEND.fullmatch(text):
+            legend[match[1]], blank, last_name = match[2], 0, ""
+        elif LEGEND_LINE.fullmatch(text) or (not rows and _RULE.fullmatch(lines[end].text)):
+            blank, last_name = 0, ""
+        elif (match := ROW.fullmatch(text)) and match[1] not in rows and not legend:
+            last_name = match[1]
+            rows[last_name], numbers[last_name] = [match[2]], lines[end].number
+            blank = 0
+        elif (
+            last_name
+            and names
+            and len(rows[last_name]) < _MOST_PIECES
+            and _open(rows[last_name], len(names), len(phrases))
+            and continues(text)
+        ):
+            rows[last_name].append(text)
+        else:
+            break
+        if blank > 3:
+            break
+        end += 1
+    before = int(names[0][3:]) if names and re.fullmatch(r"GPU\d{1,3}", names[0]) else 0
+    if before and "GPU0" in rows:  # the columns go on where those of a header without its beginning do
+        gaps.append(ParseGap(lines[at].number, f"the header begins at {names[0]}"))
+        names = [f"GPU{number}" for number in range(before)] + names
+    headless = not names
+    names = names or _columns(rows)
+    last = lines[min(end, len(lines)) - 1].number
+    places = {name: place for place, name in reversed(tuple(enumerate(names)))}  # the first of each name
+    damage = ["the header names a column twice"] if len(places) < len(names) else []
+    links: dict[str, dict[str, str]] = {}
+    complete_rows: dict[str, list[str]] = {}
+    for name, pieces in rows.items():
+        words = joined(pieces)
+        cells, behind = _divided(words, len(names))
+        here = places.get(name, -1)
+        if here >= 0 and cells[here : here + 1] not in ([], ["X"]):
+            gaps.append(ParseGap(numbers[name], f"the row of {name} does not fit the header"))
+            damage.append(f"the row of {name} has {cells[here]!r} where it meets itself, not X")
             continue
-        tokens = line.split()
-        if not tokens or tokens[0] not in place or tokens[0] in rows:
+        links[name] = {other: code for other, code in zip(names, cells, strict=False) if other != name}
+        if len(cells) < len(names):
+            gaps.append(ParseGap(numbers[name], f"the row of {name} is cut: {len(cells)} of {len(names)} codes"))
+            if cells and not behind and re.fullmatch(r"NV\d", cells[-1]):
+                links[name].pop(names[len(cells) - 1], None)  # may be the beginning of NV18
             continue
-        name, cells = tokens[0], tokens[1 : 1 + len(names)]
-        if len(cells) < len(names) or not all(_CODE.fullmatch(cell) for cell in cells):
-            cut.append(name)
-            continue
-        if cells[place[name]] != "X":
-            raise ValueError(f"the row of {name} has {cells[place[name]]!r} where it meets itself, not X")
-        rows[name] = dict(zip(names, cells, strict=True))
-        rest = tokens[1 + len(names) :]
-        if rest and re.fullmatch(r"[0-9,-]+", rest[0]):
-            affinity[name] = rest[0]
-    cut = list(dict.fromkeys([*cut, *(name for name in names if name not in rows)]))
-    _must_be_symmetric(rows)
-    device = {name: legend.get(name, name) for name in names}
-    gpus = tuple(name for name in names if _GPU.fullmatch(name))
-    if not gpus:
-        raise ValueError("the header names no GPU")
-    return Topology(
-        gpus=gpus,
-        nics=tuple(device[name] for name in names if not _GPU.fullmatch(name)),
-        links={device[a]: {device[b]: code for b, code in row.items()} for a, row in rows.items()},
-        cpu_affinity=affinity,
-        cut_rows=tuple(device[name] for name in cut),
-    )
+        if 0 < len(behind) < len(phrases) and numbers[name] == lines[-1].number:  # the text stops within a range
+            gaps.append(ParseGap(numbers[name], f"the row of {name} is cut within {phrases[len(behind) - 1]}"))
+            behind = behind[:-1]
+        complete_rows[name] = _divided(words, 999)[1] if headless else behind
+    gaps += [ParseGap(last, f"the row of {name} is missing") for name in names if name not in rows]
+    gpus = [name for name in names if name.startswith("GPU")]
+    nics = [name for name in names if not name.startswith("GPU")] if names else list(legend)
+    affinity = {
+        name: _affinity(complete_rows[name], phrases or list(PHRASES)) for name in gpus if name in complete_rows
+    }
+    devices = {nic: legend.get(nic, nic if not re.fullmatch(r"NIC\d+", nic) else None) for nic in nics}
+    if missing := [nic for nic, device in devices.items() if device is None]:
+        gaps.append(ParseGap(last, f"the legend does not name {', '.join(missing)}"))
+    if contradiction := _asymmetry({name: links[name] for name in complete_rows}):
+        damage.append(contradiction)
+        gaps.append(ParseGap(last, contradiction))
+    matrix = Matrix(
+        gpus=tuple(gpus), nics=tuple(nics), devices={nic: device for nic, device in devices.items() if device},
+        links=links, affinity=affinity, complete_rows=tuple(complete_rows),
+        cut_rows=tuple(name for name in names if name not in complete_rows), damage=tuple(damage),
+    )  # fmt: skip
+    return Parsed(matrix, tuple(gaps), end)
 
 
-def _header(lines: list[str]) -> tuple[int, list[str]]:
-    for number, line in enumerate(lines):
-        names = _TRAILING.split(line.replace("\t", "  "))[0].split()
-        if names and names[0] == "GPU0" and all(re.fullmatch(r"[A-Za-z][\w.-]*", n) for n in names):
-            return number, names
-    first = next((line.strip() for line in lines if line.strip()), "")
-    raise ValueError(f"there is no matrix header; the output begins {first[:80]!r}")
-
-
-def _must_be_symmetric(rows: Mapping[str, Mapping[str, str]]) -> None:
-    for one, row in rows.items():
-        for other, code in row.items():
-            if other in rows and rows[other].get(one) != code:
-                raise ValueError(
-                    f"{one} to {other} is {code} but {other} to {one} is {rows[other].get(one)}: "
+def _asymmetry(rows: Mapping[str, Mapping[str, str]]) -> str:
+    """Return two cells that contradict each other; empty if none do."""
+    for row_name, row in rows.items():
+        for column, code in row.items():
+            if column in rows and rows[column].get(row_name) != code:
+                return (
+                    f"{row_name} to {column} is {code} but {column} to {row_name} is {rows[column].get(row_name)}: "
                     "the matrix is not symmetric, so the text is damaged"
                 )
+    return ""
+
+
+def _columns(rows: dict[str, list[str]]) -> list[str]:
+    """Return the columns that rows without a header show by where each has its ``X``.
+
+    Those of NICs by their rows.
+    """
+    codes = {name: _cells(joined(pieces), 999) for name, pieces in rows.items()}
+    gpus = {int(name[3:]): cells for name, cells in codes.items() if name.startswith("GPU")}
+    if not all("X" in cells and cells.index("X") == number for number, cells in gpus.items()):
+        return [f"GPU{number}" for number in gpus]
+    count = max(gpus, default=-1) + 1
+    nics = {int(name[3:]): cells for name, cells in codes.items() if re.fullmatch(r"NIC\d+", name) and "X" in cells}
+    begins = {cells.index("X") - number for number, cells in nics.items()}
+    if len(begins) == 1 and (first := begins.pop()) >= max(count, 1):
+        width = max(map(len, codes.values()))
+        return [f"GPU{number}" for number in range(first)] + [f"NIC{number}" for number in range(width - first)]
+    return [f"GPU{number}" for number in range(count)]
+
+
+def _open(pieces: list[str], columns: int, phrases: int) -> bool:
+    """Tell whether a row has fewer words than the header has columns."""
+    words = joined(pieces)
+    cells, behind = _divided(words, columns)
+    return len(cells) < columns or len(behind) < phrases or (phrases > 0 and words[-1][-1:] in ",-")
+
+
+#: ``0`` and ``N/A`` of two columns, where a screen's edge stood between them.
+_ID_GLUED = re.compile(r"(?<=\d)(?=N/A$)")
+
+
+def _affinity(words: list[str], phrases: list[str]) -> dict[str, str | None]:
+    """Read what follows the codes of a GPU's row."""
+    values: dict[str, str | None] = {"cpu": None, "numa": None, "gpu_numa_id": None}
+    keys = {"CPU Affinity": "cpu", "NUMA Affinity": "numa", "GPU NUMA ID": "gpu_numa_id"}
+    apart = [one for word in words for one in _ID_GLUED.split(word)]
+    if len(apart) == len(phrases):
+        words = [word.removeprefix(GLUED) for word in apart]
+    for phrase, word in zip(phrases, words, strict=False):
+        values[keys[phrase]] = word if RANGES.fullmatch(word) else None
+    return values
+
+
+HINTS = ("GPU", "NIC")

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from preflight._startup.lazy_package import submodules
+
 if TYPE_CHECKING:
     from preflight.parsers.qos import (  # noqa: F401
         dcb,
         mlnx_qos,
     )
 else:
-
-    def __getattr__(name):
-        from importlib import import_module
-
-        try:
-            return import_module(f"{__name__}.{name}")
-        except ModuleNotFoundError as error:
-            if error.name != f"{__name__}.{name}":
-                raise
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    __getattr__ = submodules(__name__)

@@ -1,81 +1,253 @@
-"""Data Center Bridging as the kernel tells it: ``dcb -j pfc|app|buffer|dcbx show dev IF`` (iproute2, dcb(8)).
+"""``dcb pfc|app|ets|buffer|dcbx|apptrust show`` (iproute2, dcb(8)), as text and as JSON.
 
-An ordinary user may ask. Drivers without DCB, and virtual functions, answer "Operation not supported".
+An ordinary user may run it. Drivers without DCB, and virtual functions, answer "Operation not supported". Each command
+shows a part of what is set; the outputs of one port, one command after the other, are put together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from preflight._startup.lightclass import dataclass
+from preflight._startup.lightclass import replace
 from preflight.evidence import json_limits
+from preflight.parsers.parsed import Parsed, ParseGap
+from preflight.parsers.qos.port_settings import DSCPS, PRIORITIES, Buffers, DscpMap, PortQos, facts, summary
+from preflight.parsers.text_block import block, json_at
+from preflight.textprep.lines import Line, Lines
 
-PRIORITIES = range(8)
-DSCPS = range(64)
+__all__ = ["HINTS", "begins", "facts", "parse_app", "parse_buffer", "parse_dcbx", "parse_lines", "parse_pfc", "summary"]
+
+HINTS = ()
+
+#: Names of DSCPs, as ``dcb app show`` prints them without ``-N`` (RFC 2474, 2597, 3246, 5865).
+_DSCP = {
+    **{f"CS{number}": number * 8 for number in range(8)},
+    **{f"AF{high}{low}": high * 8 + low * 2 for high in range(1, 5) for low in range(1, 4)},
+    "EF": 46, "VA": 44,
+}  # fmt: skip
+
+#: Keys with a value for each priority, class or code point.
+_MAPS = (
+    r"(?:reco-)?(?:prio-tc|tc-bw|tc-tsa)|pg-bw|p(?:rio|g)-pfc|prio-buffer|buffer-size|dscp-prio|pcp-prio|ethtype-prio"
+    r"|(?:stream-port|dgram-port|port)-prio"
+)
+_PAIR = r"[A-Za-z0-9]{1,8}:\w[\w.]{0,11}"
+#: A line is a key with its pairs or its word, or several of them; older versions write ``ets_cap``.
+_KEYS = re.compile(
+    rf"\s*(?:[\w.@-]{{1,64}}:\s+)?(?:(?:(?:{_MAPS}|requests|indications):?(?:\s+(?:{_PAIR}|\d{{1,5}})(?=\s|$))*"
+    r"|(?:pfc|ets)[-_]cap \d{1,2}|macsec-bypass (?:on|off)|delay \d{1,6}|(?:cbs|willing) (?:on|off)"
+    r"|total-size \d[\w.]{0,11}|default-prio(?: \d)*|order(?: (?:dscp|pcp|ethtype|stream-port|dgram-port|port))+)"
+    r"(?:\s+|$))+"
+)
+#: What of it is no word of a text.
+_OWN = re.compile(rf"(?<![\w-])(?:(?:{_MAPS}):?\s+{_PAIR}(?:\s|$)|(?:pfc|ets)[-_]cap \d)")
+#: A key and its values up to the next one: some versions print all of them on one line.
+_KEY_AND_PAIRS = re.compile(rf"(?<![\w-])({_MAPS}):?((?:\s+{_PAIR})*)")
+_JSON_KEYS = frozenset(("prio_pfc", "dscp_prio", "prio_tc", "prio_buffer", "pfc_cap"))
+
+#: Commands whose one line of output holds words alone.
+_DCBX_COMMAND = re.compile(r"\bdcb(?: -{1,2}\w{1,20}){0,8} dcbx (?:show|get)\b")
+_DCBX = re.compile(r"\s*(?:(?:host|lld[-_]managed|cee|ieee|static)(?:\s+|$))+")
+_TRUST_COMMAND = re.compile(r"\bdcb(?: -{1,2}\w{1,20}){0,8} apptrust show\b")
+_ORDER = re.compile(r"\s*order: ?((?:\s?(?:dscp|pcp))+)\s*|\s*order ((?:\s?(?:dscp|pcp))+)\s*")
+
+#: A line between two outputs that speaks of the tool: a prompt with a command, a script's word about what follows.
+_BETWEEN = re.compile(r"(?i).*\bdcb\b.*")
+_MOST_BETWEEN = 2
+_DEVICE = re.compile(r"(?:\bdev|\bfor|\bon)\s+([a-zA-Z][\w.@-]{1,31})")
 
 
-@dataclass(frozen=True)
-class DscpMap:
-    """Which priority a DSCP means; a table may hold only some of the 64."""
-
-    of: Mapping[int, frozenset[int]]  # DSCP -> priorities; dcb-app(8) allows several, of which one rules
-    default: int = 0  # priority of a DSCP that is not listed, by IEEE 802.1Q
-
-    def priority(self, dscp: int) -> int | None:
-        """Return a DSCP's priority; None where the table does not settle it.
-
-        The kernel lists what was set. For the rest firmware has a map of its own: all to the default, or by eights.
-        Where these two agree, the priority is known.
-        """
-        listed = self.of.get(dscp)
-        if listed is None:
-            listed = frozenset({self.default, dscp >> 3})
-        return next(iter(listed)) if len(listed) == 1 else None
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether an output begins at a line."""
+    text = lines[at].text
+    if text.lstrip().startswith("{") and any(key in line.text for line in lines[at : at + 8] for key in _JSON_KEYS):
+        return _json(lines, at) is not None
+    before = lines[at - 1].text if at else ""
+    if before.endswith("\\"):  # a command goes on
+        return False
+    if _OWN.search(text):
+        return bool(_KEYS.fullmatch(text))
+    return "dcb" in before and bool(
+        (_DCBX_COMMAND.search(before) and _DCBX.fullmatch(text))
+        or (_TRUST_COMMAND.search(before) and _ORDER.fullmatch(text))
+    )
 
 
-@dataclass(frozen=True)
-class Buffers:
-    """Receive buffers of a port: what PFC's headroom is cut from."""
+def _json(lines: Lines, at: int) -> tuple[int, dict[str, Any]] | None:
+    result = json_at(lines, at, 2000)
+    if result is None or not isinstance(result[1], dict):
+        return None
+    return (result[0], result[1]) if _JSON_KEYS & result[1].keys() else None
 
-    of_priority: tuple[int, ...]  # buffer of priority 0…7
-    bytes: tuple[int, ...]  # size of buffer 0…7
+
+def parse_lines(lines: Lines, at: int) -> Parsed[PortQos]:
+    """Read the settings of a port from a line on, over several commands."""
+    end, qos, cut = _one(lines, at)
+    device = _device(lines, at)
+    while (after := _next(lines, end)) is not None:
+        other = _device(lines, after)
+        further, more, missing = _one(lines, after)
+        joined = None if device and other and device != other else _joined(qos, more)
+        if joined is None:
+            break
+        qos, end, device, cut = joined, further, device or other, cut + missing
+    return Parsed(replace(qos, line=lines[at].number, interface=device), tuple(cut), end)
+
+
+def _device(lines: Lines, at: int) -> str:
+    """Return the port that is named on the line before, empty if none is."""
+    match = _DEVICE.search(lines[at - 1].text) if at and "dcb" in lines[at - 1].text.lower() else None
+    return match[1].rstrip(":") if match else ""
+
+
+def _next(lines: Lines, end: int) -> int | None:
+    """Return where the next output begins, with nothing between but words about it."""
+    between = 0
+    for at in range(end, min(end + 6, len(lines))):
+        text = lines[at].text
+        if not text.strip():
+            continue
+        if begins(lines, at):
+            return at
+        between += 1
+        if between > _MOST_BETWEEN or len(text) > 120 or not _BETWEEN.fullmatch(text):
+            return None
+    return None
+
+
+_VALUES = ("trust", "pfc", "dscp", "priority_to_tc", "dcbx")
+
+
+def _joined(qos: PortQos, more: PortQos) -> PortQos | None:
+    """Return two outputs as one; None if both show the same part."""
+    values = {name: getattr(more, name) for name in _VALUES if getattr(more, name) is not None}
+    if any(getattr(qos, name) is not None for name in values):
+        return None
+    ours, theirs = qos.buffers or Buffers(), more.buffers or Buffers()
+    if (ours.of_priority and theirs.of_priority) or (ours.bytes and theirs.bytes):
+        return None
+    both = Buffers(ours.of_priority or theirs.of_priority, ours.bytes or theirs.bytes)
+    return replace(qos, **values, buffers=both if both != Buffers() else None)
+
+
+def _one(lines: Lines, at: int) -> tuple[int, PortQos, list[ParseGap]]:
+    """Read what one command printed."""
+    text = lines[at].text
+    if text.lstrip().startswith("{") and (parsed := _json(lines, at)):
+        qos, faults = _of_json(parsed[1])
+        return parsed[0], qos, [ParseGap(lines[at].number, fault) for fault in faults]
+    if not _OWN.search(text):
+        if match := _ORDER.fullmatch(text):
+            return at + 1, PortQos(trust=(match[1] or match[2]).split()[0]), []
+        return at + 1, PortQos(dcbx=" ".join(text.split())), []
+    end, taken = block(lines, at, lambda text: bool(_KEYS.fullmatch(text)), blanks=0)
+    qos, cut = PortQos(), list[ParseGap]()
+    for line in taken:
+        qos = _of_line(qos, line, cut)
+    return end, qos, cut
+
+
+def _of_line(qos: PortQos, line: Line, cut: list[ParseGap]) -> PortQos:
+    for key, values in _KEY_AND_PAIRS.findall(line.text):
+        pairs = re.findall(r"([A-Za-z0-9]{1,8}):(\w[\w.]{0,11})", values)
+        if not pairs:
+            continue
+        if key in ("prio-pfc", "pg-pfc"):
+            pfc = {int(number): word == "on" for number, word in pairs if number.isdigit()}
+            if len(pfc) < len(PRIORITIES):
+                cut.append(ParseGap(line.number, f"PFC is shown for {len(pfc)} of 8 priorities"))
+            qos = replace(qos, pfc=pfc)
+        elif key == "dscp-prio":
+            of = dict(qos.dscp.of) if qos.dscp else {}
+            for dscp, priority in pairs:
+                code = int(dscp) if dscp.isdigit() else _DSCP.get(dscp.upper())
+                if code is not None and priority.isdigit():
+                    of[code] = of.get(code, frozenset()) | {int(priority)}
+            qos = replace(qos, dscp=DscpMap(of), trust="dscp" if of else qos.trust)
+        elif key == "prio-tc":
+            qos = replace(qos, priority_to_tc={int(number): int(tc) for number, tc in pairs
+                                               if tc.isdigit() and number.isdigit()})  # fmt: skip
+        elif key == "prio-buffer":
+            owners = tuple(int(owner) for _, owner in pairs if owner.isdigit())
+            qos = replace(qos, buffers=Buffers(owners, qos.buffers.bytes if qos.buffers else ()))
+        elif key == "buffer-size" and all(re.fullmatch(r"\d{1,12}b?", size) for _, size in pairs):
+            sizes = tuple(int(size.removesuffix("b")) for _, size in pairs)
+            qos = replace(qos, buffers=Buffers(qos.buffers.of_priority if qos.buffers else (), sizes))
+    return qos
+
+
+def _of_json(value: Mapping[str, Any]) -> tuple[PortQos, list[str]]:
+    """Return the settings in an object of ``dcb -j``, and what in it is none."""
+    qos, faults = PortQos(), list[str]()
+    bits = value.get("prio_pfc")
+    if isinstance(bits, list) and len(bits) == 8 and all(isinstance(bit, bool) for bit in bits):
+        qos = replace(qos, pfc=dict(enumerate(bits)))
+    elif bits is not None:
+        faults.append(f"prio_pfc is not eight booleans: {str(bits)[:80]}")
+    if "dscp_prio" in value or "default_prio" in value:
+        result = _dscps(value, faults)
+        qos = replace(qos, dscp=result, trust="dscp" if result.of else None)
+    tcs = value.get("prio_tc")
+    if isinstance(tcs, list):
+        qos = replace(qos, priority_to_tc={number: tc for number, tc in enumerate(tcs) if isinstance(tc, int)})
+    owners, sizes = value.get("prio_buffer"), value.get("buffer_size")
+    if owners is not None or sizes is not None:
+        rows = [tuple(row) if isinstance(row, list) and _numbers(row) else () for row in (owners, sizes)]
+        buffers = Buffers(rows[0], rows[1])
+        qos = replace(qos, buffers=buffers)
+        if not buffers.complete:
+            faults.append("prio_buffer and buffer_size are not eight numbers each")
+    return qos, faults
+
+
+def _dscps(value: Mapping[str, Any], faults: list[str]) -> DscpMap:
+    of: dict[int, frozenset[int]] = {}
+    entries, default = value.get("dscp_prio", []), value.get("default_prio", [])
+    if not isinstance(entries, list):
+        faults.append("dscp_prio is not a list")
+        entries = []
+    for entry in entries:
+        if not isinstance(entry, list) or len(entry) != 2 or not _numbers(entry):
+            faults.append(f"an entry of dscp_prio is not a DSCP and a priority: {str(entry)[:80]}")
+        elif entry[0] not in DSCPS or entry[1] not in PRIORITIES:
+            faults.append(f"DSCP {entry[0]} with priority {entry[1]} is out of range")
+        else:
+            of[entry[0]] = of.get(entry[0], frozenset()) | {entry[1]}
+    if not isinstance(default, list) or not _numbers(default) or not set(default) <= set(PRIORITIES):
+        faults.append(f"default_prio is not a list of priorities: {str(default)[:80]}")
+        default = []
+    return DscpMap(of, max(default, default=0))
+
+
+def _numbers(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, int) and not isinstance(value, bool) and value >= 0 for value in values)
+
+
+# --- records of a node: one command each, as JSON ------------------------------------------------------
 
 
 def parse_pfc(text: str) -> frozenset[int]:
     """Read ``dcb -j pfc show``: the priorities with PFC on; raises ValueError."""
-    bits = _object(text).get("prio_pfc")
-    if not isinstance(bits, list) or len(bits) != 8 or not all(isinstance(bit, bool) for bit in bits):
-        raise ValueError(f"prio_pfc is not eight booleans: {str(bits)[:80]}")
-    return frozenset(priority for priority in PRIORITIES if bits[priority])
+    value = _object(text)
+    qos = _checked({"prio_pfc": value.get("prio_pfc", "absent")})
+    return qos.lossless
 
 
 def parse_app(text: str) -> DscpMap:
     """Read ``dcb -j app show``: the priority of each DSCP that is listed; raises ValueError."""
-    found = _object(text)
-    of: dict[int, frozenset[int]] = {}
-    for entry in _list(found, "dscp_prio"):
-        if not isinstance(entry, list) or len(entry) != 2 or not _numbers(entry):
-            raise ValueError(f"an entry of dscp_prio is not a DSCP and a priority: {str(entry)[:80]}")
-        dscp, priority = entry
-        if dscp not in DSCPS or priority not in PRIORITIES:
-            raise ValueError(f"DSCP {dscp} with priority {priority} is out of range")
-        of[dscp] = of.get(dscp, frozenset()) | {priority}
-    default = _list(found, "default_prio")
-    if not _numbers(default) or not set(default) <= set(PRIORITIES):
-        raise ValueError(f"default_prio is not a list of priorities: {str(default)[:80]}")
-    return DscpMap(of, max(default, default=0))
+    value = _object(text)
+    return _checked({"dscp_prio": [], **{key: value[key] for key in ("dscp_prio", "default_prio") if key in value}}
+                    ).dscp or DscpMap({})  # fmt: skip
 
 
 def parse_buffer(text: str) -> Buffers:
     """Read ``dcb -j buffer show``; raises ValueError."""
-    found = _object(text)
-    of_priority, sizes = _list(found, "prio_buffer"), _list(found, "buffer_size")
-    if not _numbers(of_priority) or not _numbers(sizes) or len(of_priority) != 8 or len(sizes) != 8:
-        raise ValueError("prio_buffer and buffer_size are not eight numbers each")
-    if not set(of_priority) <= set(PRIORITIES):
-        raise ValueError(f"prio_buffer names no buffer: {str(of_priority)[:80]}")
-    return Buffers(tuple(of_priority), tuple(sizes))
+    value = _object(text)
+    buffers = _checked({key: value.get(key, []) for key in ("prio_buffer", "buffer_size")}).buffers
+    assert buffers
+    return buffers
 
 
 def parse_dcbx(text: str) -> str:
@@ -83,28 +255,24 @@ def parse_dcbx(text: str) -> str:
 
     Raises ValueError.
     """
-    found = _object(text)
-    if not found or not all(isinstance(flag, bool) for flag in found.values()):
+    result = _object(text)
+    if not result or not all(isinstance(flag, bool) for flag in result.values()):
         raise ValueError(f"{text.strip()[:80]!r} holds no flags")
-    return "os" if found.get("host") else "firmware"
+    return "os" if result.get("host") else "firmware"
+
+
+def _checked(value: Mapping[str, Any]) -> PortQos:
+    qos, faults = _of_json(value)
+    for fault in faults:
+        raise ValueError(fault)
+    return qos
 
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        found = json_limits.text(text)
+        result = json_limits.text(text)
     except ValueError:
         raise ValueError(f"{text.strip()[:80]!r} is not the JSON of dcb(8)") from None
-    if not isinstance(found, dict):
+    if not isinstance(result, dict):
         raise ValueError(f"{text.strip()[:80]!r} is not an object")
-    return found
-
-
-def _list(found: Mapping[str, Any], name: str) -> list[Any]:
-    value = found.get(name, [])
-    if not isinstance(value, list):
-        raise ValueError(f"{name} is not a list")
-    return value
-
-
-def _numbers(values: list[Any]) -> bool:
-    return all(isinstance(value, int) and not isinstance(value, bool) and value >= 0 for value in values)
+    return result

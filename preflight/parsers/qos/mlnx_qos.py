@@ -8,72 +8,115 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from preflight._startup.lightclass import dataclass, regex
-from preflight.parsers.qos.dcb import PRIORITIES, Buffers, DscpMap
-from preflight.textprep.plain_text import normalize_text
+from preflight.parsers.parsed import Parsed, ParseGap
+from preflight.parsers.qos.port_settings import PRIORITIES, Buffers, DscpMap, PortQos, facts, summary
+from preflight.parsers.record import parse_complete
+from preflight.parsers.text_block import block
+from preflight.textprep.lines import Lines
+
+__all__ = ["HINTS", "begins", "facts", "parse_lines", "parse_record", "summary"]
+
+HINTS = (":", "enabled")
+
+_MLNX = re.compile(
+    r"\s*(?:(?P<dcbx>(?i:DCBX mode):\s*(?P<mode>.*))|Priority trust (?:state|mode):\s*(?P<trust>\w+)"
+    r"|(?P<mapping>dscp2prio mapping:\s*(?:prio:.*)?)|(?P<dscps>prio:\d\s+dscp:.*)"
+    r"|(?P<default>default priority:.*)|Receive buffer size \(bytes\):\s*(?P<buffer>[\d,=\w .…]*)"
+    r"|(?P<cable>Cable len:\s*\d*)|Enabled TC:.*|priority:?\s+(?P<numbers>\d(?:\s+\d)+)"
+    r"|(?P<pfc>PFC configuration:)(?:\s*enabled:?\s+(?P<beside>[01](?:\s+[01])*))?"
+    r"|(?:pfc )?enabled:?\s+(?P<enabled>[01](?:\s+[01])*)"
+    r"|buffer:?\s+(?P<buffers>[\d\s]+)"
+    r"|tc:\s*(?P<tc>\d)\s+ratelimit:\s*(?P<limit>[^,]*),\s*tsa:\s*(?P<tsa>\w+).*|(?:priority|up):\s*(?P<of>\d)"
+    r"|skprio:\s*\d{1,2}\b.*)\s*"
+)
+#: Where a paste leaves DSCPs out, ``07,…,00``, those that it shows are told.
+_PRIO_DSCPS = re.compile(r"prio:(\d)\s+dscp:([\d,.…\s]*)(?=prio:|$)")
 
 
-@dataclass(frozen=True)
-class MlnxQos:
-    """What the tool shows of one port."""
-
-    pfc: frozenset[int]  # priorities with PFC on
-    trust: str | None  # dscp or pcp
-    dscp: DscpMap | None  # shown while DSCP is trusted
-    buffers: Buffers | None
-    dcbx: str | None  # os or firmware
-
-
-_ROW = regex(r"(priority|enabled|buffer)((?:[ \t]+[0-9]{1,2})+)")
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether an output begins at a line."""
+    match = _MLNX.fullmatch(lines[at].text)
+    if not match:
+        return False
+    if match["enabled"] or match["tc"] or match["dscps"]:  # the head was cut off
+        after = _MLNX.fullmatch(lines[at + 1].text) if at + 1 < len(lines) else None
+        return bool(after and (after["buffers"] or after["tc"] or after["of"] or after["dscps"]))
+    return bool(match["dcbx"] or match["trust"] or match["mapping"] or match["pfc"])
 
 
-@lru_cache(maxsize=64)  # each of its values is asked for by itself, and ports and nodes are set up alike
-def parse(text: str) -> MlnxQos:
-    """Read the tool's output; raises ValueError if it holds no PFC configuration, or half of one."""
-    lines = [line.strip() for line in normalize_text(text).split("\n")]
-    if "PFC configuration:" not in lines:
-        raise ValueError("there is no PFC configuration in it")
-    rows = dict[str, list[int]]()
-    for line in lines[lines.index("PFC configuration:") + 1 :]:
-        if not (match := _ROW.fullmatch(line)):
-            break
-        rows[match[1]] = [int(number) for number in match[2].split()]
-    if not {"priority", "enabled"} <= rows.keys():
-        raise ValueError("there is no PFC configuration in it")
-    if len({len(row) for row in rows.values()}) != 1:
-        raise ValueError("its PFC rows are of different length")
-    if rows["priority"] != list(PRIORITIES) or not set(rows["enabled"]) <= {0, 1}:
-        raise ValueError("its PFC rows are not those of priorities 0 to 7")
-    trust = _word(lines, r"Priority trust state: (dscp|pcp)")
-    return MlnxQos(
-        pfc=frozenset(priority for priority, on in zip(rows["priority"], rows["enabled"], strict=True) if on),
-        trust=trust,
-        dscp=_dscp(lines) if trust == "dscp" else None,
-        buffers=_buffers(lines, rows.get("buffer")),
-        dcbx={"OS": "os", "Firmware": "firmware", None: None}[_word(lines, r"DCBX mode: (OS|Firmware) controlled")],
-    )
+#: The command that printed it.
+_COMMAND = re.compile(r"\bmlnx_qos\s+-i\s+([\w.@-]{1,32})")
 
 
-def _word(lines: list[str], pattern: str) -> str | None:
-    return next((match[1] for line in lines if (match := re.fullmatch(pattern, line))), None)
+@lru_cache(maxsize=64)  # each of its values is read by itself, and ports and nodes are set up alike
+def parse_record(text: str) -> PortQos:
+    """Read a node's record; raises ValueError if a part is missing."""
+    return parse_complete(text, begins, parse_lines)
 
 
-def _dscp(lines: list[str]) -> DscpMap | None:
-    """Read the map; a DSCP that is in no row, or in two, is one that the output does not settle."""
-    of: dict[int, frozenset[int]] = {}
-    for line in lines:
-        if match := re.fullmatch(r"prio:([0-7]) dscp:([0-9,]*)", line):
-            for number in re.findall("[0-9]{1,2}", match[2]):
-                if int(number) > 63:
-                    raise ValueError(f"DSCP {number} is out of range")
-                of[int(number)] = of.get(int(number), frozenset()) | {int(match[1])}
-    return DscpMap(of) if of else None
-
-
-def _buffers(lines: list[str], row: list[int] | None) -> Buffers | None:
-    found = _word(lines, r"Receive buffer size \(bytes\): ((?:[0-9]{1,12},){8})(?:max_buffer_size=[0-9]+)?")
-    if row is None or found is None:
-        return None
-    if not set(row) <= set(PRIORITIES):
-        raise ValueError("its row of buffers names one that is not there")
-    return Buffers(tuple(row), tuple(int(size) for size in found.rstrip(",").split(",")))
+def parse_lines(lines: Lines, at: int) -> Parsed[PortQos]:
+    """Read the settings of a port from a line on."""
+    cut = list[ParseGap]()
+    trust = dcbx = None
+    pfc: dict[int, bool] | None = None
+    dscps: dict[int, frozenset[int]] = {}
+    classes: dict[int, int] = {}
+    tsa: dict[str, str] = {}
+    buffers = Buffers()
+    tc = ""
+    end, taken = block(
+        lines, at, lambda text: bool(_MLNX.fullmatch(text)), blanks=1,
+        again=lambda text: text.lstrip().startswith("DCBX mode"),
+    )  # fmt: skip
+    has_head = False
+    for line in taken:
+        match = _MLNX.fullmatch(line.text)
+        assert match
+        if match["dcbx"]:
+            dcbx, has_head = match["mode"].strip() or None, True
+        elif match["trust"]:
+            trust = word if (word := match["trust"].lower()) in ("dscp", "pcp", "both") else None
+        elif match["dscps"] or match["mapping"]:
+            for priority, numbers in _PRIO_DSCPS.findall(line.text):
+                for number in map(int, re.findall(r"\d{1,2}", numbers)):
+                    if number > 63 or int(priority) not in PRIORITIES:
+                        cut.append(ParseGap(line.number, f"DSCP {number} of priority {priority} is out of range"))
+                    else:
+                        dscps[number] = dscps.get(number, frozenset()) | {int(priority)}
+        elif match["buffer"]:
+            sizes = tuple(map(int, re.findall(r"(?<![=\w])\d{1,12}", match["buffer"])))
+            most = re.search(r"max_buffer_size=(\d{1,12})", match["buffer"])
+            buffers = Buffers(buffers.of_priority, sizes, int(most[1]) if most else None)
+            if len(sizes) != len(PRIORITIES):
+                cut.append(ParseGap(line.number, f"the size of {len(sizes)} of 8 buffers is shown"))
+        elif enabled := match["enabled"] or match["beside"]:
+            bits = enabled.split()
+            if len(bits) == len(PRIORITIES):
+                pfc = {number: bit == "1" for number, bit in enumerate(bits)}
+            else:
+                cut.append(ParseGap(line.number, f"PFC is shown for {len(bits)} of 8 priorities"))
+        elif match["buffers"]:
+            owners = tuple(map(int, match["buffers"].split()))
+            buffers = Buffers(owners, buffers.bytes, buffers.most_bytes)
+            if len(owners) != len(PRIORITIES) or not set(owners) <= set(PRIORITIES):
+                cut.append(ParseGap(line.number, "the row of buffers is not one of eight that are there"))
+        elif match["numbers"] and not tc:
+            if match["numbers"].split() != [str(number) for number in PRIORITIES]:
+                cut.append(ParseGap(line.number, "the PFC rows are not those of priorities 0 to 7"))
+        elif match["tc"]:
+            tc = match["tc"]
+            tsa[tc] = match["tsa"]
+        elif (owned := match["of"] or match["numbers"]) and tc:
+            classes |= dict.fromkeys(map(int, owned.split()), int(tc))
+    last = taken[-1].number
+    if pfc is None and not cut:
+        cut.append(ParseGap(last, "the PFC configuration is missing"))
+    if trust is None and not has_head:  # old versions print none below the DCBX mode
+        cut.append(ParseGap(last, "the trust state is missing"))
+    if tsa and len(classes) < len(PRIORITIES):
+        cut.append(ParseGap(last, f"the traffic class is shown for {len(classes)} of 8 priorities"))
+    command = _COMMAND.search(lines[at - 1].text) if at else None
+    return Parsed(PortQos(
+        taken[0].number, command[1] if command else "", trust, pfc, DscpMap(dscps) if dscps else None, classes or None,
+        buffers if buffers != Buffers() else None, dcbx, tsa,
+    ), tuple(cut), end)  # fmt: skip

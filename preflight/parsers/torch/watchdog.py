@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from preflight._startup.lightclass import dataclass
+from preflight.textprep.numbered_text import NumberedText
 
 MARKS = ("WorkNCCL(", "ast enqueued")
 
@@ -77,11 +78,15 @@ class Watchdog:
         return bool(self.timed_out or self.progress)
 
 
-def parse(lines: Iterable[str]) -> Watchdog:
-    """Read a log's lines; never raises."""
+def parse(source: str | NumberedText) -> Watchdog:
+    """Read a log; never raises."""
+    source = source if isinstance(source, NumberedText) else NumberedText(source)
+    if is_silent(source.text):
+        return Watchdog((), ())
+    lines = list(source.lines())
     timed_out: list[TimedOut] = []
     progress: dict[tuple[int, str], RankProgress] = {}
-    for number, line in enumerate(_joined(lines), 1):
+    for (number, _), line in zip(lines, _joined([line for _, line in lines]), strict=True):
         if MARKS[0] in line and len(timed_out) < MOST:
             timed_out += (_timed_out(number, line, match) for match in _TIMEOUT.finditer(line[:_LONGEST]))
         if MARKS[1] in line and len(progress) < MOST:

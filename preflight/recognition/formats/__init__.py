@@ -1,4 +1,7 @@
-"""The kinds of output that are recognised, in the order in which they are asked: the surest first."""
+"""The kinds of output that are recognised, in the order in which they are asked.
+
+The surest first.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +13,13 @@ from preflight.recognition.detector import OutputFormat
 #: Modules of this package; each has its kinds in ``KINDS``.
 MODULES = (
     "pytorch",
-    "nvidia_smi.xml",
-    "nvidia_smi.query",
-    "topo",
-    "nvidia_smi.nvlink",
-    "ibstat",
-    "ibv_devinfo",
-    "rdma_link",
-    "show_gids",
-    "port_counters",
-    "counters",
-    "ethtool",
-    "mlnx_qos",
-    "dcb",
-    "lspci",
-    "numactl",
-    "lscpu",
-    "kernel_log",
+    "nvidia_smi",
+    "network",
+    "host",
     "nccl_settings",
+    "dcgmi",
+    "cluster",
+    "messages",
 )
 
 

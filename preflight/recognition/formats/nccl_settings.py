@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from preflight.facts.nccl_settings import collect, spellings
+from preflight.parsers.text_block import block
 from preflight.recognition.detector import OutputFormat, ParsedPart, TextPart
-from preflight.recognition.key_value_block import block
 from preflight.textprep.lines import Line, Lines
 
 NCCL_ENV = "nccl-env"

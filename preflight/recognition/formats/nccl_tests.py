@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from preflight.parsers.nccl_tests import text as nccl_tests
+from preflight.parsers.job_log import JobLog
 from preflight.parsers.nccl_tests.collective import contradictions
 from preflight.parsers.nccl_tests.text import Measurement, Report, Row
 from preflight.recognition.detector import ParsedPart, TextGap, TextPart
@@ -14,14 +14,12 @@ from preflight.recognition.detector import ParsedPart, TextGap, TextPart
 KIND = "nccl-tests"
 
 
-def read(text: str) -> list[TextPart]:
-    """Return the runs of nccl-tests in a text, each with its first and last line; never raises."""
+def parts(log: JobLog) -> list[TextPart]:
+    """Return the runs of nccl-tests in a log, each with its first and last line."""
     found = []
-    lines: list[str] | None = None
-    for report in nccl_tests.parse(text):
-        lines = text.split("\n") if lines is None else lines
+    for report in log.nccl_tests:
         taken = ParsedPart(report.last_line, facts_of(report), summary(report), list(_cut(report)))
-        own = "\n".join(lines[report.first_line - 1 : report.last_line]) + "\n"
+        own = log.text.between(report.first_line, report.last_line) + "\n"
         found.append(TextPart(KIND, report.first_line, report.last_line, "", taken, own))
     return found
 

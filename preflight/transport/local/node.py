@@ -8,17 +8,18 @@ import select
 import signal
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from preflight import collector
+from preflight._startup import prestart
 from preflight.collector import frame, spawn
 from preflight.transport import payload
-from preflight.transport.local.fork import Forked
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import IO, Any
 
+    from preflight._startup.prestart import Forked
     from preflight.collector.spawn import Process
 
 #: Seconds that the collector may take beyond its own deadline, its start included.
@@ -28,17 +29,6 @@ _STDERR_BYTES = 4000
 _CHUNK = 65536
 _GRACE_S = 0.1
 _PATIENCE_S = 0.5
-
-_ahead: list[_Collector] = []
-
-
-def start_ahead() -> None:
-    """Start the collector that ``collect`` will need: it takes as long to start as it takes to read a command line.
-
-    It collects nothing before it has a plan, and ends itself if this process ends without one.
-    """
-    with contextlib.suppress(OSError):  # collect will report it
-        _ahead.append(_Collector(sys.executable, early=True))
 
 
 def collect(
@@ -52,7 +42,7 @@ def collect(
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     node = plan["node"] or os.uname().nodename
     try:
-        started = _ahead.pop() if _ahead and python == sys.executable else _Collector(python)
+        started = _Collector(python, prestart.take() if python == sys.executable else None)
     except OSError as error:
         return _no_answer(node, at, "start", f"{python} could not be executed: {error.strerror}")
     streams, complete = _CollectorStreams(started.process), False
@@ -80,21 +70,20 @@ def _answered(answer: frame.FrameReader) -> dict[str, Any] | frame.FrameError:
 
 
 class _Collector:
-    """A collector that was started and waits for its plan; raises OSError if it cannot be.
+    """A collector that waits for its plan; raises OSError if it cannot be started.
 
     This very interpreter runs the collector as it is installed. Any other one may not see that folder, being
-    in another name space or another user's: to it the source is shipped, as to another machine. An ``early`` one
-    is a copy of this process, which has done nothing else yet.
+    in another name space or another user's: to it the source is shipped, as to another machine. ``forked`` was
+    started early and is taken as it is.
     """
 
-    def __init__(self, python: str, early: bool = False) -> None:
+    def __init__(self, python: str, forked: Forked | None = None) -> None:
+        if forked is not None:
+            self.process: Process | Forked = forked
+            self._installed = True
+            return
         folder = os.path.dirname(collector.__path__[0])
-        self._installed = python == sys.executable
-        if self._installed and early:
-            with contextlib.suppress(NotImplementedError):
-                self.process: Process | Forked = Forked()
-                return
-        self._installed = self._installed and os.path.isdir(collector.__path__[0])  # no archive
+        self._installed = python == sys.executable and os.path.isdir(collector.__path__[0])  # no archive
         options = [*payload.OPTIONS, payload.BOOT]
         if self._installed:
             options = [*_cache_options(), *payload.OPTIONS, payload.BOOT_INSTALLED, folder]

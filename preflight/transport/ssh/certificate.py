@@ -7,6 +7,8 @@ import struct
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from paramiko import Message, PKey
+
 _CERT = "-cert-v01@openssh.com"
 _HOST = 2
 
@@ -59,8 +61,6 @@ class Certificate:
         return ""
 
     def _is_signed(self, signatures: Collection[str]) -> bool:
-        from paramiko import Message, PKey
-
         try:
             name, value = _strings(self.signature)  # as strictly as paramiko does not
             algorithm = name.decode("ascii")

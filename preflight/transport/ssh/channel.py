@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import paramiko
-from paramiko.buffered_pipe import BufferedPipe
 
 from preflight.transport import bootstrap_protocol
 from preflight.transport.ssh.deadline_thread import DeadlineThread
-from preflight.transport.ssh.inline_connection import Script
+from preflight.transport.ssh.plain_connection import Script
 from preflight.transport.ssh.session import SshSession
 
 #: Seconds reserved of a node's time for its answer to travel.
@@ -21,28 +20,10 @@ _TRAVEL_S = 1.0
 #: Seconds waited for the exit status of a command whose output has ended.
 _STATUS_S = 1.0
 
+#: Bytes taken of a stream at once.
+_PIECE = 1 << 16
+
 _LATE = "the node's deadline passed"
-
-
-class _Stream(BufferedPipe):  # type: ignore[type-arg]
-    """What a channel has heard, as it came; paramiko's own copies each piece three times, and locks."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._pieces: list[bytes] = []
-
-    def feed(self, data: bytes) -> None:
-        """Take a piece of the stream."""
-        self._pieces.append(data)
-
-    def read_ready(self) -> bool:
-        """Return whether something is there."""
-        return bool(self._pieces)
-
-    def read(self, nbytes: int, timeout: float | None = None) -> bytes:
-        """Return all that is there, at once."""
-        pieces, self._pieces = self._pieces, []
-        return b"".join(pieces)
 
 
 class CollectorChannel:
@@ -62,7 +43,7 @@ class CollectorChannel:
         """Have the plan carried out."""
         protocol, session, gone = self._protocol, self._session, False
         try:
-            channel = yield from session.start_command(bootstrap_protocol.COMMAND, _Stream(), _Stream())
+            channel = yield from session.start_command(bootstrap_protocol.COMMAND)
             yield from self._listen(channel)
             gone = bool(session.wire.ended) or not session.active
             if not protocol.over and not gone:
@@ -103,9 +84,9 @@ class CollectorChannel:
 
     def _hear(self, channel: paramiko.Channel) -> None:
         if channel.recv_stderr_ready():
-            self._protocol.hear_error(channel.recv_stderr(1))
+            self._protocol.hear_error(channel.recv_stderr(_PIECE))
         if channel.recv_ready() and not self._protocol.over:
-            self._protocol.hear(channel.recv(1))
+            self._protocol.hear(channel.recv(_PIECE))
 
 
 def _send(channel: paramiko.Channel, data: bytes) -> Script:

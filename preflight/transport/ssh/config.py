@@ -21,6 +21,7 @@ from pathlib import Path
 from preflight.transport.errors import TransportError, check_readable
 from preflight.transport.ssh import algorithms
 from preflight.transport.ssh.config_groups import ConfigGroups
+from preflight.transport.ssh.config_paramiko import read
 from preflight.transport.ssh.host import HostSpec
 from preflight.transport.ssh.requirements import Demands
 
@@ -96,8 +97,6 @@ class SshConfig:
         if missing and self._ssh:
             self._query_ssh(missing)
         elif missing:
-            from preflight.transport.ssh.config_paramiko import read
-
             values = read(self._file, missing, self._warn)
             self._known.update({spec: self._config(spec, values[spec]) for spec in missing})
         return {host: self._known[spec] for host, spec in specs.items()}

@@ -18,7 +18,7 @@ from typing import Any
 
 import paramiko
 from cryptography.exceptions import UnsupportedAlgorithm
-from paramiko.agent import AgentKey, AgentSSH
+from paramiko.agent import AgentKey
 from paramiko.pkey import PublicBlob, UnknownKeyType
 
 from preflight.evidence import safe_read
@@ -28,7 +28,10 @@ from preflight.transport.ssh.config import HostConfig
 _AGENT_LIMIT_S, _CONFIRMATION_S = 5.0, 30.0
 
 # draft-miller-ssh-agent
-_SIGN_REQUEST, _SIGN_RESPONSE = 13, 14
+_LIST_REQUEST, _LIST_RESPONSE, _SIGN_REQUEST, _SIGN_RESPONSE = 11, 12, 13, 14
+
+#: Bytes of an agent's longest answer, as OpenSSH has it.
+_LONGEST_ANSWER = 256 * 1024
 
 #: How an unencrypted private key of OpenSSH's format begins whose other half is in a FIDO token (PROTOCOL.key).
 _FIDO = re.compile(
@@ -56,32 +59,54 @@ class Identities:
     beyond: tuple[str, ...] = ()
 
 
-class _Agent(AgentSSH):
-    """An agent that many threads may use."""
+class _Agent:
+    """A connection to an agent (draft-miller-ssh-agent), for many threads; raises OSError, SSHException."""
 
     def __init__(self, path: str) -> None:
-        super().__init__()
         self._turn = threading.Lock()
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.settimeout(_AGENT_LIMIT_S)
         try:
             self.socket.connect(path)
-            self._connect(self.socket)  # type: ignore[attr-defined]
-            self.socket.settimeout(_CONFIRMATION_S)  # for a signature it may ask its user
+            self.keys = self._list()
+            self.socket.settimeout(_CONFIRMATION_S)  # for a signature it may wait for its user
         except BaseException:
             self.socket.close()
             raise
 
-    def _send_message(self, msg: object) -> object:
+    def _list(self) -> tuple[tuple[bytes, str], ...]:
+        """Return the keys that it holds: blob and comment."""
+        kind, answer = self.query(bytes([_LIST_REQUEST]))
+        if kind != _LIST_RESPONSE:
+            raise paramiko.SSHException("could not get keys from ssh-agent")
+        return tuple((answer.get_binary(), answer.get_text()) for _ in range(answer.get_int()))
+
+    def query(self, request: bytes) -> tuple[int, paramiko.Message]:
+        """Return the type of an answer, and what follows it."""
         with self._turn:
-            return super()._send_message(msg)  # type: ignore[misc]
+            self.socket.sendall(len(request).to_bytes(4, "big") + request)
+            size = int.from_bytes(self._read(4), "big")
+            if not 1 <= size <= _LONGEST_ANSWER:
+                raise paramiko.SSHException(f"the agent sent {size} bytes")
+            answer = self._read(size)
+        return answer[0], paramiko.Message(answer[1:])
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            if not (piece := self.socket.recv(size - len(data))):
+                raise paramiko.SSHException("lost ssh-agent")
+            data += piece
+        return data
 
 
 class _Held(AgentKey):
     """A key of the agent, named to it as it names it: paramiko confuses the certificates of RSA keys."""
 
     def __init__(self, agent: _Agent, blob: bytes, comment: str) -> None:
-        super().__init__(agent, blob, comment)
+        super().__init__(agent, blob, comment)  # type: ignore[arg-type]
+        self._signer = agent
+        self.refusal = ""
         if self.get_name().endswith("-cert-v01@openssh.com"):
             self.public_blob = PublicBlob(self.get_name(), blob)  # type: ignore[assignment]
 
@@ -94,10 +119,14 @@ class _Held(AgentKey):
         request.add_string(self.blob)
         request.add_string(data)
         request.add_int(next((flag for name, flag in _RSA_FLAGS.items() if name in (algorithm or "")), 0))
-        kind, answer = self.agent._send_message(request)  # type: ignore[attr-defined]
-        if kind != _SIGN_RESPONSE:
-            raise paramiko.SSHException("the agent refused to sign")
-        return answer.get_binary()  # type: ignore[no-any-return]
+        try:
+            kind, answer = self._signer.query(request.asbytes())
+        except (OSError, paramiko.SSHException) as error:
+            kind, self.refusal = 0, str(error)
+        if kind == _SIGN_RESPONSE:
+            return answer.get_binary()  # type: ignore[return-value]
+        self.refusal = self.refusal or "the agent refused to sign"
+        return b""  # type: ignore[return-value]  # the host refuses that, and the next key is tried
 
 
 class KeyRing:
@@ -158,7 +187,7 @@ class KeyRing:
         agent, note = self._agents[path]
         if note:
             notes.append(note)
-        keys = [_Held(agent, key.blob, key.comment) for key in agent.get_keys()] if agent else []
+        keys = [_Held(agent, blob, comment) for blob, comment in agent.keys] if agent else []
         unusable = [key for key in keys if key.get_name().startswith("sk-")]
         if unusable:
             beyond.append("the agent has FIDO keys")

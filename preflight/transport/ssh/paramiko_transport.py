@@ -16,17 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from preflight._startup import paramiko_import  # noqa: F401  # before paramiko
 from preflight.transport import bootstrap_protocol, errors
 from preflight.transport.errors import NoAnswer, TransportError
-from preflight.transport.ssh import _paramiko_import, host_keys, stream  # noqa: F401
+from preflight.transport.ssh import host_keys, stream
 from preflight.transport.ssh import session as ssh_session
 from preflight.transport.ssh.channel import CollectorChannel
 from preflight.transport.ssh.config import HostConfig, SshConfig
 from preflight.transport.ssh.deadline_thread import DeadlineThread
 from preflight.transport.ssh.host import HostSpec
-from preflight.transport.ssh.inline_connection import Script
 from preflight.transport.ssh.jump import Jump
 from preflight.transport.ssh.keys import KeyRing
+from preflight.transport.ssh.plain_connection import Script
 from preflight.transport.ssh.session import SshSession
 from preflight.transport.ssh.stream import ConnectionDropped, RecordedStream
 

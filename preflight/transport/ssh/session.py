@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
@@ -15,9 +14,10 @@ from paramiko.ssh_exception import IncompatiblePeer, PartialAuthentication
 from preflight.transport.errors import NoAnswer, OpenSshRequired, quoted
 from preflight.transport.ssh import algorithms
 from preflight.transport.ssh.config import HostConfig
+from preflight.transport.ssh.connection import Connection
 from preflight.transport.ssh.host_keys import Known
-from preflight.transport.ssh.inline_connection import InlineConnection, Script
 from preflight.transport.ssh.keys import Identities
+from preflight.transport.ssh.plain_connection import Script
 from preflight.transport.ssh.stream import ConnectionDropped, RecordedStream, no_banner
 
 _LOG = "preflight.transport.ssh.paramiko_transport.paramiko"
@@ -46,7 +46,7 @@ def offer(config: HostConfig, known: Known) -> Offer:
     kinds = {entry.kind for entry in known.plain}
     if kinds and all(kind.startswith("sk-") for kind in kinds):
         raise OpenSshRequired("connect", "its known host key is a FIDO key")
-    able = {name: tuple(getattr(SshSession, f"_{name}_info")) for name in ("kex", "cipher", "mac", "key")}
+    able = Connection.algorithms()
     return Offer(
         algorithms.offered(able["kex"], algorithms.KEX, config.kex, "KexAlgorithms"),
         algorithms.offered(able["cipher"], algorithms.CIPHERS, config.ciphers, "Ciphers"),
@@ -55,14 +55,13 @@ def offer(config: HostConfig, known: Known) -> Offer:
     )
 
 
-class SshSession(InlineConnection):
+class SshSession(Connection):
     """An authenticated connection to one host."""
 
     def __init__(self, wire: RecordedStream, config: HostConfig) -> None:
         """Prepare; nothing is sent before ``drive``."""
-        super().__init__(wire)
+        super().__init__(wire, config.pubkey_algorithms)
         self.config = config
-        self.refused_channel = ""
         self.set_log_channel(_LOG)
         wire.settimeout(None if wire.wakes else _IDLE_S)
 
@@ -88,8 +87,6 @@ class SshSession(InlineConnection):
         options = self.get_security_options()
         options.kex, options.ciphers = offer.kex, offer.ciphers
         options.digests, options.key_types = offer.macs, offer.keys
-        if self.config.pubkey_algorithms:
-            self._preferred_pubkeys = self.config.pubkey_algorithms
 
     def _fail(self, ended: bool) -> None:
         """Raise what a connection without a session came to."""
@@ -130,14 +127,15 @@ class SshSession(InlineConnection):
             if why_not := _excluded(identity.key, self.config):
                 excluded.append(f"{identity.label} {why_not}")
                 continue
-            done = threading.Event()
+            done, refused = threading.Event(), ""
             try:
                 self.log_in(self.config.user, identity.key, done)
-                tried.append(identity.label)
-            except paramiko.SSHException as refusal:
-                tried.append(f"{identity.label}: {refusal}")
+            except paramiko.SSHException as failure:
+                refused = str(failure)
                 done.set()
             yield from self.wait(done)
+            refused = refused or getattr(identity.key, "refusal", "")
+            tried.append(f"{identity.label}: {refused}" if refused else identity.label)
             if not done.is_set():
                 raise NoAnswer(
                     "authenticate", "no reply to the authentication: sshd waits for its user database or home folder"
@@ -175,14 +173,6 @@ class SshSession(InlineConnection):
             f"no key was accepted for {user} (offered: {', '.join(tried)}): not in authorized_keys, no such "
             f"user, or a locked account; the host does not say which{also}. Try `ssh -v` to it"
         )
-
-    def _parse_channel_open_failure(self, m: paramiko.Message) -> None:
-        """Keep the host's own words, which paramiko only logs."""
-        with contextlib.suppress(Exception):
-            copy = paramiko.Message(m.asbytes())
-            copy.get_int(), copy.get_int()
-            self.refused_channel = copy.get_text()
-        super()._parse_channel_open_failure(m)  # type: ignore[misc]
 
 
 def _too_short(key: paramiko.PKey, config: HostConfig) -> str:

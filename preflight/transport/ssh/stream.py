@@ -64,7 +64,6 @@ class RecordedStream:
         self.first = b""
         self.ended = ""
         self.holds = False
-        self.by_line = False  # whether ``recv`` ends with a line
         self._held = bytearray()
         self._ahead = memoryview(b"")
         self._closing = threading.Lock()
@@ -82,15 +81,6 @@ class RecordedStream:
         if not self._ahead:
             self.flush()
             self._ahead = memoryview(self._receive())
-        if self.by_line:
-            size = min(size, bytes(self._ahead[:size]).find(b"\n") + 1 or size)
-        data, self._ahead = self._ahead[:size], self._ahead[size:]
-        return bytes(data)
-
-    def ahead(self, size: int) -> bytes:
-        """Return that many bytes if they have come already, else none."""
-        if len(self._ahead) < size:
-            return b""
         data, self._ahead = self._ahead[:size], self._ahead[size:]
         return bytes(data)
 

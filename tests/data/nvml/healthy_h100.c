@@ -80,11 +80,17 @@ int nvmlDeviceGetGpuFabricInfoV(dev d, struct fabric *f) {
 }
 struct value { u32 field, scope; long long at, latency; int type, result; union { u32 number; u64 wide; } value; };
 int nvmlDeviceGetFieldValues(dev d, int count, struct value *v) {
-    v->result = OK;
-    if (v->field == 230) v->value.number = 0;
-    else if (v->field == 90) v->value.number = 26562;
-    else if (v->field == 91) v->value.number = 18;
-    else v->result = NOT_SUPPORTED;
+    for (; count-- > 0; v++) {
+        v->result = OK;
+        v->type = 1;
+        if (v->field == 230) v->value.number = 0;
+        else if (v->field == 90) v->value.number = 26562;
+        else if (v->field == 91) v->value.number = 18;
+        else if (v->field >= 161 && v->field <= 163) {
+            v->type = 3;
+            v->value.wide = SECOND(d) && v->scope == 7 && v->field == 163 ? 4211 : 0;
+        } else v->result = NOT_SUPPORTED;
+    }
     return OK;
 }
 int nvmlDeviceGetNvLinkState(dev d, u32 link, u32 *active) { *active = !(SECOND(d) && link == 4); return OK; }

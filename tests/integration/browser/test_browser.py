@@ -59,7 +59,7 @@ def measurable(page: str) -> str:
     return opened.replace("</body>", f"{MEASURE}</body>")
 
 
-class Trap(socketserver.StreamRequestHandler):
+class RequestTrap(socketserver.StreamRequestHandler):
     """Stands as the proxy, so that every request to anywhere arrives here; notes it and answers with nothing."""
 
     seen: list[str]
@@ -73,7 +73,7 @@ class Trap(socketserver.StreamRequestHandler):
 def trap() -> Iterator[tuple[str, list[str]]]:
     """Yield the address of a trap and the list of request lines that it saw."""
     seen: list[str] = []
-    handler = type("Handler", (Trap,), {"seen": seen})
+    handler = type("Handler", (RequestTrap,), {"seen": seen})
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()

@@ -28,7 +28,7 @@ TLVS = {
 }
 
 
-class Pair:
+class LldpPair:
     """Two name spaces, each with an lldpd: a node, and a switch that announces DCBX."""
 
     def __init__(self) -> None:
@@ -93,8 +93,8 @@ class Pair:
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[Pair]:
-    pair = Pair()
+def pair() -> Iterator[LldpPair]:
+    pair = LldpPair()
     try:
         pair.start()
         yield pair
@@ -103,7 +103,7 @@ def pair() -> Iterator[Pair]:
 
 
 @pytest.mark.skipif(bool(MISSING), reason=f"needs lldpd, iproute2 and root: no {MISSING}")
-def test_dcbx_of_a_neighbour_is_decoded(pair: Pair) -> None:
+def test_dcbx_of_a_neighbour_is_decoded(pair: LldpPair) -> None:
     (neighbour,) = parse(pair.heard()).values()
     assert (neighbour.netdev, neighbour.switch) == ("rail0", os.uname().nodename)
     assert neighbour.max_frame == 9236

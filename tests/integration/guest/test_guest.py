@@ -51,7 +51,7 @@ HANGING_S = "45"
 
 
 @dataclass(frozen=True)
-class Pair:
+class GuestPair:
     """Both guests, and how preflight reaches them."""
 
     one: Guest
@@ -82,12 +82,12 @@ class Pair:
 
 
 @pytest.fixture(scope="module")
-def guests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def guests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuestPair]:
     folder = tmp_path_factory.mktemp("guests")
     with pair(image(), rails=2) as (one, two):
         (folder / "ssh_config").write_text(one.ssh_config() + two.ssh_config())
         (folder / "cluster.toml").write_text(CLUSTER)
-        yield Pair(one, two, folder / "ssh_config", folder / "cluster.toml")
+        yield GuestPair(one, two, folder / "ssh_config", folder / "cluster.toml")
 
 
 def noticed(report: dict[str, Any]) -> set[tuple[str, str, str]]:
@@ -104,7 +104,7 @@ def noticed(report: dict[str, Any]) -> set[tuple[str, str, str]]:
 # --- preflight check -------------------------------------------------------------------------------
 
 
-def test_healthy_guests(guests: Pair, tmp_path: Path) -> None:
+def test_healthy_guests(guests: GuestPair, tmp_path: Path) -> None:
     report = guests.check("--save", str(tmp_path))
     assert report["coverage"]["nodes"] == {"planned": 2, "answered": 2, "no_answer": 0}
     assert noticed(report) == set()
@@ -137,11 +137,11 @@ FAULTS = {
     ),
     "GID index of an empty row": (
         "echo NCCL_IB_GID_INDEX=5 >/etc/nccl.conf", "rm /etc/nccl.conf",
-        {("fail", "nccl.gid-index", "rxe0:1"), ("fail", "nccl.gid-index", "rxe1:1")},
+        {("fail", "nccl.gid-index", "")},
     ),
     "GID index out of range": (
         "echo NCCL_IB_GID_INDEX=5000 >/etc/nccl.conf", "rm /etc/nccl.conf",
-        {("fail", "nccl.gid-index", "rxe0:1"), ("fail", "nccl.gid-index", "rxe1:1")},
+        {("fail", "nccl.gid-index", "")},
     ),
 }  # fmt: skip
 
@@ -156,7 +156,7 @@ def planted(guest: Guest, plant: str, undo: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_found(guests: Pair, fault: str) -> None:
+def test_a_fault_is_found(guests: GuestPair, fault: str) -> None:
     plant, undo, expected = FAULTS[fault]
     with planted(guests.two, plant, undo):
         report = guests.check()
@@ -173,34 +173,34 @@ UNDROP = "nft flush ruleset"
 
 
 @pytest.mark.parametrize("test", ["write-bw", "read-bw"])
-def test_bandwidth(guests: Pair, test: str) -> None:
+def test_bandwidth(guests: GuestPair, test: str) -> None:
     found = guests.pair(test, "--at-least", "0.001")
     assert found["status"] == "pass", found
     assert "200 messages of 65536 bytes" in found["found"]
 
 
-def test_bandwidth_of_software_is_not_held_against_its_nominal_rate(guests: Pair) -> None:
+def test_bandwidth_of_software_is_not_held_against_its_nominal_rate(guests: GuestPair) -> None:
     found = guests.pair("write-bw")
     assert (found["status"], "software devices" in found["message"]) == ("unknown", True), found
 
 
-def test_latency(guests: Pair) -> None:
+def test_latency(guests: GuestPair) -> None:
     found = guests.pair("write-lat")
     assert (found["status"], "µs (median)" in found["message"]) == ("unknown", True), found
 
 
-def test_pingpong(guests: Pair) -> None:
+def test_pingpong(guests: GuestPair) -> None:
     found = guests.pair("pingpong", "--mtu", "1024")
     assert (found["status"], found["message"]) == ("pass", "200 messages went to guest1 and back"), found
 
 
-def test_path_mtu(guests: Pair) -> None:
+def test_path_mtu(guests: GuestPair) -> None:
     found = guests.pair("path-mtu")
     assert (found["status"], found["message"]) == ("pass", "9000 bytes pass undivided both ways"), found
 
 
 @pytest.mark.parametrize("test", ["write-bw", "pingpong"])
-def test_wrong_gid_index(guests: Pair, test: str) -> None:
+def test_wrong_gid_index(guests: GuestPair, test: str) -> None:
     """The client fails, and its server waits for ever."""
     found = guests.pair(test, "--gid-index", "5")
     assert found["status"] == "fail", found
@@ -208,33 +208,33 @@ def test_wrong_gid_index(guests: Pair, test: str) -> None:
 
 
 @pytest.mark.parametrize("test", ["write-bw", "pingpong"])
-def test_udp_4791_dropped(guests: Pair, test: str) -> None:
+def test_udp_4791_dropped(guests: GuestPair, test: str) -> None:
     with planted(guests.one, DROP.format("udp dport 4791"), UNDROP):
         found = guests.pair(test, "--deadline", HANGING_S)
     assert found["status"] == "fail", found
     assert "UDP port 4791 is dropped" in found["message"], found
 
 
-def test_tcp_port_dropped(guests: Pair) -> None:
+def test_tcp_port_dropped(guests: GuestPair) -> None:
     with planted(guests.one, DROP.format("tcp dport 18515"), UNDROP):
         found = guests.pair("write-bw", "--deadline", HANGING_S)
     assert found["status"] == "fail", found
     assert "guest2 gets no TCP connection to 192.168.100.1 port 18515" in found["message"], found
 
 
-def test_another_port_of_the_same_server(guests: Pair) -> None:
+def test_another_port_of_the_same_server(guests: GuestPair) -> None:
     with planted(guests.one, DROP.format("tcp dport 18515"), UNDROP):
         found = guests.pair("pingpong", "--port", "18600")
     assert found["status"] == "pass", found
 
 
-def test_a_device_node_that_is_gone(guests: Pair) -> None:
+def test_a_device_node_that_is_gone(guests: GuestPair) -> None:
     with planted(guests.two, "mv /dev/infiniband/uverbs0 /dev/shm/", "mv /dev/shm/uverbs0 /dev/infiniband/"):
         found = guests.pair("write-bw")
     assert (found["status"], found["message"]) == ("fail", "guest2 cannot open rxe0:1"), found
 
 
-def test_a_tool_that_is_not_installed(guests: Pair) -> None:
+def test_a_tool_that_is_not_installed(guests: GuestPair) -> None:
     with planted(guests.two, "mv /usr/bin/ib_write_bw /dev/shm/", "mv /dev/shm/ib_write_bw /usr/bin/"):
         found = guests.pair("write-bw")
     assert (found["status"], found["message"]) == ("unknown", "ib_write_bw is not installed on guest2"), found

@@ -27,7 +27,7 @@ NAMES = (
 CLUSTER = 'name = "x"\n[class.h100]\nnodes = "*"\n'
 
 
-class Trap:
+class ImportTrap:
     """A folder of hostile modules, and an environment that leads to it."""
 
     def __init__(self, folder: Path) -> None:
@@ -54,8 +54,8 @@ class Trap:
 
 
 @pytest.fixture
-def trap(tmp_path: Path) -> Trap:
-    return Trap(tmp_path)
+def trap(tmp_path: Path) -> ImportTrap:
+    return ImportTrap(tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -81,14 +81,14 @@ def script(name: str, installed: Path, folder: Path) -> Path:
     return copy
 
 
-def test_the_trap_works(trap: Trap) -> None:
+def test_the_trap_works(trap: ImportTrap) -> None:
     trap.run([sys.executable, "-m", "preflight", "--version"])
     assert {"sitecustomize", "preflight.__init__"} <= trap.sprung
 
 
 @pytest.mark.parametrize("name", ["slurm/prolog", "slurm/healthcheck", "slurm/job.sh"])
 @pytest.mark.parametrize("context", ["prolog_slurmd", "prolog_slurmctld"])
-def test_scripts_of_slurm(trap: Trap, installed: Path, tmp_path: Path, name: str, context: str) -> None:
+def test_scripts_of_slurm(trap: ImportTrap, installed: Path, tmp_path: Path, name: str, context: str) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / "srun").write_text('#!/bin/sh\nwhile case $1 in -*) true ;; *) false ;; esac; do shift; done\nexec "$@"\n')
@@ -101,7 +101,7 @@ def test_scripts_of_slurm(trap: Trap, installed: Path, tmp_path: Path, name: str
     assert not trap.sprung
 
 
-def test_the_one_file(trap: Trap, tmp_path: Path) -> None:
+def test_the_one_file(trap: ImportTrap, tmp_path: Path) -> None:
     built = tmp_path / "preflight.pyz"
     make = [sys.executable, "-m", "preflight.cli.zipapp", "-o", str(built), "-p", os.path.realpath(sys.executable)]
     subprocess.run(make, cwd=ROOT, check=True, capture_output=True, timeout=120)
@@ -126,7 +126,7 @@ def container_commands() -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("name", container_commands())
-def test_commands_of_containers(trap: Trap, installed: Path, name: str) -> None:
+def test_commands_of_containers(trap: ImportTrap, installed: Path, name: str) -> None:
     app = trap.home / "app"
     app.mkdir()
     (app / "__main__.py").write_text(
@@ -141,7 +141,7 @@ def test_commands_of_containers(trap: Trap, installed: Path, name: str) -> None:
     assert not trap.sprung
 
 
-def test_the_collector_of_a_node(trap: Trap) -> None:
+def test_the_collector_of_a_node(trap: ImportTrap) -> None:
     """What ssh, kubectl and srun start there, and what this node starts for itself."""
     plan = {"schema": "preflight.plan/1", "probes": []}
     given = bootstrap_protocol.OPENING + bootstrap_protocol.request(plan)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -39,9 +41,8 @@ def test_list_of_packages_equals_the_tree() -> None:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("wheel")
     source = tmp_path_factory.mktemp("source") / "tree"
-    import shutil
-
-    ignore = shutil.ignore_patterns(".git", ".venv", "__pycache__", "*.egg-info", ".*_cache", "build", "dist")
+    ignore = shutil.ignore_patterns(".git", ".venv", "__pycache__", "*.egg-info", ".*_cache", "build", "dist",
+                                    "generated_*.py")  # fmt: skip
     shutil.copytree(ROOT, source, symlinks=True, ignore=ignore)
     # the sdist is built first and the wheel from it, so that both are proved
     subprocess.run(
@@ -71,6 +72,46 @@ def test_wheel_brings_the_man_page_and_completions(wheel: Path) -> None:
         "share/man/man1/preflight.1", "share/bash-completion/completions/preflight",
         "share/zsh/site-functions/_preflight", "share/fish/vendor_completions.d/preflight.fish",
     }  # fmt: skip
+
+
+def test_wheel_brings_current_tables(wheel: Path, tmp_path: Path) -> None:
+    """The build wrote them, from the sources in the wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    assert _stale_tables(tmp_path) == []
+
+
+def _stale_tables(top: Path) -> list[str]:
+    """Return the tables below a folder that are absent, or not those of the sources beside them."""
+    code = "import json, os, preflight; from preflight.cli.startup_tables import TABLES\n"
+    code += "assert preflight.__path__ == [os.path.abspath('preflight')], preflight.__path__\n"
+    code += "print(json.dumps({name: text() for name, text in TABLES.items()}))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=top, capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "PYTHONPATH": str(top)})  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    texts: dict[str, str] = json.loads(done.stdout)
+    files = {name: top / "preflight" / name for name in texts}
+    return [name for name, text in texts.items() if not files[name].exists() or files[name].read_text() != text]
+
+
+def test_an_editable_install_writes_the_tables_into_the_tree(tmp_path: Path) -> None:
+    """As pip has it done (PEP 660)."""
+    tree = tmp_path / "tree"
+    ignore = shutil.ignore_patterns(".git", ".venv", "__pycache__", "*.egg-info", ".*_cache", "build", "dist",
+                                    "generated_*.py", "tests", "fixtures")  # fmt: skip
+    shutil.copytree(ROOT, tree, symlinks=True, ignore=ignore)
+    assert len(_stale_tables(tree)) == 2
+    code = "import sys; from setuptools import build_meta; build_meta.build_editable(sys.argv[1])"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code, str(tmp_path)],
+        cwd=tree,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert _stale_tables(tree) == []
+    assert list(tmp_path.glob("*.whl"))
 
 
 def test_demo_works_from_the_wheel_in_an_empty_directory(wheel: Path, tmp_path: Path) -> None:
@@ -108,6 +149,9 @@ def test_pip_installs_it_from_a_folder_of_wheels(wheel: Path, tmp_path: Path) ->
            ".".join(map(str, sys.version_info[:2])), "--only-binary", ":all:", "gpu-preflight"]  # fmt: skip
     done = subprocess.run(pip, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+    assert {path.name for path in (target / "preflight" / "_startup").glob("generated_*.py")} == {
+        "generated_checks.py", "generated_options.py",
+    }, "an image is made so (deploy/container/Containerfile)"  # fmt: skip
     code = "import sys; sys.path.insert(0, sys.argv.pop(1)); import paramiko"
     code += "; from preflight.cli.main import main; main()"
     argv = [sys.executable, "-I", "-S", "-c", code, str(target), "demo"]

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from preflight.cli import zipapp
+from preflight.cli import startup_tables, zipapp
 from preflight.gate import policy
 from tests.support.paths import ROOT
 
@@ -40,7 +40,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what is packed: no edit comes between two builds."""
     copy = tmp_path_factory.mktemp("source")
     for top in ("preflight", "checks", "reports"):
-        shutil.copytree(ROOT / top, copy / top, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        ignore = shutil.ignore_patterns("__pycache__", "generated_*.py")
+        shutil.copytree(ROOT / top, copy / top, symlinks=True, ignore=ignore)
     return copy
 
 
@@ -93,6 +94,13 @@ def test_it_holds_all_of_ours_and_only_pure_python(built: Path, source: Path) ->
     assert not {name for name in names if name.startswith(("tests/", "paramiko/", "psutil/"))}
     licences = {name.split("-")[0].lower() for name in names if "/licenses/" in name}
     assert licences >= {"click", "clustershell", "jinja2", "markupsafe", "rich", "tomli"}
+
+
+def test_the_build_writes_the_tables(built: Path) -> None:
+    """From the sources that it packs: the folder has none."""
+    with zipfile.ZipFile(built) as members:
+        for name, text in startup_tables.TABLES.items():
+            assert members.read(f"preflight/{name}").decode() == text()
 
 
 def test_every_dependency_is_carried_or_named_as_missing() -> None:

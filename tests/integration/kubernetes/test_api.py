@@ -26,7 +26,7 @@ from preflight.judge import judge
 from preflight.probes import Probe, plan
 from preflight.transport.local import node
 from tests.integration.container.test_container import BWRAP
-from tests.support.kubernetes.apiserver import NAMESPACE, TOKEN, ApiServer, Pod
+from tests.support.kubernetes.apiserver import NAMESPACE, TOKEN, ApiServer, ServedPod
 from tests.support.paths import ROOT
 from tests.support.stopwatch import Stopwatch
 
@@ -39,7 +39,7 @@ FORBIDDEN = (
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ApiServer]:
-    with ApiServer(tmp_path, [Pod(OBJECT)]) as server:
+    with ApiServer(tmp_path, [ServedPod(OBJECT)]) as server:
         yield server
 
 

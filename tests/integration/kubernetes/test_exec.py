@@ -22,7 +22,7 @@ from preflight.transport.errors import TransportError
 from preflight.transport.kubernetes import error_messages
 from preflight.transport.kubernetes.kubectl import Kubectl, KubectlTransport, find
 from tests.integration.container.test_container import BWRAP
-from tests.support.kubernetes.apiserver import NAMESPACE, ApiServer, Pod
+from tests.support.kubernetes.apiserver import NAMESPACE, ApiServer, ServedPod
 from tests.support.local_transport import EVIDENCE
 from tests.support.paths import ROOT
 from tests.support.stopwatch import Stopwatch
@@ -41,10 +41,10 @@ def document(name: str, phase: str = "Running", **labels: str) -> Mapping[str, A
     return made
 
 
-def pod(name: str = "trainer-0", **options: Any) -> Pod:
+def pod(name: str = "trainer-0", **options: Any) -> ServedPod:
     options.setdefault("environment", {"PATH": os.environ["PATH"]})
     phase = options.pop("phase", "Running")
-    return Pod(document(name, phase), **options)
+    return ServedPod(document(name, phase), **options)
 
 
 def make_plan(*argv: str, deadline_s: float = 8.0, **options: Any) -> dict[str, Any]:
@@ -269,7 +269,11 @@ def test_an_unknown_context(server: ApiServer) -> None:
 
 
 def test_pods_by_their_labels(server: ApiServer) -> None:
-    others = [pod("trainer-1"), pod("trainer-2", phase="Failed"), Pod(document("other-0", **{"job-name": "other"}))]
+    others = [
+        pod("trainer-1"),
+        pod("trainer-2", phase="Failed"),
+        ServedPod(document("other-0", **{"job-name": "other"})),
+    ]
     server.pods.update({one.name: one for one in others})
     assert find("job-name=trainer", Kubectl()) == (("trainer-0", "trainer-1"), 1)
     with pytest.raises(TransportError, match="no pod in the namespace training has these labels"):

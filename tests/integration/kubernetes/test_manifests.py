@@ -210,9 +210,11 @@ FOUND = "preflight: gpu.count: found 7, expected 8 (cluster.toml class.training.
     ("text", "status", "message"),
     [
         (lambda: verdict("pass", ""), 0, "preflight passed"),
-        (lambda: verdict("fail", FOUND), 1, "gpu.count: found 7, expected 8"),
+        (lambda: verdict("fail", FOUND), 1, "[isolate] gpu.count: found 7, expected 8"),
+        (lambda: verdict("fail", FOUND, action="reboot"), 1, "[reboot] gpu.count: found 7, expected 8"),
+        (lambda: verdict("fail", FOUND, action="$(touch EXECUTED)"), 1, "gpu.count: found 7"),
         (lambda: verdict("fail", 'preflight: a: found "x", expected y'), 1, "gpu.count failed"),
-        (lambda: verdict("fail", "preflight: " + "w" * 150), 1, "w" * 80),
+        (lambda: verdict("fail", "preflight: " + "w" * 150), 1, "w" * 70),
         (lambda: verdict("unknown", "preflight: gpu.driver: timeout"), 2, "not judged: gpu.driver: timeout"),
         (
             lambda: verdict("error", "preflight: cluster.toml:3: unknown key"),

@@ -18,7 +18,7 @@ import yaml
 from preflight.gate.verdict import Verdict, from_document
 from tests.support import hostroot
 from tests.support.kubernetes import pods
-from tests.support.kubernetes.apiserver import NAMESPACE, TOKEN, ApiServer, Pod
+from tests.support.kubernetes.apiserver import NAMESPACE, TOKEN, ApiServer, ServedPod
 from tests.support.kubernetes.pods import IMAGE, Pods
 from tests.support.machines import Machine, hgx_h100
 from tests.support.paths import ROOT
@@ -206,7 +206,7 @@ def test_a_pod_reads_its_allocation_from_the_api(engine: Pods, node: Path, tmp_p
         for container in (*document["spec"]["initContainers"], *document["spec"]["containers"]):
             container["resources"] = {"limits": {"nvidia.com/gpu": "8"}}
     refused = (403, "Forbidden", 'pods "trainer-0" is forbidden') if fault == "forbidden" else None
-    with ApiServer(tmp_path, [Pod(document, get=refused)]) as server:
+    with ApiServer(tmp_path, [ServedPod(document, get=refused)]) as server:
         place = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server.port),
                  "POD_NAME": "trainer-0"}  # fmt: skip
         args = ["gate", "init-container", "--cluster=/etc/preflight/plugin.toml", f"--node={NAME}",
@@ -237,7 +237,9 @@ def test_a_running_pod_is_collected_over_kubectl(
     assert engine.play({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "trainer-0"},
                         "spec": {"restartPolicy": "Never", "containers": [main]}})[0] == 0  # fmt: skip
     document = json.loads((ROOT / "tests/data/kubernetes/pod.json").read_text())
-    inside = Pod(document, {**os.environ, **engine.environment}, ("podman", "exec", "--interactive", "trainer-0-main"))
+    inside = ServedPod(
+        document, {**os.environ, **engine.environment}, ("podman", "exec", "--interactive", "trainer-0-main")
+    )
     monkeypatch.setenv("HOME", str(tmp_path))
     with ApiServer(tmp_path, [inside]) as server:
         monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig()))

@@ -143,7 +143,7 @@ def test_answers_are_not_piled_up_for_a_slow_reader() -> None:
     answers = gather(hosts(1000), transport, plan_for, Limits(fanout=8))
     next(answers)
     wait(0.5)
-    assert len(transport.contacted) <= scheduler._ROOM + 8 + 2
+    assert len(transport.contacted) <= scheduler.QUEUE_SIZE + 8 + 2
     assert len(list(answers)) == 999
 
 

@@ -36,12 +36,14 @@ STARTED_S = 120.0
 LIGHT = {
     "__future__", "preflight", "preflight.version", "preflight.cli", "preflight.cli.main", "preflight.errors",
     "preflight.gate", "preflight.gate.main", "preflight.gate.verdict_cache", "preflight.gate.scheduler_env",
-    "preflight.gate.options", "preflight.gate.policy", "preflight.gate.gate_run", "preflight.gate.state_dir",
-    "preflight.gate.announce", "preflight.gate.verdict", "preflight.gate.watchdog", "select", "syslog",
+    "preflight.gate.options", "preflight.gate.policy", "preflight.gate.request", "preflight.gate.result",
+    "preflight.gate.state_dir", "preflight.gate.announce", "preflight.gate.values", "preflight.gate.verdict",
+    "preflight.gate.watchdog", "preflight._startup", "preflight._startup.fast_options",
+    "preflight._startup.generated_options", "select", "syslog", "zlib",
 }  # fmt: skip
 
 
-class Site:
+class GateSite:
     """A copy of preflight that every user may read, a cluster file, a state directory; calls gates."""
 
     def __init__(self, folder: Path, tree: Path, python: str) -> None:
@@ -105,10 +107,10 @@ def as_ordinary_user() -> tuple[str, ...]:
 
 
 @pytest.fixture
-def site(tree: tuple[Path, str]) -> Iterator[Site]:
+def site(tree: tuple[Path, str]) -> Iterator[GateSite]:
     folder = Path(tempfile.mkdtemp(prefix="gate-"))
     folder.chmod(0o755)
-    yield Site(folder, *tree)
+    yield GateSite(folder, *tree)
     shutil.rmtree(folder)
 
 
@@ -140,7 +142,7 @@ MESSAGES = {HEALTHY: "pass", SICK: "FAIL: gpu.count: found 0, expected 8", NO_NU
     ("slurm-step", HEALTHY, 0), ("slurm-step", SICK, 1), ("slurm-step", NO_NUMBERS, 3), ("slurm-step", BROKEN, 2),
     ("init-container", SICK, 1), ("init-container", NO_NUMBERS, 3), ("ci", NO_NUMBERS, 0), ("ci", BROKEN, 2),
 ])  # fmt: skip
-def test_each_hook_follows_the_table(site: Site, hook: str, text: str, status: int) -> None:
+def test_each_hook_follows_the_table(site: GateSite, hook: str, text: str, status: int) -> None:
     """L01, L18, L22, L50: nothing but a status out of four, and one line that reports it."""
     site.write(text)
     done = site.run(hook, "--node", "n1")
@@ -151,7 +153,7 @@ def test_each_hook_follows_the_table(site: Site, hook: str, text: str, status: i
     assert quiet == ""
 
 
-def test_a_prolog_after_a_good_verdict_collects_and_imports_nothing(site: Site) -> None:
+def test_a_prolog_after_a_good_verdict_collects_and_imports_nothing(site: GateSite) -> None:
     """L40: not even what reads options and documents."""
     assert "judged in" in site.run("slurm-prolog").stdout
     assert " s ago" in site.run("slurm-prolog").stdout
@@ -168,7 +170,7 @@ def imported(stderr: str) -> set[str]:
     return {line.split("|")[2].strip() for line in stderr.splitlines() if line.startswith("import time:")}
 
 
-def test_a_prolog_repeats_that_nothing_was_judged(site: Site) -> None:
+def test_a_prolog_repeats_that_nothing_was_judged(site: GateSite) -> None:
     """A verdict of unknown is believed, too, but for a hook that would hold the job back for it."""
     site.write(NO_NUMBERS)
     for text in ("judged in", "s ago"):
@@ -181,7 +183,7 @@ def test_a_prolog_repeats_that_nothing_was_judged(site: Site) -> None:
     assert "Slurm was not told" in strict.stderr  # by slurmd it would be, and the job put back
 
 
-def test_a_failure_is_judged_anew_before_it_holds_a_job_back(site: Site) -> None:
+def test_a_failure_is_judged_anew_before_it_holds_a_job_back(site: GateSite) -> None:
     site.write(SICK)
     for _ in range(2):
         done = site.run("slurm-prolog")
@@ -190,7 +192,7 @@ def test_a_failure_is_judged_anew_before_it_holds_a_job_back(site: Site) -> None
     assert "Slurm was not told" in done.stderr  # it was not slurmd that called
 
 
-def test_a_dry_run_holds_no_job_back_and_is_marked_as_one(site: Site) -> None:
+def test_a_dry_run_holds_no_job_back_and_is_marked_as_one(site: GateSite) -> None:
     """L19."""
     site.write(SICK)
     done = site.run("slurm-step", "--dry-run")
@@ -203,7 +205,7 @@ def test_a_dry_run_holds_no_job_back_and_is_marked_as_one(site: Site) -> None:
 # --- the configuration ------------------------------------------------------------------------------
 
 
-def test_a_broken_cluster_file_is_reported_and_the_last_valid_one_holds(site: Site) -> None:
+def test_a_broken_cluster_file_is_reported_and_the_last_valid_one_holds(site: GateSite) -> None:
     assert site.run("slurm-prolog").returncode == 0
     site.write(BROKEN)
     for _ in range(2):
@@ -224,7 +226,7 @@ def test_a_broken_cluster_file_is_reported_and_the_last_valid_one_holds(site: Si
 
 
 @pytest.mark.parametrize("text", [BROKEN, None], ids=["broken", "missing"])
-def test_the_last_valid_file_of_another_path_is_not_judged_by(site: Site, text: str | None) -> None:
+def test_the_last_valid_file_of_another_path_is_not_judged_by(site: GateSite, text: str | None) -> None:
     assert site.run("slurm-prolog").returncode == 0
     site.cluster = site.folder / "other.toml"
     if text:
@@ -240,7 +242,7 @@ def test_the_last_valid_file_of_another_path_is_not_judged_by(site: Site, text: 
 @pytest.mark.parametrize(
     "spoil", [Path.unlink, lambda path: path.write_text(""), lambda path: (path.unlink(), path.mkdir())]
 )
-def test_without_a_cluster_file_nothing_is_judged(site: Site, spoil: Callable[[Path], Any]) -> None:
+def test_without_a_cluster_file_nothing_is_judged(site: GateSite, spoil: Callable[[Path], Any]) -> None:
     """L01."""
     spoil(site.cluster)
     done = site.run("slurm-step")
@@ -251,7 +253,7 @@ def test_without_a_cluster_file_nothing_is_judged(site: Site, spoil: Callable[[P
     assert "CONFIGURATION ERROR" in done.stderr
 
 
-def test_a_misspelt_check_drains_no_node(site: Site) -> None:
+def test_a_misspelt_check_drains_no_node(site: GateSite) -> None:
     """L22."""
     site.write(SICK + '[gate]\nskip = ["gpu.cuont"]\n')
     done = site.run("slurm-prolog")
@@ -269,7 +271,7 @@ def test_a_usage_error_in_a_script_drains_no_node(words: list[str], env: dict[st
     assert "USAGE ERROR" in done.stderr
 
 
-def test_a_crash_of_preflight_drains_no_node(site: Site) -> None:
+def test_a_crash_of_preflight_drains_no_node(site: GateSite) -> None:
     (site.folder / "sitecustomize.py").write_text("import sys; sys.modules['preflight.judge'] = None\n")
     done = site.run("slurm-prolog", PYTHONPATH=str(site.folder))
     assert done.returncode == 0
@@ -281,7 +283,7 @@ def test_a_crash_of_preflight_drains_no_node(site: Site) -> None:
 # --- the health check -------------------------------------------------------------------------------
 
 
-def test_the_health_check_reads_and_has_it_judged_in_the_background(site: Site) -> None:
+def test_the_health_check_reads_and_has_it_judged_in_the_background(site: GateSite) -> None:
     done = site.run("slurm-healthcheck", SLURMD_NODENAME="n7")
     assert (done.returncode, "there is none yet; one is being made" in done.stderr) == (3, True)
     until((site.state / "report.json").exists)
@@ -292,7 +294,7 @@ def test_the_health_check_reads_and_has_it_judged_in_the_background(site: Site) 
     assert site.run("slurm-prolog", SLURMD_NODENAME="n7").returncode == 0
 
 
-def test_two_do_not_judge_at_once(site: Site) -> None:
+def test_two_do_not_judge_at_once(site: GateSite) -> None:
     site.state.mkdir(0o700)
     with (site.state / "refresh.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -305,7 +307,7 @@ def test_two_do_not_judge_at_once(site: Site) -> None:
 
 
 @contextlib.contextmanager
-def collecting(site: Site, *words: str) -> Iterator[subprocess.Popen[str]]:
+def collecting(site: GateSite, *words: str) -> Iterator[subprocess.Popen[str]]:
     """Yield a gate that is collecting: one of its tools hangs."""
     number = f"{os.getpid()}{time.monotonic_ns()}"
     tool = site.folder / "tool"
@@ -332,7 +334,7 @@ def running(number: str) -> bool:
 
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize(("hook", "number"), [("slurm-prolog", signal.SIGTERM), ("slurm-step", signal.SIGINT)])
-def test_a_terminated_gate_reports_what_is_missing(site: Site, hook: str, number: signal.Signals) -> None:
+def test_a_terminated_gate_reports_what_is_missing(site: GateSite, hook: str, number: signal.Signals) -> None:
     """L12: never with a status of 0; nothing of it runs on."""
     with collecting(site, hook, "--deadline", "60") as process:
         process.send_signal(number)
@@ -346,7 +348,7 @@ def test_a_terminated_gate_reports_what_is_missing(site: Site, hook: str, number
 
 
 @pytest.mark.usefixtures("root")
-def test_a_tool_that_hangs_ends_with_the_deadline(site: Site) -> None:
+def test_a_tool_that_hangs_ends_with_the_deadline(site: GateSite) -> None:
     """L34, L39: what it holds up is reported, and the rest is judged."""
     watch = Stopwatch()
     with collecting(site, "slurm-step", "--deadline", "3", "--report-dir", str(site.folder / "report")) as process:
@@ -361,11 +363,12 @@ def test_a_tool_that_hangs_ends_with_the_deadline(site: Site) -> None:
 def test_a_deadline_ends_what_no_signal_can() -> None:
     """A main thread that never comes back to Python, as at a dead file server; SIGTERM does not either."""
     code = """if True:
-        import os, sys
+        import os, sys, time
         from preflight.gate.watchdog import Watch
-        watch = Watch(float(sys.argv[1]))
-        watch.start(lambda why, killed: (os.write(2, why.encode()), 3)[1])
-        watch.phase = "reading"
+        finish = lambda progress, why, killed: (os.write(2, why.encode()), 3)[1]
+        watch = Watch(time.monotonic(), float(sys.argv[1]), None, finish)
+        watch.start()
+        watch.enter("reading")
         print("started", flush=True)
         ear, mouth = os.pipe()
         os.read(ear, 1)
@@ -384,10 +387,39 @@ def test_a_deadline_ends_what_no_signal_can() -> None:
         assert stderr.endswith("while reading")
 
 
+def test_a_verdict_at_the_moment_of_the_deadline_is_announced_once() -> None:
+    """Whichever thread claims the end makes the output, and the other one nothing, however close they are."""
+    code = """if True:
+        import os, time
+        from preflight.gate.watchdog import Watch
+        deadline_s = 0.02
+        for number in range(300):
+            if os.fork() == 0:
+                finish = lambda progress, why, killed: (os.write(1, f"late {progress}\\n".encode()), 3)[1]
+                began = time.monotonic()
+                watch = Watch(began, deadline_s, "begun", finish)
+                watch.start()
+                progress = watch.advance("judged")
+                while time.monotonic() < began + deadline_s + (number % 21 - 8) * 0.001:
+                    progress = watch.advance("judged")
+                watch.close(0)
+                os.write(1, f"in time {progress}\\n".encode())
+                os._exit(0)
+            _, status = os.wait()
+            os.write(1, f"{os.waitstatus_to_exitcode(status)}\\n".encode())
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=STARTED_S)
+    assert done.stderr == ""
+    ends = re.findall(r"(?:in time judged\n0\n|late judged\n3\n)", done.stdout)
+    assert "".join(ends) == done.stdout
+    assert len(ends) == 300
+    assert len(set(ends)) == 2, "no race was run: both threads have to win now and then"
+
+
 # --- bare and hostile places ------------------------------------------------------------------------
 
 
-def test_without_an_environment_and_without_knowing_its_interpreter(site: Site) -> None:
+def test_without_an_environment_and_without_knowing_its_interpreter(site: GateSite) -> None:
     """As a Prolog with the first line ``/usr/bin/env python3``: ``sys.executable`` is empty there."""
     argv = ["/usr/bin/env", "python3", "-c", "import sys; print(repr(sys.executable), sys.version_info >= (3, 11))"]
     assert subprocess.run(argv, env={}, capture_output=True, text=True, timeout=30).stdout == "'' True\n"
@@ -398,7 +430,7 @@ def test_without_an_environment_and_without_knowing_its_interpreter(site: Site) 
 
 @pytest.mark.parametrize("path", [None, "", "/nowhere", "."])
 @pytest.mark.parametrize("user", ["root", "nobody"])
-def test_as_root_and_as_an_ordinary_user_with_any_path(site: Site, user: str, path: str | None) -> None:
+def test_as_root_and_as_an_ordinary_user_with_any_path(site: GateSite, user: str, path: str | None) -> None:
     before = as_ordinary_user() if user == "nobody" else ()
     env: Any = {} if path is None else {"PATH": path}
     done = site.run("slurm-step", before=before, **env)
@@ -410,7 +442,7 @@ def test_as_root_and_as_an_ordinary_user_with_any_path(site: Site, user: str, pa
     assert "pass" in done.stdout
 
 
-def test_an_ordinary_user_without_a_home_cannot_cache_a_verdict(site: Site) -> None:
+def test_an_ordinary_user_without_a_home_cannot_cache_a_verdict(site: GateSite) -> None:
     argv = [*as_ordinary_user(), str(site.script), "gate", "slurm-healthcheck", "--cluster", str(site.cluster)]
     if os.geteuid() != 0:
         pytest.skip("root is needed to become nobody")
@@ -424,7 +456,7 @@ READ_ONLY = ("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
 
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("hook", ["slurm-prolog", "slurm-healthcheck", "slurm-step", "init-container"])
-def test_on_a_read_only_root_it_judges_and_reports_what_it_lacks(site: Site, hook: str) -> None:
+def test_on_a_read_only_root_it_judges_and_reports_what_it_lacks(site: GateSite, hook: str) -> None:
     done = site.run(hook, before=(str(shutil.which("bwrap")), *READ_ONLY[1:]))
     assert (done.returncode, "pass" in done.stdout) == (0, True), done.stderr
     lacks = "Read-only file system" in done.stderr
@@ -433,7 +465,7 @@ def test_on_a_read_only_root_it_judges_and_reports_what_it_lacks(site: Site, hoo
 
 
 @pytest.mark.usefixtures("root")
-def test_a_state_directory_that_became_read_only_is_no_fault_of_ours(site: Site) -> None:
+def test_a_state_directory_that_became_read_only_is_no_fault_of_ours(site: GateSite) -> None:
     assert site.run("slurm-prolog").returncode == 0
     done = site.run("slurm-prolog", "--refresh", before=(str(shutil.which("bwrap")), *READ_ONLY[1:]))
     assert (done.returncode, "judged in" in done.stdout) == (0, True), done.stderr
@@ -446,7 +478,7 @@ def test_a_state_directory_that_became_read_only_is_no_fault_of_ours(site: Site)
     lambda state: (state.mkdir(), state.chmod(0o777)),
     lambda state: state.symlink_to("/etc"),
 ])  # fmt: skip
-def test_a_state_directory_that_is_not_to_be_trusted_is_not_used(site: Site, spoil: Callable[[Path], Any]) -> None:
+def test_a_state_directory_that_is_not_to_be_trusted_is_not_used(site: GateSite, spoil: Callable[[Path], Any]) -> None:
     spoil(site.state)
     for _ in range(2):
         done = site.run("slurm-prolog")
@@ -458,7 +490,7 @@ def test_a_state_directory_that_is_not_to_be_trusted_is_not_used(site: Site, spo
 # --- a job of many nodes ----------------------------------------------------------------------------
 
 
-def test_a_step_that_leaves_nodes_out_does_not_let_the_job_start(site: Site) -> None:
+def test_a_step_that_leaves_nodes_out_does_not_let_the_job_start(site: GateSite) -> None:
     job: Any = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "4", "SLURM_JOB_NODELIST": "n[1-4]"}
     done = site.run("slurm-step", **job)
     assert done.returncode == 3
@@ -469,13 +501,13 @@ def test_a_step_that_leaves_nodes_out_does_not_let_the_job_start(site: Site) -> 
     assert (done.returncode, "task 0 of this node judges it" in done.stdout) == (0, True)
 
 
-def controller(site: Site, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+def controller(site: GateSite, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "preflight", "gate", "slurm-controller", "--cluster", str(site.cluster), *words]
     env = {"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_JOB_ID": "7", "PYTHONPATH": str(ROOT), **env}
     return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60)
 
 
-def test_the_controller_goes_by_the_verdicts_that_the_nodes_publish(site: Site) -> None:
+def test_the_controller_goes_by_the_verdicts_that_the_nodes_publish(site: GateSite) -> None:
     shared = site.folder / "shared"
     shared.mkdir(0o755)
     done = controller(site)
@@ -512,7 +544,7 @@ def test_the_controller_goes_by_the_verdicts_that_the_nodes_publish(site: Site) 
 
 
 @needs_farm
-def test_the_controller_collects_nodes_that_publish_nothing(site: Site) -> None:
+def test_the_controller_collects_nodes_that_publish_nothing(site: GateSite) -> None:
     with Farm(2) as farm:
         words = ("--hosts", ",".join(farm.hosts), "--ssh-config", str(farm.ssh_config), "--deadline", "30")
         path = {"PATH": os.environ["PATH"]}
@@ -531,7 +563,7 @@ def publish(folder: Path, name: str, document: Any) -> None:
 # --- notifications ----------------------------------------------------------------------------------
 
 
-def test_the_termination_log_has_the_most_important_words_and_a_volume_the_report(site: Site) -> None:
+def test_the_termination_log_has_the_most_important_words_and_a_volume_the_report(site: GateSite) -> None:
     site.write(SICK)
     log, volume = site.folder / "termination-log", site.folder / "volume"
     log.write_text("old " * 2000)
@@ -548,7 +580,7 @@ def test_the_termination_log_has_the_most_important_words_and_a_volume_the_repor
     assert (done.returncode, f"{log} cannot be written: No such file" in done.stderr) == (1, True)
 
 
-def test_metrics_for_a_textfile_collector(site: Site) -> None:
+def test_metrics_for_a_textfile_collector(site: GateSite) -> None:
     path = site.folder / "preflight.prom"
     done = site.run("slurm-step", "--textfile", str(path), "--node", "n5")
     assert done.returncode == 0, done.stderr
@@ -561,7 +593,7 @@ def test_metrics_for_a_textfile_collector(site: Site) -> None:
 
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("full", [False, True], ids=["read", "full"])
-def test_one_line_in_the_log_of_the_system(site: Site, full: bool) -> None:
+def test_one_line_in_the_log_of_the_system(site: GateSite, full: bool) -> None:
     """One without a reader does not hold a job back."""
     site.write(NO_NUMBERS)
     site.state.mkdir()

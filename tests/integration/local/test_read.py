@@ -22,7 +22,7 @@ def test_a_dead_port_is_named_with_its_state() -> None:
 def test_the_command(tmp_path: Path) -> None:
     ran = run("-", stdin=outside("nvlink_a100.txt").replace("Link 11: 25 GB/s", "Link 11: <inactive>", 1))
     assert ran.returncode == 1
-    assert "GPU0 has 11 active NVLinks, its equals 12" in ran.stdout
+    assert "GPU0: 11 of 12 NVLinks are up" in ran.stdout
     ran = run("-", stdin="nothing of interest\n")
     assert ran.returncode == 3
     assert all(name in " ".join(ran.stdout.split()) for name in known())

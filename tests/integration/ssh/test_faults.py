@@ -33,7 +33,7 @@ def make_plan(*extra: Mapping[str, Any], deadline_s: float = DEADLINE_S) -> dict
 
 
 @dataclass(frozen=True)
-class Fault:
+class SshFault:
     """A fault, and what must be reported of its node: an answer (no phase), or a phase and words of the reason.
 
     ``litter`` is what a start-up file leaves running, which is its user's own.
@@ -81,34 +81,36 @@ LONG = probe("tool", timeout_s=30)
 BIG = "head -c {} /dev/urandom | od -An -v -tu1"  # what looks like a secret would be replaced
 
 FAULTS = (
-    Fault("F01 healthy", lambda farm, host: None),
-    Fault("F02 refused", lambda farm, host: farm.fault(host, "refuse"), "connect", "connection refused", within_s=1),
-    Fault("F03 silent", lambda farm, host: farm.fault(host, "silent"), "banner", "sent no SSH banner", within_s=5),
-    Fault(
+    SshFault("F01 healthy", lambda farm, host: None),
+    SshFault("F02 refused", lambda farm, host: farm.fault(host, "refuse"), "connect", "connection refused", within_s=1),
+    SshFault("F03 silent", lambda farm, host: farm.fault(host, "silent"), "banner", "sent no SSH banner", within_s=5),
+    SshFault(
         "F04 reset",
         lambda farm, host: farm.fault(host, "reset"),
         "banner",
         "reset the connection before its SSH banner",
     ),
-    Fault("F05 close", lambda farm, host: farm.fault(host, "close"), "banner", "before its SSH banner"),
-    Fault("F05 close twice, then well", lambda farm, host: farm.fault(host, "close", first=2)),
-    Fault("F06 changed key", lambda farm, host: farm.fault(host, "hostkey"), "host-key", "ssh-keygen -R '[{host}]:"),
-    Fault("F07 key not accepted", lambda farm, host: farm.fault(host, "noauth"), "authenticate", "no key was accepted"),
-    Fault(
+    SshFault("F05 close", lambda farm, host: farm.fault(host, "close"), "banner", "before its SSH banner"),
+    SshFault("F05 close twice, then well", lambda farm, host: farm.fault(host, "close", first=2)),
+    SshFault("F06 changed key", lambda farm, host: farm.fault(host, "hostkey"), "host-key", "ssh-keygen -R '[{host}]:"),
+    SshFault(
+        "F07 key not accepted", lambda farm, host: farm.fault(host, "noauth"), "authenticate", "no key was accepted"
+    ),
+    SshFault(
         "F08 no SSH server",
         lambda farm, host: farm.fault(host, "banner"),
         "banner",
         "no SSH server; it says: 220 mail.example smtp ready",
     ),
-    Fault("F09 200 ms round trips", wired(":", Wire(delay_s=0.1))),
-    Fault(
+    SshFault("F09 200 ms round trips", wired(":", Wire(delay_s=0.1))),
+    SshFault(
         "F10 cut in mid-answer",
         wired(BIG.format(150_000), Wire(cut_after_bytes=150_000)),
         "read",
         "the connection was reset: the answer was cut at ",
         (probe("tool"),),
     ),
-    Fault(
+    SshFault(
         "F11 12 kB/s",  # three seconds to get there, and half a minute back
         wired(BIG.format(250_000), Wire(bytes_per_s=12_000)),
         "read",
@@ -116,28 +118,30 @@ FAULTS = (
         (probe("tool"),),
         within_s=DEADLINE_S + 1,
     ),
-    Fault("F12 100 MB from a tool", tool(NOISE), extra=(probe("tool"),), records={"cmd:tool": ("cut",)}),
-    Fault("F12 100 MB from .bashrc", rc(NOISE), "start", "more than 4 MiB of other text on standard output"),
-    Fault(
+    SshFault("F12 100 MB from a tool", tool(NOISE), extra=(probe("tool"),), records={"cmd:tool": ("cut",)}),
+    SshFault("F12 100 MB from .bashrc", rc(NOISE), "start", "more than 4 MiB of other text on standard output"),
+    SshFault(
         "F13 100 MB on standard error", rc(NOISE + " >&2"), "start", "more than 4 MiB of other text on standard error"
     ),
-    Fault(
+    SshFault(
         "F14 ignores signals",
         tool("trap '' HUP TERM INT; while :; do sleep 1; done"),
         extra=(probe("tool"),),
         records={"cmd:tool": ("timeout",)},
     ),
-    Fault("F14 stopped", tool("kill -STOP $$; echo never"), extra=(probe("tool"),), records={"cmd:tool": ("timeout",)}),
-    Fault(
+    SshFault(
+        "F14 stopped", tool("kill -STOP $$; echo never"), extra=(probe("tool"),), records={"cmd:tool": ("timeout",)}
+    ),
+    SshFault(
         "F15 grandchild holds a tool's output",
         tool("sleep 60 & echo ok"),
         extra=(probe("tool"),),
         records={"cmd:tool": ("ok", "timeout")},
     ),
-    Fault("F15 grandchild holds the channel", rc("sleep 30 &"), within_s=DEADLINE_S / 2, litter="sleep 30"),
-    Fault("F16 reboots", reboots, "collect", "the connection was ", (LONG,)),
-    Fault("F17 collector killed", tool("kill -9 $PPID"), "collect", "killed by signal 9", (probe("tool"),)),
-    Fault(
+    SshFault("F15 grandchild holds the channel", rc("sleep 30 &"), within_s=DEADLINE_S / 2, litter="sleep 30"),
+    SshFault("F16 reboots", reboots, "collect", "the connection was ", (LONG,)),
+    SshFault("F17 collector killed", tool("kill -9 $PPID"), "collect", "killed by signal 9", (probe("tool"),)),
+    SshFault(
         "F17 no python3",
         lambda farm, host: farm.view(host, View(without=("/usr/bin/python3*", "/usr/local/bin/python3*"))),
         "start",
@@ -148,7 +152,7 @@ HEALTHY = 3
 
 
 @dataclass(frozen=True)
-class Result:
+class FaultResult:
     host: str
     document: Mapping[str, Any]
     seconds: float  # its own: what a starved machine adds is left out
@@ -157,15 +161,15 @@ class Result:
 
 def collect_all(
     farm: Farm, hosts: Mapping[str, Mapping[str, Any]], deadline_s: float, config_of: Farm | None = None
-) -> dict[str, Result]:
+) -> dict[str, FaultResult]:
     """Ask all hosts at once; each has its own deadline."""
     options = SshOptions((config_of or farm).ssh_config, connect_timeout_s=CONNECT_TIMEOUT_S)
     transport = SshTransport(options, list(hosts))
 
-    def one(host: str) -> Result:
+    def one(host: str) -> FaultResult:
         watch = Stopwatch()
         document = transport.collect(host, hosts[host], time.monotonic() + deadline_s)
-        return Result(host, document, watch.seconds, watch.elapsed)
+        return FaultResult(host, document, watch.seconds, watch.elapsed)
 
     with ThreadPoolExecutor(len(hosts)) as pool:
         try:
@@ -174,7 +178,7 @@ def collect_all(
             transport.close()
 
 
-def check(result: Result, phase: str, reason: str) -> None:
+def check(result: FaultResult, phase: str, reason: str) -> None:
     """Compare an outcome; no phase means an answer with a complete probe of the healthy path."""
     read = evidence.from_document(dict(result.document), "test")
     assert read.node == result.host
@@ -189,7 +193,7 @@ def check(result: Result, phase: str, reason: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def run() -> Iterator[tuple[Farm, dict[str, Result]]]:
+def run() -> Iterator[tuple[Farm, dict[str, FaultResult]]]:
     """One run over all faulty hosts and some healthy ones."""
     with Farm(len(FAULTS) + HEALTHY) as farm:
         plans = {host: make_plan() for host in farm.hosts}
@@ -202,7 +206,7 @@ def run() -> Iterator[tuple[Farm, dict[str, Result]]]:
 
 @needs_farm
 @pytest.mark.parametrize("number", range(len(FAULTS)), ids=[fault.name for fault in FAULTS])
-def test_a_fault_has_its_true_name(run: tuple[Farm, dict[str, Result]], number: int) -> None:
+def test_a_fault_has_its_true_name(run: tuple[Farm, dict[str, FaultResult]], number: int) -> None:
     farm, results = run
     fault, result = FAULTS[number], results[farm.hosts[number]]
     check(result, fault.phase, fault.reason)
@@ -213,7 +217,7 @@ def test_a_fault_has_its_true_name(run: tuple[Farm, dict[str, Result]], number: 
 
 
 @needs_farm
-def test_no_fault_touches_another_node(run: tuple[Farm, dict[str, Result]]) -> None:
+def test_no_fault_touches_another_node(run: tuple[Farm, dict[str, FaultResult]]) -> None:
     farm, results = run
     for host in farm.hosts[len(FAULTS) :]:
         check(results[host], "", "")
@@ -234,7 +238,7 @@ def test_an_unknown_user_is_reported_as_an_unknown_key() -> None:
 def in_network(arrange: Callable[[Farm], object], hosts: Mapping[str, Mapping[str, Any]], deadline_s: float) -> Any:
     """Run a farm of two in a network of its own, and query also addresses that are not the farm's."""
 
-    def call() -> tuple[dict[str, Result], dict[int, str]]:
+    def call() -> tuple[dict[str, FaultResult], dict[int, str]]:
         with Farm(2) as farm:
             config = farm.ssh_config.read_text()
             farm.ssh_config.write_text(config.replace("Host 127.*", "Host *"))

@@ -54,7 +54,7 @@ HEALTHY = ("plain", "fish", "tcsh", "noisy")
 
 
 @dataclass(frozen=True)
-class Host:
+class FleetHost:
     """One host of the fleet: how it is made, and what the report must contain of it."""
 
     change: Change = lambda machine: machine
@@ -68,46 +68,46 @@ class Host:
     silent: tuple[str, str] | None = None  # phase of the missing answer, words of its reason
 
 
-ODD: dict[str, Host] = {
+ODD: dict[str, FleetHost] = {
     # healthy, and not made like the others
-    "fish": Host(lives={"shell": "/usr/bin/fish"}),
-    "tcsh": Host(lives={"shell": "/usr/bin/tcsh"}),
-    "noisy": Host(lives={"bashrc": NOISY}),
+    "fish": FleetHost(lives={"shell": "/usr/bin/fish"}),
+    "tcsh": FleetHost(lives={"shell": "/usr/bin/tcsh"}),
+    "noisy": FleetHost(lives={"bashrc": NOISY}),
     # sick by evidence
-    "port-down": Host(
+    "port-down": FleetHost(
         lambda m: with_nic(m, "mlx5_5", state="DOWN", physical="Polling", rate="40 Gb/sec (4X QDR)"),
         loud=(("fail", "rdma.port-state"), ("unknown", "rdma.bandwidth-per-gpu")), message="mlx5_5",
     ),
-    "mtu": Host(
+    "mtu": FleetHost(
         lambda m: with_nic(m, "mlx5_4", netdev_mtu=1500), message="1500",
         loud=(("fail", "roce.chain"),),  # by the cluster file; fleet.mtu-equal does not repeat it
     ),
-    "uverbs": Host(
+    "uverbs": FleetHost(
         lambda m: with_nic(m, "mlx5_11", uverbs=False), message="mlx5_11: /dev/infiniband/uverbs11 is missing",
         loud=(("fail", "rdma.device-nodes"), ("unknown", "fleet.mtu-equal"), ("unknown", "roce.chain")),
     ),
-    "p2p": Host(
+    "p2p": FleetHost(
         lives={"environment": {"NCCL_P2P_DISABLE": "1"}}, message="NCCL_P2P_DISABLE",
         loud=(("fail", "nccl.left-over-disables"),),
     ),
-    "memlock": Host(lambda m: replace(m, memlock="8388608"), loud=(("fail", "host.memlock"),), message="8"),
+    "memlock": FleetHost(lambda m: replace(m, memlock="8388608"), loud=(("fail", "host.memlock"),), message="8"),
     # faults on the way
-    "refused": Host(fault="refuse", silent=("connect", "refused")),
-    "silent": Host(fault="silent", silent=("banner", "no SSH banner")),
-    "changed-key": Host(fault="hostkey", silent=("host-key", "has changed")),
-    "cut": Host(
+    "refused": FleetHost(fault="refuse", silent=("connect", "refused")),
+    "silent": FleetHost(fault="silent", silent=("banner", "no SSH banner")),
+    "changed-key": FleetHost(fault="hostkey", silent=("host-key", "has changed")),
+    "cut": FleetHost(
         lives={"files": {"/etc/nccl.conf": LONG}}, wire=Wire(cut_after_bytes=120_000), silent=("read", "cut at"),
     ),
-    "no-python": Host(python=False, silent=("start", "no python3")),
-    "execs": Host(lives={"bashrc": LEAVES}, silent=("start", "execs another shell")),
-    "hung": Host(
+    "no-python": FleetHost(python=False, silent=("start", "no python3")),
+    "execs": FleetHost(lives={"bashrc": LEAVES}, silent=("start", "execs another shell")),
+    "hung": FleetHost(
         hung=("ibv_devinfo",), message="ibv_devinfo",
         loud=(("unknown", "fleet.mtu-equal"), ("unknown", "roce.chain")),
     ),
 }  # fmt: skip
 
 
-class Fleet:
+class SshFleet:
     """The hosts, with names as a site gives them, and the configuration that leads to them."""
 
     def __init__(self, odd: Sequence[str], plain: int, folder: Path) -> None:
@@ -125,7 +125,7 @@ class Fleet:
         healthy = hgx_h100("gpu", roce=True)
         self.farm.start()
         for number, (name, address) in enumerate(zip(self.names, self.farm.hosts, strict=False)):
-            host = ODD.get(self.kind[name], Host())
+            host = ODD.get(self.kind[name], FleetHost())
             machine = host.change(replace(healthy, name=name, number=number))
             hostroot.assign_root(self.farm, address, self._root(machine, host), **host.lives)
             if host.fault:
@@ -137,7 +137,7 @@ class Fleet:
         with self.farm.known_hosts.open("a", encoding="utf-8") as known:
             known.write(f"[{self.jump}]:{self.jump_port} {public(self.farm.host_key)}\n")
 
-    def _root(self, machine: Machine, host: Host) -> Path:
+    def _root(self, machine: Machine, host: FleetHost) -> Path:
         """Write a machine's root, once for all hosts that are made alike."""
         key = repr((machine, host.hung, host.python))
         if key not in self._roots:
@@ -163,7 +163,7 @@ class Fleet:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class HostOutcome:
     """One run over the fleet: documents, report, and the seconds after which each document came."""
 
     evidences: Mapping[str, Evidence]
@@ -172,7 +172,7 @@ class Outcome:
     saved: Path
 
 
-def run(fleet: Fleet, transport: NodeTransport, limits: Limits, saved: Path) -> Outcome:
+def run(fleet: SshFleet, transport: NodeTransport, limits: Limits, saved: Path) -> HostOutcome:
     """Do what ``preflight check --hosts … --save DIR`` does."""
     chosen, cluster = registry(), load(fleet.cluster)
     plan_for = plans(chosen.probes, cluster, CollectOptions())
@@ -182,11 +182,11 @@ def run(fleet: Fleet, transport: NodeTransport, limits: Limits, saved: Path) -> 
         directory.save(saved, [evidence])
         evidences[evidence.node] = evidence
     report = judge([evidences[name] for name in fleet.names], chosen.checks, cluster)
-    return Outcome(evidences, report, after, saved)
+    return HostOutcome(evidences, report, after, saved)
 
 
 @contextmanager
-def over(via: str, fleet: Fleet, *, jump: bool = False) -> Iterator[NodeTransport]:
+def over(via: str, fleet: SshFleet, *, jump: bool = False) -> Iterator[NodeTransport]:
     """Connect to a fleet; sixty sshd and collectors that start at once on two cores keep each other waiting."""
     config, connect_timeout_s = fleet.ssh_config(jump=jump), 8 if len(fleet.names) < 20 else 30
     transport: SshTransport | OpenSshTransport
@@ -209,11 +209,11 @@ def loud(report: Mapping[str, Any], name: str) -> dict[tuple[str, str], str]:
     }
 
 
-def assert_true_names(fleet: Fleet, outcome: Outcome, limits: Limits) -> None:
+def assert_true_names(fleet: SshFleet, outcome: HostOutcome, limits: Limits) -> None:
     """Hold the report against what was planted: each odd host by its cause, all others alike."""
     report = outcome.report
     for name, kind in fleet.kind.items():
-        host, silence, findings = ODD.get(kind, Host()), outcome.evidences[name].no_answer, loud(report, name)
+        host, silence, findings = ODD.get(kind, FleetHost()), outcome.evidences[name].no_answer, loud(report, name)
         if host.silent:
             assert silence, (name, kind)
             assert (silence["phase"], host.silent[1] in silence["reason"]) == (host.silent[0], True), (
@@ -238,13 +238,13 @@ def assert_true_names(fleet: Fleet, outcome: Outcome, limits: Limits) -> None:
     assert bad_nodes(report) == fold(set(sick) - set(fleet.of("hung")))
 
 
-def assert_all_saved(fleet: Fleet, outcome: Outcome) -> None:
+def assert_all_saved(fleet: SshFleet, outcome: HostOutcome) -> None:
     loaded, _ = directory.load([outcome.saved])
     assert [evidence.node for evidence in loaded] == sorted(fleet.names)
     assert {evidence.node: evidence for evidence in loaded} == outcome.evidences
 
 
-def assert_hung_probe_costs_one_record(fleet: Fleet, outcome: Outcome) -> None:
+def assert_hung_probe_costs_one_record(fleet: SshFleet, outcome: HostOutcome) -> None:
     (name,) = fleet.of("hung")
     records = outcome.evidences[name].records
     assert records["cmd:ibv_devinfo"]["status"] == "timeout"
@@ -253,7 +253,7 @@ def assert_hung_probe_costs_one_record(fleet: Fleet, outcome: Outcome) -> None:
     assert list(node["checks"].values()).count("pass") >= 15
 
 
-def assert_nothing_left(fleet: Fleet) -> None:
+def assert_nothing_left(fleet: SshFleet) -> None:
     """Nothing runs on any host, but for the shell that waits for a Python that never came (``hostroot``)."""
     until = time.monotonic() + 60
     while left := [command for command in fleet.farm.running().values() if "/enter " not in command]:
@@ -261,7 +261,7 @@ def assert_nothing_left(fleet: Fleet) -> None:
         time.sleep(0.05)
 
 
-def assert_fleet(fleet: Fleet, via: str, limits: Limits, saved: Path, *, jump: bool = False) -> None:
+def assert_fleet(fleet: SshFleet, via: str, limits: Limits, saved: Path, *, jump: bool = False) -> None:
     watch = Stopwatch()
     with over(via, fleet, jump=jump) as transport:
         outcome = run(fleet, transport, limits, saved)
@@ -273,8 +273,8 @@ def assert_fleet(fleet: Fleet, via: str, limits: Limits, saved: Path, *, jump: b
 
 
 @contextmanager
-def standing(odd: Sequence[str], plain: int, folder: Path) -> Iterator[Fleet]:
-    fleet = Fleet(odd, plain, folder)
+def standing(odd: Sequence[str], plain: int, folder: Path) -> Iterator[SshFleet]:
+    fleet = SshFleet(odd, plain, folder)
     try:
         fleet.start()
         yield fleet
@@ -289,17 +289,17 @@ FEW_LIMITS = Limits(fanout=64, node_s=16, run_s=40)
 
 
 @pytest.fixture(scope="module")
-def twelve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+def twelve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshFleet]:
     with standing(FEW, 2, tmp_path_factory.mktemp("twelve")) as fleet:
         yield fleet
 
 
 @pytest.mark.parametrize("via", ["ssh", "openssh"])
-def test_twelve_hosts(twelve: Fleet, via: str, tmp_path: Path) -> None:
+def test_twelve_hosts(twelve: SshFleet, via: str, tmp_path: Path) -> None:
     assert_fleet(twelve, via, FEW_LIMITS, tmp_path)
 
 
-def test_the_command(twelve: Fleet, tmp_path: Path) -> None:
+def test_the_command(twelve: SshFleet, tmp_path: Path) -> None:
     """What a user types; the report, the folder and the list for Slurm hold what the tests above look at."""
     report, saved, exclude = tmp_path / "report.json", tmp_path / "saved", tmp_path / "exclude"
     command = [sys.executable, "-m", "preflight", "check", "--hosts", fold(twelve.names)]
@@ -324,7 +324,7 @@ SIXTY_LIMITS = Limits(fanout=16, node_s=60, run_s=75)
 
 
 @pytest.fixture(scope="module")
-def sixty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+def sixty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshFleet]:
     with standing(tuple(ODD), 45, tmp_path_factory.mktemp("sixty")) as fleet:
         assert len(fleet.names) == 60
         yield fleet
@@ -333,5 +333,5 @@ def sixty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 @pytest.mark.fleet
 @pytest.mark.parametrize("jump", [False, True], ids=["direct", "jump"])
 @pytest.mark.parametrize("via", ["ssh", "openssh"])
-def test_sixty_hosts(sixty: Fleet, via: str, jump: bool, tmp_path: Path) -> None:
+def test_sixty_hosts(sixty: SshFleet, via: str, jump: bool, tmp_path: Path) -> None:
     assert_fleet(sixty, via, SIXTY_LIMITS, tmp_path, jump=jump)

@@ -29,7 +29,7 @@ Finding = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Recording:
+class FabricCase:
     """One fixture: how to make the fabric sick, and what must be reported of it."""
 
     what: str  # of the origin
@@ -117,10 +117,10 @@ def some(*names: str) -> dict[str, Any]:
     return {name: JOB[name] for name in names}
 
 
-CASES: dict[str, dict[str, Recording]] = {
+CASES: dict[str, dict[str, FabricCase]] = {
     "fabric.sweep": {
-        "healthy": Recording("a healthy fabric", (want("pass", "4 switches, 4 HCAs, 8 links"),), (NET, LINKS, ERRORS)),
-        "lost-queries": Recording(
+        "healthy": FabricCase("a healthy fabric", (want("pass", "4 switches, 4 HCAs, 8 links"),), (NET, LINKS, ERRORS)),
+        "lost-queries": FabricCase(
             "one leaf answers no query (ibsim: Error 100)",
             (
                 want("unknown", r"ibnetdiscover: .* got no answer.* hangs at spine00 port 2, spine01 port 2"),
@@ -129,25 +129,25 @@ CASES: dict[str, dict[str, Recording]] = {
             ),
             (NET, LINKS, ERRORS), fault=LOST,
         ),
-        "another-subnet": Recording(
+        "another-subnet": FabricCase(
             "a healthy fabric; the sysfs of two nodes made by hand",
             (want("warn", "has not seen mlx5_0 of gpu777, whose port is active", "mlx5_0"), want("pass", "4 HCAs")),
             (NET,), records=node(HOST), nodes={"gpu777": node(0x7777)},
         ),
-        "another-fabric": Recording(
+        "another-fabric": FabricCase(
             "a healthy fabric; the sysfs of the sweeping node made by hand, with the GUID of no HCA of this fabric",
             (want("unknown", "another fabric was swept: none of the compute HCAs"),), (NET,), records=node(0x7777),
         ),
-        "roce": Recording(
+        "roce": FabricCase(
             "a healthy fabric; the sysfs of a RoCE node made by hand",
             (want("skip", "every compute port of .* is Ethernet"),),
             (NET,), records=node(HOST, layer="Ethernet"),
         ),
-        "own-link-down": Recording(
+        "own-link-down": FabricCase(
             "the sweeping node's own cable is out", (want("unknown", "sees nobody"),), (NET,),
             fault=console(f'Unlink "{hca(0)}"[1]'),
         ),
-        "no-umad": Recording(
+        "no-umad": FabricCase(
             "a healthy fabric, its answer replaced by that of a machine without ib_umad",
             (want("unknown", "exit status 255"),), (),
             records={NET: {
@@ -158,127 +158,127 @@ CASES: dict[str, dict[str, Recording]] = {
         ),
     },
     "fabric.subnet-manager": {
-        "one-master": Recording("a healthy fabric", (want("pass", r"one master, gpu000 mlx5_0 \(LID 1"),), MANAGER),
-        "standby": Recording(
+        "one-master": FabricCase("a healthy fabric", (want("pass", r"one master, gpu000 mlx5_0 \(LID 1"),), MANAGER),
+        "standby": FabricCase(
             "a second opensm on another host", (want("pass", "one master, gpu000 mlx5_0.*1 beside it: standby"),),
             MANAGER, fault=second(""),
         ),
-        "two-masters": Recording(
+        "two-masters": FabricCase(
             "a second opensm with another sm_key",
             (want("fail", "2 subnet managers are master: .*gpu003 mlx5_0.*"),), MANAGER, fault=second("sm_key 0x7\n"),
         ),
-        "none-ever": Recording(
+        "none-ever": FabricCase(
             "no subnet manager", (want("fail", "no subnet manager answers; 4 of 4 switches have no LID"),),
             ("cmd:sminfo", "cmd:saquery -s", NET), opensm=False,
         ),
-        "it-died": Recording(
+        "it-died": FabricCase(
             "opensm was ended", (want("fail", "no subnet manager answers; ports keep what the last one gave them"),),
             ("cmd:sminfo", "cmd:saquery -s", NET), fault=killed,
         ),
-        "the-way-to-it-is-lost": Recording(
+        "the-way-to-it-is-lost": FabricCase(
             "the leaf of the sweeping host answers no query",
             (want("unknown", "no subnet manager answered, and the sweep lost queries too"),),
             ("cmd:sminfo", "cmd:saquery -s", NET, LINKS), fault=LOST, host=hca(3),
         ),
-        "not-asked": Recording("a healthy fabric, without sminfo", (want("unknown", "cmd:sminfo"),), (NET,)),
+        "not-asked": FabricCase("a healthy fabric, without sminfo", (want("unknown", "cmd:sminfo"),), (NET,)),
     },
     "fabric.oversubscription": {
-        "one-to-one": Recording("a healthy fabric", (want("pass", "2 leaves, 1.00:1"),), (NET,)),
-        "uplink-pulled": Recording(
+        "one-to-one": FabricCase("a healthy fabric", (want("pass", "2 leaves, 1.00:1"),), (NET,)),
+        "uplink-pulled": FabricCase(
             "one uplink unplugged", (want("warn", "leaf00 is oversubscribed: 2 links .* 2.00:1", "leaf00"),), (NET,),
             fault=console(f'Unlink "{leaf(0)}"[3]'),
         ),
-        "slow-uplink": Recording(
+        "slow-uplink": FabricCase(
             "one uplink at a quarter of its speed",
             (want("warn", "leaf01 is oversubscribed: .*1.60:1", "leaf01"),), (NET,),
             topology=fat_tree(4, down=2, spines=2, ports=6, slow={(leaf(1), 3): "1xHDR"}),
         ),
-        "two-to-one-by-design": Recording(
+        "two-to-one-by-design": FabricCase(
             "a fabric with half of the uplinks", (want("pass", "2.00:1 at the fullest"),), (NET,),
             topology=fat_tree(8, down=4, spines=2, ports=8, up=1), fabric={"oversubscription": 2},
         ),
-        "worse-than-the-design": Recording(
+        "worse-than-the-design": FabricCase(
             "a fabric with half of the uplinks, one of them unplugged",
             (want("fail", "leaf00 is oversubscribed: 4 links .* 4.00:1", "leaf00"),), (NET,),
             topology=fat_tree(8, down=4, spines=2, ports=8, up=1), fabric={"oversubscription": 2},
             fault=console(f'Unlink "{leaf(0)}"[5]'),
         ),
-        "one-switch": Recording(
+        "one-switch": FabricCase(
             "four HCAs on one switch", (want("pass", "all hosts hang on one switch"),), (NET,),
             topology=fat_tree(4, down=4, ports=6),
         ),
-        "aggregation-nodes": Recording(
+        "aggregation-nodes": FabricCase(
             "switches with aggregation nodes (HCAs of device 0xcf09)", (want("pass", "2 leaves, 1.00:1"),), (NET,),
             topology=SHARP,
         ),
-        "lost-queries": Recording(
+        "lost-queries": FabricCase(
             "one leaf answers no query", (want("unknown", "the sweep is partial"),), (NET,), fault=LOST,
         ),
     },
     "fabric.hops": {
-        "one-leaf": Recording(
+        "one-leaf": FabricCase(
             "a healthy fabric; the nodes' sysfs made by hand",
             (want("pass", "4 nodes on 1 leaves; switches on the path: 6 pairs over 1"),), (NET,), topology=EIGHT,
             records=JOB["gpu000"], nodes=some("gpu001", "gpu002", "gpu003"),
         ),
-        "as-near-as-they-can": Recording(
+        "as-near-as-they-can": FabricCase(
             "a healthy fabric; the nodes' sysfs made by hand",
             (want("pass", "6 nodes on 2 leaves; switches on the path: 7 pairs over 1, 8 pairs over 3"),), (NET,),
             topology=EIGHT, records=JOB["gpu000"], nodes=some("gpu001", "gpu002", "gpu003", "gpu004", "gpu005"),
         ),
-        "scattered": Recording(
+        "scattered": FabricCase(
             "a healthy fabric; the nodes' sysfs made by hand",
             (want("warn", "4 nodes on 2 leaves; .*3 pairs over 1, 3 pairs over 3; far from most: gpu007"),), (NET,),
             topology=EIGHT, records=JOB["gpu000"], nodes=some("gpu001", "gpu002", "gpu007"),
         ),
-        "not-on-this-fabric": Recording(
+        "not-on-this-fabric": FabricCase(
             "a healthy fabric; the nodes' sysfs made by hand",
             (want("unknown", "1 of the 2 nodes that were asked are in this sweep"),), (NET,),
             records=JOB["gpu000"], nodes={"gpu777": node(0x7777)},
         ),
-        "one-node": Recording("a healthy fabric", (want("skip", "one node was asked"),), (NET,)),
-        "lost-queries": Recording(
+        "one-node": FabricCase("a healthy fabric", (want("skip", "one node was asked"),), (NET,)),
+        "lost-queries": FabricCase(
             "one leaf answers no query; the nodes' sysfs made by hand", (want("unknown", "the sweep is partial"),),
             (NET,), records=JOB["gpu000"], nodes=some("gpu001"), fault=LOST,
         ),
     },
     "fabric.sharp": {
-        "ready": Recording(
+        "ready": FabricCase(
             "switches with aggregation nodes (HCAs of device 0xcf09); the service record made by hand, after saquery's"
             " source and the name that NVIDIA's sharp_benchmark.sh asks for",
             (want("pass", "4 of 4 switches"), want("pass", "the aggregation manager is registered")), (NET,),
             topology=SHARP, records={"cmd:saquery SR": SERVICES},
         ),
-        "no-manager": Recording(
+        "no-manager": FabricCase(
             "switches with aggregation nodes", (want("pass", "4 of 4"), want("warn", "no SHARP aggregation manager")),
             (NET, "cmd:saquery SR"), topology=SHARP,
         ),
-        "wanted-and-not-there": Recording(
+        "wanted-and-not-there": FabricCase(
             "switches without aggregation nodes",
             (want("fail", "0 of 4 switches"), want("fail", "no SHARP aggregation manager")), (NET, "cmd:saquery SR"),
             fabric={"sharp": True},
         ),
-        "not-there-and-not-wanted": Recording(
+        "not-there-and-not-wanted": FabricCase(
             "switches without aggregation nodes", (want("skip", "SHARP cannot be used here"),),
             (NET, "cmd:saquery SR"),
         ),
-        "off-by-choice": Recording(
+        "off-by-choice": FabricCase(
             "switches with aggregation nodes", (want("skip", "says that SHARP is not used"),), (NET, "cmd:saquery SR"),
             topology=SHARP, fabric={"sharp": False},
         ),
-        "services-unread": Recording(
+        "services-unread": FabricCase(
             "no subnet manager to ask", (want("pass", "4 of 4"), want("unknown", "cmd:saquery SR: exit status")),
             (NET, "cmd:saquery SR"), topology=SHARP, opensm=False,
         ),
-        "roce": Recording(
+        "roce": FabricCase(
             "a healthy fabric; the sysfs of a RoCE node made by hand", (want("skip", "is Ethernet"),),
             (NET, "cmd:saquery SR"), records=node(HOST, layer="Ethernet"),
         ),
     },
     "fabric.link-speed": {
-        "all-alike": Recording("a healthy fabric", (want("pass", "all 8 links run as their peers do: 4xHDR"),),
+        "all-alike": FabricCase("a healthy fabric", (want("pass", "all 8 links run as their peers do: 4xHDR"),),
                                (NET, LINKS)),
-        "slow-links": Recording(
+        "slow-links": FabricCase(
             "an HCA's link at EDR, an uplink with one lane",
             (
                 want("fail", "runs at 4xEDR", "leaf00 port 1 - gpu000 mlx5_0"),
@@ -287,21 +287,21 @@ CASES: dict[str, dict[str, Recording]] = {
             (NET, LINKS),
             topology=fat_tree(4, down=2, spines=2, ports=6, slow={(leaf(0), 1): "4xEDR", (leaf(1), 3): "1xHDR"}),
         ),
-        "two-generations": Recording(
+        "two-generations": FabricCase(
             "storage HCAs of another model and speed", (want("pass", "4xEDR, 4xHDR"),), (NET, LINKS),
             topology=fat_tree(4, down=2, spines=2, ports=8, extra=2,
                               slow={(leaf(0), 5): "4xEDR", (leaf(0), 6): "4xEDR"}),
         ),
-        "lost-queries": Recording(
+        "lost-queries": FabricCase(
             "one leaf answers no query", (want("unknown", "the sweep is partial"),), (NET, LINKS), fault=LOST,
         ),
     },
     "fabric.reference": {
-        "as-it-was": Recording(
+        "as-it-was": FabricCase(
             "a healthy fabric", (want("pass", "all 8 links of good.ibnetdiscover are there"),), (NET, LINKS),
             fabric={"reference": "good.ibnetdiscover"},
         ),
-        "unplugged": Recording(
+        "unplugged": FabricCase(
             "an uplink and an HCA unplugged",
             (
                 want("fail", "the HCA gpu003 mlx5_0 is not there; it hung at leaf01 port 2", "gpu003 mlx5_0"),
@@ -310,14 +310,14 @@ CASES: dict[str, dict[str, Recording]] = {
             ),
             (NET, LINKS), fault=PULLED, fabric={"reference": "good.ibnetdiscover"},
         ),
-        "leaf-lost": Recording(
+        "leaf-lost": FabricCase(
             "a leaf without any of its four links: its HCAs are told with it",
             (want("fail", r"the switch leaf01 is not there, and with it 2 HCAs: gpu002 mlx5_0, gpu003 mlx5_0; it hung "
                           r"at spine00 port 2, spine01 port 2$", "leaf01"),),
             (NET, LINKS), fault=console(*(f'Unlink "{leaf(1)}"[{port}]' for port in range(1, 5))),
             fabric={"reference": "good.ibnetdiscover"},
         ),
-        "slower": Recording(
+        "slower": FabricCase(
             "all links to hosts at EDR: none is slow by its peers",
             tuple(want("fail", "runs at 4xEDR, it was 4xHDR", f"leaf{n // 2:02d} port {n % 2 + 1} - gpu{n:03d} mlx5_0")
                   for n in range(4)),
@@ -325,7 +325,7 @@ CASES: dict[str, dict[str, Recording]] = {
             topology=fat_tree(4, down=2, spines=2, ports=6,
                               slow={(leaf(n // 2), n % 2 + 1): "4xEDR" for n in range(4)}),
         ),
-        "moved": Recording(
+        "moved": FabricCase(
             "two uplinks of a leaf in each other's place",
             tuple(want("warn", "is now", f"leaf00 port {3 + n} - spine{n:02d} port 1") for n in range(2)),
             (NET, LINKS), fabric={"reference": "good.ibnetdiscover"},
@@ -334,17 +334,17 @@ CASES: dict[str, dict[str, Recording]] = {
             .replace(f'[1] \t"{leaf(0)}"[3]', "A").replace(f'[1] \t"{leaf(0)}"[4]', f'[1] \t"{leaf(0)}"[3]')
             .replace("A", f'[1] \t"{leaf(0)}"[4]'),
         ),
-        "no-reference": Recording("a healthy fabric", (want("unknown", "nothing says what the fabric should be"),),
+        "no-reference": FabricCase("a healthy fabric", (want("unknown", "nothing says what the fabric should be"),),
                                   (NET, LINKS)),
-        "lost-queries": Recording(
+        "lost-queries": FabricCase(
             "one leaf answers no query", (want("unknown", "the sweep is partial.* of the reference were not seen"),),
             (NET, LINKS), fault=LOST, fabric={"reference": "good.ibnetdiscover"},
         ),
     },
     "fabric.link-errors": {
-        "all-zero": Recording("a healthy fabric", (want("pass", "every error counter of 8 devices is zero"),),
+        "all-zero": FabricCase("a healthy fabric", (want("pass", "every error counter of 8 devices is zero"),),
                               (ERRORS, NET)),
-        "grown": Recording(
+        "grown": FabricCase(
             "error counters set after the reference was swept",
             (
                 want("fail", "SymbolErrorCounter grew by 1234 in 1.0 hours", "leaf00 port 1"),
@@ -353,7 +353,7 @@ CASES: dict[str, dict[str, Recording]] = {
             (ERRORS, NET), fabric={"reference": "before.evidence"},
             fault=console(counter(leaf(0), 1, "SymbolErrorCounter", 1234), counter(hca(1), 1, "PortRcvErrors", 5)),
         ),
-        "grown-in-a-window": Recording(
+        "grown-in-a-window": FabricCase(
             "a window of one second; error counters set in its middle",
             (
                 want("fail", "SymbolErrorCounter grew by 1234 in [0-9]+ seconds", "leaf00 port 1"),
@@ -362,76 +362,76 @@ CASES: dict[str, dict[str, Recording]] = {
             (ERRORS, NET), window_s=1.0,
             meanwhile=(counter(leaf(0), 1, "SymbolErrorCounter", 1234), counter(leaf(1), 2, "LinkDownedCounter", 1)),
         ),
-        "quiet-in-a-window": Recording(
+        "quiet-in-a-window": FabricCase(
             "a window of one second over counters with a past", (want("pass", "has grown in [0-9]+ seconds"),),
             (ERRORS, NET), window_s=1.0, fault=console(counter(leaf(0), 1, "SymbolErrorCounter", 9000)),
         ),
-        "history": Recording(
+        "history": FabricCase(
             "error counters of a long life, read once",
             (want("unknown", "2 ports have counted errors at some time; one reading does not tell when"),),
             (ERRORS, NET),
             fault=console(counter(leaf(0), 1, "SymbolErrorCounter", 9000), counter(leaf(1), 2, "LinkDownedCounter", 7)),
         ),
-        "waiting-is-no-error": Recording(
+        "waiting-is-no-error": FabricCase(
             "PortXmitWait and multicast loops since the reference", (want("pass", "no error counter"),), (ERRORS, NET),
             fabric={"reference": "before.evidence"},
             fault=console(counter(spine(0), 1, "PortXmitWait", 4000000000),
                           counter(leaf(0), 2, "PortRcvSwitchRelayErrors", 60)),
         ),
-        "full": Recording(
+        "full": FabricCase(
             "a counter at its end", (want("unknown", "SymbolErrorCounter is full at 65535", "leaf00 port 1"),),
             (ERRORS, NET), window_s=1.0, fault=console(counter(leaf(0), 1, "SymbolErrorCounter", 70000)),
         ),
-        "no-manager-no-answer": Recording(
+        "no-manager-no-answer": FabricCase(
             "no subnet manager: the tool prints nothing and ends with 0", (want("unknown", "no subnet manager"),),
             (ERRORS, NET), opensm=False,
         ),
     },
     "fabric.fan-in": {
-        "all-alike": Recording(
+        "all-alike": FabricCase(
             "a healthy fabric; the nodes' sysfs made by hand",
             (want("pass", "8 receivers; up to 7 nodes of a rail can send to one, 7 times the link of gpu000 mlx5_0"),),
             (NET,), topology=EIGHT, records=JOB["gpu000"], nodes=some(*(f"gpu{n:03d}" for n in range(1, 8))),
         ),
-        "through-few-uplinks": Recording(
+        "through-few-uplinks": FabricCase(
             "one uplink to each spine; the nodes' sysfs made by hand",
             (want("pass", "8 receivers; up to 7 nodes of a rail can send to one, 5 times the link of gpu000 mlx5_0"),),
             (NET,), topology=fat_tree(8, down=4, spines=2, up=1, ports=10), records=JOB["gpu000"],
             nodes=some(*(f"gpu{n:03d}" for n in range(1, 8))),
         ),
-        "narrow-receiver": Recording(
+        "narrow-receiver": FabricCase(
             "an HCA's link at EDR; the nodes' sysfs made by hand",
             (want("warn", "gpu001 mlx5_0 takes 100 Gb/s, and each of 3 nodes sends up to 200", "gpu001 mlx5_0"),),
             (NET,), topology=fat_tree(8, down=4, spines=2, up=2, ports=10, slow={(leaf(0), 2): "4xEDR"}),
             records=JOB["gpu000"], nodes=some("gpu001", "gpu004", "gpu005"),
         ),
-        "waits-in-a-window": Recording(
+        "waits-in-a-window": FabricCase(
             "a window of one second, PortXmitWait set in its middle; the nodes' sysfs made by hand",
             ({"status": "pass", "message": "2 receivers",
               "found": r"to leave spine01 port 1 \(\+70000000 ticks\), leaf00"},),
             (NET, ERRORS), topology=EIGHT, records=JOB["gpu000"], nodes=some("gpu004"), window_s=1.0,
             meanwhile=(counter(spine(1), 1, "PortXmitWait", 70000000), counter(leaf(0), 5, "PortXmitWait", 900)),
         ),
-        "one-node": Recording("a healthy fabric", (want("skip", "one node was asked"),), (NET,)),
-        "not-on-this-fabric": Recording(
+        "one-node": FabricCase("a healthy fabric", (want("skip", "one node was asked"),), (NET,)),
+        "not-on-this-fabric": FabricCase(
             "a healthy fabric; the nodes' sysfs made by hand",
             (want("unknown", "no two of one rail are in this sweep"),), (NET,), records=JOB["gpu000"],
             nodes={"gpu777": node(0x7777)},
         ),
-        "lost-queries": Recording(
+        "lost-queries": FabricCase(
             "one leaf answers no query; the nodes' sysfs made by hand", (want("unknown", "the sweep is partial"),),
             (NET,), records=JOB["gpu000"], nodes=some("gpu001"), fault=LOST,
         ),
     },
     "fabric.uplink-balance": {
-        "alike": Recording(
+        "alike": FabricCase(
             "a window of three seconds, traffic counters set in its middle",
             (want("pass", "of 1 leaves carry alike: at most 1.0. times an even share, the busiest at [45]. %"),),
             (NET, ERRORS, TRAFFIC), window_s=3.0,
             meanwhile=carried(leaf(0), sent3=FULL_HDR * 50 // 100, sent4=FULL_HDR * 48 // 100,
                               received1=FULL_HDR // 2, received2=FULL_HDR * 48 // 100),
         ),
-        "hot-uplink": Recording(
+        "hot-uplink": FabricCase(
             "a window of three seconds, traffic counters set in its middle: two hosts on one uplink",
             (want("warn", "leaf00 port 3 carried 1.* Gb/s up, 2.0 times an even share, while 1 of 2 uplinks",
                   "leaf00 port 3"),),
@@ -439,32 +439,32 @@ CASES: dict[str, dict[str, Recording]] = {
             meanwhile=carried(leaf(0), sent3=FULL_HDR * 96 // 100, received1=FULL_HDR * 48 // 100,
                               received2=FULL_HDR * 48 // 100),
         ),
-        "hot-on-the-way-down": Recording(
+        "hot-on-the-way-down": FabricCase(
             "a window of three seconds, traffic counters set in its middle: two hosts receive over one uplink",
             (want("warn", "leaf01 port 4 carried 1.* Gb/s down, 2.0 times an even share", "leaf01 port 4"),),
             (NET, ERRORS, TRAFFIC), window_s=3.0,
             meanwhile=carried(leaf(1), received4=FULL_HDR * 96 // 100, sent1=FULL_HDR * 48 // 100,
                               sent2=FULL_HDR * 48 // 100),
         ),
-        "one-sender": Recording(
+        "one-sender": FabricCase(
             "a window of three seconds, traffic counters set in its middle: one host sends far",
             (want("pass", "of 1 leaves carry alike: at most 1.00 times an even share, the busiest at [89]. %"),),
             (NET, ERRORS, TRAFFIC), window_s=3.0,
             meanwhile=carried(leaf(0), sent3=FULL_HDR * 90 // 100, received1=FULL_HDR * 90 // 100),
         ),
-        "at-rest": Recording(
+        "at-rest": FabricCase(
             "a window of three seconds, nothing but the sweep's own packets",
             (want("unknown", "no uplink carried 5 % of its rate"),), (NET, ERRORS, TRAFFIC), window_s=3.0,
         ),
-        "not-asked": Recording(
+        "not-asked": FabricCase(
             "a window of three seconds, without the traffic counters",
             (want("unknown", "was never asked of this node"),), (NET, ERRORS), window_s=3.0,
         ),
-        "one-switch": Recording(
+        "one-switch": FabricCase(
             "four HCAs on one switch", (want("skip", "no leaf has several uplinks"),), (NET, ERRORS, TRAFFIC),
             topology=fat_tree(4, down=4, ports=6), window_s=3.0,
         ),
-        "lost-queries": Recording(
+        "lost-queries": FabricCase(
             "one leaf answers no query", (want("unknown", "the sweep is partial"),), (NET, ERRORS, TRAFFIC),
             window_s=3.0, fault=LOST,
         ),
@@ -472,7 +472,7 @@ CASES: dict[str, dict[str, Recording]] = {
 }  # fmt: skip
 
 
-def record(case: Recording) -> dict[str, Any]:
+def record(case: FabricCase) -> dict[str, Any]:
     """Make a fabric sick, sweep it, and return the fixture."""
     with IbSim(case.topology, opensm=case.opensm) as sim:
         case.fault(sim)

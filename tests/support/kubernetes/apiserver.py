@@ -31,7 +31,7 @@ NAMESPACE = "training"
 
 
 @dataclass
-class Pod:
+class ServedPod:
     """One pod: the API object, and what runs behind `exec`."""
 
     document: Mapping[str, Any]
@@ -53,7 +53,7 @@ class Pod:
 class ApiServer:
     """The server, in a thread of its own; a context manager."""
 
-    def __init__(self, folder: Path, pods: Sequence[Pod], *, token: str = TOKEN, web_socket: bool = True) -> None:
+    def __init__(self, folder: Path, pods: Sequence[ServedPod], *, token: str = TOKEN, web_socket: bool = True) -> None:
         """Prepare; ``web_socket=False``: as a server, or a proxy before it, that knows only SPDY."""
         self.pods = {pod.name: pod for pod in pods}
         self.token, self.web_socket = token, web_socket
@@ -161,7 +161,7 @@ class ApiServer:
             return 200, known[request.path]
         pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
         if request.path == pods:
-            return 200, {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": self._selected(request)}
+            return 200, {"kind": "ServedPodList", "apiVersion": "v1", "metadata": {}, "items": self._selected(request)}
         pod = self.pods.get(request.path.removeprefix(pods + "/"))
         if pod is None:
             name = request.path.rpartition("/")[2]
@@ -218,7 +218,7 @@ class ApiServer:
         await self._bridge(pod, request.query["command"], channels)
         return True
 
-    async def _bridge(self, pod: Pod, command: Sequence[str], channels: Channels) -> None:
+    async def _bridge(self, pod: ServedPod, command: Sequence[str], channels: Channels) -> None:
         """Join a process with the streams of a connection."""
         if pod.failure:
             await channels.send(ERROR, json.dumps(http.status(500, "InternalError", pod.failure)[1]).encode())

@@ -18,6 +18,7 @@ from tests.support.machines import (
     gpus,
     hcas,
     host,
+    inventory,
     kernel,
     lldp,
     nccl,
@@ -61,6 +62,7 @@ def evidence(machine: Machine) -> dict[str, Any]:
         host.render,
         kernel.render,
         system.render,
+        inventory.render,
         settings.render,
         nccl.render,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.support.machines.machine import Gpu, Machine, Nic
-from tests.support.machines.platform import H100, Function, NicModel, Platform
+from tests.support.machines.platform import H100, InstalledFunction, NicModel, Platform
 
 NAME = "dgx-a100"
 
@@ -26,7 +26,7 @@ A100 = replace(
 CONNECTX_6 = NicModel("15B3:101B", "MT4123", 4123, "20.41.1000", "MT_0000000223", "16.0 GT/s PCIe")
 
 #: Root complexes of the EPYC 7742: one for each of the eight NUMA nodes.
-ROME = tuple(Function(f"0000:{bus:02x}:00.0", "60000", "1022:1480", numa=numa) for bus, numa in (
+ROME = tuple(InstalledFunction(f"0000:{bus:02x}:00.0", "60000", "1022:1480", numa=numa) for bus, numa in (
     (0x00, 3), (0x20, 2), (0x40, 1), (0x60, 0), (0x80, 7), (0xA0, 6), (0xB0, 5), (0xE0, 4),
 ))  # fmt: skip
 

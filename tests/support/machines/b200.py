@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.support.machines.machine import Gpu, Machine, Nic
-from tests.support.machines.platform import BLUEFIELD_3, H100, Function, Platform
+from tests.support.machines.platform import BLUEFIELD_3, H100, InstalledFunction, Platform
 
 NAME = "hgx-b200"
 
@@ -37,7 +37,7 @@ INTEL = Platform(
 )
 
 #: The same board beside AMD processors: host bridges of an EPYC 9005.
-AMD = replace(INTEL, functions=(Function("0000:00:00.0", "60000", "1022:153A"),))
+AMD = replace(INTEL, functions=(InstalledFunction("0000:00:00.0", "60000", "1022:153A"),))
 
 GPU_BUSES = (0x1B, 0x43, 0x52, 0x61, 0x9D, 0xC3, 0xD1, 0xDF)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.machines import COLLECTED_AT, ORIGIN, a100, b200, cloud_vm, evidence, gb200, l40s, p5, pod, unusual
+from tests.support.machines.inventory import host_of, host_table
 from tests.support.machines.machine import Machine, hgx_h100, one_pair, with_gpu, with_nic
 from tests.support.paths import ROOT
 
@@ -47,7 +48,7 @@ ecn = true
 [class.h100.checkpoint]
 path = "/shared/checkpoints"
 interval_min = 30
-"""  # fmt: skip
+""" + host_table("h100")  # fmt: skip
 
 
 Fault = Callable[[Machine], Machine]
@@ -91,7 +92,7 @@ def files() -> Iterator[tuple[Path, str]]:
     for family in FAMILIES:
         for name, (describe, text) in family.NODES.items():
             yield nodes / f"{name}.json", _dump(evidence(describe(name)))
-            yield nodes / f"{name}.toml", text
+            yield nodes / f"{name}.toml", text + host_of(text, describe(name))
     yield nodes / "one-pair.json", _dump(evidence(one_pair("one-pair")))
     for number, (name, fault) in enumerate(DEMO):
         yield demo / f"{name}.json", _dump(evidence(fault(replace(hgx_h100(name, roce=True), number=number))))

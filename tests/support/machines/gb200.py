@@ -14,7 +14,7 @@ from dataclasses import replace
 from preflight.facts.nvidia.model import GpuFabric
 from tests.support.machines.b200 import B200
 from tests.support.machines.machine import Gpu, Machine, Nic
-from tests.support.machines.platform import BLUEFIELD_3, Function, Platform
+from tests.support.machines.platform import BLUEFIELD_3, InstalledFunction, Platform
 
 NAME = "gb200-tray"
 
@@ -34,8 +34,9 @@ NIC_DOMAINS = ((0x00, 0), (0x02, 0), (0x10, 1), (0x12, 1))
 BLUEFIELD_DOMAINS = ((0x06, 0), (0x16, 1))
 
 ROOT_PORTS = (
-    *(Function(f"{domain:04x}:00:00.0", "60400", "10DE:22B1", "pcieport", numa) for domain, numa in GPU_DOMAINS),
-    *(Function(f"{domain:04x}:00:00.0", "60400", "10DE:22B2", "pcieport", numa)
+    *(InstalledFunction(f"{domain:04x}:00:00.0", "60400", "10DE:22B1", "pcieport", numa)
+      for domain, numa in GPU_DOMAINS),
+    *(InstalledFunction(f"{domain:04x}:00:00.0", "60400", "10DE:22B2", "pcieport", numa)
       for domain, numa in (*NIC_DOMAINS, *BLUEFIELD_DOMAINS)),
 )  # fmt: skip
 

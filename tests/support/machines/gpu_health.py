@@ -23,7 +23,8 @@ def described(machine: Machine, index: int, gpu: Gpu, uuid: str) -> GpuHealth:
     serial = f"{1650000000000 + 0x10000 * machine.number + 0x100 * gpu.domain + gpu.bus}"
     found = replace(
         idle, index=index, address=gpu.address, uuid=uuid, name=machine.gpu_name, gsp=gsp, serial=serial,
-        application_clock_mhz=idle.sm_clock_max_mhz,
+        application_clock_mhz=idle.sm_clock_max_mhz, application_clock_default_mhz=idle.sm_clock_max_mhz,
+        pcie_replays=2 if gpu.bus % 3 else 0,
     )  # fmt: skip
     without: dict[str, Any] = {} if gpu.nvlink else {"links": (False,) * len(idle.links or ())}
     return replace(found, **without, **gpu.health)
@@ -62,7 +63,8 @@ def nvml(gpu: GpuHealth, device_id: str) -> dict[str, Any]:
     for name in (
         "event_reasons", "temperature_c", "temperature_margin_c", "temperature_slowdown_c", "pcie_generation",
         "pcie_generation_max", "pcie_width", "pcie_width_max", "performance_state", "vbios", "inforom", "gsp",
-        "sm_clock_mhz", "sm_clock_max_mhz", "application_clock_mhz", "serial", "cuda_cores", *_ecc_fields(),
+        "sm_clock_mhz", "sm_clock_max_mhz", "application_clock_mhz", "application_clock_default_mhz",
+        "pcie_replays", "serial", "cuda_cores", *_ecc_fields(),
     ):  # fmt: skip
         raw[name] = getattr(gpu, name)
     refused = sorted(key for key, value in raw.items() if value is None)
@@ -186,6 +188,7 @@ def _tree(gpu: GpuHealth, machine: Machine) -> Tree:
                     "current_link_width": _unit(gpu.pcie_width, "x"),
                 },
             },
+            "replay_counter": gpu.pcie_replays, "replay_rollover_counter": 0,
         },
         "performance_state": _unit(gpu.performance_state, "") and f"P{gpu.performance_state}",
         "clocks_event_reasons": reasons,
@@ -222,6 +225,7 @@ def _tree(gpu: GpuHealth, machine: Machine) -> Tree:
         },
         "clocks": {"sm_clock": _unit(gpu.sm_clock_mhz, " MHz")},
         "applications_clocks": {"graphics_clock": _unit(gpu.application_clock_mhz, " MHz")},
+        "default_applications_clocks": {"graphics_clock": _unit(gpu.application_clock_default_mhz, " MHz")},
         "max_clocks": {"sm_clock": _unit(gpu.sm_clock_max_mhz, " MHz")},
         "fabric": _fabric_tree(gpu.fabric),
         "processes": None if gpu.processes is None else [

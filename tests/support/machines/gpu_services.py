@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from preflight.facts.kernel_log import DMESG, UPTIME
+from collections.abc import Mapping, Sequence
+
+from preflight.facts.kernel_log import DMESG, NOTICES, UPTIME
 from preflight.facts.nvidia.model import GpuHealth
 from preflight.parsers.host.services import FABRIC_MANAGER, SERVICES
 from preflight.parsers.nvidia.nvlink_status import NVLINK
@@ -24,6 +26,15 @@ _BOOT = (
 )
 
 
+#: The first line of any kernel's log.
+_BANNER = "<5>[    0.000000] Linux version 5.15.0-1066-nvidia (buildd@example) (gcc 11.4.0) #67 SMP"
+
+
+def _is_notice(line: str) -> bool:
+    """Whether a line of ``dmesg --raw`` is of the levels notice and below."""
+    return int(line[1 : line.index(">")]) & 7 >= 5
+
+
 def flavour(machine: Machine) -> str:
     """Return what the driver's kernel module calls itself."""
     processor = machine.platform.architecture
@@ -39,6 +50,25 @@ def nvlink(gpus: list[GpuHealth]) -> str:
             lines.append("NVML: Unable to retrieve NVLink information as all links are inActive")
         for number, up in enumerate(gpu.links or ()):
             lines.append(f"\t Link {number}: " + (f"{gpu.link_gbytes_s:g} GB/s" if up else "<inactive>"))
+    return "\n".join([*lines, ""])
+
+
+#: What each link counts, up to NVLink 4 and from NVLink 5 on.
+_COUNTERS = ("Replay Errors", "Recovery Errors", "CRC Errors")
+_COUNTERS_5 = ("Malformed packet Errors", "Rx Errors", "Link recovery successful events", "Link recovery failed events",
+               "Total link recovery events", "Effective Errors", "Symbol Errors")  # fmt: skip
+
+
+def nvlink_errors(gpus: list[GpuHealth], errors: Sequence[Mapping[tuple[int, str], int]]) -> str:
+    """Render ``nvidia-smi nvlink -e``; ``errors`` of each GPU are by link and name."""
+    lines = []
+    for gpu, counts in zip(gpus, errors, strict=True):
+        lines.append(f"GPU {gpu.index}: {gpu.name} (UUID: {gpu.uuid})")
+        if gpu.links is None:
+            lines.append("NVML: Unable to retrieve NVLink information as all links are inActive")
+        names = _COUNTERS if (gpu.link_gbytes_s or 0) < 40 else _COUNTERS_5
+        for number, up in enumerate(gpu.links or ()):
+            lines += [f"\t Link {number}: {name}: {counts.get((number, name), 0)}" for name in names if up]
     return "\n".join([*lines, ""])
 
 
@@ -63,6 +93,7 @@ def render(machine: Machine, gpus: list[GpuHealth]) -> Records:
         FABRIC_MANAGER: ran(f"Fabric Manager version is : {version}\n") if has_manager else MISSING,
         "dir:/dev/nvidia-caps-imex-channels": listing({"channel0": DIRECTORY} if machine.imex_channel else {})
         if machine.imex else MISSING,
-        DMESG: ran("\n".join([*boot, *machine.kernel_log, ""])),
+        DMESG: ran("\n".join([*boot, *(line for line in machine.kernel_log if not _is_notice(line)), ""])),
+        NOTICES: ran("\n".join([_BANNER, *filter(_is_notice, machine.kernel_log), ""])),
         UPTIME: ok(f"{UPTIME_S}.21 {UPTIME_S * 200}.02\n"),
     }  # fmt: skip

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from preflight.facts.nvidia.smi_xml import XML
+from preflight.parsers.nvidia.nvlink_errors import NVLINK_ERRORS
 from preflight.parsers.nvidia.nvlink_status import NVLINK
 from tests.support.machines import bus, gpu_health, gpu_services
 from tests.support.machines.machine import Gpu, Machine, Nic
-from tests.support.machines.records import MISSING, Records, ok, ran
+from tests.support.machines.records import MISSING, Records, ok, ran, twice
 
 
 def _answering(machine: Machine) -> list[tuple[int, Gpu]]:
@@ -93,7 +96,8 @@ def render(machine: Machine) -> Records:
             "Make sure that the latest NVIDIA driver is installed and running.\n"
         )
         return gpu_services.render(machine, []) | {
-            NVLINK: ran(error, 9), topo: ran(error, 9), query: ran(error, 9), XML: ran(error, 9), version: MISSING,
+            NVLINK: ran(error, 9), NVLINK_ERRORS: ran(error, 9), topo: ran(error, 9), query: ran(error, 9),
+            XML: ran(error, 9), version: MISSING,
             "nvml:gpus": {"status": "missing", "why": "no NVIDIA driver is loaded"},
         }  # fmt: skip
     gpus = _answering(machine)
@@ -103,6 +107,9 @@ def render(machine: Machine) -> Records:
     ]
     healths = [gpu_health.described(machine, index, gpu, uuid(machine, gpu)) for index, gpu in gpus]
     nvml = [gpu_health.nvml(health, machine.gpu_id) for health in healths]
+    later = [{**first, "pcie_replays": first.get("pcie_replays", 0) + gpu.replay_gain}
+             for first, (_, gpu) in zip(nvml, gpus, strict=True)]  # fmt: skip
+    about = {"driver": machine.driver, "cuda": machine.platform.cuda, "count": len(nvml)}
     kernel = (
         f"NVRM version: NVIDIA UNIX {gpu_services.flavour(machine)}  {machine.driver}  Release Build  (dvs-builder)\n"
         "GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0-1ubuntu1~22.04)\n"
@@ -112,8 +119,15 @@ def render(machine: Machine) -> Records:
         query: ran("".join(rows)),
         version: ok(kernel),
         XML: ran(gpu_health.xml(healths, machine)),
-        "nvml:gpus": {
-            "status": "ok",
-            "value": {"driver": machine.driver, "cuda": machine.platform.cuda, "count": len(nvml), "gpus": nvml},
-        },
+        NVLINK_ERRORS: twice(
+            ran(gpu_services.nvlink_errors(healths, [gpu.nvlink_errors for _, gpu in gpus])),
+            ran(
+                gpu_services.nvlink_errors(
+                    healths, [dict(Counter(gpu.nvlink_errors) + Counter(gpu.nvlink_gains)) for _, gpu in gpus]
+                )
+            ),
+        ),
+        "nvml:gpus": twice(
+            {"status": "ok", "value": {**about, "gpus": nvml}}, {"status": "ok", "value": {**about, "gpus": later}}
+        ),
     }

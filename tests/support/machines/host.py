@@ -11,6 +11,7 @@ def render(machine: Machine) -> Records:
     return {
         "env:process": {"status": "ok", "value": dict(machine.env)},
         "cmd:find /dev -maxdepth 1 -name nvidia*": ran(_gpu_nodes(machine)),
+        "cmd:find /dev -maxdepth 1 -name nvidia* -readable -writable": ran(_gpu_nodes(machine)),
         "file:/etc/nccl.conf": ok(machine.nccl_conf) if machine.nccl_conf else MISSING,
         "file:~/.nccl.conf": MISSING,
         "file:/proc/self/status": ok(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.support.machines.machine import Gpu, Machine, Nic
-from tests.support.machines.platform import H100, Function, NicModel, Platform
+from tests.support.machines.platform import H100, InstalledFunction, NicModel, Platform
 
 NAME = "l40s-pcie"
 
@@ -31,7 +31,10 @@ PLATFORM = Platform(
     origin="layout of dual-switch servers for PCIe cards; driver's words after public outputs for L40S cards",
     kernel="6.8.0-60-generic",
     boot_options="BOOT_IMAGE=/vmlinuz-6.8.0-60-generic root=/dev/mapper/vg0-root ro intel_iommu=on iommu=pt",
-    functions=(Function("0000:00:00.0", "60000", "8086:09A2"), Function("0000:80:00.0", "60000", "8086:09A2", numa=1)),
+    functions=(
+        InstalledFunction("0000:00:00.0", "60000", "8086:09A2"),
+        InstalledFunction("0000:80:00.0", "60000", "8086:09A2", numa=1),
+    ),
     gpu=L40S,
     gpu_architecture="Ada Lovelace",
 )

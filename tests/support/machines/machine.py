@@ -20,6 +20,9 @@ class Gpu:
     on_bus: bool = True
     answers: bool = True
     nvlink: bool = True
+    nvlink_errors: Mapping[tuple[int, str], int] = field(default_factory=dict)  # by link and name, since boot
+    nvlink_gains: Mapping[tuple[int, str], int] = field(default_factory=dict)  # within the window
+    replay_gain: int = 0  # of PCIe, within the window
     health: Mapping[str, Any] = field(default_factory=dict)  # what differs from an idle one of its platform
     domain: int = 0
     above: tuple[str, ...] = ()  # bridges above it, root port first; empty: an HGX board's
@@ -32,7 +35,7 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Qos:
+class Queues:
     """RoCE quality of service of one port, beside PFC and ECN; what NVIDIA's RoCE guide sets up."""
 
     trust: str = "dscp"
@@ -67,7 +70,7 @@ class Nic:
     link: str = ""  # operstate of its interface; empty: by the port's state
     pfc: tuple[int, ...] = (3,)
     ecn: bool = True
-    qos: Qos = Qos()
+    qos: Queues = Queues()
     gid_index: int = 3  # row of the GID table with its RoCE v2 IPv4 address
     uverbs: bool = True
     bound: bool = True  # whether the RDMA driver registered it

@@ -7,7 +7,7 @@ machines; sysfs after the kernel's drivers/infiniband/hw/efa. The hypervisor sho
 from __future__ import annotations
 
 from tests.support.machines.machine import Gpu, Machine, Nic
-from tests.support.machines.platform import Function, NicModel, Platform
+from tests.support.machines.platform import InstalledFunction, NicModel, Platform
 
 NAME = "aws-p5"
 
@@ -20,8 +20,8 @@ PLATFORM = Platform(
     boot_options="BOOT_IMAGE=/boot/vmlinuz-6.8.0-1021-aws root=PARTUUID=5d0f8a11 ro console=tty1 console=ttyS0"
     " nvme_core.io_timeout=4294967295 panic=-1",
     functions=(
-        Function("0000:00:00.0", "60000", "8086:1237"),
-        Function("0000:3d:00.0", "20000", "1D0F:EC20", "ena"),
+        InstalledFunction("0000:00:00.0", "60000", "8086:1237"),
+        InstalledFunction("0000:3d:00.0", "20000", "1D0F:EC20", "ena"),
     ),
     modules=("ena", "nvme"),
 )

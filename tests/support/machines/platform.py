@@ -32,7 +32,7 @@ H100 = GpuHealth(
 
 
 @dataclass(frozen=True)
-class Function:
+class InstalledFunction:
     """A PCI function that is neither GPU nor NIC: a host bridge, a root port."""
 
     address: str
@@ -68,7 +68,7 @@ class Platform:
     architecture: str = "x86_64"
     kernel: str = "5.15.0-1063-nvidia"
     boot_options: str = "BOOT_IMAGE=/boot/vmlinuz-5.15.0-1063 root=/dev/md0 iommu=pt"
-    functions: tuple[Function, ...] = (Function("0000:00:00.0", "60000", "8086:09A2"),)
+    functions: tuple[InstalledFunction, ...] = (InstalledFunction("0000:00:00.0", "60000", "8086:09A2"),)
     cuda: str = "12.8"
     gpu: GpuHealth = H100
     gpu_architecture: str = "Hopper"

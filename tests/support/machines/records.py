@@ -25,6 +25,15 @@ def listing(entries: Mapping[str, Any]) -> dict[str, Any]:
     return {"status": "ok", "entries": dict(entries)}
 
 
+#: Ends of a window on the node's monotonic clock.
+BEGAN_S, WINDOW_S = 421000.5, 60.0
+
+
+def twice(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Write a record that was read at both ends of a window."""
+    return {**first, "at_s": BEGAN_S, "again": {**second, "at_s": BEGAN_S + WINDOW_S}}
+
+
 DIRECTORY = {"type": "dir", "mode": "0755", "uid": 0, "gid": 0, "access": "r"}
 #: A GID whose interface is in another network namespace.
 ELSEWHERE = {"status": "error", "why": "Invalid argument"}

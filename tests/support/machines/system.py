@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 from typing import Any
 
-from preflight.facts.network_mounts import MOUNTS
 from preflight.facts.sharp_files import FILES as SHARP
 from preflight.facts.versions import LIBRARIES
 from preflight.probes import PROBES, checkpoints
@@ -105,7 +104,6 @@ def _software(machine: Machine) -> Records:
     records: Records = {LIBRARIES: ran("\n".join(lines) + "\n", 1, "find: '/usr/lib64': No such file or directory\n")}
     records |= {probe.key: MISSING for probe in PROBES if probe.key.endswith(".dist-info/INSTALLER")}
     records[SHARP] = ran("", 1, "find: '/usr/lib64': No such file or directory\n")
-    records[MOUNTS] = ok("" if machine.where == "container" else NFS)
     if machine.bundled_nccl:
         records[f"file:{wheel.format(machine.bundled_nccl)}"] = ok("pip\n")
     return records

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.support.machines.machine import Gpu, Machine, Nic, Qos
-from tests.support.machines.platform import H100, Function, NicModel, Platform
+from tests.support.machines.machine import Gpu, Machine, Nic, Queues
+from tests.support.machines.platform import H100, InstalledFunction, NicModel, Platform
 
 SHARED, TWO_PORTS, GRACE = "h20-shared-nics", "h100-two-ports", "gh200"
 
@@ -71,7 +71,7 @@ def h100_two_ports(name: str = TWO_PORTS) -> Machine:
             Nic(
                 f"mlx5_{first + port}", root + 6, port, index // 4, gpu=index, rate="200 Gb/sec (2X NDR)", gbps=150.0,
                 above=switch(root, 1), interface=f"rdma{2 * index + port}", netdev_mtu=4220, pfc=(5,),
-                qos=Qos(traffic_class=None, dscp_priority=((10, 5),)), traffic_priority=5,
+                qos=Queues(traffic_class=None, dscp_priority=((10, 5),)), traffic_priority=5,
             )
             for port in (0, 1)
         ]  # fmt: skip
@@ -99,7 +99,7 @@ def gh200(name: str = GRACE) -> Machine:
         origin="public outputs of `nvidia-smi topo -m` on GH200 servers", architecture="aarch64",
         kernel="6.8.0-1021-nvidia-64k", gpu=GH200, libraries="/usr/lib/aarch64-linux-gnu",
         boot_options="BOOT_IMAGE=/boot/vmlinuz root=/dev/nvme0n1p2 iommu.passthrough=1 init_on_alloc=0",
-        functions=tuple(Function(address, "60400", ids, "pcieport") for address, ids in ports),
+        functions=tuple(InstalledFunction(address, "60400", ids, "pcieport") for address, ids in ports),
         gpu_xml={"addressing_mode": "ATS", "c2c_mode": "Enabled"},
     )  # fmt: skip
     gpu = Gpu(0x01, 0, domain=9, above=("0009:00:00.0",), memory_node=1, numa_affinity="0")

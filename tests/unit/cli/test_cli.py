@@ -128,8 +128,8 @@ def test_switched_off_checks_are_named() -> None:
 
 
 def test_an_interrupt_before_anything_was_judged_is_no_failed_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(**options: Any) -> None:
+    def interrupted(**options: Any) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("preflight.run.local.check", interrupted)
+    monkeypatch.setattr("preflight.run.check.check", interrupted)
     run("check", expect=3)

@@ -10,12 +10,12 @@ from preflight.expectations.catalogue import PARTS, part_by_name
 from preflight.expectations.roofline import batch, fat_tree
 from preflight.expectations.roofline.bound import judge, proof
 from preflight.expectations.roofline.collectives import Roofline, roofline
-from preflight.expectations.roofline.machine import Machine, gpu_named, machine_of, switches_reduce
+from preflight.expectations.roofline.machine import RooflineMachine, gpu_named, machine_of, switches_reduce
 
 MIB, GIB = 2**20, 2**30
 
 
-def machine(part: str, *, nics: int = 0, gbps: float = 0, gpus: int = 0, sharp: bool | None = False) -> Machine:
+def machine(part: str, *, nics: int = 0, gbps: float = 0, gpus: int = 0, sharp: bool | None = False) -> RooflineMachine:
     known = part_by_name(part)
     assert known is not None
     made = machine_of(known, gpus or None, nics or None, gbps or None)
@@ -35,7 +35,7 @@ GB300 = machine("GB300 tray", nics=4, gbps=800)
 #: so many ranks. Tagged before they were run through the model; its shares of the line rates come from some of them.
 GKE = machine("HGX H200", gpus=1, nics=1, gbps=400)
 
-Published = tuple[str, str, Machine | None, str, int, float, float]
+Published = tuple[str, str, RooflineMachine | None, str, int, float, float]
 
 PUBLISHED: list[Published] = [
     # tag, system, machine, collective, nodes, GB/s, GiB; NICs that the page does not state are those of the system
@@ -85,7 +85,7 @@ PUBLISHED: list[Published] = [
 REFERENCE = [row for row in PUBLISHED if row[0] == "reference"]
 
 
-def roof(built: Machine, collective: str, nodes: int) -> Roofline:
+def roof(built: RooflineMachine, collective: str, nodes: int) -> Roofline:
     found = roofline(collective, built, nodes)
     assert found is not None
     return found
@@ -151,7 +151,7 @@ def test_floors_that_no_machine_reaches() -> None:
         (machine("HGX H100", nics=8, gbps=400, sharp=True), "all_reduce", 64, 2 * 511 / 512 * 400),
     ],
 )
-def test_limits(built: Machine, collective: str, nodes: int, limit: float) -> None:
+def test_limits(built: RooflineMachine, collective: str, nodes: int, limit: float) -> None:
     assert roof(built, collective, nodes).limit == pytest.approx(limit)
 
 

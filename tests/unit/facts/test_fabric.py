@@ -325,7 +325,7 @@ def case(check: str, name: str) -> Any:
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.id)
 def test_the_page_of_a_check(check: Check) -> None:
-    test_pages.test_the_page_has_its_five_parts(check)
+    test_pages.test_the_page_has_its_headings(check)
     test_pages.test_explain_shows_all_of_it(check)
 
 

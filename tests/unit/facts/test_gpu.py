@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight.checks import in_module
+from preflight.checks.gpu import link_errors as link_error_checks
 from preflight.checks.gpu import xid as xid_checks
 from preflight.checks.gpu.xid_policy import POLICY, Act
 from preflight.collector import libraries
@@ -23,14 +24,17 @@ from preflight.expectations import Cluster
 from preflight.expectations.catalogue import GPUS, PARTS
 from preflight.facts import kernel_log, xid
 from preflight.facts.node import NodeFacts
-from preflight.facts.nvidia import nvml, smi_xml
+from preflight.facts.nvidia import link_errors, nvml, smi_xml
 from preflight.facts.nvidia.health import health
 from preflight.facts.nvidia.model import GpuFabric, GpuHealth, Health, Process
 from preflight.facts.nvidia.query import NVML
 from preflight.judge import judge
 from preflight.model import Check
 from preflight.parsers.host import services
+from preflight.parsers.host.kernel_log import KernelLogLine
+from preflight.parsers.host.kernel_log import parse as parse_kernel_log
 from preflight.parsers.nvidia import nvlink_status
+from preflight.parsers.nvidia.nvlink_errors import NVLINK_ERRORS
 from tests.support import machines, paths
 from tests.support.fixture import whole_node
 from tests.support.machines import Machine, gpu_health, gpu_services, hgx_h100, with_gpu
@@ -175,7 +179,39 @@ def test_the_collector_reads_every_field_from_nvml(tmp_path: Path, monkeypatch: 
         H100, index=1, address="0000:43:00.0", uuid="GPU-2", remapped_uncorrected=1, remap_pending=True,
         processes=(Process(4711, "python3", 1024),), links=tuple(link != 4 for link in range(18)),
     )  # fmt: skip
+    counts = link_errors.totals(document({NVML: record}))
+    assert counts["GPU-1"] == {link: {"replay": 0, "recovery": 0, "CRC": 0} for link in range(18)}
+    assert counts["GPU-2"][7] == {"replay": 0, "recovery": 0, "CRC": 4211}
     assert "--token" not in str(record), "of a command line only the program's name leaves the node"
+
+
+def test_nvlink_errors_come_from_nvml_where_there_is_no_nvidia_smi() -> None:
+    def read(crc: int) -> dict[str, Any]:
+        made: dict[str, Any] = machines.evidence(hgx_h100("node1"))["records"][NVML]["value"]
+        for number, gpu in enumerate(made["gpus"]):
+            gpu["nvlink_errors"] = {"4": {"161": 0, "162": 0, "163": crc if number == 3 else 0}}
+        return made
+
+    records = machines.evidence(hgx_h100("node1"))["records"]
+    records[NVLINK_ERRORS] = {"status": "missing", "why": "there is no nvidia-smi in PATH"}
+    again = {"status": "ok", "at_s": 61.0, "value": read(5211)}
+    records[NVML] = {"status": "ok", "at_s": 1.0, "value": read(4211), "again": again}
+    report = judge([document(records)], list(in_module(link_error_checks)))
+    warnings = {(f["status"], f["check"], f["message"][:26], *f["evidence"]) for f in report["findings"]
+             if f["check"] in ("nvlink.errors", "counters.gpu-links") and "CRC" in f["message"]}  # fmt: skip
+    assert warnings == {
+        ("warn", "nvlink.errors", "GPU3: 4211 CRC errors on i", NVML),
+        ("warn", "counters.gpu-links", "GPU3: link 4 gained 1000 C", NVML),
+    }
+
+
+@pytest.mark.parametrize("damaged", [{"x": {"163": 1}}, {"4": 7}, {"4": {"163": "many"}}, {"4": {"163": -1}}, [4]])
+def test_damaged_counters_of_nvml_are_no_counters(damaged: Any) -> None:
+    records = machines.evidence(hgx_h100("node1"))["records"]
+    records[NVLINK_ERRORS] = {"status": "missing", "why": "there is no nvidia-smi in PATH"}
+    records[NVML]["value"]["gpus"][3]["nvlink_errors"] = damaged
+    with pytest.raises(EvidenceError):
+        link_errors.totals(document(records))
 
 
 _NO_ROW_REMAPPER: dict[str, Any] = {
@@ -344,7 +380,7 @@ def test_a_gpu_without_a_name_of_its_own_is_silent_not_healthy() -> None:
 
 
 def test_nvlink_status() -> None:
-    gpus = [replace(H100, uuid="GPU-a", links=(True, False)), replace(H100, uuid="GPU-b")]
+    gpus = [replace(H100, uuid="GPU-a", name="NVIDIA X", links=(True, False)), replace(H100, index=1, uuid="GPU-b")]
     found = nvlink_status.parse(gpu_services.nvlink(gpus))
     assert found["GPU-a"] == nvlink_status.Links((True, False), 26.562)
     assert sum(found["GPU-b"].up) == 18
@@ -398,7 +434,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_of_the_kernels_log(form: str) -> None:
-    (line,) = kernel_log.parse(FORMS[form] + "\n")
+    (line,) = parse_kernel_log(FORMS[form] + "\n")
     assert line.text == FELL
     (event,) = xid.events([line]).gpus
     assert (event.address, event.code) == ("0000:1b:00.0", 79)
@@ -410,12 +446,12 @@ def test_forms_of_the_kernels_log(form: str) -> None:
      ("PCI:00000000:1b:00", "0000:1b:00.0")],
 )  # fmt: skip
 def test_forms_of_the_address(written: str, address: str) -> None:
-    (event,) = xid.events([kernel_log.KernelLogLine(1, f"NVRM: Xid ({written}): 31, x")]).gpus
+    (event,) = xid.events([KernelLogLine(1, f"NVRM: Xid ({written}): 31, x")]).gpus
     assert event.address == address
 
 
 def test_repetitions_within_a_minute_count_once() -> None:
-    lines = [kernel_log.KernelLogLine(at, FELL) for at in (0, 30, 80, 130, 200)]
+    lines = [KernelLogLine(at, FELL) for at in (0, 30, 80, 130, 200)]
     assert [event.at_s for event in xid.events(lines).gpus] == [0, 200]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,7 +20,10 @@ from tests.support.node_documents import CHECKS, document, statuses
 
 def test_no_evidence_at_all() -> None:
     report = judge([document({})], CHECKS)
-    assert set(statuses(report).values()) == {"unknown"}
+    undeclared = {"host.mounts", "host.services", "host.processes"}  # the cluster file decides that they do not apply
+    assert {name: status for name, status in statuses(report).items() if status != "unknown"} == dict.fromkeys(
+        undeclared, "skip"
+    )
     fleet = [f for f in report["findings"] if f["check"].startswith("fleet.")]
     assert fleet
     assert all("fewer than two nodes answered" in f["message"] for f in fleet)
@@ -32,8 +36,8 @@ def test_no_node_at_all() -> None:
     assert report["coverage"]["planned"] == 0
 
 
-def _made(name: str, *findings: Finding, error: Exception | None = None) -> Check:
-    @check(f"made.{name}", title=name, source="test", fix="none", answers=("NT-FAB-1",))
+def _made(name: str, *findings: Finding, error: BaseException | None = None, **scope: Any) -> Check:
+    @check(f"made.{name}", title=name, source="test", fix="none", answers=("NT-FAB-1",), **scope)
     def function(node: object, site: object) -> Iterator[Finding]:
         """Yield the findings of the test.
 
@@ -56,6 +60,34 @@ def test_a_crash_is_unknown_logged_and_preserves_earlier_results(caplog: pytest.
     assert "Traceback" in caplog.text
     assert "TypeError: boom" in caplog.text
     assert report["exit_status"] == 3
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit(0), SystemExit("bye"), SystemExit(2), GeneratorExit(), BaseException("x")]
+)
+@pytest.mark.parametrize("scope", ["node", "fleet"])
+def test_a_check_that_exits_sets_no_status_of_the_run(error: BaseException, scope: Any) -> None:
+    """``sys.exit(0)`` in a plug-in ended `judge` with 0: nothing was printed, and a scheduler read a pass."""
+    nodes = [document({"file:x": "y"}, name) for name in ("a", "b")]
+    report = judge(nodes, [_made("exit", error=error, scope=scope), _made("ok", passed("x"))])
+    crashed = [f for f in report["findings"] if f["check"] == "made.exit"]
+    assert {f["status"] for f in crashed} == {"unknown"}
+    assert all(f"the check itself crashed: {type(error).__name__}" in f["message"] for f in crashed)
+    assert report["exit_status"] == 3
+
+
+def test_an_interrupt_ends_the_run() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        judge([document({"file:x": "y"})], [_made("stop", error=KeyboardInterrupt())])
+
+
+def test_what_is_no_finding_is_a_crash_of_its_check() -> None:
+    """It was preflight itself that failed, without the name of the check."""
+    wrong: Any = 7
+    report = judge([document({"file:x": "y"})], [_made("wrong", wrong), _made("ok", passed("x"))])
+    (finding,) = (f for f in report["findings"] if f["check"] == "made.wrong")
+    assert (finding["status"], report["exit_status"]) == ("unknown", 3)
+    assert finding["message"] == "the check itself crashed: TypeError: it yielded int, not a finding"
 
 
 def test_silence_is_unknown() -> None:
@@ -140,6 +172,7 @@ def test_probe_table_is_read_only() -> None:
     allowed = {
         "chronyc",
         "dcb",
+        "df",
         "dmesg",
         "ethtool",
         "find",

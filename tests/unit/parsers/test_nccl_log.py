@@ -284,7 +284,7 @@ def test_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- no log, and hostile ones ----------------------------------------------------------------------
 
 
-class Endless:
+class EndlessStream:
     """A stream of one text again and again, that is never held in memory."""
 
     def __init__(self, piece: bytes, size: int) -> None:
@@ -311,7 +311,7 @@ def test_empty_file(tmp_path: Path) -> None:
 def test_one_line_of_a_hundred_megabytes() -> None:
     tracemalloc.start()
     with pytest.raises(NoNcclOutput, match="in 1 lines, 1 of them longer"):
-        nccl_log.read_stream(Endless(b"x" * 997 + b"NCC", 100 << 20))
+        nccl_log.read_stream(EndlessStream(b"x" * 997 + b"NCC", 100 << 20))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 16 << 20

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight.recognition.formats import nccl_tests as kind
+from tests.support.job_texts import benchmark_parts
 from tests.support.nccl_tests_grammar import OLD_COLUMNS, VERSIONS, Printed, Run, printed
 
 FIRST = {"1.0.0": {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"}}
@@ -50,7 +50,7 @@ def complete(facts: dict[str, Any], output: Printed) -> None:
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run.version}-{run.collective}-{len(run.hosts)}")
 def test_every_version_and_collective(run: Run) -> None:
     output = printed(run)
-    (part,) = kind.read(output.text)
+    (part,) = benchmark_parts(output.text)
     holds(part.taken.facts, output, run)
     complete(part.taken.facts, output)
     assert part.taken.complete
@@ -70,7 +70,7 @@ OPTIONS = [
 def test_columns_that_options_add(options: frozenset[str], check: bool) -> None:
     run = Run(options=options, check=check)
     output = printed(run)
-    (part,) = kind.read(output.text)
+    (part,) = benchmark_parts(output.text)
     holds(part.taken.facts, output, run)
     complete(part.taken.facts, output)
 
@@ -79,14 +79,14 @@ def test_columns_that_options_add(options: frozenset[str], check: bool) -> None:
 def test_types(dtype: str) -> None:
     run = Run("all_gather", dtype=dtype)
     output = printed(run)
-    (part,) = kind.read(output.text)
+    (part,) = benchmark_parts(output.text)
     holds(part.taken.facts, output, run)
 
 
 def test_wrong_values_of_any_number() -> None:
     for wrong in (1, 999_999, 1_048_576):
         output = printed(Run(wrong=wrong))
-        (part,) = kind.read(output.text)
+        (part,) = benchmark_parts(output.text)
         facts = part.taken.facts
         assert (facts["status"], facts["wrong"]) == ("failed", 16)
         assert facts["rows"][-1]["out_of_place"]["wrong"] == int(float(f"{wrong:g}"))
@@ -110,7 +110,7 @@ def test_marks_of_launchers(mark: str, version: str) -> None:
     run = Run("all_gather", version, hosts=("a1", "a2"), gpus=4)
     output = printed(run)
     marked = "\n".join(mark.format(line) for line in output.text.split("\n"))
-    (part,) = kind.read(marked)
+    (part,) = benchmark_parts(marked)
     holds(part.taken.facts, output, run)
     complete(part.taken.facts, output)
 
@@ -119,7 +119,7 @@ def test_a_table_drawn_with_bars() -> None:
     output = printed(Run())
     lines = ["| " + " | ".join(line.strip("# ").split()) + " |" if "float" in line or "algbw" in line else line
              for line in output.text.split("\n")]  # fmt: skip
-    (part,) = kind.read("\n".join(lines))
+    (part,) = benchmark_parts("\n".join(lines))
     complete(part.taken.facts, output)
     assert len(part.taken.facts["rows"]) == 4
 
@@ -143,7 +143,7 @@ def test_noise_changes_nothing(run: Run, noise: list[tuple[int, str]]) -> None:
     lines = output.text.split("\n")
     for position, text in noise:
         lines.insert(position, text)
-    (part,) = kind.read("\n".join(lines))
+    (part,) = benchmark_parts("\n".join(lines))
     holds(part.taken.facts, output, run)
     complete(part.taken.facts, output)
 
@@ -153,7 +153,7 @@ def test_noise_changes_nothing(run: Run, noise: list[tuple[int, str]]) -> None:
 def test_a_cut_makes_nothing_up(run: Run, data: st.DataObject) -> None:
     output = printed(run)
     text = output.text[: data.draw(st.integers(0, len(output.text)))]
-    parts = kind.read(text)
+    parts = benchmark_parts(text)
     assert len(parts) <= 1
     for part in parts:
         facts, truth = part.taken.facts, output.truth
@@ -178,7 +178,7 @@ def test_a_cut_makes_nothing_up(run: Run, data: st.DataObject) -> None:
 @settings(max_examples=100, deadline=None)
 def test_several_runs_in_one_file(runs: list[Run], between: str) -> None:
     every = [printed(run) for run in runs]
-    parts = kind.read(between.join(output.text for output in every))
+    parts = benchmark_parts(between.join(output.text for output in every))
     assert len(parts) == len(runs)
     for part, output, run in zip(parts, every, runs, strict=True):
         holds(part.taken.facts, output, run)
@@ -193,7 +193,7 @@ def test_two_runs_written_into_each_other() -> None:
     for place in range(max(len(left), len(right))):
         lines += [f"[1,0]<stdout>:{left[place]}"] if place < len(left) else []
         lines += [f"[2,0]<stdout>:{right[place]}"] if place < len(right) else []
-    parts = kind.read("\n".join(lines))
+    parts = benchmark_parts("\n".join(lines))
     assert [part.taken.facts["collective"] for part in parts] == ["all_reduce", "all_gather"]
     for part, output in zip(parts, (first, second), strict=True):
         complete(part.taken.facts, output)
@@ -208,6 +208,6 @@ def test_any_damage_is_read(run: Run, damage: list[tuple[int, str]], crlf: bool)
     for place, words in damage:
         at = place % (len(text) + 1)
         text = text[:at] + words + text[at + len(words) // 2 :]
-    for part in kind.read(text.replace("\n", "\r\n") if crlf else text):
+    for part in benchmark_parts(text.replace("\n", "\r\n") if crlf else text):
         json.dumps(part.document(), allow_nan=False)
         assert 1 <= part.first <= part.last

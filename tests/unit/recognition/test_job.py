@@ -11,11 +11,11 @@ import pytest
 
 from preflight.facts.nccl_settings import spellings
 from preflight.parsers import nccl_log
-from preflight.parsers.nccl_log import prose_filter
 from preflight.parsers.nccl_tests import text as nccl_tests
 from preflight.parsers.torch import parse, printed_dump, watchdog
 from preflight.recognition import open_sources, read
 from preflight.recognition.detector import TextPart
+from preflight.textprep import prose
 from tests.support import paths
 
 RECORDED = paths.DATA / "outside"
@@ -157,7 +157,7 @@ def test_a_title_is_not_who_failed() -> None:
     log = nccl_log.parse(text)
     assert log is not None
     assert [(failure.rank, failure.line.number) for failure in log.failures] == [(7, 5)]
-    assert [one.rank for one in watchdog.parse(text.split("\n")).timed_out] == [7]
+    assert [one.rank for one in watchdog.parse(text).timed_out] == [7]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_title_is_not_who_failed() -> None:
     ],
 )
 def test_a_manual_reports_nothing(line: str) -> None:
-    assert prose_filter.is_manual_excerpt(line)
+    assert prose.is_manual_excerpt(line)
     assert nccl_log.parse(line) is None
 
 

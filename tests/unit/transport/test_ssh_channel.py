@@ -33,16 +33,6 @@ def sending(channel: Narrow, data: bytes) -> Iterator[None]:
     return ssh_channel._send(channel, data)  # type: ignore[arg-type]
 
 
-def test_a_stream_gives_all_that_came_at_once() -> None:
-    stream = ssh_channel._Stream()
-    assert not stream.read_ready()
-    stream.feed(b"mo")
-    stream.feed(b"td")
-    assert stream.read_ready()
-    assert stream.read(1) == b"motd"
-    assert not stream.read_ready()
-
-
 def test_sending_waits_for_room() -> None:
     channel = Narrow(room=25)
     script = sending(channel, b"x" * 40)

@@ -1,0 +1,84 @@
+"""The clocks that GPUs are set to."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from typing import TYPE_CHECKING
+
+from preflight.checks.applicability import no_gpu
+from preflight.checks.gpu.per_gpu import each_gpu
+from preflight.expectations import Site
+from preflight.expectations.catalogue import gpu_model
+from preflight.facts.node import NodeFacts
+from preflight.model import Finding, check, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.nvidia.model import GpuHealth, Health
+
+#: Generations with the highest clock as their application clock, unless it was set; others are sold with a lower one.
+_AT_THE_TOP = ("Hopper", "Blackwell")
+
+#: Share of the highest clock that counts as that, where the default is not known: a judgement.
+_SHARE = 0.9
+
+
+@check(
+    "gpu.clocks",
+    title="No GPU's application clock is below its default",
+    source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetApplicationsClock, "
+    "nvmlDeviceGetDefaultApplicationsClock, nvmlDeviceGetMaxClockInfo)",
+    fix="`nvidia-smi -q -d CLOCK`; `nvidia-smi -rac` resets it. If it is meant so, declare "
+    "gpu_settings.application_clock_mhz in the cluster file.",
+    action="fix-site",
+    gating=False,
+    unless=(no_gpu,),
+)
+def clocks(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the application clock of each GPU with its default or highest clock.
+
+    ## Why it matters
+    A GPU that was left at half its clock after a test computes at half its speed, with no error anywhere, and all
+    other GPUs of the job wait for it.
+
+    ## Verdicts
+    Below the default warns, on one node alone too. Where the driver does not report the default, Hopper and newer are
+    held against 90 % of their highest clock, which is their default; of older parts it is unknown. The clock at this
+    moment is not judged: an idle GPU rests. With `gpu_settings.application_clock_mhz` in the cluster file node.expected
+    compares it instead. Newer drivers have no application clocks; clocks locked by `nvidia-smi -lgc` show under load.
+
+    ## False alarms
+    GPUs that are slowed down on purpose, for power or heat: declare it.
+    """
+    if declared := site.declared("gpu_settings.application_clock_mhz"):
+        yield skipped(
+            f"{declared[''].source} declares the application clock: see node.expected", evidence=["nvml:gpus"]
+        )
+        return
+    models = {device.address: gpu_model(device) for device in node.gpus_on_bus}
+    top = frozenset(address for address, model in models.items() if model and model.generation in _AT_THE_TOP)
+    yield from judge_clocks(node.gpu_health, top)
+
+
+def judge_clocks(health: Health, at_the_top: Container[str] = ()) -> Iterator[Finding]:
+    """Judge the application clock of each GPU.
+
+    ``at_the_top`` are GPUs that are sold with their highest one.
+    """
+
+    def compare(gpu: GpuHealth) -> Finding | None:
+        mine, top = gpu.application_clock_mhz or 0, gpu.sm_clock_max_mhz or 0
+        if (default := gpu.application_clock_default_mhz) is not None:
+            bound, called = default, f"{default} MHz, its default"
+        elif gpu.address in at_the_top:
+            bound, called = round(_SHARE * top), f"{top} MHz, its highest"
+        elif health.pasted and mine >= top:
+            return None  # no default is above the highest clock
+        else:
+            return unknown(f"application clock {mine} of {top} MHz: its default is not known", found=f"{mine} MHz")
+        if mine < bound:
+            return warned(f"application clock {mine} of {top} MHz", found=f"{mine} MHz", expected=called)
+        return None
+
+    needs = ("application_clock_mhz", "sm_clock_max_mhz")
+    good = "application clock not below its default"
+    yield from each_gpu(health, compare, what="application clock", good=good, needs=needs)

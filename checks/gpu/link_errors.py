@@ -1,0 +1,253 @@
+"""Errors on the links of GPUs: NVLink and PCIe, in total and in a window."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from preflight.checks.applicability import no_gpu
+from preflight.checks.gpu.per_gpu import each_gpu
+from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
+from preflight.facts import kernel_log
+from preflight.facts.node import NodeFacts
+from preflight.facts.nvidia import link_errors
+from preflight.facts.nvidia.query import NVML
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.parsers.nvidia.nvlink_errors import FAILED, RECOVERY
+
+if TYPE_CHECKING:
+    from preflight.facts.nvidia.model import GpuHealth, Health
+    from preflight.parsers.nvidia.nvlink_errors import Counts
+
+#: Errors of all links of one GPU, since the driver was loaded, that are few: a judgement between Imbue's 5 and the
+#: hundred in a second at which DCGM fails. A link that had to be trained anew counts for more.
+FEW, FEW_RECOVERIES = 100, 5
+
+_LIMITS = "Imbue (5 in total), AWS (any), DCGM (100 CRC errors a second); the limits here are a judgement between them"
+_DCGM = "DCGM DcgmHealthWatch (one bit in 10^12: 16 a minute at generation 4 x16, 31 at 5, 62 at 6)"
+
+
+@check(
+    "nvlink.errors",
+    title="NVLinks have had few errors",
+    source=f"nvidia-smi nvlink -e, or NVML's fields of each link; limits: {_LIMITS}",
+    fix="`preflight check --window 60` under load shows whether it grows; if it does, reset all GPUs of the node; if "
+    "it comes back, the GPU or its board.",
+    action="reset",
+    gating=False,
+    unless=(no_gpu,),
+)
+def nvlink_errors(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the NVLink errors of each GPU since the driver was loaded with few.
+
+    ## Why it matters
+    Each error is repaired by sending again, and each costs time: a link with thousands slows every exchange between
+    GPUs, and is the one that will go down.
+
+    ## Verdicts
+    Totals have no time: more than 100 CRC, replay and damaged-packet errors warn, so do more than 5 recoveries and any
+    recovery that failed. A handful over months is healthy, and passes. It never fails: growth does
+    (counters.gpu-links). What forward error correction repaired (NVLink 5) is not counted.
+
+    ## False alarms
+    Errors of one bad day before a GPU was reseated, on a node that was never rebooted since.
+    """
+    evidence = [link_errors.source(node.evidence)]
+    try:
+        counts = link_errors.totals(node.evidence)
+    except EvidenceError as error:
+        yield unknown(f"NVLink's errors could not be read: {error.why}", evidence=[error.key],
+                      fix="Run `nvidia-smi nvlink -e` on the node.")  # fmt: skip
+        return
+    yield from judge_nvlink_errors(counts, _names(node), evidence)
+
+
+def judge_nvlink_errors(
+    counts: Counts, names: Mapping[str, tuple[str, str]], evidence: Sequence[str]
+) -> Iterator[Finding]:
+    """Judge the NVLink errors of each GPU.
+
+    ``names`` are what messages call it and its address, by UUID.
+    """
+    if not any(counts.values()):
+        yield skipped("no GPU counts errors of NVLinks", evidence=evidence)
+        return
+    fine, most = 0, 0
+    for uuid, links in counts.items():
+        total: Counter[str] = Counter()
+        for kinds in links.values():
+            total.update(kinds)
+        recoveries, lost = total[RECOVERY], total[FAILED]
+        others = sum(total.values()) - recoveries - lost
+        if others <= FEW and recoveries <= FEW_RECOVERIES and not lost:
+            fine, most = fine + bool(links), max(most, others + recoveries)
+            continue
+        label, address = names.get(uuid, (uuid, ""))
+        of_link = {
+            link: sum(number for kind, number in kinds.items() if kind != FAILED) for link, kinds in links.items()
+        }
+        worst = max(of_link, key=of_link.__getitem__)
+        yield warned(
+            f"{label}: {_listed(total)} on its NVLinks, {of_link[worst]} of them on link {worst}",
+            subject=address, found=_listed(total),
+            expected=f"at most {FEW} errors and {FEW_RECOVERIES} recoveries since the driver was loaded",
+            evidence=evidence,
+        )  # fmt: skip
+    if fine:
+        yield passed(f"{fine} of {len(counts)} GPUs: few NVLink errors since the driver was loaded",
+                     found=f"at most {most}", evidence=evidence)  # fmt: skip
+
+
+@check(
+    "pcie.replay",
+    title="The PCIe links of GPUs repeat few packets",
+    source=f"{_DCGM}; nvmlDeviceGetPcieReplayCounter",
+    fix="`preflight check --window 60` shows whether it grows; then reseat the GPU or its riser at the next drain.",
+    action="isolate",
+    gating=False,
+    unless=(no_gpu,),
+)
+def pcie_replay(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the PCIe replays of each GPU with those of a sound link of its speed.
+
+    ## Why it matters
+    A packet that arrives damaged is sent again. The data is right, but a slot that repeats thousands a minute slows
+    the GPU's traffic to host and NIC, and often loses lanes next.
+
+    ## Verdicts
+    One bit in 10^12 may be wrong by the specification: 31 replays a minute at generation 5 with 16 lanes. The total is
+    held against that rate for all the time since boot, so that only what is certain warns; a total alone is otherwise
+    information, and passes. With --window the growth is judged (counters.gpu-links).
+
+    ## False alarms
+    A burst while the GPU was reset or the machine booted, minutes ago.
+    """
+    try:
+        minutes = node.parsed(kernel_log.UPTIME, _minutes)
+    except EvidenceError:
+        minutes = None
+
+    yield from judge_replays(node.gpu_health, minutes)
+
+
+def judge_replays(health: Health, minutes: float | None) -> Iterator[Finding]:
+    """Judge the PCIe replays of each GPU since its reset.
+
+    ``minutes`` since boot, None where unknown.
+    """
+
+    def compare(gpu: GpuHealth) -> Finding | None:
+        usual = link_errors.usual_replays_per_min(gpu.pcie_generation_max, gpu.pcie_width_max)
+        replays = gpu.pcie_replays
+        if usual is None:
+            return None
+        if minutes is None:
+            if not health.pasted or (replays or 0) <= usual * 10:
+                return None
+            message = f"{replays} PCIe replays since its reset, and the text does not show since when"
+            return unknown(message, found=replays, expected=f"at most {usual} a minute")
+        limit = max(usual * minutes, usual * 10)
+        if (replays or 0) > limit:
+            return warned(f"{replays} PCIe replays since its reset", found=replays,
+                          expected=f"at most {limit:.0f} in the {minutes:.0f} minutes since boot")  # fmt: skip
+        return None
+
+    most = max((gpu.pcie_replays or 0 for gpu in health.gpus), default=0)
+    good = f"PCIe replays since reset, {most} at most" + ("" if minutes else "; how long ago is not known")
+    yield from each_gpu(health, compare, what="PCIe replays", good=good, needs=("pcie_replays",))
+
+
+@check(
+    "counters.gpu-links",
+    title="No NVLink or PCIe link of a GPU gains errors",
+    source=f"nvidia-smi nvlink -e (or NVML), nvmlDeviceGetPcieReplayCounter, read twice; {_DCGM}",
+    fix="Look at both ends (`nvidia-smi nvlink -s`, `-e`); drain, reset all GPUs of the node; if it comes back, reseat "
+    "or replace the GPU.",
+    action="reset",
+    window=True,
+    unless=(no_gpu,),
+)
+def gpu_links(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare NVLink errors and PCIe replays at both ends of a window.
+
+    ## Why it matters
+    What grows now slows the job that runs now: a link that is trained anew stops for that time, and every collective
+    with it.
+
+    ## Verdicts
+    NVLink: recoveries, and those that failed, fail; CRC errors, replays and damaged packets warn. PCIe: more replays a
+    minute than one bit in 10^12 makes warns. An idle link shows none: run it under load.
+
+    ## False alarms
+    A GPU that was reset within the window.
+    """
+    yield from _nvlink_growth(node)
+    yield from _replay_growth(node)
+
+
+def _nvlink_growth(node: NodeFacts) -> Iterator[Finding]:
+    evidence = [link_errors.source(node.evidence)]
+    try:
+        gained, links, seconds = link_errors.growth(node.evidence)
+    except EvidenceError as error:
+        yield _unread("NVLink's errors", error, node)
+        return
+    names = _names(node)
+    for link in gained:
+        label, address = names.get(link.uuid, (link.uuid, ""))
+        report = failed if {RECOVERY, FAILED} & set(link.grown) else warned
+        yield report(
+            f"{label}: link {link.link} gained {_listed(link.grown)} in {seconds:.0f} s", subject=address,
+            found=_listed(link.grown), expected="no growth", evidence=evidence,
+        )  # fmt: skip
+    if not links:
+        yield skipped("no GPU counts errors of NVLinks", evidence=evidence)
+    elif not gained:
+        yield passed(f"none of {links} NVLinks gained an error in {seconds:.0f} s", found="no growth",
+                     evidence=evidence)  # fmt: skip
+
+
+def _replay_growth(node: NodeFacts) -> Iterator[Finding]:
+    try:
+        grown, seconds = link_errors.replay_growth(node.evidence)
+    except EvidenceError as error:
+        yield _unread("PCIe replays", error, node)
+        return
+    gpus = {gpu.uuid: gpu for gpu in node.gpu_health.gpus}
+    bad = 0
+    for uuid, number in grown.items():
+        gpu = gpus.get(uuid)
+        usual = link_errors.usual_replays_per_min(gpu.pcie_generation_max, gpu.pcie_width_max) if gpu else None
+        if gpu is None or usual is None or number <= usual * max(1.0, seconds / 60):
+            continue
+        bad += 1
+        yield warned(f"GPU{gpu.index}: {number} PCIe replays in {seconds:.0f} s", subject=gpu.address, found=number,
+                     expected=f"at most {usual} a minute", evidence=[NVML])  # fmt: skip
+    if len(grown) > bad:
+        yield passed(f"{len(grown) - bad} GPUs: few PCIe replays in {seconds:.0f} s",
+                     found=f"at most {max(grown.values())}", evidence=[NVML])  # fmt: skip
+
+
+def _unread(what: str, error: EvidenceError, node: NodeFacts) -> Finding:
+    if error.key not in node.evidence:  # collected by a preflight that did not read it
+        return skipped(f"{what} were not collected of this node", evidence=[error.key])
+    return unknown(f"the growth of {what} is not known: {error.why}", evidence=[error.key],
+                   fix="Run `preflight check --window 60` on the node.")  # fmt: skip
+
+
+def _names(node: NodeFacts) -> dict[str, tuple[str, str]]:
+    """Return what the GPUs are called, and their addresses, by UUID."""
+    try:
+        return {gpu.uuid: (f"GPU{gpu.index}", gpu.address) for gpu in node.gpu_health.gpus}
+    except EvidenceError:
+        return {}
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {kind}" for kind, number in counts.items() if number) + " errors"
+
+
+def _minutes(text: str) -> float:
+    return kernel_log.parse_uptime(text) / 60

@@ -1,0 +1,301 @@
+"""The rules for events of a kernel's log, on a node and in a pasted log alike.
+
+What is over and repaired itself counts for some hours; what only a repair or a reboot ends counts since boot.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from preflight._startup.lightclass import dataclass, replace
+from preflight.checks.host import kernel_links, kernel_storage
+from preflight.checks.host.kernel_problem import Problem, Window, count, devices_of, listed
+from preflight.model import Status
+from preflight.parsers.host.kernel_events import KernelEvent
+
+#: Corrected errors of one memory module within a day: mcelog.conf, ce-error-threshold = 10 / 24h. Also of one CPU bank.
+CORRECTED_PER_DAY, DAY_S = 10, 86_400
+#: Corrected PCIe errors of one device within an hour. A judgement: the link retries each, a sound one has a few a day.
+AER_PER_HOUR, HOUR_S = 50, 3600
+#: Seconds round an event in which a GPU's Xid may be its effect, or its cause.
+NEAR_S = 60
+
+#: Kinds that stay true until a repair or a reboot.
+_LASTING = frozenset({"panic", "oops", "memory-error", "machine-check", "fs-read-only", "fs-writable", "fs-mounted",
+                      "nvme-lost", "disk-removable", "fs-error-recorded", "array-degraded", "array-failed",
+                      "array-back"})  # fmt: skip
+#: Kinds of GPUs, which Xids are about.
+_OF_GPUS = frozenset({"gpu-fallen-off-bus", "gpu-init-failed", "driver-mismatch", "gsp-rpc-errors"})
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Problems of a log, notes, and what is too old to count."""
+
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
+    old: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Xid:
+    """An Xid near which events are placed in time."""
+
+    at_s: float
+    address: str
+    code: int
+
+
+def judged(events: Sequence[KernelEvent], window: Window, xids: Sequence[Xid] = ()) -> Judged:
+    """Judge the events of one log."""
+    events = [event for event in events if event.kind not in _OF_GPUS]
+    lasting = [event for event in events if event.kind in _LASTING]
+    recent = [event for event in events if event.kind not in _LASTING and window.recent(event)]
+    past = [event for event in events if event.kind not in _LASTING and not window.recent(event)]
+    problems, notes = _all(lasting, recent, window)
+    order = {Status.FAIL: 0, Status.WARN: 1, Status.UNKNOWN: 2}
+    problems = [_placed(problem, xids) for problem in problems]
+    old, _ = _all([], past, replace(window, now_s=None)) if past else ([], [])
+    return Judged(tuple(sorted(problems, key=lambda problem: order[problem.status])), tuple(notes),
+                  tuple(f"{problem.message}{window.when(problem.events)}" for problem in old))  # fmt: skip
+
+
+def _all(
+    lasting: Sequence[KernelEvent], recent: Sequence[KernelEvent], window: Window
+) -> tuple[list[Problem], list[str]]:
+    problems: list[Problem] = []
+    notes: list[str] = []
+    by_kind: dict[str, list[KernelEvent]] = defaultdict(list)
+    for event in (*lasting, *recent):
+        by_kind[event.kind].append(event)
+    for rule in (_panics, _machine_checks, _memory, _aer, _slots, _nics, _stalls, _out_of_memory):
+        for matches in rule(by_kind, window):
+            problems.append(matches) if isinstance(matches, Problem) else notes.append(matches)
+    for matches in (*kernel_links.flaps(by_kind, window), *kernel_storage.problems(by_kind, window)):
+        problems.append(matches) if isinstance(matches, Problem) else notes.append(matches)
+    return problems, notes
+
+
+Kinds = Mapping[str, Sequence[KernelEvent]]
+
+
+def _panics(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
+    for kind, words in (("panic", "kernel panic"), ("oops", "a fault in the kernel itself (oops)")):
+        if matches := kinds.get(kind):
+            what = matches[0].detail or matches[0].text
+            yield Problem(
+                Status.FAIL,
+                f"{words}: {what[:120].strip()}",
+                "",
+                kind,
+                tuple(matches),
+                "Reboot the node; keep the log (kdump, pstore, the BMC's console) for the vendor.",
+            )
+
+
+def _machine_checks(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
+    matches = kinds.get("machine-check", ())
+    bad = [event for event in matches if event.severity in ("fatal", "error")]
+    for cpu, events in devices_of(bad):
+        where = f" on CPU {cpu}" if cpu else ""
+        yield Problem(Status.FAIL, f"{count(events, 'uncorrected machine check')}{where}",
+                      f"CPU {cpu}" if cpu else "", "machine-check", events, _REPLACE_CPU)  # fmt: skip
+    for cpu, events in devices_of(event for event in matches if event.severity == "corrected"):
+        where = f" on CPU {cpu}" if cpu else ""
+        if most_within(events, DAY_S) >= CORRECTED_PER_DAY:
+            yield Problem(Status.WARN, f"{count(events, 'corrected machine check')}{where}{window.span(events)}",
+                          f"CPU {cpu}" if cpu else "", "machine-check", events, _REPLACE_CPU)  # fmt: skip
+        else:
+            yield f"{count(events, 'corrected machine check')}{where}"
+    if storms := tuple(kinds.get("machine-check-storm", ())):
+        yield Problem(Status.WARN, "a storm of corrected machine checks: the kernel stopped counting each", "",
+                      "machine-check", storms, _REPLACE_CPU)  # fmt: skip
+    vague = tuple(event for event in matches if event.severity == "note" and "events logged" in event.text)
+    if len(vague) >= CORRECTED_PER_DAY:
+        yield Problem(Status.WARN, f"machine checks were logged {len(vague)} times{window.span(vague)}", "",
+                      "machine-check", vague, _REPLACE_CPU)  # fmt: skip
+    elif vague and not bad:
+        yield f"{count(vague, 'note')} of machine checks without their severity"
+
+
+_REPLACE_CPU = "Drain the node; `ras-mc-ctl --errors`, `mcelog` and the BMC's event log name the part: replace it."
+
+
+def _memory(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
+    matches = kinds.get("memory-error", ())
+    for device, events in devices_of(event for event in matches if event.severity in ("fatal", "error")):
+        where = f" on {device}" if device else ""
+        number = sum(event.count for event in events)
+        noun = "uncorrected memory error" if number == 1 else "uncorrected memory errors"
+        yield Problem(Status.FAIL, f"{number} {noun}{where}", device, "memory-error", events, _REPLACE_DIMM)
+    for device, events in devices_of(event for event in matches if event.severity == "corrected"):
+        where = f" on {device}" if device else ""
+        number = sum(event.count for event in events)
+        if window.aged(events) and most_within(events, DAY_S) >= CORRECTED_PER_DAY:
+            yield Problem(Status.WARN, f"{number} corrected memory errors{where}{window.span(events)}", device,
+                          "memory-error", events, _REPLACE_DIMM)  # fmt: skip
+        else:
+            yield f"{number} corrected memory error{'s' if number > 1 else ''}{where}"
+
+
+_REPLACE_DIMM = "Drain the node; `ras-mc-ctl --errors` and the BMC's event log name the module: reseat or replace it."
+
+
+def _aer(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
+    groups: dict[str, list[KernelEvent]] = defaultdict(list)
+    for event in kinds.get("pcie-aer", ()):
+        groups[event.device].append(event)
+    for device, events in groups.items():
+        where = f" of {device}" if device else ""
+        fatal = tuple(event for event in events if event.severity == "fatal")
+        severe = tuple(event for event in events if event.severity == "error" and not window.booting(event))
+        corrected = tuple(_lines([event for event in events if event.severity == "corrected"]))
+        if fatal:
+            contained = any(event.detail == "containment event" for event in fatal)
+            words = "fatal PCIe error" if not contained else "PCIe port contained a fatal error (DPC)"
+            yield Problem(Status.FAIL, f"{words}{where}", device, "pcie-aer", fatal, _RESEAT)
+        if severe and not fatal:
+            yield Problem(Status.WARN, f"{count(_lines(severe), 'uncorrected, not fatal PCIe error')}{where}", device,
+                          "pcie-aer", severe, _RESEAT)  # fmt: skip
+        if most_within(corrected, HOUR_S) >= AER_PER_HOUR:
+            yield Problem(Status.WARN, f"{len(corrected)} corrected PCIe errors{where}{window.span(corrected)}", device,
+                          "pcie-aer", corrected, _RESEAT)  # fmt: skip
+        elif corrected:
+            yield f"{count(corrected, 'corrected PCIe error')}{where}"
+
+
+_RESEAT = "Reseat the card, its riser and cables at the next drain; `lspci -vvv -s` shows its error registers."
+
+
+def _lines(events: Sequence[KernelEvent]) -> Sequence[KernelEvent]:
+    """Return the lines that count.
+
+    An error has a line of the root port that received it, and a line of the device.
+    """
+    own = [event for event in events if "PCIe Bus Error" in event.text]
+    return max(own, [event for event in events if "PCIe Bus Error" not in event.text], key=len)
+
+
+def _slots(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
+    added = kinds.get("slot-added", ())
+    for slot, events in devices_of(kinds.get("slot-removed", ())):
+        if kernel_links.later(events[-1], [event for event in added if event.device == slot]):
+            yield f"slot {slot} was emptied and filled again"
+        else:
+            yield Problem(Status.WARN, f"the card in slot {slot} was removed, or lost its link", f"slot {slot}",
+                          "slot-removed", events, _SLOT)  # fmt: skip
+    for slot, events in devices_of(kinds.get("slot-power-fault", ())):
+        yield Problem(Status.WARN, f"power fault of slot {slot}", f"slot {slot}", "slot-power-fault", events, _SLOT)
+
+
+_SLOT = "Look what the slot holds (`lspci -vt`, `dmidecode -t slot`); reseat the card, look at its power; reboot."
+
+
+def _nics(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
+    for kind, status, words, fix in _NICS:
+        for device, events in devices_of(kinds.get(kind, ()), by_bus=True):
+            detail = next((f": {event.detail.strip()}" for event in events if event.detail), "")
+            what = words + (f" of {device}" if device else "") + detail
+            yield Problem(status, f"{what}{window.times(events)}", device, kind, events, fix)
+    for kind, words in (("slot-power", "a NIC sees little power at its slot"),
+                        ("nic-pcie-limited", "a NIC's PCIe link is narrower than it")):  # fmt: skip
+        if matches := kinds.get(kind):
+            yield f"{words} ({listed(event.device for event in matches)})"
+
+
+_NICS = (
+    (
+        "nic-firmware",
+        Status.FAIL,
+        "the firmware stopped",
+        "Read `devlink health show`; reboot, update it.",
+    ),
+    (
+        "nic-timeout",
+        Status.WARN,
+        "a queue or command timed out",
+        "Read `devlink health show`; reset the NIC or reboot.",
+    ),
+    ("module-hot", Status.WARN, "module or NIC too hot", "Look at the airflow, and `mlxlink -m` for its temperature."),
+    ("module-error", Status.WARN, "cable or module error", "Reseat the module; replace it if the line returns."),
+)
+
+
+def _stalls(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
+    hung = tuple(kinds.get("hung-task", ()))
+    if len(hung) == 1 and hung[0].detail:  # its call trace waits for a network file system
+        yield f"one task waited for a network file system ({hung[0].device})"
+    elif hung:
+        names = listed(event.device for event in hung)
+        yield Problem(
+            Status.WARN,
+            f"{count(hung, 'report')} of tasks that hung for minutes ({names})",
+            "",
+            "hung-task",
+            hung,
+            "The lines behind it show where it waits: storage, a driver, a lock. Look there.",
+        )
+    if lockups := tuple(kinds.get("lockup", ())):
+        cpus = listed(f"CPU {event.device}" for event in lockups)
+        guest = "; of a virtual machine, the host may have held the CPU" if window.guest else ""
+        yield Problem(
+            Status.WARN, f"{count(lockups, 'lockup')} of a CPU ({cpus}){guest}", "", "lockup", lockups, _LOCKED
+        )
+    if stalls := tuple(kinds.get("rcu-stall", ())):
+        what = f"{count(stalls, 'RCU stall')}: a CPU did not answer for long"
+        yield Problem(Status.WARN, what, "", "rcu-stall", stalls, _LOCKED)
+
+
+_LOCKED = "The call trace behind it names the driver; update it or the kernel. Reboot if it goes on."
+
+
+def _out_of_memory(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
+    matches = kinds.get("out-of-memory", ())
+    if node := tuple(event for event in matches if event.severity == "error"):
+        killed = listed(f"{event.device} (pid {event.detail})" for event in node if event.device)
+        what = f": the kernel killed {killed}" if killed else ""
+        yield Problem(
+            Status.WARN,
+            f"the node ran out of memory{what}",
+            "",
+            "out-of-memory",
+            node,
+            "Limit the jobs' memory (Slurm: ConstrainRAMSpace), and see that no daemon was killed.",
+        )
+    if jobs := [event for event in matches if event.severity == "note" and event.device]:
+        yield f"{count(jobs, 'process')} killed at the memory limit of its own job ({listed(e.device for e in jobs)})"
+
+
+def most_within(events: Sequence[KernelEvent], seconds: float) -> int:
+    """Return the most events within a time; all of them where times are unknown."""
+    timed = sorted((event.at_s, event.count) for event in events if event.at_s is not None)
+    if len(timed) < len(events):
+        return sum(event.count for event in events)
+    most = held = start = 0
+    for at_s, number in timed:
+        held += number
+        while timed[start][0] < at_s - seconds:
+            held -= timed[start][1]
+            start += 1
+        most = max(most, held)
+    return most
+
+
+#: Kinds of the machine, of which a GPU's Xid may be the effect.
+_CAUSES = frozenset({"pcie-aer", "slot-removed", "slot-power-fault", "machine-check", "memory-error", "nic-firmware"})
+
+
+def _placed(problem: Problem, xids: Iterable[Xid]) -> Problem:
+    """Add the Xid that came next to it, and which of them was first."""
+    first = problem.events[0].at_s
+    if problem.kind not in _CAUSES or first is None:
+        return problem
+    near = [xid for xid in xids if abs(xid.at_s - first) <= NEAR_S]
+    if not near:
+        return problem
+    xid = min(near, key=lambda xid: abs(xid.at_s - first))
+    gap_s = xid.at_s - first
+    order = f"{gap_s:.1f} s before" if gap_s >= 0 else f"{-gap_s:.1f} s after"
+    cause = ", so this came first" if gap_s >= 0 else ", so this may be its effect"
+    return replace(problem, message=f"{problem.message}, {order} Xid {xid.code} of {xid.address or 'a GPU'}{cause}")

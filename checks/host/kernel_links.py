@@ -1,0 +1,79 @@
+"""Links that went down and came back, as the drivers of NICs write of them."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from preflight.checks.host.kernel_problem import Problem, Window, listed
+from preflight.model import Status
+from preflight.parsers.host.kernel_events import KernelEvent
+
+#: Times that a link comes back before it warns. A judgement: one or two are hands at a cable or a switch that was
+#: restarted; AzNHC takes 5 in a day, gpud 3 in half a day.
+FLAPS = 3
+
+#: Interfaces that no cable ends at.
+_VIRTUAL = re.compile(r"(?:veth|docker|cali|cilium|virbr|vnet|tap|tun|br-|lxc|flannel|lo$|usb|enx)")
+
+
+def flaps(kinds: Mapping[str, Sequence[KernelEvent]], window: Window) -> Iterator[Problem | str]:
+    """Yield links that went down and came back, and notes on other changes.
+
+    What happens while a node boots is none. One change is written by the interface, by its RDMA device and by the
+    module in the port: of one PCI function, the one that wrote most counts.
+    """
+    downs, ups = (_by_port(kinds.get(kind, ()), window) for kind in ("nic-link-down", "nic-link-up"))
+    seldom: list[str] = []
+    for port, names in downs.items():
+        grouped = {name: _returned(events, ups.get(port, {})) for name, events in names.items()}
+        name = max(grouped, key=lambda name: (len(grouped[name]), bool(name)))
+        back, shown = grouped[name], name or port
+        if len(back) >= FLAPS:
+            yield Problem(Status.WARN, f"the link of {shown} went down and came back {len(back)} times"
+                          f"{window.span(back)}", shown, "nic-link-down", tuple(back), _FIX)  # fmt: skip
+        else:
+            last = names[name][-1]
+            often = f"{len(names[name])}x"
+            if later(last, [up for held in ups.get(port, {}).values() for up in held]):
+                seldom.append(f"{shown} {often} and came back{window.when(names[name])}")
+            else:
+                yield Problem(Status.UNKNOWN, f"the link of {shown} went down {often} and stayed down", shown,
+                              "nic-link-down", tuple(names[name]), _SPARE)  # fmt: skip
+    if seldom:
+        yield f"links went down: {listed(seldom)}"
+
+
+_SPARE = "`preflight check` on the node knows the job's ports (rdma.port-state); or see whether it is a spare one."
+_FIX = (
+    "Reseat or replace the cable or module; look at the peer's port: links that flap together share a switch. "
+    "`mlxlink -d DEVICE -m -c -e` shows light and errors."
+)
+
+
+def _by_port(events: Sequence[KernelEvent], window: Window) -> dict[str, dict[str, list[KernelEvent]]]:
+    """Return the events of each port by who wrote them: port -> name -> events."""
+    grouped: dict[str, dict[str, list[KernelEvent]]] = defaultdict(lambda: defaultdict(list))
+    for event in events:
+        if not _VIRTUAL.match(event.device) and not window.booting(event):
+            grouped[event.bus or event.device or "a NIC"][event.device].append(event)
+    return grouped
+
+
+def _returned(downs: Sequence[KernelEvent], ups: Mapping[str, Sequence[KernelEvent]]) -> list[KernelEvent]:
+    """Return the downs after which the link came up before the next down."""
+    rising = sorted(up.line for up in ups.get(downs[0].device, ()) or [up for held in ups.values() for up in held])
+    grouped, place = [], 0
+    for number, down in enumerate(downs):
+        until = downs[number + 1].line if number + 1 < len(downs) else None
+        while place < len(rising) and rising[place] < down.line:
+            place += 1
+        if place < len(rising) and (until is None or rising[place] < until):
+            grouped.append(down)
+    return grouped
+
+
+def later(event: KernelEvent, others: Sequence[KernelEvent]) -> bool:
+    """Return whether any of these came after an event."""
+    return any(other.line > event.line for other in others)

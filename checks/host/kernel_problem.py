@@ -1,0 +1,89 @@
+"""A problem that the kernel's log shows, and the words for when and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from preflight._startup.lightclass import dataclass
+from preflight.facts.kernel_log import age
+from preflight.model import Status
+from preflight.parsers.host.kernel_events import KernelEvent
+from preflight.parsers.host.raid_arrays import RaidArray
+
+#: Seconds after boot in which devices are set up: links come and go, unsupported requests are refused.
+BOOT_S = 600
+#: Names that a message lists.
+_NAMED = 4
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem: how bad, in words, of which device, with the lines that show it."""
+
+    status: Status  # unknown: a fault if a job uses the device, which the log does not show
+    message: str
+    subject: str
+    kind: str
+    events: tuple[KernelEvent, ...]
+    fix: str
+
+
+@dataclass(frozen=True)
+class Window:
+    """The hours in which events count, where the log's clock and the time are known."""
+
+    now_s: float | None = None  # on the log's clock
+    hours: float = 24.0
+    since_boot: bool = True  # whether times are seconds since boot
+    guest: bool = False  # whether this is a virtual machine
+    mounted: frozenset[str] = frozenset()  # disks and partitions that the node's table of mounts names
+    arrays: tuple[RaidArray, ...] = ()  # of which these may be members
+
+    def recent(self, event: KernelEvent) -> bool:
+        """Return whether an event counts; where its age is unknown, it does."""
+        return self.now_s is None or event.at_s is None or self.now_s - event.at_s <= self.hours * 3600
+
+    def aged(self, events: Sequence[KernelEvent]) -> bool:
+        """Return whether any of them counts."""
+        return any(map(self.recent, events))
+
+    def booting(self, event: KernelEvent) -> bool:
+        """Return whether devices were being set up at the time."""
+        return self.since_boot and event.at_s is not None and event.at_s < BOOT_S
+
+    def when(self, events: Sequence[KernelEvent]) -> str:
+        """Return how long ago the last of them was; empty if that is unknown."""
+        last = max((event.at_s for event in events if event.at_s is not None), default=None)
+        if self.now_s is None or last is None or last > self.now_s:
+            return ""
+        return f", {'last ' if len(events) > 1 else ''}{age(self.now_s - last)} ago"
+
+    def span(self, events: Sequence[KernelEvent]) -> str:
+        """Return over what time they came; empty if that is not known."""
+        times = [event.at_s for event in events if event.at_s is not None]
+        return f" within {age(max(times) - min(times))}" if len(times) > 1 and len(times) == len(events) else ""
+
+    def times(self, events: Sequence[KernelEvent]) -> str:
+        """Return how often, if more than once."""
+        return f" ({len(events)} times)" if len(events) > 1 else ""
+
+
+def count(events: Sequence[object], noun: str) -> str:
+    """Return a number with its noun."""
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{len(events)} {noun if len(events) == 1 else plural}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """List names, each once, the first few of many."""
+    grouped = list(dict.fromkeys(name for name in names if name))
+    more = f" and {len(grouped) - _NAMED} more" if len(grouped) > _NAMED else ""
+    return ", ".join(name[:60] for name in grouped[:_NAMED]) + more
+
+
+def devices_of(events: Iterable[KernelEvent], by_bus: bool = False) -> list[tuple[str, tuple[KernelEvent, ...]]]:
+    """Return the events of each device, in order."""
+    grouped: dict[str, list[KernelEvent]] = {}
+    for event in events:
+        grouped.setdefault((event.device or event.bus) if by_bus else event.device, []).append(event)
+    return [(device, tuple(held)) for device, held in grouped.items()]

@@ -1,0 +1,132 @@
+"""Disks, file systems and file servers, as the kernel's log shows them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from preflight.checks.host.kernel_links import later
+from preflight.checks.host.kernel_problem import Problem, Window, count, devices_of, listed
+from preflight.model import Status
+from preflight.parsers.host.kernel_events import KernelEvent
+
+Kinds = Mapping[str, Sequence[KernelEvent]]
+
+#: Devices that hold no data of the node: optical drives and a BMC's virtual ones, floppies, loops, RAM disks.
+_NO_DISK = re.compile(r"(?:sr|fd|loop|ram|zram|scd)\d")
+#: A partition, and the disk that it is of.
+_PARTITION = re.compile(r"((?:nvme\d+(?:c\d+)?n|mmcblk|md|nbd)\d+)p\d+|((?:sd|vd|hd|xvd)[a-z]{1,4})\d+|(.*)")
+
+_DISK = ("io-error", "fs-error", "fs-read-only")
+
+
+def disk_of(device: str) -> str:
+    """Return the disk of a partition; another device as it is."""
+    match = _PARTITION.fullmatch(device)
+    return next(part for part in match.groups() if part is not None) if match else device
+
+
+def problems(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
+    """Yield problems of disks, NVMe controllers and file servers, and notes."""
+    yield from _disks(kinds, window)
+    yield from _arrays(kinds)
+    for device, events in devices_of(kinds.get("nvme-lost", ())):
+        yield Problem(Status.FAIL, f"the kernel gave up {device}", device, "nvme-lost", events, _DISK_FIX)
+    lost = {event.device for event in kinds.get("nvme-lost", ())}
+    for device, events in devices_of(kinds.get("nvme-timeout", ())):
+        if device not in lost:
+            yield Problem(Status.WARN, f"{count(events, 'command')} of {device} timed out{window.span(events)}", device,
+                          "nvme-timeout", events, _DISK_FIX)  # fmt: skip
+    for device, events in devices_of(kinds.get("fs-error-recorded", ())):
+        yield Problem(Status.WARN, f"the file system on {device} has errors recorded from earlier", device,
+                      "fs-error-recorded", events, f"Unmount it and check it: `e2fsck -f /dev/{device}`.")  # fmt: skip
+    yield from _servers(kinds, window)
+
+
+_DISK_FIX = "Drain the node; `smartctl -a` or `nvme smart-log` of the disk; replace it, then check its file system."
+
+
+def _disks(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
+    removable = {event.device for event in kinds.get("disk-removable", ())}
+    mounted = {disk_of(event.device) for kind in ("fs-mounted", "fs-error", "fs-read-only")
+               for event in kinds.get(kind, ())}  # fmt: skip
+    mounted |= set(map(disk_of, window.mounted))
+    disks: dict[str, list[KernelEvent]] = {}
+    for kind in _DISK:
+        for event in kinds.get(kind, ()):
+            if kind != "fs-read-only" or not _writable_again(event, kinds):
+                disks.setdefault(disk_of(event.device or event.bus), []).append(event)
+    for disk, matches in disks.items():
+        events = tuple(sorted(matches, key=lambda event: event.line))
+        if _NO_DISK.match(disk) or disk in removable:
+            yield f"{count(events, 'error')} of {disk}, a removable or virtual drive"
+            continue
+        steps = dict.fromkeys(event.kind for event in events)
+        words = ", then ".join(_STEPS[kind].format(sum(event.kind == kind for event in events)) for kind in steps)
+        array = next((array for array in window.arrays if disk in set(map(disk_of, array.members))), None)
+        used = disk in mounted or (array is not None and not array.redundant and array.name in mounted)
+        certain = used and any(event.kind != "fs-error" or "FAT-fs" not in event.text for event in events)
+        unsure = "" if used else "; the log does not show whether it is mounted"
+        if array is not None and disk not in mounted:
+            unsure = f"; a member of {array.name} ({array.level or 'not active'})"
+            unsure += ", which goes on without it" if array.redundant else ""
+        yield Problem(Status.FAIL if certain else Status.WARN, f"{disk or 'a disk'}: {words}{unsure}", disk, "io-error",
+                      events, _DISK_FIX)  # fmt: skip
+
+
+_STEPS = {"io-error": "I/O errors ({})", "fs-error": "file system errors ({})",
+          "fs-read-only": "its file system went read-only or was shut down"}  # fmt: skip
+
+
+def _arrays(kinds: Kinds) -> Iterator[Problem | str]:
+    failed = kinds.get("array-failed", ())
+    for name, events in devices_of(failed, by_bus=True):
+        what = f"the array {name} failed" if events[0].device else f"the ZFS pool {name} was suspended after I/O errors"
+        yield Problem(Status.FAIL, what, name, "array-failed", events, _DISK_FIX)
+    gone = {event.device for event in failed}
+    for name, events in devices_of(kinds.get("array-degraded", ())):
+        lost = listed(event.detail for event in events)
+        if later(events[-1], [event for event in kinds.get("array-back", ()) if event.device == name]):
+            yield f"the array {name} lost {lost}, and was rebuilt"
+        elif name not in gone:
+            yield Problem(Status.WARN, f"the array {name} lost {lost} and goes on without it: the next loss may end it",
+                          name, "array-degraded", events, _ARRAY_FIX)  # fmt: skip
+
+
+_ARRAY_FIX = "`mdadm --detail` shows its members; replace the disk and add the new one (`mdadm --add`)."
+
+
+def _writable_again(event: KernelEvent, kinds: Kinds) -> bool:
+    again = (*kinds.get("fs-writable", ()), *kinds.get("fs-mounted", ()))
+    return later(event, [other for other in again if other.device == event.device])
+
+
+_SERVERS = (("nfs-stalled", "nfs-back", "NFS server"), ("lustre-lost", "lustre-back", "Lustre target"))
+
+
+def _servers(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
+    for kind, back, noun in (
+        ("nfs-stalled", "nfs-back", "NFS server"),
+        ("lustre-lost", "lustre-back", "Lustre target"),
+    ):
+        for device, events in devices_of(kinds.get(kind, ())):
+            if later(events[-1], [other for other in kinds.get(back, ()) if other.device == device]):
+                yield f"{noun} {device} was out of reach {len(events)}x and came back"
+            else:
+                yield Problem(
+                    Status.WARN,
+                    f"{noun} {device} does not answer",
+                    device,
+                    kind,
+                    events,
+                    "Look at the server and at the way to it; jobs that use it wait in the kernel.",
+                )
+    for device, events in devices_of(kinds.get("lustre-evicted", ())):
+        yield Problem(
+            Status.WARN,
+            f"{device} evicted this Lustre client{window.times(events)}",
+            device,
+            "lustre-evicted",
+            events,
+            "Writes that were under way are lost. Look at the network to it.",
+        )

@@ -1,0 +1,260 @@
+"""File systems: those declared, and those that cannot be written to any more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from preflight.checks.applicability import no_mount_declared, own_file_systems
+from preflight.evidence.document import EvidenceError, Record
+from preflight.expectations import Site
+from preflight.expectations.values import DeclaredMount as Declared
+from preflight.facts.inventory import DISK_SPACE
+from preflight.facts.kernel_log import DMESG
+from preflight.facts.node import NodeFacts
+from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.parsers.host.mounts import MOUNTS, MountEntry, Space, parse, parse_space
+from preflight.probes import space
+
+_GIB = 2**30
+
+#: Less than this leaves too little room for a log or a lock, bytes.
+_NO_ROOM = 2**20
+
+#: What df prints where it may not look, which is not a fault of the mount.
+_REFUSED = re.compile(r"Permission denied|Operation not permitted")
+
+
+@check(
+    "host.mounts",
+    title="The file systems that the cluster file declares are mounted, writable and have room",
+    source='the cluster file: [class.NAME.host.mounts."/PLACE"]; proc_pid_mountinfo(5), df(1)',
+    fix="`findmnt PLACE`, `dmesg | grep -i 'read-only'`, `df -h PLACE`, `df -i PLACE`; mount or clear it, or "
+    "correct the cluster file.",
+    unless=(no_mount_declared,),
+    action="fix-site",
+)
+def declared_mounts(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare each declared mount with the node: place, type, writable, room.
+
+    ## Why it matters
+    Where a mount is missing, jobs write into the directory below it: they fill the root disk, or save checkpoints that
+    no other node sees. On one that is full or read-only the job ends when it saves.
+
+    ## Verdicts
+    Each miss fails. Read-only is what the table of mounts shows, of the mount or its file system, and the kernel's log
+    names the reason; nothing is ever written. Space and inodes are those that an ordinary user can still fill. `df`
+    looks at each mount in a process of its own, and where it does not end in time the mount is unknown, as is all that
+    could not be read. A mount that waits for an automounter is unknown if that was not tried. Containers are left out.
+
+    ## False alarms
+    A mount that only some nodes of a class have; give those a class of their own.
+    """
+    table = node.parsed(MOUNTS, parse)
+    for place, wanted in site.members.host.mounts.items():
+        source = f'{site.path.rpartition("/")[2]} class.{site.class_name}.host.mounts."{place}"'
+        findings = list(_of_place(node, place, wanted, table, source))
+        yield from findings or [
+            passed(f"{place} is mounted as the cluster file declares", subject=place, evidence=[MOUNTS])
+        ]
+
+
+def _of_place(
+    node: NodeFacts, place: str, wanted: Declared, table: Sequence[MountEntry], source: str
+) -> Iterator[Finding]:
+    key = space(place).key
+    here = [mount for mount in table if mount.place == place.rstrip("/") or mount.place == place]
+    mount = here[-1] if here else None
+    room, trouble = _room(node, key, place, source)
+    if mount is not None and mount.kind == "autofs":
+        mount = None
+        if room is None and trouble is None:
+            yield unknown(f"{place} waits for the automounter; it was not looked at", subject=place, found="autofs",
+                          expected=f"mounted ({source})", evidence=[MOUNTS])  # fmt: skip
+            return
+    if trouble is not None and (mount is not None or here or trouble.status.value == "unknown"):
+        yield trouble
+        return
+    if mount is None and room is None:
+        under = max(
+            (above for above in table if _below(place, above.place)), key=lambda above: len(above.place), default=None
+        )
+        on = f"no mount; the directory is on {under.place} ({under.kind})" if under else "no mount"
+        yield failed(f"{place} is not mounted", subject=place, found=on, expected=f"mounted ({source})",
+                     evidence=[MOUNTS])  # fmt: skip
+        return
+    kind = mount.kind if mount else room.kind if room else ""
+    if wanted.type is not None and kind != wanted.type:
+        yield failed(f"{place} is of type {kind}, not {wanted.type}", subject=place, found=kind,
+                     expected=f"{wanted.type} ({source}.type)", evidence=[MOUNTS])  # fmt: skip
+    if wanted.read_write is not None:
+        yield from _writable(node, place, wanted.read_write, mount, source)
+    if wanted.min_free_pct is not None or wanted.min_free_gib is not None or wanted.min_free_inodes is not None:
+        if room is None:
+            yield unknown(f"how much room {place} has was not collected from this node", subject=place,
+                          expected=f"what {source} declares", evidence=[MOUNTS])  # fmt: skip
+        else:
+            yield from _enough(place, wanted, room, source, key)
+
+
+def _below(place: str, other: str) -> bool:
+    return place.startswith(f"{other.rstrip('/')}/")
+
+
+def _room(node: NodeFacts, key: str, place: str, source: str) -> tuple[Space | None, Finding | None]:
+    """Return what df shows of a mount, or what is wrong with it, or neither."""
+    if key not in node.evidence:
+        return None, None
+    record = node.evidence.record(key)
+    expected = f"a mount that answers ({source})"
+    if not record.ok:
+        return None, unknown(f"{place}: df {record.describe()}", subject=place, found=record.status, expected=expected,
+                             evidence=[key])  # fmt: skip
+    if record.rc not in (0, None):
+        return None, _refused(record, place, expected, key)
+    try:
+        rows = [row for row in parse_space(record.out) if row.place == (place.rstrip("/") or "/")]
+    except ValueError as error:
+        return None, unknown(f"{place}: what df printed cannot be read: {error}", subject=place, expected=expected,
+                             evidence=[key])  # fmt: skip
+    return (rows[0], None) if rows else (None, None)
+
+
+def _refused(record: Record, place: str, expected: str, key: str) -> Finding | None:
+    lines = record.err.strip().splitlines()
+    words = lines[0][:200] if lines else f"exit status {record.rc}"
+    if words.endswith("No such file or directory"):
+        return failed(f"{place} is not mounted: there is no such directory", subject=place, found="no such directory",
+                      expected=expected, evidence=[key])  # fmt: skip
+    report = unknown if not lines or _REFUSED.search(words) or "option" in words else failed
+    return report(f"{place} does not answer: {words}", subject=place, found=words, expected=expected, evidence=[key])
+
+
+def _writable(node: NodeFacts, place: str, wanted: bool, mount: MountEntry | None, source: str) -> Iterator[Finding]:
+    right = "read-write" if wanted else "read-only"
+    expected = f"{right} ({source}.read_write)"
+    if mount is None:
+        yield unknown(f"whether {place} is writable is not known: the table of mounts does not show it", subject=place,
+                      expected=expected, evidence=[MOUNTS])  # fmt: skip
+        return
+    lines = _of_kernel(node, mount)
+    if mount.read_only == wanted:
+        mode = "read-write" if wanted is False else "read-only"
+        why = f"; the kernel's log: {lines[-1]}" if lines and wanted else ""
+        yield failed(f"{place} is mounted {mode}{why}", subject=place, found=f"{mode} ({mount.source})",
+                     expected=expected, evidence=[MOUNTS, *([DMESG] if why else [])])  # fmt: skip
+    elif lines and wanted:
+        yield warned(f"{place} is mounted read-write, and the kernel's log has an error of it: {lines[-1]}",
+                     subject=place, found=lines[-1], expected=expected, evidence=[MOUNTS, DMESG],
+                     fix="`dmesg`; a file system check (`fsck`, `xfs_repair`) repairs it.")  # fmt: skip
+
+
+def _of_kernel(node: NodeFacts, mount: MountEntry) -> list[str]:
+    """Return the kernel's lines by which a file system was stopped."""
+    device = mount.source.rpartition("/")[2]
+    if not device:
+        return []
+    try:
+        lines = [line.text.strip() for line in node.kernel_log.lines]
+    except EvidenceError:
+        return []
+    of_device = re.compile(rf"\((?:device )?{re.escape(device)}(?: state \w+)?\): ")
+    stopped = re.compile(r"read-?only|shut(?:ting)? down", re.IGNORECASE)
+    return [line[:200] for line in lines if of_device.search(line) and stopped.search(line)]
+
+
+def _enough(place: str, wanted: Declared, room: Space, source: str, key: str) -> Iterator[Finding]:
+    if wanted.min_free_pct is not None or wanted.min_free_gib is not None:
+        if not room.size_bytes or room.free_bytes is None:
+            yield unknown(f"{place} does not report how much room it has", subject=place,
+                          expected=f"what {source} declares", evidence=[key])  # fmt: skip
+        else:
+            pct, gib = 100 * room.free_bytes / room.size_bytes, room.free_bytes / _GIB
+            for name, has, least, unit in (
+                ("min_free_pct", pct, wanted.min_free_pct, "%"),
+                ("min_free_gib", gib, wanted.min_free_gib, "GiB"),
+            ):
+                if least is not None and has < least:
+                    yield failed(f"{place} has {has:.3g} {unit} free, less than {least:g} {unit}", subject=place,
+                                 found=f"{has:.3g} {unit} of {room.size_bytes / _GIB:.4g} GiB" if unit == "GiB"
+                                 else f"{has:.3g} % ({gib:.4g} GiB)",
+                                 expected=f"at least {least:g} {unit} ({source}.{name})", evidence=[key])  # fmt: skip
+    least_inodes = wanted.min_free_inodes
+    if least_inodes is not None and room.inodes != 0:
+        if room.free_inodes is None:
+            yield unknown(f"{place} does not report how many inodes are free", subject=place,
+                          expected=f"at least {least_inodes} ({source}.min_free_inodes)", evidence=[key])  # fmt: skip
+        elif room.free_inodes < least_inodes:
+            yield failed(f"{place} has {room.free_inodes} inodes free, fewer than {least_inodes}", subject=place,
+                         found=room.free_inodes, expected=f"at least {least_inodes} ({source}.min_free_inodes)",
+                         evidence=[key])  # fmt: skip
+
+
+@check(
+    "host.file-systems",
+    title="No file system on a disk is full, or was turned read-only by the kernel",
+    source="proc_pid_mountinfo(5), df(1); Documentation/admin-guide/ext4 (errors=remount-ro)",
+    fix="Full: `du -x --max-depth=1 PLACE`. Read-only: `dmesg`, then a file system check of the device, or a new disk. "
+    "Declare what a job needs: class.NAME.host.mounts.",
+    gating=False,
+    unless=(own_file_systems,),
+    action="fix-site",
+)
+def file_systems(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Look for disks without space or inodes, or turned read-only by an error.
+
+    ## Why it matters
+    A full disk is a fault at every site, and so is one that the kernel stopped writing to: logs, locks and checkpoints
+    end there, and a job fails with an error that names another cause.
+
+    ## Verdicts
+    Less than 1 MiB, or no inode, for an ordinary user warns, and so does a file system that is read-only although it
+    was mounted for writing: the kernel does that after an error. One that was mounted read-only on purpose (an image,
+    a boot disk) is named and does not warn. What the cluster file declares is judged by `host.mounts`. It holds no job
+    back: whether a job needs the disk is not declared.
+
+    ## False alarms
+    A disk that is filled up on purpose, such as one of an image.
+    """
+    declared = set(site.members.host.mounts)
+    mounts = {mount.place: mount for mount in node.parsed(MOUNTS, parse)}
+    wrong = 0
+    for place, mount in mounts.items():
+        if mount.turned_read_only and place not in declared:
+            wrong += 1
+            yield warned(f"{place} ({mount.kind} on {mount.source}) was turned read-only", subject=place,
+                         found="read-only", expected="read-write, as it was mounted",
+                         evidence=[MOUNTS])  # fmt: skip
+    for row in _rows(node):
+        at = mounts.get(row.place)
+        if row.place in declared or (at is not None and at.read_only) or not row.size_bytes:
+            continue
+        if row.free_bytes is not None and row.free_bytes < _NO_ROOM:
+            wrong += 1
+            yield warned(f"{row.place} ({row.kind}, {row.size_bytes / _GIB:.4g} GiB) is full", subject=row.place,
+                         found=f"{row.free_bytes} bytes free", expected="space for users",
+                         evidence=[DISK_SPACE])  # fmt: skip
+        elif row.inodes and row.free_inodes == 0:
+            wrong += 1
+            yield warned(f"{row.place} ({row.kind}) has no inode left for a new file", subject=row.place,
+                         found=f"0 of {row.inodes} inodes", expected="inodes for users",
+                         evidence=[DISK_SPACE])  # fmt: skip
+    if not wrong:
+        intended = sorted(
+            place for place, mount in mounts.items() if mount.source.startswith("/dev/") and mount.read_only
+        )
+        beside = f"; mounted read-only: {', '.join(intended[:6])}" if intended else ""
+        yield passed(f"no file system on a disk is full or was turned read-only{beside}",
+                     evidence=[MOUNTS, DISK_SPACE])  # fmt: skip
+
+
+def _rows(node: NodeFacts) -> tuple[Space, ...]:
+    """Return df's table, also where it could not look at every disk."""
+    record = node.evidence.complete_record(DISK_SPACE)
+    if record.rc == 1 and not record.out.strip() and "no file systems processed" in record.err:
+        return ()
+    text = node.evidence.text(DISK_SPACE, allow_rc=(0, 1) if record.out.strip() else (0,))
+    try:
+        return parse_space(text)
+    except ValueError as error:
+        raise EvidenceError(DISK_SPACE, f"cannot be read: {error}") from None

@@ -1,0 +1,117 @@
+"""Processes that must not be on a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from preflight.checks.applicability import nothing_forbidden
+from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
+from preflight.facts.node import NodeFacts
+from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.parsers.host.processes import PROCESSES, ProcessEntry, parse
+
+#: Processes that a finding lists.
+_LISTED = 8
+
+
+@check(
+    "host.processes",
+    title="No process runs that the cluster file forbids",
+    source="the cluster file: class.NAME.host.forbidden_processes and forbidden_users; ps(1)",
+    fix="`ps -o pid,ppid,user,lstart,args -p PID`; end it, and find out who started it.",
+    unless=(nothing_forbidden,),
+    action="fix-site",
+)
+def forbidden(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Look for the programs and users that the cluster file forbids.
+
+    ## Why it matters
+    A process of a user without a job, or a miner, takes memory, cores and GPUs from the job that has the node.
+
+    ## Verdicts
+    Each program and user of which a process runs fails, with their numbers. Programs are compared by the name that the
+    kernel keeps, of 15 characters. Where only this user's processes are visible (`hidepid`), it is unknown.
+
+    ## False alarms
+    A program may give itself any name.
+    """
+    host = site.members.host
+    processes = node.parsed(PROCESSES, parse)
+    if not any(process.pid == 1 for process in processes):
+        yield unknown("the first process is not visible: other users' processes are hidden (hidepid)",
+                      expected="a list of all processes", evidence=[PROCESSES],
+                      fix="collect as root, or as a member of the group that /proc is mounted with")  # fmt: skip
+        return
+    wrong = False
+    for key, listed in (("forbidden_processes", host.forbidden_processes), ("forbidden_users", host.forbidden_users)):
+        expected = site.host(key)
+        for name in listed or ():
+            running = [process for process in processes if not process.zombie and _is(process, name, key)]
+            if running:
+                wrong = True
+                what = "is running" if key == "forbidden_processes" else "has processes"
+                yield failed(f"{name} {what}: {_shown(running)}", subject=name, found=f"{len(running)} processes",
+                             expected=f"none ({expected.source})", evidence=[PROCESSES])  # fmt: skip
+    if not wrong:
+        yield passed("no process runs that the cluster file forbids", evidence=[PROCESSES])
+
+
+def _is(process: ProcessEntry, name: str, key: str) -> bool:
+    if key == "forbidden_processes":
+        return process.program == name[:15]
+    return name in (process.user, str(process.uid))
+
+
+def _shown(processes: Sequence[ProcessEntry]) -> str:
+    more = f" and {len(processes) - _LISTED} more" if len(processes) > _LISTED else ""
+    return ", ".join(f"{process.pid} ({process.program}, {process.user})" for process in processes[:_LISTED]) + more
+
+
+@check(
+    "host.zombies",
+    title="No process stays a zombie",
+    source="ps(1), proc_pid_stat(5): state Z",
+    fix="`ps -o pid,ppid,user,args -p PARENT`; a parent that does not wait for its children has to be ended, then the "
+    "first process takes notice of them.",
+    gating=False,
+    window=True,
+)
+def zombies(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Look for processes that were zombies at both readings of a window.
+
+    ## Why it matters
+    A zombie holds its number and exit status, and nothing else, until its parent takes notice; a parent that never does
+    is stuck or broken, on GPU nodes often in a driver's call, and what it holds itself is not released.
+
+    ## Verdicts
+    The same process, a zombie of the same parent at both readings, warns with both numbers. One that was there at one
+    reading only is how every process ends. It holds no job back.
+
+    ## False alarms
+    A container of a first process that does not wait for its children; it costs numbers only.
+    """
+    first = node.evidence.complete_record(PROCESSES)
+    node.evidence.text(PROCESSES)
+    if first.again is None:
+        raise EvidenceError(PROCESSES, "was read once")
+    if not first.again.ok or first.again.rc:
+        raise EvidenceError(PROCESSES, f"second reading: {first.again.describe() or f'exit status {first.again.rc}'}")
+    try:
+        then = {(process.pid, process.parent) for process in parse(first.out) if process.zombie}
+        lasting = [
+            process for process in parse(first.again.out) if process.zombie and (process.pid, process.parent) in then
+        ]
+    except ValueError as error:
+        raise EvidenceError(PROCESSES, f"cannot be read: {error}") from None
+    if not lasting:
+        yield passed("no process was a zombie at both readings", evidence=[PROCESSES])
+        return
+    listed = ", ".join(
+        f"{process.pid} ({process.program}, {process.user}, child of {process.parent})" for process in lasting[:_LISTED]
+    )
+    more = f" and {len(lasting) - _LISTED} more" if len(lasting) > _LISTED else ""
+    parents = sorted({process.parent for process in lasting})
+    yield warned(f"{len(lasting)} zombie{'s' if len(lasting) > 1 else ''}: {listed}{more}",
+                 subject=f"parent {parents[0]}" if len(parents) == 1 else "", found=len(lasting), expected="none",
+                 evidence=[PROCESSES])  # fmt: skip

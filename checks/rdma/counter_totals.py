@@ -1,0 +1,177 @@
+"""Judgement of counters that were read once.
+
+A total since the driver was loaded is history: it warns of nothing by itself, and it is never silence. What is judged
+on a node, growth over a window, is in ``error_counters`` and ``congestion``; both read the same catalogue.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from preflight.facts.counter_catalogue import Counter, CounterKind, counter
+from preflight.model import Finding, passed, unknown
+
+#: Names of perfquery and older sysfs by those of today's sysfs.
+_PERFQUERY = {
+    "SymbolErrorCounter": "symbol_error", "SymbolErrors": "symbol_error", "LinkErrorRecovery": "link_error_recovery",
+    "LinkErrorRecoveryCounter": "link_error_recovery", "LinkRecovers": "link_error_recovery",
+    "LinkDownedCounter": "link_downed", "LinkDowned": "link_downed", "PortRcvErrors": "port_rcv_errors",
+    "RcvErrors": "port_rcv_errors", "PortRcvRemotePhysicalErrors": "port_rcv_remote_physical_errors",
+    "PortXmitDiscards": "port_xmit_discards", "XmtDiscards": "port_xmit_discards",
+    "PortXmitConstraintErrors": "port_xmit_constraint_errors",
+    "PortRcvConstraintErrors": "port_rcv_constraint_errors",
+    "LocalLinkIntegrityErrors": "local_link_integrity_errors",
+    "ExcessiveBufferOverrunErrors": "excessive_buffer_overrun_errors", "PortRcvPkts": "port_rcv_packets",
+    "PortXmitWait": "port_xmit_wait",
+}  # fmt: skip
+
+#: Checks of the kinds of counters.
+CHECKS = {
+    "counters.loss": (CounterKind.LOSS,),
+    "counters.link-quality": (CounterKind.LINK, CounterKind.ELSEWHERE),
+    "counters.flaps": (CounterKind.FLAP,),
+    "counters.receiver": (CounterKind.RECEIVER,),
+}
+
+#: Lifetime totals that rdma-core's ibcheckerrs tolerates, by kind.
+TOLERATED = {CounterKind.LINK: 10, CounterKind.FLAP: 10, CounterKind.ELSEWHERE: 100, CounterKind.LOSS: 100,
+             CounterKind.RECEIVER: 100}  # fmt: skip
+
+#: Loss, by share of the packets received, that does not cost throughput (as ``error_counters.RARE``).
+RARE = 1e-6
+
+#: A driver's own names of what mlx5 calls otherwise; they are judged as that.
+_ALIASES = {
+    "rx_icrc_encapsulated_errors": "rx_icrc_encapsulated", "seq_err_naks_rcvd": "packet_seq_err",
+    "to_retransmits": "local_ack_timeout_err", "oos_drop_count": "out_of_sequence",
+    "max_retry_exceeded": "req_transport_retries_exceeded", "RcTimeOut": "local_ack_timeout_err",
+    "RcSeqNak": "packet_seq_err", "cnpIgnored": "rp_cnp_ignored", "rcvd_seq_err": "packet_seq_err",
+    "retry_exceeded_err": "req_transport_retries_exceeded", "requester_timeout": "local_ack_timeout_err",
+    "responder_oos": "out_of_sequence", "rx_roce_discards": "rx_discards_phy", "tx_roce_discards": "tx_discards_phy",
+}  # fmt: skip
+_SOURCES = ("counters", "hw_counters", "ethtool")
+#: Names of other drivers, by the words in them (Linux, drivers/net/ethernet; Amazon's ena).
+_OTHER_NAMES = (
+    (CounterKind.FLAP, re.compile(r"link_?down_?events?|(?:port_)?link_(?:down|fault)s?"), "times the link went down"),
+    (CounterKind.LINK, re.compile(
+        r"[rt]x_?(?:\w{1,20}_)?(?:crc|fcs|symbol|align|frame|code)_?err(?:or)?s?(?:_\w{1,20})?"
+        r"|(?:port[._])?[rt]x[._](?:crc_)?errors(?:_phy)?|illegal_bytes"
+    ), "damaged frames"),
+    (CounterKind.LOSS, re.compile(r"\w{2,20}_allowance_exceeded"), "packets queued or dropped at the cloud's limit"),
+    (CounterKind.RECEIVER, re.compile(
+        r"(?:port[._])?rx[._](?:\w{1,30}[._])?"
+        r"(?:dropped|drops?|discards?|missed(?:_errors)?|no_?buf\w{0,20}|fifo_errors)"
+    ), "packets dropped on receipt"),
+    (CounterKind.LOSS, re.compile(r"(?:port[._])?tx[._](?:\w{1,30}[._])?(?:dropped|drops?|discards?)"),
+     "packets dropped on transmit"),
+)  # fmt: skip
+
+
+def known(name: str) -> Counter | None:
+    """Return a counter of the catalogue by the tool's name; None if unknown."""
+    name = _PERFQUERY.get(name, _ALIASES.get(name, name))
+    for source in _SOURCES:
+        result = counter(source, name)
+        if result.meaning:
+            return result
+    name = re.sub(r"^\[\d{1,4}\]:\s*", "", name)
+    for kind, pattern, meaning in _OTHER_NAMES:
+        if pattern.fullmatch(name):
+            return Counter(name, kind, meaning)
+    return None
+
+
+def judge_totals(
+    check: str, places: Mapping[str, Mapping[str, int]], evidence: tuple[str, ...], complete: bool
+) -> Iterator[Finding]:
+    """Judge the totals of a check's kinds, by port; empty: not named."""
+    kinds = CHECKS[check]
+    looked_at, calm = 0, True
+    for place, counters in places.items():
+        mine = {name: (row, value) for name, value in counters.items() if (row := known(name)) and row.kind in kinds}
+        looked_at += len(mine)
+        packets = max((counters.get(name, 0) for name in ("port_rcv_packets", "PortRcvPkts", "rx_packets")), default=0)
+        high = {name: result for name, result in mine.items() if _is_high(*result, packets)}
+        if not high:
+            continue
+        calm = False
+        first, (row, value) = max(high.items(), key=lambda item: item[1][1])
+        stopped = any(row.stops and value == 2**row.bits - 1 for row, value in high.values())
+        listed = ", ".join(f"{name} {value}" for name, (_, value) in high.items())
+        yield unknown(
+            f"{place or 'the port'}: {first} {value}: {row.meaning}; one reading does not show when"
+            + ("; a counter stands at its maximum" if stopped else ""),
+            subject=place,
+            found=listed[:300],
+            expected="no growth between two readings",
+            evidence=evidence,
+            fix="Read it again after a minute under traffic, or run `preflight check --window 60` on the node.",
+        )
+    if looked_at and calm and complete:
+        yield passed(f"{looked_at} counters are within what rdma-core tolerates in a port's lifetime",
+                     evidence=evidence)  # fmt: skip
+
+
+def _is_high(row: Counter, value: int, packets: int) -> bool:
+    if (row.fail_per_h == 0 and row.kind is not CounterKind.FLAP) or row.name == "tx_pause_storm_error_events":
+        return value > 0  # a queue pair died, a buffer overran, the pause was switched off
+    if row.rare and packets:
+        return value > max(TOLERATED[row.kind], RARE * packets)
+    return value > TOLERATED[row.kind]
+
+
+#: Share of the last second, per cent, for which PCIe held the NIC up: above it the host is the bottleneck.
+_STALLED_MOST = 10
+
+
+def judge_stalls(places: Mapping[str, Mapping[str, int]], evidence: tuple[str, ...]) -> Iterator[Finding]:
+    """Report NICs that PCIe holds up."""
+    for place, counters in places.items():
+        for name in ("outbound_pci_stalled_rd", "outbound_pci_stalled_wr"):
+            if counters.get(name, 0) > _STALLED_MOST:
+                yield unknown(
+                    f"{place or 'the port'}: {name} {counters[name]}: PCIe held the NIC up for that share of a second",
+                    subject=place, found=f"{name} {counters[name]}", expected=f"at most {_STALLED_MOST} %",
+                    evidence=evidence, fix="Compare pcie.nic-link, pcie.max-read-request and the IOMMU's setting.",
+                )  # fmt: skip
+
+
+#: Pauses of all priorities, and notifications that the sender does not take.
+_HELD = re.compile(r"rx_global_pause|tx_global_pause|[rt]x_pause_ctrl_phy|[rt]x_pause_storm_warning_events"
+                   r"|rp_cnp_ignored|cnpIgnored")  # fmt: skip
+
+
+def judge_congestion(places: Mapping[str, Mapping[str, int]], evidence: tuple[str, ...]) -> Iterator[Finding]:
+    """Report pauses of the whole port, and congestion notifications that were ignored."""
+    for place, counters in places.items():
+        for name, value in counters.items():
+            if not value or not _HELD.fullmatch(name):
+                continue
+            ignored = name in ("rp_cnp_ignored", "cnpIgnored")
+            meaning = (
+                "congestion notifications came while its reaction point was off"
+                if ignored
+                else "pauses of all priorities, which exclude PFC"
+            )
+            yield unknown(
+                f"{place or 'the port'}: {name} {value}: {meaning}; one reading does not show when",
+                subject=place, found=f"{name} {value}", expected="0", evidence=evidence,
+                fix="`ethtool -a IF`; on a lossless site turn the pause off and PFC on; ECN: roce_rp/enable.",
+            )  # fmt: skip
+
+
+def judge_marking(places: Mapping[str, Mapping[str, int]], evidence: tuple[str, ...]) -> Iterator[Finding]:
+    """Report traffic on priority 0 beside lossless priorities without any."""
+    for place, counters in places.items():
+        by_priority = {number: counters.get(f"rx_prio{number}_bytes", 0) for number in range(8)}
+        lossless = [number for number in range(1, 8) if f"rx_prio{number}_pause" in counters]
+        marked = sum(by_priority[number] for number in lossless)
+        if lossless and by_priority[0] > 10**9 and marked < by_priority[0] / 1000:
+            names = ", ".join(map(str, lossless))
+            yield unknown(
+                f"{place or 'the port'}: priority 0 received {by_priority[0]} bytes, priority {names} with PFC "
+                f"{marked}: RDMA may run unmarked",
+                subject=place, found=f"rx_prio0_bytes {by_priority[0]}", expected=f"RDMA on priority {names}",
+                evidence=evidence, fix="Compare NCCL_IB_TC and the DSCP map (`mlnx_qos -i IF`) with the PFC priority.",
+            )  # fmt: skip

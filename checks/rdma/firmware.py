@@ -1,0 +1,87 @@
+"""The firmware of a node's RDMA NICs, compared with each other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from preflight.checks.applicability import RDMA_CLASS, no_rdma
+from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
+from preflight.facts import nic_firmware
+from preflight.facts.node import NodeFacts
+from preflight.facts.rdma_ports import natural
+from preflight.model import Finding, check, passed, skipped, unknown, warned
+
+
+@check(
+    "rdma.firmware",
+    title="All NICs of one board run one firmware",
+    source="NVIDIA firmware release notes (one bundle for all adapters of a server); GCM's FIRMWARE_MISMATCH",
+    fix="`mlxfwmanager` names both versions; bring the odd one to the version of the rest, then `mlxfwreset -d DEVICE "
+    "reset` or power-cycle. `firmware.nics` in the cluster file declares which is right.",
+    action="fix-site",
+    gating=False,
+    unless=(no_rdma,),
+)
+def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the firmware of the NICs of each board (PSID) with each other.
+
+    ## Why it matters
+    Firmware decides how a NIC slows down under congestion and which faults it has: one that differs behaves unlike its
+    seven neighbours, and shows as one slow rail. It comes with a replaced card.
+
+    ## Verdicts
+    It warns, and names the device, both versions and the board. NICs of different boards have different firmware by
+    right; virtual functions have their host's. Where no version is that of most, neither is called right:
+    `firmware.nics` in the cluster file decides, and node.expected compares.
+
+    ## False alarms
+    A firmware roll-out that awaits the reset of some cards. Where NICs of one board differ on purpose,
+    `off = ["rdma.firmware"]` in `[class.NAME.checks]` of the cluster file ends it for that class.
+    """
+    boards = nic_firmware.boards(node)
+    if not boards:
+        yield skipped("no NIC names its board, by which firmware is compared", evidence=[RDMA_CLASS])
+        return
+    same = []
+    for board in sorted(boards):
+        try:
+            versions = nic_firmware.of_board(node, board)
+        except EvidenceError as error:
+            yield unknown(f"firmware of the NICs of board {board}: {error.why}", subject=board, evidence=[error.key])
+            continue
+        counts = Counter(versions.values())
+        if len(counts) == 1:
+            same.append(f"{len(versions)} x {board} with {versions.popitem()[1]}")
+            continue
+        yield from judge_board(board, versions, {device: nic_firmware.key_of(device) for device in versions})
+    if same:
+        yield passed(f"one firmware on all NICs of a board: {', '.join(same)}", found=", ".join(same),
+                     evidence=[RDMA_CLASS])  # fmt: skip
+
+
+def judge_board(board: str, versions: Mapping[str, str], keys: Mapping[str, str]) -> Iterator[Finding]:
+    """Report the NICs of a board with other firmware than most."""
+    counts = Counter(versions.values())
+    (usual, most), (_, second) = counts.most_common(2)
+    if most == second:
+        listed = "; ".join(f"{version} on {_devices(versions, version)}" for version in sorted(counts))
+        yield warned(
+            f"NICs of board {board} run {len(counts)} versions of firmware, and none is that of most: {listed}",
+            subject=board, found=listed, expected="one version", evidence=list(dict.fromkeys(keys.values())),
+        )  # fmt: skip
+        return
+    for version in sorted(counts):
+        if version != usual:
+            odd = _devices(versions, version)
+            yield warned(
+                f"{odd}: firmware {version}; {most} of {len(versions)} NICs of its board ({board}) run {usual}",
+                subject=odd if "," not in odd else board, found=f"{odd} {version}",
+                expected=f"{usual}, as the rest of the board's NICs",
+                evidence=list(dict.fromkeys(keys[device] for device, mine in versions.items() if mine == version)),
+            )  # fmt: skip
+
+
+def _devices(versions: Mapping[str, str], version: str) -> str:
+    return ", ".join(sorted((device for device, mine in versions.items() if mine == version), key=natural))

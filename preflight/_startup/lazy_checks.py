@@ -1,0 +1,87 @@
+"""The generated table of checks, and functions imported when they are called.
+
+Most nodes lack most of what there is to check, and a gate runs before every job. The decorator remains the only
+place where a check is declared: a module that no longer matches the table is imported at once.
+The build writes the table (``preflight.cli.startup_tables``); a clone that was not installed has none.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
+
+    #: A check as a row of literals; the last one is the name of its function.
+    Row = tuple[Any, ...]
+
+
+def table() -> Mapping[str, tuple[int, int, tuple[Row, ...]]]:
+    """Return module -> size, checksum of declarations, rows; empty without a build."""
+    global _table
+    if _table is None:
+        try:
+            from preflight._startup.generated_checks import TABLE
+
+            _table = TABLE
+        except ImportError:
+            import logging
+
+            logging.getLogger(__name__).info(
+                "no table of checks: all their modules are imported, which takes longer; `pip install -e .` writes it"
+            )
+            _table = {}
+    return _table
+
+
+_table: Mapping[str, tuple[int, int, tuple[Row, ...]]] | None = None
+
+
+def is_current(module: str, folder: str) -> bool:
+    """Return whether the table matches a module of ``folder``, without importing it.
+
+    Every run checks every module: by the size of the source, and where that differs by the text of the declarations,
+    so that a change of what a check does needs no new table. A source that cannot be read, as in preflight as one
+    file, was compared when that was made.
+    """
+    size, declarations, _ = table().get(module, (-1, 0, ()))
+    path = f"{folder}/{module.replace('.', '/')}.py"
+    try:
+        if os.stat(path).st_size == size:
+            return True
+        with open(path, "rb") as stream:
+            return fingerprint(stream.read()) == declarations
+    except OSError:
+        return module in table()
+
+
+def fingerprint(source: bytes) -> int:
+    """Return a checksum of a module's declarations: ``@check(`` to its function's name."""
+    import re
+    from zlib import crc32
+
+    return crc32(b"\n".join(re.findall(rb"^@check\(.*?^def \w+", source, re.DOTALL | re.MULTILINE)))
+
+
+class LazyFunction:
+    """A function that ``load`` imports at the first call; ``doc`` has its docstring."""
+
+    def __init__(
+        self, module: str, name: str, load: Callable[[], Callable[..., Iterator[Any]]], doc: Callable[[], str | None]
+    ) -> None:
+        self.__module__ = module
+        self.__name__: str = name
+        self._load, self._doc = load, doc
+        self._function: Callable[..., Iterator[Any]] | None = None
+
+    def __call__(self, facts: Any, site: Any, /) -> Iterator[Any]:
+        """Call the function; raises what ``load`` raises."""
+        if self._function is None:
+            self._function = self._load()
+        return self._function(facts, site)
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        return self._doc()

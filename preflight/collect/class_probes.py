@@ -1,0 +1,25 @@
+"""Probes for what the class of a node declares in the cluster file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from preflight.probes import Probe, checkpoints, processes, space, units
+
+if TYPE_CHECKING:
+    from preflight.expectations import NodeClass
+
+
+def class_probes(members: NodeClass | None, window: bool = False) -> list[Probe]:
+    """Return the probes for what a class declares, and for a window's readings."""
+    wanted: list[Probe] = []
+    if members is not None:
+        host = members.host
+        if members.checkpoint.path:
+            wanted.append(checkpoints(members.checkpoint.path))
+        wanted += [space(place) for place in host.mounts]
+        if host.services:
+            wanted.append(units(host.services))
+        if host.forbidden_processes or host.forbidden_users:
+            return [*wanted, processes(host.forbidden_processes or (), host.forbidden_users or ())]
+    return [*wanted, processes()] if window else wanted

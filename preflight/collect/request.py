@@ -1,0 +1,107 @@
+"""Requests to collect: nodes, transport, probes and limits; and what came of them."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from preflight._startup.lightclass import dataclass
+from preflight.collect.options import CollectOptions, plans, sweeper
+from preflight.terminal import UsageError, print_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from preflight.evidence.document import Evidence
+    from preflight.expectations import Cluster
+    from preflight.probes import Probe
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Nodes as the command line names them; None where an option is not given."""
+
+    hosts: str | None = None
+    hostfile: Path | None = None
+    job: str | None = None
+    rerun: Path | None = None
+    selector: str | None = None
+
+    @property
+    def named(self) -> bool:
+        """Whether nodes are named at all; "" is an unset variable of a script."""
+        return any(value is not None for value in (self.hosts, self.hostfile, self.job, self.rerun, self.selector))
+
+    def nodes(self, options: CollectOptions) -> tuple[str, ...]:
+        """Return the names of the nodes, or pods; raises UsageError."""
+        from preflight.collect.targets import TargetError, resolve
+
+        if self.selector is not None:
+            return _pods(self, self.selector, options)
+        try:
+            return resolve(self.hosts, self.hostfile, self.job, self.rerun)
+        except TargetError as error:
+            raise UsageError(str(error)) from None
+
+
+def _pods(targets: Targets, selector: str, options: CollectOptions) -> tuple[str, ...]:
+    """Return the names of the pods with these labels that have not ended."""
+    if not selector.strip():
+        raise UsageError("--pods is empty, which would mean all pods: say which, such as job-name=training")
+    from preflight.transport.errors import TransportError
+    from preflight.transport.kubernetes.kubectl import find
+
+    if targets.hosts or targets.hostfile or targets.job or targets.rerun:
+        raise UsageError("--pods says which: give it, or other targets, not both")
+    if options.via != "kubectl":
+        raise UsageError("--pods are reached over kubectl: add --via kubectl")
+    try:
+        names, ended = find(selector, options.kubectl)
+    except TransportError as error:
+        raise UsageError(str(error)) from None
+    if ended:
+        print_text(f"warning: {ended} more pods with these labels have ended; they are not asked\n", sys.stderr)
+    return names
+
+
+@dataclass(frozen=True)
+class CollectRequest:
+    """What to collect: from which nodes, by which transport, with which probes.
+
+    ``nodes`` are names of nodes or pods; of this node what it is to be called. ``cluster_file`` is where ``cluster``
+    was read from. With ``save`` each document is written to that directory as it arrives; ``resume`` continues a run
+    that did so.
+    """
+
+    nodes: tuple[str, ...]
+    probes: Sequence[Probe]
+    options: CollectOptions = CollectOptions()
+    cluster: Cluster | None = None
+    cluster_file: Path | None = None
+    save: Path | None = None
+    resume: bool = False
+
+    def plans(self) -> Callable[[str, float], Mapping[str, Any]]:
+        """Return a function that makes a plan of a node's name and seconds.
+
+        Raises UsageError where it is unclear which node sweeps the fabric.
+        """
+        return plans(self.probes, self.cluster, self.options, sweeper(self.nodes, self.cluster, self.options))
+
+
+@dataclass(frozen=True)
+class Collected:
+    """The evidence of a run, collected now or read from disk.
+
+    ``run`` has the logs of a job. ``via`` is the transport ("" for this node and for saved evidence),
+    ``through_openssh`` has the reason for each host that the system's ``ssh`` reached. ``saved`` is False where a
+    document could not be written.
+    """
+
+    evidences: Sequence[Evidence]
+    run: Evidence | None = None
+    via: str = ""
+    through_openssh: Mapping[str, str] | None = None
+    saved: bool = True

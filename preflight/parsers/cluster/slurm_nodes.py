@@ -1,0 +1,101 @@
+"""``sinfo -R`` and ``scontrol show node``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from preflight._startup.lightclass import dataclass
+from preflight.parsers.parsed import Parsed, ParseGap
+from preflight.parsers.text_block import block
+from preflight.textprep.lines import Lines
+
+_REASONS_HEAD = re.compile(r"\s*REASON\s+USER\s+TIMESTAMP\s+(?:STATE\s+)?NODELIST\s*")
+_REASON = re.compile(
+    r"\s*(\S.{0,200}?)\s+([\w.()-]{1,40})\s+(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|Unknown|N/A)\s+(?:([a-z*~#%$@+^-]{2,20})\s+)?(\S{1,400})\s*"
+)
+_NODE = re.compile(r"\s*NodeName=(\S{1,100})(?:\s.*)?")
+_PAIR = re.compile(r"(?<!\S)([A-Z]\w{1,30}(?:/\w{1,20})?)=(\S*)")
+_NODE_REASON = re.compile(r"\s*Reason=(.*?)(?:\s*\[([\w.@:-]{1,80})\])?\s*")
+
+
+@dataclass(frozen=True)
+class DrainReason:
+    """One line of ``sinfo -R``."""
+
+    reason: str
+    user: str
+    since: str
+    nodes: str  # as printed
+    line: int
+
+
+@dataclass(frozen=True)
+class SlurmNode:
+    """One node of ``scontrol show node``."""
+
+    name: str
+    state: tuple[str, ...]  # IDLE, DRAIN
+    reason: str
+    fields: Mapping[str, str]
+    line: int
+
+
+def reasons_begins(lines: Lines, at: int) -> bool:
+    """Return whether ``sinfo -R`` begins at a line."""
+    return bool(_REASONS_HEAD.fullmatch(lines[at].text))
+
+
+def parse_reasons(lines: Lines, at: int) -> Parsed[tuple[DrainReason, ...]]:
+    """Read the list that begins at a line."""
+    end, taken = block(lines, at, lambda text: bool(_REASON.fullmatch(text)), blanks=0)
+    reasons = tuple(
+        DrainReason(match[1], match[2], match[3], match[5], line.number)
+        for line in taken[1:]
+        if (match := _REASON.fullmatch(line.text))
+    )
+    return Parsed(reasons, (), end)
+
+
+def nodes_begins(lines: Lines, at: int) -> bool:
+    """Return whether ``scontrol show node`` begins at a line."""
+    return bool(_NODE.fullmatch(lines[at].text)) and (
+        "State=" in lines[at].text or any("=" in line.text for line in lines[at + 1 : at + 3])
+    )
+
+
+def parse_nodes(lines: Lines, at: int) -> Parsed[tuple[SlurmNode, ...]]:
+    """Read the nodes from the line of the first one on."""
+
+    def belongs(text: str) -> bool:
+        return bool(
+            _NODE.fullmatch(text) or re.match(r"\s{2,}[A-Z]\w{1,30}=", text) or text.lstrip().startswith("Reason=")
+        )
+
+    end, taken = block(lines, at, belongs, blanks=2)
+    nodes: list[SlurmNode] = []
+    fields: dict[str, str] = {}
+    name, reason, number = "", "", 0
+    gaps: list[ParseGap] = []
+
+    def close() -> None:
+        if name:
+            state = fields.get("State", "")
+            if not state:
+                gaps.append(ParseGap(number, f"the state of {name} is missing"))
+            nodes.append(
+                SlurmNode(name, tuple(state.rstrip("*~#$@").split("+")) if state else (), reason, dict(fields), number)
+            )
+
+    for line in taken:
+        if match := _NODE.fullmatch(line.text):
+            close()
+            fields.clear()
+            name, reason, number = match[1], "", line.number
+        if (match := _NODE_REASON.fullmatch(line.text)) is not None:
+            reason = match[1]
+            fields["ReasonBy"] = match[2] or ""
+        else:
+            fields.update(_PAIR.findall(line.text))
+    close()
+    return Parsed(tuple(nodes), tuple(gaps), end)

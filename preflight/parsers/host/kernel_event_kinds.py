@@ -1,0 +1,189 @@
+"""The kinds of events in the kernel's log, as data: the form of their lines.
+
+``hints`` are texts of which a line of the kind has one: a log without them never compiles the pattern. Named groups of
+a pattern: ``dev`` (the device), ``bus`` (its PCI address), ``n`` (how many), ``who`` (process, state or cause).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from preflight._startup.lightclass import dataclass
+
+if TYPE_CHECKING:
+    import re
+
+#: Severities. A note becomes a fault only together with others.
+FATAL, ERROR, CORRECTED, NOTE = "fatal", "error", "corrected", "note"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One form of one kind of event."""
+
+    name: str
+    severity: str
+    hints: tuple[str, ...]
+    pattern: re.Pattern[str]
+
+
+def _kind(name: str, severity: str, hints: str, pattern: str) -> Kind:
+    return Kind(name, severity, tuple(hints.split("|")), re.compile(pattern))
+
+
+_PCI = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
+_DEVICE = rf"\b(?P<dev>{_PCI})(?: [\w.@-]{{1,32}})?: "
+_BLOCK = r"(?P<dev>[\w!-]{1,32})"
+_LINK = r"[Ll]ink (?:is )?"
+
+#: In order; of one kind, the first form that a line has counts.
+KINDS = (
+    # GPUs: their codes are the matter of the Xid parser
+    _kind("gpu-fallen-off-bus", FATAL, "allen off the bus|ALLEN OFF THE BUS",
+          r"(?i)(?:NVRM:.{0,400}|GPU has )fallen off the bus"),
+    _kind("gpu-init-failed", FATAL, "RmInitAdapter failed|rm_init_adapter failed",
+          "NVRM:.{0,400}(?:RmInitAdapter failed|rm_init_adapter failed)"),
+    _kind("driver-mismatch", FATAL, "NVRM: API mismatch", "NVRM: API mismatch"),
+    _kind("gsp-rpc-errors", ERROR, "GSP|gsp",
+          r"(?i)NVRM:(?: Rate limiting GSP RPC error prints|.{0,400}GSP.{0,400}(?:timeout|crash))"),
+    # processors and memory
+    _kind("panic", FATAL, "Kernel panic - not syncing", r"Kernel panic - not syncing: (?P<who>.{0,120})"),
+    _kind("oops", FATAL, "BUG: |Oops|general protection fault|kernel BUG at|Unable to handle kernel",
+          r"(?P<who>BUG: (?:unable to handle|kernel NULL pointer dereference).{0,80}|kernel BUG at .{1,80}"
+          r"|Unable to handle kernel .{1,80}|Internal error: Oops.{0,60}|Oops: [0-9a-f]{4}.{0,60}"
+          r"|general protection fault.{0,80}\[#\d)"),
+    _kind("memory-error", ERROR, "EDAC ",
+          r"EDAC (?P<bus>\w{1,16}): (?P<n>\d{1,7}) UE .{0,120}? on (?P<dev>[^\s(]{1,80})"),
+    _kind("memory-error", CORRECTED, "EDAC ",
+          r"EDAC (?P<bus>\w{1,16}): (?P<n>\d{1,7}) CE .{0,120}? on (?P<dev>[^\s(]{1,80})"),
+    _kind("memory-error", ERROR, "EDAC ", r"EDAC (?P<dev>\w{1,16})\b.{0,80}\bUE\b"),
+    _kind("memory-error", CORRECTED, "EDAC ", r"EDAC (?P<dev>\w{1,16})\b.{0,80}\bCE\b"),
+    _kind("memory-error", ERROR, "Memory failure: 0x|hardware memory error",
+          r"Memory failure: 0x[0-9a-f]{1,16}: |Uncorrected hardware memory error"),
+    _kind("machine-check", FATAL, "Machine Check Exception",
+          r"CPU ?(?P<dev>\d{1,5}): Machine Check Exception: (?P<who>.{0,80})"),
+    _kind("machine-check", NOTE, "Machine Check",  # its severity is in the bank's state
+          r"(?:CPU ?(?P<dev>\d{1,5}): )?Machine Check(?: Event)?: .{0,40}Bank (?P<n>\d{1,3}): (?P<who>[0-9a-f]{16})"),
+    _kind("machine-check", FATAL, "Hardware Error]: System Fatal", r"\[Hardware Error\]: System Fatal error"),
+    _kind("machine-check", ERROR, "Hardware Error]: ",
+          r"\[Hardware Error\]: (?:Uncorrected|Deferred) ?(?:error|,)"),
+    _kind("machine-check", CORRECTED, "Hardware Error]: Corrected", r"\[Hardware Error\]: Corrected error, no action"),
+    _kind("machine-check-storm", CORRECTED, "CMCI storm detected", "CMCI storm detected"),
+    _kind("machine-check", NOTE, "mce: [Hardware Error]|Machine check events logged",
+          r"mce: \[Hardware Error\]|Machine check events logged"),
+    _kind("hardware-error", NOTE, "event severity: ",  # its severity is the word
+          r"\{(?P<n>\d{1,9})\}\[Hardware Error\]: +event severity: (?P<who>\w{1,20})"),
+    _kind("hardware-section", NOTE, "section_type: ",
+          r"\{(?P<n>\d{1,9})\}\[Hardware Error\]: +section_type: (?P<who>[\w ,-]{1,60})"),
+    _kind("hardware-device", NOTE, "device_id: ",
+          rf"\{{(?P<n>\d{{1,9}})\}}\[Hardware Error\]: +device_id: (?P<who>{_PCI})"),
+    # PCIe
+    _kind("pcie-aer", FATAL, "DPC: ", rf"{_DEVICE}(?:pciehp: )?DPC: (?P<who>containment event)"),
+    _kind("pcie-aer", NOTE, "PCIe Bus Error: severity=",
+          rf"(?:{_DEVICE})?(?:AER: )?PCIe Bus Error: severity=(?P<who>\w{{1,20}}(?:,? \([\w-]{{1,12}}\))?)"),
+    _kind("pcie-aer", NOTE, "AER: ",
+          r"AER: (?:Multiple )?(?P<who>(?:Unc|C)orrect(?:ed|able)(?: \([\w-]{1,12}\))?) error (?:message )?received"
+          rf"(?: from)?:?(?: (?P<dev>{_PCI}))?"),
+    _kind("pcie-aer", NOTE, "AER: ", r"\bAER: .{0,200}(?:[Ee]rror|status)"),
+    _kind("slot-power-fault", ERROR, "pciehp: Slot(", r"pciehp: Slot\((?P<dev>[\w.-]{1,24})\): Power fault"),
+    _kind("slot-removed", ERROR, "pciehp: Slot(",
+          r"pciehp: Slot\((?P<dev>[\w.-]{1,24})\): (?:Link Down|Card not present)"),
+    _kind("slot-added", NOTE, "pciehp: Slot(", r"pciehp: Slot\((?P<dev>[\w.-]{1,24})\): (?:Link Up|Card present)"),
+    # NICs and their modules
+    _kind("nic-link-down", NOTE, "ink down|ink Down|ink is down|ink is Down|Link DOWN",
+          rf"(?:(?P<bus>{_PCI}) )?(?!ata\d)\b(?P<dev>[\w.@-]{{1,32}}): (?:[\w.-]{{1,32}}: )?"
+          rf"(?:(?:\w{{1,16}} )?NIC |Port: \d{{1,2}} )?{_LINK}(?:[Dd]own|DOWN)(?![\w-])"),
+    _kind("nic-link-up", NOTE, "ink up|ink Up|ink is up|ink is Up|Link ACTIVE",
+          rf"(?:(?P<bus>{_PCI}) )?(?!ata\d)\b(?P<dev>[\w.@-]{{1,32}}): (?:[\w.-]{{1,32}}: )?"
+          rf"(?:(?:\w{{1,16}} )?NIC |Port: \d{{1,2}} )?{_LINK}(?:[Uu]p|ACTIVE)(?![\w-])"),
+    _kind("nic-link-down", NOTE, "mlx5_core ", r"mlx5_core .{0,200}(?:[Ll]ink down|Port: \d{1,2} Link DOWN)"),
+    _kind("nic-link-up", NOTE, "mlx5_core ", r"mlx5_core .{0,200}(?:Link up|Port: \d{1,2} Link ACTIVE)"),
+    _kind("nic-link-down", NOTE, "link status ",
+          r"(?:\(slave (?P<dev>[\w.@-]{1,32})\): )?link status (?:definitely )?down"),
+    _kind("nic-link-up", NOTE, "link status ",
+          r"(?:\(slave (?P<dev>[\w.@-]{1,32})\): )?link status (?:definitely up|up again)"),
+    _kind("nic-link-down", NOTE, "Cable unplugged", rf"mlx5_core (?P<bus>{_PCI})?.{{0,200}}Cable unplugged"),
+    _kind("nic-link-up", NOTE, "Cable plugged", rf"mlx5_core (?P<bus>{_PCI})?.{{0,200}}Cable plugged"),
+    _kind("nic-pcie-limited", NOTE, "available PCIe bandwidth, limited by",
+          rf"mlx5_core (?P<dev>{_PCI})?.{{0,200}}available PCIe bandwidth, limited by"),
+    _kind("module-hot", ERROR, "Temperature|temperature",
+          rf"(?i)mlx5_core (?P<dev>{_PCI})?.{{0,300}}(?:High|Over) Temperature"),
+    _kind("module-error", ERROR, "Port module event[error]",
+          rf"mlx5_core (?P<dev>{_PCI})?.{{0,60}}Port module event\[error\]: (?P<who>.{{0,80}})"),
+    _kind("slot-power", NOTE, "insufficient power on the PCIe slot",
+          rf"(?:(?P<dev>{_PCI}).{{0,80}})?Detected insufficient power on the PCIe slot"),
+    _kind("nic-firmware", FATAL, "mlx5_core ",
+          rf"mlx5_core (?P<dev>{_PCI})?.{{0,80}}(?:device's health compromised|Fatal error \d{{1,5}} detected"
+          r"|health recovery (?:flow )?(?:aborted|failed))"),
+    _kind("nic-timeout", ERROR, "transmit queue|Will cause a leak of a command resource",
+          rf"NETDEV WATCHDOG: (?:CPU: \d{{1,5}}: )?(?P<dev>[\w.@-]{{1,32}}) .{{0,60}}transmit queue \d{{1,5}} timed out"
+          rf"|mlx5_core (?P<bus>{_PCI}).{{0,200}}Will cause a leak of a command resource"),
+    # storage
+    _kind("io-error", ERROR, ", sector ",
+          rf"(?:I/O|critical (?:medium|target|nexus|space allocation)) error, dev {_BLOCK}, sector"
+          r"(?!.{0,60}op 0x\w{1,4}:\((?:DISCARD|WRITE_ZEROES|SECURE_ERASE)\))"),
+    _kind("io-error", ERROR, "Buffer I/O error", rf"Buffer I/O error on dev(?:ice)? {_BLOCK}"),
+    _kind("io-error", ERROR, "(sct ", r"\b(?P<dev>nvme\d{1,4}(?:c\d{1,4})?n\d{1,4}): .{1,80}[Ee]rror \(sct 0x\w{1,4}"),
+    _kind("io-error", ERROR, "Sense Key : ", r"\[(?P<dev>sd[a-z]{1,4})\].{0,40}Sense Key : (?:Medium|Hardware) Error"),
+    _kind("io-error", ERROR, "to offline device",
+          r"sd [\d:]{1,24} ?(?:\[(?P<dev>\w{1,8})\])?.{0,20}rejecting I/O to offline device"),
+    _kind("io-error", ERROR, "device-mapper: ",
+          r"device-mapper: (?:verity|integrity): (?P<dev>[\d:]{1,16}): .{0,60}(?:corrupted|Checksum failed)"),
+    _kind("array-degraded", ERROR, "Disk failure on ",
+          r"md/?[\w-]{0,16}:(?P<dev>md[\w-]{1,32}): Disk failure on (?!\S{1,32} detected, failing array)"
+          r"(?P<who>[\w-]{1,32})"),
+    _kind("array-back", NOTE, "recovery done", r"md: (?P<dev>md[\w-]{1,32}): recovery done"),
+    _kind("array-failed", FATAL, "failing array|Cannot continue operation|not enough operational|been suspended",
+          r"md/?[\w-]{0,16}:(?P<dev>md[\w-]{1,32}): (?:Disk failure on (?P<who>[\w-]{1,32}) detected, failing array"
+          r"|Cannot continue operation|not enough operational)"
+          r"|Pool '(?P<bus>[^'\n]{1,64})' has encountered an uncorrectable I/O failure"),
+    _kind("nvme-lost", FATAL, "nvme ",
+          r"nvme (?P<dev>nvme\d{1,4}): (?:Removing after probe failure|Disabling device after reset failure"
+          r"|Device not ready; aborting|Identify Controller failed)"),
+    _kind("nvme-timeout", ERROR, "nvme ",
+          r"nvme (?P<dev>nvme\d{1,4}): (?:(?:I/O|Admin|Abort).{0,120}timeout|controller is down; will reset)"),
+    _kind("disk-removable", NOTE, "SCSI removable disk", r"\[(?P<dev>sd[a-z]{1,4})\] Attached SCSI removable disk"),
+    _kind("fs-mounted", NOTE, "mounted filesystem|Mounting V|first mount of filesystem",
+          r"(?:EXT[234]-fs|XFS|BTRFS(?: info)?) \((?:device )?(?P<dev>[\w-]{1,32})"
+          r"[^)\n]{0,20}\): (?:mounted filesystem|Mounting V\d|first mount)"),
+    _kind("fs-writable", NOTE, "re-mounted ", r"EXT[234]-fs \((?P<dev>[\w-]{1,32})\): re-mounted .{0,80}\br/w"),
+    _kind("fs-read-only", FATAL, "read-only|hutting down filesystem|has been shut down|orced readonly|forced readonly",
+          r"(?:EXT[234]-fs|XFS|F2FS-fs|BTRFS(?: \w{1,10})?):? ?\((?:device )?(?P<dev>[\w-]{1,32})[^)\n]{0,20}\)"
+          r".{0,160}(?:Remounting filesystem read-only|[Ss]hutting down filesystem|has been shut down|orced readonly)"),
+    _kind("fs-error", ERROR, "F2FS-fs |FAT-fs ",
+          r"(?:F2FS|FAT)-fs(?: error)? \((?:device )?(?P<dev>[\w-]{1,32})\): [Ee]rror\b"),
+    _kind("fs-error", ERROR, "EXT4-fs error|EXT3-fs error|EXT2-fs error",
+          r"EXT[234]-fs error \(device (?P<dev>[\w-]{1,32})\)"),
+    _kind("fs-error-recorded", NOTE, "error count since last fsck",
+          r"EXT[234]-fs \((?P<dev>[\w-]{1,32})\): error count since last fsck: (?P<n>\d{1,7})"),
+    _kind("fs-error", ERROR, "XFS (",
+          r"XFS \((?P<dev>[\w-]{1,32})\): .{0,80}(?:[Cc]orruption|metadata I/O error|[Ll]og I/O [Ee]rror)"),
+    _kind("fs-error", ERROR, "BTRFS", r"BTRFS(?: error| critical|: error) ?\(device (?P<dev>[\w-]{1,32})"),
+    _kind("fs-error", ERROR, "JBD2: |Aborting journal on device",
+          r"(?:JBD2: .{0,80}error.{0,60}? on|Aborting journal on device) (?P<dev>[\w]{1,32})"),
+    _kind("nfs-stalled", ERROR, "nfs: server ",
+          r"nfs: server (?P<dev>\S{1,120}) not responding, (?P<who>still trying|timed out)"),
+    _kind("nfs-back", NOTE, "nfs: server ", r"nfs: server (?P<dev>\S{1,120}) OK\b"),
+    _kind("lustre-evicted", ERROR, "was evicted by", r"This client was evicted by (?P<dev>[\w.-]{1,64})"),
+    _kind("lustre-lost", ERROR, "Lustre: ",
+          r"Lustre: (?:[\d:(). ]{0,60})?(?P<dev>[\w.-]{1,80}): Connection to .{1,120} was lost"),
+    _kind("lustre-back", NOTE, "Lustre: ", r"Lustre: (?:[\d:(). ]{0,60})?(?P<dev>[\w.-]{1,80}): Connection restored"),
+    _kind("oops", FATAL, "LBUG", r"LustreError: .{0,120}\bLBUG\b"),
+    # time and memory
+    _kind("out-of-memory", NOTE, "emory cgroup out of memory",
+          r"(?i)memory cgroup out of memory: Kill(?:ed)? process (?P<n>\d{1,10}) \((?P<dev>[^)\n]{1,64})\)"),
+    _kind("out-of-memory", ERROR, "ut of memory: Kill",
+          r"(?i)out of memory: Kill(?:ed)?(?: process (?P<n>\d{1,10}) \((?P<dev>[^)\n]{1,64})\))?"),
+    _kind("out-of-memory", NOTE, "oom-kill:", r"oom-kill:(?:constraint=(?P<who>\w{1,40}))?"),
+    _kind("hung-task", ERROR, " blocked ",
+          r"INFO: task (?P<dev>.{1,64}) blocked (?:in I/O wait )?(?:on .{1,60} )?for more than (?P<n>\d{1,7}) seconds"),
+    _kind("lockup", ERROR, "soft lockup",
+          r"BUG: soft lockup - CPU#(?P<dev>\d{1,5}) stuck for (?P<n>\d{1,7})s! ?(?:\[(?P<who>[^\]\n]{1,64})\])?"),
+    _kind("lockup", ERROR, "hard LOCKUP", r"hard LOCKUP on cpu ?(?P<dev>\d{1,5})"),
+    _kind("rcu-stall", ERROR, "detected stall|detected expedited stall",
+          r"\brcu.{0,40}detected (?:expedited )?stalls?\b"),
+)  # fmt: skip
+
+#: Parts of a call trace that show a wait for a network file system.
+NETWORK_FS = re.compile(r"\b(?:nfs4?|rpc|ptlrpc|osc|mdc|ll|cl|ceph|fuse|gpfs|beegfs)_\w{1,60}\+0x")

@@ -1,0 +1,130 @@
+"""Events in the kernel's log beside Xids, with device and severity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from preflight._startup.lightclass import dataclass, replace
+from preflight.parsers.host.kernel_event_kinds import CORRECTED, ERROR, FATAL, KINDS, NETWORK_FS, NOTE, Kind
+
+#: Characters of a line that are looked at, and lines behind a hung task that may be its call trace.
+_LONGEST, _TRACE = 1000, 60
+
+
+@dataclass(frozen=True)
+class KernelEvent:
+    """One event of the kernel's log."""
+
+    kind: str
+    severity: str  # fatal, error, corrected, note
+    device: str  # as the line names it; empty where it names none
+    at_s: float | None  # on the log's clock; None where the line has no time that can be read
+    text: str
+    line: int  # number of the line in its text, or in the log
+    count: int = 1
+    bus: str = ""  # what the device belongs to: its PCI address, its memory controller
+    detail: str = ""  # process, state or cause
+
+
+def events(lines: Iterable[tuple[int, float | None, str]]) -> tuple[KernelEvent, ...]:
+    """Find the events of lines, given as number, time and text."""
+    lines = list(lines)
+    present = present_kinds([text for _, _, text in lines])
+    if not present:
+        return ()
+    matched = [event for number, at_s, text in lines for event in of_line(text, at_s, number, present)]
+    return tuple(_joined(matched, [text for _, _, text in lines]))
+
+
+def present_kinds(texts: Sequence[str]) -> tuple[Kind, ...]:
+    """Return the kinds of which any text has a hint."""
+    joined = "\n".join(texts)
+    hints = {hint for kind in KINDS for hint in kind.hints}
+    held = {hint for hint in hints if hint in joined}
+    return tuple(kind for kind in KINDS if not held.isdisjoint(kind.hints))
+
+
+def of_line(
+    text: str, at_s: float | None = None, number: int = 0, kinds: Sequence[Kind] = KINDS
+) -> Iterator[KernelEvent]:
+    """Yield the events of one line, of each kind one at most."""
+    text = text[:_LONGEST]
+    done: set[str] = set()
+    for kind in kinds:
+        if kind.name in done or not any(hint in text for hint in kind.hints):
+            continue
+        if match := kind.pattern.search(text):
+            done.add(kind.name)
+            groups = {name: value or "" for name, value in match.groupdict().items()}
+            yield _event(kind, groups, text, at_s, number)
+
+
+def _event(kind: Kind, groups: dict[str, str], text: str, at_s: float | None, number: int) -> KernelEvent:
+    who = groups.get("who", "")
+    count = int(groups["n"]) if kind.name in ("memory-error", "fs-error-recorded") and groups.get("n") else 1
+    event = KernelEvent(kind.name, kind.severity, groups.get("dev", ""), at_s, text, number, count,
+                        groups.get("bus", ""), who)  # fmt: skip
+    if kind.name == "pcie-aer" and who and kind.severity == NOTE:
+        return replace(event, severity=_aer_severity(who))
+    if kind.name == "machine-check" and "Bank" in text and len(who) == 16:
+        return replace(event, severity=_bank_severity(who), detail=f"bank {groups['n']}")
+    if kind.name in ("hardware-error", *_PARTS):
+        return replace(event, bus=groups["n"])
+    if kind.name == "out-of-memory" and groups.get("n"):
+        return replace(event, detail=groups["n"])
+    return event
+
+
+def _aer_severity(words: str) -> str:
+    if words.lower().startswith("correct"):
+        return CORRECTED
+    return FATAL if "(Fatal)" in words else ERROR
+
+
+def _bank_severity(status: str) -> str:
+    """Return the severity in an x86 bank's state.
+
+    Bit 63: valid, 61: uncorrected, 57: the processor's context is corrupt.
+    """
+    value = int(status, 16)
+    if not value >> 63 & 1:
+        return NOTE
+    if not value >> 61 & 1:
+        return CORRECTED
+    return FATAL if value >> 57 & 1 else ERROR
+
+
+#: Lines that add the kind and the device to a firmware's error.
+_PARTS = ("hardware-section", "hardware-device")
+
+#: Words of firmware for a hardware error.
+_SEVERITIES = {"corrected": CORRECTED, "info": CORRECTED, "recoverable": ERROR, "fatal": FATAL}
+
+
+def _joined(matched: Sequence[KernelEvent], texts: Sequence[str]) -> Iterator[KernelEvent]:
+    """Join lines: a firmware's error and its section, a hung task and its trace."""
+    sections = {event.bus: event.detail for event in matched if event.kind == "hardware-section"}
+    devices = {event.bus: event.detail for event in matched if event.kind == "hardware-device"}
+    hung = {event.text for event in matched if event.kind == "hung-task"}
+    places = {text[:_LONGEST]: at for at, text in enumerate(texts) if text[:_LONGEST] in hung} if hung else {}
+    for event in matched:
+        if event.kind in _PARTS:
+            continue
+        if event.kind == "hardware-error":
+            severity, section = _SEVERITIES.get(event.detail, NOTE), sections.get(event.bus, "")
+            kind = "pcie-aer" if "PCIe" in section else "memory-error" if "memory" in section else "machine-check"
+            yield replace(
+                event, kind=kind, severity=severity, device=devices.get(event.bus, ""), bus="", detail=section
+            )
+        elif event.kind == "hung-task" and any(map(NETWORK_FS.search, _trace(texts, places.get(event.text)))):
+            yield replace(event, detail="network file system")
+        else:
+            yield event
+
+
+def _trace(texts: Sequence[str], place: int | None) -> Iterator[str]:
+    """Yield the lines behind a hung task's, up to the next task's."""
+    for line in texts[place + 1 : place + _TRACE] if place is not None else ():
+        if "INFO: task " in line:
+            return
+        yield line[:_LONGEST]

@@ -1,0 +1,142 @@
+"""The kernel's log: its lines with their times, in the form of any tool.
+
+``dmesg --raw`` writes ``<4>[12.345678] text``. The same lines come as plain ``[12.34] text``, with a wall clock
+(``dmesg -T``, ``--time-format iso``, journalctl, syslog) or as records of ``/dev/kmsg``; a page or a mail may have put
+a bullet or a number before them. The one reader of this form, for a node's record and for pasted text alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from preflight._startup.lightclass import dataclass
+from preflight.textprep.plain_text import normalize_text
+
+#: What a line begins with, in the form that nodes send: found at once.
+_RAW = re.compile(r"(?:<[0-9]{1,3}>)?\[ {0,12}([0-9]{1,10}\.[0-9]{1,9})\](?:\[[ 0-9TC]{1,12}\])? ?(.*)")
+
+#: What a line begins with: its time, in one of the ways of dmesg, journalctl and syslog;
+#: UCX writes the like, with host and process behind it.
+STAMP = re.compile(
+    r"\s{0,8}(?:(?:#|//|[*>•-]|\d{1,5}\.)\s{1,4})?(?:(?:kern\s*:\w+\s*:\s*|kernel:\s*|<\d{1,3}>)?"
+    r"(?:\d{1,7}[:-]?\s?(?=\[))?(?P<at>\[\s*\+?\d{1,10}\.\d{1,9}\](?!\s\[[\w.-]{1,64}:\d{1,10} ?:\d{1,5}\])"
+    r"|\[\w{3} \w{3} [ \d]?\d \d\d:\d\d:\d\d \d{4}\]"
+    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]?\d{0,9}(?:Z|[+-]\d\d:?\d\d)?"
+    # the month in the words of any language
+    r"|[^\W_][\w.]{1,5} {1,2}\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,6})?"
+    r"|\d{1,3},\d{1,12},\d{1,18},[^;]{1,16};))"
+)
+#: What a log daemon and the kernel itself write between the time and the message.
+_HOST_KERNEL = re.compile(r"(?:\S{1,255} )?kernel: ?")
+_CALLER = re.compile(r"\[[ 0-9TC]{1,12}\] ?")
+_SINCE_BOOT = re.compile(r"\[ {0,12}[0-9]{1,10}\.[0-9]{1,9}\] ?")
+#: journalctl's mark of another boot: what stands before is of an earlier one.
+_OTHER_BOOT = re.compile(r"-- (?:Boot [0-9a-f]{32}|Reboot) --\s*")
+_BANNER = re.compile(r"Linux version [0-9]")
+
+#: A step back of more than this between lines is another boot, seconds; CPUs may disagree by less.
+_BOOT_STEP_S = 60
+#: Times from here on are of a wall clock, not seconds since boot.
+_WALL_S = 3e8
+
+
+@dataclass(frozen=True)
+class KernelLogLine:
+    """One line of the log."""
+
+    at_s: float  # since boot, or since 1970 where the log has a wall clock; nan: of a pasted line without a time
+    text: str
+    number: int = 0  # of the line in a pasted text
+
+    @property
+    def wall(self) -> bool:
+        """Whether the time is one of a wall clock."""
+        return self.at_s >= _WALL_S
+
+
+def parse(text: str) -> tuple[KernelLogLine, ...]:
+    """Read the lines of the newest boot; raises ValueError if no line carries a time."""
+    lines: list[KernelLogLine] = []
+    for line in _lines(text):
+        if line is None or (lines and line.at_s < lines[-1].at_s - _BOOT_STEP_S):
+            lines = []
+        if line is not None:
+            lines.append(line)
+    if not lines:
+        raise ValueError(f"no line of it carries a time; it begins {normalize_text(text).strip()[:80]!r}")
+    return tuple(lines)
+
+
+def _lines(text: str) -> Iterator[KernelLogLine | None]:
+    """Yield the lines of a log, None where another boot begins."""
+    at_s: float | None = None
+    for raw in normalize_text(text).split("\n"):
+        if not raw or raw.isspace():
+            continue
+        if raw.startswith("-- ") and _OTHER_BOOT.fullmatch(raw):
+            yield None
+        elif (line := read_line(raw)) is not None:
+            if at_s is not None and line.wall and _BANNER.match(line.text):
+                yield None
+            at_s = line.at_s
+            yield line
+        elif at_s is not None:  # the rest of a message of several lines
+            yield KernelLogLine(at_s, raw.strip())
+
+
+def read_line(raw: str) -> KernelLogLine | None:
+    """Read one line; None where it carries no time that can be read."""
+    if match := _RAW.fullmatch(raw):
+        return KernelLogLine(float(match[1]), match[2])
+    if (match := STAMP.match(raw)) is None or (at_s := seconds(match["at"])) is None:
+        return None
+    if match["at"][10:11] == " " and match["at"][:1].isdigit():  # a program's own log; the kernel's has a T
+        return None
+    return KernelLogLine(at_s, message(raw, match.end()))
+
+
+def message(raw: str, at: int = 0) -> str:
+    """Return the kernel's own words of a line, from behind its time on."""
+    rest = raw[at:].lstrip(":").removeprefix(" ")
+    for part in (_CALLER, _HOST_KERNEL, _SINCE_BOOT):
+        if match := part.match(rest):
+            rest = rest[match.end() :]
+    return rest.rstrip()
+
+
+#: How each kind of wall clock is written, and the layout of ``strptime``.
+_CTIME = re.compile(r"\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9]?[0-9] [0-9:]{8} [0-9]{4})\]")
+_ISO = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9:]{8})(?:[.,]([0-9]{0,9}))?(?:Z|([+-])([0-9]{2}):?([0-9]{2}))?"
+)
+_SYSLOG = re.compile(r"([A-Z][a-z]{2}) {1,2}([0-9]{1,2}) ([0-9:]{8})(?:\.[0-9]{1,6})?")
+_KMSG = re.compile(r"[0-9]{1,4},[0-9]{1,15},([0-9]{1,18}),[^;\n]{1,80};")
+
+
+def seconds(stamp: str) -> float | None:
+    """Return a line's time in seconds since boot or 1970; None if unreadable."""
+    if match := re.fullmatch(r"\[\s*([0-9]{1,10}\.[0-9]{1,9})\]", stamp):
+        return float(match[1])
+    if match := _KMSG.fullmatch(stamp):
+        return int(match[1]) / 1e6
+    if match := _ISO.fullmatch(stamp):
+        at_s = _clock(f"{match[1]} {match[2]}", "%Y-%m-%d %H:%M:%S")
+        if at_s is None:
+            return None
+        offset_s = int(match[5] or 0) * 3600 + int(match[6] or 0) * 60
+        return at_s + float(f"0.{match[3] or 0}") - (-offset_s if match[4] == "-" else offset_s)
+    if match := _CTIME.fullmatch(stamp):
+        return _clock(match[1], "%a %b %d %H:%M:%S %Y")
+    if match := _SYSLOG.fullmatch(stamp):  # syslog names no year; only differences are used
+        return _clock(f"2000 {match[1]} {match[2]} {match[3]}", "%Y %b %d %H:%M:%S")
+    return None
+
+
+def _clock(text: str, layout: str) -> float | None:
+    from datetime import datetime, timezone  # start-up: a node's record has seconds since boot
+
+    try:
+        return datetime.strptime(text, layout).replace(tzinfo=timezone.utc).timestamp()
+    except ValueError:
+        return None

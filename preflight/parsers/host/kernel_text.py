@@ -1,0 +1,256 @@
+"""A kernel log within a pasted text.
+
+Where it begins and ends, its lines put together, their Xids and events.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import nan
+
+from preflight.parsers.host.kernel_events import KernelEvent, events, of_line
+from preflight.parsers.host.kernel_log import STAMP, KernelLogLine, message, seconds
+from preflight.parsers.nvidia.xid_marks import LoggedXid, sxids_in, xids_in
+from preflight.parsers.parsed import Parsed, ParseGap
+from preflight.parsers.text_block import is_prompt
+from preflight.textprep.lines import Lines
+from preflight.textprep.numbered_text import left_out
+
+#: Widths at which mails and screens break lines; pieces of one line, and lines by which the width is told.
+_BROKEN, _MOST_PIECES, _MOST_NEAR = (50, 140), 8, 200
+#: Lines that are no log among lines of a log, before the log is taken to be over; blank ones are counted apart.
+_GAP, _BLANKS = 3, 6
+
+
+#: A driver's line whose time somebody left out: ``pcieport 0000:00:03.0: AER: …``, ``EDAC MC0: 1 CE …``.
+_UNTIMED = re.compile(
+    r"\s*(?:kernel: )?(?:mlx[45]_\w{2,6}(?: [\w.-]{1,16})?: |mlx5_\w{4,40}:\d{1,5}:\(pid \d{1,8}\): "
+    r"|[a-z][\w-]{1,30} [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?: [\w@.-]{1,32})?: "
+    r"|EDAC [A-Z]{1,8}\d{0,3}: |mce: \[Hardware Error\]"
+    r"|INFO: task \S{1,64}:\d{1,10} blocked for more than \d|Out of memory: Kill(?:ed)? process \d{1,10} \().*"
+)
+
+
+def _is_log(text: str) -> bool:
+    if STAMP.match(text) or "NVRM: " in text or "SXid (" in text or " kernel: " in f" {text}":
+        return True
+    return bool(_UNTIMED.fullmatch(text))
+
+
+#: An error of a switch, and not the text of a program that prints one.
+_SWITCH = re.compile(r"SXid \((?:PCI:)?[0-9a-fA-F]{4}")
+#: Which of a node's switches it is.
+_DEVICE = re.compile(r"\bnvidia-nvswitch([0-9]{1,3}): SXid ")
+#: An error whose line ends within the address.
+_TORN = re.compile(r"NVRM: Xid \((?:PCI:)?[0-9a-fA-F:.]{0,24}$")
+#: The driver's name in prose, or in a command that looks for it.
+_ONLY_NAMED = re.compile(r"NVRM: Xid(?! \()|grep\b.{0,80}(?:NVRM|SXid)")
+
+
+#: The time in a shortened form, or in words.
+_STAMP = re.compile(r"\s*\[(?:\s*\d{1,10}\.\d{1,5}|[^\W\d_]{2,4}\.? [^\W\d_]{3,4}\.? [ \d]\d \d\d:\d\d:\d\d \d{4})\] ")
+#: ``dmesg -T``, and the name of what says it.
+_IN_WORDS = re.compile(
+    r"\[[^\W\d_]{2,4}\.? [^\W\d_]{3,4}\.? [ \d]\d \d\d:\d\d:\d\d \d{4}\] +"
+    r"[A-Za-z][\w.-]{1,30}(?: [\w.:@-]{1,32}){0,2}: "
+)
+
+
+#: ``dmesg --time-format iso``: a comma and six digits, as Python's loggers do not write them.
+_DMESG_ISO = re.compile(r"\s*\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:?\d\d \S")
+
+
+#: Lines below one with a time in which an error of the driver shows that they are a kernel's.
+_NEAR = 40
+
+
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether a kernel log begins at a line."""
+    text = lines[at].text
+    if ("NVRM: " in text or _SWITCH.search(text)) and not _ONLY_NAMED.search(text):
+        return True
+    if "NCCL" in text:
+        return False
+    time = STAMP.match(text)
+    if not time:
+        return bool(_UNTIMED.fullmatch(text)) and _has_event(text)
+    if _IN_WORDS.match(text) and any(_IN_WORDS.match(line.text) for line in lines[at + 1 : at + 3]):
+        return True
+    if (
+        re.match(r"\s*(?:<\d{1,3}>|\d{1,7}[:-]?\s?)?\[\s*\+?\d{1,10}\.\d{6}\](?! ?\[[A-Z]+\])", text)
+        or " kernel: " in text
+        or text.lstrip().startswith("kern")
+        or (_STAMP.match(text) and _has_event(text))
+    ):
+        return True
+    if _DMESG_ISO.match(text):
+        return True
+    # Other programs write times as well: it is the kernel's if a driver and its device, or the kernel's names, are near
+    if _UNTIMED.fullmatch(text, time.end()):
+        return True
+    return any(_holds_error(line.text) for line in lines[at : at + _NEAR])
+
+
+@lru_cache(maxsize=4 * _NEAR)  # each line is near many others
+def _holds_error(text: str) -> bool:
+    return bool(xids_in(text) or sxids_in(text))
+
+
+@dataclass(frozen=True)
+class PastedLine:
+    """A line of the log."""
+
+    number: int  # in the source
+    stamp: str | None  # its time as written
+    at_s: float | None  # the same in seconds; None where it cannot be read
+    text: str  # as it is written, put together where it was broken
+    message: str  # the kernel's own words
+    host: str = ""  # the node that wrote it, where the line names it
+
+
+@dataclass(frozen=True)
+class LoggedCode:
+    """An Xid, or the SXid of a switch, with its line."""
+
+    mark: LoggedXid
+    line: PastedLine
+    switch: int | None = None  # number of the switch's device
+
+
+@dataclass(frozen=True)
+class KernelText:
+    """What a pasted kernel log holds."""
+
+    lines: tuple[PastedLine, ...]
+    xids: tuple[LoggedCode, ...]
+    sxids: tuple[LoggedCode, ...]
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The nodes that wrote the lines, each once; empty for lines that name none."""
+        return tuple(dict.fromkeys(line.host for line in self.lines))
+
+    def of_host(self, host: str) -> KernelText:
+        """Return the lines of one node."""
+        return KernelText(
+            tuple(line for line in self.lines if line.host == host),
+            tuple(code for code in self.xids if code.line.host == host),
+            tuple(code for code in self.sxids if code.line.host == host),
+        )
+
+    @cached_property
+    def events(self) -> tuple[KernelEvent, ...]:
+        """The events beside Xids."""
+        return events((line.number, line.at_s, line.message) for line in self.lines)
+
+    @property
+    def log_lines(self) -> Iterator[KernelLogLine]:
+        """The lines as those of a node's log."""
+        return (
+            KernelLogLine(nan if line.at_s is None else line.at_s, line.message, line.number) for line in self.lines
+        )
+
+
+def _has_event(text: str) -> bool:
+    """Return whether a line has an event, as the kernel's parser reads it."""
+    return next(of_line(text), None) is not None
+
+
+@dataclass(frozen=True)
+class _Width:
+    """The width at which a mail or a screen broke the lines.
+
+    0 if they were not broken.
+    """
+
+    most: int
+    hard: bool  # within words as well
+
+    @classmethod
+    def of(cls, lines: Lines) -> _Width:
+        lengths = [len(line.text) for line in lines if line.text]
+        most = max(lengths, default=0)
+        return cls(most if _BROKEN[0] <= most <= _BROKEN[1] else 0, lengths.count(most) > 1)
+
+    def joined(self, text: str, last: str, after: str) -> str | None:
+        """Return a text with the line after its ``last`` one, if it was broken there."""
+        if self.hard and len(last) == self.most:
+            return text + after
+        return f"{text} {after.lstrip()}" if len(last) + 1 + len(after.split()[0]) > self.most else None
+
+
+def _complete_line(lines: Lines, at: int, width: _Width) -> tuple[str, int]:
+    """Return a line of the log with the rest of it, and where the next one begins."""
+    text, end = lines[at].text, at + 1
+    while width.most and end < min(len(lines), at + _MOST_PIECES):
+        after = lines[end].text
+        if not after.strip() or _is_log(after) or is_prompt(after) or left_out(after):
+            break
+        if (more := width.joined(text, lines[end - 1].text, after)) is None:
+            break
+        text, end = more, end + 1
+    return text, end
+
+
+def parse_lines(lines: Lines, at: int) -> Parsed[KernelText]:
+    """Read the log that begins at a line."""
+    xids: list[LoggedCode] = []
+    sxids: list[LoggedCode] = []
+    log_lines: list[PastedLine] = []
+    gaps: list[ParseGap] = []
+    end, last, others, blanks = at, at, 0, 0
+    width = _Width.of(lines[at : at + _MOST_NEAR])
+    while end < len(lines) and others < _GAP and blanks < _BLANKS:
+        text = lines[end].text
+        if end > at and is_prompt(text):
+            break
+        if not _is_log(text):
+            bare = text.strip()  # a page's numbers of lines stand between them
+            others, blanks = others + (bare != "" and not bare.isdigit()), blanks + (not bare)
+            end += 1
+            continue
+        number = lines[end].number
+        text, end = _complete_line(lines, end, width)
+        last, others, blanks = end - 1, 0, 0
+        line = _pasted_line(number, text)
+        log_lines.append(line)
+        marks = xids_in(text)
+        if not marks and _TORN.search(text):
+            gaps.append(ParseGap(number, "the address of an Xid is not whole"))
+        for mark in marks:
+            if mark.code is None:
+                gaps.append(ParseGap(number, "the number of an Xid is not whole"))
+            else:
+                xids.append(LoggedCode(mark, line))
+        for mark in () if marks else sxids_in(text):
+            if mark.code is None:
+                gaps.append(ParseGap(number, "the number of an SXid is not whole"))
+            else:
+                device = _DEVICE.search(text)
+                sxids.append(LoggedCode(mark, line, int(device[1]) if device else None))
+    return Parsed(KernelText(tuple(log_lines), tuple(xids), tuple(sxids)), tuple(gaps), last + 1)
+
+
+#: A node's name: in front of a line by a launcher, or behind the time by a log daemon.
+_LAUNCHED = re.compile(
+    r"\s{0,4}(?!NVRM|kern|nvidia|mce|EDAC|AER|pci|mlx|DMAR|usb|ata|nvme|sd)([a-z][a-z0-9.-]{0,62}\d[a-z0-9.-]{0,20}): "
+    r" {0,3}(?=\[|NVRM: |kernel: |<\d|\d{4}-|[A-Z][a-z]{2} )"
+)
+_LOGGED = re.compile(r" ([\w.-]{1,255}) kernel: ?")
+
+
+def _pasted_line(number: int, text: str) -> PastedLine:
+    launched = _LAUNCHED.match(text)
+    own = text[launched.end() :] if launched else text
+    time = STAMP.match(own)
+    stamp = time["at"].strip("[] ") if time else None
+    logged = _LOGGED.match(own, time.end()) if time else None
+    host = launched[1] if launched else logged[1] if logged else ""
+    return PastedLine(number, stamp, seconds(time["at"]) if time else None, text,
+                      message(own, time.end() if time else 0), host)  # fmt: skip
+
+
+HINTS = (":", "[", ";", "SXid (")

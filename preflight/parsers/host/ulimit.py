@@ -1,0 +1,56 @@
+"""``ulimit -a`` of bash, and ``/proc/PID/limits``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from preflight._startup.lightclass import dataclass
+from preflight.parsers.parsed import Parsed, ParseGap
+from preflight.parsers.text_block import block
+from preflight.textprep.lines import Lines
+
+_BASH = re.compile(r"\s*([a-z][a-z /-]{2,30}?)\s+\((?:([\w-]{1,12}), )?-(\w)\)\s+(unlimited|\d{1,20})\s*")
+_PROC = re.compile(r"\s*Max ([a-z][a-z ]{2,30}?)\s{2,}(unlimited|\d{1,20})\s+(unlimited|\d{1,20})(?:\s+(\w+))?\s*")
+_PROC_HEAD = re.compile(r"\s*Limit\s+Soft Limit\s+Hard Limit\s+Units\s*")
+_UNIT = {"kbytes": 1024, "blocks": 1024, "bytes": 1, "512 bytes": 512}
+#: Names of /proc and those of bash.
+_NAMES = {"locked memory": "max locked memory", "processes": "max user processes", "address space": "virtual memory"}
+
+
+@dataclass(frozen=True)
+class ProcessLimits:
+    """Soft limits by the names of bash; bytes and counts, None for unlimited."""
+
+    soft: Mapping[str, int | None]
+
+
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether a list of limits begins at a line."""
+    text = lines[at].text
+    if _PROC_HEAD.fullmatch(text):
+        return True
+    near = [line.text for line in lines[at : at + 3]]
+    return sum(bool(_BASH.fullmatch(near_text)) for near_text in near) >= min(2, len(near)) and bool(
+        _BASH.fullmatch(text)
+    )
+
+
+def parse_lines(lines: Lines, at: int) -> Parsed[ProcessLimits]:
+    """Read the list that begins at a line."""
+
+    def belongs(text: str) -> bool:
+        return bool(_BASH.fullmatch(text) or _PROC.fullmatch(text) or _PROC_HEAD.fullmatch(text))
+
+    end, taken = block(lines, at, belongs, blanks=1)
+    soft: dict[str, int | None] = {}
+    for line in taken:
+        if match := _BASH.fullmatch(line.text):
+            soft[match[1]] = None if match[4] == "unlimited" else int(match[4]) * _UNIT.get(match[2] or "", 1)
+        elif match := _PROC.fullmatch(line.text):
+            soft[_NAMES.get(match[1], match[1])] = None if match[2] == "unlimited" else int(match[2])
+    gaps = () if len(soft) > 1 else (ParseGap(taken[-1].number, "the other limits are missing"),)
+    return Parsed(ProcessLimits(soft), gaps, end)
+
+
+HINTS = ("(-", ", -", "Soft Limit")

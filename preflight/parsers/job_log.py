@@ -1,0 +1,64 @@
+"""A job's log, parsed once: NCCL, nccl-tests, PyTorch's watchdog, other lines."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+from preflight.parsers import torch
+from preflight.parsers.line_selection import LineSelection
+from preflight.parsers.nccl_log.model import NcclLog
+from preflight.parsers.nccl_log.reader import ScannedLog, scan, scan_text
+from preflight.parsers.nccl_log.summarize import summarize
+from preflight.parsers.nccl_tests import text as nccl_tests
+from preflight.textprep.numbered_text import NumberedText
+
+
+class JobLog:
+    """One log; each parser runs when its values are first needed."""
+
+    def __init__(self, scanned: ScannedLog) -> None:
+        self.nccl: NcclLog | None = summarize(scanned.tally)
+        self.line_count = scanned.tally.all_lines
+        #: The first and the last line that is NCCL's own.
+        self.nccl_lines = scanned.tally.span
+        self._selection = scanned.selection or LineSelection()
+
+    @cached_property
+    def text(self) -> NumberedText:
+        """All lines of a short text; of a longer log the selected lines."""
+        return self._selection.text()
+
+    @property
+    def dropped(self) -> int:
+        """Lines of these that are not held: there are too many."""
+        return self._selection.dropped
+
+    def tool_text(self) -> NumberedText:
+        """Return those of these lines in which output of tools may stand."""
+        return self._selection.tool_text()
+
+    @cached_property
+    def nccl_tests(self) -> tuple[nccl_tests.Report, ...]:
+        """The reports of nccl-tests, in order."""
+        return nccl_tests.parse(self.text)
+
+    @cached_property
+    def watchdog(self) -> torch.watchdog.Watchdog:
+        """What PyTorch's watchdog wrote."""
+        return torch.watchdog.parse(self.text)
+
+    @property
+    def is_job(self) -> bool:
+        """Whether a job wrote it, or part of it."""
+        return self.nccl is not None or bool(self.nccl_tests) or bool(self.watchdog)
+
+
+def parse_file(path: Path) -> JobLog:
+    """Parse a log of any size; raises ValueError for damaged data, OSError."""
+    return JobLog(scan([path], select=True))
+
+
+def parse(text: str) -> JobLog:
+    """Parse a log in memory; never raises."""
+    return JobLog(scan_text(text, select=True))

@@ -1,0 +1,164 @@
+"""Lines of a job's log that are not NCCL's messages, in bounded memory."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from preflight.textprep.numbered_text import LEFT_OUT, NumberedText
+
+#: Lines and bytes that are held of the beginning and of the end of what was selected.
+MOST_LINES, MOST_BYTES = 100_000, 12 << 20
+
+#: Lines that are alike but for their digits, from which on they are what a job prints again and again; and how many of
+#: them are looked at for a tool's output.
+ALIKE, _SHOWN = 1000, 50
+_DIGITS = b"0123456789"
+
+#: Words of nccl-tests' reports and of PyTorch's watchdog.
+_WORDS = (
+    rb"ccl-tests v|test starting|nThread|Out of bounds|Avg bus|concluded|_perf|CCL version|algbw"
+    rb"|Test (?:NCCL|CUDA|HIP) f|Test timeout|WorkNCCL\(|ast enqueued|Watchdog caught|Timeout at NCCL work"
+    rb"|detected by watchdog|thread terminated with exception|\] \[Rank |Rank\s.{0,300}\sdevice\s"
+)
+#: A row of nccl-tests, or the rest of one; a host's name may be glued to it.
+_TYPE = rb"(?:u?int\d{0,2}|char|half|float\d{0,2}|double|bfloat16|f8e[45]m[23]|fp8\w*)"
+_ROW = rb"\d\s{1,40}\d{1,19}\s{1,40}" + _TYPE + rb"(?=\s|$)"
+_WANTED = re.compile(rb"%s|%s|^[\s|]*[\d.][\d.\seE+\-naifN/A*|]*$" % (_WORDS, _ROW))
+_TORN = re.compile(r"\d\s{1,40}\d{1,19}\s{1,40}[a-z]\w{2,15}\s")
+
+
+def is_wanted(line: bytes) -> bool:
+    """Return whether every line like this is needed: a measurement or a rank."""
+    return _WANTED.search(line) is not None
+
+
+def is_torn(head: bytes) -> bool:
+    """Return whether a row of nccl-tests begins before NCCL's message."""
+    return b"  " in head and _TORN.search(head.decode("latin-1")) is not None
+
+
+class LineSelection:
+    """Selected lines in order; of too many, the beginning and the end."""
+
+    def __init__(self) -> None:
+        self._head, self._tail = _Lines(), _Lines()
+        self._full = False
+        self.dropped = 0  # selected lines between the beginning and the end that are not held
+        self.all: str | None = None  # the complete text where it is no longer than what a person copies
+
+    def take_all(self, text: str) -> None:
+        """Hold a complete text."""
+        self.all = text
+
+    def add(self, number: int, line: bytes, after_gap: bool) -> None:
+        """Add the next line; ``after_gap``: lines like earlier ones were skipped."""
+        if not self._full:
+            self._head.add(number, line, after_gap)
+            self._full = self._head.is_full
+            return
+        self._tail.add(number, line, after_gap)
+        if self._tail.is_twice_full:
+            self.dropped += self._tail.drop_first_half()
+
+    def merge(self, other: LineSelection) -> None:
+        """Take in the lines of the next part of a source."""
+        for number, line, after_gap in other._items():
+            self.add(number, line, after_gap)
+        self.dropped += other.dropped
+
+    def text(self) -> NumberedText:
+        """Return the lines, few of those that repeat and need not be complete."""
+        if self.all is not None:
+            return NumberedText(self.all)
+        numbers, lines = array("Q"), []
+        for number, line, _ in self._few(each=True):
+            numbers.append(number)
+            lines.append(line)
+        return _numbered(numbers, lines)
+
+    def tool_text(self) -> NumberedText:
+        """Return the lines that may be tools' output, with marks for gaps."""
+        if self.all is not None:
+            return NumberedText(self.all)
+        numbers, lines = array("Q"), []
+        for number, line, after_gap in self._few(each=False):
+            if after_gap and numbers:
+                numbers.append(numbers[-1] + 1)
+                lines.append(LEFT_OUT.encode())
+            numbers.append(number)
+            lines.append(line)
+        return _numbered(numbers, lines)
+
+    def _few(self, *, each: bool) -> Iterator[tuple[int, bytes, bool]]:
+        """Yield (number, line, after gap), few that repeat.
+
+        ``each``: all lines that ``is_wanted`` tells.
+        """
+        counts = Counter(line.translate(None, _DIGITS) for _, line, _ in self._items())
+        left = {shape: _SHOWN for shape, count in counts.items() if count >= ALIKE}
+        complete: dict[bytes, bool] = {}
+        gap = False
+        for number, line, after_gap in self._items():
+            gap |= after_gap
+            if (shape := line.translate(None, _DIGITS)) in left and not complete.get(shape):
+                if each and shape not in complete:
+                    complete[shape] = is_wanted(line)
+                if not left[shape]:
+                    gap = True
+                    continue
+                left[shape] -= not complete.get(shape)
+            yield number, line, gap
+            gap = False
+
+    def _items(self) -> Iterator[tuple[int, bytes, bool]]:
+        """Yield (number, line, whether lines before it are left out)."""
+        yield from self._head.items()
+        gap = self.dropped > 0
+        for number, line, after_gap in self._tail.items():
+            yield number, line, after_gap or gap
+            gap = False
+
+
+def _numbered(numbers: array[int], lines: list[bytes]) -> NumberedText:
+    return NumberedText(b"\n".join(lines).decode("utf-8", "backslashreplace"), numbers)
+
+
+class _Lines:
+    """Lines with their numbers."""
+
+    def __init__(self) -> None:
+        self.numbers, self.lines = array("Q"), list[bytes]()
+        self.gaps: set[int] = set()
+        self.size = 0
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.lines) >= MOST_LINES or self.size >= MOST_BYTES
+
+    @property
+    def is_twice_full(self) -> bool:
+        return len(self.lines) >= 2 * MOST_LINES or self.size >= 2 * MOST_BYTES
+
+    def add(self, number: int, line: bytes, after_gap: bool) -> None:
+        self.numbers.append(number)
+        self.lines.append(line)
+        self.size += len(line) + 1
+        if after_gap:
+            self.gaps.add(number)
+
+    def items(self) -> Iterable[tuple[int, bytes, bool]]:
+        for number, line in zip(self.numbers, self.lines, strict=True):
+            yield number, line, number in self.gaps
+
+    def drop_first_half(self) -> int:
+        half = 0
+        while len(self.lines) - half > MOST_LINES or self.size > MOST_BYTES:
+            self.size -= len(self.lines[half]) + 1
+            half += 1
+        self.gaps.difference_update(self.numbers[:half])
+        del self.lines[:half]
+        del self.numbers[:half]
+        return half

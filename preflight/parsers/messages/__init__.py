@@ -1,0 +1,28 @@
+"""Error messages of drivers, CUDA, frameworks and schedulers.
+
+One table of signatures, and the lines that have them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from preflight.parsers.messages import (  # noqa: F401
+        cuda_signatures,
+        driver_signatures,
+        host_signatures,
+        scan,
+        signature,
+        slurm_signatures,
+    )
+else:
+
+    def __getattr__(name):
+        try:
+            return import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{__name__}.{name}":
+                raise
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None

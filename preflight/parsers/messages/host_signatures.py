@@ -1,0 +1,79 @@
+"""Errors of Python, PyTorch's launcher and the operating system in a job's output."""
+
+from __future__ import annotations
+
+from preflight.parsers.messages.signature import FRAMEWORK, signatures
+
+_SHM = ("df -h /dev/shm", "ls -lS /dev/shm | head", "docker inspect CONTAINER | grep -i shm")
+_KILLED = ("dmesg -T | grep -i -e 'out of memory' -e oom", "sacct -j JOB --format=JobID,State,ExitCode,MaxRSS,ReqMem",
+           "free -g")  # fmt: skip
+_FIRST_ERROR = ("grep -n -i -e error -e traceback LOG | head", "preflight read LOG", "dmesg -T | tail -50")
+_LIMITS = ("ulimit -a", "cat /proc/sys/fs/file-nr", "systemctl show slurmd -p LimitNOFILE -p LimitNPROC")
+_DISK = ("df -h; df -i", "mount | grep -e ' ro[, ]'", "dmesg -T | grep -i -e 'i/o error' -e 'read-only'")
+_PORTS = ("ss -ltnp | grep PORT", "sysctl net.ipv4.ip_local_port_range net.ipv4.ip_local_reserved_ports",
+          "ps aux | grep -e torchrun -e python")  # fmt: skip
+_RENDEZVOUS = ("getent hosts $MASTER_ADDR", "nc -vz $MASTER_ADDR $MASTER_PORT", "env | grep -e MASTER -e IFNAME")
+
+SIGNATURES = signatures(FRAMEWORK, (
+    ("shared-memory", "Bus error|shared memory|/dev/shm|SIGBUS|ignal: 7|ignal 7|torch_",
+     r"Bus error|out of shared memory|Error while creating shared memory segment|SIGBUS"
+     r"|unable to (?:mmap|open shared memory object|write to file|resize) .{0,80}torch_"
+     r"|/dev/shm.{0,60}No space left|No space left on device.{0,80}/dev/shm|killed by signal: 7\b",
+     "fail", "/dev/shm is too small for the processes of the job", "host.shm", _SHM,
+     "Give the container more (`--shm-size`, an emptyDir of medium Memory), or remove what is left in /dev/shm."),
+    ("address-in-use", "EADDRINUSE|ddress already in use",
+     r"EADDRINUSE|[Aa]ddress already in use",
+     "fail", "the port of the rendezvous is in use: by an earlier run, or by a connection of another program",
+     "host.local-ports", _PORTS, "End the earlier run, or use another MASTER_PORT outside the ephemeral range."),
+    ("rendezvous", "Rendezvous|rendezvous",
+     r"Rendezvous(?:Timeout|Connection|Closed)Error|rdzv.{0,40}(?:timed out|failed)",
+     "fail", "the launchers of the nodes did not find each other", "nccl.socket-ifname", _RENDEZVOUS,
+     "Look at name resolution, firewall and interface of the rendezvous address, and whether all nodes started."),
+    ("child-killed", "exitcode|SIGKILL|exit code|ignal 9",
+     r"exitcode {0,4}:? {0,4}-9\b|exit code:? -9\b|Signal 9 \(SIGKILL\) received|killed by signal: Killed"
+     r"|(?:worker|WORKER|process).{0,60}exit(?:ed|code).{0,20}(?:-9|137)\b|died with <Signals\.SIGKILL",
+     "fail", "a process was killed (SIGKILL): most often the kernel, at the memory limit", "kernel.events", _KILLED,
+     "If the kernel's log has an out-of-memory kill, request more memory or use fewer data-loader workers."),
+    ("child-segfault", "exitcode|Segmentation|SIGSEGV|ignal: 11|ignal 11",
+     r"exitcode {0,4}:? {0,4}-11\b|Segmentation fault(?: \(|$|\b)|Fatal Python error: Segmentation|SIGSEGV",
+     "fail", "a process crashed (segmentation fault)", "nccl.failures", _FIRST_ERROR,
+     "Read the stack (`coredumpctl`, PYTHONFAULTHANDLER=1): a library of another build is the usual cause."),
+    ("child-aborted", "exitcode|SIGABRT|core dumped",
+     r"exitcode {0,4}:? {0,4}-6\b|Signal 6 \(SIGABRT\)|SIGABRT\b|Aborted \(core dumped\)",
+     "fail", "a process aborted: a C++ exception or the watchdog ended it", "nccl.failures", _FIRST_ERROR,
+     "The line above it names the exception."),
+    ("child-failed", "ChildFailedError|exitcode",
+     r"ChildFailedError|exitcode {0,4}:? {0,4}(?P<what>[1-9]\d{0,2})\b",
+     "fail", "a rank ended with an error: the first error of its own log is the cause", "nccl.failures", _FIRST_ERROR,
+     "Look in the rank's own output for the first error; with torchrun, use @record to see the traceback."),
+    ("host-out-of-memory", "MemoryError|bad_alloc|DefaultCPUAllocator|Cannot allocate memory|oom-kill|OOMKilled",
+     r"\bMemoryError\b|std::bad_alloc|DefaultCPUAllocator: (?:can't allocate|not enough) memory"
+     r"|\[Errno 12\] Cannot allocate memory|(?<!container )OOMKilled",
+     "fail", "the host's memory, or the job's limit of it, was too small", "kernel.events", _KILLED,
+     "Request more memory, or use fewer data-loader workers and less pinned memory."),
+    ("killed", "Killed", r"^\W{0,8}(?:\S{1,80}: line \d{1,6}: +\d{1,10} )?Killed(?: {2,}\S.{0,200})?\s*$",
+     "fail", "a process was killed: most often by the kernel, at the memory limit", "kernel.events", _KILLED,
+     "If the kernel's log has an out-of-memory kill, request more memory or use fewer data-loader workers."),
+    ("too-many-files", "Too many open files|Errno 24|ancdata",
+     r"Too many open files|\[Errno 24\]|received 0 items of ancdata",
+     "fail", "the limit of open files is too low", "host.open-files", _LIMITS,
+     "Raise the limit (`ulimit -n`, LimitNOFILE of the service that starts jobs)."),
+    ("no-threads", "start new thread|pthread_create|blas_thread_init|Resource temporarily unavailable",
+     r"can't start new thread|pthread_create failed|blas_thread_init|[Ff]ork.{0,40}Resource temporarily unavailable"
+     r"|\[Errno 11\] Resource temporarily unavailable",
+     "fail", "the limit of processes and threads is too low", "host.open-files", _LIMITS,
+     "Raise the limit (`ulimit -u`, TasksMax and pids.max), or set OMP_NUM_THREADS."),
+    ("disk-full", "No space left|quota exceeded|Errno 28|Errno 122",
+     r"No space left on device|[Dd]isk quota exceeded|\[Errno (?:28|122)\]",
+     "fail", "a file system is full, or a quota is used up", "host.file-systems", _DISK,
+     "Free space or inodes; look where checkpoints, caches and /tmp lie."),
+    ("disk-read-only", "Read-only file system|Errno 30|Errno 5]|Input/output error",
+     r"Read-only file system|\[Errno (?:30|5)\]|Input/output error",
+     "fail", "a file system went read-only or has errors", "host.file-systems", _DISK,
+     "Look for I/O errors in the kernel's log; drain the node before its disk is touched."),
+    ("stale-mount", "Stale file handle|Transport endpoint is not connected|Errno 116|Errno 107",
+     r"Stale (?:NFS )?file handle|Transport endpoint is not connected|\[Errno (?:116|107)\]",
+     "fail", "a network file system lost its server", "host.mounts",
+     ("mount | grep -e nfs -e lustre -e fuse -e gpfs", "dmesg -T | grep -i -e nfs -e lustre", "df -h"),
+     "Mount it anew; look at the server and at the way to it."),
+))  # fmt: skip

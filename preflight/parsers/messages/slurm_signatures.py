@@ -1,0 +1,62 @@
+"""Errors of Slurm's commands and daemons in a job's output."""
+
+from __future__ import annotations
+
+from preflight.parsers.messages.signature import SLURM, signatures
+
+_JOB = ("sacct -j JOB --format=JobID,State,ExitCode,NodeList,MaxRSS,ReqMem,Elapsed,Timelimit", "scontrol show job JOB",
+        "sinfo -R")  # fmt: skip
+_MEMORY = ("sacct -j JOB --format=JobID,State,MaxRSS,ReqMem", "dmesg -T | grep -i -e oom -e 'out of memory'",
+           "scontrol show job JOB | grep -i mem")  # fmt: skip
+_NODE = ("scontrol show node NODE", "sinfo -R", "ssh NODE 'dmesg -T | tail -50'")
+_SUBMIT = ("sinfo -o '%P %a %l %D %t %G'", "scontrol show partition", "sacctmgr show assoc user=$USER")
+
+SIGNATURES = signatures(SLURM, (
+    ("slurm-oom", "oom_kill|oom-kill|out-of-memory|Out Of Memory|memory limit",
+     r"[Dd]etected (?P<n>\d{1,6}) oom[_-]kill events? in (?:StepId=)?(?P<what>\S{1,60})|oom_kill event in StepId"
+     r"|killed by the cgroup out-of-memory handler|: Out Of Memory\b|[Ee]xceeded (?:job|step) memory limit",
+     "fail", "a step was killed at the job's memory limit", "kernel.events", _MEMORY,
+     "Request more memory (`--mem`, `--mem-per-gpu`), or use fewer data-loader workers."),
+    ("slurm-node-failure", "ode failure|NODE FAILURE|NODE_FAIL",
+     r"[Nn]ode failure on (?P<node>[\w.-]{1,64})|DUE TO NODE FAILURE|\bNODE_FAIL\b",
+     "fail", "a node of the job went down or stopped answering", "host.services", _NODE,
+     "Find out why the node went down (its console, BMC, kernel log) before it takes jobs again."),
+    ("slurm-time-limit", "TIME LIMIT|time limit", r"DUE TO TIME LIMIT|job time limit exceeded",
+     "fail", "the job reached its time limit: too short, or the job hung", "trend.job-time", _JOB,
+     "If the log's last lines show progress, request more time; else look for a hang."),
+    ("slurm-preempted", "DUE TO PREEMPTION|PREEMPTED", r"DUE TO PREEMPTION",
+     "warn", "the job was preempted by another one", "host.services", _JOB, "Requeue it from its last checkpoint."),
+    ("slurm-cancelled", "CANCELLED AT",
+     r"(?:JOB|STEP) (?P<what>\S{1,40}) ON (?P<node>\S{1,64}) CANCELLED AT (?!.*DUE TO)",
+     "warn", "the job or step was cancelled: by a person, or by srun after a task failed", "host.services", _JOB,
+     "If a task failed before it, that one is the cause (`--kill-on-bad-exit`)."),
+    ("slurm-task-failed", "srun: error: ",
+     r"srun: error: (?P<node>[\w.-]{1,64}): tasks? (?P<rank>[\d,-]{1,60}): (?P<what>(?:Exited with exit code \d{1,3}"
+     r"|Killed|Segmentation fault|Bus error|Aborted|Terminated|Floating point exception).{0,40})",
+     "fail", "tasks of the job ended with an error", "nccl.failures", _JOB,
+     "The first error in the output of these tasks is the cause."),
+    ("slurm-launch", "Task launch for|task launch failed|Unable to create step|Job step creation|create job step",
+     r"Task launch for StepId=\S{1,40} failed on node (?P<node>[\w.-]{1,64}): (?P<what>.{1,120})"
+     r"|[Uu]nable to create (?:job )?step.{0,120}",
+     "fail", "the step could not be started on a node", "host.services", _NODE,
+     "Look at slurmd's log of that node: its prolog, credentials (munge) and clock."),
+    ("slurm-communication", "slurm", r"(?:srun|slurmstepd|slurmd|sbatch|sinfo|squeue): error: .{0,80}"
+     r"(?:Socket timed out|Unable to contact slurm controller|Communication connection failure|Connection refused"
+     r"|Protocol authentication error|Invalid credential|Munge|munge)",
+     "fail", "Slurm's daemons do not reach each other", "host.services",
+     ("scontrol ping", "systemctl status slurmd slurmctld munge", "date; chronyc tracking"),
+     "Look at the network, munge and the clocks of node and controller."),
+    ("slurm-submit", "error: Batch job submission failed|Unable to allocate resources|allocation failure",
+     r"error: (?:Batch job submission failed|Unable to allocate resources|allocation failure)[:.]? {0,2}"
+     r"(?P<what>.{0,120})",
+     "fail", "Slurm refused the job", "host.services", _SUBMIT,
+     "Change what it names: partition, account, limit, GRES."),
+    ("slurm-gres", "gres|GRES",
+     r"(?:slurmd|slurmctld): (?:fatal|error): .{0,80}(?:gres\.conf|[Gg][Rr][Ee][Ss]).{0,120}",
+     "fail", "slurmd does not find the GPUs that its configuration names", "gpu.count",
+     ("nvidia-smi -L", "ls -l /dev/nvidia*", "slurmd -G"), "Bring back the missing GPU, then restart slurmd."),
+    ("slurm-prolog", "rolog",
+     r"(?:[Pp]rolog|[Ee]pilog)(?: .{0,60})? (?:failed|error)|Prolog hung|prolog_slurmctld.{0,80}exit status",
+     "fail", "the prolog or epilog of a node failed", "host.services", _NODE,
+     "Read slurmd's log of that node: the prolog's own words are in it."),
+))  # fmt: skip

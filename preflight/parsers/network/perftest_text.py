@@ -1,0 +1,119 @@
+"""perftest's output: test, device, rows, error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from preflight._startup.lightclass import dataclass
+from preflight.parsers.network.perftest import UNITS, PerftestError, cause, table_rows
+from preflight.parsers.parsed import Parsed, ParseGap
+from preflight.parsers.text_block import is_prompt
+from preflight.textprep.lines import Lines
+
+HINTS = ("Test", "#bytes")
+
+_HEAD = re.compile(
+    r"\s*(?:RDMA_)?(Write|Read|Send|Atomic|Raw Ethernet)\w*\s+(?:Bi|Pipe)?\S*\s*(BW|Latency)(?:\s+\w+)? Test\s*"
+)
+_COLUMNS = re.compile(r"\s*#bytes\s+#iterations\s.*")
+_NAMED = re.compile(r"([A-Z][A-Za-z /-]{1,24}?)\s*:\s+(\S+)")
+_ENDS = re.compile(r"\s*-{20,}\s*")
+#: Lines of one test, with one row for each size of a sweep.
+_MOST_LINES = 200
+
+
+@dataclass(frozen=True)
+class PerftestRow:
+    """One size of a test."""
+
+    bytes: int
+    messages: int
+    bandwidth_gbps: float | None = None  # Gb/s on average
+    million_messages_per_s: float | None = None
+    latency_us: float | None = None  # typical; of a write half of the round trip
+
+
+@dataclass(frozen=True)
+class PerftestRun:
+    """One side of a test."""
+
+    line: int
+    tool: str | None  # ib_write_bw
+    device: str | None
+    link_layer: str | None
+    mtu: int | None  # bytes
+    rows: tuple[PerftestRow, ...]
+    error: PerftestError | None
+    error_text: str
+
+
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether an output begins at a line."""
+    text = lines[at].text
+    return bool(_HEAD.fullmatch(text) or _COLUMNS.fullmatch(text))
+
+
+def parse_lines(lines: Lines, at: int) -> Parsed[PerftestRun]:
+    """Read one test from a line on."""
+    end = at + 1
+    while end < min(len(lines), at + _MOST_LINES) and not (begins_anew(lines, at, end) or is_prompt(lines[end].text)):
+        end += 1
+    while end > at + 1 and not lines[end - 1].text.strip():
+        end -= 1
+    texts = [line.text for line in lines[at:end]]
+    head = _HEAD.fullmatch(texts[0])
+    fields = {name.strip(): value for text in texts for name, value in _NAMED.findall(text)}
+    columns, found = table_rows("\n".join(texts))
+    rows = tuple(_row(row, columns) for row in found)
+    error = cause("\n".join(texts))
+    gaps = []
+    if head is None:
+        gaps.append(ParseGap(lines[at].number, "the head of the test is missing"))
+    if not rows and error is None and not any("rror" in text or "ailed" in text for text in texts):
+        gaps.append(ParseGap(lines[end - 1].number, "no row of results follows"))
+    tool = f"ib_{head[1].lower().split()[0]}_{'bw' if head[2] == 'BW' else 'lat'}" if head else None
+    mtu = fields.get("Mtu", "").partition("[")[0]
+    words = next((text.strip() for text in texts if "ailed status" in text or "rror" in text or "ouldn't" in text), "")
+    run = PerftestRun(
+        lines[at].number, tool, fields.get("Device"), fields.get("Link type"), int(mtu) if mtu.isdecimal() else None,
+        rows, error, words[:200],
+    )  # fmt: skip
+    return Parsed(run, tuple(gaps), end)
+
+
+def begins_anew(lines: Lines, at: int, index: int) -> bool:
+    """Return whether the test that began at ``at`` ends before a line."""
+    text = lines[index].text
+    if _HEAD.fullmatch(text):
+        return True
+    rules = _ENDS.fullmatch(lines[index - 1].text)
+    return bool(rules and not text.strip() and any(_COLUMNS.fullmatch(line.text) for line in lines[at : index - 1]))
+
+
+def _row(row: Mapping[str, float], columns: Mapping[str, str]) -> PerftestRow:
+    unit = columns.get("BW average", "")
+    average, rate = row.get("BW average"), row.get("MsgRate")
+    return PerftestRow(
+        int(row["#bytes"]), int(row["#iterations"]),
+        None if average is None else round(average * UNITS.get(unit, 1.0), 3), rate, row.get("t_typical"),
+    )  # fmt: skip
+
+
+def facts(run: PerftestRun) -> dict[str, Any]:
+    """Return the test as `preflight read --json` prints it."""
+    rows = [
+        {"bytes": row.bytes, "iterations": row.messages, "bw_gbps": row.bandwidth_gbps,
+         "msg_rate": row.million_messages_per_s, "latency_us": row.latency_us}
+        for row in run.rows
+    ]  # fmt: skip
+    return {"tool": run.tool, "device": run.device, "link_layer": run.link_layer, "mtu": run.mtu, "rows": rows,
+            "error": run.error.value if run.error else run.error_text or None}  # fmt: skip
+
+
+def summary(run: PerftestRun) -> str:
+    """Return one line on the test."""
+    best = max((row.bandwidth_gbps for row in run.rows if row.bandwidth_gbps is not None), default=None)
+    result = run.error.value if run.error else f"{best:g} Gb/s" if best is not None else f"{len(run.rows)} rows"
+    return f"{run.tool or 'perftest'} of {run.device or 'a device'}: {result}"

@@ -1,0 +1,10 @@
+"""``dcgmi nvlink`` as a format."""
+
+from __future__ import annotations
+
+from preflight.parsers.nvidia.dcgmi import links_begins as begins
+from preflight.parsers.nvidia.dcgmi import parse_links as parse_lines
+
+__all__ = ["HINTS", "begins", "parse_lines"]
+
+HINTS = ("NvLink Link Status", "gpuId", "physicalId")

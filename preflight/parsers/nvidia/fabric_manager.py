@@ -1,0 +1,76 @@
+"""``systemctl status nvidia-fabricmanager``, with the lines of its log below."""
+
+from __future__ import annotations
+
+import re
+
+from preflight._startup.lightclass import dataclass
+from preflight.parsers.parsed import Parsed, ParseGap
+from preflight.textprep.lines import Lines
+
+_HEAD = re.compile(
+    r"\W{0,4}\s?(nvidia-(?:fabricmanager|imex)\.service)(?: - .*)?|Unit (nvidia-(?:fabricmanager|imex)\.service)"
+    r" could not be found\.?"
+)
+_LOADED = re.compile(r"\s*Loaded: ([\w-]+)(?:.*?; (enabled|disabled|masked|static)\b)?.*")
+_ACTIVE = re.compile(r"\s*Active: ([\w-]+)(?: \(([\w -]+)(?:: ([\w-]+))?\))?.*")
+_FIELD = re.compile(r"\s+[A-Z][\w -]{1,20}: .*|\s+[├└│]?─?.{0,4}\d+ \S.*|\s*CGroup:.*")
+_MESSAGE = re.compile(r"(?:[A-Z][a-z]{2} \d{1,2} \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S+) (\S+) [\w.()-]+(?:\[\d+\])?: (.*)")
+_TROUBLE = re.compile(
+    r"(?i)don'?t match|mismatch|fail(?:ed|ure)|error|fatal|timed? ?out|abort|not (?:found|available|supported)"
+    r"|unable|denied"
+)
+
+
+@dataclass(frozen=True)
+class ServiceStatus:
+    """The state of the service, and the lines of its log that report trouble."""
+
+    unit: str
+    loaded: str | None
+    enabled: str | None
+    active: str | None  # active, inactive, failed
+    sub_state: str | None
+    result: str | None  # exit-code, timeout
+    host: str | None
+    troubles: tuple[tuple[int, str], ...]  # line, message
+
+
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether the status begins at a line."""
+    return bool(_HEAD.fullmatch(lines[at].text))
+
+
+def parse_lines(lines: Lines, at: int) -> Parsed[ServiceStatus]:
+    """Read the status that begins at a line."""
+    head = _HEAD.fullmatch(lines[at].text)
+    assert head is not None
+    if head[2]:
+        return Parsed(ServiceStatus(head[2], "not-found", None, "inactive", None, None, None, ()), (), at + 1)
+    loaded = enabled = active = sub = result = host = None
+    troubles: list[tuple[int, str]] = []
+    end, last = at + 1, at
+    while end < len(lines) and end - last < 3:
+        text = lines[end].text
+        if begins(lines, end):
+            break
+        if match := _LOADED.fullmatch(text):
+            loaded, enabled = match[1], match[2]
+        elif match := _ACTIVE.fullmatch(text):
+            active, sub, result = match[1], match[2], match[3]
+        elif match := _MESSAGE.fullmatch(text):
+            host = match[1]
+            if _TROUBLE.search(match[2]):
+                troubles.append((lines[end].number, match[2]))
+        elif text.strip() and not _FIELD.fullmatch(text):
+            break
+        if text.strip():
+            last = end
+        end += 1
+    gaps = () if active else (ParseGap(lines[last].number, "the line 'Active:' is missing"),)
+    return Parsed(
+        ServiceStatus(head[1] or "", loaded, enabled, active, sub, result, host, tuple(troubles)), gaps, last + 1
+    )
+
+
+HINTS = ("nvidia-fabricmanager.service", "nvidia-imex.service")

@@ -1,0 +1,122 @@
+"""``nvidia-smi -q`` as trees of names, the same from its text and from its XML.
+
+Names are looked up in lower case with underscores: ``GPU T.Limit Temp`` is ``gpu_t_limit_temp``, in all versions since
+R450.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from preflight._startup.lightclass import dataclass
+from preflight.parsers.parsed import ParseGap
+
+#: Name -> text, a tree, or, of processes and MIG instances, a list of trees.
+Tree = dict[str, Any]
+
+#: Levels of a tree: the tool prints five, and what is deeper is read as beside the last of these.
+DEEPEST = 32
+
+#: What stands in place of a value that the driver does not report.
+NO_DATA = re.compile(
+    r"(?i)\[?(?:n/a|not supported|unknown error|gpu is lost|gpu requires reset|insufficient permissions"
+    r"|requested functionality has been deprecated|not found|err!)\]?|"
+)
+#: What stands in place of a value where the driver or the GPU did not answer.
+NO_ANSWER = re.compile(r"(?i)\[?(gpu is lost|gpu requires reset|unknown error|err!)\]?")
+#: What ends a GPU's list in all versions; ``-d`` prints sections without the name of the product.
+_LAST = frozenset({"processes", "compute_processes"})
+_NO_LETTERS = re.compile(r"[^a-z0-9]+")
+_NUMBER = re.compile(r"(-?\d{1,18}(?:\.\d{1,6})?)(?: ?(?:MiB|MB|KB/s|W|C|MHz|mV|%|x|us|bank\(s\)|errors?))?")
+_FLAG = re.compile(r"(?i)yes|no|(?:not )?active|enabled|disabled")
+
+
+@dataclass(frozen=True)
+class QueryLog:
+    """One output: what stands before the GPUs, and each GPU's tree."""
+
+    general: Tree
+    gpus: tuple[tuple[str, Tree], ...]  # PCI address as printed, empty where the text lacks it
+
+
+def key(name: str) -> str:
+    """Return a name as it is looked up."""
+    return _NO_LETTERS.sub("_", name.lower()).strip("_")
+
+
+def value_at(tree: Mapping[str, Any], path: str) -> Any:
+    """Return what is at a path (names joined by ``/``); None where the text lacks it."""
+    here: Any = tree
+    for name in path.split("/"):
+        here = here.get(name) if isinstance(here, dict) else None
+    return here
+
+
+def has_data(value: Any) -> bool:
+    """Return whether a text is a value, and not a word for the lack of one."""
+    return isinstance(value, str) and not NO_DATA.fullmatch(value)
+
+
+def errors_in(tree: Tree) -> frozenset[str]:
+    """Return the errors in place of values, in lower case."""
+    return frozenset(match[1].lower() for _, value in leaves(tree) if (match := NO_ANSWER.fullmatch(value)) is not None)
+
+
+def leaves(tree: Tree, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield each value of a tree with its path.
+
+    Lists are of processes and instances and are left out.
+    """
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from leaves(value, (*path, name))
+        elif isinstance(value, str):
+            yield (*path, name), value
+
+
+def numbers(tree: Any) -> dict[str, Any] | None:
+    """Return the numbers and flags of a section by their own names, sections within it as objects.
+
+    None where the section is missing or says N/A; other values are texts.
+    """
+    if not isinstance(tree, dict):
+        return None
+    values: dict[str, Any] = {}
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            values[name] = numbers(value)
+        elif isinstance(value, str):
+            values[name] = number(value)
+    return values or None
+
+
+def number(value: str) -> int | float | bool | str | None:
+    """Return a number without its unit, a flag as a truth value, None for no data, else the text."""
+    if match := _NUMBER.fullmatch(value):
+        return float(match[1]) if "." in match[1] else int(match[1])
+    if _FLAG.fullmatch(value):
+        return value.lower() in ("yes", "active", "enabled")
+    return value if has_data(value) else None
+
+
+def attached(log: QueryLog) -> int | None:
+    """Return the number of GPUs that the head names."""
+    value = log.general.get("attached_gpus")
+    return int(value) if isinstance(value, str) and re.fullmatch(r"\d{1,4}", value) else None
+
+
+def gaps(log: QueryLog, last: int) -> list[ParseGap]:
+    """Return what an output lacks that ends at the line ``last``."""
+    values = []
+    count = attached(log)
+    if count is None:
+        values.append(ParseGap(last, "the head with the number of GPUs is missing"))
+    elif count != len(log.gpus):
+        values.append(ParseGap(last, f"{count} GPUs are attached and {len(log.gpus)} are shown"))
+    if log.gpus and len({len(str(tree)) > 600 for _, tree in log.gpus}) > 1:
+        values.append(ParseGap(last, f"of GPU {log.gpus[-1][0]} only the beginning is there"))
+    elif log.gpus and "product_name" in log.gpus[-1][1] and not log.gpus[-1][1].keys() & _LAST:
+        values.append(ParseGap(last, "the processes with which a GPU's list ends are missing"))
+    return values

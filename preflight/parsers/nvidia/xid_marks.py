@@ -1,0 +1,124 @@
+"""XIDs of GPUs and SXIDs of NVSwitches in one line of the kernel's log.
+
+``NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.`` The address
+has no function, the text after the code is free. The driver puts a comma behind every code: digits without one
+are the start of a code that a copy or a cap cut, and no code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from preflight._startup.lightclass import dataclass
+
+# with MIG the instance stands behind the address: ``(PCI:0000:01:00 GPU-I:05)``; a person may have masked the digits
+_WHERE = r"(?:PCI:)?([0-9a-fA-F:.]{1,24})(?: GPU-C?I:[0-9]{1,3}){0,2}"
+_XID = re.compile(rf"NVRM: Xid \({_WHERE}\):(?: {{1,4}}([1-9][0-9]{{0,5}}),)?")
+_SXID = re.compile(rf"SXid \({_WHERE}\):(?: {{1,4}}([1-9][0-9]{{0,5}}),)?")
+_FATAL = re.compile(r"\s*(?:(Non-fatal|Fatal)\b,?)?", re.I)
+_PID = re.compile(r"\bpid='?([0-9]{1,10})(?![0-9A-Za-z])")
+#: Characters after a code that are kept.
+_LONGEST = 2000
+
+
+@dataclass(frozen=True)
+class LoggedXid:
+    """One code in a line: an XID, or the SXID of a switch."""
+
+    where: str  # the address, as it is written
+    code: int | None  # None: what stands there is no whole number
+    text: str  # after the code
+    fatal: bool | None = None  # of an SXID; None where its line does not have the word
+
+
+def xids_in(line: str) -> tuple[LoggedXid, ...]:
+    """Read the XIDs of one line; torn lines may hold several."""
+    return tuple(LoggedXid(where, code, text.strip()) for where, code, text in _marks(_XID, line))
+
+
+def sxids_in(line: str) -> tuple[LoggedXid, ...]:
+    """Read the SXIDs of one line."""
+    marks = []
+    for where, code, text in _marks(_SXID, line):
+        word = _FATAL.match(text)
+        grade = word[1] if word else None
+        rest = text[word.end() :] if word else text
+        marks.append(LoggedXid(where, code, rest.strip(), None if grade is None else grade.lower() == "fatal"))
+    return tuple(marks)
+
+
+def _marks(pattern: re.Pattern[str], line: str) -> Iterator[tuple[str, int | None, str]]:
+    matches = list(pattern.finditer(line))
+    for number, match in enumerate(matches, 1):
+        end = matches[number].start() if number < len(matches) else len(line)
+        code = int(match[2]) if match[2] else None
+        yield match[1], code, line[match.end() : min(end, match.end() + _LONGEST)]
+
+
+def pid_in(text: str) -> int | None:
+    """Return the process that the text after a code names."""
+    match = _PID.search(text)
+    return int(match[1]) if match else None
+
+
+_PCI = r"(?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
+_CAUSE = re.compile(r"caused by previous Xid ([0-9]{1,5})(?![0-9A-Za-z])")
+
+#: Lines without a code -> the code that the catalogue has for them.
+_WITHOUT_CODE = (
+    (re.compile(rf"NVRM: GPU {_PCI}: GPU has fallen off the bus"), 79),
+    (re.compile(rf"NVRM: Rate limiting GSP RPC error prints for GPU at {_PCI}"), 119),
+    (re.compile(rf"NVRM: GPU {_PCI}: RmInitAdapter failed!"), 143),
+)
+_FULL_ADDRESS = re.compile(_PCI)
+_NAMED = re.compile(rf"NVRM: The NVIDIA GPU {_PCI}")
+_CLEARED = re.compile(r"recovery action changed .{0,80}\bto 0x0 \(None\)", re.I)
+_UNIT_STUMP = re.compile(r"(?!.*\bFatal$)[A-Z]\w{1,24}(?: \w{0,7})?")
+
+#: What follows a line that names a GPU which is lost, and what the driver writes when it is loaded.
+FALLEN = "fallen off the bus and is not responding"
+LOADED = "NVRM: loading NVIDIA UNIX"
+
+
+def cause_in(text: str) -> int | None:
+    """Return the code of an earlier error that the text after a code names."""
+    match = _CAUSE.search(text)
+    return int(match[1]) if match else None
+
+
+def uncoded_in(line: str) -> tuple[str, int] | None:
+    """Return address and code of a line that reports an Xid without its code."""
+    for pattern, code in _WITHOUT_CODE:
+        if match := pattern.search(line):
+            return address_of(match[1]) or "", code
+    return None
+
+
+def named_gpu(line: str) -> str | None:
+    """Return the address of the GPU that the lines behind this one are about."""
+    match = _NAMED.search(line)
+    return (address_of(match[1]) or "") if match else None
+
+
+def is_cleared(text: str) -> bool:
+    """Return whether an Xid 154 withdraws the recovery that was required."""
+    return _CLEARED.search(text) is not None
+
+
+def is_unit_stump(text: str) -> bool:
+    """Return whether the text of an NVLink unit ends before its severity."""
+    return _UNIT_STUMP.fullmatch(text) is not None
+
+
+def is_masked(where: str) -> bool:
+    """Return whether a person masked all digits of an address."""
+    return re.search("[0-9a-fA-F]", where) is None
+
+
+def address_of(where: str) -> str | None:
+    """Return an address in the kernel's form; None where it is not whole."""
+    if not _FULL_ADDRESS.fullmatch(where):
+        return None
+    domain, bus, device = where.lower().split(":")[-3:]
+    return f"{int(domain, 16):04x}:{bus}:{device.partition('.')[0]}.0"

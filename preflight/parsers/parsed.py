@@ -1,0 +1,36 @@
+"""The result of a parser.
+
+A typed value, and the gaps in the text that it was read from.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from preflight._startup.lightclass import dataclass
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class ParseGap:
+    """A place where the text is cut, refused or unreadable."""
+
+    line: int  # number in the source
+    what: str
+
+
+@dataclass(frozen=True)
+class Parsed(Generic[Value]):
+    """A value, and what the text lacks of it."""
+
+    value: Value
+    gaps: tuple[ParseGap, ...]  # none: the output is complete
+    end: int  # index of the first line behind the output
+
+    def required(self) -> Value:
+        """Return the value of a complete output; raise ValueError naming the first gap."""
+        if self.gaps:
+            gap = self.gaps[0]
+            raise ValueError(f"line {gap.line}: {gap.what}")
+        return self.value

@@ -1,0 +1,1 @@
+"""Output of tools about RDMA devices: ports, GIDs, counters."""

@@ -1,0 +1,55 @@
+"""One row of a GID table, as ``show_gids`` and ``ibv_devinfo -v`` print it."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Any
+
+from preflight._startup.lightclass import dataclass
+
+
+@dataclass(frozen=True)
+class GidRow:
+    """One address of a port; None: not in the text."""
+
+    device: str | None
+    port: int | None
+    index: int
+    gid: str | None
+    ipv4: str | None
+    version: str | None  # v1, v2, IB
+    netdev: str | None
+    line: int = 0
+
+    @property
+    def is_link_local(self) -> bool:
+        """Whether it is an address of the link, which no router forwards."""
+        return bool(self.gid) and str(self.gid).lower().startswith("fe80:")
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether the row is empty: all zero."""
+        try:
+            return int(ipaddress.IPv6Address(self.gid or "")) == 0
+        except ValueError:
+            return False
+
+    def document(self) -> dict[str, Any]:
+        """Return the row as `preflight read --json` prints it."""
+        return {
+            "device": self.device, "port": self.port, "index": self.index, "gid": self.gid, "ipv4": self.ipv4,
+            "version": self.version, "netdev": self.netdev,
+        }  # fmt: skip
+
+
+_MAPPED = re.compile(r"(?i)(?:::|(?:0{1,4}:){5})ffff:(\S+)")
+
+
+def mapped_ipv4(gid: str) -> str | None:
+    """Return the mapped IPv4 address; None if there is none."""
+    match = _MAPPED.fullmatch(gid)
+    try:
+        return str(ipaddress.IPv6Address(gid).ipv4_mapped or "") or None if match else None
+    except ValueError:
+        return None

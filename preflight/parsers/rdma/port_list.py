@@ -1,0 +1,187 @@
+"""RDMA ports as tools print them, and a builder for lists of them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Set
+from typing import Any
+
+from preflight._startup.lightclass import dataclass, field
+from preflight.parsers.rdma.gid_row import GidRow
+
+_RATE = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)\s*(?:G[bB](?:it)?(?:/s(?:ec)?|ps)?)?\b.*")
+
+
+@dataclass(frozen=True)
+class RdmaPort:
+    """One port in the words of the tool; None: the text does not show it.
+
+    ``rate`` is the text that ``rate_gbps`` was read from; ``other`` has the fields that only this tool prints.
+    """
+
+    device: str | None
+    number: int | None
+    line: int
+    state: str | None = None
+    physical_state: str | None = None
+    rate_gbps: float | None = None  # Gb/s; a placeholder while the port is down
+    link_layer: str | None = None
+    lid: int | None = None
+    sm_lid: int | None = None
+    active_mtu: int | None = None  # bytes
+    netdev: str | None = None
+    guid: str | None = None
+    rate: str = ""
+    other: Mapping[str, Any] = field(default_factory=dict)
+    gids: tuple[GidRow, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The port as NCCL writes it, ``mlx5_0:1``; else its interface."""
+        if self.device is None:
+            return self.netdev or f"a port (line {self.line})"
+        return self.device if self.number is None else f"{self.device}:{self.number}"
+
+    @property
+    def logical(self) -> str:
+        """Logical state in sysfs words: ACTIVE, DOWN, INIT, ARMED; empty if the text lacks it."""
+        word = (self.state or "").upper()
+        return "INIT" if word == "INITIALIZING" else "ACTIVE" if word == "ACTIVE_DEFER" else word
+
+    @property
+    def trained(self) -> str:
+        """Physical state in sysfs words: LinkUp, Polling, …; empty if the text lacks it."""
+        word = (self.physical_state or "").replace("_", "").replace(" ", "").lower()
+        return _PHYSICAL.get(word, self.physical_state or "")
+
+    @property
+    def state_shown(self) -> str:
+        """Both states as the tool wrote them: ``Down/Polling``."""
+        return "/".join(word for word in (self.state, self.physical_state) if word)
+
+    def document(self) -> dict[str, Any]:
+        """Return the port as `preflight read --json` prints it."""
+        facts = {name: getattr(self, name) for name in _SHOWN}
+        return {**facts, "port": self.number, **self.other}
+
+
+_SHOWN = (
+    "device", "state", "physical_state", "rate_gbps", "link_layer", "lid", "sm_lid", "active_mtu", "netdev", "guid",
+)  # fmt: skip
+_PHYSICAL = {
+    word.lower(): word
+    for word in ("Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp", "LinkErrorRecovery", "PhyTest")
+}
+
+
+@dataclass(frozen=True)
+class PortList:
+    """The ports of one output; ``devices`` are those that it names, None where the tool names ports only."""
+
+    ports: tuple[RdmaPort, ...]
+    devices: tuple[str, ...] | None = None
+
+
+def facts(listed: PortList) -> dict[str, Any]:
+    """Return a list as `preflight read --json` prints it."""
+    devices = {} if listed.devices is None else {"devices": list(listed.devices)}
+    rows = [row.document() for port in listed.ports for row in port.gids]
+    return {"ports": [port.document() for port in listed.ports], **devices, **({"gids": rows} if rows else {})}
+
+
+def summary(listed: PortList) -> str:
+    """Return one line on the ports: how many, active, link layers and rates."""
+    ports = listed.ports
+    up = sum(port.logical == "ACTIVE" for port in ports)
+    rates = sorted({f"{port.rate_gbps:g} Gb/s" for port in ports if port.rate_gbps})
+    layers = sorted({port.link_layer for port in ports if port.link_layer})
+    return ", ".join([f"{len(ports)} ports, {up} active", *layers, *rates[:4]])
+
+
+#: The words of a state and of a link layer, as infiniband-diags and libibverbs write them.
+_WORDS = (
+    "Active", "Down", "Initializing", "Armed", "ACTIVE", "DOWN", "INIT", "ARMED", "ACTIVE_DEFER", "NOP",
+    "Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp", "LinkErrorRecovery", "Phy Test",
+    "SLEEP", "POLLING", "DISABLED", "PORT_CONFIGURATION_TRAINING", "LINK_UP", "LINK_ERROR_RECOVERY", "PHY_TEST",
+    "InfiniBand", "Ethernet", "IB", "Unspecified",
+)  # fmt: skip
+
+
+def word(text: str | None) -> str | None:
+    """Return a word of a port's state; None if there is none, or only the beginning of one."""
+    if not text or (text not in _WORDS and any(known.startswith(text) for known in _WORDS)):
+        return None
+    return text
+
+
+def rate(text: str | None) -> float | None:
+    """Return a rate in Gb/s: ``400``, ``400 Gb/sec (4X NDR)``, ``25.0 Gbps (32)``; None if there is none."""
+    match = _RATE.fullmatch(text.strip()) if text else None
+    return float(match[1]) if match else None
+
+
+@dataclass
+class PortLines:
+    """The lines of one port: its device, its number, its fields, and its first line."""
+
+    device: str | None
+    number: int | None
+    line: int
+    fields: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> str:
+        """Return the port as a message names it."""
+        return f"{self.device or 'a device'} port {'?' if self.number is None else self.number}"
+
+
+class PortListBuilder:
+    """Devices and their ports as the lines of a list name them one after the other.
+
+    Whoever searches a list for some of its lines loses the others: a field of a port that comes before any port
+    begins one that has no number, and so does one that this port has already.
+    """
+
+    def __init__(self, of_ports: Set[str]) -> None:
+        """Keep which fields only a port has."""
+        self.devices: dict[str, dict[str, str]] = {}
+        self.ports: list[PortLines] = []
+        self._of_ports = of_ports
+        self._device: str | None = None
+        self._port: PortLines | None = None
+
+    def name_alone(self, name: str | None) -> None:
+        """Store the device of the command, where the list itself names none."""
+        if name and not self.devices:
+            for port in self.ports:
+                port.device = name
+
+    def begin_device(self, name: str) -> None:
+        """Begin a device."""
+        self._device, self._port = name, None
+        self.devices.setdefault(name, {})
+
+    def begin_port(self, number: int | None, line: int) -> None:
+        """Begin a port of the device that was named last."""
+        self._port = PortLines(self._device, number, line)
+        self.ports.append(self._port)
+
+    def add(self, name: str, value: str, line: int) -> None:
+        """Keep a field of the port, else of the device, that was named last."""
+        if name in self._of_ports and (self._port is None or (self._port.number is None and name in self._port.fields)):
+            self.begin_port(None, line)
+        if self._port is not None:
+            self._port.fields[name] = value
+        elif self._device is not None:
+            self.devices[self._device][name] = value
+
+    def of(self, device: str | None) -> dict[str, str]:
+        """Return the fields of a device."""
+        return self.devices.get(device, {}) if device else {}
+
+    def missing(self, promised: str) -> list[str]:
+        """Return the devices with fewer ports than their field promises, or without it."""
+        shown = Counter(port.device for port in self.ports)
+        promises = {name: re.match(r"\d{1,3}", fields.get(promised, "")) for name, fields in self.devices.items()}
+        return [name for name, match in promises.items() if match is None or shown[name] < int(match[0])]

@@ -1,0 +1,42 @@
+"""Records of a node through the parsers of pasted text: a gap that read shows is an error here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+from preflight.parsers.parsed import Parsed
+from preflight.textprep.lines import Line, Lines
+from preflight.textprep.plain_text import limit_blank_runs, normalize_text
+
+T = TypeVar("T")
+
+#: Lines around an output that tell nothing of it.
+_NOISE = re.compile(r"\s*(?:ib(?:warn|panic)\s*:.*|Failed to (?:open|query) device.*)?")
+
+
+def lines_of_record(text: str) -> list[Line]:
+    """Return the lines of a node's record; nothing but a terminal's marks is taken off."""
+    text = limit_blank_runs(normalize_text(text))
+    return [Line(number, line.rstrip()) for number, line in enumerate(text.split("\n"), 1)]
+
+
+def parse_complete(text: str, begins: Callable[[Lines, int], bool], parse: Callable[[Lines, int], Parsed[T]]) -> T:
+    """Return the value of a node's record; raise ValueError for a gap, naming its line.
+
+    The record must hold one output and nothing else.
+    """
+    lines = lines_of_record(text)
+    first = next((at for at, line in enumerate(lines) if line.text.strip()), None)
+    if first is None:
+        raise ValueError("it is empty")
+    begin = next((at for at in range(first, len(lines)) if not _NOISE.fullmatch(lines[at].text)), first)
+    if not begins(lines, begin):
+        raise ValueError(f"it begins {lines[begin].text.strip()[:80]!r}, not with this output")
+    parsed = parse(lines, begin)
+    value = parsed.required()
+    for line in lines[parsed.end :]:
+        if not _NOISE.fullmatch(line.text):
+            raise ValueError(f"line {line.number}: {line.text.strip()[:80]!r} does not belong to it")
+    return value

@@ -1,0 +1,99 @@
+"""Which module reads which format.
+
+A module of a format has ``begins(lines, at)``, ``parse_lines(lines, at)``, which returns ``Parsed``, and ``HINTS``:
+texts of which the first line of an output has one (none: any line may begin it). Families are in the order in which
+the formats are tried, the surest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from preflight.parsers.parsed import Parsed
+from preflight.textprep.lines import Lines
+
+NVIDIA: Mapping[str, str] = {
+    "nvidia-smi -q -x": "nvidia.query_xml",
+    "nvidia-smi -q": "nvidia.query_text",
+    "nvidia-smi topo -p2p": "nvidia.topo_p2p",
+    "nvidia-smi topo -m": "nvidia.topo_matrix",
+    "nvidia-smi nvlink -s": "nvidia.nvlink_status",
+    "nvidia-smi nvlink -e": "nvidia.nvlink_error_text",
+    "nvidia-smi": "nvidia.smi_table",
+    "dcgmi diag": "nvidia.dcgmi_diag",
+    "dcgmi health": "nvidia.dcgmi_health",
+    "dcgmi discovery": "nvidia.dcgmi_discovery",
+    "dcgmi nvlink": "nvidia.dcgmi_nvlink",
+    "fabricmanager status": "nvidia.fabric_manager",
+    "nvbandwidth": "nvidia.nvbandwidth",
+}
+
+HOST: Mapping[str, str] = {
+    "numactl": "host.numactl",
+    "lscpu": "host.lscpu",
+    "kernel log": "host.kernel_text",
+    "ulimit": "host.ulimit",
+}
+
+#: RDMA ports, NICs, PCIe and the network.
+NETWORK: Mapping[str, str] = {
+    "ibstat": "rdma.ibstat",
+    "ibstatus": "rdma.ibstatus",
+    "ibv_devinfo": "rdma.ibv_devinfo",
+    "rdma link": "rdma.rdma_link",
+    "ibdev2netdev": "rdma.ibdev2netdev",
+    "show_gids": "rdma.show_gids",
+    "hw_counters": "rdma.port_counters",
+    "perfquery": "rdma.perfquery",
+    "ethtool -S": "network.ethtool_statistics",
+    "ethtool -a": "network.ethtool_pause",
+    "ethtool -i": "network.ethtool_driver",
+    "ethtool -m": "network.ethtool_module",
+    "ethtool": "network.ethtool_link",
+    "mlnx_qos": "qos.mlnx_qos",
+    "dcb": "qos.dcb",
+    "lspci": "pci.lspci",
+    "network-status": "network.network_status",
+    "perftest": "network.perftest_text",
+    "ip addr": "network.ip_addr",
+    "ip link": "network.ip_link",
+    "bonding": "network.bonding",
+    "iblinkinfo": "infiniband.iblinkinfo",
+    "ucx": "network.transport_errors",
+}
+
+CLUSTER: Mapping[str, str] = {
+    "kubernetes describe": "cluster.kubernetes_pod",
+    "kubernetes events": "cluster.kubernetes_events",
+    "sinfo": "cluster.sinfo_reasons",
+    "scontrol node": "cluster.scontrol_nodes",
+}
+
+JOB: Mapping[str, str] = {
+    "training log": "training.iteration_log",
+    "nvidia-smi error": "messages.nvidia_smi_errors",
+    "slurm error": "messages.slurm_errors",
+    "framework error": "messages.framework_errors",
+}
+
+FAMILIES: tuple[Mapping[str, str], ...] = (NVIDIA, HOST, NETWORK, CLUSTER, JOB)
+
+
+class FormatParser(NamedTuple):
+    """The parser of one format."""
+
+    name: str
+    begins: Callable[[Lines, int], bool]
+    parse_lines: Callable[[Lines, int], Parsed[Any]]
+    hints: tuple[str, ...]
+
+
+def parser(name: str) -> FormatParser:
+    """Return the parser of a format; raise KeyError for a name that no family has."""
+    path = next((family[name] for family in FAMILIES if name in family), None)
+    if path is None:
+        raise KeyError(name)
+    module = import_module(f"preflight.parsers.{path}")
+    return FormatParser(name, module.begins, module.parse_lines, module.HINTS)

@@ -1,0 +1,194 @@
+"""Blocks of ``name: value`` lines, prompts and marks of lines left out, as many outputs have them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from preflight.evidence import json_limits
+from preflight.textprep.lines import Line, Lines
+from preflight.textprep.numbered_text import left_out
+
+#: A shell's prompt with a command after it: it ends whatever was printed before.
+_PROMPT = re.compile(
+    r"\s{0,8}(?:\([\w.-]{1,40}\)\s{0,4})?"
+    r"(?:[\w.-]{1,64}@[\w.-]{1,128}(?::|\s)?[^\s#$>]{0,200}|\[[^\]]{1,200}\]|[~/][\w./~-]{0,200}|[\w.-]{1,64}:[~/][^\s#$]{0,200})?"
+    r"\s{0,2}[#$%>❯]\s{1,3}(?P<command>[a-z./~].*)"
+)
+#: What ``grep -A`` and its like put between finds.
+_GREP = "--"
+_TOOLS = frozenset(
+    ("nvidia-smi", "ibstat", "ibstatus", "ibv_devinfo", "rdma", "ibdev2netdev", "show_gids", "perfquery", "ethtool",
+     "mlnx_qos", "dcb", "dmesg", "journalctl", "lspci", "numactl", "lscpu", "cat", "ls", "sudo", "grep", "for", "ip",
+     "kubectl", "docker", "ssh", "pdsh", "clush", "srun", "mpirun", "env", "export", "uname", "watch", "ibnetdiscover",
+     "iblinkinfo", "sminfo", "ifconfig", "mst", "mlxlink", "mlxconfig", "lsmod", "modinfo", "nvcc", "python", "python3",
+     "echo", "cd")
+)  # fmt: skip
+
+_FIELD = re.compile(r"\s*([A-Za-z][\w ()/.-]{0,60}?)\s*:\s*(.*)")
+
+
+def is_prompt(text: str) -> bool:
+    """Return whether a line is a shell's prompt with a command."""
+    if not (match := _PROMPT.match(text)):
+        return False
+    return match["command"].split()[0].rpartition("/")[2] in _TOOLS
+
+
+#: Placeholders of masked values.
+_WITHHELD = re.compile(
+    r"(?i)\.{2,}|…|\*{2,}|x{3,}|[<\[(](?:redacted|masked|hidden|removed|omitted|snip\w*|\.{2,}|…)[>\])]"
+)
+
+
+def field(text: str) -> tuple[str, str] | None:
+    """Take a ``name: value`` line apart; None if it is none."""
+    return (match[1], match[2].strip()) if (match := _FIELD.fullmatch(text)) else None
+
+
+def value_or_none(value: str | None) -> str | None:
+    """Return a value; None where it is missing or masked."""
+    return None if not value or _WITHHELD.fullmatch(value) else value
+
+
+#: What somebody explains between two lines of output.
+_COMMENT = re.compile(r"\s+#\s|#\s*[^\x00-\x7f]")
+
+
+def block(
+    lines: Lines,
+    at: int,
+    belongs: Callable[[str], bool],
+    *,
+    blanks: int = 2,
+    again: Callable[[str], bool] = lambda text: False,
+) -> tuple[int, list[Line]]:
+    """Return where a block ends that begins at ``at``, and its lines without the blank ones.
+
+    It goes on while lines belong, over at most so many blank lines in a row, up to a prompt or to a line
+    that begins it ``again``.
+    """
+    taken, end, empty = [lines[at]], at + 1, 0
+    for index in range(at + 1, len(lines)):
+        text = lines[index].text
+        if not text.strip():
+            empty += 1
+            if empty > blanks:
+                break
+            continue
+        if (_COMMENT.match(text) or left_out(text) or text.strip() == _GREP) and not is_prompt(text):
+            continue
+        if is_prompt(text) or not belongs(text) or again(text):
+            break
+        taken.append(lines[index])
+        end, empty = index + 1, 0
+    return end, taken
+
+
+def fields_from(lines: Lines, at: int, belongs: Callable[[str], bool]) -> tuple[int, dict[str, str]]:
+    """Return where a block of fields ends, and the fields; of several alike the first counts."""
+    end, taken = block(lines, at, belongs, blanks=0)
+    fields: dict[str, str] = {}
+    for name, value in filter(None, (field(line.text) for line in taken)):
+        fields.setdefault(name, value)
+    return end, fields
+
+
+def printed(fields: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the fields by the names that are printed; None for one without a value."""
+    return {name: value_or_none(value) for name, value in fields.items()}
+
+
+def switch(text: str | None) -> bool | None:
+    """Read ``on`` and ``off``."""
+    return {"on": True, "off": False}.get(text.lower()) if text else None
+
+
+_NAME_BEGUN = re.compile(r"(\s+)[\w\[][\w ()/.,\[\]-]{0,70}:?\s*")
+
+
+def broken_off(lines: Lines, end: int) -> bool:
+    """Tell whether the text stops within the line that follows a list.
+
+    Indented as the list, and without a value.
+    """
+    if not 0 < len(lines) - end <= 2 or any(line.text.strip() for line in lines[end + 1 :]):
+        return False
+    begun = _NAME_BEGUN.fullmatch(lines[end].text)
+    above = lines[end - 1].text
+    return bool(begun and above[: len(begun[1])] == begun[1] and not above[len(begun[1])].isspace())
+
+
+def stops_in(lines: Lines, end: int, head: re.Pattern[str]) -> bool:
+    """Tell whether nothing follows a list but a line that begins as another entry of it."""
+    if len(lines) - end > 4:
+        return False
+    rest = [line.text for line in lines[end:] if line.text.strip()]
+    return len(rest) == 1 and head.match(rest[0]) is not None
+
+
+def follows_command(lines: Lines, at: int, command: str) -> bool:
+    """Return whether the previous line that is not blank names a command."""
+    return re.search(rf"(?<![\w-]){command}(?![\w-])", _before(lines, at)) is not None
+
+
+def queried_device(lines: Lines, at: int, command: str) -> str | None:
+    """Return the device that the command on the line before names.
+
+    None where it names none.
+    """
+    match = re.search(rf"(?<![\w-]){command}(?:\s+-[a-ce-z])*\s+(?:-d[ =]?)?({_DEVICE})(?![\w.-])", _before(lines, at))
+    return match[1] if match else None
+
+
+#: A device as drivers and udev name it: there is a number in it.
+_DEVICE = r"[A-Za-z][A-Za-z_]{0,20}\d[\w.-]{0,40}"
+
+
+def _before(lines: Lines, at: int) -> str:
+    return next((line.text for line in lines[max(0, at - 2) : at][::-1] if line.text.strip()), "")
+
+
+def number(text: str | None) -> int | None:
+    """Return a decimal or hexadecimal number; None if there is none."""
+    if text is None:
+        return None
+    if match := re.fullmatch(r"\s*(0x[0-9a-fA-F]{1,32}|-?\d{1,30})\b.*", text):
+        return int(match[1], 0) if match[1].startswith("0x") else int(match[1])
+    return None
+
+
+def cpu_ids(text: str) -> list[int] | None:
+    """Read a list of CPUs, as ``0-3,8`` or ``0 1 2 3 8``; None for what is none."""
+    found: list[int] = []
+    for item in filter(None, re.split(r"[\s,]+", text)):
+        match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", item)
+        if not match or len(found) > 65_536:
+            return None
+        found += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return found
+
+
+#: Lines in which the end of a JSON value is looked for at first: there may be as many beginnings as lines.
+_FIRST_LINES = 64
+
+
+def json_at(lines: Lines, at: int, most: int = 200_000) -> tuple[int, Any] | None:
+    """Return where a JSON value that begins on a line ends, and the value.
+
+    None if there is no whole one.
+    """
+    end, size = min(at + most, len(lines)), _FIRST_LINES
+    while True:
+        text = "\n".join(line.text for line in lines[at : min(at + size, end)])
+        start = len(text) - len(text.lstrip())
+        try:
+            value, stop = json_limits.begun(text, start)
+        except (ValueError, RecursionError) as error:
+            # Where it is only the end that is missing, more lines may bring it: no line end stands within a token
+            if at + size >= end or getattr(error, "pos", 0) + 2 < len(text.rstrip()):
+                return None
+            size *= 8
+        else:
+            return at + text.count("\n", 0, stop) + 1, value

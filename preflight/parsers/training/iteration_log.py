@@ -1,0 +1,121 @@
+"""Lines of steps that training programs print.
+
+Megatron-LM, DeepSpeed, Hugging Face's Trainer, Lightning, NeMo, torchtitan, and progress bars of tqdm.
+"""
+
+from __future__ import annotations
+
+import re
+
+from preflight._startup.lightclass import dataclass
+from preflight.parsers.messages.scan import error_in
+from preflight.parsers.parsed import Parsed
+from preflight.textprep.lines import Line, Lines
+
+_NUMBER = r"-?(?:\d{1,12}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,3})?|nan|inf|NaN|Inf)"
+
+
+@dataclass(frozen=True)
+class TrainingStep:
+    """One step; None where the line lacks the value."""
+
+    step: int | None
+    step_time_s: float | None
+    throughput: float | None
+    throughput_unit: str
+    loss: float | None
+    line: int
+
+
+@dataclass(frozen=True)
+class TrainingLog:
+    """Steps of one program."""
+
+    framework: str
+    steps: tuple[TrainingStep, ...]
+
+
+_FRAMEWORKS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("Megatron-LM", re.compile(rf".{{0,60}}?\biteration\s{{1,12}}(?P<step>\d{{1,10}})/\s{{0,12}}\d{{1,10}} \|.*?"
+                               rf"elapsed time per iteration \(ms\): (?P<ms>{_NUMBER}).*")),
+    ("NeMo", re.compile(rf".{{0,80}}?Training epoch \d{{1,6}}, iteration (?P<step>\d{{1,10}})/\d{{1,10}} \|.*?"
+                        rf"train_step_timing in s: (?P<s>{_NUMBER}).*")),
+    ("torchtitan", re.compile(rf".{{0,120}}?\bstep: {{1,4}}(?P<step>\d{{1,10}}) {{1,4}}loss:"
+                              rf" {{0,4}}(?P<loss>{_NUMBER}).*?"
+                              r"\btps: {0,4}(?P<tps>[\d,]{1,14}(?:\.\d+)?).*")),
+    ("DeepSpeed", re.compile(rf".{{0,160}}?\bsteps: (?P<step>\d{{1,10}}) loss: (?P<loss>{_NUMBER}) iter time \(s\): "
+                             rf"(?P<s>{_NUMBER}).*")),
+    ("DeepSpeed", re.compile(rf".{{0,200}}?global_step=(?P<step>\d{{1,10}}), RunningAvgSamplesPerSec={_NUMBER}, "
+                             rf"CurrSamplesPerSec=(?P<sps>{_NUMBER}).*")),
+    ("HF Trainer", re.compile(rf".{{0,200}}?\{{'loss': '?(?P<loss>{_NUMBER})'?,.*'epoch': '?{_NUMBER}'?.*\}}.*")),
+    ("HF Trainer", re.compile(rf".{{0,200}}?\{{'train_runtime': '?{_NUMBER}'?, 'train_samples_per_second': '?"
+                              rf"(?P<sps>{_NUMBER})'?.*\}}.*")),
+    ("Lightning", re.compile(r".{0,40}?Epoch (?P<epoch>\d{1,6}): {1,4}\d{1,3}%\|[^|]{0,200}\|"
+                             r" (?P<step>\d{1,10})/\d{1,10} "
+                             rf"\[[\d:]{{2,12}}<[\d:?]{{1,12}}, {{1,3}}(?P<rate>{_NUMBER})(?P<unit>it/s"
+                             rf"|s/it)(?P<rest>.*)")),
+    ("progress bar", re.compile(r"(?=.*loss).{0,80}?\d{1,3}%\|[^|]{0,200}\| (?P<step>\d{1,10})/\d{1,10}"
+                                r" \[[\d:]{2,12}<[\d:?]{1,12}, "
+                                rf"{{1,3}}(?P<rate>{_NUMBER})(?P<unit>it/s|s/it)(?P<rest>.*)")),
+)  # fmt: skip
+_LOSS = re.compile(rf"(?:lm loss|reduced_train_loss|train_loss|\bloss)(?:_step)?(?::|=) {{0,4}}(?P<loss>{_NUMBER})")
+_TFLOPS = re.compile(r"(?:TFLOP/s/GPU\)|TFLOPs\)|tflops): {0,4}(?P<tf>[\d,]{1,10}(?:\.\d+)?)")
+#: Lines between two steps, and the longest line that is looked at.
+_GAP, _LONGEST = 60, 4000
+
+
+def step_in(line: Line) -> tuple[str, TrainingStep] | None:
+    """Read the line of one step."""
+    text = line.text[:_LONGEST]
+    if not any(hint in text for hint in HINTS):
+        return None
+    for framework, pattern in _FRAMEWORKS:
+        if match := pattern.fullmatch(text):
+            return framework, _step(match, text, line.number)
+    return None
+
+
+def _step(match: re.Match[str], text: str, number: int) -> TrainingStep:
+    groups = match.groupdict()
+    seconds = _real(groups.get("s"))
+    if groups.get("ms"):
+        seconds = (_real(groups["ms"]) or 0) / 1000
+    if groups.get("rate"):
+        rate = _real(groups["rate"])
+        seconds = rate if groups["unit"] == "s/it" else 1 / rate if rate else None
+    throughput, unit = next(((_real(groups[name]), unit) for name, unit in (("tps", "tokens/s"), ("sps", "samples/s"))
+                             if groups.get(name)), (None, ""))  # fmt: skip
+    if throughput is None and (hit := _TFLOPS.search(text)):
+        throughput, unit = _real(hit["tf"]), "TFLOP/s/GPU"
+    loss = _LOSS.search(text)
+    step = groups.get("step")
+    return TrainingStep(int(step) if step else None, seconds, throughput, unit,
+                        _real(groups.get("loss") or (loss["loss"] if loss else None)), number)  # fmt: skip
+
+
+def _real(text: str | None) -> float | None:
+    return float(text.replace(",", "")) if text else None
+
+
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether the log of a training begins at a line."""
+    return step_in(lines[at]) is not None
+
+
+def parse_lines(lines: Lines, at: int) -> Parsed[TrainingLog]:
+    """Read the steps from the first one on."""
+    steps: list[TrainingStep] = []
+    framework = ""
+    end = last = at
+    while end < len(lines) and end - last <= _GAP:
+        if (hit := step_in(lines[end])) is not None and (not framework or hit[0] == framework):
+            framework = hit[0]
+            steps.append(hit[1])
+            last = end
+        elif error_in(lines[end].text) is not None:
+            break
+        end += 1
+    return Parsed(TrainingLog(framework, tuple(steps)), (), last + 1)
+
+
+HINTS = ("iteration", "step:", "steps: ", "global_step=", "{'loss'", "{'train_runtime'", "it/s", "s/it")

@@ -1,0 +1,35 @@
+"""``kubectl describe pod``, with annotations that hold an output of their own.
+
+The status of the pod's networks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from preflight.recognition.detector import OutputFormat, TextPart, parts
+from preflight.textprep.lines import Line, Lines, bare
+
+DESCRIBE = "kubernetes describe"
+_NETWORKS = re.compile(r"\bnetworks?-status\b")
+
+
+def read_described(lines: Lines, writer: str, kinds: Sequence[OutputFormat]) -> tuple[list[TextPart], list[Line]]:
+    """Return the descriptions of pods, and the lines that are left.
+
+    Those of annotations with networks stay.
+    """
+    if not any(line.text.startswith("Namespace:") for line in lines):
+        return [], list(lines)
+    pods = list(parts(bare(lines), writer, [kind for kind in kinds if kind.name == DESCRIBE]))
+    left: list[Line] = []
+    networks = False
+    for line in lines:
+        if not any(part.first <= line.number <= part.last for part in pods):
+            left.append(line)
+            continue
+        networks = bool(_NETWORKS.search(line.text)) or (networks and (not line.text or line.text[0].isspace()))
+        if networks:
+            left.append(line)
+    return pods, left

@@ -1,0 +1,87 @@
+"""Formats of Kubernetes, Slurm and training programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isnan
+from statistics import median
+from typing import Any
+
+from preflight.parsers.cluster.kubernetes_events import KubernetesEvent
+from preflight.parsers.cluster.kubernetes_pod import PodDescription
+from preflight.parsers.cluster.slurm_nodes import DrainReason, SlurmNode
+from preflight.parsers.training.iteration_log import TrainingLog
+from preflight.recognition.formats.typed import output_format
+
+
+def _event(event: KubernetesEvent) -> dict[str, Any]:
+    return {"type": event.type, "reason": event.reason, "object": event.object or None, "message": event.message,
+            "age": event.age, "line": event.line}  # fmt: skip
+
+
+def _events(events: tuple[KubernetesEvent, ...]) -> tuple[dict[str, Any], str]:
+    warnings = sorted({event.reason for event in events if event.type == "Warning"})
+    return {
+        "events": [_event(event) for event in events]
+    }, f"{len(events)} events; warnings: {', '.join(warnings) or 'none'}"
+
+
+def _pod(pod: PodDescription) -> tuple[dict[str, Any], str]:
+    containers = [
+        {"name": item.name, "state": item.state or None, "reason": item.reason or None, "exit_code": item.exit_code,
+         "last_state": item.last_state or None, "last_reason": item.last_reason or None,
+         "last_exit_code": item.last_exit_code, "restarts": item.restarts, "ready": item.ready, "line": item.line}
+        for item in pod.containers
+    ]  # fmt: skip
+    facts = {
+        "name": pod.name, "namespace": pod.namespace, "node": pod.node or None, "status": pod.status or None,
+        "reason": pod.reason or None, "containers": containers, "conditions": dict(pod.conditions),
+        "events": [_event(event) for event in pod.events],
+    }  # fmt: skip
+    return facts, f"pod {pod.name} on {pod.node or 'no node'}: {pod.status or 'unknown'}"
+
+
+def _reasons(reasons: tuple[DrainReason, ...]) -> tuple[dict[str, Any], str]:
+    listed = [
+        {"reason": item.reason, "user": item.user, "since": item.since, "nodes": item.nodes, "line": item.line}
+        for item in reasons
+    ]
+    return {"reasons": listed}, f"{len(listed)} reasons"
+
+
+def _nodes(nodes: tuple[SlurmNode, ...]) -> tuple[dict[str, Any], str]:
+    facts = {
+        node.name: {"state": list(node.state), "reason": node.reason or None, "gres": node.fields.get("Gres"),
+                    "fields": dict(node.fields), "line": node.line}
+        for node in nodes
+    }  # fmt: skip
+    states = ", ".join(f"{node.name} {'+'.join(node.state)}" for node in nodes[:4])
+    return {"nodes": facts}, f"{len(nodes)} node{'s' if len(nodes) != 1 else ''}: {states}"
+
+
+def _rates(rates: Sequence[float], unit: str) -> dict[str, Any]:
+    return {"median": median(rates), "min": min(rates), "unit": unit}
+
+
+def _training(log: TrainingLog) -> tuple[dict[str, Any], str]:
+    times = [step.step_time_s for step in log.steps if step.step_time_s is not None]
+    losses = [step.loss for step in log.steps if step.loss is not None and not isnan(step.loss)]
+    rates = [step.throughput for step in log.steps if step.throughput is not None]
+    facts = {
+        "framework": log.framework, "steps": len(log.steps), "first_step": log.steps[0].step if log.steps else None,
+        "last_step": log.steps[-1].step if log.steps else None,
+        "step_time_s": {"median": median(times), "max": max(times)} if times else None,
+        "throughput": _rates(rates, log.steps[-1].throughput_unit) if rates else None,
+        "last_loss": losses[-1] if losses else None,
+    }  # fmt: skip
+    words = f", median step {median(times):.3g} s" if times else ""
+    return facts, f"{len(log.steps)} steps of {log.framework}{words}"
+
+
+KINDS = (
+    output_format("kubernetes describe", _pod),
+    output_format("kubernetes events", _events),
+    output_format("sinfo", _reasons),
+    output_format("scontrol node", _nodes),
+    output_format("training log", _training),
+)

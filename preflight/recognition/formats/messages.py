@@ -1,0 +1,24 @@
+"""Errors of CUDA, frameworks, drivers and Slurm, as programs print them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from preflight.parsers.messages.scan import LoggedError
+from preflight.recognition.formats.typed import output_format
+
+
+def _errors(errors: tuple[LoggedError, ...]) -> tuple[dict[str, Any], str]:
+    listed = [
+        {
+            "id": error.signature.id, "rank": int(error.rank) if error.rank.isdecimal() else error.rank or None,
+            "host": error.node or None, "gpu": error.gpu or None, "line": error.line, "text": error.text,
+            "check": error.signature.check, "next": list(error.signature.commands),
+        }
+        for error in errors
+    ]  # fmt: skip
+    ids = list(dict.fromkeys(error.signature.id for error in errors))
+    return {"errors": listed}, f"{len(errors)} error{'s' if len(errors) > 1 else ''}: {', '.join(ids[:6])}"
+
+
+KINDS = tuple(output_format(kind, _errors) for kind in ("nvidia-smi error", "slurm error", "framework error"))

@@ -1,0 +1,18 @@
+"""Formats of RDMA ports, NICs, PCIe and the network; their modules say how `preflight read --json` prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from preflight.parsers.registry import NETWORK
+from preflight.recognition.formats.typed import output_format
+
+
+def _description(module: str) -> Callable[[Any], tuple[dict[str, Any], str]]:
+    parser = import_module(f"preflight.parsers.{module}")
+    return lambda value: (parser.facts(value), parser.summary(value))
+
+
+KINDS = tuple(output_format(name, _description(module)) for name, module in NETWORK.items())

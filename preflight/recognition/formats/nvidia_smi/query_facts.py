@@ -1,0 +1,216 @@
+"""The documented facts of ``nvidia-smi -q``, from its tree of names.
+
+``N/A``, ``Not Supported`` and the like are no data: None. A name is looked up in all spellings that
+drivers from R450 on print.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+from preflight.parsers.nvidia.query_log import NO_DATA, QueryLog, Tree, attached, errors_in, numbers
+
+
+def query_facts(log: QueryLog) -> dict[str, Any]:
+    """Return the facts of an output."""
+    return {
+        "driver": _version(_get(log.general, "driver_version")), "cuda": _version(_get(log.general, "cuda_version")),
+        "attached_gpus": attached(log),
+        "gpus": [
+            _gpu(_bus_id(bus_id or _get(tree, "pci/bus_id", "pci/pci_bus_id")), tree) for bus_id, tree in log.gpus
+        ],
+    }  # fmt: skip
+
+
+@functools.cache
+def _names(path: str) -> tuple[str, ...]:
+    return tuple(path.split("/"))
+
+
+def _get(tree: Tree, *paths: str) -> Any:
+    """Return what stands at the first of the paths (names joined by ``/``) that says something."""
+    for path in paths:
+        names = _names(path)
+        if names[0] not in tree:
+            continue
+        here: Any = tree
+        for name in names:
+            here = here.get(name) if isinstance(here, dict) else None
+        if isinstance(here, dict) and here:
+            return here
+        if isinstance(here, str) and not NO_DATA.fullmatch(here):
+            return here
+    return None
+
+
+#: The beginning of a version and of a PCI address: the text was cut within it.
+_VERSION_BEGUN = re.compile(r"\d{1,4}\.?")
+_BUS_ID_BEGUN = re.compile(r"[0-9A-Fa-f]{1,8}(?::[0-9A-Fa-f]{0,2}){0,2}\.?")
+
+
+def _version(value: Any) -> str | None:
+    return value if isinstance(value, str) and not _VERSION_BEGUN.fullmatch(value) else None
+
+
+def _bus_id(value: Any) -> str | None:
+    return value if isinstance(value, str) and not _BUS_ID_BEGUN.fullmatch(value) else None
+
+
+def _integer(value: Any) -> int | None:
+    match = re.match(r"-?\d{1,18}", value) if isinstance(value, str) else None
+    return int(match[0]) if match else None
+
+
+def _real(value: Any) -> float | None:
+    match = re.match(r"-?\d{1,12}(?:\.\d{1,6})?", value) if isinstance(value, str) else None
+    return float(match[0]) if match else None
+
+
+def _yes(value: Any) -> bool | None:
+    return {"yes": True, "no": False}.get(value.lower()) if isinstance(value, str) else None
+
+
+def _below(places: tuple[str, ...], *names: str) -> tuple[str, ...]:
+    """Return the paths to the names below each place."""
+    return tuple(f"{place}/{name}" for place in places for name in names)
+
+
+_LINK, _POWER = ("pci/gpu_link_info", "pci/pci_gpu_link_info"), ("gpu_power_readings", "power_readings")
+_GENERATION = _below(_LINK, "pcie_generation/current", "pcie_gen/current_link_gen")
+_MAX_GENERATION = _below(_LINK, "pcie_generation/max", "pcie_gen/max_link_gen")
+_WIDTH = _below(_LINK, "link_width/current", "link_widths/current_link_width")
+_MAX_WIDTH = _below(_LINK, "link_width/max", "link_widths/max_link_width")
+_DRAW = _below(_POWER, "average_power_draw", "instantaneous_power_draw", "power_draw", "instant_power_draw")
+_LIMIT = _below(_POWER, "current_power_limit", "enforced_power_limit", "power_limit")
+_DEFAULT_LIMIT = _below(_POWER, "default_power_limit")
+_MAX_LIMIT = _below(_POWER, "max_power_limit")
+
+
+#: Sections of clocks, each number by its own name.
+_CLOCKS = ("clocks", "applications_clocks", "default_applications_clocks", "deferred_clocks", "max_clocks",
+           "max_customer_boost_clocks", "clock_policy", "clocks_event_reasons_counters")  # fmt: skip
+
+
+def _gpu(bus_id: str | None, tree: Tree) -> dict[str, Any]:
+    def first(*names: str) -> Any:
+        return _get(tree, *names)
+
+    def word(*names: str) -> str | None:
+        """Return a text; a damaged document may have elements in its place."""
+        found = first(*names)
+        return found if isinstance(found, str) else None
+
+    return {
+        "bus_id": bus_id, "product": word("product_name"), "uuid": word("gpu_uuid", "uuid"),
+        "architecture": word("product_architecture"), "serial": word("serial_number", "serial"),
+        "vbios": word("vbios_version"), "gsp_firmware": word("gsp_firmware_version"),
+        "persistence": word("persistence_mode"),
+        "mig": word("mig_mode/current", "mig_mode/current_mig"),
+        "mig_pending": word("mig_mode/pending", "mig_mode/pending_mig"),
+        "ecc": word("ecc_mode/current", "ecc_mode/current_ecc"),
+        "ecc_pending": word("ecc_mode/pending", "ecc_mode/pending_ecc"),
+        "ecc_errors": _ecc(first("ecc_errors")),
+        "remapped_rows": _remapped(first("remapped_rows")),
+        "retired_pages_pending": _yes(
+            first("retired_pages/pending_page_blacklist", "retired_pages/pending_retirement")),
+        "performance_state": word("performance_state"),
+        "pcie": {
+            "generation_current": _integer(first(*_GENERATION)), "generation_max": _integer(first(*_MAX_GENERATION)),
+            "width_current": _integer(first(*_WIDTH)), "width_max": _integer(first(*_MAX_WIDTH)),
+            "replays": _integer(first("pci/replays_since_reset", "pci/replay_counter")),
+        },
+        "clocks_event_reasons": _reasons(first("clocks_event_reasons", "clocks_throttle_reasons")),
+        "fabric": _fabric(first("fabric")),
+        "recovery_action": _recovery(tree),
+        "power_draw_w": _real(first(*_DRAW)), "power_limit_w": _real(first(*_LIMIT)),
+        "power_limit_default_w": _real(first(*_DEFAULT_LIMIT)), "power_limit_max_w": _real(first(*_MAX_LIMIT)),
+        "temperature_c": _real(first("temperature/gpu_current_temp", "temperature/gpu_temp")),
+        "temperature_limit_c": _real(first("temperature/gpu_t_limit_temp", "temperature/gpu_temp_tlimit")),
+        "memory_total_mib": _integer(first("fb_memory_usage/total", "memory_usage/total")),
+        "memory_used_mib": _integer(first("fb_memory_usage/used", "memory_usage/used")),
+        "bar1_total_mib": _integer(first("bar1_memory_usage/total")),
+        "utilization_gpu_percent": _integer(first("utilization/gpu", "utilization/gpu_util")),
+        "no_answer": sorted(errors_in(tree)),
+        "retired_pages": numbers(tree.get("retired_pages")),
+        **{name: numbers(tree.get(name)) for name in _CLOCKS},
+    }  # fmt: skip
+
+
+def _recovery(tree: Tree) -> str | None:
+    """Return the action; ``None`` is a word of the tool here, not the lack of one."""
+    action = _get(tree, "gpu_recovery_action", "recovery_action")
+    return action if isinstance(action, str) else None
+
+
+def _ecc(block: Any) -> dict[str, Any] | None:
+    """Return every number of the section.
+
+    Until Volta, the bits of each memory have a total.
+    """
+    counted = numbers(block)
+    for span in ("volatile", "aggregate"):
+        counts = counted.get(span) if counted else None
+        if isinstance(counts, dict):
+            bits_of = {name: bits for name, bits in counts.items() if isinstance(bits, dict) and "total" in bits}
+            counts.update({f"{name}_total": bits["total"] for name, bits in bits_of.items()})
+    return counted
+
+
+#: Documented name -> the names of the XML and of the text.
+_REMAPPED = {
+    "correctable": ("remapped_row_corr", "correctable_error"),
+    "uncorrectable": ("remapped_row_unc", "uncorrectable_error"),
+    "pending": ("remapped_row_pending", "pending"),
+    "failure": ("remapped_row_failure", "remapping_failure_occurred"),
+    "histogram": ("row_remapper_histogram", "bank_remap_availability_histogram"),
+}
+
+
+def _remapped(block: Any) -> dict[str, Any] | None:
+    """Return every number of the section, the documented ones by their documented names."""
+    counted = numbers(block)
+    if counted is None:
+        return None
+    named = {
+        name: next((counted.pop(spelling) for spelling in spellings if spelling in counted), None)
+        for name, spellings in _REMAPPED.items()
+    }
+    if isinstance(named["histogram"], dict):
+        named["histogram"] = {
+            name.removeprefix("row_remapper_histogram_"): banks for name, banks in named["histogram"].items()
+        }
+    return {**named, **counted}
+
+
+def _reasons(block: Any) -> list[str] | None:
+    """Return the reasons that are active, by their names in the text output, flattened."""
+    if not isinstance(block, dict):
+        return None
+    active: list[str] = []
+    for name, value in block.items():
+        short = re.sub(r"^clocks_(?:event|throttle)_reason_", "", name)
+        if isinstance(value, dict):
+            active += _reasons(value) or []
+        elif str(value).lower() == "active":
+            active.append(_REASONS.get(short, short))
+    return active
+
+
+#: Names of the XML, and those of the text that they stand for.
+_REASONS = {"gpu_idle": "idle", "hw_power_braking": "hw_power_brake_slowdown"}
+
+
+def _fabric(block: Any) -> dict[str, Any] | None:
+    if not isinstance(block, dict):
+        return None
+    health = block.get("health")
+    health_items = health.items() if isinstance(health, dict) else ()
+    return {
+        "state": _get(block, "state"), "status": _get(block, "status"),
+        "clique_id": _integer(_get(block, "cliqueid", "clique_id")),
+        "cluster_uuid": _get(block, "clusteruuid", "cluster_uuid"),
+        "health": {name: value for name, value in health_items
+                   if isinstance(value, str) and not NO_DATA.fullmatch(value)} or None,
+    }  # fmt: skip

@@ -1,0 +1,37 @@
+"""Formats with parsers that return typed values.
+
+The part keeps the value, and shows the documented facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from preflight.parsers import registry
+from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
+from preflight.textprep.lines import Lines
+
+
+@dataclass
+class TypedPart(ParsedPart):
+    """A parsed output with the value of its parser, which the judgement reads."""
+
+    value: Any = None
+
+
+def output_format(name: str, describe: Callable[[Any], tuple[dict[str, Any], str]]) -> OutputFormat:
+    """Return the format of a registered parser.
+
+    ``describe`` makes documented facts and one line of a value.
+    """
+    parser = registry.parser(name)
+
+    def parse(lines: Lines, at: int) -> ParsedPart:
+        parsed = parser.parse_lines(lines, at)
+        facts, summary = describe(parsed.value)
+        gaps = [TextGap(gap.line, gap.what) for gap in parsed.gaps]
+        return TypedPart(parsed.end, facts, summary, gaps, parsed.value)
+
+    return OutputFormat(name, parser.begins, parse, parser.hints)

@@ -1,0 +1,52 @@
+"""Outputs with a frame of their own: ``nvidia-smi``, ``dcgmi``.
+
+Their bars look like the frame that a page puts around a text, and their rules like the lines of a patch. They are read
+before marks are stripped; a launcher's mark in front of them names the writer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
+
+from preflight.recognition.detector import OutputFormat, TextPart, parts
+from preflight.textprep.lines import Line, Lines, bare
+
+#: Kinds of outputs with a frame.
+FRAMED = frozenset({"nvidia-smi", "dcgmi diag", "dcgmi health", "dcgmi discovery", "dcgmi nvlink"})
+
+#: Words of which each of them has one.
+_WORDS = re.compile(
+    r"NVIDIA-SMI \d|Volatile Uncorr|\| (?:Diagnostic|Overall Health|Health Monitor Report)|Device Information"
+    r"|NvLink Link Status"
+)
+#: A line with a frame, and what stands in front of it.
+_FRAMED_LINE = re.compile(r"(.{0,64}?)(?:\|[ =-].*[|]|\+[-=]{4,}.*\+)\s*")
+#: What launchers put in front of a line.
+_MARK = re.compile(r"(?:[\w.,:@/\[\]()<> =-]{1,60}[:>\])|] ?|\d{1,6}: ?)?")
+#: Writers of one text.
+_MOST_WRITERS = 256
+
+
+def read_framed(lines: Lines, kinds: Sequence[OutputFormat], most: int) -> tuple[list[TextPart], list[Line]]:
+    """Return the parts with a frame, and the lines that are left."""
+    if not any(_WORDS.search(line.text) for line in lines if "|" in line.text or "NvLink" in line.text):
+        return [], list(lines)
+    framed = [kind for kind in kinds if kind.name in FRAMED]
+    marks: Counter[str] = Counter()
+    for line in lines:
+        if ("|" in line.text or "+" in line.text) and (match := _FRAMED_LINE.fullmatch(line.text)):
+            marks[match[1]] += 1
+    tables: list[TextPart] = []
+    taken: set[int] = set()
+    for mark, _ in marks.most_common(_MOST_WRITERS):
+        if not _MARK.fullmatch(mark):
+            continue
+        own = [Line(line.number, line.text[len(mark) :]) for line in lines if line.text.startswith(mark)]
+        for part in islice(parts(bare(own), mark.strip(" :>[]()|"), framed), most - len(tables)):
+            if part.first not in taken:
+                tables.append(part)
+                taken.update(line.number for line in own if part.first <= line.number <= part.last)
+    return tables, [line for line in lines if line.number not in taken]

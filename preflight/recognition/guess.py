@@ -1,0 +1,64 @@
+"""What a text looks like that no format recognised, and what to run and paste instead."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+
+class Guess(NamedTuple):
+    """A guess by the look of a text."""
+
+    looks_like: str
+    commands: tuple[str, str, str]
+
+
+_GPU = ("nvidia-smi -q", "nvidia-smi topo -m", "dmesg -T | grep -i -e xid -e nvrm")
+_NETWORK = ("ibstat", "ethtool -S INTERFACE", "ip -s link")
+_JOB = ("the job's output from its first line, with NCCL_DEBUG=INFO", "nvidia-smi", "dmesg -T | tail -100")
+_SLURM = ("scontrol show node NODE", "sinfo -R", "sacct -j JOB --format=JobID,State,ExitCode,NodeList")
+_PODS = ("kubectl describe pod POD", "kubectl get events --sort-by=.lastTimestamp", "kubectl logs POD --previous")
+_DRIVER = ("nvidia-smi", "cat /proc/driver/nvidia/version", "ldconfig -p | grep -e cuda -e nvidia-ml")
+_PCI = ("lspci -vv", "nvidia-smi topo -m", "ibstat")
+_LIMITS = ("nvidia-smi", "dmesg -T | tail -100", "ulimit -a")
+_DISKS = ("df -h /dev/shm", "mount", "dmesg -T | tail -100")
+_HOST = ("lscpu", "numactl -H", "dmesg -T | tail -100")
+
+#: What is looked for in the beginning of the text; the first that fits counts.
+_LOOKS: tuple[tuple[str, re.Pattern[str], tuple[str, str, str]], ...] = tuple(
+    (name, re.compile(pattern, re.MULTILINE), commands)
+    for name, pattern, commands in (
+        ("dcgmi", r"(?i)\bdcgmi?\b|DCGM_FI_", ("dcgmi diag -r 1", "dcgmi health -c", "nvidia-smi -q")),
+        ("nvidia-smi dmon or pmon", r"^# ?gpu +(?:pwr|pid|sm|fb)\b", _GPU),
+        ("a list of GPUs (nvidia-smi -L)", r"^GPU \d{1,3}: .{1,100}\(UUID: ", _GPU),
+        ("nvidia-smi", r"(?i)\bnvidia-smi\b|\bNVML\b", _GPU),
+        ("rocm-smi", r"(?i)rocm-smi|ROCm System Management", _GPU),
+        ("nvcc", r"nvcc: NVIDIA|Cuda compilation tools", _DRIVER),
+        ("mlxlink", r"(?i)^\s*Operational Info\b|\bmlxlink\b", _NETWORK),
+        ("ibdiagnet", r"(?i)\bibdiagnet\b", ("iblinkinfo", "ibqueryerrors", "sudo preflight check --fabric")),
+        ("a list of network interfaces", r"(?i)^\d{1,4}: \S{1,32}: <|^\s+inet6? |flags=\d+<UP", _NETWORK),
+        ("a list of PCI devices", r"^(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] [A-Z]", _PCI),
+        ("kubectl", r"^NAME +READY +STATUS|^NAME +STATUS +ROLES|^apiVersion: |^kind: |\bkubectl\b", _PODS),
+        ("Slurm", r"^\s*JOBID +PARTITION|^PARTITION +AVAIL|(?i:\bs(?:batch|run|lurmd?|acct|control)\b)", _SLURM),
+        ("a Python traceback", r"^Traceback \(most recent call last\)|^\s+File \".{1,200}\", line \d", _JOB),
+        ("an NCCL topology file", r"<system version=|<cpu numaid=", _PCI),
+        ("a list of processes", r"^\s*(?:USER +PID|PID +(?:USER|TTY)|top - )", _LIMITS),
+        ("file systems", r"^Filesystem +(?:Size|1K-blocks|Inodes)", _DISKS),
+        ("memory of the host", r"^\s+total +used +free", _HOST),
+        ("a web page", r"(?i)<html|<!doctype html", _GPU),
+        ("JSON", r"\A\s*[\[{]", _JOB),
+        ("the log of a job", r"(?i)\b(?:epoch|rank|step|loss|torch|cuda|nccl|mpi)\b", _JOB),
+    )
+)  # fmt: skip
+
+#: Characters of the text that are looked at.
+_LOOKED_AT = 20_000
+
+
+def guess(text: str) -> Guess:
+    """Return what a text looks like."""
+    head = text[:_LOOKED_AT]
+    for name, pattern, commands in _LOOKS:
+        if pattern.search(head):
+            return Guess(name, commands)
+    return Guess("", ("nvidia-smi", "dmesg -T | grep -i -e xid -e nvrm", "preflight check"))

@@ -1,0 +1,100 @@
+"""Judgement of pasted outputs by the cores of the checks.
+
+Every finding has the id of a check.
+
+A judge gets the parser's value of one part, without the node's roles, its site or its time. It reports *warn* or
+*unknown* where the text lacks the intent.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from preflight._startup.lightclass import replace
+from preflight.checks import registry
+from preflight.expectations import Site
+from preflight.facts.node import NodeFacts
+from preflight.model import Check, CheckFunction, Finding, Scope, Status, docstring
+from preflight.recognition.evidence_adapter import key_of
+
+#: Modules of this package; each has its judges by kind in ``JUDGES``: (id of the check, judge).
+MODULES = (
+    "gpu", "devices", "kernel", "host", "cluster", "signatures", "ports", "counters", "interfaces", "qos", "pcie",
+    "transport",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PastedValue:
+    """The value of one part, and what is known of its text."""
+
+    value: Any
+    evidence: tuple[str, ...]  # key of its record
+    complete: bool  # nothing is missing, as far as the text shows
+    earlier: tuple[Any, ...] = ()  # values of the same kind, of the same writer, above it
+
+
+Judge = Callable[[PastedValue], Iterator[Finding]]
+#: Id of the check and judge.
+Judged = tuple[tuple[str, Judge], ...]
+#: By kind: the judges, or what returns those for a value.
+Judges = Mapping[str, "Judged | Callable[[Any], Judged]"]
+
+
+class PastedRun:
+    """The function of a check for one pasted part.
+
+    It has the check's page, and judges by the check's core.
+    """
+
+    def __init__(self, real: CheckFunction, key: str, judge: Judge, value: Any, earlier: tuple[Any, ...]) -> None:
+        self.__name__: str = real.__name__
+        self._real, self._key, self._judge, self._value, self._earlier = real, key, judge, value, earlier
+
+    def __call__(self, node: NodeFacts, site: Site, /) -> Iterator[Finding]:
+        """Yield the findings of the part."""
+        complete = node.evidence.record(self._key).ok
+        yield from self._judge(PastedValue(self._value, (self._key,), complete, self._earlier))
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        return docstring(self._real)
+
+
+def checks_of(kind: str, value: Any, earlier: tuple[Any, ...] = ()) -> tuple[Check, ...]:
+    """Return the checks that judge a part of a kind with this value.
+
+    None where no module has a judge for it.
+    """
+    declared, key = _declared(), key_of(kind)
+    judges = _judges().get(kind, ())
+    return tuple(
+        replace(
+            declared[id], run=PastedRun(declared[id].run, key, judge, value, earlier), scope=Scope.NODE, sweep=False,
+            window=False, pair="", reads=(), needs=(), history=False, unless=(),
+        )
+        for id, judge in (judges if isinstance(judges, tuple) else judges(value))
+    )  # fmt: skip
+
+
+@functools.cache
+def _judges() -> Judges:
+    return {kind: judges for name in MODULES for kind, judges in import_module(f"{__name__}.{name}").JUDGES.items()}
+
+
+@functools.cache
+def _declared() -> Mapping[str, Check]:
+    return {check.id: check for check in registry().checks}
+
+
+def lowered(findings: Iterator[Finding]) -> Iterator[Finding]:
+    """Turn failures into warnings.
+
+    The value is a fault under the usual intent, which the text lacks.
+    """
+    for finding in findings:
+        yield replace(finding, status=Status.WARN) if finding.status is Status.FAIL else finding

@@ -1,0 +1,354 @@
+"""Judges of the plain ``nvidia-smi`` table, NVLink counters, ``dcgmi``, the fabric manager and ``nvbandwidth``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from statistics import median
+
+from preflight.checks.gpu import link_errors, state
+from preflight.checks.gpu.processes import ORPHANED_MIB, PRESSURE_PCT
+from preflight.facts.nvidia.model import GpuHealth, Health
+from preflight.facts.nvidia.smi_xml import bus_address
+from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.parsers.nvidia.dcgmi import Diag, DiagTest, Discovery, HealthReport, LinkStatus
+from preflight.parsers.nvidia.fabric_manager import ServiceStatus
+from preflight.parsers.nvidia.nvbandwidth import Bandwidths
+from preflight.parsers.nvidia.nvlink_error_text import GpuErrors
+from preflight.parsers.nvidia.nvlink_errors import by_kind
+from preflight.parsers.nvidia.smi_table import SmiTable, TableGpu
+from preflight.recognition.judges import Judge, Judged, Judges, PastedValue, lowered
+
+# --- nvidia-smi ---------------------------------------------------------------------------------------
+
+#: Names of compute modes in the table, which are short there.
+_MODES = {
+    "Default": "Default",
+    "E. Process": "Exclusive_Process",
+    "Prohibited": "Prohibited",
+    "E. Thread": "Exclusive_Thread",
+}
+
+
+def _health(part: PastedValue) -> Health:
+    table: SmiTable = part.value
+    gpus = tuple(map(_gpu, (gpu for gpu in table.gpus if not _silent(gpu))))
+    return Health(table.driver or "", gpus, (), part.evidence, pasted=True)
+
+
+def _silent(gpu: TableGpu) -> bool:
+    """Return whether a GPU answers with errors in place of its values."""
+    return "GPU is lost" in gpu.errors or len(gpu.errors) >= 2
+
+
+def _gpu(gpu: TableGpu) -> GpuHealth:
+    return GpuHealth(
+        gpu.index, bus_address(gpu.address), "", name=gpu.name, persistence=gpu.persistence,
+        memory_total_mib=gpu.memory_total_mib, memory_used_mib=gpu.memory_used_mib, mig=gpu.mig, mig_pending=gpu.mig,
+        temperature_c=gpu.temperature_c, utilisation_pct=gpu.utilisation_pct,
+        compute_mode=None if gpu.compute_mode is None else _MODES.get(gpu.compute_mode, gpu.compute_mode),
+    )  # fmt: skip
+
+
+def _answers(part: PastedValue) -> Iterator[Finding]:
+    table: SmiTable = part.value
+    bad = [gpu for gpu in table.gpus if gpu.errors]
+    for gpu in bad:
+        words = ", ".join(dict.fromkeys(gpu.errors))
+        report = failed if _silent(gpu) else unknown
+        yield report(
+            f"GPU{gpu.index} ({gpu.address}): in place of values stands: {words}", subject=bus_address(gpu.address),
+            found=words, expected="values", evidence=part.evidence,
+            fix="Drain the node; `dmesg | grep -i xid`; reset the GPU, and reseat or replace it if it stays so.",
+        )  # fmt: skip
+    numbers = [gpu.index for gpu in table.gpus]
+    if lacking := sorted(set(range(max(numbers, default=-1) + 1)) - set(numbers)):
+        yield unknown(f"GPU {', '.join(map(str, lacking))} missing from the table", found=len(numbers),
+                      evidence=part.evidence, fix="Give the complete table; else `nvidia-smi -L` and"
+                                                  " `dmesg`.")  # fmt: skip
+    elif table.gpus and not bad:
+        yield passed(f"each of {len(table.gpus)} GPUs in the table answers", evidence=part.evidence)
+
+
+def _uncorrectable(part: PastedValue) -> Iterator[Finding]:
+    gpus: tuple[TableGpu, ...] = part.value.gpus
+    for gpu in gpus:
+        if gpu.uncorrectable:
+            yield failed(
+                f"GPU{gpu.index}: {gpu.uncorrectable} uncorrectable memory errors since the driver was loaded",
+                subject=bus_address(gpu.address), found=gpu.uncorrectable, expected="0", evidence=part.evidence,
+            )  # fmt: skip
+    counted = [gpu for gpu in gpus if gpu.uncorrectable is not None]
+    if counted and not any(gpu.uncorrectable for gpu in counted):
+        yield passed(f"{len(counted)} of {len(gpus)} GPUs: no uncorrectable memory errors", evidence=part.evidence)
+
+
+def _ecc_off(part: PastedValue) -> Iterator[Finding]:
+    off = [f"GPU{gpu.index}" for gpu in part.value.gpus if gpu.ecc_off]
+    if off:
+        yield warned(f"{', '.join(off)}: ECC is off", found="off", expected="on", evidence=part.evidence)
+
+
+def _settings(part: PastedValue) -> Iterator[Finding]:
+    yield from state.judge_persistence(_health(part))
+
+
+def _mig(part: PastedValue) -> Iterator[Finding]:
+    health = _health(part)
+    if any(gpu.mig is not None for gpu in health.gpus):
+        yield from lowered(
+            state.judge_mig(Health("", tuple(gpu for gpu in health.gpus if gpu.mig is not None), (), part.evidence,
+                                   pasted=True))
+        )  # fmt: skip
+
+
+def _mode(part: PastedValue) -> Iterator[Finding]:
+    yield from lowered(state.judge_compute_mode(_health(part)))
+
+
+def _memory(part: PastedValue) -> Iterator[Finding]:
+    table: SmiTable = part.value
+    owners = {gpu for gpu, *_ in table.processes}
+    full = False
+    for gpu in table.gpus:
+        used, total = gpu.memory_used_mib, gpu.memory_total_mib
+        if used is None or not total:
+            continue
+        at = {"subject": bus_address(gpu.address), "found": f"{used} of {total} MiB", "evidence": part.evidence}
+        if used > total:
+            full = True
+            yield unknown(f"GPU{gpu.index}: {used} of {total} MiB are used: the text contradicts itself", **at)
+        elif used * 100 >= PRESSURE_PCT * total:
+            full = True
+            yield warned(f"GPU{gpu.index}: {used * 100 / total:.0f} % of its memory is used", **at)
+        elif table.processes_shown and used > ORPHANED_MIB and gpu.index not in owners and not gpu.utilisation_pct:
+            full = True
+            yield warned(f"GPU{gpu.index}: {used} MiB are used, and the table shows no process that holds them", **at,
+                         fix="`fuser -v /dev/nvidia*` as root names the holder; in a container it is"
+                             " hidden.")  # fmt: skip
+    if not full and any(gpu.memory_total_mib for gpu in table.gpus):
+        yield passed("no GPU's memory is full", evidence=part.evidence)
+
+
+def _power(part: PastedValue) -> Iterator[Finding]:
+    """Compare the power caps of GPUs of one name."""
+    by_name: dict[str, dict[int, int]] = {}
+    for gpu in part.value.gpus:
+        if gpu.power_cap_w is not None:
+            by_name.setdefault(gpu.name, {})[gpu.index] = gpu.power_cap_w
+    for caps in by_name.values():
+        most = max(caps.values())
+        for index, cap in caps.items():
+            if cap < most:
+                yield warned(f"GPU{index}: power cap of {cap} W, its peers {most} W", subject=f"GPU{index}",
+                             found=f"{cap} W", expected=f"{most} W, as its peers", evidence=part.evidence)  # fmt: skip
+
+
+#: Temperature at which every data-center part is near its slowdown, Celsius: a judgement (A100 slows at 89 to 95).
+_HOT_C = 85
+
+
+def _temperature(part: PastedValue) -> Iterator[Finding]:
+    for gpu in part.value.gpus:
+        if gpu.temperature_c is not None and gpu.temperature_c >= _HOT_C:
+            yield warned(f"GPU{gpu.index} is at {gpu.temperature_c} C", subject=bus_address(gpu.address),
+                         found=gpu.temperature_c, expected=f"below {_HOT_C} C", evidence=part.evidence)  # fmt: skip
+
+
+_TABLE: Judged = (
+    ("gpu.driver", _answers), ("gpu.ecc-uncorrected", _uncorrectable), ("gpu.ecc-mode", _ecc_off),
+    ("gpu.persistence", _settings), ("gpu.mig", _mig), ("gpu.compute-mode", _mode),
+    ("gpu.memory-headroom", _memory), ("gpu.power-limit", _power), ("gpu.temperature-margin", _temperature),
+)  # fmt: skip
+
+
+def _link_errors(part: PastedValue) -> Iterator[Finding]:
+    gpus: tuple[GpuErrors, ...] = part.value
+    counts = {gpu.uuid or f"GPU{gpu.index}": by_kind(gpu.links) for gpu in gpus}
+    names = {gpu.uuid or f"GPU{gpu.index}": (f"GPU{gpu.index}", f"GPU{gpu.index}") for gpu in gpus}
+    yield from link_errors.judge_nvlink_errors(counts, names, part.evidence)
+
+
+# --- dcgmi --------------------------------------------------------------------------------------------
+
+#: Words in the name of a test, and the check that judges the same on a node.
+_OF_TEST = (
+    ("page retirement", "gpu.row-remap"), ("row remap", "gpu.row-remap"), ("memory", "gpu.ecc-uncorrected"),
+    ("memtest", "gpu.ecc-uncorrected"), ("pcie", "gpu.pcie-link"), ("nvlink", "nvlink.links"),
+    ("nvbandwidth", "nvlink.links"), ("ncclt", "nvlink.links"), ("nccl", "nvlink.links"),
+    ("inforom", "gpu.firmware"), ("persistence", "gpu.persistence"), ("graphics processes", "gpu.left-over-processes"),
+    ("library", "versions.driver-files"), ("nvml", "versions.driver-files"), ("denylist", "kernel.modules"),
+    ("blacklist", "kernel.modules"), ("permissions", "container.gpu-devices"),
+    ("fabric manager", "nvlink.fabric-manager"),
+    ("environment", "nccl.left-over-disables"), ("power", "gpu.throttling"), ("thermal", "gpu.temperature-margin"),
+    ("nvswitch", "xid.nvswitch"), ("xid", "xid.gpu"), ("software", "gpu.driver"), ("driver", "gpu.driver"),
+)  # fmt: skip
+
+
+def _check_of(name: str) -> str:
+    return next((check for word, check in _OF_TEST if word in name.lower()), "gpu.driver")
+
+
+def _diag(diag: Diag) -> Judged:
+    bad: tuple[tuple[str, Judge], ...] = tuple(
+        (_check_of(test.name), _test_judge(test)) for test in diag.tests if test.result in ("fail", "warn")
+    )
+    return bad or (("gpu.driver", _diag_passed),)
+
+
+def _test_judge(test: DiagTest) -> Judge:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
+        gpus = f" on GPU {test.gpus}" if test.gpus else ""
+        words = f": {' '.join(test.messages)[:200]}" if test.messages else ""
+        report = failed if test.result == "fail" else warned
+        yield report(
+            f"dcgmi diag: {test.name} {'failed' if test.result == 'fail' else 'warned'}{gpus}{words} (line"
+            f" {test.line})",
+            subject=f"GPU {test.gpus}" if test.gpus else "", found=test.result, expected="pass", evidence=part.evidence,
+            fix="Drain the node; `nvidia-smi -q`, `dmesg | grep -i xid`; run this test alone: `dcgmi diag -r`.",
+        )  # fmt: skip
+
+    return judge_part
+
+
+def _diag_passed(part: PastedValue) -> Iterator[Finding]:
+    counts = Counter(test.result for test in part.value.tests)
+    if not counts["pass"]:
+        yield unknown("dcgmi diag: no test of it ran", found=", ".join(counts), evidence=part.evidence,
+                      fix="`dcgmi diag -r 1`")  # fmt: skip
+        return
+    skipped = f", {counts['skip']} skipped" if counts["skip"] else ""
+    yield passed(f"dcgmi diag: {counts['pass']} tests passed{skipped}", evidence=part.evidence)
+
+
+def _report(report: HealthReport) -> Judged:
+    problems = [problem for problem in report.problems if problem[2].lower() not in ("healthy", "pass", "")]
+    if problems:
+        return tuple((_check_of(system), _health_judge(*problem)) for problem in problems for system in [problem[1]])
+    return (("gpu.driver", _overall),)
+
+
+def _health_judge(entity: str, system: str, state: str, message: str, line: int) -> Judge:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
+        report = failed if state.lower().startswith(("fail", "unhealthy")) else warned
+        yield report(f"{entity}: {system} {state.lower()}: {message[:200]} (line {line})", subject=entity, found=state,
+                     expected="Healthy", evidence=part.evidence)  # fmt: skip
+
+    return judge_part
+
+
+def _overall(part: PastedValue) -> Iterator[Finding]:
+    overall = part.value.overall.lower()
+    if overall in ("healthy", "pass"):
+        yield passed("dcgmi health: healthy", evidence=part.evidence)
+    elif overall:
+        report = failed if overall.startswith(("fail", "unhealthy")) else warned
+        yield report(f"dcgmi health: {part.value.overall}", found=part.value.overall, expected="Healthy",
+                     evidence=part.evidence, fix="`dcgmi health -c` names the GPU and the system.")  # fmt: skip
+
+
+def _discovered(part: PastedValue) -> Iterator[Finding]:
+    listing: Discovery = part.value
+    if not listing.gpu_count:
+        yield failed("dcgmi finds no GPU", found=0, expected="the node's GPUs", evidence=part.evidence)
+    else:
+        yield unknown(f"dcgmi finds {listing.gpu_count} GPUs, and nothing shows how many there should be",
+                      found=listing.gpu_count, evidence=part.evidence,
+                      fix="Compare with `lspci -d 10de:`.")  # fmt: skip
+
+
+def _link_states(part: PastedValue) -> Iterator[Finding]:
+    status: LinkStatus = part.value
+    bad = False
+    for kind, entities in (("GPU", status.gpus), ("NVSwitch", status.switches)):
+        for number, links in entities.items():
+            if down := [str(at) for at, state in enumerate(links) if state == "D"]:
+                bad = True
+                yield failed(f"{kind} {number}: {len(down)} of {len(links)} NVLinks are down ({', '.join(down)})",
+                             subject=f"{kind} {number}", found=f"down: {', '.join(down)}", expected="up",
+                             evidence=part.evidence)  # fmt: skip
+    up = {number: links.count("U") for number, links in status.gpus.items()}
+    most = max(up.values(), default=0)
+    for number, count in up.items():
+        if count < most and "D" not in status.gpus[number]:
+            bad = True
+            yield failed(f"GPU {number}: {count} NVLinks are up, its peers have {most}", subject=f"GPU {number}",
+                         found=count, expected=most, evidence=part.evidence)  # fmt: skip
+    if most and not bad:
+        yield passed(f"{len(up)} GPUs have {most} NVLinks up each", evidence=part.evidence)
+    elif not most and not bad:
+        yield unknown("no NVLink is up, and nothing shows if any should", found=0, evidence=part.evidence,
+                      fix="`nvidia-smi nvlink -s`")  # fmt: skip
+
+
+# --- services and benchmarks ----------------------------------------------------------------------------
+
+
+def _service(status: ServiceStatus) -> Judged:
+    return (("nvlink.imex" if "imex" in status.unit else "nvlink.fabric-manager", _unit),)
+
+
+def _unit(part: PastedValue) -> Iterator[Finding]:
+    status: ServiceStatus = part.value
+    on = f"{status.host}: " if status.host else ""
+    if status.active is None:
+        return
+    trouble = status.troubles[0] if status.troubles else None
+    trouble_text = f"; line {trouble[0]}: {trouble[1][:160]}" if trouble else ""
+    if status.active == "active":
+        if trouble:
+            yield warned(f"{on}{status.unit} is active{trouble_text}", found=trouble[1][:200], evidence=part.evidence)
+        else:
+            yield passed(f"{on}{status.unit} is active", evidence=part.evidence)
+    elif status.active == "activating":
+        yield unknown(f"{on}{status.unit} is starting{trouble_text}", found=status.active, expected="active",
+                      evidence=part.evidence, fix=f"`systemctl status {status.unit}` again in a minute.")  # fmt: skip
+    elif status.active == "failed" or trouble:
+        yield failed(f"{on}{status.unit} is {status.active}{trouble_text}", found=status.active, expected="active",
+                     evidence=part.evidence)  # fmt: skip
+    else:
+        state = "not installed" if status.loaded == "not-found" else status.active
+        yield warned(f"{on}{status.unit} is {state}: needed on a machine with NVSwitches", found=state,
+                     expected="active", evidence=part.evidence)  # fmt: skip
+
+
+#: A pair or a GPU below this share of the median of its test is slow: a judgement; healthy ones differ by 2 to 3 %.
+_SLOW = 0.8
+
+
+def _copies(part: PastedValue) -> Iterator[Finding]:
+    run: Bandwidths = part.value
+    bad = False
+    for line, text in run.errors:
+        bad = True
+        yield failed(f"nvbandwidth: {text[:160]} (line {line})", found=text[:200], evidence=part.evidence)
+    for test in run.tests:
+        cells = {(row, column): value for row, values in test.rows.items() for column, value in enumerate(values)
+                 if value is not None}  # fmt: skip
+        if test.unit != "GB/s" or len(cells) < 3:
+            continue
+        usual = median(cells.values())
+        if slow := {place: value for place, value in cells.items() if value < _SLOW * usual}:
+            bad = True
+            (row, column), value = min(slow.items(), key=lambda item: item[1])
+            yield warned(
+                f"{test.name}: {len(slow)} of {len(cells)} copies are slow, {row} to {column} at {value:g} GB/s beside "
+                f"{usual:g} (line {test.line})",
+                found=f"{value:g} GB/s", expected=f"{usual:g} GB/s, the median", evidence=part.evidence,
+                fix="`nvidia-smi topo -m`, `nvidia-smi -q -d PERFORMANCE`; check PCIe links, NVLinks and CPU binding.",
+            )  # fmt: skip
+    measured = [test for test in run.tests if not test.waived]
+    if measured and not bad:
+        yield passed(f"nvbandwidth: the copies of {len(measured)} tests are alike", evidence=part.evidence)
+
+
+JUDGES: Judges = {
+    "nvidia-smi": _TABLE,
+    "nvidia-smi nvlink -e": (("nvlink.errors", _link_errors),),
+    "dcgmi diag": _diag,
+    "dcgmi health": _report,
+    "dcgmi discovery": (("gpu.count", _discovered),),
+    "dcgmi nvlink": (("nvlink.links", _link_states),),
+    "fabricmanager status": _service,
+    "nvbandwidth": (("gpu.pcie-link", _copies),),
+}

@@ -1,0 +1,226 @@
+"""Judges of ``nvidia-smi``: queries, topology, NVLinks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from preflight.checks.gpu import clocks, link_errors, memory, nvlink, state, topology
+from preflight.facts.nvidia import smi_xml
+from preflight.facts.nvidia.model import GpuHealth, Health
+from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.parsers.nvidia.nvlink_status import GpuLinks
+from preflight.parsers.nvidia.query_log import errors_in
+from preflight.parsers.nvidia.topology import NEAR_CODES, Matrix
+from preflight.recognition.judges import Judge, Judges, PastedValue, lowered
+
+
+def _of_health(core: Callable[[Health], Iterator[Finding]]) -> Judge:
+    """Return the judge of a core that takes the health of all GPUs."""
+
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
+        yield from core(smi_xml.of_paste(part.value, part.evidence[0]))
+
+    return judge_part
+
+
+def _intended(core: Callable[[Health], Iterator[Finding]]) -> Judge:
+    """Return the same for a setting that some sites choose on purpose."""
+    return _of_health(lambda health: lowered(core(health)))
+
+
+def _answers(part: PastedValue) -> Iterator[Finding]:
+    """Report GPUs that do not answer, errors in place of values, and GPUs that the list lacks."""
+    health = smi_xml.of_paste(part.value, part.evidence[0])
+    bad = False
+    for bus_id, tree in part.value.gpus:
+        errors = errors_in(tree)
+        if errors and not errors & {"gpu is lost", "gpu requires reset"}:
+            bad, place = True, smi_xml.bus_address(bus_id)
+            words = ", ".join(sorted(errors))
+            named = place or "a GPU without an address in the text"
+            yield unknown(f"{named}: in place of values stands: {words}",
+                          subject=place, found=words, expected="values", evidence=part.evidence,
+                          fix="Run `nvidia-smi -q -i` for this GPU again; look for its Xids (`dmesg`).")  # fmt: skip
+    lacking = list(_lacking(part))
+    yield from lacking
+    bad = bad or bool(lacking)
+    for words in health.silent:
+        address, _, error = words.rpartition(": ")
+        yield failed(f"{words}: the driver lists it, and it does not answer", subject=address, found=error,
+                     expected="an answer", evidence=health.evidence)  # fmt: skip
+    if health.partial:
+        yield unknown(health.partial, found=len(health.gpus), evidence=health.evidence,
+                      fix="Give the complete output; a GPU that is missing from it may have fallen off the bus: "
+                      "`dmesg | grep -i xid`.")  # fmt: skip
+    elif health.gpus and not health.silent and not bad:
+        yield passed(f"each of {len(health.gpus)} GPUs answers", evidence=health.evidence)
+
+
+#: Sections of a GPU that are judged, by their names in the tree.
+_SECTIONS = {
+    "ecc_errors": "ECC errors", "remapped_rows": "remapped rows", "retired_pages": "retired pages",
+    "clocks_event_reasons": "clocks event reasons", "fabric": "fabric", "gpu_recovery_action": "recovery action",
+}  # fmt: skip
+
+
+def _lacking(part: PastedValue) -> Iterator[Finding]:
+    """Report the sections that a GPU lacks and its equals show.
+
+    Its equals are the GPUs of its product and those without a name; without a name of its own, all.
+    """
+    shown: dict[object, set[str]] = {}
+    for _, tree in part.value.gpus:
+        shown.setdefault(tree.get("product_name"), set()).update(name for name in _SECTIONS if name in tree)
+    for bus_id, tree in part.value.gpus:
+        product = tree.get("product_name")
+        products = shown if product is None else (None, product)
+        expected = set().union(*(shown.get(name, set()) for name in products))
+        if lacking := [what for name, what in _SECTIONS.items() if name in expected and name not in tree]:
+            place = smi_xml.bus_address(bus_id)
+            named = place or "a GPU without an address in the text"
+            yield unknown(
+                f"{named}: the text lacks its {', '.join(lacking)}, which its equals show", subject=place,
+                found=", ".join(lacking), evidence=part.evidence, fix="Give the complete output of `nvidia-smi -q`.",
+            )  # fmt: skip
+
+
+def _lifetime(health: Health) -> Iterator[Finding]:
+    """Judge uncorrectable errors since the driver was loaded, and name those of a GPU's life."""
+    yield from memory.judge_ecc_uncorrected(health)
+    for gpu in health.gpus:
+        sram, dram = gpu.ecc_aggregate_sram_uncorrected or 0, gpu.ecc_aggregate_dram_uncorrected or 0
+        recent = (gpu.ecc_volatile_sram_uncorrected or 0) + (gpu.ecc_volatile_dram_uncorrected or 0)
+        if sram + dram and not recent and not gpu.sram_threshold_exceeded:
+            yield warned(
+                f"{gpu.label}: {sram + dram} uncorrectable memory errors in its life ({sram} SRAM, {dram} DRAM), none "
+                "counted since the driver was loaded",
+                subject=gpu.address, found=f"{sram} SRAM, {dram} DRAM (aggregate)", expected="0",
+                evidence=health.evidence, fix="See that no row remapping or page retirement is pending; watch the GPU.",
+            )  # fmt: skip
+
+
+def _replays(health: Health) -> Iterator[Finding]:
+    yield from link_errors.judge_replays(health, None)
+
+
+def _driver_settings(health: Health) -> Iterator[Finding]:
+    """Judge application clocks, and the driver's word that they hold the clocks down."""
+    yield from clocks.judge_clocks(health)
+    for gpu in health.gpus:
+        if (gpu.event_reasons or 0) & 0x02:
+            yield warned(f"{gpu.label}: its clocks are held down by the application clocks setting",
+                         subject=gpu.address, found="applications clocks setting active", expected="not active",
+                         evidence=health.evidence)  # fmt: skip
+
+
+def _headroom(health: Health) -> Iterator[Finding]:
+    """Report memory that contradicts itself."""
+    for gpu in health.gpus:
+        used, total = gpu.memory_used_mib, gpu.memory_total_mib
+        if used is not None and total is not None and used > total:
+            yield unknown(f"{gpu.label}: {used} MiB of its {total} MiB memory are used: the text contradicts itself",
+                          subject=gpu.address, found=used, expected=f"at most {total}", evidence=health.evidence,
+                          fix="Run `nvidia-smi -q -d MEMORY` again.")  # fmt: skip
+
+
+_QUERY: tuple[tuple[str, Judge], ...] = (
+    ("gpu.driver", _answers),
+    ("gpu.ecc-uncorrected", _of_health(_lifetime)),
+    ("gpu.ecc-corrected", _of_health(memory.judge_ecc_corrected)),
+    ("gpu.row-remap", _of_health(memory.judge_row_remap)),
+    ("gpu.retired-pages", _of_health(memory.judge_retired_pages)),
+    ("gpu.ecc-mode", _intended(memory.judge_ecc_mode)),
+    ("gpu.throttling", _of_health(state.judge_throttling)),
+    ("gpu.temperature-margin", _of_health(state.judge_temperature_margin)),
+    ("gpu.power-limit", _of_health(state.judge_power_limit)),
+    ("gpu.pcie-link", _of_health(state.judge_pcie_link)),
+    ("gpu.persistence", _of_health(state.judge_persistence)),
+    ("gpu.mig", _intended(state.judge_mig)),
+    ("gpu.compute-mode", _intended(state.judge_compute_mode)),
+    ("gpu.recovery-action", _of_health(state.judge_recovery_action)),
+    ("gpu.clocks", _of_health(_driver_settings)),
+    ("gpu.memory-headroom", _of_health(_headroom)),
+    ("pcie.replay", _of_health(_replays)),
+    ("gpu.fabric-state", _of_health(nvlink.judge_fabric_state)),
+)
+
+
+def _nvlinks(part: PastedValue) -> Iterator[Finding]:
+    gpus: tuple[GpuLinks, ...] = part.value
+    health = Health("", tuple(map(_linked, gpus)), (), part.evidence, pasted=True)
+    yield from nvlink.judge_nvlinks_of_peers(health)
+
+
+def _linked(gpu: GpuLinks) -> GpuHealth:
+    values: dict[str, Any] = {"links": gpu.up, "link_gbytes_s": gpu.gbytes_s}
+    if gpu.cut:
+        values = {"absent": {"links": "links are missing from the text"}}
+    return GpuHealth(gpu.index, f"GPU{gpu.index}", gpu.uuid or "", name=gpu.name, **values)
+
+
+def _topology(part: PastedValue) -> Iterator[Finding]:
+    matrix: Matrix = part.value
+    for words in matrix.damage:
+        yield unknown(words, evidence=part.evidence, fix="Run `nvidia-smi topo -m` again.")
+    if not matrix.damage and len(matrix.gpus) > 1:
+        topo = matrix.topology()
+        yield from topology.judge_topology(topo, topology.Wiring(pasted=True), part.evidence)
+
+
+def _near(part: PastedValue) -> Iterator[Finding]:
+    """Judge the nearest NIC of each GPU where some GPU has a near one.
+
+    Else the PCIe switches may be hidden.
+    """
+    matrix: Matrix = part.value
+    topo = matrix.topology()
+    if matrix.damage or not topo.nics:
+        return
+    codes = {gpu: topo.nearest_nics(gpu) for gpu in topo.gpus if gpu in topo.links}
+    if codes and not any(code in NEAR_CODES for code, _ in codes.values()):
+        far = ", ".join(sorted({code for code, _ in codes.values()}))
+        yield unknown(
+            f"no GPU has a NIC behind its own PCIe switch ({far}): by design, or a hypervisor hides the switches",
+            found=far, expected="PIX or PXB", evidence=part.evidence,
+            fix="Compare the slots with the server's manual (`lspci -tv`); a virtual machine needs an NCCL_TOPO_FILE.",
+        )  # fmt: skip
+        return
+    yield from topology.judge_nearest_nics(codes, topo.lenders(), (warned, "far away"), part.evidence)
+
+
+def _peers(part: PastedValue) -> Iterator[Finding]:
+    """Judge peer access between GPUs."""
+    bad: dict[str, list[str]] = {}
+    for gpu, row in part.value.access.items():
+        for peer, code in row.items():
+            if code != "OK" and (code not in bad or f"{peer}-{gpu}" not in bad[code]):
+                bad.setdefault(code, []).append(f"{gpu}-{peer}")
+    for code, pairs in bad.items():
+        report = unknown if code in _OF_THE_PART else warned
+        yield report(
+            f"no peer access between {len(pairs)} pairs of GPUs: {code}, {_PEER_CODES.get(code, 'unknown')}",
+            found=", ".join(pairs[:8]), expected="OK", evidence=part.evidence,
+            fix="NCCL goes over host memory there; look at ACS and the IOMMU (`lspci -vv`), and at the part's "
+            "datasheet.",
+        )  # fmt: skip
+    if not bad and part.value.access:
+        yield passed("peer access between all pairs of GPUs", evidence=part.evidence)
+
+
+_PEER_CODES = {
+    "CNS": "the chipset does not support it", "GNS": "the GPU does not support it",
+    "TNS": "the topology does not support it", "NS": "not supported", "DR": "disabled by a registry key",
+    "U": "unknown",
+}  # fmt: skip
+
+#: Codes of parts that have no peer access by design, and of those that lost it.
+_OF_THE_PART = frozenset({"GNS", "NS", "U"})
+
+JUDGES: Judges = {
+    "nvidia-smi -q": _QUERY,
+    "nvidia-smi -q -x": _QUERY,
+    "nvidia-smi nvlink -s": (("nvlink.links", _nvlinks),),
+    "nvidia-smi topo -m": (("topology.nvlink", _topology), ("topology.nearest-nic", _near)),
+    "nvidia-smi topo -p2p": (("topology.nvlink", _peers),),
+}

@@ -1,0 +1,219 @@
+"""Judges of network interfaces: pause, link, module, firmware, members of bonds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from preflight._startup.lightclass import replace
+from preflight.checks.rdma.counter_totals import TOLERATED
+from preflight.checks.rdma.firmware import judge_board
+from preflight.checks.rdma.optics import judge_module
+from preflight.facts.counter_catalogue import CounterKind
+from preflight.model import Finding, passed, unknown, warned
+from preflight.parsers.network.bonding import Bond
+from preflight.parsers.network.ethtool_driver import DriverInfo
+from preflight.parsers.network.ethtool_link import EthernetLink
+from preflight.parsers.network.ethtool_module import Module
+from preflight.parsers.network.ethtool_pause import PauseParameters
+from preflight.parsers.network.ip_link import Interface
+from preflight.recognition.judges import Judges, PastedValue
+from preflight.recognition.judges.lists import limited, unsure
+
+
+def _pause(part: PastedValue) -> Iterator[Finding]:
+    pause: PauseParameters = part.value
+    name = pause.interface or "the interface"
+    ways = ("RX", pause.rx, pause.rx_negotiated), ("TX", pause.tx, pause.tx_negotiated)
+    lost = [way for way, is_set, agreed in ways if is_set and agreed is False]
+    on = [way for way, is_on in zip(("RX", "TX"), pause.effective, strict=True) if is_on]
+    if lost:
+        yield unknown(
+            f"{name}: global pause is set ({', '.join(lost)}) and not negotiated: the other end does not pause",
+            subject=name, found=f"{' and '.join(lost)} on, negotiated off", expected="off with PFC; else negotiated",
+            evidence=part.evidence, fix="Lossless RoCE: `ethtool -A IF rx off tx off`, and PFC; else the switch port.",
+        )  # fmt: skip
+    if on:
+        yield unknown(
+            f"{name}: global pause is on ({', '.join(on)}): it stops all priorities and excludes PFC; the text does "
+            "not show whether RoCE runs here",
+            subject=name, found=f"{' and '.join(on)} on", expected="RX off, TX off with PFC", evidence=part.evidence,
+            fix="Lossless RoCE: `ethtool -A IF rx off tx off`, and PFC of one priority.",
+        )  # fmt: skip
+    if pause.effective == (False, False) and not lost and part.complete:
+        yield passed(f"{name}: global pause is off, so it does not exclude PFC", evidence=part.evidence)
+
+
+def _module(part: PastedValue) -> Iterator[Finding]:
+    module: Module = part.value
+    dark = [flag for flag in module.flags if flag.channel and "rx power" in flag.what.lower() and flag.side == "low"]
+    rest = tuple(flag for flag in module.flags if flag not in dark)
+    key = part.evidence[0]
+    if dark and len({flag.channel for flag in dark}) * 2 <= len(_lanes(module)):
+        yield unknown(
+            f"the module raises {dark[0]}{f' and {len(dark) - 1} more' if dark[1:] else ''}: a lane without light, or "
+            "one that a breakout cable does not use",
+            found=f"{', '.join(map(str, dark[:4]))}: on; {module.name}", expected="no alarm", evidence=[key],
+        )  # fmt: skip
+    elif dark:
+        rest = module.flags
+    others = [name for name in module.alarms if not any(name.lower().startswith(f.what.lower()) for f in module.flags)]
+    if complaint := judge_module("this port", replace(module, flags=rest), key, warned, warned):
+        yield complaint
+    elif others:
+        yield warned(f"the module reports: {', '.join(others[:8])}", found=", ".join(others[:8]), expected="no alarm",
+                     evidence=[key])  # fmt: skip
+    elif module.measures and not dark and part.complete:
+        heat = "" if module.temperature_c is None else f"; {module.temperature_c:.0f} degrees C"
+        yield passed(f"the module raises no alarm{heat}", evidence=[key])
+
+
+def _lanes(module: Module) -> set[str]:
+    """Return the lanes of which the module prints a receive power or a flag."""
+    names = (name for name in module.fields if "rx power" in name.lower() or "rcvr signal" in name.lower())
+    return {name.partition("(")[2].rpartition(")")[0].replace("Channel", "Chan") for name in names if "(" in name}
+
+
+def _ethernet_state(part: PastedValue) -> Iterator[Finding]:
+    link: EthernetLink = part.value
+    name = link.interface or "the interface"
+    if link.link is False:
+        yield unsure(f"{name} has no link: {link.link_text}", subject=name, found=link.link_text, expected="yes",
+                      evidence=part.evidence)  # fmt: skip
+
+
+def _ethernet_speed(part: PastedValue) -> Iterator[Finding]:
+    link: EthernetLink = part.value
+    name = link.interface or "the interface"
+    if link.link is False:
+        return
+    if link.speed_gbps is not None and link.fastest_gbps is not None and link.speed_gbps < link.fastest_gbps:
+        yield unsure(f"{name} runs at {link.speed_gbps:g} Gb/s, its fastest mode has {link.fastest_gbps:g} Gb/s",
+                      subject=name, found=f"{link.speed_gbps:g} Gb/s", expected=f"{link.fastest_gbps:g} Gb/s",
+                      evidence=part.evidence)  # fmt: skip
+    elif link.speed_gbps is None and link.link:
+        yield unknown(f"{name} has a link of unknown speed", subject=name, found=link.fields.get("Speed"),
+                      evidence=part.evidence, fix="`mlxlink -d DEVICE`")  # fmt: skip
+    elif link.speed_gbps is not None and link.link and link.fastest_gbps == link.speed_gbps:
+        yield passed(f"{name} runs at {link.speed_gbps:g} Gb/s, its fastest mode", evidence=part.evidence)
+    if link.duplex is not None and link.duplex.lower() == "half":
+        yield warned(f"{name} runs half duplex", subject=name, found=link.duplex, expected="Full",
+                     evidence=part.evidence)  # fmt: skip
+
+
+def _driver(part: PastedValue) -> Iterator[Finding]:
+    """Compare the firmware of an interface with its board's above."""
+    drivers: list[DriverInfo] = [driver for driver in (*part.earlier, part.value) if driver.psid and driver.firmware]
+    mine: DriverInfo = part.value
+    versions = {str(driver.bus_info or f"line {driver.line}"): str(driver.firmware) for driver in drivers
+                if driver.psid == mine.psid}  # fmt: skip
+    if mine.psid and len(set(versions.values())) > 1:
+        yield from judge_board(mine.psid, versions, dict.fromkeys(versions, part.evidence[0]))
+    elif mine.psid and len(versions) > 1:
+        yield passed(f"{len(versions)} interfaces of board {mine.psid} run firmware {mine.firmware}",
+                     evidence=part.evidence)  # fmt: skip
+
+
+# --- ip link, ip addr, bonding -------------------------------------------------------------------------
+
+#: Bytes of MTU of the interfaces that carry jumbo frames.
+_JUMBO = 4200
+
+
+@limited
+def _carriers(part: PastedValue) -> Iterator[Finding]:
+    interfaces: Sequence[Interface] = part.value
+    for interface in interfaces:
+        if interface.is_up and not interface.has_carrier:
+            yield unsure(f"{interface.name} is up and has no link (NO-CARRIER)", subject=interface.name,
+                         found=f"NO-CARRIER, state {interface.state}", expected="LOWER_UP",
+                         evidence=part.evidence)  # fmt: skip
+        elif not interface.is_up and interface.addresses:
+            yield unsure(f"{interface.name} has an address and is down", subject=interface.name, found="DOWN",
+                         expected="UP", evidence=part.evidence)  # fmt: skip
+
+
+@limited
+def _interface_mtus(part: PastedValue) -> Iterator[Finding]:
+    interfaces: Sequence[Interface] = part.value
+    wired = [item for item in interfaces if item.has_carrier and item.name != "lo" and item.mac]
+    large = [item for item in wired if item.mtu >= _JUMBO]
+    for interface in wired if large else ():
+        if interface.mtu < _JUMBO:
+            yield unsure(f"{interface.name} has MTU {interface.mtu}, {large[0].name} has {large[0].mtu}",
+                         subject=interface.name, found=f"{interface.mtu} bytes", 
+                         expected=f"{large[0].mtu} bytes, for RoCE",
+                         evidence=part.evidence)  # fmt: skip
+
+
+def _interface_errors(part: PastedValue) -> Iterator[Finding]:
+    interfaces: Sequence[Interface] = part.value
+    for interface in interfaces:
+        errors = {"RX errors": interface.rx_errors or 0, "TX errors": interface.tx_errors or 0}
+        if high := {name: value for name, value in errors.items() if value > TOLERATED[CounterKind.LINK]}:
+            listed = ", ".join(f"{name} {value}" for name, value in high.items())
+            yield unknown(f"{interface.name}: {listed}; one reading does not show when", subject=interface.name,
+                          found=listed, expected="no growth between two readings", evidence=part.evidence,
+                          fix="Read it again after a minute: `ip -s link show IF`.")  # fmt: skip
+
+
+def _interface_drops(part: PastedValue) -> Iterator[Finding]:
+    interfaces: Sequence[Interface] = part.value
+    for interface in interfaces:
+        dropped = (interface.rx_dropped or 0) + (interface.tx_dropped or 0)
+        if dropped > TOLERATED[CounterKind.RECEIVER]:
+            yield unknown(f"{interface.name}: {dropped} packets dropped; one reading does not show when",
+                          subject=interface.name, found=f"{dropped} dropped", 
+                          expected="no growth between two readings", evidence=part.evidence,
+                          fix="Read it again after a minute: `ip -s link show IF`.")  # fmt: skip
+
+
+def _bond(part: PastedValue) -> Iterator[Finding]:
+    bond: Bond = part.value
+    name = bond.name or "the bond"
+    down = [member for member in bond.members if member.mii_status not in ("up", None)]
+    for member in down:
+        yield warned(f"{name}: {member.name} is {member.mii_status}: the bond has {len(bond.members) - len(down)} of "
+                     f"{len(bond.members)} members", subject=member.name, found=str(member.mii_status), expected="up",
+                     evidence=part.evidence)  # fmt: skip
+    aggregators = Counter(member.aggregator for member in bond.members if member.aggregator and member not in down)
+    if bond.is_lacp and len(aggregators) > 1:
+        usual = aggregators.most_common(1)[0][0]
+        for member in bond.members:
+            if member not in down and member.aggregator not in (None, usual):
+                yield warned(f"{name}: {member.name} is in aggregator {member.aggregator}, others in {usual}: LACP did "
+                             "not join it, so it carries nothing", subject=member.name,
+                             found=f"aggregator {member.aggregator}", expected=f"aggregator {usual}",
+                             evidence=part.evidence, fix="Compare LACP on both switch ports of the bond.")  # fmt: skip
+    speeds = {member.speed_gbps for member in bond.members if member.speed_gbps is not None}
+    if len(speeds) > 1:
+        listed = ", ".join(f"{member.name} {member.speed_gbps:g}" for member in bond.members if member.speed_gbps)
+        yield warned(f"{name}: its members have different speeds: {listed} Gb/s", found=listed, expected="one speed",
+                     evidence=part.evidence)  # fmt: skip
+    if bond.members and not down and len(aggregators) <= 1 and part.complete:
+        yield passed(f"{name}: all {len(bond.members)} members are up", evidence=part.evidence)
+
+
+def _bond_flaps(part: PastedValue) -> Iterator[Finding]:
+    bond: Bond = part.value
+    for member in bond.members:
+        if (member.link_failures or 0) > TOLERATED[CounterKind.FLAP]:
+            yield unknown(f"{member.name} lost its link {member.link_failures} times since the bond was made",
+                          subject=member.name, found=member.link_failures, expected="no growth between two readings",
+                          evidence=part.evidence, fix="`dmesg -T | grep -i 'link'` shows when.")  # fmt: skip
+
+
+_INTERFACES = (
+    ("rdma.port-state", _carriers), ("roce.chain", _interface_mtus), ("counters.link-quality", _interface_errors),
+    ("counters.receiver", _interface_drops),
+)  # fmt: skip
+
+JUDGES: Judges = {
+    "ethtool -a": (("roce.chain", _pause),),
+    "ethtool -i": (("rdma.firmware", _driver),),
+    "ethtool -m": (("optics.module", _module),),
+    "ethtool": (("rdma.port-state", _ethernet_state), ("rdma.port-rate", _ethernet_speed)),
+    "ip link": _INTERFACES,
+    "ip addr": _INTERFACES,
+    "bonding": (("rdma.port-state", _bond), ("counters.flaps", _bond_flaps)),
+}

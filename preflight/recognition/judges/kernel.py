@@ -1,0 +1,136 @@
+"""Judges of a kernel's log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from preflight._startup.lightclass import replace
+from preflight.checks.gpu.xid import XidContext, judge_sxids, judge_xids
+from preflight.checks.host.kernel_events import of_problem, words_of
+from preflight.checks.host.kernel_judgement import Xid, judged
+from preflight.checks.host.kernel_problem import Window
+from preflight.facts import xid
+from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.parsers.host.kernel_events import KernelEvent
+from preflight.parsers.host.kernel_text import KernelText
+from preflight.recognition.judges import Judge, Judges, PastedValue
+
+#: Times from here on are of a wall clock, not seconds since boot.
+_WALL_S = 3e8
+
+
+def _each_host(judge: Judge) -> Judge:
+    """Return a judge of the lines of each node: its messages begin with the name."""
+
+    def judge_hosts(part: PastedValue) -> Iterator[Finding]:
+        log: KernelText = part.value
+        for host in log.hosts:
+            own = part if len(log.hosts) == 1 else PastedValue(log.of_host(host), part.evidence, part.complete)
+            for finding in judge(own):
+                yield replace(finding, message=f"{host}: {finding.message}") if host else finding
+
+    return judge_hosts
+
+
+def _xids(part: PastedValue) -> Iterator[Finding]:
+    log: KernelText = part.value
+    logged = xid.events(log.log_lines, pasted=True)
+    if logged.gpus or logged.unread:
+        yield from judge_xids(logged, XidContext(part.evidence, pasted=True))
+    if logged.gpus:
+        return
+    for kind, report in (("gpu-fallen-off-bus", failed), ("gpu-init-failed", failed), ("gsp-rpc-errors", warned)):
+        if events := [event for event in log.events if event.kind == kind]:
+            more = f", {len(events)} such lines" if len(events) > 1 else ""
+            yield report(f"line {events[0].line}: {events[0].text.strip()[:160]}{more}", found=kind,
+                         evidence=part.evidence)  # fmt: skip
+
+
+def _sxids(part: PastedValue) -> Iterator[Finding]:
+    logged = xid.events(part.value.log_lines, pasted=True)
+    if logged.switches or logged.unread_switches:
+        yield from judge_sxids(logged, XidContext(part.evidence, pasted=True))
+
+
+def _mismatch(part: PastedValue) -> Iterator[Finding]:
+    for event in part.value.events:
+        if event.kind == "driver-mismatch":
+            yield failed(
+                f"kernel module and libraries of the driver have different versions (line {event.line})",
+                found=event.text.strip()[:200], expected="one version", evidence=part.evidence,
+                fix="Reboot after the upgrade, or reload the modules; compare `cat /proc/driver/nvidia/version` with "
+                "`nvidia-smi`.",
+            )  # fmt: skip
+            return
+
+
+def _events(part: PastedValue) -> Iterator[Finding]:
+    """Judge errors of hardware, disks, links and memory.
+
+    How long ago a line was written is unknown, so each counts.
+    """
+    log: KernelText = part.value
+    events = log.events
+    window = Window(since_boot=all(event.at_s is None or event.at_s < _WALL_S for event in events))
+    logged = xid.events(log.log_lines, pasted=True)
+    xids = [Xid(event.at_s, event.address, event.code) for event in logged.gpus if event.at_s == event.at_s]
+    judgement = judged(events, window, xids)
+    for problem in judgement.problems:
+        where = f" (line {problem.events[0].line})"
+        yield of_problem(problem, window, "no such line", list(part.evidence), where)
+    noted = list(_noted(events, part.evidence))
+    yield from noted
+    if judgement.problems or noted or not part.complete:
+        return
+    if judgement.notes:
+        yield passed(f"no fault of the machine in these lines{words_of(judgement, 0)}", evidence=part.evidence)
+    elif not events and not logged.gpus and not logged.switches and log.lines:
+        strange = next((line for line in log.lines if _TROUBLE.search(line.message)), None)
+        if strange is None:
+            yield passed(f"no fault of the machine in these {len(log.lines)} lines", evidence=part.evidence)
+        else:
+            yield unknown(f"line {strange.number}: {strange.message[:160]}: no rule knows this line",
+                          found=strange.message[:200], evidence=part.evidence,
+                          fix="Look at the lines around it; `preflight check` on the node.")  # fmt: skip
+
+
+#: Words of a line that may report a fault which no rule knows.
+_TROUBLE = re.compile(
+    r"(?i)\b(?:error|errors|fail(?:ed|ure|s)?|fault|timed? ?out|bug:|warning|call trace|lost|corrupt\w*|reset)\b"
+)
+
+
+#: Kinds that other checks judge on a node, and their words.
+_NOTED = {
+    "nic-pcie-limited": ("a NIC has less PCIe bandwidth than it could use",
+                         "Compare `lspci -vv` (LnkCap, LnkSta) of the NIC and of the port above it; reseat the card."),
+    "slot-power": ("a NIC sees too little power at its slot", "Look at the slot's power limit and the riser's cables."),
+}  # fmt: skip
+
+
+def _noted(events: tuple[KernelEvent, ...], evidence: tuple[str, ...]) -> Iterator[Finding]:
+    """Warn of what is a note on a node.
+
+    Other checks judge it there, or the job's owner does.
+    """
+    for event in events:
+        if event.kind in _NOTED:
+            words, fix = _NOTED[event.kind]
+            yield warned(f"{words} (line {event.line})", subject=event.device, found=event.text.strip()[:200],
+                         evidence=evidence, fix=fix)  # fmt: skip
+        elif event.kind == "out-of-memory" and event.severity == "note" and event.device:
+            yield warned(
+                f"{event.device} (pid {event.detail}) was killed at its own job's memory limit (line {event.line})",
+                subject=event.device, found=event.text.strip()[:200], expected="a job within its limit",
+                evidence=evidence, fix="Request more memory (`--mem`, the pod's limit), or use fewer data-loader "
+                "workers.",
+            )  # fmt: skip
+
+
+JUDGES: Judges = {
+    "kernel log": (
+        ("xid.gpu", _each_host(_xids)), ("xid.nvswitch", _each_host(_sxids)),
+        ("versions.driver-files", _each_host(_mismatch)), ("kernel.events", _each_host(_events)),
+    ),
+}  # fmt: skip

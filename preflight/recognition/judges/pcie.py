@@ -1,0 +1,97 @@
+"""Judges of PCIe functions: links, read requests, access control."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from preflight._startup.lightclass import replace
+from preflight.checks.rdma import pcie
+from preflight.model import Finding, Status, failed, passed, unknown, warned
+from preflight.parsers.pci.lspci import PciFunction
+from preflight.recognition.judges import Judge, Judges, PastedValue
+from preflight.recognition.judges.lists import limited
+
+
+@limited
+def _nic_links(part: PastedValue) -> Iterator[Finding]:
+    functions: Sequence[PciFunction] = part.value
+    nics = [function for function in functions if function.is_network]
+    slow = [function for function in nics if function.downgraded]
+    for function in slow:
+        most = " ".join(filter(None, (function.max_speed, function.max_width)))
+        yield warned(f"{function.address} trained {function.link}", subject=function.address or "",
+                     found=function.link, expected=most or "what the device can", evidence=part.evidence)  # fmt: skip
+    sick = [function for function in nics if function.errors]
+    for function in sick:
+        errors = ", ".join(sorted(function.errors))
+        yield unknown(f"{function.address} has had PCIe errors: {errors} since they were cleared",
+                      subject=function.address or "", found=f"{errors}+", expected="FatalErr-, NonFatalErr-",
+                      evidence=part.evidence, fix="`dmesg -T | grep -i aer` shows when.")  # fmt: skip
+    if nics and not slow and not sick and all(function.width for function in nics):
+        yield passed(f"{len(nics)} NICs have trained all they can", evidence=part.evidence)
+
+
+def _gone(is_kind: Callable[[PciFunction], bool]) -> Judge:
+    """Return the judge of devices of a kind that the bus lists and that do not answer."""
+
+    def report(part: PastedValue) -> Iterator[Finding]:
+        functions: Sequence[PciFunction] = part.value
+        for function in functions:
+            if function.is_gone and is_kind(function):
+                yield failed(f"{function.address} does not answer (rev ff): it fell off the bus",
+                             subject=function.address or "", found="rev ff", expected="an answer",
+                             evidence=part.evidence, fix="Power-cycle the node, then reseat the card.")  # fmt: skip
+
+    return report
+
+
+@limited
+def _gpu_links(part: PastedValue) -> Iterator[Finding]:
+    """Report GPUs with fewer lanes than they have; their speed falls while they idle."""
+    functions: Sequence[PciFunction] = part.value
+    for function in functions:
+        if function.is_gpu and function.width and function.max_width and function.width != function.max_width:
+            yield warned(f"{function.address} trained {function.width} of {function.max_width} lanes",
+                         subject=function.address or "", found=function.width, expected=function.max_width,
+                         evidence=part.evidence)  # fmt: skip
+
+
+#: MaxReadReq that every virtual function shows.
+_VIRTUAL_BYTES = 128
+
+
+def _read_requests(part: PastedValue) -> Iterator[Finding]:
+    functions: Sequence[PciFunction] = part.value
+    small = [f"{function.address} {function.max_read_request_bytes}" for function in functions
+             if function.is_network and function.max_read_request_bytes is not None
+             and _VIRTUAL_BYTES < function.max_read_request_bytes <= pcie.SMALL_READ_BYTES]  # fmt: skip
+    if small:
+        finding = pcie.judge_read_requests(small, "NICs", part.evidence[0])
+        message = f"{finding.message} ({', '.join(small[:4])}): slow on a fast port, enough on a slow one"
+        yield replace(finding, status=Status.UNKNOWN, message=message)
+
+
+def _redirects(part: PastedValue) -> Iterator[Finding]:
+    functions: Sequence[PciFunction] = part.value
+    bridges = [function for function in functions if function.redirects]
+    if not bridges:
+        return
+    controls = sorted({name for function in bridges for name in function.redirects})
+    names = ", ".join(str(function.address) for function in bridges[:4]) + (", …" if bridges[4:] else "")
+    yield unknown(
+        f"ACS redirects traffic between devices through the CPU ({' '.join(f'{name}+' for name in controls)} on "
+        f"{names}): a fault on the path of a GPU and its NIC, needed in a virtual machine",
+        subject=str(bridges[0].address) if len(bridges) == 1 else "",
+        found=f"{len(bridges)} bridges", expected="ReqRedir-, CmpltRedir- and UpstreamFwd- between GPU and NIC",
+        evidence=part.evidence, 
+        fix="`preflight check` on the node knows the path; `setpci` or the BIOS switches ACS off.",
+    )  # fmt: skip
+
+
+JUDGES: Judges = {
+    "lspci": (
+        ("pcie.nic-link", _nic_links), ("gpu.pcie-link", _gpu_links), ("pcie.max-read-request", _read_requests),
+        ("gpudirect.path", _redirects), ("rdma.registered", _gone(lambda function: function.is_network)),
+        ("gpu.count", _gone(lambda function: function.is_gpu)),
+    ),
+}  # fmt: skip

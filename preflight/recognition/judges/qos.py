@@ -1,0 +1,77 @@
+"""Judges of RoCE's quality of service: trust, PFC, buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight.facts.congestion import CNP_DSCP
+from preflight.facts.roce_chain.flow_control import headroom
+from preflight.model import Finding, passed, unknown, warned
+from preflight.parsers.qos.port_settings import PortQos
+from preflight.recognition.judges import Judges, PastedValue
+
+#: Lossless priorities for which a NIC has buffers.
+_LOSSLESS_MOST = 2
+
+
+def _qos(part: PastedValue) -> Iterator[Finding]:
+    qos: PortQos = part.value
+    name = qos.interface or "the port"
+    if qos.pfc is not None:
+        yield from _judge_pfc(qos, name, part)
+    if qos.trust == "pcp" and qos.pfc is not None:
+        yield unknown(f"{name}: trust pcp: untagged RoCE packets take priority 0 with any DSCP",
+                      subject=qos.interface, found="pcp", expected="dscp, unless the fabric tags VLANs",
+                      evidence=part.evidence, fix="`mlnx_qos -i IF --trust dscp`")  # fmt: skip
+    unmapped = qos.lossless - {priority for row in (qos.dscp.of.values() if qos.dscp else ()) for priority in row}
+    if qos.trust == "dscp" and qos.dscp and qos.lossless and unmapped == qos.lossless and part.complete:
+        names = _numbers(unmapped)
+        yield warned(f"{name}: no DSCP leads to the lossless priority {names}", subject=qos.interface,
+                     found=f"priorities {_numbers({p for row in qos.dscp.of.values() for p in row})}",
+                     expected=f"a DSCP of priority {names}", evidence=part.evidence)  # fmt: skip
+    yield from _judge_map(qos, name, part)
+    buffers = qos.buffers
+    for priority in sorted(qos.lossless) if buffers and buffers.complete else ():
+        assert buffers
+        _, _, wrong = headroom(buffers, priority)
+        if wrong:
+            yield warned(f"{name}: {wrong}: no headroom for what is under way when the port pauses",
+                         subject=qos.interface, found=wrong, expected="a buffer of its own, with headroom",
+                         evidence=part.evidence)  # fmt: skip
+
+
+def _judge_map(qos: PortQos, name: str, part: PastedValue) -> Iterator[Finding]:
+    """Report DSCPs of two priorities, and congestion notifications that wait behind what they should slow."""
+    rows = qos.dscp.of if qos.dscp else {}
+    if double := [dscp for dscp, priorities in rows.items() if len(priorities) > 1]:
+        listed = ", ".join(f"DSCP {dscp}: priorities {_numbers(rows[dscp])}" for dscp in double[:8])
+        yield unknown(f"{name}: {listed}: one of them rules", subject=qos.interface, found=listed,
+                      expected="one priority for each DSCP", evidence=part.evidence)  # fmt: skip
+    if rows.get(CNP_DSCP, frozenset()) & qos.lossless:
+        yield unknown(f"{name}: DSCP {CNP_DSCP}, which congestion notifications have by default, shares the lossless "
+                      f"priority {_numbers(qos.lossless)}", subject=qos.interface, found=f"DSCP {CNP_DSCP}",
+                      expected="a priority of their own, without PFC", evidence=part.evidence)  # fmt: skip
+
+
+def _judge_pfc(qos: PortQos, name: str, part: PastedValue) -> Iterator[Finding]:
+    on = _numbers(qos.lossless)
+    if len(qos.lossless) > _LOSSLESS_MOST:
+        yield warned(f"{name}: PFC is on for {len(qos.lossless)} priorities: {on}", subject=qos.interface, found=on,
+                     expected="1 priority; a NIC has buffers for two", evidence=part.evidence)  # fmt: skip
+    elif len(qos.lossless) > 1:
+        yield unknown(f"{name}: PFC is on for two priorities: {on}; RDMA uses one", subject=qos.interface, found=on,
+                      expected="1 priority", evidence=part.evidence)  # fmt: skip
+    elif not qos.lossless:
+        yield unknown(f"{name}: PFC is off; nothing says whether this RoCE fabric is meant to be lossless",
+                      subject=qos.interface, found="PFC off for all priorities", expected="one priority, if lossless",
+                      evidence=part.evidence, fix="Lossless: `mlnx_qos -i IF --pfc 0,0,0,1,0,0,0,0`, and the switch."
+                      )  # fmt: skip
+    elif part.complete:
+        yield passed(f"{name}: PFC is on for priority {on} only", found=on, evidence=part.evidence)
+
+
+def _numbers(priorities: frozenset[int] | set[int]) -> str:
+    return ", ".join(map(str, sorted(priorities)))
+
+
+JUDGES: Judges = {"mlnx_qos": (("roce.chain", _qos),), "dcb": (("roce.chain", _qos),)}

@@ -1,0 +1,108 @@
+"""Judges of a pod's networks, of fabric links, and of what tests and transports report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from preflight._startup.lightclass import replace
+from preflight.checks.kubernetes.container import judge_address
+from preflight.model import Finding, Status, failed, passed, unknown, warned
+from preflight.parsers.infiniband.iblinkinfo import PortState
+from preflight.parsers.network.network_status import PodNetwork
+from preflight.parsers.network.perftest_text import PerftestRun
+from preflight.parsers.network.transport_errors import SIGNATURES, TransportMessage
+from preflight.recognition.judges import Judge, Judges, PastedValue
+from preflight.recognition.judges.lists import MOST_FINDINGS, limited
+
+
+@limited
+def _networks(part: PastedValue) -> Iterator[Finding]:
+    networks: Sequence[PodNetwork] = part.value
+    secondary = [network for network in networks if not network.default]
+    # InfiniBand without IPoIB needs no address
+    faults = [replace(finding, status=Status.UNKNOWN) for network in secondary
+              for finding in judge_address(network, part.evidence[0])]  # fmt: skip
+    yield from faults
+    with_rdma = [network for network in secondary if network.rdma_device]
+    for network in secondary if with_rdma else ():
+        if not network.rdma_device:
+            yield unknown(f"the network {network.name} has no RDMA device, {len(with_rdma)} others have",
+                          subject=network.interface or network.name, found="no rdma-device", expected="rdma-device",
+                          evidence=part.evidence)  # fmt: skip
+    if not faults and len(with_rdma) == len(secondary) and secondary and part.complete:
+        yield passed(f"{len(secondary)} secondary networks have an address and an RDMA device", evidence=part.evidence)
+    elif not with_rdma and not faults:
+        names = ", ".join(network.name for network in secondary[:MOST_FINDINGS]) or "only the cluster's own network"
+        yield unknown(f"no network of the pod has an RDMA device: {names}; the text does not show what it requested",
+                      found=names, evidence=part.evidence)  # fmt: skip
+
+
+@limited
+def _fabric_links(part: PastedValue) -> Iterator[Finding]:
+    ports: Sequence[PortState] = part.value
+    slow = [port for port in ports if port.state == "Active" and port.could_be]
+    for port in slow:
+        far = f" (to {port.peer})" if port.peer else ""
+        yield warned(f"{port.name} port {port.number}{far} runs at {port.width}X {port.lane_gbps:g} Gb/s, both ends "
+                     f"can {', '.join(port.could_be)}", subject=f"{port.name}:{port.number}",
+                     found=f"{port.width}X {port.lane_gbps:g} Gb/s", expected=", ".join(port.could_be),
+                     evidence=part.evidence)  # fmt: skip
+    waiting = [port for port in ports if port.state in ("Initialize", "Armed")]
+    for port in waiting:
+        yield unknown(f"{port.name} port {port.number} is {port.state}: no subnet manager has activated it",
+                      subject=f"{port.name}:{port.number}", found=port.state, expected="Active",
+                      evidence=part.evidence, fix="`sminfo`")  # fmt: skip
+    active = sum(port.state == "Active" for port in ports)
+    if active and not slow and not waiting and part.complete:
+        yield passed(f"{active} active ports run at the most that both ends can", evidence=part.evidence)
+
+
+#: The test of each tool; a Send test has none of its own.
+_TESTS = {"ib_write_bw": "pair.write-bw", "ib_read_bw": "pair.read-bw", "ib_write_lat": "pair.write-lat"}
+
+
+def _test_of(check: str) -> Judge:
+    def report(part: PastedValue) -> Iterator[Finding]:
+        run: PerftestRun = part.value
+        if _TESTS.get(run.tool or "", "pair.write-bw") == check:
+            yield from _perftest(run, part)
+
+    return report
+
+
+def _perftest(run: PerftestRun, part: PastedValue) -> Iterator[Finding]:
+    name = f"{run.tool or 'the test'} over {run.device or 'a device'}"
+    if run.error is not None or (run.error_text and not run.rows):
+        why = run.error.value if run.error else run.error_text
+        yield failed(f"{name} failed: {why}", subject=run.device or "", found=run.error_text or why,
+                     expected="a row of results", evidence=part.evidence)  # fmt: skip
+    if run.mtu is not None and run.mtu <= 1024:
+        yield warned(f"{name} ran with an MTU of {run.mtu} bytes", subject=run.device or "", found=f"{run.mtu} bytes",
+                     expected="4096 bytes", evidence=part.evidence, fix="Set MTU 9000 on the interface and the switch."
+                     )  # fmt: skip
+
+
+def _errors(check: str, part: PastedValue) -> Iterator[Finding]:
+    errors: Sequence[TransportMessage] = part.value
+    for error in errors:
+        if error.check != check:
+            continue
+        where = " on ".join(filter(None, (f"{error.device}:{error.port}" if error.port else error.device, error.host)))
+        to = f", peer {error.peer}" if error.peer else ""
+        yield warned(f"{where or 'a device'}{to}: {error.meaning} (line {error.line})",
+                     subject=error.device or error.host or "", found=error.text[:200], evidence=part.evidence,
+                     quote=error.text)  # fmt: skip
+
+
+def _errors_of(check: str) -> Judge:
+    return lambda part: _errors(check, part)
+
+
+_CHECKS = tuple(dict.fromkeys(check for _, _, check, _ in SIGNATURES))
+
+JUDGES: Judges = {
+    "network-status": (("container.networks", _networks),),
+    "iblinkinfo": (("fabric.link-speed", _fabric_links),),
+    "perftest": tuple((check, _test_of(check)) for check in _TESTS.values()),
+    "ucx": tuple((check, _errors_of(check)) for check in _CHECKS),
+}

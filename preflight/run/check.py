@@ -1,0 +1,76 @@
+"""``preflight check`` of this node or of many: collect, judge, write the outputs."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from preflight._startup.lightclass import replace
+from preflight.collect.local import collect_interruptibly
+from preflight.collect.request import Collected
+from preflight.run.judge_run import judge_run
+from preflight.run.outputs import write_outputs
+from preflight.run.request import from_arguments
+from preflight.run.saved_evidence import read_logs
+from preflight.terminal import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+    from preflight.collect.request import CollectRequest
+    from preflight.run.request import RunRequest
+
+
+def check(cluster: Path | None, **arguments: Any) -> int:
+    """Run ``preflight check``; return the exit status.
+
+    ``arguments`` are those of ``from_arguments``.
+    """
+    request = from_arguments("check", cluster, arguments)
+    logs = read_logs(request.logs)
+    collected = replace(_collected(request), run=logs)
+    return write_outputs(request, judge_run(request, collected), collected)
+
+
+def _collected(request: RunRequest) -> Collected:
+    """Collect from this node, or from those that are named."""
+    if wanted := _of_many(request):
+        from preflight.collect import fleet
+
+        return fleet.collect(wanted)
+    here = request.collection((os.uname().nodename,))
+    return Collected([collect_interruptibly(here, lambda: _prepare(request))])
+
+
+def _of_many(request: RunRequest) -> CollectRequest | None:
+    """Return what to collect from the nodes that are named; None if none are."""
+    targets, options = request.targets, request.options
+    if not targets.named and options.via == "srun":
+        job = _own_job()
+        targets, options = replace(targets, job=job), replace(options, job=job)
+    if options.via != "kubectl" and (options.namespace or options.container):
+        raise UsageError("-n and -c name a pod's namespace and container: add --via kubectl")
+    if targets.named:
+        return replace(request.collection(targets.nodes(options)), options=options)
+    if request.resume:
+        raise UsageError("--resume continues a run of many nodes: give the --hosts that it had")
+    if options.via == "kubectl":
+        raise UsageError("--via kubectl: say which pods, with --pods LABELS or --hosts NAMES")
+    return None
+
+
+def _own_job() -> str:
+    """Return the number of the Slurm job that we run in."""
+    if not (job := os.environ.get("SLURM_JOB_ID")):
+        raise UsageError("--via srun: say which nodes, with --hosts or --job ID, or run inside a Slurm job")
+    return job
+
+
+def _prepare(request: RunRequest) -> None:
+    """Import the judge and the renderer while waiting for the node."""
+    from preflight.judge import prepare
+
+    prepare(request.checks)
+    if request.outputs.json_file != "-":
+        import preflight.reports.text_report  # noqa: F401

@@ -1,0 +1,29 @@
+"""Output that stands in comments or in a list of points: ``# driver: mlx5_core``, ``* driver: mlx5_core``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Set
+
+from preflight.textprep.lines import Line, Lines
+
+_MARK = re.compile(r"\s{0,12}(#|\*|//|;|-|>)(?:\s|$)")
+#: Lines in a row that bear a mark, below which it is none.
+_LEAST = 2
+
+
+def commented(lines: Lines, taken: Set[int]) -> Iterator[list[Line]]:
+    """Yield stretches of lines that are not taken and bear one mark, without it."""
+    stretch: list[Line] = []
+    mark = ""
+    for line in lines:
+        match = _MARK.match(line.text) if line.number not in taken else None
+        if stretch and (not match or match[1] != mark):
+            if len(stretch) >= _LEAST:
+                yield stretch
+            stretch = []
+        if match:
+            mark = match[1]
+            stretch.append(Line(line.number, line.text[match.end() :]))
+    if len(stretch) >= _LEAST:
+        yield stretch

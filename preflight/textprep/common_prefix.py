@@ -1,0 +1,94 @@
+"""A mark that every line of a stretch begins with, and that no list has: a logger's, a loop's over hosts, a number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Set
+from itertools import islice
+
+from preflight.textprep.lines import Line, Lines
+
+#: Lines that must bear it, and characters of it that are looked at.
+_LEAST, _LONGEST = 4, 160
+#: Texts that are longer are logs; their marks are in the lists.
+_MOST_LINES = 5000
+_TOKEN = re.compile(r"\d+|.", re.DOTALL)
+#: What ends a mark.
+_SEPARATOR = " \t:|>])}│"
+_TIME = re.compile(r"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?")
+#: Words that a mark may have; what begins alike on every line may be more than the mark.
+_MOST_MARKS = 10
+#: Lines that are read in all to find out which it is.
+_MOST_TRIED = 10_000
+#: How often each of several writers must come.
+_EACH = 3
+
+
+def unmarked(lines: Lines, taken: Set[int]) -> Iterator[list[list[tuple[str, list[Line]]]]]:
+    """Yield each stretch of lines that are not taken, without a mark it may bear.
+
+    What begins alike on every line may be more than the mark; what may be is a list of writers and their lines.
+    """
+    if len(lines) > _MOST_LINES:
+        return
+    stretch: list[Line] = []
+    for line in [*lines, Line(0, "")]:
+        if line.number and line.number not in taken:
+            stretch.append(line)
+        elif stretch:
+            marks = _marks([line.text for line in stretch if line.text.strip()])
+            if marks:
+                yield [_by_mark(stretch, length) for length in marks]
+            stretch = []
+
+
+def _by_mark(lines: list[Line], length: int) -> list[tuple[str, list[Line]]]:
+    written: dict[str, list[Line]] = {}
+    bare = []
+    for line in lines:
+        mark, rest = _split(line.text, length)
+        bare.append(Line(line.number, rest))
+        if line.text.strip():
+            name = " ".join(_TIME.sub("", mark).split()).rstrip(_SEPARATOR)
+            written.setdefault(name, []).append(bare[-1])
+    if len(written) > 1 and len(written) * _EACH > len(lines):  # numbers that count up are nobody's name
+        return [("", bare)]
+    return list(written.items())
+
+
+def _split(text: str, length: int) -> tuple[str, str]:
+    """Return the first tokens of a line, and the rest."""
+    at = len(text) - len(text.lstrip())
+    for match in islice(_TOKEN.finditer(text, at), length):
+        at = match.end()
+    return text[:at], text[at:].rstrip()
+
+
+def _marks(texts: list[str]) -> list[int]:
+    """Return how many tokens the marks have that all lines begin with, whatever their numbers; the shortest first."""
+    if len(texts) < _LEAST:
+        return []
+    lists = [_tokens(text) for text in texts]
+    longest = max(lists, key=len)
+    alike, blank = len(longest), 0
+    for tokens in lists:
+        pairs = enumerate(zip(tokens, longest, strict=False))
+        same = next((at for at, (one, other) in pairs if one != other), len(tokens))
+        if same == len(tokens) and same < len(longest):
+            blank += 1  # an empty line, of which only the mark is left
+        else:
+            alike = min(alike, same)
+    if blank * 2 >= len(texts):
+        return []
+    ends = [
+        at
+        for at in range(1, alike + 1)
+        if longest[at - 1] in _SEPARATOR
+        and (at == len(longest) or longest[at] not in _SEPARATOR or at == alike)
+        and any(token not in _SEPARATOR for token in longest[:at])
+    ]
+    return ends[: max(1, min(_MOST_MARKS, _MOST_TRIED // len(texts)))]
+
+
+def _tokens(text: str) -> list[str]:
+    return ["0" if token[0].isdigit() else token for token in _TOKEN.findall(text[:_LONGEST].lstrip())]

@@ -1,0 +1,109 @@
+"""Prefixes of launchers and log collectors: who wrote a line, and when."""
+
+from __future__ import annotations
+
+import re
+
+_CTIME = r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}"
+_CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+_DATE_TIME = rf"\d{{4}}-\d\d-\d\d[T ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?"
+_RANK = r"\[(?:[\w.-]+[@:])?(\d{1,6},(?:mpirank:)?\d{1,6}(?:,[\w.-]{1,64})?)\]"
+_STREAM = r"<std(?:out|err|diag)>: ?"
+#: The group of each is who wrote the line.
+_TORCHRUN = r"\[([a-z]+\d{1,6}(?:\|\d{1,6})?)\]: ?"  # [rank0]: [default0]: [trainer0|1]:
+_RAY = r"\(((?:[\w.:-]+ )?pid=\w{1,32}(?:, ip=[^)\s]{1,64})?)\)\s"
+_KUBECTL = r"\[(pod/[^\]\s]{1,256})\]\s"  # kubectl logs --prefix
+_GREP = r"([\w./-]{1,128}\.(?:txt|log|out|err)"
+_SRUN = r"\s{0,6}(\d{1,6}):"  # srun --label
+_PDSH_ADDRESS = r"(\d{1,3}(?:\.\d{1,3}){3}): "
+_DAEMON = r"[\w.-]{1,128} %s[\w.@/-]{1,64}(?:\[\d{1,10}\])?:\s"  # a host and a program
+
+#: What a kernel writes is no daemon's: its log has its own times.
+_NO_KERNEL = r"(?!kernel\b)"
+
+#: What a launcher puts before each line; the group is who wrote it.
+MARKS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        # mpirun --tag-output, and --timestamp-output before it (Open MPI 4) or behind it (5); SageMaker's own
+        rf"(?:{_CTIME})?{_RANK}(?:{_CTIME})?{_STREAM}",
+        rf"(){_CTIME}{_STREAM}",
+        _TORCHRUN,
+        r"\[(\d{1,6})\](?!: \w{2,60}: \d+\s*$):? ",  # mpiexec -l (Hydra); bnx2x counts so for each queue
+        _RAY,
+        _KUBECTL,
+        r"(?=[.-]*\w)([\w.-]{1,128})\s+\| ?",  # docker compose
+        r"((?:[a-z0-9-]{1,63} )?[a-z][a-z0-9.]{0,62}-[a-z0-9.-]{1,190} [a-z][a-z0-9-]{0,62}) ",  # stern
+        r"()//+ ?",  # a program's comment
+        rf"{_SRUN} ",
+        # pdsh, clush; not what the kernel's own lines begin with, nor those of mlnx_qos and of lspci
+        r"(?!NVRM|kern(?:el)?:|nvidia|mce:|EDAC|AER|pci|tc: ?\d|(?:priority|up|skprio): |Capabilities: \[)"
+        r"([A-Za-z][\w.,\[\]-]{0,127}): ",
+        _PDSH_ADDRESS,
+        # grep in files; ``0000:`` is the domain of a device
+        rf"{_GREP}|/var/log/[\w./-]{{1,128}}?)[:-](?:(?!0\d)\d{{1,7}}[:-](?!\d\d[.-]\d))? ?",
+        r"()\+(?!\+\+|-[0-9a-f]{2}\.[0-7])",  # what a patch adds; not a branch of lspci's tree
+        # a frame around the text, or a table; not the bars of lspci's tree
+        r"()(?!\|[|\s]*[+\\]?-[0-9a-f]{2}\.[0-7])(?:\|(?:\s|(?=-{3}))|[│┃║]\s?)",
+    )
+)
+#: The same, of which the log of a kernel has its own.
+TIMES = tuple(
+    re.compile(pattern)
+    for pattern in (
+        # rsyslog, journalctl -o short-iso
+        rf"()\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d\S{{1,16}} {_DAEMON % _NO_KERNEL}",
+        # kubectl, ts, Jenkins; and what containerd, GitLab and Python's logging put behind it; not dmesg's own
+        r"()(?!\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:?\d\d )"
+        rf"\[?{_DATE_TIME}\]?:?(?:\s|(?=\[\s*\d))"
+        r"(?:(?:std(?:out|err)(?: [FP])?|\[std(?:out|err)\]|\d\d[OE]|GMT|UTC"
+        r"|- [\w.]{1,64} - (?:DEBUG|INFO|WARNING|ERROR) -"
+        r"|\| [A-Z]{4,8}\s{1,8}\| [\w.<>]{1,80}:[\w.<>]{1,80}:\d{1,6} -)\s)?",  # loguru
+        rf"()\[?{_CLOCK}\]?:?\s",
+        # syslog
+        rf"()[A-Z][a-z]{{2}} {{1,2}}\d{{1,2}} \d\d:\d\d:\d\d {_DAEMON % _NO_KERNEL}",
+    )
+)
+#: Any of these, by which nearly all lines are passed over.
+ANY_MARK = re.compile("|".join(f"(?:{mark.pattern})" for mark in (*MARKS, *TIMES)))
+
+#: What stands before one line of which nothing else is known: only what no program begins a line of its own with.
+_ON_ANY_LINE = re.compile(
+    "|".join(
+        (
+            r"\s*(?:>\s?){1,8}",  # quoted mail, Markdown
+            # rsyslog, journalctl -o short-iso
+            rf"(?:[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d|\d{{4}}-\d\d-\d\dT\S{{8,24}}) {_DAEMON % ''}",
+            r"\s{1,4}[\w.-]{1,128} [\w.@/-]{1,64}\[\d{1,10}\]:\s",  # the same, whose time was read already
+            rf"{_DATE_TIME}\s",  # RFC 3339
+            rf"{_CTIME}(?=\[)",  # mpirun --timestamp-output (Open MPI 4)
+            # mpirun --tag-output (Open MPI 4, 5), SageMaker's own
+            rf"{_RANK}{_STREAM}",
+            _TORCHRUN,
+            _RAY,
+            _KUBECTL,
+            r"([\w.-]{1,128})\s+\|\s",  # docker compose
+            r"\s?\|\s",  # CloudWatch
+            rf"{_GREP})[:-](?:\d{{1,7}}[:-])? ?",  # grep in files
+            r"([a-z][a-z0-9.]{0,62}-(?=[a-z0-9.-]*\d)[a-z0-9.-]{1,190} [a-z][a-z0-9-]{0,62})\s",  # stern
+            rf"{_SRUN}\s",
+            r"([A-Za-z][\w.-]{0,127}):\s(?!\s*Test )",  # pdsh, clush; but `host: Test NCCL failure` is nccl-tests'
+            _PDSH_ADDRESS,
+            r"\s{0,8}\[(\d{1,6})\]:?\s",  # mpiexec -l (Hydra)
+            rf"\[{_DATE_TIME}\]\s",  # Jenkins, ts
+            rf"\[?{_CLOCK}\]?\s",
+        )
+    )
+)
+
+
+def strip_launcher_prefix(line: str) -> tuple[str, str]:
+    """Strip a launcher's prefix: return the writer, empty if unknown, and the line."""
+    who: list[str] = []
+    for _ in range(4):
+        if not (match := _ON_ANY_LINE.match(line)):
+            break
+        if match.lastindex:
+            who.append(match[match.lastindex])
+        line = line[match.end() :]
+    return " ".join(who), line

@@ -1,0 +1,51 @@
+"""Detection of prose about failures: headings, sentences and manuals."""
+
+from __future__ import annotations
+
+import re
+
+from preflight.textprep.launcher_prefixes import strip_launcher_prefix
+
+_TITLE = re.compile(r"[>\s]{0,8}#{1,6} (?!Out of bounds|Avg bus|error:|Rank)")
+#: What a program's own line begins with.
+_OUTPUT = re.compile(
+    r"[>\s|│`-]{0,12}(?:\[|\(\w+ pid=|nccl[A-Z]|NCCL\b|RCCL\b|[A-Za-z_.]{0,80}(?:Error|Exception)\b|/|\d|what\(\)"
+    r"|terminate\b|Watchdog|ProcessGroup|Traceback|File \"|Last error|Test |#|\S{1,128}: Test |\S{1,200}:\d+)"
+)
+_WORDS_FIRST = re.compile(r"[>\s*-]{0,12}(?:\*\*)?[A-Z\"'][\w'’]{0,20},?(?: [\w'’/-]{1,20},?){2,}(?::? |$)")
+_PROSE = re.compile(
+    r"\b(?:I|I'm|we|you|your|my|me|this|that|which|because|usually|typically|means|mean|caused|should|please|would|might"
+    r"|seems|got|get|getting|see|again|when|if|indicates|suggests)\b",
+    re.IGNORECASE,
+)
+#: A message with places left open, as a manual quotes it.
+_PATTERN = re.compile(
+    r"`[^`]{0,300}(?:\.\.\.|…|\[Rank N\]|<\w+>)[^`]{0,300}`|WorkNCCL\(\s?(?:\.\.\.|…)"
+    r"|[\"'`“]Out of bounds values"
+)
+#: A point of a list that is a message and nothing else, without any number: a manual's.
+_POINT = re.compile(r"\s{0,8}[-*•] `[^`\d]{1,300}`[.,;]?\s*")
+_TABLE_LINE = re.compile(r"\s{0,4}\|.{0,400}`.{0,400}\||.{0,4}`[^`]{1,300}`[^|]{0,200} \| .{0,400} \|")
+
+
+def is_heading(text: str) -> bool:
+    """Return whether a line is a heading."""
+    return _TITLE.match(text) is not None
+
+
+def is_prose(text: str) -> bool:
+    """Return whether a line is a sentence of prose."""
+    if _OUTPUT.match(text) or _OUTPUT.match(strip_launcher_prefix(text)[1]):
+        return False
+    return len({word.lower() for word in _PROSE.findall(text[:600])}) > (_WORDS_FIRST.match(text) is None)
+
+
+def is_quoting(text: str) -> bool:
+    """Return whether a line is prose that quotes output between back-quotes."""
+    return text.count("`") > 1 and is_prose(text)
+
+
+def is_manual_excerpt(text: str) -> bool:
+    """Return whether a line is from a manual's list of messages."""
+    bare = strip_launcher_prefix(text)[1]
+    return any(_PATTERN.search(one) or _TABLE_LINE.match(one) or _POINT.fullmatch(one) for one in {text, bare})

@@ -1,0 +1,145 @@
+"""Lines that a terminal, a mail or a page broke at a width: put together."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from preflight.textprep.lines import Line, Lines
+from preflight.textprep.numbered_text import left_out
+
+#: A terminal is hardly narrower or wider; shorter or longer lines are what the program wrote.
+_WIDTHS = range(60, 401)
+_BEGINS = re.compile(
+    rb"\s*$|#|.{0,200}?(?:NCCL (?:INFO|WARN|version) |\w:\d{1,10}:\d{1,10} \[)|\[(?:[rR]ank ?)?\d|\d{4}-\d\d-\d\d"
+    rb"|\[[EWIF](?:\d{4})? (?:[\d:.]{8,20} )?ProcessGroupNCCL"
+)
+_OWN = (b"NCCL ", b"ProcessGroupNCCL.cpp:")
+#: So many broken lines tell a width from a coincidence.
+_ENOUGH = 3
+
+#: A line that cannot end here: nothing stands behind the level, or a list of HCAs lacks its end.
+_UNFINISHED = re.compile(rb"NCCL (?:WARN|INFO)$|NCCL INFO NET/\S{1,32} ?: Using \[.{1,4096}/(?:IB|RoCE)$")
+_LAST = (b"WARN", b"INFO", b"/IB", b"/RoCE")
+_LONGEST = 4096
+
+
+def continued(lines: list[bytes]) -> list[bytes]:
+    """Return the lines with those joined that are indented below one that cannot end where it does."""
+    joined = list(lines)
+    at = 0
+    while at < len(lines) - 1:
+        first, end = lines[at].rstrip(), at + 1
+        depth = len(first) - len(first.lstrip(b" \t"))
+        if len(first) <= _LONGEST and first.endswith(_LAST) and _UNFINISHED.search(first):
+            while end < len(lines) and _below(lines[end], depth) and b"NCCL " not in lines[end]:
+                end += 1
+            if end > at + 1:
+                joined[at:end] = [b" ".join([first, *map(bytes.strip, lines[at + 1 : end])]), *[b""] * (end - at - 1)]
+        at = end
+    return joined
+
+
+def _below(line: bytes, depth: int) -> bool:
+    """Tell whether a line is indented deeper than that, and no empty one."""
+    return bool(line.strip()) and len(line) - len(line.lstrip(b" \t")) > depth
+
+
+def unwrapped(lines: list[bytes]) -> list[bytes]:
+    """Return the lines with those joined that were one; what follows a joined line is left empty, to keep numbers.
+
+    A width is believed where no line is longer, and where nearly all lines of NCCL and of PyTorch's watchdog that
+    are just as long are followed by one that begins like no line of a log.
+    """
+    lengths = [len(line.rstrip(b"\r")) for line in lines]
+    width = max(lengths, default=0)
+    if width not in _WIDTHS:
+        return lines
+    full = [i for i, length in enumerate(lengths[:-1]) if length == width and any(own in lines[i] for own in _OWN)]
+    broken = [i for i in full if not _BEGINS.match(lines[i + 1])]
+    if len(broken) < _ENOUGH or len(broken) < 0.8 * len(full):
+        return lines
+    joined = list(lines)
+    end = -1
+    for i in broken:
+        if i <= end:  # part of the line before it
+            continue
+        end = i + 1
+        while lengths[end] == width and end + 1 < len(lines) and not _BEGINS.match(lines[end + 1]):
+            end += 1
+        joined[i] = b"".join(line.rstrip(b"\r") for line in lines[i : end + 1])
+        joined[i + 1 : end + 1] = [b""] * (end - i)
+    return joined
+
+
+def join_at(lines: Sequence[str], width: int, goes_on: Callable[[str], bool]) -> list[str]:
+    """Join lines of a width with what goes on below; empty lines keep numbers."""
+    joined, at = list(lines), 0
+    while at < len(joined) - 1:
+        end = at
+        while (
+            end + 1 < len(joined) and len(joined[end]) == width and joined[end + 1].strip() and goes_on(joined[end + 1])
+        ):
+            end += 1
+        if end > at:
+            joined[at : end + 1] = ["".join(joined[at : end + 1]), *[""] * (end - at)]
+        at = end + 1
+    return joined
+
+
+#: Widths at which lines are broken: mails at 72 and more, screens at up to 240.
+_NARROWEST, _WIDEST = 60, 240
+#: The narrowest screen that people work on.
+_SCREEN = 76
+#: Screens as wide as this are so common that one line of that width is enough; blanks at the end hide the others.
+_USUAL = frozenset((80, 100, 120, 132, 160))
+#: What no line begins with: a page that colours code put a line's pieces on lines of their own. How many tell it.
+_REST = re.compile(r"[\]):](?:\s|\d|$)")
+_LEAST_RESTS = 4
+#: A word of this length at most is carried over as a whole.
+_WORD = 40
+
+
+def unbroken(lines: Lines) -> Iterator[list[Line]]:
+    """Yield the lines put together, as for a screen and as for a mail."""
+    if sum(bool(_REST.match(line.text)) for line in lines) >= _LEAST_RESTS:
+        yield _put_together(lines, lambda line, after: line + after if _REST.match(after) else None)
+    widths = Counter(len(line.text) for line in lines)
+    widest = max(widths, default=0)
+    if not _NARROWEST <= widest <= _WIDEST:
+        return
+    if (widths[widest] > 1 or widest in _USUAL) and widest >= _SCREEN:
+        yield _put_together(lines, lambda line, after: _screen(line, after, widest))
+    # a mail's lines end where the next word did not fit; its width is a little more than its longest line
+    yield _put_together(lines, lambda line, after: _mail(line, after, widest))
+
+
+def _screen(line: str, after: str, width: int) -> str | None:
+    """Return two lines as one if a screen of that width broke it; blanks at the end of a line are lost."""
+    if len(line) == width:
+        return line + after
+    if width - len(line) <= 8 and after[:1].isspace():
+        return line.ljust(width) + after
+    return None
+
+
+def _mail(line: str, after: str, width: int) -> str | None:
+    """Return two lines as one if the first word of the second did not fit below that width."""
+    words = after.split(None, 1)
+    if not words or after[:1].isspace() or not width - _WORD <= len(line):
+        return None
+    return f"{line} {after}" if len(line) + 1 + len(words[0]) > width else None
+
+
+def _put_together(lines: Lines, join: Callable[[str, str], str | None]) -> list[Line]:
+    found: list[Line] = []
+    tail = ""
+    for line in lines:
+        one = join(tail, line.text) if found and tail and line.text and not left_out(line.text) else None
+        if one is None:
+            found.append(line)
+        else:
+            found[-1] = Line(found[-1].number, found[-1].text + one[len(tail) :])
+        tail = line.text
+    return found

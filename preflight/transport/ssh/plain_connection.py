@@ -1,0 +1,127 @@
+"""An SSH connection through paramiko's public interface alone.
+
+paramiko runs each connection in a thread of its own; the script goes on here, and looks for what has come.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Generator
+from typing import Any
+
+import paramiko
+from paramiko.packet import Packetizer
+
+from preflight.transport.ssh import algorithms
+from preflight.transport.ssh.stream import RecordedStream
+
+#: What is done on a connection: yields whenever it waits for the next message, or for the end of the connection.
+Script = Generator[None, None, None]
+
+#: Bytes of the longest packet, as in OpenSSH.
+_PACKET_MOST = 256 * 1024
+
+#: Seconds between two looks at a connection, and until paramiko itself gives up: the deadline thread comes first.
+_LOOK_S, _NEVER_S = 0.01, 86400.0
+
+
+class BoundedPackets(Packetizer):
+    """Packets no longer than SSH allows: their length comes in clear, and before the host's key is known."""
+
+    def read_all(self, n: int, check_rekey: bool = False) -> bytes:
+        """Read that many bytes; raise SSHException for more than a packet may have."""
+        if not 0 <= n <= _PACKET_MOST:
+            raise paramiko.SSHException(f"a packet with {n} more bytes, which SSH does not allow")
+        return super().read_all(n, check_rekey)
+
+
+class PlainConnection(paramiko.Transport):
+    """A connection on which a script is carried out."""
+
+    active: bool
+
+    def __init__(self, wire: RecordedStream, pubkeys: tuple[str, ...] = ()) -> None:
+        """Prepare; nothing is sent before ``drive``. ``pubkeys`` are the algorithms to sign with, or all."""
+        able = self.algorithms()["key"]
+        disabled = [name for name in able if name not in pubkeys] if pubkeys else []
+        super().__init__(wire, packetizer_class=BoundedPackets, disabled_algorithms={"pubkeys": disabled})  # type: ignore[arg-type]
+        self.banner_timeout = self.handshake_timeout = self.auth_timeout = _NEVER_S
+        self.wire = wire
+        self.refused_channel = ""
+        self.agreed = threading.Event()  # on keys, or that there will be none
+
+    @classmethod
+    def algorithms(cls) -> dict[str, tuple[str, ...]]:
+        """Return what paramiko can do: kex, cipher, mac, key, and the algorithms of users' keys."""
+        if _able:
+            return _able
+        options = paramiko.Transport(_NoSocket()).get_security_options()  # type: ignore[arg-type]
+        usual = {
+            "kex": ("kex", (*options.kex, *algorithms.KEX)),
+            "cipher": ("ciphers", (*options.ciphers, *algorithms.CIPHERS)),
+            "mac": ("digests", (*options.digests, *algorithms.MACS)),
+            "key": ("key_types", (*options.key_types, *algorithms.USUAL["hostkeyalgorithms"], "ssh-rsa")),
+        }
+        for kind, (attribute, names) in usual.items():
+            _able[kind] = tuple(name for name in dict.fromkeys(names) if _accepts(options, attribute, name))
+        return _able
+
+    def log_in(self, user: str, key: paramiko.PKey, done: threading.Event) -> None:
+        """Authenticate with a key; raises SSHException if it cannot sign, and sets ``done`` with the answer."""
+        self.auth_publickey(user, key, done)
+
+    def drive(self, script: Script) -> None:
+        """Connect, carry out a script, disconnect; raises what the script raises. Ends when ``close`` is called."""
+        self._connect_and_run(script)
+        self.close()
+
+    def keep(self, script: Script) -> None:
+        """Connect and carry out a script; then stay, for channels of many threads. Raises what the script raises."""
+        self._connect_and_run(script)
+
+    def _connect_and_run(self, script: Script) -> None:
+        self.start_client(event=self.agreed)
+        while not self.agreed.wait(_LOOK_S) and self.is_alive():
+            continue
+        for _ in script:
+            time.sleep(_LOOK_S)
+
+    def start_command(self, command: str) -> Generator[None, None, paramiko.Channel]:
+        """Start a command on a channel of its own, which never blocks."""
+        channel = self.open_session(timeout=_NEVER_S)
+        channel.exec_command(command)
+        channel.settimeout(0.0)
+        return channel
+        yield  # a generator, as the tuned one is
+
+    def wait(self, event: threading.Event) -> Script:
+        """Wait for what a message brings about, or for the end of the connection."""
+        while self.active and not event.is_set():
+            yield
+
+
+#: What paramiko can do, found out once.
+_able: dict[str, tuple[str, ...]] = {}
+
+
+def _accepts(options: paramiko.transport.SecurityOptions, attribute: str, name: str) -> bool:
+    """Return whether paramiko has an algorithm: it refuses to be set to one that it has not."""
+    try:
+        setattr(options, attribute, (name,))
+    except ValueError:
+        return False
+    return True
+
+
+class _NoSocket:
+    """What a connection needs of a socket that is never used."""
+
+    def settimeout(self, seconds: float | None) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)

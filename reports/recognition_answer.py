@@ -1,0 +1,124 @@
+"""The answer of `preflight read` in two sentences and one command, and as Markdown for a chat or a ticket."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from preflight.reports.sanitize import one_line
+
+#: The worst first.
+_ORDER = ("fail", "warn", "unknown", "pass")
+
+#: Findings that Markdown lists; the rest is counted.
+_MOST_LISTED = 40
+
+_COMMAND = re.compile(r"`([^`]{3,120})`")
+#: A fix that begins with a command.
+_BEGINS = re.compile(r"((?:nvidia-smi|systemctl|journalctl|dmesg|dcgmi|lspci|scontrol|kubectl|ibstat) [^;(.,]{1,100})")
+
+
+class Answer(NamedTuple):
+    """The verdict on a text in short."""
+
+    status: str  # fail, warn, unknown or pass
+    verdict: str
+    rest: str  # what else there is; empty for nothing
+    command: str
+
+
+def answer(document: Mapping[str, Any], missing: str) -> Answer:
+    """Return the verdict of a document; ``missing`` is what was not judged where nothing failed."""
+    pairs = list(findings(document))
+    counts = Counter(finding["status"] for _, finding in pairs)
+    status = next((status_ for status_ in _ORDER if counts[status_]), "unknown")
+    if missing and status in ("pass", "unknown"):
+        command = next((_next(finding) for _, finding in pairs if finding["status"] == "unknown"), "")
+        return Answer("unknown", f"Not judged: {missing}.", _rest(counts, ""), command or _suggested(document))
+    if status == "pass":
+        parts = sum(len(source["parts"]) for source in document["sources"])
+        return Answer("pass", f"Nothing in it is wrong: {_count(counts['pass'], 'check')} passed.",
+                      f"{_count(parts, 'part')} recognised.", "preflight check")  # fmt: skip
+    source, worst = next((source, finding) for source, finding in pairs if finding["status"] == status)
+    node = next((name for name in worst.get("nodes") or () if name not in ("@run", source)), "")
+    message = one_line(worst["message"])
+    named = "" if not node or node in message else f"{one_line(node)}: "
+    return Answer(status, f"{named}{message} [{worst['check']}].", _rest(counts, status), _next(worst))
+
+
+def findings(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield source and finding, in order."""
+    for source in document["sources"]:
+        for part in source["parts"]:
+            for finding in part["findings"]:
+                yield source["name"], finding
+
+
+def _rest(counts: Mapping[str, int], shown: str) -> str:
+    words = {"fail": "failure", "warn": "warning", "unknown": "unknown result"}
+    left = {status: counts.get(status, 0) - (status == shown) for status in words}
+    listed = [_count(number, words[status]) for status, number in left.items() if number > 0]
+    return (
+        f"Beside it: {', '.join(listed)}." if listed and shown else f"There are {', '.join(listed)}." if listed else ""
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _next(finding: Mapping[str, Any]) -> str:
+    """Return the first command that the finding names, else the page of its check."""
+    match = _BEGINS.match(finding.get("fix") or "") or _COMMAND.search(finding.get("fix") or "")
+    return match[1].strip() if match else f"preflight explain {finding['check']}"
+
+
+def _suggested(document: Mapping[str, Any]) -> str:
+    guesses: Sequence[Mapping[str, Any]] = [source["guess"] for source in document["sources"] if source.get("guess")]
+    return guesses[0]["run"][0] if guesses else "preflight check"
+
+
+# --- Markdown -----------------------------------------------------------------------------------------
+
+
+def markdown(document: Mapping[str, Any], missing: str) -> str:
+    """Return the document as Markdown."""
+    verdict = answer(document, missing)
+    lines = [f"**{verdict.status.upper()}** {_escaped(verdict.verdict)} {_escaped(verdict.rest)}".rstrip()]
+    lines += ["", f"Next: {_code(verdict.command)}"]
+    urgent = [pair for pair in findings(document) if pair[1]["status"] != "pass"]
+    if urgent:
+        lines.append("")
+    for source, finding in sorted(urgent, key=lambda pair: _ORDER.index(pair[1]["status"]))[:_MOST_LISTED]:
+        lines.append(f"- **{finding['status']}** {_escaped(finding['message'])} ({_code(finding['check'])}, "
+                     f"{_escaped(source)})")  # fmt: skip
+        lines += [f"  - {label}: {_code(finding[key]) if key == 'pairs' else _escaped(finding[key])}"
+                  for label, key in (("found", "found"), ("expected", "expected"), ("next", "fix"))
+                  if finding.get(key)]  # fmt: skip
+    if len(urgent) > _MOST_LISTED:
+        lines.append(f"- and {len(urgent) - _MOST_LISTED} more; `--json` lists them")
+    lines.append("")
+    for source in document["sources"]:
+        for part in source["parts"]:
+            first, last = part["lines"]
+            lines.append(f"- {_escaped(source['name'])}, lines {first}-{last}: {_code(part['kind'])}, "
+                         f"{_escaped(part['summary'])}")  # fmt: skip
+        if not source["parts"]:
+            guess = source.get("guess") or {}
+            looks = f"; it looks like {_escaped(guess['looks_like'])}" if guess.get("looks_like") else ""
+            run = ", ".join(_code(command) for command in guess.get("run", ()))
+            lines.append(f"- {_escaped(source['name'])}: not recognised{looks}. Paste the output of: {run}")
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: object) -> str:
+    """Return text that neither Markdown nor a chat interprets: no markup, no mention, no link."""
+    plain = one_line(str(text))
+    plain = re.sub(r"([\\*_{}\[\]<>#|~])", r"\\\1", plain)
+    return plain.replace("`", "'").replace("@", "@\u200b").replace("://", ":\u200b//")
+
+
+def _code(text: object) -> str:
+    return "`" + one_line(str(text)).replace("`", "'") + "`"

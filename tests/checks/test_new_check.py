@@ -1,0 +1,81 @@
+"""``python -m tests.new_check``: what it writes passes, and how many files a new check touches."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+
+CHECK = "made.threads"
+
+PARSER = '''"""The number of threads that a kernel allows."""
+
+from __future__ import annotations
+
+
+def parse(text: str) -> int:
+    """Parse the number; raises ValueError."""
+    return int(text)
+'''
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the tree."""
+    copy = tmp_path_factory.mktemp("new") / "tree"
+    ignore = shutil.ignore_patterns(".git", ".venv", "__pycache__", "*.egg-info", ".*_cache", "build", "dist")
+    shutil.copytree(ROOT, copy, symlinks=True, ignore=ignore)
+    return copy
+
+
+def contents(tree: Path) -> dict[str, str]:
+    """Return the files of a tree, each with a digest, but for what is not committed."""
+    return {
+        str(path.relative_to(tree)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in tree.rglob("*")
+        if path.is_file() and not {"__pycache__", ".hypothesis"} & set(path.parts) and "generated_" not in path.name
+    }
+
+
+def run(tree: Path, *argv: str) -> str:
+    env = {name: value for name, value in os.environ.items() if name != "CI"} | {"PYTHONPATH": str(tree)}
+    done = subprocess.run([sys.executable, "-m", *argv], cwd=tree, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("kind", "files"), [("on a record that is collected", 2), ("with a probe", 3), ("with a probe and a parser", 5)]
+)
+def test_files_that_a_new_check_touches(tree: Path, kind: str, files: int) -> None:
+    """docs/adding-a-check.md states these numbers."""
+    before = contents(tree)
+    number = CHECK + str(files)
+    new = ["tests.new_check", number, "--module", "host.kernel"]
+    selected = number
+    if files == 2:
+        out = run(tree, *new, "--record", "file:/proc/sys/vm/nr_hugepages")
+    elif files == 3:
+        out = run(tree, *new, "--record", "file:/proc/sys/kernel/pid_max")
+    else:
+        (tree / "preflight" / "parsers" / "host" / "threads.py").write_text(PARSER)
+        registry = tree / "tests" / "support" / "parser_registry.py"
+        line, place = '_text("parsers.host.threads.parse", "4194304\\n")\n', '_text("parsers.host.services.parse"'
+        registry.write_text(registry.read_text().replace(place, line + place))
+        out = run(tree, *new, "--record", "file:/proc/sys/kernel/threads-max", "--parser", "host.threads.parse")
+        selected += " or threads or test_every_parser_is_registered"
+    assert " passed" in out
+    after = contents(tree)
+    changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    assert len(changed) == files, changed
+    selected += " or test_healthy_node_raises_nothing or (matches and host.kernel)"
+    others = ["tests/golden/test_formats.py", "tests/robustness/test_parsers.py", "tests/scenarios/test_nodes.py",
+              "tests/architecture/test_startup_tables.py"]  # fmt: skip
+    assert " passed" in run(tree, "pytest", "-q", "-p", "no:cacheprovider", *others, "-k", selected)

@@ -1,0 +1,139 @@
+"""Fault by fault: the action of a finding is that of NVIDIA's Xid catalogue; where it is not, the page has the reason.
+
+The table below was written from the catalogue, code by code, and not from the policy of the product.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from preflight.checks.gpu.xid_judgement import judged
+from preflight.checks.gpu.xid_policy import POLICY
+from preflight.evidence.document import from_document
+from preflight.facts.xid import Events, XidEvent
+from preflight.judge import judge
+from tests.support.machines import Machine, evidence, hgx_h100
+from tests.support.paths import ROOT
+from tests.support.whole_nodes import CHECKS, every_gpu, health
+
+#: First action of the catalogue -> codes that have it. Codes of NVLink 5 (144 to 149), 74 and 154 depend on the line.
+CATALOGUE = {
+    "restart the application": "8,11,13,25,31,32,39-41,60,68-72,75-77,80,82-86,88,89,94,96-105,126-135,139",
+    "ignore": "38,43,44,63,106,107,147,148,152,153,157,160",
+    "reset the GPU": "46,48,62,64,95,109,110,119,120,136,140,143,150,155,156,158,171,172",
+    "restart the machine": "79",
+    "restart the virtual machine": "151",
+    "check the mechanics": "54",
+    "contact support": "47,56-59,61,65,73,81,87,90,93,111-118,122-125,138,142",
+    "update the software": "78",
+    "check the use of unified memory": "159",
+    "restart the fabric manager": "45",
+    "look further": "14,37,66,67,92,108,121,137,141,161-165",
+    "no action": "166-170,173,175,176",
+}
+
+#: First action -> words that agree with it.
+AGREES = {
+    "restart the application": {"fix-job"},
+    "ignore": {"none"},
+    "reset the GPU": {"reset"},
+    "restart the machine": {"reboot"},
+    "restart the virtual machine": {"reboot"},
+    "check the mechanics": {"isolate"},
+    "contact support": {"monitor"},
+    "update the software": {"fix-site"},
+    "check the use of unified memory": {"fix-job"},
+    "look further": {"none", "monitor"},
+    "no action": {"monitor", "isolate"},
+}
+
+#: Codes with another word than the catalogue's; ``docs/actions.md`` has the reason of each.
+DEVIATES = {45: "none", 93: "none"}
+
+OF_LINE = {74, 144, 145, 146, 149, 154}
+
+
+def codes(text: str) -> Iterator[int]:
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
+
+
+CASES = [(action, code) for action, text in CATALOGUE.items() for code in codes(text)]
+
+
+@pytest.mark.parametrize(("action", "code"), CASES)
+def test_the_word_is_that_of_the_catalogue(action: str, code: int) -> None:
+    event = XidEvent(1.0, "0000:1b:00.0", code, "", "")
+    word = judged(event, Events((event,), ())).action
+    assert word == DEVIATES[code] if code in DEVIATES else word in AGREES[action]
+
+
+def test_every_code_of_the_policy_is_in_the_table() -> None:
+    assert set(POLICY) - OF_LINE == {code for _, code in CASES}
+
+
+def test_the_page_has_each_deviation() -> None:
+    page = (ROOT / "docs" / "actions.md").read_text()
+    for code in DEVIATES:
+        assert re.search(rf"[Tt]he catalogue[^.]*\b{code}\b|\b{code}\b[^.]*the catalogue", page), code
+
+
+def node(*lines: str) -> Machine:
+    """Return a node with these lines in its log, and a driver that does not report the recovery that it needs."""
+    log = tuple(f"<4>[42100{at}.100000] NVRM: Xid (PCI:0000:61:00): {line}" for at, line in enumerate(lines))
+    return replace(every_gpu(recovery_action=None)(hgx_h100("hgx-h100")), kernel_log=log)
+
+
+LOG, DRIVER = ([check for check in CHECKS if check.id == name] for name in ("xid.gpu", "gpu.recovery-action"))
+
+
+def actions(machine: Machine) -> tuple[str, str]:
+    """Return status and action of the node by its log."""
+    (made,) = judge([from_document(evidence(machine), machine.name)], LOG)["nodes"]
+    return made["status"], made["action"]
+
+
+@pytest.mark.parametrize(("action", "code"), [case for case in CASES if case[1] not in DEVIATES])
+def test_the_node_has_the_word_of_what_fails_or_warns(action: str, code: int) -> None:
+    status, word = actions(node(f"{code}, pid=4711, name=python3, Ch 00000008"))
+    if AGREES[action] <= {"fix-job", "none", "fix-site"} or POLICY[code].act.value in ("application", "note"):
+        assert (status, word) == ("pass", "none"), "an application's own error does not fail a node"
+    elif word == "monitor":
+        assert status == "warn"
+    else:
+        assert (status, word in AGREES[action]) == ("fail", True)
+
+
+@pytest.mark.parametrize(
+    ("lines", "word"),
+    [
+        # what the driver requires counts, not the code that came before it
+        (("79, GPU has fallen off the bus.", "154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot"
+          " Required)"), "reboot"),
+        (("95, Uncontained", "154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"),
+         "reboot"),
+        (("95, Uncontained", "79, GPU has fallen off the bus."), "reboot"),
+        (("154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",), "reset"),
+        (("154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x2 (Node Reboot Required)",), "reboot"),
+        (("154, GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)",), "reset"),
+    ],
+)  # fmt: skip
+def test_where_the_driver_requires_a_reboot_the_word_is_not_reset(lines: tuple[str, ...], word: str) -> None:
+    """Another tool resets the GPU where Xid 154 names a reboot, and a third shows an empty cause."""
+    machine = node(*lines)
+    assert actions(machine) == ("fail", word)
+    (finding,) = judge([from_document(evidence(machine), machine.name)], LOG)["findings"]
+    assert re.search(r"Xid \d+: \w+", finding["message"])
+
+
+def test_the_drivers_own_word_is_the_action() -> None:
+    for needed, word in (("Reset", "reset"), ("Reboot", "reboot"), ("Drain and Reset", "reset")):
+        machine = health(3, recovery_action=needed)(hgx_h100("hgx-h100"))
+        report = judge([from_document(evidence(machine), machine.name)], DRIVER)
+        failing = [finding for finding in report["findings"] if finding["status"] == "fail"]
+        assert [finding["action"] for finding in failing] == [word], needed

@@ -1,0 +1,74 @@
+"""Error messages that people paste: recognised, each with a check and what to run next."""
+
+from __future__ import annotations
+
+import pytest
+
+from preflight.recognition import read_text
+
+EVERYDAY = {
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20 MiB.": ("framework error", "gpu.memory-headroom"),
+    "RuntimeError: CUDA error: uncorrectable ECC error encountered": ("framework error", "gpu.ecc-uncorrected"),
+    "RuntimeError: No CUDA GPUs are available": ("framework error", "gpu.driver"),
+    "RuntimeError: Did you run some cuda functions? Error 802: system not yet initialized": (
+        "framework error", "nvlink.fabric-manager",
+    ),
+    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.": ("nvidia-smi error", "gpu.driver"),
+    "Failed to initialize NVML: Driver/library version mismatch": ("nvidia-smi error", "versions.driver-files"),
+    "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`": (
+        "framework error", "gpu.memory-headroom",
+    ),
+    "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.": ("slurm error", "kernel.events"),
+    "ImportError: libtorch_cuda.so: undefined symbol: ncclCommRegister": ("framework error", "versions.nccl"),
+    "Bus error (core dumped)": ("framework error", "host.shm"),
+    "  exitcode  : -9 (pid: 4711)": ("framework error", "kernel.events"),
+    "RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error. It is out of shared memory.": (
+        "framework error", "host.shm",
+    ),
+    "[c10d] The server socket has failed to listen. code: -98, name: EADDRINUSE": (
+        "framework error", "host.local-ports",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("line", EVERYDAY)
+def test_an_everyday_message_has_its_check_and_a_next_step(line: str) -> None:
+    kind, check = EVERYDAY[line]
+    (part,) = read_text(f"{line}\n", "pasted")
+    (finding,) = part.findings
+    assert (part.kind, finding["check"], finding["status"]) == (kind, check, "fail")
+    assert finding["fix"].count("`") >= 6
+    assert part.taken.facts["errors"][0]["line"] == 1
+
+
+PROSE = (
+    "I always get CUDA out of memory when my batch is too large.",
+    "Why does nvidia-smi show No devices were found on your cluster?",
+    "    raise RuntimeError('CUDA out of memory')",
+    "# Bus error (core dumped) is what we saw last week",
+    "gpu7:1:2 [0] NCCL WARN Cuda failure 'out of memory'",
+)
+
+
+@pytest.mark.parametrize("line", PROSE)
+def test_a_message_that_a_person_or_a_program_quotes_is_none(line: str) -> None:
+    assert read_text(f"{line}\n", "pasted") == []
+
+
+def test_the_cause_comes_before_what_follows_from_it() -> None:
+    (part,) = read_text("ChildFailedError:\n  exitcode  : -9 (pid: 4711)\n", "pasted")
+    assert [finding["check"] for finding in part.findings] == ["kernel.events", "nccl.failures"]
+
+
+def test_two_nodes_of_one_log_are_apart() -> None:
+    line = "Feb 18 12:54:0{} gpu{} kernel: NVRM: Xid (PCI:0000:3c:00): {}, pid=7, name=x, y\n"
+    (part,) = read_text(line.format(1, 7, 79) + line.format(2, 8, 31), "pasted")
+    messages = sorted(finding["message"].split(":")[0] for finding in part.findings if finding["check"] == "xid.gpu")
+    assert messages == ["gpu7", "gpu8"]
+
+
+def test_a_launcher_names_the_node() -> None:
+    (part,) = read_text(
+        "node12: NVRM: Xid (PCI:0000:3c:00): 79, pid=7, name=x, GPU has fallen off the bus.\n", "pasted"
+    )
+    assert part.findings[0]["nodes"] == ["node12"]

@@ -1,0 +1,35 @@
+"""A pasted kernel log is judged by the rules of kernel.events, as a node's is."""
+
+from __future__ import annotations
+
+import pytest
+
+from preflight.recognition import read_text
+
+UE = "[430000.2] EDAC MC1: 1 UE memory read error on CPU_SrcID#1_MC#0_Chan#1_DIMM#0 (channel:1 slot:0)\n"
+FLAPS = "".join(
+    f"Feb 18 12:{minute:02d}:{second:02d} gpu001 kernel: mlx5_core 0000:18:00.0 ibp24s0: Link {state}\n"
+    for minute in range(12)
+    for second, state in ((1, "down"), (9, "up"))
+)
+CASES = {
+    "an uncorrected memory error": (UE, ("fail", "CPU_SrcID#1_MC#0_Chan#1_DIMM#0")),
+    "a link that came back": (FLAPS, ("warn", "ibp24s0")),
+    "a link that stays down": ("[ 900.5] mlx5_core 0000:18:00.0 ibp24s0: Link down\n", ("unknown", "ibp24s0")),
+    "an NVMe with errors": (
+        "[ 900.5] blk_update_request: I/O error, dev nvme1n1, sector 12 op 0x0:(READ) flags 0x0\n"
+        "[ 901.5] EXT4-fs (nvme1n1p1): Remounting filesystem read-only\n", ("fail", "nvme1n1"),
+    ),
+    "a task that hung": ("[ 900.5] INFO: task python3:4711 blocked for more than 120 seconds.\n", ("warn", "")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_pasted_log_is_judged(case: str) -> None:
+    text, expected = CASES[case]
+    (part,) = read_text(text, "pasted")
+    assert [(f["status"], f["subject"]) for f in part.findings if f["check"] == "kernel.events"] == [expected]
+
+
+def test_an_empty_journal_is_not_judged_as_a_log() -> None:
+    assert not any(part.findings for part in read_text("-- No entries --\n", "pasted"))

@@ -1,0 +1,65 @@
+"""The answer of `preflight read`: the verdict, what else there is, one command; and its Markdown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from preflight.cli.app import main
+from preflight.recognition import guess
+
+XID = "[81230.400000] NVRM: Xid (PCI:0000:3c:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
+HOSTILE = "node12: OSError: [Errno 28] No space left on device: '/a`b|c<script>*_@here https://x.example\x1b[31m'\n"
+
+
+def output(text: str, folder: Path, *words: str) -> tuple[int, str]:
+    path = folder / "pasted.txt"
+    path.write_text(text, encoding="utf-8")
+    done = CliRunner().invoke(main, ["read", *words, str(path)])
+    return done.exit_code, done.output
+
+
+def test_the_verdict_and_one_command_come_first(tmp_path: Path) -> None:
+    status, text = output(f"node12: {XID}", tmp_path)
+    lines = text.splitlines()
+    assert status == 1
+    assert lines[0].startswith("FAIL: node12: 0000:3c:00.0: Xid 79")
+    assert any(line.startswith("Next: ") for line in lines[:4])
+
+
+def test_markdown_has_no_markup_of_the_text(tmp_path: Path) -> None:
+    status, text = output(HOSTILE, tmp_path, "--format", "md")
+    assert status == 1
+    assert text.startswith("**FAIL** node12: ")
+    assert "\x1b" not in text
+    outside_code = "".join(text.split("`")[::2])
+    assert "<script" not in outside_code.replace("\\<", "")
+    assert "@here" not in outside_code
+    assert "https://" not in outside_code
+
+
+def test_a_healthy_text_passes(tmp_path: Path) -> None:
+    status, text = output("core file size (blocks, -c) 0\nmax locked memory (kbytes, -l) unlimited\n"
+                          "open files (-n) 1048576\n", tmp_path)  # fmt: skip
+    assert status == 0
+    assert text.splitlines()[0].startswith("pass: Nothing in it is wrong")
+
+
+LOOKS = {
+    "dcgmi": "dcgmi policy --get\n", "kubectl": "NAME    READY   STATUS    RESTARTS\nfoo   0/1   Pending   0\n",
+    "Slurm": "  JOBID PARTITION NAME\n 4711 batch x\n", "file systems": "Filesystem  Size  Used Avail\n",
+    "a Python traceback": 'Traceback (most recent call last):\n  File "x.py", line 1\nValueError: x\n', "": "hello\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("looks", LOOKS)
+def test_a_strange_text_is_guessed_by_its_look(looks: str, tmp_path: Path) -> None:
+    answer = guess(LOOKS[looks])
+    assert answer.looks_like == looks
+    assert len(answer.commands) == 3
+    status, text = output(LOOKS[looks], tmp_path)
+    assert status == 3
+    assert text.startswith("NOT JUDGED: nothing was recognised")
+    assert all(command in text for command in answer.commands)
