@@ -7,8 +7,6 @@ import io
 import json
 import os
 import random
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -147,16 +145,11 @@ def test_a_log_of_many_benchmark_reports_is_refused_by_name(tmp_path: Path) -> N
     path = tmp_path / "text.log.gz"
     path.write_bytes(gzip.compress(f"{begin}\n{row}\n#\n".encode() * 90_000))
     node = str(fuzz_commands.seeds(tmp_path)["evidence"][0])
-    arguments = [sys.executable, "-m", "preflight", "judge", "--log", str(path), node]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as judge:
-        assert judge.stdout
-        output = judge.stdout.read()
-        _, status, used = os.wait4(judge.pid, 0)
-        judge.returncode = os.waitstatus_to_exitcode(status)
-    assert judge.returncode in (1, 3)
-    assert "it holds more than 2,048 reports of nccl-tests; split it" in " ".join(output.split())
-    assert used.ru_utime + used.ru_stime < 10
-    assert used.ru_maxrss << 10 < MOST_BYTES
+    (done,) = commands.run([("judge", "--log", str(path), node)], tmp_path, os.environ)
+    assert done.status in (1, 3)
+    assert "it holds more than 2,048 reports of nccl-tests; split it" in " ".join(done.output.split())
+    assert done.cpu_s < 10
+    assert done.mib << 20 < MOST_BYTES
 
 
 def test_a_record_of_line_feeds_is_judged_in_seconds(tmp_path: Path) -> None:
@@ -166,12 +159,10 @@ def test_a_record_of_line_feeds_is_judged_in_seconds(tmp_path: Path) -> None:
     document["records"][DMESG]["out"] = "\n" * 24_000_000
     path = tmp_path / "evidence.json"
     path.write_text(json.dumps(document))
-    with subprocess.Popen([sys.executable, "-m", "preflight", "judge", str(path)], stdout=subprocess.DEVNULL) as judge:
-        _, status, used = os.wait4(judge.pid, 0)
-        judge.returncode = os.waitstatus_to_exitcode(status)
-    assert judge.returncode in (1, 3)
-    assert used.ru_utime + used.ru_stime < 5
-    assert used.ru_maxrss << 10 < MOST_BYTES
+    (done,) = commands.run([("judge", str(path))], tmp_path, os.environ)
+    assert done.status in (1, 3)
+    assert done.cpu_s < 5
+    assert done.mib << 20 < MOST_BYTES
 
 
 @pytest.mark.parametrize("period", [1, 3])

@@ -31,6 +31,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from tests.support import mutate, paths
 
 OUTSIDE = paths.DATA / "outside"
@@ -112,7 +114,11 @@ class CommandTally:
 
 
 def started(arguments: Sequence[str]) -> FuzzRun:
-    """Run a command in a process forked from this one, in which everything is imported."""
+    """Run a command in a process forked from this one, in which everything is imported.
+
+    The peak is what the command took beyond what this process holds: the child starts with all of that.
+    """
+    held = psutil.Process().memory_info().rss
     with tempfile.TemporaryFile() as output:
         began = time.monotonic()
         child = os.fork()
@@ -121,9 +127,8 @@ def started(arguments: Sequence[str]) -> FuzzRun:
         _, status, used = os.wait4(child, 0)
         output.seek(0)
         code = os.waitstatus_to_exitcode(status)
-        return FuzzRun(
-            code, used.ru_utime + used.ru_stime, time.monotonic() - began, used.ru_maxrss << 10, output.read()
-        )
+        peak = max(0, (used.ru_maxrss << 10) - held)
+        return FuzzRun(code, used.ru_utime + used.ru_stime, time.monotonic() - began, peak, output.read())
 
 
 def _become(arguments: Sequence[str], output: int) -> None:

@@ -1,7 +1,8 @@
 """Runs commands of the command line whole, each in a process of its own that need not import preflight again.
 
 The script below starts once for a list of commands and forks for each; what a command prints, its exit status and the
-memory that it took come back as JSON.
+memory that it took come back as JSON. The memory is the command's own: a process that a large one starts directly, as
+pytest may be by then, is charged with the peak of its parent (Linux passes it on at vfork and exec).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ for words in runs:
     _, status, used = os.wait4(child, 0)
     out.seek(0)
     print(json.dumps({"words": words, "status": os.waitstatus_to_exitcode(status), "mib": used.ru_maxrss // 1024,
-                      "seconds": time.monotonic() - began,
+                      "seconds": time.monotonic() - began, "cpu_s": used.ru_utime + used.ru_stime,
                       "output": out.read().decode("utf-8", "replace")}), flush=True)
 """
 
@@ -50,6 +51,7 @@ class Ran:
     status: int
     mib: int  # its peak of resident memory
     seconds: float
+    cpu_s: float
     output: str  # both streams
 
 
