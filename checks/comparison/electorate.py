@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from preflight._startup.lightclass import dataclass
-from preflight.checks.comparison import yardstick
+from preflight.checks.comparison import declared_values
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.majority import Vote, near, vote
@@ -114,7 +114,7 @@ def standing(trait: Trait, node: NodeFacts, site: Site) -> tuple[str | float | N
         if value is None:
             return None, ()
         by = failing(trait.judged_by, node, site) + (trait.misses(node, site) if trait.misses else ())
-        return value, by + ((yardstick.CHECK,) if yardstick.misses(trait, value, site) else ())
+        return value, by + ((declared_values.CHECK,) if declared_values.misses(trait, value, site) else ())
 
     return node.remember_for_fleet(f"trait {trait.what}", read_standing) if trait.alone else read_standing()
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from preflight._startup.lightclass import replace
-from preflight.checks.comparison import yardstick
+from preflight.checks.comparison import declared_values
 from preflight.checks.comparison.compare import compare, differences
 from preflight.checks.comparison.electorate import Electorate, Trait, failing, poll
 from preflight.checks.comparison.values import of_gpus
@@ -244,7 +244,7 @@ def _labels(node: NodeFacts, site: Site) -> _Labels:
     by: dict[int, tuple[str, ...]] = {}
     for trait, _, compared in DOMAIN:
         label = labels[compared]
-        declared = (yardstick.CHECK,) if label is not None and yardstick.misses(trait, label, site) else ()
+        declared = (declared_values.CHECK,) if label is not None and declared_values.misses(trait, label, site) else ()
         if all_missed := missed + declared:
             by[compared] = all_missed
     return (*labels, by)

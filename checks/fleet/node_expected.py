@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight.checks.applicability import nothing_declared
-from preflight.checks.comparison import yardstick
+from preflight.checks.comparison import declared_values
 from preflight.checks.comparison.electorate import Trait
 from preflight.checks.comparison.values import PerDevice
 from preflight.checks.fleet import core, gpu, host, nic, rails, software
@@ -24,7 +24,7 @@ _NAMED = 4
 
 
 @check(
-    yardstick.CHECK,
+    declared_values.CHECK,
     title="Versions, firmware and settings are those that the cluster file declares",
     source="the cluster file: [class.NAME.versions], firmware, gpu_settings, host, nvlink, rails, nccl, ports and qos",
     fix="Set on the node what is declared, or correct the key in the cluster file (`preflight lint --explain KEY`).",
@@ -63,7 +63,7 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
                 yield unknown(f"{trait.what}: this node shows none, and the cluster file declares it",
                               subject=trait.what, expected=source, evidence=[trait.key])  # fmt: skip
             continue
-        wrong = yardstick.misses(trait, value, site)
+        wrong = declared_values.misses(trait, value, site)
         for miss in wrong:
             for devices, mine in _holders(trait, miss, node):
                 of = f"{trait.what}, {devices}" if devices else trait.what
@@ -72,7 +72,7 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
                     expected=f"{miss.wanted} ({miss.source})", evidence=[trait.key],
                     action="isolate" if trait.expects in _HARDWARE else "",
                 )  # fmt: skip
-        hidden = {} if node.in_container else yardstick.silent(trait, value, site)
+        hidden = {} if node.in_container else declared_values.silent(trait, value, site)
         for device, key in hidden.items():
             yield unknown(f"{trait.what}, {device}: this node shows none, and the cluster file declares it",
                           subject=trait.what, expected=key, evidence=[trait.key])  # fmt: skip
@@ -82,7 +82,7 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield passed(f"as the cluster file declares: {', '.join(right)}", found=f"{len(right)} values")
 
 
-def _holders(trait: Trait, miss: yardstick.Miss, node: NodeFacts) -> Iterator[tuple[str, str]]:
+def _holders(trait: Trait, miss: declared_values.Miss, node: NodeFacts) -> Iterator[tuple[str, str]]:
     """Yield the devices that miss a declared value, with their own value."""
     per_device = trait.read.devices(node) if isinstance(trait.read, PerDevice) else {}
     others = {device: value for device, value in per_device.items() if value != miss.wanted}

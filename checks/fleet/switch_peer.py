@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from preflight import facts, parsers
 from preflight._startup.lightclass import replace
 from preflight.checks.applicability import compute_roles, efa_only, no_rdma
-from preflight.checks.comparison import yardstick
+from preflight.checks.comparison import declared_values
 from preflight.checks.comparison.compare import missed
 from preflight.checks.comparison.electorate import Electorate, kinds, standing
 from preflight.checks.fleet.rails import LEAF
@@ -212,7 +212,7 @@ def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
                 apart[node.node] = wrong
             elif plan:
                 plans[node.node] = plan
-        by = dict.fromkeys(apart, (yardstick.CHECK,))
+        by = dict.fromkeys(apart, (declared_values.CHECK,))
         yield from missed(LEAF, Electorate(dict.fromkeys(plans, ""), {}, by, {}), apart)
         yield from _leaves_alike(plans)
 
@@ -259,7 +259,7 @@ def _plan(node: NodeFacts, site: Site) -> tuple[tuple[str, ...], Finding | None]
 def _unexpected(node: NodeFacts, site: Site) -> tuple[str, str] | None:
     """Return the leaves of a node that the cluster file does not expect, and those that it does; None: no such."""
     value, _ = standing(LEAF, node, site)
-    wrong = yardstick.misses(LEAF, value, site) if value is not None else ()
+    wrong = declared_values.misses(LEAF, value, site) if value is not None else ()
     mine, theirs = ("; ".join(f"{one.device} {leaf}" for one, leaf in listed) for listed in (
         [(one, one.mine) for one in wrong], [(one, one.wanted) for one in wrong]))  # fmt: skip
     return (mine, theirs) if wrong else None

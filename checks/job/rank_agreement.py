@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from preflight._startup.lightclass import dataclass
-from preflight.checks.comparison import yardstick
+from preflight.checks.comparison import declared_values
 from preflight.checks.comparison.compare import differences, equal
 from preflight.checks.comparison.electorate import Electorate, Trait, failing, kinds
 from preflight.checks.nccl import environment, fabric_fit, features, load_balancing
@@ -121,8 +121,8 @@ def _settings(node: NodeFacts, site: Site) -> _Settings:
     if by := failing((load_balancing.load_balancing,), node, site):
         faults |= dict.fromkeys(load_balancing.VARIABLES, by)
     for trait in declared_variables(site):
-        if compared(trait.what) and yardstick.misses(trait, _shown(of_ranks, trait.what), site):
-            faults[trait.what] = (*faults.get(trait.what, ()), yardstick.CHECK)
+        if compared(trait.what) and declared_values.misses(trait, _shown(of_ranks, trait.what), site):
+            faults[trait.what] = (*faults.get(trait.what, ()), declared_values.CHECK)
     with suppress(EvidenceError):
         faults[_TRAFFIC_CLASS] = fleet.breaks("traffic class", "DSCP")(node, site)
     return _Settings(of_ranks, {name: by for name, by in faults.items() if by})

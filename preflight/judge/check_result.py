@@ -7,7 +7,7 @@ from functools import cached_property
 
 from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import Evidence, EvidenceError
-from preflight.facts.supply import supply
+from preflight.facts.collection_hint import collection_hint
 from preflight.model import Check, Finding, Status, unknown, worst
 
 
@@ -47,7 +47,9 @@ def outcome(
                 raise TypeError(f"it yielded {type(finding).__name__}, not a finding")
             findings.append(finding)
     except EvidenceError as error:
-        findings.append(unknown(f"could not tell: {error}", evidence=[error.key], fix=supply(error.key, evidence())))
+        findings.append(
+            unknown(f"could not tell: {error}", evidence=[error.key], fix=collection_hint(error.key, evidence()))
+        )
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a check that calls sys.exit() must not set the status of the run

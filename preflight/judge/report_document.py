@@ -10,7 +10,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.checklist.answers import answer
 from preflight.evidence.document import Evidence
-from preflight.facts.supply import supply
+from preflight.facts.collection_hint import collection_hint
 from preflight.judge.actions import action_of
 from preflight.judge.excerpts import Search, excerpts
 from preflight.judge.node_result import NodeResult
@@ -196,4 +196,4 @@ def _next(check: Check, finding: Finding, evidence: Evidence | None) -> str:
     """Say what to do next: the finding's own word, else the check's cure, or how to learn what is unknown."""
     if finding.fix or finding.status is not Status.UNKNOWN:
         return finding.fix or check.fix
-    return supply(finding.evidence[0], evidence) if finding.evidence and evidence else ""
+    return collection_hint(finding.evidence[0], evidence) if finding.evidence and evidence else ""

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from preflight.checks import registry
+from preflight.checks.comparison.declared_values import written
 from preflight.checks.comparison.electorate import Trait
-from preflight.checks.comparison.yardstick import written
 from preflight.checks.fleet import core, gpu, host, nic, rails, software
 from preflight.checks.job import rank_agreement
 from preflight.checks.roce import fleet as roce

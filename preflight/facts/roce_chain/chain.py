@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from preflight._startup.lightclass import replace
 from preflight.evidence.document import EvidenceError
 from preflight.facts import rdma_ports
+from preflight.facts.collection_hint import collection_hint
 from preflight.facts.roce_chain.model import Chain, ChainLink, Place, RocePolicy, State, Want
-from preflight.facts.supply import supply
 
 if TYPE_CHECKING:
     from preflight.facts.node import NodeFacts
@@ -139,7 +139,7 @@ def _learn(at: Place, name: str, key: str) -> str:
         return "see rdma.device-nodes: `ibv_devinfo` lists only devices that it may open"
     hangs = status in ("timeout", "abandoned", "not-run")
     if hangs or (name in _TOOLS and status not in ("ok", "missing")):
-        return supply(key, at.evidence)
+        return collection_hint(key, at.evidence)
     return _LEARN.get(name, "")
 
 

@@ -20,7 +20,7 @@ _PACKAGES = {
 }
 
 
-def supply(key: str, evidence: Evidence) -> str:
+def collection_hint(key: str, evidence: Evidence) -> str:
     """Say in one sentence how to get a record that is missing."""
     kind, _, target = key.partition(":")
     try:
