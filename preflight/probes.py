@@ -135,7 +135,7 @@ _NOTICES = (
     r"[Ll]ink (?:is )?(?:[Uu]p|[Dd]own)\b|Link (?:DOWN|ACTIVE)|link status |Cable (?:un)?plugged|pciehp: Slot\("
     r"|oom-kill:|Machine check events logged|\[Hardware Error\]|EDAC |mounted filesystem|Mounting V[0-9]"
     r"|first mount of filesystem|re-mounted |forced readonly|Attached SCSI removable|nfs: server |Connection restored"
-    r"|recovery done|was lost; in progress|_[a-z0-9_]{1,60}\+0x[0-9a-f]{1,8}/0x"
+    r"|recovery done|BERT: Error records|was lost; in progress|_[a-z0-9_]{1,60}\+0x[0-9a-f]{1,8}/0x"
     r"|NVRM: loading NVIDIA UNIX|Linux version [0-9]"
 )
 

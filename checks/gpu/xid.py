@@ -203,8 +203,8 @@ def nvswitch(node: NodeFacts, site: Site) -> Iterator[Finding]:
     switches are not on the node's PCI bus, and the check does not apply.
 
     ## False alarms
-    non-fatal errors after an application crashed (12028), and those that were corrected (11012):
-    they pass.
+    Non-fatal errors after an application crashed (12028), and those that were corrected (11012), pass. A switch that
+    was reset since still fails: the line stays in the log until the driver is loaded anew.
     """
     if not any(device.vendor == "10de" and device.device in NVSWITCH_IDS for device in node.pci):
         yield skipped("no NVSwitch on the PCI bus", evidence=["dir:/sys/bus/pci/devices"])

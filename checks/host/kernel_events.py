@@ -48,16 +48,18 @@ def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
     firmware of a NIC that stopped. It warns for 10 corrected memory errors or machine checks in a day, 50 corrected
     PCIe errors in an hour, PCIe errors that were not fatal, a link that came back three times, a card that left its
     slot, a hot or faulty module, I/O errors of a disk that may not be in use, an NFS or Lustre server that has
-    not come back, tasks that hung, lockups, and memory of the node that ran out. What is over counts for 24 hours
-    (`class.X.thresholds.kernel_log_hours`); older events are listed only. What a repair or a reboot ends counts since
-    boot: panic, uncorrected error, read-only file system, lost controller. Where an Xid is near, the order is given.
+    not come back, tasks that hung, lockups, memory of the node that ran out, and a hardware error of the
+    previous boot that the firmware recorded. What is over counts for 24 hours (`class.X.thresholds.kernel_log_hours`);
+    older events are listed only. What a repair or a reboot ends counts since boot: panic, uncorrected error, read-only
+    file system, lost controller. Where an Xid is near, the order is given.
     GPUs are the matter of xid.gpu. Of a log that is too long, what was read is judged; the rest is unknown, and gates
     unless something has failed already. One message that makes up half of such a log warns.
 
     ## False alarms
-    A task that waits long for a disk that is busy; a link that was unplugged by hand three times today.
-    Left out: links in the ten minutes after boot or that stay down; one task that waits for NFS; a process killed
-    at its own job's memory limit; optical, virtual, loop and removable drives.
+    A link that was unplugged by hand three times today.
+    Left out: links in the ten minutes after boot or that stay down; one task that waits for NFS; tasks that waited for
+    a busy disk and were not reported again; a process killed at its own job's memory limit, or in the NUMA nodes that
+    it is bound to; optical, virtual, loop and removable drives; an NVMe command or two without an interrupt.
     """
     try:
         log = node.kernel_log
@@ -111,7 +113,7 @@ def _mounted(node: NodeFacts) -> frozenset[str]:
         table = node.parsed(MOUNTS, parse)
     except EvidenceError:
         return frozenset()
-    return frozenset(mount.source.removeprefix("/dev/") for mount in table if mount.source.startswith("/dev/"))
+    return frozenset(mount.disk for mount in table if mount.disk)
 
 
 def _arrays(node: NodeFacts) -> tuple[RaidArray, ...]:

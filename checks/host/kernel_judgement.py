@@ -22,9 +22,9 @@ AER_PER_HOUR, HOUR_S = 50, 3600
 NEAR_S = 60
 
 #: Kinds that stay true until a repair or a reboot.
-_LASTING = frozenset({"panic", "oops", "memory-error", "machine-check", "fs-read-only", "fs-writable", "fs-mounted",
-                      "nvme-lost", "disk-removable", "fs-error-recorded", "array-degraded", "array-failed",
-                      "array-back"})  # fmt: skip
+_LASTING = frozenset({"panic", "oops", "memory-error", "machine-check", "previous-boot", "fs-read-only", "fs-writable",
+                      "fs-mounted", "nvme-lost", "disk-removable", "fs-error-recorded", "array-degraded",
+                      "array-failed", "array-back"})  # fmt: skip
 #: Kinds of GPUs, which Xids are about.
 _OF_GPUS = frozenset({"gpu-fallen-off-bus", "gpu-init-failed", "driver-mismatch", "gsp-rpc-errors"})
 
@@ -117,6 +117,9 @@ def _machine_checks(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
                       "machine-check", vague, _REPLACE_CPU)  # fmt: skip
     elif vague and not bad:
         yield f"{count(vague, 'note')} of machine checks without their severity"
+    if earlier := tuple(kinds.get("previous-boot", ())):
+        yield Problem(Status.WARN, "the firmware recorded a hardware error of the previous boot", "",
+                      "previous-boot", earlier, _REPLACE_CPU)  # fmt: skip
 
 
 _REPLACE_CPU = "Drain the node; `ras-mc-ctl --errors`, `mcelog` and the BMC's event log name the part: replace it."
@@ -196,7 +199,7 @@ def _nics(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
     for kind, status, words, fix in _NICS:
         for device, events in devices_of(kinds.get(kind, ()), by_bus=True):
             detail = next((f": {event.detail.strip()}" for event in events if event.detail), "")
-            what = words + (f" of {device}" if device else "") + detail
+            what = words.format(device or "a NIC") + detail
             yield Problem(status, f"{what}{window.times(events)}", device, kind, events, fix)
     for kind, words in (("slot-power", "a NIC sees little power at its slot"),
                         ("nic-pcie-limited", "a NIC's PCIe link is narrower than it")):  # fmt: skip
@@ -205,27 +208,24 @@ def _nics(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
 
 
 _NICS = (
-    (
-        "nic-firmware",
-        Status.FAIL,
-        "the firmware stopped",
-        "Read `devlink health show`; reboot, update it.",
-    ),
-    (
-        "nic-timeout",
-        Status.WARN,
-        "a queue or command timed out",
-        "Read `devlink health show`; reset the NIC or reboot.",
-    ),
-    ("module-hot", Status.WARN, "module or NIC too hot", "Look at the airflow, and `mlxlink -m` for its temperature."),
-    ("module-error", Status.WARN, "cable or module error", "Reseat the module; replace it if the line returns."),
-)
+    ("nic-firmware", Status.FAIL, "the firmware of {} stopped", "Read `devlink health show`; reboot, update it."),
+    ("nic-health", Status.WARN, "the firmware of {} reports a fault", "Read `devlink health show`; update it."),
+    ("nic-timeout", Status.WARN, "a queue or command of {} timed out",
+     "Read `devlink health show`; reset the NIC or reboot."),
+    ("module-hot", Status.WARN, "{} or its module is too hot",
+     "Look at the airflow; `mlxlink -m` has its temperature."),
+    ("module-error", Status.WARN, "cable or module of {} is faulty",
+     "Reseat the module; replace it if the line returns."),
+)  # fmt: skip
 
 
 def _stalls(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
     hung = tuple(kinds.get("hung-task", ()))
-    if len(hung) == 1 and hung[0].detail:  # its call trace waits for a network file system
-        yield f"one task waited for a network file system ({hung[0].device})"
+    busy = all(event.detail == "busy disk" for event in hung) and len({event.device for event in hung}) == len(hung)
+    if len(hung) == 1 and hung[0].detail:
+        yield f"one task waited for a {hung[0].detail} ({hung[0].device})"
+    elif hung and busy:  # the kernel reports a task again that still waits when the time is over once more
+        yield f"{count(hung, 'task')} waited for a busy disk, each once ({listed(event.device for event in hung)})"
     elif hung:
         names = listed(event.device for event in hung)
         yield Problem(
@@ -264,7 +264,7 @@ def _out_of_memory(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
             "Limit the jobs' memory (Slurm: ConstrainRAMSpace), and see that no daemon was killed.",
         )
     if jobs := [event for event in matches if event.severity == "note" and event.device]:
-        yield f"{count(jobs, 'process')} killed at the memory limit of its own job ({listed(e.device for e in jobs)})"
+        yield f"{count(jobs, 'process')} killed at a memory limit of its own job ({listed(e.device for e in jobs)})"
 
 
 def most_within(events: Sequence[KernelEvent], seconds: float) -> int:

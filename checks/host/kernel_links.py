@@ -15,7 +15,9 @@ from preflight.parsers.host.kernel_events import KernelEvent
 FLAPS = 3
 
 #: Interfaces that no cable ends at.
-_VIRTUAL = re.compile(r"(?:veth|docker|cali|cilium|virbr|vnet|tap|tun|br-|lxc|flannel|lo$|usb|enx)")
+_VIRTUAL = re.compile(
+    r"(?:veth|docker|cali|cilium|virbr|vnet|tap|tun|br-|lxc|flannel|vxlan|geneve|dummy|ifb|azv|eni[0-9a-f]{8}|lo$|usb|enx)"
+)
 
 
 def flaps(kinds: Mapping[str, Sequence[KernelEvent]], window: Window) -> Iterator[Problem | str]:

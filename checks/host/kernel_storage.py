@@ -37,11 +37,27 @@ def problems(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
         if device not in lost:
             yield Problem(Status.WARN, f"{count(events, 'command')} of {device} timed out{window.span(events)}", device,
                           "nvme-timeout", events, _DISK_FIX)  # fmt: skip
+    for device, events in devices_of(kinds.get("nvme-reset", ())):
+        if device not in lost:
+            yield Problem(Status.WARN, f"{device} was reset after an error of its own{window.times(events)}", device,
+                          "nvme-reset", events, _DISK_FIX)  # fmt: skip
+    for device, events in devices_of(kinds.get("nvme-polled", ())):
+        words = f"{count(events, 'command')} of {device} ended without an interrupt"
+        if len(events) >= _POLLED:
+            yield Problem(Status.WARN, f"{words}{window.span(events)}", device, "nvme-polled", events, _POLLED_FIX)
+        else:
+            yield words
     for device, events in devices_of(kinds.get("fs-error-recorded", ())):
         yield Problem(Status.WARN, f"the file system on {device} has errors recorded from earlier", device,
                       "fs-error-recorded", events, f"Unmount it and check it: `e2fsck -f /dev/{device}`.")  # fmt: skip
     yield from _servers(kinds, window)
 
+
+#: Commands without an interrupt, each of which costs 30 s; a judgement: virtual machines lose one now and then.
+_POLLED, _POLLED_FIX = (
+    3,
+    "Look at `/proc/interrupts` for the drive; update the kernel, or the host of a virtual machine.",
+)
 
 _DISK_FIX = "Drain the node; `smartctl -a` or `nvme smart-log` of the disk; replace it, then check its file system."
 
@@ -105,10 +121,7 @@ _SERVERS = (("nfs-stalled", "nfs-back", "NFS server"), ("lustre-lost", "lustre-b
 
 
 def _servers(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
-    for kind, back, noun in (
-        ("nfs-stalled", "nfs-back", "NFS server"),
-        ("lustre-lost", "lustre-back", "Lustre target"),
-    ):
+    for kind, back, noun in _SERVERS:
         for device, events in devices_of(kinds.get(kind, ())):
             if later(events[-1], [other for other in kinds.get(back, ()) if other.device == device]):
                 yield f"{noun} {device} was out of reach {len(events)}x and came back"

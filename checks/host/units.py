@@ -17,7 +17,8 @@ _OF_JOBS = re.compile(
     r"(?:slurmd|slurmstepd|munge|pbs|pbs_mom|lsf|lsfd|flux|kubelet|containerd|docker|crio|cri-o|enroot"
     r"|sssd|nslcd|winbind|autofs|openibd|rdma-load-modules@\S+|rdma-hw|mst|chrony|chronyd|ntpd|ntp|systemd-timesyncd"
     r"|nfs-client|nfs-mountd|rpc-gssd|rpcbind|lustre|lustre-client|lnet|gpfs|mmautoload|beegfs-client|beegfs-helperd"
-    r"|weka-agent|sshd|ssh|dbus|dbus-broker|systemd-logind|systemd-networkd|NetworkManager)\.\w+|\S+\.mount"
+    r"|weka-agent|sshd|ssh|dbus|dbus-broker|systemd-logind|systemd-networkd|NetworkManager)\.\w+"
+    r"|(?!(?:snap|run|media|tmp|var-lib-(?:docker|containerd|containers|kubelet))-)\S+\.mount"
 )
 _OF_GPUS = re.compile(r"nvidia-(?:persistenced|dcgm|mig-manager|peermem\S*)\.service|dcgm\.service")
 
@@ -100,7 +101,8 @@ def failed_units(node: NodeFacts, site: Site) -> Iterator[Finding]:
     IMEX by checks of NVLink. It holds no job back.
 
     ## False alarms
-    A unit of a container engine on a node that runs none; disable it.
+    A unit of a container engine on a node that runs none; disable it. Mounts that come and go with users, snaps and
+    containers do not warn.
     """
     declared = {unit_name(name) for name in (*(site.members.host.services or ()), *(site.members.host.may_fail or ()))}
     failures = [unit for unit in node.parsed(FAILED, parse_units) if unit.name not in {*declared, *_ELSEWHERE}]

@@ -20,20 +20,21 @@ from tests.support.machines import Machine, evidence, hgx_h100
 from tests.support.paths import ROOT
 from tests.support.whole_nodes import CHECKS, every_gpu, health
 
-#: First action of the catalogue -> codes that have it. Codes of NVLink 5 (144 to 149), 74 and 154 depend on the line.
+#: First action of the catalogue (of October 2025) -> codes that have it. Of 74, 144 to 149 and 154 the line decides.
 CATALOGUE = {
     "restart the application": "8,11,13,25,31,32,39-41,60,68-72,75-77,80,82-86,88,89,94,96-105,126-135,139",
-    "ignore": "38,43,44,63,106,107,147,148,152,153,157,160",
-    "reset the GPU": "46,48,62,64,95,109,110,119,120,136,140,143,150,155,156,158,171,172",
+    "ignore": "14,37,38,43,44,63,66,67,92,93,106-108,121,137,141,147,148,152,153,157,160,161",
+    "reset the GPU": "46,62,64,95,109,110,119,120,136,140,143,150,155,156,158",
+    "reset the GPU, as an uncorrectable error": "48,171,172",
     "restart the machine": "79",
     "restart the virtual machine": "151",
     "check the mechanics": "54",
-    "contact support": "47,56-59,61,65,73,81,87,90,93,111-118,122-125,138,142",
+    "contact support": "1-7,9,10,12,15-24,26-30,33-36,42,47,49-53,55-59,61,65,73,81,87,90,91,111-118,122-125,138,142",
     "update the software": "78",
     "check the use of unified memory": "159",
-    "restart the fabric manager": "45",
-    "look further": "14,37,66,67,92,108,121,137,141,161-165",
-    "no action": "166-170,173,175,176",
+    "restart the fabric manager, or follow another Xid": "45",
+    "no action": "162-170",
+    "not in the catalogue": "173,175,176",
 }
 
 #: First action -> words that agree with it.
@@ -41,18 +42,19 @@ AGREES = {
     "restart the application": {"fix-job"},
     "ignore": {"none"},
     "reset the GPU": {"reset"},
+    "reset the GPU, as an uncorrectable error": {"reset"},
     "restart the machine": {"reboot"},
     "restart the virtual machine": {"reboot"},
     "check the mechanics": {"isolate"},
     "contact support": {"monitor"},
     "update the software": {"fix-site"},
     "check the use of unified memory": {"fix-job"},
-    "look further": {"none", "monitor"},
-    "no action": {"monitor", "isolate"},
+    "no action": {"none", "monitor", "isolate"},
+    "not in the catalogue": {"monitor"},
 }
 
 #: Codes with another word than the catalogue's; ``docs/actions.md`` has the reason of each.
-DEVIATES = {45: "none", 93: "none"}
+DEVIATES = {45: "none"}
 
 OF_LINE = {74, 144, 145, 146, 149, 154}
 
@@ -129,6 +131,28 @@ def test_where_the_driver_requires_a_reboot_the_word_is_not_reset(lines: tuple[s
     assert actions(machine) == ("fail", word)
     (finding,) = judge([from_document(evidence(machine), machine.name)], LOG)["findings"]
     assert re.search(r"Xid \d+: \w+", finding["message"])
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "word"),
+    [
+        ("20034, Fatal, Link 28 LTSSM Fault Up", "fail", "reset"),
+        ("24007, Fatal, Link 04 sourcetrack timeout error (First)", "fail", "reset"),
+        ("12028, Non-fatal, Link 61 egress non-posted PRIV error (First)", "pass", "none"),
+        ("11012, Non-fatal, Link 12 ingress ECC header limit error (First)", "pass", "none"),
+        ("19084, Non-fatal, Link 29 AN1 Heartbeat Timeout Error (First)", "pass", "none"),
+        ("20001, Non-fatal, Link 31 TX Replay Error (First)", "pass", "none"),
+        ("22013, Non-fatal, Link 07 Minion DLREQ interrupt (First)", "pass", "none"),
+        ("20034, Data {0x00000000, 0x00000001}", "pass", "none"),
+        ("10002, Severity 5 Engine instance 00 Sub-engine instance 00", "pass", "none"),
+    ],
+)  # fmt: skip
+def test_an_sxid_has_the_word_of_its_severity(line: str, status: str, word: str) -> None:
+    """The guide to the fabric manager resets after a fatal one, and only there."""
+    log = (f"<3>[421000.1] nvidia-nvswitch2: SXid (PCI:0000:07:00.0): {line}",)
+    machine = replace(hgx_h100("hgx-h100"), kernel_log=log)
+    report = judge([from_document(evidence(machine), machine.name)], [c for c in CHECKS if c.id == "xid.nvswitch"])
+    assert (report["nodes"][0]["status"], report["nodes"][0]["action"]) == (status, word)
 
 
 def test_the_drivers_own_word_is_the_action() -> None:

@@ -54,9 +54,9 @@ KINDS = (
           r"|Unable to handle kernel .{1,80}|Internal error: Oops.{0,60}|Oops: [0-9a-f]{4}.{0,60}"
           r"|general protection fault.{0,80}\[#\d)"),
     _kind("memory-error", ERROR, "EDAC ",
-          r"EDAC (?P<bus>\w{1,16}): (?P<n>\d{1,7}) UE .{0,120}? on (?P<dev>[^\s(]{1,80})"),
+          r"EDAC (?P<bus>\w{1,16}): (?P<n>\d{1,7}) UE (?:.{0,120}? )?on (?P<dev>[^\s(]{1,80})"),
     _kind("memory-error", CORRECTED, "EDAC ",
-          r"EDAC (?P<bus>\w{1,16}): (?P<n>\d{1,7}) CE .{0,120}? on (?P<dev>[^\s(]{1,80})"),
+          r"EDAC (?P<bus>\w{1,16}): (?P<n>\d{1,7}) CE (?:.{0,120}? )?on (?P<dev>[^\s(]{1,80})"),
     _kind("memory-error", ERROR, "EDAC ", r"EDAC (?P<dev>\w{1,16})\b.{0,80}\bUE\b"),
     _kind("memory-error", CORRECTED, "EDAC ", r"EDAC (?P<dev>\w{1,16})\b.{0,80}\bCE\b"),
     _kind("memory-error", ERROR, "Memory failure: 0x|hardware memory error",
@@ -76,6 +76,7 @@ KINDS = (
           r"\{(?P<n>\d{1,9})\}\[Hardware Error\]: +event severity: (?P<who>\w{1,20})"),
     _kind("hardware-section", NOTE, "section_type: ",
           r"\{(?P<n>\d{1,9})\}\[Hardware Error\]: +section_type: (?P<who>[\w ,-]{1,60})"),
+    _kind("previous-boot", ERROR, "BERT: ", "BERT: Error records from previous boot"),
     _kind("hardware-device", NOTE, "device_id: ",
           rf"\{{(?P<n>\d{{1,9}})\}}\[Hardware Error\]: +device_id: (?P<who>{_PCI})"),
     # PCIe
@@ -116,9 +117,16 @@ KINDS = (
     _kind("nic-firmware", FATAL, "mlx5_core ",
           rf"mlx5_core (?P<dev>{_PCI})?.{{0,80}}(?:device's health compromised|Fatal error \d{{1,5}} detected"
           r"|health recovery (?:flow )?(?:aborted|failed))"),
+    _kind("nic-firmware", FATAL, "Health issue observed",  # severities of the kernel: emergency, alert, critical
+          rf"mlx5_core (?P<dev>{_PCI})?.{{0,80}}Health issue observed, (?P<who>.{{1,60}}), severity\([0-2]\)"),
+    _kind("nic-health", ERROR, "Health issue observed",  # one that is hot is of the kind module-hot
+          rf"mlx5_core (?P<dev>{_PCI})?.{{0,80}}"
+          r"Health issue observed, (?![Hh]igh [Tt]emp)(?P<who>.{1,60}), severity\([3-7]\)"),
     _kind("nic-timeout", ERROR, "transmit queue|Will cause a leak of a command resource",
           rf"NETDEV WATCHDOG: (?:CPU: \d{{1,5}}: )?(?P<dev>[\w.@-]{{1,32}}) .{{0,60}}transmit queue \d{{1,5}} timed out"
           rf"|mlx5_core (?P<bus>{_PCI}).{{0,200}}Will cause a leak of a command resource"),
+    _kind("nic-timeout", ERROR, "NETDEV WATCHDOG",
+          r"(?P<dev>[\w.@-]{1,32}): NETDEV WATCHDOG: (?:CPU: \d{1,5}: )?transmit queue \d{1,5} timed out"),
     # storage
     _kind("io-error", ERROR, ", sector ",
           rf"(?:I/O|critical (?:medium|target|nexus|space allocation)) error, dev {_BLOCK}, sector"
@@ -142,7 +150,10 @@ KINDS = (
           r"nvme (?P<dev>nvme\d{1,4}): (?:Removing after probe failure|Disabling device after reset failure"
           r"|Device not ready; aborting|Identify Controller failed)"),
     _kind("nvme-timeout", ERROR, "nvme ",
-          r"nvme (?P<dev>nvme\d{1,4}): (?:(?:I/O|Admin|Abort).{0,120}timeout|controller is down; will reset)"),
+          r"nvme (?P<dev>nvme\d{1,4}): (?:I/O|Admin|Abort).{0,120}timeout(?!, completion polled)"),
+    _kind("nvme-polled", NOTE, "completion polled", r"nvme (?P<dev>nvme\d{1,4}): .{0,120}timeout, completion polled"),
+    _kind("nvme-reset", ERROR, "nvme ",
+          r"nvme (?P<dev>nvme\d{1,4}): (?:controller is down; will reset|resetting controller due to )"),
     _kind("disk-removable", NOTE, "SCSI removable disk", r"\[(?P<dev>sd[a-z]{1,4})\] Attached SCSI removable disk"),
     _kind("fs-mounted", NOTE, "mounted filesystem|Mounting V|first mount of filesystem",
           r"(?:EXT[234]-fs|XFS|BTRFS(?: info)?) \((?:device )?(?P<dev>[\w-]{1,32})"
@@ -155,8 +166,9 @@ KINDS = (
           r"(?:F2FS|FAT)-fs(?: error)? \((?:device )?(?P<dev>[\w-]{1,32})\): [Ee]rror\b"),
     _kind("fs-error", ERROR, "EXT4-fs error|EXT3-fs error|EXT2-fs error",
           r"EXT[234]-fs error \(device (?P<dev>[\w-]{1,32})\)"),
-    _kind("fs-error-recorded", NOTE, "error count since last fsck",
-          r"EXT[234]-fs \((?P<dev>[\w-]{1,32})\): error count since last fsck: (?P<n>\d{1,7})"),
+    _kind("fs-error-recorded", NOTE, "error count since last fsck|mounting fs with errors",
+          r"EXT[234]-fs \((?P<dev>[\w-]{1,32})\): (?:error count since last fsck: (?P<n>\d{1,7})"
+          r"|warning: mounting fs with errors)"),
     _kind("fs-error", ERROR, "XFS (",
           r"XFS \((?P<dev>[\w-]{1,32})\): .{0,80}(?:[Cc]orruption|metadata I/O error|[Ll]og I/O [Ee]rror)"),
     _kind("fs-error", ERROR, "BTRFS", r"BTRFS(?: error| critical|: error) ?\(device (?P<dev>[\w-]{1,32})"),
@@ -180,10 +192,15 @@ KINDS = (
           r"INFO: task (?P<dev>.{1,64}) blocked (?:in I/O wait )?(?:on .{1,60} )?for more than (?P<n>\d{1,7}) seconds"),
     _kind("lockup", ERROR, "soft lockup",
           r"BUG: soft lockup - CPU#(?P<dev>\d{1,5}) stuck for (?P<n>\d{1,7})s! ?(?:\[(?P<who>[^\]\n]{1,64})\])?"),
+    _kind("lockup", ERROR, "workqueue lockup",
+          r"BUG: workqueue lockup - pool cpus=(?P<dev>[\d,-]{1,60}) .{0,80}stuck for (?P<n>\d{1,7})s"),
     _kind("lockup", ERROR, "hard LOCKUP", r"hard LOCKUP on cpu ?(?P<dev>\d{1,5})"),
     _kind("rcu-stall", ERROR, "detected stall|detected expedited stall",
           r"\brcu.{0,40}detected (?:expedited )?stalls?\b"),
 )  # fmt: skip
 
+#: Parts of a call trace that show a wait for a disk that is busy.
+DISK = re.compile(r"\b(?:io_schedule|wbt_wait|rq_qos_wait|blk_mq_get_tag|balance_dirty_pages|jbd2_log_wait_commit"
+                  r"|folio_wait_writeback|wait_on_page_writeback)\w{0,40}\+0x")  # fmt: skip
 #: Parts of a call trace that show a wait for a network file system.
 NETWORK_FS = re.compile(r"\b(?:nfs4?|rpc|ptlrpc|osc|mdc|ll|cl|ceph|fuse|gpfs|beegfs)_\w{1,60}\+0x")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from preflight._startup.lightclass import dataclass, replace
-from preflight.parsers.host.kernel_event_kinds import CORRECTED, ERROR, FATAL, KINDS, NETWORK_FS, NOTE, Kind
+from preflight.parsers.host.kernel_event_kinds import CORRECTED, DISK, ERROR, FATAL, KINDS, NETWORK_FS, NOTE, Kind
 
 #: Characters of a line that are looked at, and lines behind a hung task that may be its call trace.
 _LONGEST, _TRACE = 1000, 60
@@ -98,17 +98,28 @@ def _bank_severity(status: str) -> str:
 _PARTS = ("hardware-section", "hardware-device")
 
 #: Words of firmware for a hardware error.
-_SEVERITIES = {"corrected": CORRECTED, "info": CORRECTED, "recoverable": ERROR, "fatal": FATAL}
+_SEVERITIES = {"corrected": CORRECTED, "recoverable": ERROR, "fatal": FATAL}
+
+#: What a hung task waits for, by parts of its call trace.
+_WAITS = (("network file system", NETWORK_FS), ("busy disk", DISK))
+#: Limits that a process was bound to by its job: a memory shortage there is none of the node.
+_OF_JOB = ("CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY")
 
 
 def _joined(matched: Sequence[KernelEvent], texts: Sequence[str]) -> Iterator[KernelEvent]:
-    """Join lines: a firmware's error and its section, a hung task and its trace."""
+    """Join the lines of one event: its section, its call trace, its limit."""
     sections = {event.bus: event.detail for event in matched if event.kind == "hardware-section"}
     devices = {event.bus: event.detail for event in matched if event.kind == "hardware-device"}
     hung = {event.text for event in matched if event.kind == "hung-task"}
     places = {text[:_LONGEST]: at for at, text in enumerate(texts) if text[:_LONGEST] in hung} if hung else {}
+    bound = False
     for event in matched:
         if event.kind in _PARTS:
+            continue
+        if event.kind == "out-of-memory":
+            killed = event.severity == ERROR
+            yield replace(event, severity=NOTE) if killed and bound else event
+            bound = not killed and event.detail in _OF_JOB
             continue
         if event.kind == "hardware-error":
             severity, section = _SEVERITIES.get(event.detail, NOTE), sections.get(event.bus, "")
@@ -116,8 +127,10 @@ def _joined(matched: Sequence[KernelEvent], texts: Sequence[str]) -> Iterator[Ke
             yield replace(
                 event, kind=kind, severity=severity, device=devices.get(event.bus, ""), bus="", detail=section
             )
-        elif event.kind == "hung-task" and any(map(NETWORK_FS.search, _trace(texts, places.get(event.text)))):
-            yield replace(event, detail="network file system")
+        elif event.kind == "hung-task":
+            trace = [*_trace(texts, places.get(event.text))]
+            waits = (what for what, functions in _WAITS if any(map(functions.search, trace)))
+            yield replace(event, detail=next(waits, "busy disk" if "in I/O wait" in event.text else ""))
         else:
             yield event
 

@@ -28,6 +28,14 @@ class MountEntry:
     options: tuple[str, ...]  # of this mount
     of_system: tuple[str, ...]  # of the file system, wherever it is mounted
     written_options: str  # of the file system, as they stand
+    number: str = ""  # of its device: major:minor
+
+    @property
+    def disk(self) -> str:
+        """The block device, as the kernel's log calls it; empty if none is shown."""
+        if self.source.startswith("/dev/mapper/"):
+            return f"dm-{self.number.partition(':')[2]}" if self.number else ""
+        return self.source.removeprefix("/dev/") if self.source.startswith("/dev/") else ""
 
     @property
     def read_only(self) -> bool:
@@ -64,7 +72,9 @@ def parse(text: str) -> tuple[MountEntry, ...]:
             raise ValueError(f"{line.strip()[:80]!r} is not a mount")
         place, source, options = _plain(fields[4]), _plain(rest[1]), rest[2]
         entries.append(
-            MountEntry(place, rest[0], source, tuple(fields[5].split(",")), tuple(options.split(",")), options)
+            MountEntry(
+                place, rest[0], source, tuple(fields[5].split(",")), tuple(options.split(",")), options, fields[2]
+            )
         )
     return tuple(entries)
 

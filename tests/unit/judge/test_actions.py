@@ -100,24 +100,6 @@ def test_report_of_an_older_version_is_read() -> None:
     assert "action" in find_error(document, "report-1")
 
 
-#: First action of the catalogue -> our word, and the codes that have it.
-CATALOGUE = {
-    "fix-job": (8, 11, 13, 25, 31, 32, 39, 60, 69, 70, 94, 126, 159),  # restart the application
-    "none": (38, 43, 44, 63, 92, 93, 106, 107, 121, 137, 152, 160),  # ignore
-    "reset": (46, 48, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 150, 155, 156, 158, 171, 172),
-    "reboot": (79, 151),  # restart the machine, or the virtual one
-    "isolate": (54, 167, 168, 169),  # check the mechanics; none, so that a person looks
-    "fix-site": (78,),  # update the software
-    "monitor": (142, 47, 56, 57, 58, 65, 73, 81, 87, 166, 173, 176),  # support
-}
-
-
-@pytest.mark.parametrize(("action", "code"), [(action, code) for action, codes in CATALOGUE.items() for code in codes])
-def test_xid_has_the_action_of_the_catalogue(action: str, code: int) -> None:
-    event = XidEvent(1.0, "0000:1b:00.0", code, "", "")
-    assert judged(event, Events((event,), ())).action == action
-
-
 @pytest.mark.parametrize(
     ("code", "text", "action"),
     [

@@ -85,6 +85,11 @@ EVENTS = {
     "Out of memory: Killed process 12 (python3) total-vm": ("out-of-memory", "error", "python3"),
     "watchdog: BUG: soft lockup - CPU#12 stuck for 22s! [x:1]": ("lockup", "error", "12"),
     "rcu: INFO: rcu_sched self-detected stall on CPU": ("rcu-stall", "error", ""),
+    "EDAC MC3: 1 CE on mc#3csrow#1channel#5 (csrow:1 channel:5)": ("memory-error", "corrected", "mc#3csrow#1channel#5"),
+    "nvme nvme0: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0x10": ("nvme-reset", "error", "nvme0"),
+    "nvme nvme0: I/O 9 QID 3 timeout, completion polled": ("nvme-polled", "note", "nvme0"),
+    "NETDEV WATCHDOG: ens1f0 (ice): transmit queue 12 timed out": ("nic-timeout", "error", "ens1f0"),
+    "BERT: Error records from previous boot:": ("previous-boot", "error", ""),
 }  # fmt: skip
 
 
@@ -98,6 +103,9 @@ def test_an_event(text: str) -> None:
     "ata1: SATA link down (SStatus 0 SControl 300)", "IPv6: ADDRCONF(NETDEV_UP): ib0: link is not ready",
     "traps: python3[12] general protection fault ip:7f sp:7f error:0", "EXT4-fs (sda1): mounting ext4",
     "I/O error, dev sda, sector 2048 op 0x3:(DISCARD) flags 0x800", "docker0: port 1(veth0) entered disabled state",
+    "nvme nvme0: Shutdown timeout set to 10 seconds", "BERT: Total records found: 0",
+    "pcieport 0000:15:01.0: DPC: error containment capabilities: Int Msg #0, RPExt+ PoisonedTLP+ SwTrigger+",
+    "pcieport 0000:15:01.0: AER: enabled with IRQ 122", "mce: CPU0: Thermal monitoring enabled (TM1)",
 ])  # fmt: skip
 def test_no_event(text: str) -> None:
     assert list(of_line(text)) == []
