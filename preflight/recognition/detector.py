@@ -86,10 +86,14 @@ class TextPart:
         }
 
 
+_NO_DIGITS = str.maketrans("", "", "0123456789")
+
+
 def _by_hints(lines: Lines, kinds: Sequence[OutputFormat]) -> Callable[[str], Sequence[OutputFormat]]:
     """Return a function that lists, in order, the formats that a line may begin, by their hints."""
-    text = "\n".join(line.text for line in lines)
-    hints = {hint for kind in kinds for hint in kind.hints if hint in text}
+    # what differs in its digits only is looked at once: a job prints such lines by the thousand
+    text = "\n".join({line.text.translate(_NO_DIGITS) for line in lines})
+    hints = {hint for kind in kinds for hint in kind.hints if hint.translate(_NO_DIGITS) in text}
     known: dict[frozenset[str], list[OutputFormat]] = {}
 
     def may_begin(text: str) -> Sequence[OutputFormat]:

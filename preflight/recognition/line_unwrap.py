@@ -21,7 +21,8 @@ def prefer_unwrapped(lines: Lines, found: list[TextPart], read: Callable[[Lines]
 
     ``found`` are the parts of the lines as they are. Complete parts stay as they are.
     """
-    if len(lines) > _MOST_LINES or (found and _broken(found) == 0):
+    is_pasted = len(lines) > 0 and lines[-1].number - lines[0].number < _MOST_LINES
+    if not is_pasted or (found and _broken(found) == 0):
         return found
     for candidate in unbroken(lines):
         again = read(candidate)

@@ -13,6 +13,8 @@ from preflight.parsers.nccl_log.prefix import Origin
 #: A communicator of more ranks than this is a slip of the pen, and would cost memory.
 MOST_RANKS = 1 << 20
 
+#: Kinds that tell who takes part in a communicator; with an address, so that no such message comes twice.
+OF_COMMUNICATORS = frozenset({"comm", "size", "rank"})
 #: Kinds that are counted as they are; with the host where hosts may differ.
 _PLAIN = frozenset({"network", "provider", "plugin", "ring", "trees", "counts", "nvls", "clique", "sharp", "driver",
                     "gdr disabled"})  # fmt: skip
@@ -28,52 +30,53 @@ def nowhere() -> LogLine:
     return _NOWHERE
 
 
-def add_version(tally: LogCounters, version: object, cuda: object, line: Callable[[], LogLine]) -> None:
+def add_version(tally: LogCounters, version: object, cuda: object, line: Callable[[], LogLine], count: int = 1) -> None:
     """Count a version of NCCL, and the CUDA that it was built for where the line names one."""
-    tally.add("version", (version,), line)
+    tally.add("version", (version,), line, count)
     if cuda is not None:
-        tally.add("built", (cuda,), line)
+        tally.add("built", (cuda,), line, count)
 
 
-def apply(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[], LogLine]) -> None:
-    """Count one event of one process; the line is built only where it is stored."""
-    if event.kind in _PLAIN:
-        tally.add(event.kind, event.values, line)
+def apply(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[], LogLine], count: int = 1) -> None:
+    """Count an event of one process, which may have come several times; the line is built only where it is stored."""
+    if event.kind in OF_COMMUNICATORS:
+        _ranks(tally, event, origin, line, count)
+    elif event.kind in _PLAIN:
+        tally.add(event.kind, event.values, line, count)
         if event.kind == "network":
-            tally.add("chosen", (origin.host, *event.values), nowhere)
+            tally.add("chosen", (origin.host, *event.values), nowhere, count)
     elif event.kind == "version":
         version, cuda = event.values
-        add_version(tally, version, cuda, line)
+        add_version(tally, version, cuda, line, count)
     elif event.kind in _BY_HOST:
-        tally.add(event.kind, (origin.host, *event.values), line)
+        tally.add(event.kind, (origin.host, *event.values), line, count)
     elif event.kind == "sockets":
         for name, address in cast("tuple[tuple[str, str], ...]", event.values):
-            tally.add("socket", (name,), line)
-            tally.add("bootstrap", (origin.host, name, address), line)
+            tally.add("socket", (name,), line, count)
+            tally.add("bootstrap", (origin.host, name, address), line, count)
     elif event.kind == "ib":
         devices, interface = cast("tuple[tuple[tuple[object, ...], ...], str | None]", event.values)
         for device in devices:
-            tally.add("ib", (origin.host, *device), line)
+            tally.add("ib", (origin.host, *device), line, count)
         if interface is not None:
-            tally.add("oob", (interface,), line)
+            tally.add("oob", (interface,), line, count)
     elif event.kind == "bootstrap":
         for name, address in cast("tuple[tuple[str, str], ...]", event.values):
-            tally.add("bootstrap", (origin.host, name, address), line)
+            tally.add("bootstrap", (origin.host, name, address), line, count)
     elif event.kind == "shape":
         nranks, nnodes, *channels = cast("tuple[int, int, int | None]", event.values)
         sized(tally, nranks)
-        tally.add("size", (nranks, nnodes, None), line)
+        tally.add("size", (nranks, nnodes, None), line, count)
         if channels[0] is not None:
-            tally.add("counts", tuple(channels), line)
+            tally.add("counts", tuple(channels), line, count)
     elif event.kind == "nranks":
         sized(tally, cast("tuple[int]", event.values)[0])
     elif event.kind == "via":
-        tally.add("via", (origin.host, *event.values), line)
+        tally.add("via", (origin.host, *event.values), line, count)
     elif event.kind == "registered":
-        tally.add("registered", origin.process, nowhere)
-    else:
-        _ranks(tally, event, origin, line)
-    _obstacle(tally, event, line)
+        tally.add("registered", origin.process, nowhere, count)
+    if event.kind in ("env", "plugin"):
+        _obstacle(tally, event, line, count)
 
 
 def sized(tally: LogCounters, nranks: int) -> None:
@@ -82,7 +85,7 @@ def sized(tally: LogCounters, nranks: int) -> None:
         tally.add("collective size", (nranks,), nowhere, 0)
 
 
-def _ranks(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[], LogLine]) -> None:
+def _ranks(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[], LogLine], count: int) -> None:
     """Take in who takes part in a communicator."""
     if event.kind == "comm":
         phase, rank, nranks, name = cast("tuple[str, int, int, str | None]", event.values)
@@ -91,20 +94,20 @@ def _ranks(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[
         phase, name = "", None
     if not 0 <= rank < nranks <= MOST_RANKS:
         return
-    tally.add("rank", (nranks, rank, *origin.process), nowhere)
+    tally.add("rank", (nranks, rank, *origin.process), nowhere, count)
     if event.kind == "size":
         _, _, nodes, local, _ = cast("tuple[int, int, int, int | None, bool]", event.values)
-        tally.add("size", (nranks, nodes, local), line)
+        tally.add("size", (nranks, nodes, local), line, count)
     if not phase:
         return
     if phase == "Init COMPLETE":
-        tally.add("made", (nranks, *origin.process), nowhere)
+        tally.add("made", (nranks, *origin.process), nowhere, count)
     if name is None:
         # without an id, communicators of one size are told apart by how many each rank has set up
         if phase == "Init COMPLETE":
-            tally.add("nameless", (nranks, rank), nowhere)
+            tally.add("nameless", (nranks, rank), nowhere, count)
         elif phase != "Init START":
-            tally.add("nameless destroyed", (nranks, rank), nowhere)
+            tally.add("nameless destroyed", (nranks, rank), nowhere, count)
         return
     key = (name, nranks)
     comm = tally.comms.get(key) or tally.comm(key, line())
@@ -113,17 +116,17 @@ def _ranks(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[
     elif phase == "Init COMPLETE":
         comm.completed |= 1 << rank
     else:
-        comm.destroyed += 1
+        comm.destroyed += count
 
 
-def _obstacle(tally: LogCounters, event: LogEvent, line: Callable[[], LogLine]) -> None:
+def _obstacle(tally: LogCounters, event: LogEvent, line: Callable[[], LogLine], count: int) -> None:
     """Keep what keeps a run from RDMA, as far as a variable or a plug-in does."""
     if event.kind == "env":
         name, value = cast("tuple[str, str]", event.values)
         off = name == "NCCL_IB_DISABLE" and value not in ("", "0")
         if off or (name == "NCCL_NET" and is_tcp(value)):
-            tally.add("obstacle", (name,), line)
+            tally.add("obstacle", (name,), line, count)
     elif event.kind == "plugin" and event.values[0] in ("failed", "unsupported"):
         name = str(event.values[1])
         if not is_tcp(name):
-            tally.add("obstacle", (f"{event.values[0]} {name}",), line)
+            tally.add("obstacle", (f"{event.values[0]} {name}",), line, count)

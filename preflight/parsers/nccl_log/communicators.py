@@ -7,10 +7,10 @@ import re
 from preflight.parsers.nccl_log.event import LogEvent
 
 _COMM = re.compile(
-    r"(?:\[Rank \d+\] )?(?:nccl\w+ )?comm (?:0x\S{0,20}|\(nil\)) rank (?P<rank>\d{1,7})"
-    r" n[rR]anks (?P<nranks>\d{1,7})(?!\d)(?P<rest>.*)"
+    r"(?:\[Rank \d+\] )?(?:nccl\w+ )?comm (?:0x\S{0,20}|\(nil\)) rank (\d{1,7})"
+    r" n[rR]anks (\d{1,7})(?!\d)(.*)"
 )
-_COMM_ID = re.compile(r"\bcommId (0x[0-9a-f]+)")
+_COMM_ID = re.compile(r" commId (0x[0-9a-f]+)")
 _SPLIT = re.compile(r"\bparent (0x[0-9a-f]+)(?: (?:splitCount|childCount) (\d+))?(?: color (-?\d+))?")
 _PHASE = re.compile(r"- (Init START|Init COMPLETE|Destroy COMPLETE|Abort COMPLETE)")
 #: Of the tuner of aws-ofi-nccl.
@@ -28,7 +28,7 @@ def comm(message: str) -> LogEvent | None:
     if not (match := _COMM.match(message)):
         plain = _RANK.search(message)
         return LogEvent("rank", (int(plain[1]), int(plain[2]))) if plain else None
-    rank, nranks, rest = int(match["rank"]), int(match["nranks"]), match["rest"]
+    rank, nranks, rest = int(match[1]), int(match[2]), match[3]
     if size := _SIZE.match(rest):
         local = None if size[2] is None else int(size[2])
         return LogEvent("size", (rank, nranks, int(size[1]), local, size[3] == "1"))

@@ -1,29 +1,30 @@
 """The pass over a log's lines, in bytes.
 
 Nearly all lines of a large log are channel lines that differ in nothing but who says them. They are
-taken apart by two searches for a constant and counted by (what stands before, way); text is made, and
-patterns are tried, only where such a pair is met for the first time.
+taken apart by two searches for a constant and counted by who speaks and the way; text is made, and
+patterns are tried, only where such a pair is met for the first time. Other messages that a process
+repeats are counted in the same way.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections.abc import Callable
 from functools import cache
-from itertools import islice
-from operator import itemgetter
 from zlib import crc32
 
+from preflight._startup.lightclass import replace
 from preflight.parsers.job_output import LONGEST_LINE_CHARS
 from preflight.parsers.line_selection import ALIKE, LineSelection, is_torn, is_wanted
 from preflight.parsers.nccl_log import rails, signatures
-from preflight.parsers.nccl_log.apply_event import apply, sized
+from preflight.parsers.nccl_log.apply_event import OF_COMMUNICATORS, apply, nowhere, sized
 from preflight.parsers.nccl_log.channels import Via, via
 from preflight.parsers.nccl_log.communicators import collective_size
 from preflight.parsers.nccl_log.counters import MAX_WARNINGS
 from preflight.parsers.nccl_log.event import LogEvent
 from preflight.parsers.nccl_log.line_parser import LineParser, has_level
 from preflight.parsers.nccl_log.messages import ignored, marked, parse_message
+from preflight.parsers.nccl_log.model import LogLine
 from preflight.parsers.nccl_log.prefix import Origin, clean, origin_of, unwrapped_json
 from preflight.parsers.nccl_log.summarize import FRAMEWORK
 from preflight.textprep.line_suffix import trimmed
@@ -48,11 +49,14 @@ _LINE = re.compile(rf"(?:\b|\dm)NCCL (?:INFO|WARN|ERROR|TRACE|ABORT|VERSION|vers
 _WORDS = (b"NCCL", b"Nccl", b"nccl", b"Dist", b"c10d", b"Detected mismatch", b"Watchdog caught")
 
 #: Entries of the tables that only save time; when they are full they are emptied.
-_MAX_WAYS, _MAX_HEADS, _MAX_MESSAGES = 131_072, 32_768, 16_384
+_MAX_PAIRS, _MAX_HEADS, _MAX_MESSAGES = 131_072, 32_768, 16_384
 #: Only messages of at most so many bytes are remembered.
 _REMEMBERED = 1024
-#: Where more than this part of a chunk's lines begins differently, every line bears its time.
-_STAMPED = 0.25
+#: From so many names of processes on that were met behind another beginning of the line, lines bear their time.
+_STAMPED = 64
+_MAX_STAMPS = 1024
+#: What is remembered of a message: the message, its fact and its failure.
+_Read = tuple[bytes, LogEvent | None, str | None]
 
 
 class Scanner(LineParser):
@@ -62,14 +66,17 @@ class Scanner(LineParser):
         """Begin after so many lines; ``selection`` takes the lines of other parsers."""
         super().__init__(first_line, file)
         self.selection = selection
-        self.selected: list[tuple[int, bytes, bool]] = []  # lines of a chunk that are selected
+        self.last_selected, self.gap = 0, False  # gap: lines were left out since
         self.shapes: dict[bytes, int] = {}  # lines that others than NCCL wrote, without their digits → see _STEP
-        self.stamped = False
-        self.counts: Counter[bytes | None] = Counter()  # of channel lines, by what stands before and way
-        self.ways: dict[bytes, tuple[str | None, Via | None]] = {}  # the same → host and way
-        self.known_ways: dict[bytes, tuple[bool, Via | None]] = {}  # way → whether it is one, and which
-        self.origins: dict[bytes, Origin | None] = {}
-        self.messages: dict[bytes, tuple[LogEvent | None, str | None]] = {}
+        self.origins: dict[bytes, Origin | None] = {}  # what stands before a message → who wrote it
+        self.restamped = 0  # names of processes that were met behind another beginning of the line
+        self.stamps: set[bytes] = set()  # times and marks before such names, without their digits
+        # how often a process repeated a channel's way, and another message; each text is held once
+        self.ways: dict[bytes, dict[bytes, int]] = {}
+        self.told: dict[bytes, dict[bytes, int]] = {}
+        self.pairs = 0  # entries of both
+        self.known_ways: dict[bytes, tuple[bytes, bool, Via | None]] = {}  # way → itself, whether it is one, and which
+        self.messages: dict[bytes, _Read] = {}
         self.warnings: dict[tuple[str, bytes], str | None] = {}  # source and message → failure
         self.silent_warning: bytes | None = None  # the last line that was only counted
         self.sizes: set[bytes] = set()  # of communicators, as collectives' lines name them
@@ -77,32 +84,38 @@ class Scanner(LineParser):
 
     def feed(self, lines: list[bytes]) -> None:
         """Take in lines, without their ends."""
+        start = self.number
+        self.tally.all_lines += len(lines)
         if not any(lines):  # a flood of line ends
             self.number += len(lines)
-            self.tally.all_lines += len(lines)
             return
         written = lines
         if any(line[:1] == b"{" or unwrapped_json(line) is not None for line in lines[:HEADER_PROBE_LINES]):
             lines = [line if (inside := unwrapped_json(line)) is None else inside for line in lines]
-        start, stamped, known, shapes = self.number, self.stamped, len(self.origins), self.shapes
+        ways, told, shapes, stamps = self.ways, self.told, self.shapes, self.stamps
         ends, mask = self.tally.ends, self.tally.ends_mask
-        limit, gap = ALIKE * _STEP, False
-        channels: list[tuple[int, bytes, bytes]] = []
-        keys: list[bytes] = []
-        others: list[tuple[int, bytes]] = []
+        limit = ALIKE * _STEP
         first = last = 0  # of NCCL's
         for number, line in enumerate(lines, start + 1):
             head, info, message = line.partition(_INFO)
             if info:
                 last = number
-                first = first or number
+                if not first:
+                    first = number
+                if stamps and head[: (cut := _name_begin(head))].translate(None, _DIGITS) in stamps:
+                    head = head[cut:]
                 before, is_channel, way = message.partition(_VIA)
                 if is_channel and len(before) <= _LONGEST_NAME:
-                    key = (_unstamped(head) if stamped else head) + way
-                    keys.append(key)
-                    channels.append((number, key, line))
-                    if way[:3] == b"NET" and not (mask and crc32(before[:16]) & mask) and ends.get(before) != way:
+                    if not (mask and crc32(before[:16]) & mask) and ends.get(before) != way and way[:3] == b"NET":
                         mask = rails.add(ends, mask, before, way)
+                    try:
+                        ways[head][way] += 1
+                    except KeyError:
+                        self.number = number
+                        self._new_way(line, head, before, way)
+                    continue
+                if (texts := told.get(head)) is not None and message in texts:
+                    texts[message] += 1
                     continue
                 self.number = number
                 self._info(line, head, message)
@@ -114,7 +127,7 @@ class Scanner(LineParser):
             if code is None:
                 code = self._shape(line, shape)
             elif code >= limit and not code & (_READ | _EACH | _NAMED):
-                gap = True
+                self.gap = True
                 continue
             else:
                 shapes[shape] = code + _STEP
@@ -122,23 +135,17 @@ class Scanner(LineParser):
                 last = number
                 first = first or number
             if code & _READ:
-                others.append((number, line))
+                self.number = number
+                self._other(line)
             if code < limit or code & _EACH:
-                self.selected.append((number, written[number - start - 1], gap))
-                gap = False
+                self._select(number, written[number - start - 1])
             else:
-                gap = True
+                self.gap = True
         self.tally.ends_mask = mask
         if first:
             self.tally.spanned(first, last)
-        self._count(keys, channels)
-        self._others(others)
         self.number = start + len(lines)
-        self.tally.all_lines += len(lines)
-        self._select()
-        if len(self.origins) - known > _STAMPED * len(lines) > 64:
-            self.stamped = True
-        if len(self.counts) > _MAX_WAYS or len(self.origins) > _MAX_HEADS:
+        if len(self.origins) > _MAX_HEADS:
             self.flush_counts()
 
     def _shape(self, line: bytes, shape: bytes) -> int:
@@ -154,76 +161,69 @@ class Scanner(LineParser):
             self.shapes[shape] = code + _STEP
         return code
 
-    def _select(self) -> None:
-        """Hand over the selected lines of a chunk in their order."""
-        if self.selection is not None:
-            self.selected.sort(key=itemgetter(0))
-            before = 0
-            for number, line, gap in self.selected:
-                if number != before:
-                    self.selection.add(number, line, gap)
-                before = number
-        self.selected.clear()
+    def _select(self, number: int, line: bytes) -> None:
+        """Hand a line over to other parsers, once."""
+        if self.selection is not None and number != self.last_selected:
+            self.selection.add(number, line, self.gap)
+            self.last_selected, self.gap = number, False
 
     def flush_counts(self) -> None:
-        """Add the counts of channels to the tally."""
+        """Add to the tally what processes repeated."""
         table = self.tally.seen.get("via", {})
-        for key, count in self.counts.items():
-            host, taken = self.ways[key or b""]
-            self.tally.lines += count
-            if taken is not None and (seen := table.get((host, *taken))) is not None:
-                seen.count += count
-            elif taken is not None:
-                self.tally.overflow["via"] = self.tally.overflow.get("via", 0) + count
-        self.counts.clear()
+        for head, ways in self.ways.items():
+            host = self.origins[head].host  # type: ignore[union-attr]
+            for way, count in ways.items():
+                self.tally.lines += count
+                taken = self.known_ways[way][2]
+                if taken is not None and (seen := table.get((host, *taken))) is not None:
+                    seen.count += count
+                elif taken is not None:
+                    self.tally.overflow["via"] = self.tally.overflow.get("via", 0) + count
+        for head, texts in self.told.items():
+            origin = self.origins[head]
+            for message, count in texts.items():
+                if count and origin is not None:
+                    self._count(self.messages[message], origin, nowhere, count)
         self.ways.clear()
-        self.origins.clear()
+        self.told.clear()
+        self.known_ways.clear()
+        self.messages.clear()
+        self.pairs = 0
+        if len(self.origins) > _MAX_HEADS:
+            self.origins.clear()
 
     # --- channels ----------------------------------------------------------------------------------
 
-    def _count(self, keys: list[bytes], channels: list[tuple[int, bytes, bytes]]) -> None:
-        """Count a chunk's channel lines, and look at those of a kind that was not met yet."""
-        before = len(self.counts)
-        self.counts.update(keys)
-        new = set(islice(reversed(self.counts), len(self.counts) - before))
-        refused = set()
-        for number, key, line in channels if new else ():
-            if key not in new:
-                continue
-            self.number = number
-            if key not in refused and self._new_way(line, key):
-                new.discard(key)
-                continue
-            if key not in refused:
-                refused.add(key)
-                del self.counts[key]
-            self.parse_line(number, line)
-
-    def _new_way(self, line: bytes, key: bytes) -> bool:
-        """Take in a channel's line of a new kind; False if it needs more care."""
-        head, _, message = line.partition(_INFO)
-        before, _, way = message.partition(_VIA)
-        head = _unstamped(head) if self.stamped else head
-        origin = self.origins[head] if head in self.origins else self._origin(head, line)
-        if way not in self.known_ways:
+    def _new_way(self, line: bytes, head: bytes, before: bytes, way: bytes) -> None:
+        """Take in a channel's line of a kind that its process did not write yet."""
+        origin = self._origin(head, line)
+        if (known := self.known_ways.get(way)) is None:
             if len(self.known_ways) >= _MAX_MESSAGES:
-                self.known_ways.clear()
-            self.known_ways[way] = (len(way) <= _LONGEST_NAME * 4 and not has_level(way), via(clean(way)))
-        is_simple, taken = self.known_ways[way]
+                self.flush_counts()
+            known = (way, len(way) <= _LONGEST_NAME * 4 and not has_level(way), via(clean(way)))
+            self.known_ways[way] = known
+        way, is_simple, taken = known
         if origin is None or not is_simple or head[:1] == b"{" or not before.startswith(_CONNECTIONS):
-            return False
-        self.ways[key] = (origin.host, taken)
+            self.parse_line(self.number, line)
+            return
+        self.ways.setdefault(head, {})[way] = 1
         if taken is not None:
-            number, channel_text = self.number, before + _VIA + way
-            self.tally.add("via", (origin.host, *taken), lambda: self.line(number, line, origin, channel_text), 0)
+            text = before + _VIA + way
+            self.tally.add("via", (origin.host, *taken), lambda: self.line(self.number, line, origin, text), 0)
             if b" nRanks " in way:
                 self.way_of(clean(way))
-        return True
+        self._paired()
+
+    def _paired(self) -> None:
+        self.pairs += 1
+        if self.pairs > _MAX_PAIRS:
+            self.flush_counts()
 
     # --- other messages of level INFO --------------------------------------------------------------
 
     def _info(self, line: bytes, head: bytes, message: bytes) -> None:
-        origin = self.origins[head] if head in self.origins else self._origin(head, line)
+        """Take in a message that its process did not write yet, or that is not remembered."""
+        origin = self._origin(head, line)
         if origin is None and has_level(head):  # a warning and another message in one line
             self.parse_line(self.number, line)
             return
@@ -239,18 +239,27 @@ class Scanner(LineParser):
                 self.parse_line(self.number, line)
                 return
             known = self._read(message, shape)
-        event, failure = known
-        if event is not None and event.kind == "version":
-            self.selected.append((self.number, line, False))
+        message, event, _ = known
+        is_version = event is not None and event.kind == "version"
+        if is_version:
+            self._select(self.number, line)
         if origin is None:
-            if event is not None and event.kind == "version":  # of any process
+            if is_version:  # of any process
                 self.outside(self.number, clean(line))
             return
-        self.tally.lines += event is not None or failure is not None or not origin.quoted
+        self._count(known, origin, lambda: self.line(self.number, line, origin, message))
+        if message in self.messages and not is_version:
+            self.told.setdefault(head, {})[message] = 0
+            self._paired()
+
+    def _count(self, read: _Read, origin: Origin, line: Callable[[], LogLine], count: int = 1) -> None:
+        """Count what a process said so many times."""
+        _, event, failure = read
+        self.tally.lines += count * (event is not None or failure is not None or not origin.quoted)
         if event is not None:
-            apply(self.tally, event, origin, lambda: self.line(self.number, line, origin, message))
+            apply(self.tally, event, origin, line, count)
         if failure is not None:
-            self.failed(failure, origin, lambda: self.line(self.number, line, origin, message))
+            self.failed(failure, origin, line, count)
 
     def _sized(self, message: bytes) -> None:
         """Keep the size of the communicator that a collective's line names, and each size once."""
@@ -260,23 +269,23 @@ class Scanner(LineParser):
                 self.sizes.add(size)
             sized(self.tally, ranks)
 
-    def _read(self, message: bytes, shape: bytes) -> tuple[LogEvent | None, str | None]:
+    def _read(self, message: bytes, shape: bytes) -> _Read:
         """Parse a message seen for the first time, and cache the result."""
         text = trimmed(clean(message))
         event = parse_message(text)
-        if event is not None and event.kind in ("comm", "size", "rank"):
-            return (event, None)  # with an address: no such message comes again
+        if event is not None and event.kind in OF_COMMUNICATORS:
+            return (message, event, None)
         found = signatures.matching(text, "info")
         if event is None and found is None and not marked(text) and not any(m in text for m in signatures.info_marks()):
             if len(self.idle) >= _MAX_MESSAGES:
                 self.idle.clear()
             if len(shape) <= _REMEMBERED:
                 self.idle.add(shape)
-            return (None, None)
-        known = (event, found.id if found else None)
+            return (message, None, None)
+        known = (message, event, found.id if found else None)
         if len(message) <= _REMEMBERED:
             if len(self.messages) >= _MAX_MESSAGES:
-                self.messages.clear()
+                self.flush_counts()
             self.messages[message] = known
         return known
 
@@ -312,32 +321,44 @@ class Scanner(LineParser):
         elif len(self.tally.warnings) >= MAX_WARNINGS:
             self.silent_warning = raw
 
-    def _others(self, lines: list[tuple[int, bytes]]) -> None:
-        """Take in lines that are not of level INFO: warnings, versions, and what others than NCCL wrote."""
-        plain: list[tuple[int, bytes]] = []
-        now = self.number
-        for number, raw in lines:
-            if any(mark in raw for mark in _OURS):
-                self._warning(number, raw)
-            elif len(raw) > LONGEST_LINE_CHARS:
-                self.tally.long_lines += 1
-                plain.append((number, raw[:LONGEST_LINE_CHARS]))
-            else:
-                plain.append((number, raw))
-        for number, raw in plain:
-            self.outside(number, clean(raw))
-        self.number = now
+    def _other(self, raw: bytes) -> None:
+        """Take in a line that is not of level INFO: a warning, a version, or what others than NCCL wrote."""
+        if any(mark in raw for mark in _OURS):
+            self._warning(self.number, raw)
+            return
+        self.tally.long_lines += len(raw) > LONGEST_LINE_CHARS
+        self.outside(self.number, clean(raw[:LONGEST_LINE_CHARS]))
+
+    def line(self, number: int, raw: bytes, origin: Origin, message: bytes) -> LogLine:
+        """Make the line that a fact rests on, with its own time and mark."""
+        if self.stamps and origin.host is not None:
+            whole = origin_of(clean(raw[: max(raw.find(_INFO), raw.find(_WARN), 0)]))
+            origin = whole if whole is not None and whole.process == origin.process else origin
+        return super().line(number, raw, origin, message)
 
     def _origin(self, head: bytes, line: bytes) -> Origin | None:
-        try:
+        """Return who wrote what follows ``head``; None if that is prose."""
+        if head in self.origins:
             return self.origins[head]
-        except KeyError:
-            if line and is_torn(head):
-                self.selected.append((self.number, line, False))
-            several = len(head) > LONGEST_LINE_CHARS or has_level(head)
-            origin = None if several else self.known(origin_of(clean(head)))
-            self.origins[head] = origin
-            return origin
+        if line and is_torn(head):
+            self._select(self.number, line)
+        several = len(head) > LONGEST_LINE_CHARS or has_level(head)
+        origin = None if several else self.known(origin_of(clean(head)))
+        self.origins[head] = origin
+        if origin is not None and origin.host is not None:
+            self._learn_stamp(head, origin)
+        return origin
+
+    def _learn_stamp(self, head: bytes, origin: Origin) -> None:
+        """Find out whether only the time before a process's name is new."""
+        cut = _name_begin(head)
+        stamp, name = head[:cut], head[cut:]
+        is_stamp = 0 < cut <= _LONGEST_NAME and stamp[:1] != b"{" and b"  " not in stamp
+        if is_stamp and name.startswith(f"{origin.host}:".encode()):
+            self.restamped += name in self.origins
+            self.origins.setdefault(name, replace(origin, tag="", time=None))
+            if self.restamped > _STAMPED and len(self.stamps) < _MAX_STAMPS:
+                self.stamps.add(stamp.translate(None, _DIGITS))
 
 
 @cache
@@ -346,7 +367,6 @@ def _marks() -> tuple[bytes, ...]:
     return signatures.outside_marks()
 
 
-def _unstamped(head: bytes) -> bytes:
-    """Return the end of what stands before a message: HOST:PID:TID and device, without the time before them."""
-    parts = head.rsplit(b" ", 3)
-    return head if len(parts) < 4 else b" ".join(parts[1:])
+def _name_begin(head: bytes) -> int:
+    """Return where HOST:PID:TID and the device begin in what stands before a message."""
+    return head.rfind(b" ", 0, head.rfind(b" ", 0, -1)) + 1

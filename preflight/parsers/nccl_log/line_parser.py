@@ -7,7 +7,7 @@ from collections.abc import Callable, Container
 
 from preflight.parsers.job_output import LONGEST_LINE_CHARS
 from preflight.parsers.nccl_log import rails, signatures
-from preflight.parsers.nccl_log.apply_event import add_version, apply, sized
+from preflight.parsers.nccl_log.apply_event import OF_COMMUNICATORS, add_version, apply, sized
 from preflight.parsers.nccl_log.channels import connects, ranks_of, via
 from preflight.parsers.nccl_log.communicators import size_in_warning
 from preflight.parsers.nccl_log.counters import Key, LogCounters
@@ -29,7 +29,7 @@ _MOST_PARTS = 32
 #: Lines without a fact that are cached, and the size in bytes up to which one is.
 _MAX_SILENT_LINES, _MAX_SILENT_BYTES = 16_384, 1024
 #: What of level TRACE is read.
-_OF_COMMUNICATORS = frozenset({"comm", "size", "rank", "nranks"})
+_OF_TRACE = OF_COMMUNICATORS | {"nranks"}
 #: Lines of a message of PyTorch: its kind, "Last error:", NCCL's words.
 _SAME_MESSAGE = 4
 
@@ -82,7 +82,7 @@ class LineParser:
         if level[1] == "INFO":
             self._info_part(message, origin, line)
         elif level[1] == "TRACE":
-            if (event := parse_message(message)) is not None and event.kind in _OF_COMMUNICATORS:
+            if (event := parse_message(message)) is not None and event.kind in _OF_TRACE:
                 apply(self.tally, event, origin, lambda: line)
         elif level[1] in ("WARN", "ERROR"):
             self.tally.warning(lambda: line)
@@ -152,18 +152,15 @@ class LineParser:
             tag = self.spoke[1] if word or self.spoke[1].startswith(tag) else tag
         return tag
 
-    def failed(self, name: str, origin: Origin, line: Callable[[], LogLine]) -> None:
+    def failed(self, name: str, origin: Origin, line: Callable[[], LogLine], count: int = 1) -> None:
         """Count a failure signature."""
-        self.tally.add("failure", (name, *origin.process), line)
+        self.tally.add("failure", (name, *origin.process), line, count)
 
     def known(self, origin: Origin | None) -> Origin | None:
         """Store the host of the process that wrote a line."""
         if origin is not None and origin.host is not None:
-            host, number = origin.host, self.number
-            self.tally.add("host", (host,), lambda: LogLine(number, host, "", "", file=self.file), 0)
-            seen = self.tally.seen["host"].get((host,))
-            if seen is not None and number < seen.first.number:  # lines of channels are looked at after others
-                seen.first = LogLine(number, host, "", "", file=self.file)
+            host = origin.host
+            self.tally.add("host", (host,), lambda: LogLine(self.number, host, "", "", file=self.file), 0)
         return origin
 
     def line(self, number: int, raw: bytes, origin: Origin, message: bytes) -> LogLine:

@@ -91,8 +91,9 @@ def rails_of(tally: LogCounters) -> Rails | None:
     """Count the connections that cross rails; None where none shows both ends."""
     seen = crossing = 0
     example = None
+    ways = {way: via(way.decode("latin-1")) for way in set(tally.ends.values())}
     for name, sent, received in rails.pairs(tally.ends):
-        one, other = via(sent.decode("latin-1")), via(received.decode("latin-1"))
+        one, other = ways[sent], ways[received]
         if one is None or other is None or one.network != other.network or is_tcp(one.network):
             continue
         seen += 1

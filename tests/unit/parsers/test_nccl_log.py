@@ -190,11 +190,66 @@ def test_every_line_with_its_own_time() -> None:
     scanner = fast_scanner.Scanner()
     for start in range(0, len(lines), 300):
         scanner.feed([line.encode() for line in lines[start : start + 300]])
-    assert scanner.stamped
+    assert scanner.stamps
     scanner.flush_counts()
     found = summarize.summarize(scanner.tally)
     assert found is not None
     assert essence(found) == essence(COMPLETE)
+
+
+def test_times_and_marks_of_lines_that_differ_in_them_only() -> None:
+    lines = [
+        f"[rank{i % 2}]: 2024-01-01T00:00:{i % 60:02d}.{i:09d}Z gpu01:{i % 2 + 1}:9 [{i % 2}] NCCL INFO "
+        + ("Channel 00/0 : 0[0] -> 1[1] via P2P/IPC" if i % 2 else f"NCCL_X{i // 50} set by environment to 1.")
+        for i in range(300)
+    ]
+    lines[250] = lines[250].partition("NCCL")[0] + "NCCL WARN Call to bind failed: Address already in use"
+    log = scanned(lines)
+    assert [(use.name, use.count) for use in log.intra_node] == [("P2P/IPC", 150)]
+    assert [(one.name, one.first.time, one.first.tag) for one in log.environment] == [
+        (f"NCCL_X{i}", f"2024-01-01 00:00:{i * 50 % 60:02d}.{i * 50:09d}", "rank0") for i in range(6) if i != 5
+    ] + [("NCCL_X5", "2024-01-01 00:00:12.000000252", "rank0")]
+    assert [(w.number, w.time, w.tag) for w in log.warnings] == [(251, "2024-01-01 00:00:10.000000250", "rank0")]
+
+
+def scanned(lines: list[str]) -> NcclLog:
+    """Return what is read of a text too long to be a copy."""
+    scanner = fast_scanner.Scanner()
+    scanner.feed([line.encode() for line in lines])
+    scanner.flush_counts()
+    log = summarize.summarize(scanner.tally)
+    assert log is not None
+    return log
+
+
+def test_a_failure_begins_at_its_first_line_of_any_level() -> None:
+    head = "gpu01:7:8 [0] NCCL"
+    log = scanned(
+        [f"{head} WARN Call to bind failed: Address already in use"]
+        + [f"{head} INFO RAS failed to establish a client listening socket at localhost:28028"] * 3
+    )
+    assert [one.line.number for one in (*log.failures, *log.hints)] == [1]
+
+
+def test_what_a_process_repeats_is_counted() -> None:
+    said = ["Using network IB", "NCCL_DEBUG set by environment to INFO.", "Connected all rings", "a word"]
+    lines = [f"gpu{i % 3}:7:8 [0] NCCL INFO {text}" for i in range(30) for text in said]
+    together, alone = scanned(lines), [scanned(lines[at : at + 1]) for at in range(len(lines))]
+    assert [(use.name, use.count) for use in together.networks] == [("IB", 30)]
+    assert [(one.name, one.count) for one in together.environment] == [("NCCL_DEBUG", 30)]
+    assert together.lines == sum(log.lines for log in alone) == 120
+
+
+def test_repeated_messages_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast_scanner, "_MAX_PAIRS", 20)
+    scanner = fast_scanner.Scanner()
+    for i in range(100):
+        scanner.feed([f"h{i}:1:2 [0] NCCL INFO {text}".encode() for text in ("Using network IB",) * 3])
+        assert scanner.pairs <= 20
+    scanner.flush_counts()
+    log = summarize.summarize(scanner.tally)
+    assert log is not None
+    assert [(use.name, use.count) for use in log.networks] == [("IB", 300)]
 
 
 @pytest.mark.parametrize("width", [80, 100, 132, 211])
