@@ -1,4 +1,4 @@
-"""What to say where the thing to be judged is absent.
+"""Functions that ``unless=`` of a check names, and what they are made of.
 
 *Skip* needs positive evidence: the PCI bus was read and holds none, and nobody expects one. Where
 one is expected, the check that counts it fails; the others only say that they cannot tell.
@@ -14,9 +14,10 @@ from typing import Any
 from preflight._startup.lightclass import fields
 from preflight.evidence.document import COURSE, EvidenceError
 from preflight.expectations import Roles, Site
-from preflight.facts.container import GPU_NODES, gpu_nodes
+from preflight.facts.container import GPU_NODES, gpu_nodes, in_pod
 from preflight.facts.gpudirect import NEAR
 from preflight.facts.kernel import NVIDIA_VERSION
+from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
 from preflight.facts.pci import ROOT as PCI
 from preflight.facts.rdma_ports import ROOT as IB
@@ -109,7 +110,7 @@ def _xids(node: NodeFacts) -> list[str]:
     return [DMESG] if with_nvidia and events(node.kernel_log.lines).gpus else []
 
 
-def of_switch(node: NodeFacts) -> Finding | None:
+def network_switch(node: NodeFacts, site: Site) -> Finding | None:
     """Return the finding of a network switch that was listed among the nodes; None if this is no switch."""
     if node.network_switch is None:
         return None
@@ -164,6 +165,16 @@ def no_systemd(node: NodeFacts, site: Site) -> Finding | None:
     return skipped("systemd does not run this node", evidence=[FAILED])
 
 
+def outside_container(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip a host."""
+    return None if node.in_container else skipped("not in a container", evidence=[PCI_BUS])
+
+
+def outside_pod(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip outside of a Kubernetes pod."""
+    return None if in_pod(node.environment) else skipped("not in a Kubernetes pod", evidence=[PROCESS])
+
+
 def _on_the_host(node: NodeFacts, what: str, key: str) -> Finding | None:
     if not node.in_container:
         return None
@@ -198,6 +209,15 @@ def no_gpu(node: NodeFacts, site: Site) -> Finding | None:
     return skipped("the PCI bus holds no NVIDIA GPU", evidence=[PCI_BUS])
 
 
+def no_nvswitch(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip a node without an NVSwitch on its bus; B200 and newer show none."""
+    from preflight.expectations.catalogue import NVSWITCH_IDS  # start-up: most nodes have none
+
+    if any(device.vendor == "10de" and device.device in NVSWITCH_IDS for device in node.pci):
+        return None
+    return skipped("no NVSwitch on the PCI bus", evidence=[PCI_BUS])
+
+
 def no_rdma(node: NodeFacts, site: Site) -> Finding | None:
     """Return the finding of a check about RDMA on a node that has no RDMA device; None if it has one."""
     if node.rdma_devices:
@@ -211,6 +231,25 @@ def no_rdma(node: NodeFacts, site: Site) -> Finding | None:
             fix="see rdma.registered",
         )
     return skipped("the kernel has no RDMA device and the PCI bus no RDMA NIC", evidence=[RDMA_CLASS, PCI_BUS])
+
+
+def lacks_rdma(node: NodeFacts, site: Site) -> bool:
+    """Return whether a node has no RDMA device or NIC, and none is expected."""
+    absent = no_rdma(node, site)
+    return absent is not None and absent.status is Status.SKIP
+
+
+def no_compute_port(node: NodeFacts, site: Site) -> Finding | None:
+    """Report a node without a compute port."""
+    if absent := no_rdma(node, site):
+        return absent
+    if site.roles(node).compute:
+        return None
+    return unknown(
+        "no port of the compute fabric is here to judge",
+        evidence=[RDMA_CLASS],
+        fix=f"see rdma.device-count, or correct class.{site.class_name}.ports.compute",
+    )
 
 
 def no_pci_nic(node: NodeFacts, site: Site) -> Finding | None:
@@ -289,17 +328,3 @@ def failing(roles: Roles, site: Site) -> Callable[..., Finding]:
         return unknown(f"{message}, and nothing says whether a job uses it", **details)
 
     return unsure
-
-
-def compute_roles(node: NodeFacts, site: Site) -> Roles | Finding:
-    """Return the ports by role, or the finding of a check about compute ports on a node without any."""
-    if absent := no_rdma(node, site):
-        return absent
-    roles = site.roles(node)
-    if not roles.compute:
-        return unknown(
-            "no port of the compute fabric is here to judge",
-            evidence=[RDMA_CLASS],
-            fix=f"see rdma.device-count, or correct class.{site.class_name}.ports.compute",
-        )
-    return roles

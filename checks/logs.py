@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.model import Finding, unknown
 
@@ -32,9 +32,10 @@ def node_count(run: RunFacts, key: str) -> int | None:
     return max((report.nnodes for report in run.nccl_tests.get(key, ()) if report.nnodes), default=None)
 
 
-def no_nccl(run: RunFacts) -> Iterator[Finding]:
-    """Yield *unknown* where no log has a line of NCCL."""
+def no_nccl(run: RunFacts, site: Site) -> Finding | None:
+    """Report logs without a line of NCCL."""
     if not run.logs:
-        yield unknown("no log was given", fix="give the job's log: --log FILE")
-    elif not run.nccl_logs:
-        yield unknown("no line of NCCL in any log", evidence=run.logs, fix=RERUN)
+        return unknown("no log was given", fix="give the job's log: --log FILE")
+    if not run.nccl_logs:
+        return unknown("no line of NCCL in any log", evidence=run.logs, fix=RERUN)
+    return None

@@ -228,8 +228,9 @@ def check(
 ) -> Callable[[CheckFunction], Check]:
     """Make a Check of a function; a mistake in the declaration is an error at import.
 
-    ``unless`` are functions of ``preflight.checks.applicability``: where there is nothing to judge, the module is
-    not even imported. ``action`` is what a failure requires (default: to isolate the node).
+    ``unless`` says when the check does not apply: functions of ``preflight.checks.applicability``, for which its
+    module is not even imported, then of that module. ``action`` is what a failure requires (default: to isolate the
+    node).
     """
     if not _ID.fullmatch(id):
         raise ValueError(f"check id {id!r} is not of the form subject.what")

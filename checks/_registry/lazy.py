@@ -9,13 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from preflight._startup import lazy_checks
-from preflight.checks import applicability
 from preflight.errors import PreflightError
 from preflight.model import Check, Scope, docstring
 
 if TYPE_CHECKING:
     from preflight._startup.lazy_checks import Row
-    from preflight.model import CheckFunction
+    from preflight.model import Applicability, CheckFunction
 
 PACKAGE = "preflight.checks"
 
@@ -54,7 +53,7 @@ def is_current(module: str) -> bool:
 def row(name: str, check: Check) -> Row:
     """Return the row of a check that has this name in its module."""
     values = {field: getattr(check, field) for field in FIELDS[:-1]}
-    values |= {"scope": str(check.scope), "unless": tuple(absent.__name__ for absent in check.unless)}
+    values |= {"scope": str(check.scope), "unless": tuple(map(_path, check.unless))}
     return (*values.values(), name)
 
 
@@ -86,4 +85,24 @@ def _check(module: str, declared: Row) -> Check:
 
     run = lazy_checks.LazyFunction(path, name, load, doc)
     return Check(id, title, Scope(scope), source, fix, answers, gating, run, sweep, window, pair, reads, needs, history,
-                 tuple(getattr(applicability, name) for name in unless), action)  # fmt: skip
+                 tuple(map(_applicability, unless)), action)  # fmt: skip
+
+
+def _path(function: Applicability) -> str:
+    """Return the place of a function of ``unless`` below the checks."""
+    return f"{function.__module__.removeprefix(PACKAGE + '.')}.{function.__name__}"
+
+
+@cache
+def _applicability(path: str) -> Applicability:
+    """Return a function of ``unless``, imported when it is called."""
+    module, _, name = path.rpartition(".")
+    module = f"{PACKAGE}.{module}"
+
+    def load() -> Applicability:
+        found: Applicability | None = getattr(import_module(module), name, None)
+        if found is None:
+            raise StaleRegistry(f"{module} has no {name}, which the table names: {REGENERATE}")
+        return found
+
+    return lazy_checks.LazyFunction(module, name, load, lambda: docstring(load()))

@@ -47,6 +47,7 @@ HINTS = {
     scope="fleet",
     sweep=True,
     reads=("cmd:ibnetdiscover", "cmd:iblinkinfo -l"),
+    unless=(not_this_fabric,),
 )
 def link_speed(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Compare each link's width and speed with those of most links between the same kinds of chips.
@@ -65,9 +66,6 @@ def link_speed(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     ## False alarms
     HCAs of one model that were bought for two speeds (splitter cables); their leaf tells them apart.
     """
-    if other := not_this_fabric(swept):
-        yield other
-        return
     net, keys = swept.net, [swept.net_key]
     before = site.reference.net if site.reference else None
     slow, mixed = facts.fabric.compare.slow(net, before), facts.fabric.compare.mixed(net, before)
@@ -113,6 +111,7 @@ def _could_be(swept: FabricFacts, link: FabricLink) -> str:
     scope="fleet",
     sweep=True,
     reads=("cmd:ibnetdiscover", "cmd:iblinkinfo -l"),
+    unless=(not_this_fabric,),
 )
 def reference(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Compare the sweep with a reference sweep: devices, links, ports and speeds, by GUID.
@@ -130,9 +129,6 @@ def reference(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     ## False alarms
     Nodes that are shut down or in repair are missing by right; leave them out with a new reference.
     """
-    if other := not_this_fabric(swept):
-        yield other
-        return
     keys, net = [swept.net_key], swept.net
     if site.reference is None:
         inventory = f"{len(net.switches)} switches, {len(net.hcas)} HCAs, {len(net.links)} links"
@@ -189,6 +185,7 @@ def _state(swept: FabricFacts, link: FabricLink) -> str:
     scope="fleet",
     sweep=True,
     reads=("cmd:ibqueryerrors",),
+    unless=(not_this_fabric,),
 )
 def link_errors(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Compare the error counters of all ports with those at the start of a window, and with those of the reference.
@@ -207,9 +204,6 @@ def link_errors(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     Reboots and pulled cables count as link down, at both ends. Waiting to send (PortXmitWait) is
     congestion, and multicast loops (PortRcvSwitchRelayErrors) are normal; neither is judged.
     """
-    if other := not_this_fabric(swept):
-        yield other
-        return
     now, keys, earlier = swept.errors, [swept.errors_key], _earlier(swept, site)
     if not earlier:
         yield from _one_reading(swept)

@@ -21,6 +21,11 @@ EXCESS, HOT = 1.5, 0.5
 IDLE = 0.05
 
 
+def no_sender(swept: FabricFacts, site: FabricSite) -> Finding | None:
+    """Skip a run of one node."""
+    return None if len(swept.nodes) > 1 else skipped("one node was asked: nobody sends to it", evidence=[swept.net_key])
+
+
 @check(
     "fabric.fan-in",
     title="No receiver of the job is narrower than one of its senders",
@@ -32,6 +37,7 @@ IDLE = 0.05
     gating=False,  # it can only warn
     sweep=True,
     reads=("cmd:ibnetdiscover", "cmd:ibqueryerrors", "file:/sys/class/infiniband/mlx5_0/node_guid"),
+    unless=(not_this_fabric, no_sender),
 )
 def fan_in(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Compare the link of each of the job's HCAs with what the other nodes of its rail can send to it at once.
@@ -48,13 +54,7 @@ def fan_in(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     ## False alarms
     Nodes of two generations in one job on purpose.
     """
-    if other := not_this_fabric(swept):
-        yield other
-        return
     keys = [swept.net_key]
-    if len(swept.nodes) < 2:
-        yield skipped("one node was asked: nobody sends to it", evidence=keys)
-        return
     points = facts.fabric.load.fan_ins(swept.graph, swept.here())
     if not points:
         yield unknown(
@@ -100,6 +100,13 @@ def _waits(swept: FabricFacts) -> str:
     return f"packets waited most to leave {listed(named)}"
 
 
+def no_shared_uplinks(swept: FabricFacts, site: FabricSite) -> Finding | None:
+    """Skip leaves with one uplink each."""
+    if any(leaf.uplinks > 1 for leaf in swept.graph.leaves):
+        return None
+    return skipped("no leaf has several uplinks to share", evidence=[swept.net_key])
+
+
 @check(
     "fabric.uplink-balance",
     title="The uplinks of a leaf carry alike",
@@ -113,6 +120,7 @@ def _waits(swept: FabricFacts) -> str:
     sweep=True,
     window=True,
     reads=("cmd:ibnetdiscover", "cmd:ibqueryerrors --counters --switch"),
+    unless=(not_this_fabric, no_shared_uplinks),
 )
 def uplink_balance(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Compare what each uplink of a leaf carried in the window with an even share of all that passed, both ways.
@@ -129,14 +137,8 @@ def uplink_balance(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     ## False alarms
     Several jobs on one leaf, of which one alone sends far.
     """
-    if other := not_this_fabric(swept):
-        yield other
-        return
     keys = [swept.traffic_key]
     found = facts.fabric.load.uplinks(swept.graph, swept.rates)
-    if not any(leaf.uplinks > 1 for leaf in swept.graph.leaves):
-        yield skipped("no leaf has several uplinks to share", evidence=[swept.net_key])
-        return
     if swept.partial:
         yield unknown(f"{swept.partial}: uplinks that were not seen cannot be compared", evidence=[swept.net_key])
         return

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     scope="fleet",
     sweep=True,
     reads=("cmd:ibnetdiscover",),
+    unless=(not_this_fabric,),
 )
 def oversubscription(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Compare, at each leaf, the rate of the links to hosts with the rate of the links to other switches.
@@ -41,9 +42,6 @@ def oversubscription(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     A fabric that is 2:1 by design; say so. A leaf of storage or login nodes, which nobody sized for
     collectives, is named too.
     """
-    if other := not_this_fabric(swept):
-        yield other
-        return
     leaves, partial, allowed = swept.graph.leaves, swept.partial, site.settings.oversubscription
     if not leaves:
         yield unknown("no switch of this sweep has hosts", evidence=[swept.net_key], fix="sweep again")
@@ -76,6 +74,13 @@ def oversubscription(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
                      evidence=[swept.net_key])  # fmt: skip
 
 
+def no_path(swept: FabricFacts, site: FabricSite) -> Finding | None:
+    """Skip a run of one node."""
+    if len(swept.nodes) > 1:
+        return None
+    return skipped("one node was asked: there is no path between nodes", evidence=[swept.net_key])
+
+
 @check(
     "fabric.hops",
     title="The job's nodes are as near to each other as the fabric lets them",
@@ -86,6 +91,7 @@ def oversubscription(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     scope="fleet",
     sweep=True,
     reads=("cmd:ibnetdiscover", "file:/sys/class/infiniband/mlx5_0/node_guid"),
+    unless=(not_this_fabric, no_path),
 )
 def hops(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Compare the paths between the nodes that were asked with the shortest that so many nodes could have.
@@ -101,12 +107,6 @@ def hops(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     ## False alarms
     The nodes of a whole cluster asked at once are no job; the nearer leaves are full of other jobs.
     """
-    if other := not_this_fabric(swept):
-        yield other
-        return
-    if len(swept.nodes) < 2:
-        yield skipped("one node was asked: there is no path between nodes", evidence=[swept.net_key])
-        return
     placement = facts.fabric.graph.place(swept.graph, swept.here())
     if placement.nodes < 2:
         yield unknown(

@@ -23,8 +23,8 @@ def listed(names: list[str]) -> str:
     return ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
 
 
-def not_this_fabric(swept: FabricFacts) -> Finding | None:
-    """Return what every check says where the compute fabric is Ethernet, or is not the one that was swept."""
+def not_this_fabric(swept: FabricFacts, site: FabricSite) -> Finding | None:
+    """Report a sweep that is not of the compute fabric, or of Ethernet."""
     if evidence := swept.not_infiniband:
         return skipped(
             f"every compute port of {swept.sweeper.node} is Ethernet or EFA, not InfiniBand", evidence=evidence
@@ -46,6 +46,7 @@ def not_this_fabric(swept: FabricFacts) -> Finding | None:
     scope="fleet",
     sweep=True,
     reads=("cmd:ibnetdiscover", "cmd:iblinkinfo -l", "cmd:ibqueryerrors"),
+    unless=(not_this_fabric,),
 )
 def completeness(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Look for queries without an answer, for links that only one end reports, and for the job's HCAs in the sweep.
@@ -63,9 +64,6 @@ def completeness(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     A switch that boots, or a manager that sweeps at the same time, drops a few queries; sweep again. A
     cluster whose rails are fabrics of their own needs one sweep for each: `device` in the cluster file names the port.
     """
-    if other := not_this_fabric(swept):
-        yield other
-        return
     net = swept.net
     for key, lost in swept.lost.items():
         where = list(swept.silent_places())
@@ -104,6 +102,7 @@ def completeness(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     scope="fleet",
     sweep=True,
     reads=("cmd:ibnetdiscover", "cmd:sminfo", "cmd:saquery -s"),
+    unless=(not_this_fabric,),
 )
 def manager(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Look for the master subnet manager, and ask every port that runs a manager which state it is in.
@@ -119,9 +118,6 @@ def manager(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     ## False alarms
     In the seconds of a handover both, or none, say master; ask again.
     """
-    if other := not_this_fabric(swept):
-        yield other
-        return
     master = swept.master
     if master is None:
         yield from _no_manager(swept)
@@ -183,6 +179,7 @@ def _no_manager(swept: FabricFacts) -> Iterator[Finding]:
     scope="fleet",
     sweep=True,
     reads=("cmd:ibnetdiscover", "cmd:saquery SR"),
+    unless=(not_this_fabric,),
 )
 def sharp(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Look for an aggregation node in every switch, and for the aggregation manager among the subnet's services.
@@ -199,9 +196,6 @@ def sharp(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     SHARP that is left off by intent; say sharp = false. A manager that registers elsewhere than with
     the subnet manager (some UFM versions) is not seen.
     """
-    if other := not_this_fabric(swept):
-        yield other
-        return
     net, wanted = swept.net, site.settings.sharp
     inside = {link.other(device.guid)[0] for device in net.devices.values() if device.aggregates
               for link in swept.graph.links_of(device.guid)}  # fmt: skip
@@ -211,26 +205,29 @@ def sharp(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     keys = [swept.net_key]
     if wanted is False:
         yield skipped(f"{site.source('sharp')} says that SHARP is not used; {coverage}", evidence=keys)
-        return
-    if swept.partial and without:
+    elif swept.partial and without:
         yield unknown(f"{swept.partial}; of what was seen, {coverage}", evidence=keys)
-        return
-    if not inside and not wanted:
+    elif not inside and not wanted:
         yield skipped(f"no switch has an aggregation node: SHARP cannot be used here ({coverage})", evidence=keys)
-        return
-    if without:
-        report = failed if wanted else warned
-        yield report(f"{coverage}; not in {listed(without)}", found=coverage, expected="all", evidence=keys).about(
-            "NT-SHP-1"
-        )
     else:
-        yield passed(coverage, found=coverage, evidence=keys).about("NT-SHP-1")
-    services, wanted_service = swept.services, parsers.infiniband.sminfo_saquery.AGGREGATION_SERVICE
-    if wanted_service in services:
-        yield passed("the aggregation manager is registered", found=wanted_service,
-                     evidence=[swept.services_key]).about("NT-SHP-2")  # fmt: skip
-        return
+        yield _aggregation_nodes(without, coverage, keys, wanted)
+        yield _aggregation_manager(swept, wanted)
+
+
+def _aggregation_nodes(without: list[str], coverage: str, keys: list[str], wanted: bool | None) -> Finding:
+    if not without:
+        return passed(coverage, found=coverage, evidence=keys).about("NT-SHP-1")
+    report = failed if wanted else warned
+    message = f"{coverage}; not in {listed(without)}"
+    return report(message, found=coverage, expected="all", evidence=keys).about("NT-SHP-1")
+
+
+def _aggregation_manager(swept: FabricFacts, wanted: bool | None) -> Finding:
+    services, service = swept.services, parsers.infiniband.sminfo_saquery.AGGREGATION_SERVICE
+    keys = [swept.services_key]
+    if service in services:
+        return passed("the aggregation manager is registered", found=service, evidence=keys).about("NT-SHP-2")
     others = f"{len(services)} other services are" if services else "nothing is"
     report = failed if wanted else warned
-    yield report(f"no SHARP aggregation manager is registered ({others})", found=", ".join(services) or "none",
-              expected=wanted_service, evidence=[swept.services_key]).about("NT-SHP-2")  # fmt: skip
+    return report(f"no SHARP aggregation manager is registered ({others})", found=", ".join(services) or "none",
+                  expected=service, evidence=keys).about("NT-SHP-2")  # fmt: skip

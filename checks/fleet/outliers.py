@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 
 from preflight._startup.lightclass import dataclass, replace
+from preflight.checks.applicability import no_compute_port
 from preflight.checks.comparison.electorate import failing, kinds
 from preflight.checks.gpu import state
 from preflight.checks.host import limits
 from preflight.checks.rdma import error_counters
 from preflight.checks.rdma import ports as rdma_port
-from preflight.checks.rdma.per_port import IDLE, UNDER_LOAD, judged_ports
+from preflight.checks.rdma.per_port import IDLE, UNDER_LOAD, no_judged_port, windows
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.majority import ENOUGH, is_majority, outliers, sides, systemic
@@ -126,10 +127,9 @@ def numbers_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
 
 def _traffic_rates(node: NodeFacts, site: Site) -> Numbers | None:
     """Return what the compute ports did in the window: traffic, and events for each GB that was carried."""
-    ports = judged_ports(node, site)
-    if isinstance(ports, Finding):
-        return None if ports.status is Status.SKIP else {}
-    growths = [node.port_growth[port.name] for port in ports]
+    if absent := no_compute_port(node, site) or no_judged_port(node, site):
+        return None if absent.status is Status.SKIP else {}
+    growths = windows(node, site)
     rates = [growth.gbps for growth in growths]
     if any(rate is None for rate in rates) or not growths:
         return {}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from preflight import facts, parsers
 from preflight._startup.lightclass import replace
-from preflight.checks.applicability import compute_roles, efa_only, no_rdma
+from preflight.checks.applicability import efa_only, no_compute_port
 from preflight.checks.comparison import declared_values
 from preflight.checks.comparison.compare import missed
 from preflight.checks.comparison.electorate import Electorate, kinds, standing
@@ -29,33 +29,38 @@ _OVERHEAD = 14 + 4
 _SAME_PLAN = 0.5
 
 
-def _neighbours(node: NodeFacts, site: Site) -> tuple[dict[Port, Neighbour], Finding | None]:
-    """Return what is at the other end of the RoCE compute ports; or the finding where there is none."""
-    roles = compute_roles(node, site)
-    if isinstance(roles, Finding):
-        return {}, roles
-    ports = [port for port in roles.compute if port.roce and port.netdev]
-    if skip := efa_only(roles.compute, "whose switches are the cloud's"):
-        return {}, skip
-    if not ports:
-        return {}, skipped("no compute port speaks RoCE", evidence=[roles.compute[0].evidence[0]])
+def no_neighbour(node: NodeFacts, site: Site) -> Finding | None:
+    """Report a node that hears no switch on its RoCE compute ports."""
+    compute = site.roles(node).compute
+    if absent := efa_only(compute, "whose switches are the cloud's"):
+        return absent
+    if not _roce(node, site):
+        return skipped("no compute port speaks RoCE", evidence=[compute[0].evidence[0]])
     try:
         record = node.evidence.record(LLDP)
         if record.status == "missing" or "unable to connect to socket" in record.err:
             message = "no LLDP daemon runs here (lldpd), so nobody hears what the switches say"
-            return {}, skipped(message, evidence=[LLDP]).about()  # of the switch nothing is known
-        heard = node.parsed(LLDP, parsers.network.lldp.parse)
+            return skipped(message, evidence=[LLDP]).about()  # of the switch nothing is known
+        if _neighbours(node, site):
+            return None
     except EvidenceError as error:
-        return {}, unknown(
+        return unknown(
             f"the neighbours could not be read: {error.why}", evidence=[LLDP], fix="run as root or with --sudo"
         )
-    found = {port: heard[port.netdev] for port in ports if port.netdev in heard}
-    if not found:
-        return {}, unknown(
-            f"no switch says anything on {len(ports)} RoCE ports", evidence=[LLDP],
-            fix="switch LLDP on in the switch; a NIC whose firmware answers it itself hides it (mlxconfig LLDP_NB_*)",
-        )  # fmt: skip
-    return found, None
+    return unknown(
+        f"no switch says anything on {len(_roce(node, site))} RoCE ports", evidence=[LLDP],
+        fix="switch LLDP on in the switch; a NIC whose firmware answers it itself hides it (mlxconfig LLDP_NB_*)",
+    )  # fmt: skip
+
+
+def _roce(node: NodeFacts, site: Site) -> list[Port]:
+    return [port for port in site.roles(node).compute if port.roce and port.netdev]
+
+
+def _neighbours(node: NodeFacts, site: Site) -> dict[Port, Neighbour]:
+    """Return the other ends of the RoCE compute ports; raises EvidenceError."""
+    heard = node.parsed(LLDP, parsers.network.lldp.parse)
+    return {port: heard[port.netdev] for port in _roce(node, site) if port.netdev in heard}
 
 
 @check(
@@ -65,7 +70,7 @@ def _neighbours(node: NodeFacts, site: Site) -> tuple[dict[Port, Neighbour], Fin
     fix="Set the switch port and the interface alike: `mlnx_qos -i IF --pfc …`, and the switch's PFC profile.",
     action="fix-site",
     answers=("AN-4", "FP-LOSS-2", "PA-14"),
-    unless=(no_rdma,),
+    unless=(no_compute_port, no_neighbour),
 )
 def pfc(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the priorities with PFC that the switch port announces with those of the interface.
@@ -81,10 +86,7 @@ def pfc(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     A switch that announces its wish and not its state; look at it with the switch's own command.
     """
-    neighbours, other = _neighbours(node, site)
-    if other:
-        yield other
-        return
+    neighbours = _neighbours(node, site)
     same: list[Port] = []
     silent: list[str] = []
     for port, there in neighbours.items():
@@ -130,7 +132,7 @@ def _listed(priorities: frozenset[int]) -> str:
     fix="Set the switch port to MTU 9216, as is usual on a training fabric, or `ip link set IF mtu N` to what it has.",
     action="fix-site",
     answers=("NT-FAB-4", "PA-14"),
-    unless=(no_rdma,),
+    unless=(no_compute_port, no_neighbour),
 )
 def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the largest frame that the switch port announces with the interface's MTU and its headers.
@@ -145,10 +147,7 @@ def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     A switch that announces the payload instead of the frame; it then lacks just 18 bytes, which warns.
     """
-    neighbours, other = _neighbours(node, site)
-    if other:
-        yield other
-        return
+    neighbours = _neighbours(node, site)
     good: list[Port] = []
     for port, there in neighbours.items():
         netdev = node.netdevs.get(port.netdev or "")
@@ -252,8 +251,9 @@ def _elsewhere(plan: Sequence[str], other: Sequence[str]) -> list[tuple[str, str
 
 def _plan(node: NodeFacts, site: Site) -> tuple[tuple[str, ...], Finding | None]:
     """Return the leaf of each rail, or why there is none to compare."""
-    neighbours, other = _neighbours(node, site)
-    return tuple(f"{port.netdev}\0{there.switch}" for port, there in neighbours.items()), other
+    if absent := no_compute_port(node, site) or no_neighbour(node, site):
+        return (), absent
+    return tuple(f"{port.netdev}\0{there.switch}" for port, there in _neighbours(node, site).items()), None
 
 
 def _unexpected(node: NodeFacts, site: Site) -> tuple[str, str] | None:

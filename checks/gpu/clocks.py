@@ -22,6 +22,14 @@ _AT_THE_TOP = ("Hopper", "Blackwell")
 _SHARE = 0.9
 
 
+def clock_declared(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip where the site declares the clock: node.expected compares it."""
+    declared = site.declared("gpu_settings.application_clock_mhz")
+    if not declared:
+        return None
+    return skipped(f"{declared[''].source} declares the application clock: see node.expected", evidence=["nvml:gpus"])
+
+
 @check(
     "gpu.clocks",
     title="No GPU's application clock is below its default",
@@ -31,7 +39,7 @@ _SHARE = 0.9
     "gpu_settings.application_clock_mhz in the cluster file.",
     action="fix-site",
     gating=False,
-    unless=(no_gpu,),
+    unless=(no_gpu, clock_declared),
 )
 def clocks(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the application clock of each GPU with its default or highest clock.
@@ -49,11 +57,6 @@ def clocks(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     GPUs that are slowed down on purpose, for power or heat: declare it.
     """
-    if declared := site.declared("gpu_settings.application_clock_mhz"):
-        yield skipped(
-            f"{declared[''].source} declares the application clock: see node.expected", evidence=["nvml:gpus"]
-        )
-        return
     models = {device.address: gpu_model(device) for device in node.gpus_on_bus}
     top = frozenset(address for address, model in models.items() if model and model.generation in _AT_THE_TOP)
     yield from judge_clocks(node.gpu_health, top)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from preflight import parsers
 from preflight._startup.lightclass import dataclass
-from preflight.checks.applicability import PCI_BUS, no_gpu
+from preflight.checks.applicability import PCI_BUS, no_gpu, no_nvswitch
 from preflight.checks.gpu.per_gpu import each_gpu
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.expectations.catalogue import MESH, NVSWITCH_IDS, gpu_model
+from preflight.expectations.catalogue import MESH, gpu_model
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
@@ -281,6 +281,13 @@ def _apart(gpus: Sequence[GpuHealth], evidence: tuple[str, ...]) -> Iterator[Fin
     )
 
 
+def no_managed_switch(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip a node without NVSwitches, on its bus or behind its NICs."""
+    if site.part is not None and site.part.switches_behind_nics:
+        return None
+    return no_nvswitch(node, site)
+
+
 @check(
     "nvlink.fabric-manager",
     title="The fabric manager runs, in the driver's version",
@@ -288,7 +295,7 @@ def _apart(gpus: Sequence[GpuHealth], evidence: tuple[str, ...]) -> Iterator[Fin
     fix="Install nvidia-fabricmanager of exactly the driver's version; systemctl enable --now nvidia-fabricmanager",
     action="fix-site",
     answers=("PA-02",),
-    unless=(no_gpu,),
+    unless=(no_gpu, no_managed_switch),
 )
 def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for the running nvidia-fabricmanager on a node with NVSwitches, and compare its version with the driver's.
@@ -309,10 +316,6 @@ def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A virtual machine whose hypervisor runs it: the fabric state is Completed and nothing runs here,
     which only warns.
     """
-    switches = [device for device in node.pci if device.vendor == "10de" and device.device in NVSWITCH_IDS]
-    if not switches and not (site.part is not None and site.part.switches_behind_nics):
-        yield skipped("no NVSwitch on the PCI bus", evidence=[PCI_BUS])
-        return
     service = node.services.get(MANAGER)
     if service is None:
         yield unknown(f"systemctl said nothing of {MANAGER}", evidence=[parsers.host.services.SERVICES])
@@ -347,6 +350,19 @@ def _joined(node: NodeFacts) -> bool:
     return bool(gpus) and all(gpu.fabric is not None and gpu.fabric.state == "Completed" for gpu in gpus)
 
 
+def fabric_of_one_node(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip an NVLink fabric that ends in the node."""
+    health = node.gpu_health
+    if _fabric_unread(health) or any(gpu.fabric is not None and gpu.fabric.multi_node for gpu in health.gpus):
+        return None
+    return skipped("the NVLink fabric, if any, ends in this node", evidence=health.evidence)
+
+
+def _fabric_unread(health: Health) -> bool:
+    """Return whether the fabric of a GPU could not be read."""
+    return not health.gpus or any(gpu.fabric is None and not gpu.not_reported("fabric") for gpu in health.gpus)
+
+
 @check(
     "nvlink.imex",
     title="IMEX runs where NVLink spans nodes",
@@ -354,7 +370,7 @@ def _joined(node: NodeFacts) -> bool:
     fix="systemctl enable --now nvidia-imex with the same nodes_config.cfg on all nodes; nvidia-imex-ctl -N",
     action="fix-site",
     reads=("cmd:systemctl show *", CHANNELS),
-    unless=(no_gpu,),
+    unless=(no_gpu, fabric_of_one_node),
 )
 def imex(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for the IMEX service and its channel on nodes whose GPUs belong to a multi-node NVLink fabric.
@@ -372,11 +388,8 @@ def imex(node: NodeFacts, site: Site) -> Iterator[Finding]:
     neither.
     """
     health = node.gpu_health
-    if any(gpu.fabric is None and not gpu.not_reported("fabric") for gpu in health.gpus) or not health.gpus:
+    if _fabric_unread(health):
         yield unknown("whether the NVLink fabric spans nodes was not told", evidence=health.evidence)
-        return
-    if not any(gpu.fabric is not None and gpu.fabric.multi_node for gpu in health.gpus):
-        yield skipped("the NVLink fabric, if any, ends in this node", evidence=health.evidence)
         return
     service = node.services.get(IMEX)
     state = "not installed" if service is None or not service.known else service.active

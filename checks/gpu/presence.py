@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight import facts
-from preflight.checks.applicability import PCI_BUS, no_gpu, nothing, of_switch
+from preflight.checks.applicability import PCI_BUS, network_switch, no_gpu, nothing
 from preflight.evidence.document import COURSE, EvidenceError
 from preflight.expectations import Site
 from preflight.facts.container import GPU_NODES, given_all_gpus, gpu_nodes, gpus_given, in_pod, usable_gpu_nodes
@@ -17,6 +17,17 @@ from preflight.facts.pod import pod
 from preflight.model import Finding, check, compare, failed, passed, skipped, unknown
 
 
+def no_gpu_expected(node: NodeFacts, site: Site) -> Finding | None:
+    """Report a node without GPUs of which no number is expected."""
+    if node.gpus_on_bus or site.gpus.value is not None:
+        return None
+    return nothing(node, site) or skipped(
+        "GPUs were not judged: the PCI bus holds no NVIDIA GPU, and nothing speaks of one "
+        f"({site.gpus.key} says how many to expect)",
+        evidence=[PCI_BUS],
+    )
+
+
 @check(
     "gpu.count",
     title="All GPUs are on the PCI bus",
@@ -25,6 +36,7 @@ from preflight.model import Finding, check, compare, failed, passed, skipped, un
     action="reboot",
     answers=("PA-01",),
     reads=("file:/sys/class/dmi/id/*", COURSE),
+    unless=(network_switch, no_gpu_expected),
 )
 def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the GPUs on the PCI bus with the number that the cluster file or the board promises.
@@ -47,18 +59,7 @@ def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A virtual machine that was given more than four of a board's eight GPUs; say `gpus` for its class
     in the cluster file.
     """
-    if switch := of_switch(node):
-        yield switch
-        return
-    bus = node.gpus_on_bus
-    if not bus and site.gpus.value is None:
-        yield nothing(node, site) or skipped(
-            "GPUs were not judged: the PCI bus holds no NVIDIA GPU, and nothing speaks of one "
-            f"({site.gpus.key} says how many to expect)",
-            evidence=[PCI_BUS],
-        )
-        return
-    yield compare(len(bus), site.gpus, what="GPUs on the PCI bus", evidence=[PCI_BUS])
+    yield compare(len(node.gpus_on_bus), site.gpus, what="GPUs on the PCI bus", evidence=[PCI_BUS])
 
 
 @check(

@@ -19,6 +19,15 @@ if TYPE_CHECKING:
 SOURCE = "https://docs.nvidia.com/multi-node-nvlink-systems/ and the legend of `nvidia-smi topo -m`"
 
 
+def no_nvlink_pair(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip one GPU alone, and cards without NVLink."""
+    if len(node.gpus_on_bus) < 2:
+        return skipped("one GPU: there is no pair", evidence=[PCI_BUS])
+    if site.part is None or site.part.gpu.sxm:
+        return None
+    return skipped(f"{site.part.name}: cards without NVLink, or with optional bridges", evidence=[PCI_BUS])
+
+
 @check(
     "topology.nvlink",
     title="All NVLinks between the GPUs are up",
@@ -26,7 +35,7 @@ SOURCE = "https://docs.nvidia.com/multi-node-nvlink-systems/ and the legend of `
     fix="Run `nvidia-smi nvlink -s` and `nvidia-smi -q | grep -A4 Fabric`; restart the fabric manager or reset.",
     action="reset",
     answers=("PA-02", "GS-1"),
-    unless=(no_gpu,),
+    unless=(no_gpu, no_nvlink_pair),
 )
 def nvlink(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the NVLinks of every pair of GPUs with what the part is wired with, else GPU with GPU.
@@ -45,12 +54,6 @@ def nvlink(node: NodeFacts, site: Site) -> Iterator[Finding]:
     compared. Some GPUs of such a mesh in a virtual machine differ in their sums, too: unknown. Cards that bridges join
     two by two pass; nvlink.links names those without one.
     """
-    if len(node.gpus_on_bus) < 2:
-        yield skipped("one GPU: there is no pair", evidence=[PCI_BUS])
-        return
-    if site.part is not None and not site.part.gpu.sxm:
-        yield skipped(f"{site.part.name}: cards without NVLink, or with optional bridges", evidence=[PCI_BUS])
-        return
     wanted = site.part.gpu.nvlinks if site.part is not None and site.part.nvswitch else 0
     source = f"{site.part.name}: {site.part.gpu.source}" if site.part is not None else ""
     fix = f'say it in the cluster file: class.{site.class_name}.part = "..."'
@@ -158,6 +161,13 @@ def _blame(topology: Topology, weak: list[tuple[str, str, int]], wiring: Wiring,
     )
 
 
+def nics_on_cpu(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip a part with NICs on the CPU by design."""
+    if site.part is None or not site.part.nic_on_cpu:
+        return None
+    return skipped(f"{site.part.name}: the NICs hang on the CPU by design", evidence=[PCI_BUS])
+
+
 @check(
     "topology.nearest-nic",
     title="Every GPU has a NIC behind its own PCIe switch",
@@ -165,7 +175,7 @@ def _blame(topology: Topology, weak: list[tuple[str, str, int]], wiring: Wiring,
     fix="Compare the slots (`lspci -tv`) with the server's manual; a virtual machine needs an NCCL_TOPO_FILE.",
     action="fix-site",
     answers=("FP-BW-2", "NT-FAB-2", "PA-01", "PA-04", "PA-16"),
-    unless=(no_gpu, no_rdma),
+    unless=(no_gpu, no_rdma, nics_on_cpu),
 )
 def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Find each GPU's nearest NIC in the matrix of `nvidia-smi topo -m`.
@@ -189,9 +199,6 @@ def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
     machine whose hypervisor hides the switches shows PHB, NODE or SYS everywhere: there the distance is
     unknown, and NCCL takes it from a topology file.
     """
-    if site.part is not None and site.part.nic_on_cpu:
-        yield skipped(f"{site.part.name}: the NICs hang on the CPU by design", evidence=[PCI_BUS])
-        return
     topology = node.topology
     if not topology.nics:
         yield unknown(

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 from preflight import facts
 from preflight._startup.lightclass import dataclass
-from preflight.checks.applicability import no_gpu
+from preflight.checks.applicability import no_gpu, no_nvswitch
 from preflight.checks.gpu.xid_judgement import BAD, judged
 from preflight.checks.gpu.xid_policy import RESET, Act, XidPolicy
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.expectations.catalogue import NVSWITCH_IDS
 from preflight.facts.node import NodeFacts
-from preflight.model import ACTIONS, Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import ACTIONS, Finding, check, failed, passed, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.kernel_log import KernelLog
@@ -190,7 +189,7 @@ def _deciding(policies: Sequence[tuple[XidEvent, XidPolicy]], worst: Sequence[tu
     source="https://docs.nvidia.com/deploy/xid-errors/ (SXid); NVIDIA Fabric Manager user guide, appendix D",
     fix="Drain the node, `systemctl restart nvidia-fabricmanager`, `nvidia-smi -r` (all GPUs); support if it returns.",
     action="reset",
-    unless=(no_gpu,),
+    unless=(no_gpu, no_nvswitch),
 )
 def nvswitch(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the SXids of the NVSwitches from the kernel's log: fatal or not.
@@ -206,9 +205,6 @@ def nvswitch(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Non-fatal errors after an application crashed (12028), and those that were corrected (11012), pass. A switch that
     was reset since still fails: the line stays in the log until the driver is loaded anew.
     """
-    if not any(device.vendor == "10de" and device.device in NVSWITCH_IDS for device in node.pci):
-        yield skipped("no NVSwitch on the PCI bus", evidence=["dir:/sys/bus/pci/devices"])
-        return
     try:
         log = node.kernel_log
     except EvidenceError as error:

@@ -18,10 +18,20 @@ from preflight.facts.compatibility import (
     runs,
 )
 from preflight.facts.node import NodeFacts
-from preflight.facts.versions import LIBRARIES
+from preflight.facts.versions import LIBRARIES, Package
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 _LOOKED_AT = "file:*/{torch,nvidia_nccl_cu*}-*.dist-info/INSTALLER"
+
+
+def no_pytorch(node: NodeFacts, site: Site) -> Finding | None:
+    """Report a node without a PyTorch, or of which that is not known."""
+    if _torches(node):
+        return None
+    looked = [key for key in node.evidence.records if key.endswith(".dist-info/INSTALLER")]
+    if not looked or any(node.evidence.record(key).status not in ("missing", "ok") for key in looked):
+        return unknown("whether a PyTorch is installed is not known", evidence=sorted(looked)[:3] or [_LOOKED_AT])
+    return skipped("no PyTorch is installed here: check in the job's image", evidence=sorted(looked)[:3]).about()
 
 
 @check(
@@ -39,7 +49,7 @@ _LOOKED_AT = "file:*/{torch,nvidia_nccl_cu*}-*.dist-info/INSTALLER"
         "nvml:gpus",
         "cmd:nvidia-smi --query-gpu=*",
     ),
-    unless=(no_gpu,),
+    unless=(no_gpu, no_pytorch),
 )
 def compatibility(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the driver with the oldest that runs the CUDA of each installed PyTorch, and its NCCL with that CUDA.
@@ -61,10 +71,7 @@ def compatibility(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     A spare PyTorch on the host that no job uses.
     """
-    torches = [package for package in node.packages if package.name == "torch"]
-    if not torches:
-        yield _absent(node)
-        return
+    torches = _torches(node)
     driver = node.driver
     try:
         version = driver_version(driver.version)
@@ -83,11 +90,8 @@ def compatibility(node: NodeFacts, site: Site) -> Iterator[Finding]:
                      evidence=[driver.evidence, *(one.evidence for one in good[:3])])  # fmt: skip
 
 
-def _absent(node: NodeFacts) -> Finding:
-    looked = [key for key in node.evidence.records if key.endswith(".dist-info/INSTALLER")]
-    if not looked or any(node.evidence.record(key).status not in ("missing", "ok") for key in looked):
-        return unknown("whether a PyTorch is installed is not known", evidence=sorted(looked)[:3] or [_LOOKED_AT])
-    return skipped("no PyTorch is installed here: check in the job's image", evidence=sorted(looked)[:3]).about()
+def _torches(node: NodeFacts) -> list[Package]:
+    return [package for package in node.packages if package.name == "torch"]
 
 
 def _driver(node: NodeFacts, made: Build, version: tuple[int, ...], written: str) -> Iterator[Finding]:

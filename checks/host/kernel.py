@@ -41,6 +41,24 @@ NEEDED = (
 )
 
 
+def no_module_needed(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip hardware that needs no module."""
+    if _wanted(node, site):
+        return None
+    return skipped("no NVIDIA NIC and no EFA on the PCI bus, and no GPU driver loaded", evidence=[PCI_BUS, MODULES])
+
+
+def _wanted(node: NodeFacts, site: Site) -> list[Needed]:
+    vendors = {nic.vendor for nic in node.rdma_nics_on_bus}
+    nvidia = bool(node.gpus_on_bus) and "nvidia" in node.modules  # without: gpu.driver says so
+    bridges = site.part is not None and site.part.switches_behind_nics and not node.in_virtual_machine
+    return [
+        needed
+        for needed in NEEDED
+        if (nvidia if needed.nvidia else vendors.intersection(needed.nics)) and (bridges or not needed.switches)
+    ]
+
+
 @check(
     "kernel.modules",
     title="The modules that this hardware needs are loaded",
@@ -48,6 +66,7 @@ NEEDED = (
     fix="`modprobe NAME`, then list it in /etc/modules-load.d so that it is there after a reboot.",
     action="fix-site",
     answers=("PA-13", "NT-PIT-3"),
+    unless=(no_module_needed,),
 )
 def modules(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the kernel's modules with those that the NICs and GPUs on the PCI bus need.
@@ -65,17 +84,7 @@ def modules(node: NodeFacts, site: Site) -> Iterator[Finding]:
     device files are there, it is. ib_umad is asked for on HGX B200 and B300 only, whose NVLink subnet manager
     speaks through it; in a virtual machine the host does that.
     """
-    vendors = {nic.vendor for nic in node.rdma_nics_on_bus}
-    nvidia = bool(node.gpus_on_bus) and "nvidia" in node.modules  # without: gpu.driver says so
-    bridges = site.part is not None and site.part.switches_behind_nics and not node.in_virtual_machine
-    wanted = [
-        needed
-        for needed in NEEDED
-        if (nvidia if needed.nvidia else vendors.intersection(needed.nics)) and (bridges or not needed.switches)
-    ]
-    if not wanted:
-        yield skipped("no NVIDIA NIC and no EFA on the PCI bus, and no GPU driver loaded", evidence=[PCI_BUS, MODULES])
-        return
+    wanted = _wanted(node, site)
     missing = [needed for needed in wanted if needed.name not in node.modules]
     for needed in missing:
         report = failed if needed.status is Status.FAIL else warned
@@ -156,12 +165,20 @@ def boot_options(node: NodeFacts, site: Site) -> Iterator[Finding]:
 CPUFREQ = "/sys/devices/system/cpu/cpufreq"
 
 
+def no_cpufreq(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip where /sys is there, and this part of it is not."""
+    if node.evidence.exists(f"dir:{CPUFREQ}") or not node.numa_nodes:
+        return None
+    return skipped("the kernel has no cpufreq: a virtual machine, or the firmware decides", evidence=[f"dir:{CPUFREQ}"])
+
+
 @check(
     "kernel.cpu-governor",
     title="The CPUs run with the performance governor",
     source="https://docs.kernel.org/admin-guide/pm/cpufreq.html; vendors' tuning guides for GPU hosts",
     fix="`cpupower frequency-set -g performance`, or the tuned profile throughput-performance.",
     action="fix-site",
+    unless=(no_cpufreq,),
 )
 def cpu_governor(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the frequency governor of the CPUs with ``performance``.
@@ -176,10 +193,6 @@ def cpu_governor(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     A site that trades latency for power. A virtual machine has no cpufreq, and the check skips.
     """
-    if not node.evidence.exists(f"dir:{CPUFREQ}") and node.numa_nodes:  # /sys is there, this part of it is not
-        yield skipped("the kernel has no cpufreq: a virtual machine, or the firmware decides",
-                      evidence=[f"dir:{CPUFREQ}"])  # fmt: skip
-        return
     keys = list(node.evidence.keys(f"file:{CPUFREQ}/policy*/scaling_governor"))
     governors = Counter(_governor(node, key) for key in keys)
     if not governors and not node.evidence.listing(f"dir:{CPUFREQ}"):

@@ -18,6 +18,14 @@ from preflight.model import Finding, Status, check, compare, failed, passed, ski
 GIB = 1 << 30
 
 
+def nothing_to_pin(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip a node without RDMA devices of which none is expected."""
+    absent = no_rdma(node, site)
+    if absent is None or absent.status is not Status.SKIP:
+        return None
+    return skipped(f"without an RDMA device nothing is pinned: {absent.message}", evidence=absent.evidence)
+
+
 @check(
     "host.memlock",
     title="RDMA may pin memory without limit",
@@ -25,6 +33,7 @@ GIB = 1 << 30
     fix="LimitMEMLOCK=infinity for slurmd, containerd, sshd; `* - memlock unlimited` in limits.d; IPC_LOCK in the pod.",
     action="fix-site",
     answers=("NT-PIT-6",),
+    unless=(nothing_to_pin,),
 )
 def memlock(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the limit of locked memory with unlimited.
@@ -40,9 +49,6 @@ def memlock(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     The limit of an SSH login is not that of slurmd or containerd; judge it where the job runs.
     """
-    if (absent := no_rdma(node, site)) and absent.status is Status.SKIP:
-        yield skipped("without an RDMA device nothing is pinned: " + absent.message, evidence=absent.evidence)
-        return
     limit = node.memlock_bytes
     floor = site.threshold("memlock_gib").value
     gib = f"{limit / GIB:.4g} GiB" if limit >= GIB else f"{limit / 2**20:.4g} MiB"

@@ -20,6 +20,13 @@ _FIND_INTERFACE = (
 )
 
 
+def no_network_mount(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip a node without network mounts, and EFA, which has no interfaces."""
+    if not _mounts(node):
+        return skipped("nothing is mounted over a network", evidence=[MOUNTS])
+    return efa_only(site.roles(node).compute, "to which no network interface belongs")
+
+
 @check(
     "storage.network",
     title="No storage is mounted over the compute fabric",
@@ -30,7 +37,7 @@ _FIND_INTERFACE = (
     answers=("AN-2",),
     reads=("file:/sys/class/nvme/*/transport", "file:/sys/class/nvme/*/address"),
     gating=False,  # a design; it slows jobs and stops none
-    unless=(no_rdma,),
+    unless=(no_rdma, no_network_mount),
 )
 def network(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the interface that leads to the server of each network mount with those of the compute ports.
@@ -49,14 +56,7 @@ def network(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Policy routing (`ip rule`), or a client that binds to an interface by itself (LNet, Weka), may take
     another way than the main table; a small site may have one network for everything.
     """
-    found = (*node.parsed(MOUNTS, parse_mounts), *nvme(node.evidence))
-    if not found:
-        yield skipped("nothing is mounted over a network", evidence=[MOUNTS])
-        return
-    roles = site.roles(node)
-    if skip := efa_only(roles.compute, "to which no network interface belongs"):
-        yield skip
-        return
+    found, roles = _mounts(node), site.roles(node)
     if node.in_container:
         yield unknown(f"{len(found)} network mounts; their host's routes are not visible in a container",
                       found=_listed(found), evidence=[MOUNTS], fix="check on the host")  # fmt: skip
@@ -82,6 +82,10 @@ def network(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if apart:
         message = f"{len(apart)} network mounts are reached over no interface of the compute fabric"
         yield passed(message, found=_listed(apart), evidence=[apart[0].evidence, addresses.ROUTES])  # fmt: skip
+
+
+def _mounts(node: NodeFacts) -> tuple[Storage, ...]:
+    return (*node.parsed(MOUNTS, parse_mounts), *nvme(node.evidence))
 
 
 def _listed(found: tuple[Storage, ...] | list[Storage]) -> str:

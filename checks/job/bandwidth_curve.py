@@ -36,6 +36,7 @@ MIB = 2**20
     action="fix-job",
     answers=("NT-NCCL-4", "FP-LAT-4"),
     scope="run",
+    unless=(no_report,),
 )
 def shape(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare each size of an nccl-tests run with its neighbours, and with the good run that the cluster file names.
@@ -53,7 +54,6 @@ def shape(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     The size at which NCCL changes its algorithm; the same dip is in the good run then.
     """
-    yield from no_report(run)
     for key, name, report in reports(run):
         points = parsers.nccl_tests.curve.curve(report.rows)
         if len(points) < 3 or report.copies > 1 or report.nranks == 1:
@@ -162,6 +162,7 @@ def _against(key: str, name: str, report: Report, points: Sequence[Point], site:
     answers=("PA-18", "PA-25", "FP-OBS-2", "GS-3"),
     scope="run",
     gating=False,
+    unless=(no_report,),
 )
 def collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Look for a whole nccl-tests run of each collective of training, at the scale of the job, and print its time.
@@ -180,9 +181,6 @@ def collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     A job that needs only one of them.
     """
-    yield from no_report(run)
-    if not run.nccl_tests:
-        return
     best: dict[str, tuple[str, str, Point, Report]] = {}
     broken: dict[str, str] = {}
     for key, name, report in reports(run):

@@ -20,6 +20,7 @@ from preflight.model import Finding, check, passed, unknown, warned
     answers=("PA-N1",),
     scope="run",
     gating=False,
+    unless=(no_report,),
 )
 def job_collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the collectives that were measured whole with those that the declared model uses.
@@ -36,9 +37,6 @@ def job_collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     A benchmark of another job's fabric, handed over by mistake.
     """
-    yield from no_report(run)
-    if not run.nccl_tests:
-        return
     keys = list(run.nccl_tests)
     model = site.members.model
     needed = {

@@ -26,6 +26,7 @@ _HAND_OVER = (
     answers=("NT-REC-1",),
     scope="run",
     gating=False,
+    unless=(no_report,),
 )
 def metadata(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare what is known of a result's nodes with what a result must be kept with.
@@ -44,7 +45,6 @@ def metadata(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     Images with several environments, where each job names its own.
     """
-    yield from no_report(run)
     for key, name, report in reports(run):
         hosts = report.hosts
         nodes = [node for host in hosts if (node := run.host(host)) is not None]

@@ -27,6 +27,7 @@ _VERSION = "set NCCL_DEBUG=INFO in the job: its first lines name both versions"
     answers=("PA-03",),
     scope="run",
     gating=False,  # of a job that has run
+    unless=(no_nccl,),
 )
 def built_for(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the CUDA that NCCL was built for, by a job's log, with the CUDA of the driver that the log names.
@@ -44,7 +45,6 @@ def built_for(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     One log of several jobs, of which each ran on its own nodes.
     """
-    yield from no_nccl(run)
     for key, log in run.nccl_logs.items():
         yield _of_log(run, key, log)
 

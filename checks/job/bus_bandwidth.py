@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     "with a good node.",
     answers=("NT-NCCL-3", "GS-3", "PA-25"),
     scope="run",
+    unless=(no_report,),
 )
 def busbw(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the best bus bandwidth of large messages with what the hardware allows, GB/s.
@@ -47,7 +48,6 @@ def busbw(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     An algorithm or transport that was pinned on purpose, with NCCL_ALGO or NCCL_NET.
     """
-    yield from no_report(run)
     for key, name, report in reports(run):
         finding = _busbw(run, key, name, report, site)
         best = report.best()

@@ -31,6 +31,7 @@ _SHARP = ("sharp", "ibext")
     answers=("NT-COM-1",),
     scope="run",
     gating=False,
+    unless=(no_nccl,),
 )
 def communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Count how many communicators of one size a rank sets up.
@@ -45,7 +46,6 @@ def communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     One log of many jobs, one after another.
     """
-    yield from no_nccl(run)
     for key, log in run.nccl_logs.items():
         name = key.removeprefix("log:")
         if not any(one.complete for one in log.communicators):
@@ -69,6 +69,7 @@ def communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
     answers=("NT-COM-2",),
     scope="run",
     gating=False,
+    unless=(no_nccl,),
 )
 def buffers(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the number of processes that register buffers with the number that set up a communicator.
@@ -83,7 +84,6 @@ def buffers(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     A log that lacks the lines of some ranks.
     """
-    yield from no_nccl(run)
     for key, log in run.nccl_logs.items():
         at: dict[str, Any] = {"subject": key.removeprefix("log:"), "evidence": [key]}
         name = at["subject"]
@@ -109,6 +109,7 @@ def buffers(run: RunFacts, site: Site) -> Iterator[Finding]:
     answers=("NT-SHP-2", "NT-SHP-3", "NT-SHP-4"),
     scope="run",
     gating=False,
+    unless=(no_nccl,),
 )
 def in_network(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Look in the log for the SHARP plug-in, and for channels of CollNet or NVLS in use.
@@ -126,7 +127,6 @@ def in_network(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     A log without the channels (NCCL_DEBUG_SUBSYS=INIT only); then it is unknown.
     """
-    yield from no_nccl(run)
     for key, log in run.nccl_logs.items():
         at: dict[str, Any] = {"subject": key.removeprefix("log:"), "evidence": [key]}
         yield _plugin(log, at).about("NT-SHP-3")

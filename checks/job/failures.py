@@ -31,6 +31,7 @@ _ELSEWHERE = ("ib_no_device_tcp_fallback", "ibverbs_missing", "gdr_disabled_capa
     "finds its cause.",
     action="fix-job",
     scope="run",
+    unless=(no_nccl,),
 )
 def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Look for known failures in each log, the earliest cause first, without the echoes that it has on other ranks.
@@ -51,7 +52,6 @@ def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     The end of a job that was cancelled; its ranks complain of each other, and nothing came before.
     """
-    yield from no_nccl(run)
     for key, log in run.nccl_logs.items():
         elsewhere = _elsewhere(log)
         mine = [failure for failure in log.failures if failure.id not in elsewhere]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     "network or its plug-in.",
     action="fix-job",
     scope="run",
+    unless=(no_nccl,),
 )
 def gpudirect_rdma(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the network channels that end in /GDRDMA with all network channels of each log.
@@ -49,7 +50,6 @@ def gpudirect_rdma(run: RunFacts, site: Site) -> Iterator[Finding]:
     NCCL up to 2.22 does not see the nvidia-peermem of newer drivers; there the node's evidence
     contradicts the log.
     """
-    yield from no_nccl(run)
     for key, log in run.nccl_logs.items():
         yield from _gpudirect(run, log, node_count(run, key), key)
 

@@ -29,6 +29,7 @@ _ROLES = "declare them in the cluster file: [class.NAME.ports] compute, storage,
     answers=("NT-ROL-1",),
     scope="run",
     gating=False,
+    unless=(no_nccl,),
 )
 def hca_roles(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the HCAs that NCCL took, by a job's log, with the roles of the cluster file.
@@ -45,7 +46,6 @@ def hca_roles(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     Classes of nodes that name their HCAs differently; give the log with the nodes of one class.
     """
-    yield from no_nccl(run)
     ports = site.members.ports
     aside = {device: role for role, devices in (("storage", ports.storage), ("management", ports.management))
              for device in devices or ()}  # fmt: skip

@@ -30,6 +30,11 @@ GIVE_SETTINGS = (
 _READ_ANYWAY = frozenset({"unknown-name", "too-new-name", "ended-name"})
 
 
+def no_log(run: RunFacts, site: Site) -> Finding | None:
+    """Report that no log was given."""
+    return None if run.logs else unknown("no log was given", fix=f"give the job's log: --log FILE; {GIVE_SETTINGS}")
+
+
 @check(
     "nccl.run-settings",
     title="The NCCL settings of the run are sound, and the same on every rank",
@@ -38,6 +43,7 @@ _READ_ANYWAY = frozenset({"unknown-name", "too-new-name", "ended-name"})
     action="fix-job",
     scope="run",
     gating=False,  # a log tells what was set, and the node what will be
+    unless=(no_log,),
 )
 def run_settings(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Judge the settings that a log tells, or a pasted list, by the rules that hold for a node's environment.
@@ -55,9 +61,6 @@ def run_settings(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     A log of several jobs, one after another, whose settings differ on purpose.
     """
-    if not run.logs:
-        yield unknown("no log was given", fix=f"give the job's log: --log FILE; {GIVE_SETTINGS}")
-        return
     for key in run.logs:
         yield from _one(run, site, key)
 

@@ -29,12 +29,13 @@ def reports(run: RunFacts) -> Iterator[tuple[str, str, Report]]:
             yield key, subject, report
 
 
-def no_report(run: RunFacts) -> Iterator[Finding]:
-    """Report that no log holds a report of nccl-tests, which leaves the checklists' items open; else nothing."""
+def no_report(run: RunFacts, site: Site) -> Finding | None:
+    """Report logs without nccl-tests, which leave the checklists' items open."""
     if not run.logs:
-        yield unknown("no log was given", fix="give the output of nccl-tests: --log FILE")
-    elif not run.nccl_tests:
-        yield skipped("no nccl-tests report in the logs", evidence=run.logs).about()
+        return unknown("no log was given", fix="give the output of nccl-tests: --log FILE")
+    if not run.nccl_tests:
+        return skipped("no nccl-tests report in the logs", evidence=run.logs).about()
+    return None
 
 
 def text_of(run: RunFacts, key: str, *numbers: int) -> str:
@@ -71,6 +72,7 @@ def so_far(report: Report) -> str:
     source=f"{PERFORMANCE}; nccl-tests 2.19.6 src/common.cu",
     fix="Repeat with `-c 1` on halves of the nodes until one remains; then `preflight check` there: XIDs, ECC, NVLink.",
     scope="run",
+    unless=(no_report,),
 )
 def wrong_values(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the wrong values that each nccl-tests run counted with none.
@@ -85,7 +87,6 @@ def wrong_values(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     None is known; floats are compared within the tolerance that their rounding needs.
     """
-    yield from no_report(run)
     for key, name, report in reports(run):
         yield _wrong(run, key, name, report)
 

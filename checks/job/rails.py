@@ -26,6 +26,7 @@ ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
     answers=("PA-17",),
     scope="run",
     gating=False,  # it can only warn
+    unless=(no_nccl,),
 )
 def rails(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the index of the NIC that sends with that of the NIC that receives, for each network connection of a log.
@@ -42,7 +43,6 @@ def rails(run: RunFacts, site: Site) -> Iterator[Finding]:
     A fabric without rails (every NIC on one leaf, or a full fat tree), and nodes whose NICs are counted
     in another order; index N then is no rail.
     """
-    yield from no_nccl(run)
     for key, log in run.nccl_logs.items():
         yield _rails(log, node_count(run, key), key)
 

@@ -37,6 +37,7 @@ def _traffic(nodes: int | None) -> str:
     action="fix-job",
     answers=("NT-NCCL-1", "NT-NCCL-2", "NT-LENS-3", "NT-PIT-2"),
     scope="run",
+    unless=(no_nccl,),
 )
 def transport(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the network that NCCL's log shows in use between nodes with InfiniBand, RoCE or a plug-in.
@@ -60,7 +61,6 @@ def transport(run: RunFacts, site: Site) -> Iterator[Finding]:
     A cluster without RDMA; say hcas = 0 in the cluster file. A wrong cause: evidence of the host where
     the job ran in a container, or from after the repair; collect where and while the job runs.
     """
-    yield from no_nccl(run)
     for key, log in run.nccl_logs.items():
         nodes = node_count(run, key)
         if _over_tcp(log, nodes):

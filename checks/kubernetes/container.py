@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from preflight.checks.applicability import PCI_BUS, RDMA_CLASS, efa_only, no_gpu, no_rdma
+from preflight.checks.applicability import (
+    RDMA_CLASS,
+    efa_only,
+    no_gpu,
+    no_rdma,
+    outside_container,
+    outside_pod,
+)
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts.container import GPU_NODES, gpu_nodes, in_pod, networks
+from preflight.facts.container import GPU_NODES, gpu_nodes, networks
 from preflight.facts.interfaces import ROOT as NET
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import ROOT as IB
 from preflight.facts.rdma_ports import Port, interfaces
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, failed, passed, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.parsers.network.network_status import PodNetwork
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
     source="NVIDIA container toolkit: NVIDIA_VISIBLE_DEVICES; NVIDIA driver README (nvidia-uvm)",
     fix="Request `nvidia.com/gpu` and the runtime class `nvidia`; Docker: `--gpus all`; bubblewrap: `--dev-bind`.",
     action="fix-job",
+    unless=(no_gpu, outside_container),
 )
 def gpu_devices(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look in a container for /dev/nvidia0, nvidiactl and nvidia-uvm.
@@ -43,12 +51,6 @@ def gpu_devices(node: NodeFacts, site: Site) -> Iterator[Finding]:
     An init or side container that was given no GPU on purpose; without a promise of GPUs it is
     unknown.
     """
-    if absent := no_gpu(node, site):
-        yield absent
-        return
-    if not node.in_container:
-        yield skipped("not in a container", evidence=[PCI_BUS])
-        return
     nodes = node.parsed(GPU_NODES, gpu_nodes)
     gpus = [name for name in nodes if name.removeprefix("nvidia").isdigit()]
     lacking = sorted({"nvidiactl", "nvidia-uvm"} - nodes)
@@ -80,6 +82,7 @@ def gpu_devices(node: NodeFacts, site: Site) -> Iterator[Finding]:
     fix="Name the networks in the pod's annotation k8s.v1.cni.cncf.io/networks, and read `kubectl describe pod`.",
     action="fix-job",
     answers=("NT-CTR-3",),
+    unless=(outside_pod,),
 )
 def pod_networks(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the secondary networks of a pod with the cluster file's, and each with what the pod really has.
@@ -96,9 +99,6 @@ def pod_networks(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     Old CNIs write nothing but names into the annotation; what they leave out is not compared.
     """
-    if not in_pod(node.environment):
-        yield skipped("not in a Kubernetes pod", evidence=[PROCESS])
-        return
     try:
         attached, key = networks(node.evidence)
     except EvidenceError as error:
@@ -151,6 +151,11 @@ def judge_guids(guids: Mapping[str, tuple[int, str]], report: Callable[..., Find
                          found="0000:0000:0000:0000", expected="a GUID", evidence=[key])  # fmt: skip
 
 
+def no_address_needed(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip EFA."""
+    return efa_only(site.roles(node).compute, "which need no GUID and no interface")
+
+
 @check(
     "container.rdma-address",
     title="Every RDMA device has a GUID, and one of them an interface in this namespace",
@@ -158,6 +163,7 @@ def judge_guids(guids: Mapping[str, tuple[int, str]], report: Callable[..., Find
     fix="InfiniBand: let ib-kubernetes or `ip link set PF vf N node_guid` set it; RoCE: give the pod the function.",
     action="fix-job",
     answers=("NT-CTR-4",),
+    unless=(no_rdma, no_address_needed),
 )
 def rdma_address(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each compute device's GUID with zero, and the interface of each RoCE port with those of this namespace.
@@ -174,13 +180,7 @@ def rdma_address(node: NodeFacts, site: Site) -> Iterator[Finding]:
     In shared mode a pod sees all RDMA devices of its host, also those it cannot use; one that works
     is enough.
     """
-    if absent := no_rdma(node, site):
-        yield absent
-        return
     compute = site.roles(node).compute
-    if skip := efa_only(compute, "which need no GUID and no interface"):
-        yield skip
-        return
     devices = dict.fromkeys(port.device for port in compute if not port.efa)
     keys = {device: f"file:{IB}/{device}/node_guid" for device in devices}
     guids = {device: node.parsed(key, _guid) for device, key in keys.items()}

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from preflight.checks.applicability import RDMA_CLASS, no_rdma
+from preflight.checks.applicability import RDMA_CLASS, lacks_rdma, no_rdma, outside_pod
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts.container import in_pod, resources
+from preflight.facts.container import resources
 from preflight.facts.gpudirect import nic_functions
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
 from preflight.facts.pod import POD, Pod, is_gpu, is_rdma, pod, variable_of
 from preflight.facts.rdma_ports import DEVICE_NODES
-from preflight.model import Finding, Status, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 _REQUEST = (
     "Request it in this container's resources.limits, such as rdma/hca_shared_devices_a: 1 or nvidia.com/mlnxnics: 8; "
@@ -24,6 +24,17 @@ _REQUEST = (
 _NOT_MOVED = "Exclusive RDMA namespaces: chain the rdma CNI in the network's definition. Else see rdma.registered."
 
 
+def no_sign_of_rdma(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip a pod without a sign of RDMA, of which the API gave no object."""
+    if resources(node.environment) or site.resources.value or not lacks_rdma(node, site):
+        return None
+    try:
+        pod(node.evidence)
+    except EvidenceError:
+        return no_rdma(node, site)
+    return None
+
+
 @check(
     "container.device-plugin",
     title="The pod was allocated an RDMA resource by a device plug-in",
@@ -31,6 +42,7 @@ _NOT_MOVED = "Exclusive RDMA namespaces: chain the rdma CNI in the network's def
     fix=_REQUEST,
     action="fix-job",
     answers=("NT-CTR-2",),
+    unless=(outside_pod, no_sign_of_rdma),
 )
 def device_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the resources that the pod's containers asked for with the RDMA resource of the site, and with /dev.
@@ -49,17 +61,10 @@ def device_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     A resource of RDMA with a name that does not say so; name it in ports.resources.
     """
-    if not in_pod(node.environment):
-        yield skipped("not in a Kubernetes pod", evidence=[PROCESS])
-        return
     functions = resources(node.environment)
     try:
         found = pod(node.evidence)
     except EvidenceError as error:
-        absent = no_rdma(node, site)
-        if absent and absent.status is Status.SKIP and not (functions or site.resources.value):
-            yield absent
-            return
         yield from _without_api(node, site, functions, error)
         return
     devices = found.devices
@@ -95,8 +100,7 @@ def _none(node: NodeFacts, site: Site, found: Pod) -> Finding:
         named = f"the claims {', '.join(found.claims)}" if found.claims else ", ".join(others)
         fix = f'say it in the cluster file: {key} = ["{others[0]}"]' if others else "see `kubectl get resourceclaims`"
         return unknown(f"nothing says whether {named} are RDMA", **{**details, "fix": fix})
-    absent = no_rdma(node, site)
-    if absent and absent.status is Status.SKIP:
+    if lacks_rdma(node, site):
         return skipped("the pod asks for no RDMA resource, and there is no RDMA device", evidence=details["evidence"])
     promised = bool(site.hcas.value or site.members.ports.compute)
     if promised and node.evidence.exists(DEVICE_NODES):

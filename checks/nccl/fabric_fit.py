@@ -21,12 +21,19 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 AUTOMATIC_GID = (2, 21, 0)
 
 
+def no_gid_table(node: NodeFacts, site: Site) -> Finding | None:
+    """Report a node without RDMA devices on which an index is set."""
+    index = node.nccl_env.integer("NCCL_IB_GID_INDEX")
+    return None if index is None or index < 0 else no_rdma(node, site)
+
+
 @check(
     "nccl.gid-index",
     title="NCCL_IB_GID_INDEX means a routable RoCE v2 address on every port",
     source=f"{GUIDE}#nccl-ib-gid-index; found by NCCL itself from 2.21 on (NCCL 2.21 release notes)",
     fix="Unset it with NCCL 2.21 or newer; before, take the row of `show_gids` that is v2 with the port's IPv4.",
     action="fix-job",
+    unless=(no_gid_table,),
 )
 def gid_index(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look up the row of the GID table that NCCL_IB_GID_INDEX names, on each RoCE port that a job uses.
@@ -49,9 +56,6 @@ def gid_index(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if setting is None or index is None or index < 0:
         missing = list(unread(node, "NCCL_IB_GID_INDEX"))
         yield from missing or [passed("NCCL_IB_GID_INDEX is unset: NCCL finds the address", evidence=[PROCESS])]
-        return
-    if absent := no_rdma(node, site):
-        yield absent
         return
     ports = [port for port in site.roles(node).compute if port.active and port.roce]
     if not ports:

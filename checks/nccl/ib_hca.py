@@ -18,6 +18,14 @@ from preflight.model import Finding, Status, check, failed, passed, skipped, war
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
 
+def no_port_to_select(node: NodeFacts, site: Site) -> Finding | None:
+    """Report a node without RDMA devices on which a list is set."""
+    if node.nccl_env.get("NCCL_IB_HCA") is None or node.nccl_env.hca_selection is None:
+        return None
+    absent = no_rdma(node, site)
+    return absent and absent.about(*_answers(site))
+
+
 @check(
     "nccl.ib-hca",
     title="NCCL_IB_HCA selects the active ports of the compute fabric",
@@ -25,6 +33,7 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
     fix="List the compute ports by whole name: NCCL_IB_HCA==mlx5_0,mlx5_3 (the second `=` makes names exact).",
     action="fix-job",
     answers=("NT-ENV-3", "PA-15", "NT-ROL-1"),
+    unless=(no_port_to_select,),
 )
 def ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the ports that NCCL_IB_HCA selects, by NCCL's grammar, with the node's ports and their roles.
@@ -47,12 +56,16 @@ def ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A prefix that happens to cover a port which is down; that only warns, and NCCL leaves the port
     out. A job script that sets the list, which is not on the node to be seen: set it in /etc/nccl.conf.
     """
+    for finding in _ib_hca(node, site):
+        unproved = finding.status is Status.PASS and site.members.ports.compute is None
+        yield finding.about(*(() if unproved else _answers(site)))
+
+
+def _answers(site: Site) -> tuple[str, ...]:
+    """Return the checklist items: of roles only where the site declares some."""
     declared = site.members.ports
     roles = declared.compute is not None or declared.storage or declared.management
-    faults = ("NT-ENV-3", "PA-15", *(("NT-ROL-1",) if roles else ()))
-    for finding in _ib_hca(node, site):
-        unproved = finding.status is Status.PASS and declared.compute is None
-        yield finding.about(*(() if unproved else faults))
+    return ("NT-ENV-3", "PA-15", *(("NT-ROL-1",) if roles else ()))
 
 
 def _ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -60,9 +73,6 @@ def _ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if setting is None or selection is None:
         missing = list(unread(node, "NCCL_IB_HCA"))
         yield from missing or _unset(node, site)
-        return
-    if absent := no_rdma(node, site):
-        yield absent
         return
     if is_efa_node(node):
         yield passed(f"{setting.text} in {setting.where} has no effect: NCCL reaches EFA devices by a plug-in",

@@ -16,6 +16,7 @@ from preflight.facts.job import RunFacts
 from preflight.facts.nccl_environment import PROCESS, NcclEnvironment, Setting
 from preflight.facts.nccl_settings.collect import of_log
 from preflight.facts.node import NodeFacts
+from preflight.facts.rdma_ports import Port
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
@@ -43,6 +44,18 @@ class _Way:
         return number + (" (NCCL's default)" if self.pairs is None else "")
 
 
+def no_choice_of_paths(node: NodeFacts, site: Site) -> Finding | None:
+    """Report a node of which no port is active or has paths to choose from."""
+    ports = _active(node, site)
+    if not ports:
+        return unknown("no compute port is active: rdma.port-state says so", evidence=[RDMA_CLASS])
+    if absent := efa_only(ports, "which spread every message over many paths by themselves (SRD)"):
+        return absent
+    if site.load_balancing.value != "one-path":
+        return None
+    return skipped(f"there is one path between two ports ({site.load_balancing.source})", evidence=[RDMA_CLASS])
+
+
 @check(
     "nccl.load-balancing",
     title="NCCL's connections can be spread over the paths of the fabric",
@@ -52,7 +65,7 @@ class _Way:
     action="fix-job",
     answers=("FP-CON-5", "AN-7"),
     gating=False,
-    unless=(no_rdma,),
+    unless=(no_rdma, no_choice_of_paths),
 )
 def load_balancing(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare NCCL's queue pairs, adaptive routing and service level with how the fabric spreads flows.
@@ -70,18 +83,8 @@ def load_balancing(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     A job of two nodes under one leaf, which has one path whatever the fabric does.
     """
-    ports = [port for port in site.roles(node).compute if port.active]
-    if not ports:
-        yield unknown("no compute port is active: rdma.port-state says so", evidence=[RDMA_CLASS])
-        return
-    if skip := efa_only(ports, "which spread every message over many paths by themselves (SRD)"):
-        yield skip
-        return
+    ports = _active(node, site)
     roce = 2 * sum(port.roce for port in ports) > len(ports)  # a single odd one is rdma.link-layer's
-    if site.load_balancing.value == "one-path":
-        yield skipped(f"there is one path between two ports ({site.load_balancing.source})",
-                      evidence=[RDMA_CLASS])  # fmt: skip
-        return
     missing = list(unread(node, f"{_PAIRS} or {_ADAPTIVE}"))
     yield from missing
     ways = list(dict.fromkeys(_way(env) for env in environments(node)))
@@ -90,6 +93,10 @@ def load_balancing(node: NodeFacts, site: Site) -> Iterator[Finding]:
     yield from bad
     if not bad and not missing:
         yield findings[0]
+
+
+def _active(node: NodeFacts, site: Site) -> list[Port]:
+    return [port for port in site.roles(node).compute if port.active]
 
 
 def _way(env: NcclEnvironment) -> _Way:
@@ -154,6 +161,7 @@ def _on_roce(way: _Way, site: Site) -> Finding:
     action="fix-job",
     scope="run",
     gating=False,
+    unless=(no_nccl,),
 )
 def run_balancing(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the queue pairs, adaptive routing and service level of a run's log with how the fabric spreads flows.
@@ -169,7 +177,6 @@ def run_balancing(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     A job of two nodes under one leaf, which has one path whatever the fabric does.
     """
-    yield from no_nccl(run)
     for key, log in run.nccl_logs.items():
         name = key.removeprefix("log:")
         found = replace(_of_log(log, key, site), subject=name, evidence=(key,))

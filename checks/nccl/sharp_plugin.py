@@ -14,6 +14,14 @@ from preflight.facts.sharp_files import FILES, SharpPlugin, on_the_path, plugin
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 
+def no_infiniband(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip a node without an InfiniBand port."""
+    ports = site.roles(node).compute
+    if not ports or any(port.infiniband for port in ports):
+        return None
+    return skipped("the compute ports are no InfiniBand, and SHARP is InfiniBand's", evidence=[RDMA_CLASS])
+
+
 @check(
     "nccl.sharp-plugin",
     title="NCCL's SHARP plug-in is installed whole, where the loader finds it",
@@ -23,7 +31,7 @@ from preflight.model import Finding, check, failed, passed, skipped, unknown, wa
     action="fix-job",
     answers=("NT-SHP-3",),
     gating=False,  # NCCL goes on without SHARP
-    unless=(no_gpu, no_rdma),
+    unless=(no_gpu, no_rdma, no_infiniband),
 )
 def sharp_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for the plug-in (libnccl-net.so) and the library that it loads (libsharp_coll.so), and where they are.
@@ -42,10 +50,6 @@ def sharp_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     A plug-in whose RUNPATH names a library elsewhere; an image that holds both, seen from its host.
     """
-    ports = site.roles(node).compute
-    if ports and not any(port.infiniband for port in ports):
-        yield skipped("the compute ports are no InfiniBand, and SHARP is InfiniBand's", evidence=[RDMA_CLASS])
-        return
     found, requested = plugin(node), node.nccl_env.integer("NCCL_COLLNET_ENABLE") == 1
     if not found.plugins:
         yield _none(found, requested)

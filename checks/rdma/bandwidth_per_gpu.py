@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.checks.applicability import PCI_BUS, compute_roles, no_gpu, no_rdma
+from preflight.checks.applicability import PCI_BUS, no_compute_port, no_gpu
 from preflight.checks.rdma.devices import SYSFS, gpu_lost
 from preflight.expectations import Roles, Site
 from preflight.facts.gpudirect import nic_link
@@ -23,7 +23,7 @@ from preflight.model import Finding, Status, check, compare, unknown
     action="fix-site",
     answers=("FP-BW-1",),
     gating=False,  # a design, not a fault; a fault of a port is the matter of the checks of ports
-    unless=(no_gpu, no_rdma),
+    unless=(no_gpu, no_compute_port),
 )
 def bandwidth_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the rates of the active compute ports together, divided by the node's GPUs, with what each GPU needs.
@@ -41,10 +41,7 @@ def bandwidth_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     Nodes that run jobs of one node only, or that share their NICs on purpose: say so in the key.
     """
-    roles = compute_roles(node, site)
-    if isinstance(roles, Finding):
-        yield roles
-        return
+    roles = site.roles(node)
     active = [port for port in roles.compute if port.active]
     silent = [port for port in active if port.rate_gbps is None]
     if silent or not active:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from preflight import facts
+from preflight.checks.applicability import no_compute_port
 from preflight.checks.rdma.error_counters import MLX5
 from preflight.checks.rdma.per_port import (
     IDLE,
@@ -14,6 +15,7 @@ from preflight.checks.rdma.per_port import (
     about,
     is_complete,
     keys,
+    no_judged_port,
     port_reporters,
     quoted,
     report_gaps,
@@ -45,6 +47,7 @@ HELD, STUCK = 0.01, 0.5
     answers=(*ITEMS, "FP-BW-4"),
     gating=False,
     window=True,
+    unless=(no_compute_port, no_judged_port),
 )
 def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the share of the window for which each active compute port was held up with 1 %.

@@ -13,6 +13,17 @@ from preflight.model import Finding, check, compare, failed, passed, skipped, un
 SYSFS = "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)"
 
 
+def no_device_expected(node: NodeFacts, site: Site) -> Finding | None:
+    """Report a node without RDMA devices of which no number is expected."""
+    if node.rdma_devices:
+        return None
+    if node.in_container:
+        _ = node.pci  # raises where /sys shows no bus either: then all of it is hidden, which is not absent
+    if site.missing_devices(node) or site.hcas.value or (site.hcas.value == 0 and not node.rdma_nics_on_bus):
+        return None
+    return no_rdma(node, site)
+
+
 @check(
     "rdma.device-count",
     title="All HCAs of the compute fabric are there",
@@ -20,6 +31,7 @@ SYSFS = "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infini
     fix="Look for the NIC with `lspci -nn` and for its driver in `dmesg` (mlx5, bnxt_re, irdma, efa); reseat it or "
     "reload its driver.",
     answers=("NT-FAB-1", "FP-BW-1"),
+    unless=(no_device_expected,),
 )
 def device_count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the RDMA devices that the kernel registered with those that the cluster file promises.
@@ -38,8 +50,6 @@ def device_count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     own.
     """
     devices = node.rdma_devices
-    if not devices and node.in_container:
-        _ = node.pci  # raises where /sys shows no bus either: then all of it is hidden, which is not absent
     if missing := site.missing_devices(node):
         yield failed(
             f"HCA {', '.join(missing)} is missing",
@@ -51,11 +61,6 @@ def device_count(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return
     if not devices and site.hcas.value == 0 and not node.rdma_nics_on_bus:
         yield compare(0, site.hcas, what="HCAs of the compute fabric", evidence=[RDMA_CLASS, PCI_BUS])
-        return
-    if not devices and not site.hcas.value:
-        absent = no_rdma(node, site)
-        assert absent is not None
-        yield absent
         return
     roles = site.roles(node) if devices else None
     compute = {port.device for port in roles.compute} if roles else set()
@@ -76,6 +81,14 @@ def gpu_lost(node: NodeFacts, site: Site) -> bool:
     return len(node.topology.gpus) < max(len(node.gpus_on_bus), site.gpus.value or 0)
 
 
+def no_rdma_nic(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip a PCI bus without an RDMA NIC."""
+    _ = node.rdma_devices  # raises where they could not be read: no skip rests on half of what is compared
+    if node.rdma_nics_on_bus:
+        return None
+    return skipped("the PCI bus holds no NIC that is known to be an RDMA device", evidence=[PCI_BUS])
+
+
 @check(
     "rdma.registered",
     title="Every RDMA NIC on the PCI bus is an RDMA device",
@@ -83,6 +96,7 @@ def gpu_lost(node: NodeFacts, site: Site) -> bool:
     fix="Load the driver (`modprobe mlx5_ib`, of an EFA `efa`), then read `dmesg | grep -e mlx5 -e efa -e infiniband`.",
     action="fix-site",
     answers=("PA-13",),
+    unless=(no_rdma_nic,),
 )
 def registered(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the RDMA-capable NICs on the PCI bus with the devices in /sys/class/infiniband.
@@ -99,9 +113,6 @@ def registered(node: NodeFacts, site: Site) -> Iterator[Finding]:
     bus; run there, this check says that it cannot tell. A bond merges two ports into one device.
     """
     devices, nics = node.rdma_devices, node.rdma_nics_on_bus
-    if not nics:
-        yield skipped("the PCI bus holds no NIC that is known to be an RDMA device", evidence=[PCI_BUS])
-        return
     bonded = sum("bond" in device for device in devices)
     if len(devices) + bonded >= len(nics):
         yield passed(

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from preflight import facts
-from preflight.checks.applicability import efa_only
+from preflight.checks.applicability import efa_only, no_compute_port
 from preflight.checks.rdma.per_port import (
     about,
     is_complete,
+    judged_ports,
     keys,
     listing,
+    no_judged_port,
     port_reporters,
     rate,
     report_gaps,
@@ -87,6 +89,7 @@ def _cause(port: PortGrowth, names: set[str]) -> str:
     action="fix-site",
     answers=("FP-LOSS-3", "PA-19", "AN-8", "NT-CNT-1"),
     window=True,
+    unless=(no_compute_port, no_judged_port),
 )
 def loss(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each loss counter of the active compute ports at the two ends of a window.
@@ -125,6 +128,11 @@ def loss(node: NodeFacts, site: Site) -> Iterator[Finding]:
     yield from _reading(clean, {kind}, "no packet was lost", len(ports))
 
 
+def no_damage_counted(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip EFA."""
+    return efa_only(judged_ports(node, site), "whose driver counts no damaged packets")
+
+
 @check(
     "counters.link-quality",
     title="Links do not damage packets",
@@ -133,6 +141,7 @@ def loss(node: NodeFacts, site: Site) -> Iterator[Finding]:
     "module, then the port. `mlxlink -d DEVICE -m -c` shows which lane errs.",
     answers=("AN-6", "NT-CNT-1"),
     window=True,
+    unless=(no_compute_port, no_judged_port, no_damage_counted),
 )
 def link_quality(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare symbol, check-sum and retraining counters of each active compute port over the window.
@@ -153,9 +162,6 @@ def link_quality(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """
     kinds = {facts.counter_catalogue.CounterKind.LINK, facts.counter_catalogue.CounterKind.ELSEWHERE}
     ports = yield from report_gaps(node, site, *kinds)
-    if skip := efa_only([port.port for port in ports], "whose driver counts no damaged packets"):
-        yield skip
-        return
     warn, fail = port_reporters(node, site)
     clean = []
     for port in ports:
@@ -206,6 +212,11 @@ def _raw_ratio(port: PortGrowth) -> float | None:
 _FLAPS = ("counters", "ethtool", "carrier")
 
 
+def no_flaps_counted(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip EFA."""
+    return efa_only(judged_ports(node, site), "whose driver counts no flaps")
+
+
 @check(
     "counters.flaps",
     title="No link goes down and comes back",
@@ -214,6 +225,7 @@ _FLAPS = ("counters", "ethtool", "carrier")
     "one that flaps together with its neighbours is a switch that restarted.",
     answers=("AN-6", "NT-CNT-1"),
     window=True,
+    unless=(no_compute_port, no_judged_port, no_flaps_counted),
 )
 def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare how often each active compute port went down, by its own counter, the driver's and the carrier's.
@@ -230,12 +242,6 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A reboot of the switch, or hands at the cable, within the very window. Look again.
     """
     ports = windows(node, site)
-    if isinstance(ports, Finding):
-        yield ports
-        return
-    if skip := efa_only([port.port for port in ports], "whose driver counts no flaps"):
-        yield skip
-        return
     _, fail = port_reporters(node, site)
     steady, silent = [], []
     for port in ports:
@@ -275,6 +281,7 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     action="fix-site",
     answers=("PA-19", "FP-CON-1"),
     window=True,
+    unless=(no_compute_port, no_judged_port),
 )
 def receiver(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the counters of missing receive buffers on each active compute port over the window.

@@ -14,6 +14,13 @@ from preflight.facts.rdma_ports import natural
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
 
+def no_board_named(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip NICs without a known board."""
+    if nic_firmware.boards(node):
+        return None
+    return skipped("no NIC names its board, by which firmware is compared", evidence=[RDMA_CLASS])
+
+
 @check(
     "rdma.firmware",
     title="All NICs of one board run one firmware",
@@ -22,7 +29,7 @@ from preflight.model import Finding, check, passed, skipped, unknown, warned
     "reset` or power-cycle. `firmware.nics` in the cluster file declares which is right.",
     action="fix-site",
     gating=False,
-    unless=(no_rdma,),
+    unless=(no_rdma, no_board_named),
 )
 def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the firmware of the NICs of each board (PSID) with each other.
@@ -41,9 +48,6 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
     `off = ["rdma.firmware"]` in `[class.NAME.checks]` of the cluster file ends it for that class.
     """
     boards = nic_firmware.boards(node)
-    if not boards:
-        yield skipped("no NIC names its board, by which firmware is compared", evidence=[RDMA_CLASS])
-        return
     same = []
     for board in sorted(boards):
         try:

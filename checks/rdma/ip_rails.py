@@ -14,6 +14,20 @@ from preflight.model import Finding, check, failed, passed, skipped, unknown, wa
 SYSCTLS = "https://docs.kernel.org/networking/ip-sysctl.html (arp_ignore, arp_announce, rp_filter)"
 
 
+def no_rail(node: NodeFacts, site: Site) -> Finding | None:
+    """Report a node without an active RoCE port that has an interface."""
+    compute = site.roles(node).compute
+    if absent := efa_only(compute, "to which no network interface belongs"):
+        return absent
+    if _rails(node, site):
+        return None
+    roce = [port for port in compute if port.roce]
+    if compute and not roce:
+        return skipped("the compute ports are InfiniBand", evidence=[compute[0].evidence[0]])
+    key = roce[0].evidence[0] if roce else "dir:/sys/class/infiniband"
+    return unknown("no active RoCE port with a network interface to judge", evidence=[key])
+
+
 @check(
     "rails.subnets",
     title="Each RoCE rail answers for its own address only",
@@ -21,7 +35,7 @@ SYSCTLS = "https://docs.kernel.org/networking/ip-sysctl.html (arp_ignore, arp_an
     fix="Give each rail its own subnet, or `sysctl` arp_ignore=1, arp_announce=2, rp_filter=2 and routes per rail.",
     action="fix-site",
     answers=("AN-3", "NT-CTR-4"),
-    unless=(no_rdma,),
+    unless=(no_rdma, no_rail),
 )
 def subnets(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the IPv4 subnets of the RoCE rails with each other; where two share one, look at ARP and rp_filter.
@@ -41,9 +55,6 @@ def subnets(node: NodeFacts, site: Site) -> Iterator[Finding]:
     without these settings. Where nothing tells which ports a job uses, what would fail is unknown.
     """
     rails = _rails(node, site)
-    if isinstance(rails, Finding):
-        yield rails
-        return
     for finding in _apart(node, rails, failing(site.roles(node), site)):
         yield finding.about("NT-CTR-4")
     yield from _point_to_point(node, site, rails)
@@ -71,19 +82,9 @@ def _apart(node: NodeFacts, rails: list[str], report: Callable[..., Finding]) ->
                      found=", ".join(networks) or "IPv6", evidence=[known.evidence])  # fmt: skip
 
 
-def _rails(node: NodeFacts, site: Site) -> list[str] | Finding:
-    """Return the interfaces of the active RoCE compute ports, or the finding where there is none."""
-    compute = site.roles(node).compute
-    roce = [port for port in compute if port.roce]
-    if skip := efa_only(compute, "to which no network interface belongs"):
-        return skip
-    if compute and not roce:
-        return skipped("the compute ports are InfiniBand", evidence=[compute[0].evidence[0]])
-    rails = [port.netdev for port in roce if port.netdev and port.active]
-    if not rails:
-        key = roce[0].evidence[0] if roce else "dir:/sys/class/infiniband"
-        return unknown("no active RoCE port with a network interface to judge", evidence=[key])
-    return rails
+def _rails(node: NodeFacts, site: Site) -> list[str]:
+    """Return the interfaces of the active RoCE compute ports."""
+    return [port.netdev for port in site.roles(node).compute if port.roce and port.netdev and port.active]
 
 
 def _sharing(node: NodeFacts, rails: list[str], network: str, report: Callable[..., Finding]) -> Iterator[Finding]:
@@ -131,6 +132,16 @@ def _point_to_point(node: NodeFacts, site: Site, rails: list[str]) -> Iterator[F
                      evidence=keys)  # fmt: skip
 
 
+def no_interface(node: NodeFacts, site: Site) -> Finding | None:
+    """Report a node of which no compute port has a network interface."""
+    ports = site.roles(node).compute
+    if absent := efa_only(ports, "to which no network interface belongs"):
+        return absent
+    if any(port.netdev for port in ports):
+        return None
+    return unknown("no compute port has a network interface to judge", evidence=["dir:/sys/class/infiniband"])
+
+
 @check(
     "rails.isolated",
     title="The compute fabric carries no other traffic",
@@ -138,7 +149,7 @@ def _point_to_point(node: NodeFacts, site: Site, rails: list[str]) -> Iterator[F
     fix="`ip route`: move the default route to the management interface; give the rails subnets of their own.",
     action="fix-site",
     answers=("AN-2",),
-    unless=(no_rdma,),
+    unless=(no_rdma, no_interface),
 )
 def isolated(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for a default route over a compute port, and for another interface in a rail's subnet.
@@ -154,14 +165,7 @@ def isolated(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A small site with one network for everything, and clouds that route all traffic over one
     interface.
     """
-    ports = site.roles(node).compute
-    if skip := efa_only(ports, "to which no network interface belongs"):
-        yield skip
-        return
-    compute = {port.netdev for port in ports if port.netdev}
-    if not compute:
-        yield unknown("no compute port has a network interface to judge", evidence=["dir:/sys/class/infiniband"])
-        return
+    compute = {port.netdev for port in site.roles(node).compute if port.netdev}
     over = [name for name in node.parsed(facts.addresses.ROUTES, facts.addresses.default_routes) if name in compute]
     known = node.addresses
     inside = [

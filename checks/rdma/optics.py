@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from preflight.checks.applicability import efa_only, no_rdma
-from preflight.checks.rdma.per_port import judged_ports, port_reporters, some
+from preflight.checks.applicability import efa_only, no_compute_port
+from preflight.checks.rdma.per_port import judged_ports, no_judged_port, port_reporters, some
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
@@ -38,18 +38,20 @@ def _unread(errors: Sequence[tuple[Port, EvidenceError]]) -> Iterator[Finding]:
                       evidence=[error.key for _, error in found[:3]], fix=root)  # fmt: skip
 
 
-def _cabled(node: NodeFacts, site: Site) -> list[Port] | Finding:
-    """Return the judged ports that have a cable of their own, or the finding where there is none."""
+def no_cable(node: NodeFacts, site: Site) -> Finding | None:
+    """Report a node of which no judged port has a cable of its own."""
     ports = judged_ports(node, site)
-    if isinstance(ports, Finding):
-        return ports
-    if skip := efa_only(ports, "whose cable is the cloud's to judge"):
-        return skip
-    own = [port for port in ports if not is_virtual_function(node.evidence, port.device)]
-    if own:
-        return own
+    if absent := efa_only(ports, "whose cable is the cloud's to judge"):
+        return absent
+    if _cabled(node, site):
+        return None
     message = f"{some([port.name for port in ports])}: virtual functions, whose cable is their host's to judge"
     return skipped(message, evidence=[f"file:{ROOT}/{ports[0].device}/hca_type"])
+
+
+def _cabled(node: NodeFacts, site: Site) -> list[Port]:
+    """Return the judged ports that have a cable of their own."""
+    return [port for port in judged_ports(node, site) if not is_virtual_function(node.evidence, port.device)]
 
 
 def _netdev(port: Port) -> str:
@@ -71,7 +73,7 @@ def _mlxlink(node: NodeFacts, port: Port) -> ethtool_module.LinkQuality:
     answers=("AN-6",),
     gating=False,
     reads=("cmd:mlxlink *",),
-    unless=(no_rdma,),
+    unless=(no_compute_port, no_judged_port, no_cable),
 )
 def module(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the alarms that the module of each active compute port raises, and its temperature.
@@ -89,9 +91,6 @@ def module(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Flags that were latched when the cable was plugged in; read again. Passive copper has none.
     """
     ports = _cabled(node, site)
-    if isinstance(ports, Finding):
-        yield ports
-        return
     warn, fail = port_reporters(node, site)
     good, errors, hottest = list[str](), list[tuple[Port, EvidenceError]](), list[float]()
     keys: list[str] = []
@@ -162,7 +161,7 @@ def _too_hot(port: Port, link: ethtool_module.LinkQuality, key: str, fail: _Repo
     answers=("AN-6",),
     gating=False,
     reads=("cmd:mlxlink *",),
-    unless=(no_rdma,),
+    unless=(no_compute_port, no_judged_port, no_cable),
 )
 def fec(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the forward error correction of each active RoCE port with what its rate needs, and with its peers'.
@@ -179,9 +178,6 @@ def fec(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Ports of 25 to 100 Gb/s over short copper, which may run without.
     """
     ports = _cabled(node, site)
-    if isinstance(ports, Finding):
-        yield ports
-        return
     warn, _ = port_reporters(node, site)
     active: dict[Port, tuple[str, str]] = {}
     errors: list[tuple[Port, EvidenceError]] = []
@@ -228,7 +224,7 @@ RAW, EFFECTIVE, SYMBOL = 1e-7, 1e-12, 1e-12
     "hour, and replace what still errs.",
     answers=("AN-6",),
     gating=False,
-    unless=(no_rdma,),
+    unless=(no_compute_port, no_judged_port, no_cable),
 )
 def bit_error_ratio(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the bit error ratios of each active compute port, before and after FEC, with what a good link has.
@@ -245,9 +241,6 @@ def bit_error_ratio(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A cable that was moved while its link was up, after which nobody cleared the counters.
     """
     ports = _cabled(node, site)
-    if isinstance(ports, Finding):
-        yield ports
-        return
     warn, _ = port_reporters(node, site)
     good: list[tuple[str, str]] = []
     errors: list[tuple[Port, EvidenceError]] = []

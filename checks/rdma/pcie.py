@@ -80,6 +80,11 @@ def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield unknown("there is no compute port whose NIC could be judged", evidence=[PCI_BUS])
 
 
+def no_reads_to_size(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip EFA."""
+    return efa_only(site.roles(node).compute, "whose reads the cloud's own card cuts")
+
+
 @check(
     "pcie.max-read-request",
     title="The compute NICs ask for large PCIe reads",
@@ -88,7 +93,7 @@ def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     action="fix-site",
     answers=("NT-GDR-1",),
     gating=False,  # it can only warn
-    unless=(no_pci_nic,),
+    unless=(no_pci_nic, no_reads_to_size),
 )
 def max_read_request(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare MaxReadReq of each compute NIC with 512 bytes.
@@ -105,9 +110,6 @@ def max_read_request(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     A port of 100 Gb/s or less may reach its rate all the same; ask ib_write_bw before you change it.
     """
-    if skip := efa_only(site.roles(node).compute, "whose reads the cloud's own card cuts"):
-        yield skip
-        return
     small, good, hidden = list[str](), dict[str, int](), list[str]()
     functions = _functions(node, site)
     if virtual := _virtual(functions):
@@ -139,6 +141,16 @@ def judge_read_requests(small: Sequence[str], what: str, key: str) -> Finding:
     )
 
 
+def no_need_of_relaxed_ordering(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip EFA, and processors of other vendors than AMD."""
+    if absent := efa_only(site.roles(node).compute, "whose ordering is the cloud's own card's matter"):
+        return absent
+    vendor = facts.gpudirect.processor_vendor(node.pci)
+    if not vendor or vendor == _AMD:
+        return None
+    return skipped(f"the processor is not AMD's (PCI vendor {vendor})", evidence=[PCI_BUS])
+
+
 @check(
     "pcie.relaxed-ordering",
     title="Relaxed ordering is on where the CPU needs it",
@@ -148,7 +160,7 @@ def judge_read_requests(small: Sequence[str], what: str, key: str) -> Finding:
     answers=("NT-GDR-1",),
     gating=False,  # it can only warn
     reads=("file:/sys/class/infiniband/*/hca_type",),
-    unless=(no_pci_nic,),
+    unless=(no_pci_nic, no_need_of_relaxed_ordering),
 )
 def relaxed_ordering(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the NICs' relaxed-ordering bit, and NCCL's own switch, with on; on AMD hosts and in virtual machines.
@@ -166,15 +178,8 @@ def relaxed_ordering(node: NodeFacts, site: Site) -> Iterator[Finding]:
     An AMD host whose BIOS prefers the NIC's traffic (Preferred I/O) may reach the full rate without
     it.
     """
-    if skip := efa_only(site.roles(node).compute, "whose ordering is the cloud's own card's matter"):
-        yield skip
-        return
-    vendor = facts.gpudirect.processor_vendor(node.pci)
-    if vendor and vendor != _AMD:
-        yield skipped(f"the processor is not AMD's (PCI vendor {vendor})", evidence=[PCI_BUS])
-        return
     unseen = "in a virtual machine" if node.in_virtual_machine else "on a host whose processor the bus does not show"
-    place = "on an AMD host" if vendor else unseen
+    place = "on an AMD host" if facts.gpudirect.processor_vendor(node.pci) else unseen
     setting = node.nccl_env.get("NCCL_IB_PCI_RELAXED_ORDERING")
     if setting is not None and node.nccl_env.integer(setting.name) == 0:
         yield warned(f"{setting.text} in {setting.where} switches relaxed ordering off {place}",

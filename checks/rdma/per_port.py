@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from typing import TYPE_CHECKING, Any
 
 from preflight import facts
-from preflight.checks.applicability import RDMA_CLASS, compute_roles, failing
+from preflight.checks.applicability import RDMA_CLASS, failing
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port, is_software
@@ -31,37 +31,35 @@ LOADED, IDLE = 0.5, 0.05
 UNDER_LOAD = "run it while a job or all_reduce_perf runs: preflight check --window 60"
 
 
-def judged_ports(node: NodeFacts, site: Site) -> list[Port] | Finding:
-    """Return the active compute ports of real HCAs, or the finding where there is none.
+def no_judged_port(node: NodeFacts, site: Site) -> Finding | None:
+    """Report a node without an active compute port of a real HCA."""
+    if judged_ports(node, site):
+        return None
+    compute = site.roles(node).compute
+    active = {port.device for port in compute if port.active}
+    if not active:
+        keys = compute[0].evidence[:1]
+        return unknown("no compute port is active: see rdma.port-state", evidence=keys, fix="see rdma.port-state")
+    message = f"{', '.join(sorted(active))}: software devices, whose counters tell of software"
+    return skipped(message, evidence=[RDMA_CLASS])
+
+
+def judged_ports(node: NodeFacts, site: Site) -> list[Port]:
+    """Return the active compute ports of real HCAs.
 
     A spare port that is down counts nothing, and a software device its own retries: it tells nothing of a fabric.
     """
-    roles = compute_roles(node, site)
-    if isinstance(roles, Finding):
-        return roles
-    active = [port for port in roles.compute if port.active]
-    if not active:
-        keys = roles.compute[0].evidence[:1]
-        return unknown("no compute port is active: see rdma.port-state", evidence=keys, fix="see rdma.port-state")
-    real = [port for port in active if not is_software(node.evidence, port.device)]
-    if not real:
-        names = ", ".join(sorted({port.device for port in active}))
-        return skipped(f"{names}: software devices, whose counters tell of software", evidence=[RDMA_CLASS])
-    return real
+    return [port for port in site.roles(node).compute if port.active and not is_software(node.evidence, port.device)]
 
 
-def windows(node: NodeFacts, site: Site) -> list[PortGrowth] | Finding:
-    """Return what the counters of the judged ports did in the window, or the finding where there is no such port."""
-    ports = judged_ports(node, site)
-    return ports if isinstance(ports, Finding) else [node.port_growth[port.name] for port in ports]
+def windows(node: NodeFacts, site: Site) -> list[PortGrowth]:
+    """Return what the counters of the judged ports did in the window."""
+    return [node.port_growth[port.name] for port in judged_ports(node, site)]
 
 
 def report_gaps(node: NodeFacts, site: Site, *kinds: CounterKind) -> Generator[Finding, None, list[PortGrowth]]:
-    """Return the judged ports; yield findings on missing ports and unread counters of these kinds."""
+    """Return the judged ports; yield findings on unread counters."""
     ports = windows(node, site)
-    if isinstance(ports, Finding):
-        yield ports
-        return []
     yield from unread(ports, facts.counter_growth.SOURCES)
     yield from unclear(ports, kinds)
     return ports

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from preflight.checks.applicability import compute_roles, failing, no_rdma
+from preflight.checks.applicability import failing, no_compute_port
 from preflight.checks.rdma.devices import SYSFS
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
@@ -20,7 +20,7 @@ from preflight.model import Finding, check, compare, passed, unknown
     fix="Down/Polling: cable or peer; Down/Disabled: `ip link set up`; Initializing: no subnet manager.",
     answers=("NT-FAB-1", "PA-13"),
     reads=("file:/sys/class/infiniband/*/hca_type",),
-    unless=(no_rdma,),
+    unless=(no_compute_port,),
 )
 def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each compute port's state with ACTIVE over LinkUp.
@@ -40,10 +40,7 @@ def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A storage, management or spare port that is down by design. Name the job's ports in
     `ports.compute`.
     """
-    roles = compute_roles(node, site)
-    if isinstance(roles, Finding):
-        yield roles
-        return
+    roles = site.roles(node)
     report, known_from = failing(roles, site), roles.known_from or "nobody says"
     up = [port for port in roles.compute if port.active]
     if up:
@@ -90,7 +87,7 @@ def _meaning(port: Port) -> str:
     source=f"{SYSFS}; customary rates: part catalogue",
     fix="Reseat or replace the cable, then compare `ibstat` with the switch port.",
     answers=("FP-BW-1", "NT-FAB-3", "PA-12"),
-    unless=(no_rdma,),
+    unless=(no_compute_port,),
 )
 def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each active compute port's negotiated rate, Gb/s, with its peers on the node and the expected one.
@@ -108,10 +105,7 @@ def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A speed that the kernel does not know is printed as SDR or QDR on a healthy port; it is unknown
     here, and so are the 100 Gb/s that an old efa driver prints of faster devices.
     """
-    roles = compute_roles(node, site)
-    if isinstance(roles, Finding):
-        yield roles
-        return
+    roles = site.roles(node)
     compute, report = roles.compute, failing(roles, site)
     active = [port for port in compute if port.active]
     if not active:
@@ -174,7 +168,7 @@ def judge_port_rates(active: Sequence[Port], report: Callable[..., Finding], pee
     fix="Set the port type (`mlxconfig -d DEVICE set LINK_TYPE_P1=1|2`), or keep the odd port out of NCCL_IB_HCA.",
     action="fix-site",
     answers=("FP-LOSS-1",),
-    unless=(no_rdma,),
+    unless=(no_compute_port,),
 )
 def link_layer(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the compute ports' link layers with each other and with the expected one.
@@ -192,10 +186,7 @@ def link_layer(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A storage port of the other kind. Where nothing tells the compute ports, those of the usual layer
     are meant; where there is none, it is unknown.
     """
-    roles = compute_roles(node, site)
-    if isinstance(roles, Finding):
-        yield roles
-        return
+    roles = site.roles(node)
     compute = roles.compute
     usual = site.link_layer.value or usual_layer(compute)
     odd = [port for port in compute if port.link_layer != usual]

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
-from preflight.checks.applicability import efa_only
+from preflight.checks.applicability import efa_only, no_compute_port
 from preflight.checks.rdma.error_counters import MLX5
-from preflight.checks.rdma.per_port import IDLE, UNDER_LOAD, about, keys, total, unread, windows
+from preflight.checks.rdma.per_port import (
+    IDLE,
+    UNDER_LOAD,
+    about,
+    judged_ports,
+    keys,
+    no_judged_port,
+    total,
+    unread,
+    windows,
+)
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
@@ -27,6 +37,7 @@ if TYPE_CHECKING:
     answers=("FP-CON-5", "AN-7", "NT-LENS-7"),
     gating=False,
     window=True,
+    unless=(no_compute_port, no_judged_port),
 )
 def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the bytes that each active compute port carried in the window with those of the middle one.
@@ -43,19 +54,19 @@ def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A job that uses some of the node's GPUs and their rails on purpose, or that started in the window.
     """
     ports = windows(node, site)
-    if isinstance(ports, Finding):
-        yield ports
-        return
     yield from unread(ports, ("counters",))
     rated = [(port, max(port.gbps)) for port in ports if port.gbps is not None]
-    if len(rated) < 2:
-        if rated:
-            yield skipped("one compute port only: nothing to compare", evidence=keys(rated[0][0].growths)[:1])
-        elif not any("counters" in port.refused for port in ports):
-            evidence = keys(ports[0].growths)[:1]
-            yield unknown("no port tells how many bytes it carried", evidence=evidence, fix="see counters.visible")
-        return
+    if len(rated) > 1:
+        yield from _compare(rated, site, site.roles(node).known_from)
+    elif rated:
+        yield skipped("one compute port only: nothing to compare", evidence=keys(rated[0][0].growths)[:1])
+    elif not any("counters" in port.refused for port in ports):
+        evidence = keys(ports[0].growths)[:1]
+        yield unknown("no port tells how many bytes it carried", evidence=evidence, fix="see counters.visible")
 
+
+def _compare(rated: Sequence[tuple[PortGrowth, float]], site: Site, known_from: str) -> Iterator[Finding]:
+    """Compare the rate of each port with that of the middle one."""
     middle = median(rate for _, rate in rated)
     evidence = keys(port.growths[0] for port, _ in rated[:3])
     if max((port.load or 0 for port, _ in rated), default=0) < IDLE:
@@ -63,7 +74,7 @@ def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield unknown(message, found=f"{middle:.2g} Gb/s in the middle", evidence=evidence, fix=UNDER_LOAD)
         return
     odd = [(port, rate) for port, rate in rated if rate < middle / 2 or rate > 2 * middle]
-    if odd and not site.roles(node).known_from:
+    if odd and not known_from:
         message = f"{', '.join(port.port.name for port, _ in odd)} carried less or more than the others"
         fix = f"name the job's HCAs: class.{site.class_name}.ports.compute = [...]"
         yield unknown(f"{message}, and nothing says whether a job uses them", evidence=evidence, fix=fix)
@@ -82,6 +93,20 @@ def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield passed(message, found=f"{middle:.1f} Gb/s in the middle", evidence=evidence)
 
 
+def no_lossless_priority(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip EFA, InfiniBand, and RoCE without PFC by design."""
+    ports = judged_ports(node, site)
+    if absent := efa_only(ports, "which have no priorities to class by"):
+        return absent
+    if site.lossless.value is False:
+        reason = f"the site runs RoCE without PFC by design ({site.lossless.source})"
+    elif site.link_layer.value == "InfiniBand" or not any(port.roce for port in ports):
+        reason = "the fabric is InfiniBand"
+    else:
+        return None
+    return skipped(reason, evidence=ports[0].evidence[:1])
+
+
 @check(
     "counters.traffic-class",
     title="RDMA runs on the priority that is lossless",
@@ -90,6 +115,7 @@ def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
     "priority, and `mlnx_qos -i IF --trust dscp`; roce.chain shows the map.",
     action="fix-job",
     window=True,
+    unless=(no_compute_port, no_judged_port, no_lossless_priority),
 )
 def traffic_class(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the bytes of the lossless priority with the RDMA bytes that each RoCE port carried in the window.
@@ -106,18 +132,7 @@ def traffic_class(node: NodeFacts, site: Site) -> Iterator[Finding]:
     RDMA of storage on the same ports, which the site runs on another priority on purpose.
     """
     ports = windows(node, site)
-    if isinstance(ports, Finding):
-        yield ports
-        return
     roce = [port for port in ports if port.port.roce]
-    if skip := efa_only([port.port for port in ports], "which have no priorities to class by"):
-        yield skip
-        return
-    if not roce or site.lossless.value is False or site.link_layer.value == "InfiniBand":
-        by_design = f"the site runs RoCE without PFC by design ({site.lossless.source})"
-        reason = by_design if site.lossless.value is False else "the fabric is InfiniBand"
-        yield skipped(reason, evidence=ports[0].port.evidence[:1])
-        return
     if site.lossless.value is None or site.pfc_priority.value is None:
         used = sorted({_busiest(port) for port in roce if port.matching(_PRIORITIES)})
         yield unknown(

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from preflight import facts
-from preflight.checks.applicability import efa_only
+from preflight.checks.applicability import efa_only, no_compute_port
 from preflight.checks.rdma.error_counters import MLX5
-from preflight.checks.rdma.per_port import is_complete, keys, report_gaps, some, total
+from preflight.checks.rdma.per_port import is_complete, keys, no_judged_port, report_gaps, some, total
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     gating=False,
     window=True,
     reads=("file:/sys/class/infiniband/*/hca_type",),
+    unless=(no_compute_port, no_judged_port),
 )
 def visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look whether each active compute port tells its traffic, losses, ECN marks and pauses, twice.

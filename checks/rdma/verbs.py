@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from preflight.checks.applicability import RDMA_CLASS, compute_roles, efa_only, failing, no_rdma
+from preflight.checks.applicability import RDMA_CLASS, efa_only, failing, no_compute_port, no_rdma
 from preflight.expectations import Expected, Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import DEVICE_NODES, DEVINFO, Port
@@ -90,6 +90,17 @@ def device_nodes(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield passed(f"{len(good)} of {len(wanted)} HCAs can be opened", found=", ".join(good), evidence=[DEVICE_NODES])
 
 
+def no_infiniband(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip a node without an InfiniBand port."""
+    compute = site.roles(node).compute
+    if absent := efa_only(compute, "whose MTU no subnet manager sets"):
+        return absent
+    if any(port.infiniband for port in compute):
+        return None
+    key = compute[0].evidence[0].replace("/state", "/link_layer")
+    return skipped("the compute ports are RoCE: see roce.chain for their MTU", evidence=[key])
+
+
 @check(
     "rdma.active-mtu",
     title="InfiniBand MTU is as large as the fabric allows",
@@ -97,7 +108,7 @@ def device_nodes(node: NodeFacts, site: Site) -> Iterator[Finding]:
     fix="Set the partition's MTU in the subnet manager (OpenSM: mtu=5 in partitions.conf), then read `ibv_devinfo`.",
     action="fix-site",
     answers=("PA-14", "NT-FAB-4"),
-    unless=(no_rdma,),
+    unless=(no_compute_port, no_infiniband),
 )
 def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each active InfiniBand compute port's active MTU, bytes, with the cluster file's, else with 4096.
@@ -114,18 +125,8 @@ def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A partition that the subnet manager holds at 2048 on purpose; say `mtu = 2048` in the cluster
     file. Where nothing tells which ports a job uses, a small MTU is unknown.
     """
-    roles = compute_roles(node, site)
-    if isinstance(roles, Finding):
-        yield roles
-        return
+    roles = site.roles(node)
     compute = [port for port in roles.compute if port.infiniband]
-    if skip := efa_only(roles.compute, "whose MTU no subnet manager sets"):
-        yield skip
-        return
-    if not compute:
-        key = roles.compute[0].evidence[0].replace("/state", "/link_layer")
-        yield skipped("the compute ports are RoCE: see roce.chain for their MTU", evidence=[key])
-        return
     active = [port for port in compute if port.active]
     if not active:
         yield unknown("no compute port is active, so none has an active MTU", evidence=[compute[0].evidence[0]])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ipaddress import ip_interface
 
 from preflight import facts
-from preflight.checks.applicability import compute_roles, efa_only, failing, no_rdma
+from preflight.checks.applicability import efa_only, failing, no_compute_port
 from preflight.expectations import Expected, Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port
@@ -30,6 +30,20 @@ ALL_ITEMS = tuple(dict.fromkeys(item for items in ITEMS.values() for item in ite
 SERVICE_ITEMS = tuple(dict.fromkeys(item for name in SERVICE for item in ITEMS[name]))
 
 
+def no_roce(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip a node without RoCE, and a fabric that is meant to be InfiniBand."""
+    compute = site.roles(node).compute
+    if absent := efa_only(compute, "which speak SRD, not RoCE"):
+        return absent
+    key = compute[0].evidence[0].replace("/state", "/link_layer")
+    if not any(port.roce for port in compute):
+        return skipped("the compute ports are InfiniBand", evidence=[key])
+    if site.link_layer.value != "InfiniBand":
+        return None
+    message = f"the fabric is InfiniBand ({site.link_layer.source}); for ports that are not, see rdma.link-layer"
+    return skipped(message, evidence=[key])
+
+
 @check(
     "roce.chain",
     title="Every link of the RoCE chain holds, port by port",
@@ -38,7 +52,7 @@ SERVICE_ITEMS = tuple(dict.fromkeys(item for name in SERVICE for item in ITEMS[n
     fix="Mend the first broken link, then judge again: `preflight check`; the later ones rest on it.",
     action="fix-site",
     answers=ALL_ITEMS,
-    unless=(no_rdma,),
+    unless=(no_compute_port, no_roce),
 )
 def chain(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look along the chain that makes RoCE fast, on each active compute port, and name the first link that is broken.
@@ -66,9 +80,10 @@ def chain(node: NodeFacts, site: Site) -> Iterator[Finding]:
     unless the cluster file says it. The upstream driver shows no ECN switch per priority, and a virtual function none
     of its host's settings: unknown, never a fail.
     """
-    ports, other = _ports(node, site)
-    if other:
-        yield other
+    compute = [port for port in site.roles(node).compute if port.roce]
+    ports = [port for port in compute if port.netdev]
+    if nameless := [port for port in compute if not port.netdev]:
+        yield _nameless(nameless)
     active = [port for port in ports if port.active]
     if ports and not active:
         yield unknown("no RoCE port is active, so none has a chain to follow: see rdma.port-state",
@@ -90,27 +105,8 @@ def policy(site: Site) -> RocePolicy:
     return RocePolicy(mtu=want(site.mtu), netdev_mtu=want(site.netdev_mtu), **wanted)
 
 
-def _ports(node: NodeFacts, site: Site) -> tuple[list[Port], Finding | None]:
-    """Return the compute ports that speak RoCE, and the finding on those without an interface, or where none is."""
-    roles = compute_roles(node, site)
-    if isinstance(roles, Finding):
-        return [], roles
-    ports = [port for port in roles.compute if port.roce]
-    key = roles.compute[0].evidence[0].replace("/state", "/link_layer")
-    if skip := efa_only(roles.compute, "which speak SRD, not RoCE"):
-        return [], skip
-    if not ports:
-        return [], skipped("the compute ports are InfiniBand", evidence=[key])
-    if site.link_layer.value == "InfiniBand":
-        message = f"the fabric is InfiniBand ({site.link_layer.source}); for ports that are not, see rdma.link-layer"
-        return [], skipped(message, evidence=[key])
-    return [port for port in ports if port.netdev], _nameless([port for port in ports if not port.netdev])
-
-
-def _nameless(ports: list[Port]) -> Finding | None:
+def _nameless(ports: Sequence[Port]) -> Finding:
     """Say that the interface of ports is not known: in another network namespace, or one of several."""
-    if not ports:
-        return None
     return unknown(
         f"{', '.join(port.name for port in ports)}: no single interface here belongs to it",
         subject=ports[0].name if len(ports) == 1 else "",

@@ -10,12 +10,18 @@ from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped
 
 
+def no_waiver(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip a node without a waiver."""
+    return None if site.waivers else skipped("the cluster file waives nothing on this node", evidence=[])
+
+
 @check(
     "site.waivers",
     title="No waiver of the cluster file has expired",
     source="the cluster file: [[waiver]]",
     fix="Mend what it waives and delete it from the file, or have its owner set a new day; then `preflight lint FILE`.",
     action="fix-site",
+    unless=(no_waiver,),
 )
 def expired(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the last day of each waiver that speaks of this node with the day of the evidence, in UTC.
@@ -30,9 +36,6 @@ def expired(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     The fault is mended, and the waiver was left in the file. Delete it.
     """
-    if not site.waivers:
-        yield skipped("the cluster file waives nothing on this node", evidence=[])
-        return
     from datetime import date
 
     try:

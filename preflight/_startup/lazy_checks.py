@@ -11,7 +11,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     #: A check as a row of literals; the last one is the name of its function.
@@ -69,14 +69,14 @@ class LazyFunction:
     """A function that ``load`` imports at the first call; ``doc`` has its docstring."""
 
     def __init__(
-        self, module: str, name: str, load: Callable[[], Callable[..., Iterator[Any]]], doc: Callable[[], str | None]
+        self, module: str, name: str, load: Callable[[], Callable[..., Any]], doc: Callable[[], str | None]
     ) -> None:
         self.__module__ = module
         self.__name__: str = name
         self._load, self._doc = load, doc
-        self._function: Callable[..., Iterator[Any]] | None = None
+        self._function: Callable[..., Any] | None = None
 
-    def __call__(self, facts: Any, site: Any, /) -> Iterator[Any]:
+    def __call__(self, facts: Any, site: Any, /) -> Any:
         """Call the function; raises what ``load`` raises."""
         if self._function is None:
             self._function = self._load()

@@ -105,9 +105,10 @@ def not_of_switch(number: int, key: str) -> Outcome:
 
 
 def of_every_node(check: Check) -> bool:
-    """Whether a check runs on any node, whatever it lacks, without a window, a history or a test with another one."""
-    special = check.sweep or check.pair or check.window or check.history or check.unless
-    return check.scope is Scope.NODE and not special
+    """Return whether a check's module is needed on any node, whatever it lacks."""
+    special = check.sweep or check.pair or check.window or check.history
+    elsewhere = any(absent.__module__ != check.run.__module__ for absent in check.unless)
+    return check.scope is Scope.NODE and not special and not elsewhere
 
 
 def of_fleet(check: Check) -> bool:

@@ -48,7 +48,9 @@ def test_the_table_of_checks_has_no_module_that_is_gone() -> None:
 def test_a_deferred_check_is_the_check() -> None:
     for name in MODULES:
         for made, (_, written) in zip(lazy.from_table(name), lazy.written(module(name)), strict=True):
-            assert lightclass.replace(made, run=written.run) == written
+            assert lightclass.replace(made, run=written.run, unless=written.unless) == written
+            places = [[(f.__module__, f.__name__) for f in check.unless] for check in (made, written)]
+            assert places[0] == places[1]
             assert (made.doc, made.why) == (written.doc, written.why)
             assert made.run.__name__ == written.run.__name__
             assert made.run.__module__ == written.run.__module__

@@ -154,6 +154,50 @@ def test_findings_of_knows_what_the_site_expects() -> None:
     assert [f.status for f in api.findings_of(gpus, {})] == [api.Status.UNKNOWN]
 
 
+def test_a_function_of_the_plugin_declares_that_a_check_does_not_apply() -> None:
+    def no_daemon(node: api.NodeFacts, site: api.Site) -> api.Finding | None:
+        return None if node.parsed(KEY, str) else api.skipped("no daemon runs here", evidence=[KEY])
+
+    @api.check("ours.daemon", title="t", source="s", fix="f", unless=(no_daemon,))
+    def daemon(node: api.NodeFacts, site: api.Site) -> Iterator[api.Finding]:
+        """Look for the daemon.
+
+        It matters.
+        """
+        yield api.passed("it runs")
+
+    assert [f.message for f in api.findings_of(daemon, {KEY: "1"})] == ["it runs"]
+    assert [f.message for f in api.findings_of(daemon, {KEY: ""})] == ["no daemon runs here"]
+    assert [f.status for f in api.findings_of(daemon, {})] == [api.Status.UNKNOWN]
+
+
+def test_an_older_plugin_calls_it_in_the_check() -> None:
+    """Older plug-ins yield what ``no_gpu`` returns."""
+
+    @api.check("ours.old", title="t", source="s", fix="f")
+    def old(node: api.NodeFacts, site: api.Site) -> Iterator[api.Finding]:
+        """Look at the GPUs.
+
+        It matters.
+        """
+        if absent := api.no_gpu(node, site):
+            yield absent
+            return
+        yield api.passed("there are some")
+
+    @api.check("ours.new", title="t", source="s", fix="f", unless=(api.no_gpu,))
+    def new(node: api.NodeFacts, site: api.Site) -> Iterator[api.Finding]:
+        """Look at the GPUs.
+
+        It matters.
+        """
+        yield api.passed("there are some")
+
+    bus: dict[str, object] = {"dir:/sys/bus/pci/devices": []}
+    assert api.findings_of(old, bus) == api.findings_of(new, bus)
+    assert [f.status for f in api.findings_of(new, bus)] == [api.Status.SKIP]
+
+
 def test_findings_of_a_check_that_crashes_is_unknown() -> None:
     @api.check("ours.crash", title="t", source="s", fix="f")
     def crash(node: api.NodeFacts, site: api.Site) -> Iterator[api.Finding]:
