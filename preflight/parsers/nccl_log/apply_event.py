@@ -13,7 +13,7 @@ from preflight.parsers.nccl_log.prefix import Origin
 #: A communicator of more ranks than this is a slip of the pen, and would cost memory.
 MOST_RANKS = 1 << 20
 
-#: Kinds that tell who takes part in a communicator; with an address, so that no such message comes twice.
+#: Kinds of the members of a communicator; their messages hold an address, so that none comes twice.
 OF_COMMUNICATORS = frozenset({"comm", "size", "rank"})
 #: Kinds that are counted as they are; with the host where hosts may differ.
 _PLAIN = frozenset({"network", "provider", "plugin", "ring", "trees", "counts", "nvls", "clique", "sharp", "driver",

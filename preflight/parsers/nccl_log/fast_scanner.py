@@ -73,14 +73,14 @@ class Scanner(LineParser):
         self.stamps: set[bytes] = set()  # times and marks before such names, without their digits
         # how often a process repeated a channel's way, and another message; each text is held once
         self.ways: dict[bytes, dict[bytes, int]] = {}
-        self.told: dict[bytes, dict[bytes, int]] = {}
+        self.repeats: dict[bytes, dict[bytes, int]] = {}
         self.pairs = 0  # entries of both
         self.known_ways: dict[bytes, tuple[bytes, bool, Via | None]] = {}  # way → itself, whether it is one, and which
         self.messages: dict[bytes, _Read] = {}
         self.warnings: dict[tuple[str, bytes], str | None] = {}  # source and message → failure
         self.silent_warning: bytes | None = None  # the last line that was only counted
         self.sizes: set[bytes] = set()  # of communicators, as collectives' lines name them
-        self.idle: set[bytes] = set()  # messages that say nothing, without their digits
+        self.idle: set[bytes] = set()  # messages without a fact, without their digits
 
     def feed(self, lines: list[bytes]) -> None:
         """Take in lines, without their ends."""
@@ -92,7 +92,7 @@ class Scanner(LineParser):
         written = lines
         if any(line[:1] == b"{" or unwrapped_json(line) is not None for line in lines[:HEADER_PROBE_LINES]):
             lines = [line if (inside := unwrapped_json(line)) is None else inside for line in lines]
-        ways, told, shapes, stamps = self.ways, self.told, self.shapes, self.stamps
+        ways, repeats, shapes, stamps = self.ways, self.repeats, self.shapes, self.stamps
         ends, mask = self.tally.ends, self.tally.ends_mask
         limit = ALIKE * _STEP
         first = last = 0  # of NCCL's
@@ -114,7 +114,7 @@ class Scanner(LineParser):
                         self.number = number
                         self._new_way(line, head, before, way)
                     continue
-                if (texts := told.get(head)) is not None and message in texts:
+                if (texts := repeats.get(head)) is not None and message in texts:
                     texts[message] += 1
                     continue
                 self.number = number
@@ -179,13 +179,13 @@ class Scanner(LineParser):
                     seen.count += count
                 elif taken is not None:
                     self.tally.overflow["via"] = self.tally.overflow.get("via", 0) + count
-        for head, texts in self.told.items():
+        for head, texts in self.repeats.items():
             origin = self.origins[head]
             for message, count in texts.items():
                 if count and origin is not None:
                     self._count(self.messages[message], origin, nowhere, count)
         self.ways.clear()
-        self.told.clear()
+        self.repeats.clear()
         self.known_ways.clear()
         self.messages.clear()
         self.pairs = 0
@@ -197,12 +197,12 @@ class Scanner(LineParser):
     def _new_way(self, line: bytes, head: bytes, before: bytes, way: bytes) -> None:
         """Take in a channel's line of a kind that its process did not write yet."""
         origin = self._origin(head, line)
-        if (known := self.known_ways.get(way)) is None:
+        if (entry := self.known_ways.get(way)) is None:
             if len(self.known_ways) >= _MAX_MESSAGES:
                 self.flush_counts()
-            known = (way, len(way) <= _LONGEST_NAME * 4 and not has_level(way), via(clean(way)))
-            self.known_ways[way] = known
-        way, is_simple, taken = known
+            is_simple = len(way) <= _LONGEST_NAME * 4 and not has_level(way)
+            self.known_ways[way] = entry = (way, is_simple, via(clean(way)))
+        way, is_simple, taken = entry
         if origin is None or not is_simple or head[:1] == b"{" or not before.startswith(_CONNECTIONS):
             self.parse_line(self.number, line)
             return
@@ -227,7 +227,7 @@ class Scanner(LineParser):
         if origin is None and has_level(head):  # a warning and another message in one line
             self.parse_line(self.number, line)
             return
-        if (known := self.messages.get(message)) is None:
+        if (read := self.messages.get(message)) is None:
             if ignored(message):
                 self.tally.lines += origin is not None and not origin.quoted
                 self._sized(message)
@@ -238,8 +238,8 @@ class Scanner(LineParser):
             if has_level(message) or head[:1] == b"{" or len(line) > 8 * LONGEST_LINE_CHARS:
                 self.parse_line(self.number, line)
                 return
-            known = self._read(message, shape)
-        message, event, _ = known
+            read = self._read(message, shape)
+        message, event, _ = read
         is_version = event is not None and event.kind == "version"
         if is_version:
             self._select(self.number, line)
@@ -247,13 +247,13 @@ class Scanner(LineParser):
             if is_version:  # of any process
                 self.outside(self.number, clean(line))
             return
-        self._count(known, origin, lambda: self.line(self.number, line, origin, message))
+        self._count(read, origin, lambda: self.line(self.number, line, origin, message))
         if message in self.messages and not is_version:
-            self.told.setdefault(head, {})[message] = 0
+            self.repeats.setdefault(head, {})[message] = 0
             self._paired()
 
     def _count(self, read: _Read, origin: Origin, line: Callable[[], LogLine], count: int = 1) -> None:
-        """Count what a process said so many times."""
+        """Count a message that a process wrote so many times."""
         _, event, failure = read
         self.tally.lines += count * (event is not None or failure is not None or not origin.quoted)
         if event is not None:
@@ -332,8 +332,8 @@ class Scanner(LineParser):
     def line(self, number: int, raw: bytes, origin: Origin, message: bytes) -> LogLine:
         """Make the line that a fact rests on, with its own time and mark."""
         if self.stamps and origin.host is not None:
-            whole = origin_of(clean(raw[: max(raw.find(_INFO), raw.find(_WARN), 0)]))
-            origin = whole if whole is not None and whole.process == origin.process else origin
+            complete = origin_of(clean(raw[: max(raw.find(_INFO), raw.find(_WARN), 0)]))
+            origin = complete if complete is not None and complete.process == origin.process else origin
         return super().line(number, raw, origin, message)
 
     def _origin(self, head: bytes, line: bytes) -> Origin | None:
