@@ -13,6 +13,7 @@ import pytest
 
 from preflight.checks import registry as checks
 from preflight.parsers import registry
+from preflight.parsers.nvidia.query_log import QueryLog
 from preflight.recognition.formats import kinds
 from preflight.recognition.judges import MODULES, checks_of
 from tests.support.paths import ROOT
@@ -87,6 +88,7 @@ def test_each_judge_has_the_id_of_a_check() -> None:
             if isinstance(judges, tuple):
                 assert {id for id, _ in judges} <= ids, kind
                 assert [check.id for check in checks_of(kind, None)] == [id for id, _ in judges]
+    assert "gpu.driver" in {check.id for check in checks_of("nvidia-smi -q", QueryLog({}, ()))} <= ids
 
 
 def test_each_signature_has_the_id_of_a_check_and_three_commands() -> None:

@@ -25,6 +25,8 @@ from preflight.textprep.wrapped_lines import unwrapped
 
 #: How much more four times the text may cost; below so many seconds it is noise.
 MOST_GROWTH, NOISE_S = 9.0, 0.15
+#: What a megabyte may cost at most: growth alone would let 200 s pass.
+MOST_S_PER_MB = 20.0
 
 UUID = "    GPU UUID                        : GPU-0a1b2c3d-1111-2222-3333-444455556666 | |"
 FIELDS = "Product Name : x GPU UUID : y Minor Number : 0 VBIOS Version : 3 Board ID : 5 Image Version : 6 "
@@ -106,8 +108,21 @@ def test_what_a_text_costs_grows_as_its_length(name: str, tmp_path: Path) -> Non
     make, size = TEXTS[name]
     read(make(2000), tmp_path)  # modules are imported, patterns compiled
     shorter = max(read(make(size), tmp_path)[1], NOISE_S)
-    longer = min(read(make(4 * size), tmp_path)[1] for _ in range(2))
+    text = make(4 * size)
+    longer = min(read(text, tmp_path)[1] for _ in range(2))
     assert longer <= MOST_GROWTH * shorter
+    assert longer <= MOST_S_PER_MB * len(text) / 1e6
+
+
+def test_more_gpus_than_a_machine_can_have_are_not_judged(tmp_path: Path) -> None:
+    """Seen: 50 KB of heads of sections took 10 s, each of its GPUs was judged by eighteen checks."""
+    name = "    Product Name                          : NVIDIA H100\n"
+    for number, words in ((256, "each of 256 GPUs answers"), (257, "257 GPUs in one output")):
+        gpus = "".join(f"\nGPU 00000000:{at % 256:02X}:{at // 256:02X}.0\n{name}" for at in range(number))
+        (part,) = read(f"Attached GPUs                             : {number}\n{gpus}", tmp_path)[0]
+        (answer,) = [finding for finding in part.findings if finding["check"] == "gpu.driver"]
+        assert answer["status"] == ("pass" if number == 256 else "unknown")
+        assert answer["message"].startswith(words)
 
 
 #: Texts of which one place for a name was looked for from each other, and the characters of the shorter form.

@@ -113,6 +113,9 @@ _HEALTH = {
 #: Tags, of which eight GPUs have ten thousand.
 _MOST_TAGS = 400_000
 
+#: GPUs of one pasted output; the driver takes 32 of a machine at most, and what holds more is none of its.
+_MOST_PASTED = 256
+
 _HEALTHY = ("full", "false", "none", "healthy")
 
 
@@ -161,6 +164,9 @@ def of_paste(log: QueryLog, evidence: str) -> Health:
     """
     version = log.general.get("driver_version")
     driver = version if isinstance(version, str) else ""
+    if len(log.gpus) > _MOST_PASTED:
+        words = f"{len(log.gpus)} GPUs in one output: no machine has more than {_MOST_PASTED}, and none is judged"
+        return Health(driver, (), (), (evidence,), words, pasted=True)
     gpus, silent = [], []
     for bus_id, tree in log.gpus:
         lost = query_log.errors_in(tree) & {"gpu is lost", "gpu requires reset"}

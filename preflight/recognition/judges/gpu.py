@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,30 +11,29 @@ from preflight.facts.nvidia import smi_xml
 from preflight.facts.nvidia.model import GpuHealth, Health
 from preflight.model import Finding, failed, passed, unknown, warned
 from preflight.parsers.nvidia.nvlink_status import GpuLinks
-from preflight.parsers.nvidia.query_log import errors_in
+from preflight.parsers.nvidia.query_log import QueryLog, Tree, errors_in
 from preflight.parsers.nvidia.topology import NEAR_CODES, Matrix
-from preflight.recognition.judges import Judge, Judges, PastedValue, lowered
+from preflight.recognition.judges import Judge, Judged, Judges, PastedValue, lowered
+
+#: A judge of the health of all GPUs, and of the text that it was read from.
+_HealthJudge = Callable[[Health, PastedValue], Iterator[Finding]]
 
 
-def _of_health(core: Callable[[Health], Iterator[Finding]]) -> Judge:
+def _of_health(core: Callable[[Health], Iterator[Finding]]) -> _HealthJudge:
     """Return the judge of a core that takes the health of all GPUs."""
-
-    def judge_part(part: PastedValue) -> Iterator[Finding]:
-        yield from core(smi_xml.of_paste(part.value, part.evidence[0]))
-
-    return judge_part
+    return lambda health, _part: core(health)
 
 
-def _intended(core: Callable[[Health], Iterator[Finding]]) -> Judge:
+def _intended(core: Callable[[Health], Iterator[Finding]]) -> _HealthJudge:
     """Return the same for a setting that some sites choose on purpose."""
-    return _of_health(lambda health: lowered(core(health)))
+    return lambda health, _part: lowered(core(health))
 
 
-def _answers(part: PastedValue) -> Iterator[Finding]:
+def _answers(health: Health, part: PastedValue) -> Iterator[Finding]:
     """Report GPUs that do not answer, errors in place of values, and GPUs that the list lacks."""
-    health = smi_xml.of_paste(part.value, part.evidence[0])
+    gpus = part.value.gpus if health.gpus else ()
     bad = False
-    for bus_id, tree in part.value.gpus:
+    for bus_id, tree in gpus:
         errors = errors_in(tree)
         if errors and not errors & {"gpu is lost", "gpu requires reset"}:
             bad, place = True, smi_xml.bus_address(bus_id)
@@ -42,7 +42,7 @@ def _answers(part: PastedValue) -> Iterator[Finding]:
             yield unknown(f"{named}: in place of values stands: {words}",
                           subject=place, found=words, expected="values", evidence=part.evidence,
                           fix="Run `nvidia-smi -q -i` for this GPU again; look for its Xids (`dmesg`).")  # fmt: skip
-    lacking = list(_lacking(part))
+    lacking = list(_lacking(gpus, part.evidence))
     yield from lacking
     bad = bad or bool(lacking)
     for words in health.silent:
@@ -64,24 +64,24 @@ _SECTIONS = {
 }  # fmt: skip
 
 
-def _lacking(part: PastedValue) -> Iterator[Finding]:
+def _lacking(gpus: tuple[tuple[str, Tree], ...], evidence: tuple[str, ...]) -> Iterator[Finding]:
     """Report the sections that a GPU lacks and its equals show.
 
     Its equals are the GPUs of its product and those without a name; without a name of its own, all.
     """
     shown: dict[object, set[str]] = {}
-    for _, tree in part.value.gpus:
+    for _, tree in gpus:
         shown.setdefault(tree.get("product_name"), set()).update(name for name in _SECTIONS if name in tree)
-    for bus_id, tree in part.value.gpus:
+    anywhere, nameless = set().union(*shown.values()), shown.get(None, set())
+    for bus_id, tree in gpus:
         product = tree.get("product_name")
-        products = shown if product is None else (None, product)
-        expected = set().union(*(shown.get(name, set()) for name in products))
+        expected = anywhere if product is None else shown[product] | nameless
         if lacking := [what for name, what in _SECTIONS.items() if name in expected and name not in tree]:
             place = smi_xml.bus_address(bus_id)
             named = place or "a GPU without an address in the text"
             yield unknown(
                 f"{named}: the text lacks its {', '.join(lacking)}, which its equals show", subject=place,
-                found=", ".join(lacking), evidence=part.evidence, fix="Give the complete output of `nvidia-smi -q`.",
+                found=", ".join(lacking), evidence=evidence, fix="Give the complete output of `nvidia-smi -q`.",
             )  # fmt: skip
 
 
@@ -124,7 +124,7 @@ def _headroom(health: Health) -> Iterator[Finding]:
                           fix="Run `nvidia-smi -q -d MEMORY` again.")  # fmt: skip
 
 
-_QUERY: tuple[tuple[str, Judge], ...] = (
+_QUERY: tuple[tuple[str, _HealthJudge], ...] = (
     ("gpu.driver", _answers),
     ("gpu.ecc-uncorrected", _of_health(_lifetime)),
     ("gpu.ecc-corrected", _of_health(memory.judge_ecc_corrected)),
@@ -144,6 +144,16 @@ _QUERY: tuple[tuple[str, Judge], ...] = (
     ("pcie.replay", _of_health(_replays)),
     ("gpu.fabric-state", _of_health(nvlink.judge_fabric_state)),
 )
+
+
+def _query(log: QueryLog) -> Judged:
+    """Return the judges of one output, for all of which it is read once."""
+    health_by_record = functools.cache(functools.partial(smi_xml.of_paste, log))
+
+    def of_part(judge: _HealthJudge) -> Judge:
+        return lambda part: judge(health_by_record(part.evidence[0]), part)
+
+    return tuple((check, of_part(judge)) for check, judge in _QUERY)
 
 
 def _nvlinks(part: PastedValue) -> Iterator[Finding]:
@@ -218,8 +228,8 @@ _PEER_CODES = {
 _OF_THE_PART = frozenset({"GNS", "NS", "U"})
 
 JUDGES: Judges = {
-    "nvidia-smi -q": _QUERY,
-    "nvidia-smi -q -x": _QUERY,
+    "nvidia-smi -q": _query,
+    "nvidia-smi -q -x": _query,
     "nvidia-smi nvlink -s": (("nvlink.links", _nvlinks),),
     "nvidia-smi topo -m": (("topology.nvlink", _topology), ("topology.nearest-nic", _near)),
     "nvidia-smi topo -p2p": (("topology.nvlink", _peers),),
