@@ -6,7 +6,8 @@ second part repeats single lines, glued and one by one, and compares the time fo
 times its length.
 
 Printed with the input that caused them: tracebacks, statuses that are not documented, runs of more than 10 s,
-processes of more than 500 MB, and texts whose time grows faster than their length. Exit status 1 if there is any.
+processes of more than 500 MB, and texts whose time grows faster than their length, or of which a megabyte would take
+more than 10 s. Exit status 1 if there is any.
 """
 
 from __future__ import annotations
@@ -318,8 +319,9 @@ def growth(minutes: float, chosen: random.Random, files: Sequence[Path], folder:
                 return
             for words in (("read", "{}"), chosen.choice(COMMANDS["text"][2:])):
                 times = [_timed(words, repeated(unit, size), folder, tally) for size in SIZES]
-                if times[1] > NOISE_S and times[1] > MOST_GROWTH * max(times[0], NOISE_S / MOST_GROWTH):
-                    what = f"growth: {' '.join(words)}: {name} {unit.strip()[:60]!r}"
+                grows = times[1] > NOISE_S and times[1] > MOST_GROWTH * max(times[0], NOISE_S / MOST_GROWTH)
+                if grows or times[1] > MOST_S * SIZES[1] / 1e6:  # 1 MB of it would take longer than a run may
+                    what = f"{'growth' if grows else 'cost'}: {' '.join(words)}: {name} {unit.strip()[:60]!r}"
                     tally.faults[what] += 1
                     print(f"FAULT {what}: {' '.join(f'{one:.2f}' for one in times)} s", flush=True)
 
