@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["MARK", "environment", "is_secret", "redact", "redact_value"]
 
 _SEPARATOR = re.compile(
-    r"""\\?["']?(?:[ \t\x1c]{1,40}(?::=|=>|[:=])[ \t\x1c]{0,40}|(?::=|=>|[:=])[ \t\x1c]{0,40})(?=\S|\Z)
+    r"""\\?["']?\]?(?:[ \t\x1c]{1,40}(?::=|=>|[:=])[ \t\x1c]{0,40}|(?::=|=>|[:=])[ \t\x1c]{0,40})(?=\S|\Z)
     |["'],[ \t]{0,8}|[ \t\0\x1c]{1,8}|>(?=[^<])""",
     re.X,
 )
@@ -52,6 +52,8 @@ _QUALIFIED = re.compile(
     r"admin|shared|user|wandb|bmc)[ ])\Z",
     re.I,
 )
+#: What sets a variable without a sign before its value: csh, fish, a Dockerfile.
+_SETS = re.compile(r"\b(?:setenv|ENV|ARG|set[ ]-[a-z]{1,3})[ \t]{1,4}\Z")
 #: The cookie of a flow of Open vSwitch, a number.
 _FLOW = re.compile(r"0x[0-9a-f]{1,16}(?:, |\s|\Z)")
 #: A name and its value, each as a value of its own: `- name: X_TOKEN` and `value: y`, in JSON and XML, too.
@@ -144,7 +146,8 @@ def _value_of(text: str, start: int, end: int) -> "Tuple[int, int]":
     assigned = "=" in mark or ":" in mark
     flag = name.startswith("-")
     element = mark == ">" and before == "<"
-    if not (assigned or flag or element or (mark[:1] in " \t\0" and _follows(name))):
+    sets = _SETS.search(text, max(0, start - 12), start) is not None
+    if not (assigned or flag or element or (mark[:1] in " \t\0" and (sets or _follows(name)))):
         return ()  # type: ignore[return-value]
     at = sep.end()
     if mark == ":" and text[at : at + 1] == ":":  # `pass::before`, `key::type`

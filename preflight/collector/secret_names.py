@@ -39,7 +39,7 @@ _ABOUT = _words(
     "enabled disabled required allowed index level class field label prefix suffix server host hosts port ring pool "
     "parallelism authentication quality strength retries attempts check checks changes usage used free wait rotation "
     "sec second seconds ms us ns minutes hours days bytes kb mb gb packets frames events prompt env var variable "
-    "authenticator minlen maxlen history stalls stall credits"
+    "authenticator minlen maxlen history stalls stall credits ids"
 )
 #: What comes before `key` where it names no secret.
 _OPEN_KEYS = _words(
@@ -57,7 +57,7 @@ _SECRET_KEYS = _words(
 )
 _KEY_ENDS = ("apikey", "accesskey", "secretkey", "privatekey", "privkey", "authkey", "licensekey", "signingkey")
 _NOT_PASS = _words("bypass compass encompass surpass trespass underpass overpass multipass askpass nopasswd")
-_PASSWORDS = ("password", "passwd", "passphrase", "passcode", "pwd")
+_PASSWORDS = ("password", "passwd", "passphrase", "passcode", "pwd", "bindpw", "rootpw", "authtok", "passkey")
 
 #: Values that are no secret.
 _PLAIN = _words(
@@ -118,6 +118,8 @@ def strength(name: str) -> "Tuple[int, bool]":
     if last in ("token", "tokens", "secret", "secrets", "credential", "credentials", "creds", "cred", "authorization",
                 "bearer", "jwt", "psk") or last.endswith((*_KEY_ENDS, "token", "secret")):  # fmt: skip
         return STRONG, True
+    if last == "id" and before == "session":
+        return WEAK, False
     if last == "auth" or (last == "pat" and variable):
         return (STRONG if variable else WEAK), True
     if last in ("cookie", "cookies", "session", "sig", "signature", "community", "pass"):

@@ -68,6 +68,9 @@ _OPTIONS: "Dict[str, Tuple[str, ...]]" = {
     "kinit": (),
     "htpasswd": (),
     "wpa_passphrase": (),
+    "ssh-keygen": ("-N", "-P"),
+    "hydra": ("-p",),
+    "vault": ("login",),
 }
 #: Commands whose `-p` is a password after these words only: `docker run -p 80:80` is a port.
 _AFTER_LOGIN = frozenset(
@@ -138,6 +141,34 @@ _SECOND_OF_TWO = re.compile(
     r"[^\s\0/:,<]{1,64}[ \t]{0,4}[/:,][ \t]{0,4})([^\s\0\"'<]{4,200})",
     re.I,
 )
+#: Words of network devices, data bases and tools, behind which a secret follows that its form confirms.
+_WORDED = re.compile(
+    r"((?:\b(?:tacacs|radius)(?:-server)?[ ](?:host[ ]\S{1,64}[ ])?key|\bkey-string|\bplain-text-password(?:-value)?"
+    r"|\b(?:enable|username[ ]\S{1,64}(?:[ ]privilege[ ][0-9]{1,2})?)[ ]secret|\bpassphrase[ ]for[ ][^\n:]{1,100}:"
+    r"|\bauth(?:entication)?[ ](?:md5|sha(?:-?[0-9]{1,3})?)|\bpriv(?:acy)?[ ](?:3?des|aes(?:[ -]?[0-9]{3}(?:-cfb)?)?)"
+    r"|\bmasterauth|\brequirepass|\bsend(?:[ ]--)?)"
+    r"[ \t]{1,8}(?:[0-9][ \t]{1,4})?)(?P<sign>\\?[\"'`]?)([^\s\0\"'`;<]{4,200})",
+    re.I,
+)
+_WORDED_SIGNS = re.compile(
+    "tacacs|radius|key-string|plain-text|secret|auth |auth[em]|priv|requirepass|passphrase for|send", re.I
+)
+#: Arguments that are a secret in any form.
+_ARGUED = re.compile(
+    r"((?:\bidentified[ ](?:with[ ]\S{1,64}[ ])?by|\brclone[ ]obscure"
+    r"|\bmc[ ](?:alias|config[ ]host)[ ](?:set|add)(?:[ ]\S{1,300}){3}"
+    r"|\bhtpasswd[ ](?:-[A-Za-z]{1,8}[ ]){0,4}-[A-Za-z]{0,6}b[A-Za-z]{0,6}(?:[ ]\S{1,300}){2}"
+    r"|\bnet[ ]use[ ]\S{1,8}[ ]\\\\\S{1,300})[ \t]{1,8}\\?[\"']?)([^\s\0\"'\\;<]{4,200})",
+    re.I,
+)
+_ARGUED_SIGNS = re.compile("identified|rclone|mc |htpasswd|net use", re.I)
+#: `AUTH x` of a session with Redis; a line of `.pgpass`; what proves a password to a server.
+_REDIS = re.compile(r"((?<![\w-])AUTH[ ](?:default[ ])?)(?P<sign>\\?\"?)([^\s\0\"<)]{6,200})")
+_PGPASS = re.compile(
+    r"(?m)((?:^|[\s\"'(>])[\w.*-]{1,100}:(?:[0-9]{4,5}|\*):[\w.*-]{1,64}:[\w.*-]{1,64}:)(?P<sign>)"
+    r"([^\s\0:\"'<)}\\]{6,200})(?![:\w])"
+)
+_DIGEST = re.compile(r"(\b[Dd]igest[ ][^\n\0]{0,400}?\bresponse=\\?[\"']?)([0-9a-f]{32,64})")
 _LETTER, _DIGIT = re.compile("[A-Za-z]"), re.compile("[0-9]")
 _SHADOW = re.compile(r"(?<![\w$])\$(?:1|2[aby]?|5|6|y|7|gy|apr1)\$[./A-Za-z0-9,=$]{12,}")
 
@@ -165,6 +196,16 @@ def in_places(text: str) -> str:
         text = _SECOND_OF_TWO.sub(_second, text)
     if "andb" in text or "ANDB" in text:
         text = _WANDB.sub(_second, text)
+    if _WORDED_SIGNS.search(text):
+        text = _WORDED.sub(_at_the_end, text)
+    if _ARGUED_SIGNS.search(text):
+        text = _ARGUED.sub(_second, text)
+    if "AUTH " in text:
+        text = _REDIS.sub(_at_the_end, text)
+    if "response=" in text:
+        text = _DIGEST.sub(_second, text)
+    if text.count(":") > 3:
+        text = _PGPASS.sub(_at_the_end, text)
     return _arguments(text)
 
 
@@ -233,7 +274,7 @@ def _of_command(text: str, name: str, at: int) -> "Tuple[List[Tuple[int, int]], 
 
 def _span(word: str, start: int, end: int, mark: str, name: str) -> "Tuple[int, int]":
     """Return where the password stands in an argument: the whole of it, or what follows the user."""
-    if name == "wandb":
+    if name in ("wandb", "vault"):
         return (start, end) if len(word) >= 16 and not word.startswith("-") else (0, 0)
     if mark == " ":
         return (0, 0) if word.startswith(("$", "-")) else (start, end)

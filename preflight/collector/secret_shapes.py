@@ -13,6 +13,9 @@ _KEY_BLOCK = re.compile(
     r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
     re.S,
 )
+_VAULT_BLOCK = re.compile(
+    r"\$ANSIBLE_VAULT;[^\n\0\\]{1,80}(?:(?:\r?\n|(?:\\r)?\\n)(?:>[ ])?[ \t]{0,40}[0-9a-f]{2,200}){1,100000}"
+)
 _URL_PASSWORD = re.compile(r"(://[^\s/:@\0]{0,256}:)[^\s/\0]+@")
 _URL_TOKEN = re.compile(r"(://)(?=[^@]{0,100}[0-9])[A-Za-z0-9_-]{20,200}(?=@)")
 #: Addresses that are secrets themselves: who knows one may write to it.
@@ -44,6 +47,7 @@ _SHAPES = re.compile(
         |whsec_[A-Za-z0-9+/=]{16,}
         |sk-(?=[\w-]*(?:[0-9]|[a-z][A-Z]))[\w-]{20,}
         |nvapi-[\w-]{16,}
+        |lsv2_(?:pt|sk)_[A-Za-z0-9]{16,}_[A-Za-z0-9]{4,}
         |AIza[\w-]{30,}
         |ya29\.[\w-]{16,}
         |GOCSPX-[\w-]{16,}
@@ -88,6 +92,8 @@ def in_shapes(text: str) -> str:
         return text
     if "PRIVATE KEY" in text:
         text = _KEY_BLOCK.sub(MARK, text)
+    if "$ANSIBLE_VAULT" in text:
+        text = _VAULT_BLOCK.sub(MARK, text)
     text = _SHAPES.sub(MARK, text)
     return _RUN.sub(_random, text)
 

@@ -37,7 +37,8 @@ _REMOTE = r"\b(?:ssh|scp|sftp|rsync|mosh|ssh-copy-id)\s[^\n@]{0,200}?(?<=[\s\"']
 #: A name with a number in it, and what looks like one: an architecture, a version, a NUMA node, a device.
 _NUMBERED = r"[A-Za-z][A-Za-z_.-]{0,62}\d[\w.-]{0,200}"
 NO_HOST = (
-    r"(?!(?:v\d|x86|x64|i\d86|arm|aarch|amd64|ppc64|sha\d|python|mlx|scsi|nvme|numa|(?:gpu|cpu|node|host|port|rank)\d\b|"
+    r"(?!(?i:v\d|x86|x64|i\d86|arm|aarch|amd64|ppc64|sha\d|python|mlx|scsi|nvme|numa|cuda|rdmap?\d|roce|eth\d|en[ops]\d|"
+    r"ib[ps]?\d{1,3}\b|(?:gpu|cpu|node|host|port|rank|device|core|socket|slot|nic|hca|channel|ring)\d\b|"
     r"(?:any|all|local|self|auto|linux|windows|unix|none|null|true|false|localhost|string|unknown|default)\b))"
 )
 _IS = r"(?:\\?[\"'])?[ ]{0,3}[:=][ ]{0,3}"
@@ -115,7 +116,8 @@ _WHERE: tuple[tuple[str, str], ...] = (
     ("[", r"(?m)^(?:\[\d{9,11}\.\d{1,9}\] )?\[(?!mlx|rank|cuda|[0-9a-f]{4}:[0-9a-f]{4}[]])(?P<host>HOST):\d{3,8}(?:[ ]{0,3}:[a-z]?\d{1,4})?\] "),
     ("rsync", rf"\brsync\s[^\n:]{{0,200}}?\s(?P<host>{HOST}):/"),
     ("Linux ", rf"\bLinux (?!version)(?P<host>{HOST}) \d{{1,3}}\.\d{{1,4}}\.\d"),
-    ("ost", _START + rf"\s{{0,40}}(?:(?:Static|Transient|Pretty) hostname|Host|Node|Server|hostname)\s{{0,8}}:\s{{1,8}}(?P<host>{HOST})\s{{0,8}}$"),
+    (": ", _START + rf"\s{{0,40}}(?:(?:Static|Transient|Pretty) hostname|Host|Server|hostname)\s{{0,8}}:\s{{1,8}}(?P<host>{HOST})\s{{0,8}}$"),
+    ("Node:", _START + rf"\s{{0,40}}Node:[ \t]{{1,40}}(?P<host>[A-Za-z]{HOST[6:]}?)(?:/[0-9a-fA-F.:]{{3,40}})?[ \t\r]{{0,8}}$"),
     (" host ", rf"\b(?:to|from|for|on) host (?:(?P<host>{HOST}?)(?=:? port\b))"),
     (" host ", r"\b(?:to|from|for|on) host (?P<host>[A-Za-z][A-Za-z_.-]{0,200}\d[\w.-]{0,200})"),
     ("-", rf"(?:\b(?:srun|salloc|sbatch|sinfo|squeue|sattach)\b|#SBATCH\b)[^\n]{{0,300}}?\s-[wx][ =]?(?P<host>{_LIST})"),
@@ -141,7 +143,7 @@ _WHERE: tuple[tuple[str, str], ...] = (
     # what ssh, sudo and PyTorch print
     ("ermanently added", rf"Permanently added '\[?(?P<host>{HOST})"),
     (": ssh: ", rf"(?m)^(?P<host>{HOST}): ssh: "),
-    ("ser", rf"(?i)\buser(?:name)?[ ]?[/,&+:][ ]?pass\w{{0,6}}[ \t]{{0,8}}[:=][ \t]{{0,8}}(?P<user>{_USER})(?=[ \t]{{0,4}}[/,:])"),
+    ("", rf"(?i)\buser(?:name)?[ ]?[/,&+:][ ]?pass\w{{0,6}}[ \t]{{0,8}}[:=][ \t]{{0,8}}(?P<user>{_USER})(?=[ \t]{{0,4}}[/,:])"),
     ("resolve host", rf"resolve host(?:name)?:? [\"']?(?P<host>{HOST})"),
     ("addresses of", rf"network addresses of \(\[?(?P<host>{HOST})"),
     ("rdzv_endpoint", rf"(?m)^\s{{0,8}}rdzv_endpoint\s{{1,8}}: (?P<host>[A-Za-z]{HOST[6:]})"),
@@ -159,8 +161,8 @@ _WHERE: tuple[tuple[str, str], ...] = (
     ("cifs", rf"(?<![:\w/])//(?P<host>{HOST})/"),
     (".", rf"(?m)^(?:\d{{1,3}}\.){{3}}\d{{1,3}}[ \t]{{1,20}}{_NO_LINK[:-2]})(?P<host>(?=\S{{0,200}}[\d.])[A-Za-z]{HOST[6:]})(?:[ \t]{{1,20}}(?P<host2>[A-Za-z]{HOST[6:]}))?(?:[ \t]{{1,20}}(?P<host3>[A-Za-z]{HOST[6:]}))?[ \t\r]*$"),
     # a setting: `host = "gpu001"`, `node: gpu-17`; without a number only where it is in quotes
-    ("o", rf"(?i)(?<![\w.-])(?:host|node|server|worker|machine){_IS}(?:\\?[\"'])?(?P<host>{NO_HOST}{_NUMBERED})(?=\\?[\"'\s,;:}})\]]|$)"),
-    ("ost", rf"(?i)(?<![\w.-])host(?:name)?{_IS}\\?[\"'](?P<host>{NO_HOST}[A-Za-z][\w-]{{2,62}})\\?[\"']"),
+    ("", rf"(?i)(?<![\w.-])(?:host|node|server|worker|machine){_IS}(?:\\?[\"'])?(?P<host>{NO_HOST}{_NUMBERED})(?=\\?[\"'\s,;:}})\]]|$)"),
+    ("", rf"(?i)(?<![\w.-])host(?:name)?{_IS}\\?[\"'](?P<host>{NO_HOST}[A-Za-z][\w-]{{2,62}})\\?[\"']"),
     # accounts and machines of clouds, of systemd, drives
     ("arn:aws", r"\barn:aws[\w-]{0,10}:[\w-]{0,20}:[\w-]{0,20}:(?P<serial>\d{12}):(?:(?:user|role|assumed-role|instance-profile)/(?P<user>[\w+=.@-]{1,64}))?"),
     ("AccountName=", r"AccountName=(?P<name>[a-z0-9]{3,24})"),
@@ -177,6 +179,62 @@ _WHERE: tuple[tuple[str, str], ...] = (
     (".core.windows.net", r"\.(?:blob|dfs|file|queue|table)\.core\.windows\.net/(?P<name>[^\W_][\w-]{2,62})"),
     ("wandb.ai/", r"wandb\.ai/(?!authorize|settings|home|site\b)(?P<name>[\w.-]{2,64})(?=/|\s|$)"),
     ("wandb.ai/", r"wandb\.ai/[\w.-]{2,64}/(?P<name>[\w-]{2,64})"),
+    # what Slurm, ssh, ping and remote shells print about a node
+    ("ode", rf"\b[Nn]odes? (?P<host>(?!node\d\b){_NUMBERED}(?:\[[\d,-]{{1,200}}\])?) (?:not responding|is |are |has |have |set(?:ting)? |state |failed|went |did )"),
+    ("Nodes=", rf"\bNodes=(?P<host>[A-Za-z]{_LIST[6:]})"),
+    ("down", rf"(?m)^(?P<host>{NO_HOST}{_NUMBERED})\s{{1,40}}\d{{1,6}}\s{{1,8}}(?:down|drain|fail|idle|mix|alloc|maint|unk)\w{{0,10}}[*~#!%$@^-]?\s"),
+    ("onnect", rf"\b[Cc]onnect(?:ion|ed|ing) (?:closed by|reset by|refused by|timed out with|to|with|from) (?:(?:peer|remote host) )?\[?(?P<host>{NO_HOST}{_NUMBERED}?)(?=\]?:\d|\]? (?:port|closed|failed|refused|timed|\()|[.\s,]|$)"),
+    ("bytes from", rf"\bbytes from (?P<host>[A-Za-z]{HOST[6:]}) \("),
+    ("verification failed", rf"verification failed for (?P<host>{_NUMBERED})"),
+    ("not known", rf"(?:service not known|unknown host):? (?P<host>{_NUMBERED})"),
+    ("gaierror", rf"gaierror:? (?P<host>{NO_HOST}{_NUMBERED})"),
+    ("-", rf"\b(?:nc|ncat|telnet|iperf3?|netperf|qperf|ib_(?:write|read|send|atomic)_(?:bw|lat)|rping|ucx_perftest)\b(?:[^\n|;]{{0,200}}?\s)(?<!-[dixB] )(?<!dev )(?P<host>{NO_HOST}{_NUMBERED})(?=\s|$)"),
+    ("telnet ", rf"\btelnet (?P<host>{_NUMBERED})"),
+    ("-l ", rf"\bssh\b[^\n]{{0,200}}?\s-l ?(?P<user>{_USER})"),
+    ("-", rf"(?<!\S)--?(?:address|main_process_ip|head[-_]node|head[-_]address|scheduler|server|target)[= ][\"']?(?P<host>{NO_HOST}{_NUMBERED}?)(?=[:\s\"',]|$)"),
+    (" | ", rf"(?m)^(?P<host>{NO_HOST}[A-Za-z]{HOST[6:]}) \| (?:CHANGED|SUCCESS|FAILED|UNREACHABLE)\b"),
+    ("]", rf"(?m)\[(?:SUCCESS|FAILURE)\] (?P<host>[A-Za-z]{HOST[6:]})(?=\s|$)"),
+    ("]", rf"(?m)^\[(?P<host>{NO_HOST}{_NUMBERED})\] (?=SUCCESS\b|FAILURE\b|out:|err:|\d{{4}}-\d\d-\d\d[ T])"),
+    (": ", rf"(?m)^(?P<host>{NO_HOST}{_NUMBERED}): (?=(?:-?bash|sh|zsh): |[\w./-]{{1,60}}: (?:command )?not found)"),
+    # Intel MPI, MVAPICH, and what ranks print
+    ("mpi_rank_", rf"(?m)^\[(?P<host>{HOST}):mpi_rank_\d"),
+    ("MPI startup", rf"MPI startup\(\):\s{{1,8}}\d{{1,8}}\s{{1,8}}\d{{1,10}}\s{{1,12}}(?P<host>{HOST})(?=\s|$)"),
+    (" on ", rf"\b(?:[Rr]ank \d{{1,8}}|nvidia-smi[\w -]{{0,40}}|task \d{{1,8}}|pid \d{{1,10}}) on (?P<host>{NO_HOST}{_NUMBERED})(?=[\s:,.]|$)"),
+    ("]: ", rf"\[rank\d{{1,8}}\]: (?P<host>{NO_HOST}{_NUMBERED}): "),
+    (":", rf"(?m)^\d{{4}}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})? (?P<host>{NO_HOST}{_NUMBERED}) (?=[A-Z]{{4,8}}\b)"),
+    (" kernel: ", rf"(?m)^(?P<host>{NO_HOST}{_NUMBERED}) kernel: "),
+    # Kubernetes, Prometheus
+    (' node ', rf'\bnode \\?"(?P<host>[A-Za-z]{HOST[6:]})\\?"'),
+    ("assigned ", rf"\b[Ss]uccessfully assigned \S{{1,300}} to (?P<host>[A-Za-z]{HOST[6:]})"),
+    ("instance=", rf"\binstance=\\?\"(?P<host>[A-Za-z]{HOST[6:]}):\d"),
+    ("HCA-", rf"(?m)^\s{{0,8}}(?P<host>{NO_HOST}{_NUMBERED}) (?:HCA-\d{{1,2}}|mlx5_\d{{1,3}})(?=\s*$)"),
+    # people in commands of administrators and in logs
+    ("sudo ", rf"\bsudo(?: -[A-Zbeknv]{{1,4}}){{0,4}} -\w{{0,3}}u ?(?P<user>{_USER})"),
+    ("su ", rf"(?m)(?:^|[;&|$#>] ?|\bsudo )su (?:- |-l |--login )?(?P<user>{_USER})(?=\s|$)"),
+    ("-u", rf"\b(?:squeue|sacct|scancel|sreport|sshare|sprio|crontab|ps|pkill|pgrep|loginctl|quota)\b[^\n|;]{{0,200}}?\s-u ?(?P<user>{_USER})"),
+    ("ch", rf"\bch(?:own|grp)(?: -{{1,2}}[\w-]{{1,20}}){{0,4}} (?P<user>{_USER})(?::(?P<user2>{_USER})?)?(?=\s)"),
+    ("user", rf"\b(?:useradd|userdel|usermod|adduser|deluser)\b(?: -{{1,2}}[\w-]{{1,20}}(?:[ =][^\s-]\S{{0,100}})?){{0,8}}? (?P<user>{_USER})(?=\s*(?:$|[;&|\n]))"),
+    (" ", r"(?m)(?:^|[$#>] )(?:id|finger|last|passwd|groups|chage -l) (?P<user>[a-z_][\w.-]{0,63})(?=\s*$)"),
+    ("crontab for ", rf"\bcrontab for (?P<user>{_USER})"),
+    ("user ", rf"\b(?:[Jj]ob \S{{1,20}}|UID \d{{1,10}},|[Ss]ubmitted) (?:by )?user (?P<user>{_USER})"),
+    ("ubmitted by", rf"\b[Ss]ubmitted by:? (?P<user>{_USER})"),
+    ("LOGIN", rf"\bLOGIN ON \w{{1,12}} BY (?P<user>{_USER})"),
+    ("su", rf"\bsu(?:\[\d{{1,10}}\])?: (?:\(to \S{{1,64}}\)|FAILED SU \(to \S{{1,64}}\)) (?P<user>{_USER}) on "),
+    ("Slice of", rf"\bUser Slice of (?:UID \d|(?P<user>{_USER}?)(?=[.,]?(?:\s|$)))"),
+    (" CMD", rf"\b(?:CRON|cron|crond)(?:\[\d{{1,10}}\])?: \((?P<user>{_USER})\) "),
+    ("OwnerName", rf"\bOwner(?:Name)?[=:] ?(?P<user>{_USER})"),
+    ("owner:", rf"(?m)^[ \t]{{0,40}}owner:[ \t]{{1,8}}[\"']?(?P<user>{_USER})[\"']?[ \t\r]*$"),
+    ("Users", rf"\b[A-Za-z]:\\{{1,2}}Users\\{{1,2}}(?P<user>{_USER})"),
+    (".", rf"(?m)^[ \t]{{0,12}}\d{{1,10}}[ \t]{{1,8}}(?P<user>{_USER}\+?)[ \t]{{1,20}}(?:-?\d{{1,3}}|rt)[ \t]{{1,8}}-?\d{{1,3}}(?:[ \t]{{1,20}}[\d.]{{1,20}}[kmgtp]?){{3}}[ \t]{{1,8}}[A-Z][ \t]"),
+    (".", rf"(?m)^(?P<user>{_USER})\+?[ \t]{{1,20}}\d{{1,10}}(?:[ \t]{{1,8}}\d{{1,6}}\.\d){{2}}(?:[ \t]{{1,20}}\d{{1,15}}){{2}}[ \t]{{1,8}}(?:\?|pts/\d|tty)"),
+    ("cron/", rf"/var/spool/cron/(?:crontabs/)?(?P<user>{_USER})"),
+    # organisations and people of code hosts; buckets that are named by a key
+    ("git@", r"\bgit@[\w.-]{1,100}:(?P<name>[\w.-]{2,64})/(?P<name2>[\w-]{2,64})"),
+    ("bucket", r"(?i)(?<![a-z])(?:--)?(?:s3[_-]|gcs[_-]|checkpoint[_-]|ckpt[_-])?bucket(?:[_-]?name)?(?:\\?[\"'])?(?:[ ]?[:=][ ]?|[ ](?=[\w.-]*[-.]))(?:\\?[\"'])?(?P<name>[a-z0-9][a-z0-9.-]{2,62})(?=[\s\"',;/]|$)"),
+    ("BUCKET", r"(?i)(?<![a-z])(?:--)?(?:s3[_-]|gcs[_-]|checkpoint[_-]|ckpt[_-])?bucket(?:[_-]?name)?(?:\\?[\"'])?(?:[ ]?[:=][ ]?|[ ](?=[\w.-]*[-.]))(?:\\?[\"'])?(?P<name>[a-z0-9][a-z0-9.-]{2,62})(?=[\s\"',;/]|$)"),
+    # Lustre and BeeGFS
+    ("@", rf"(?<![\w.@-])(?P<host>[A-Za-z]{HOST[6:]})@(?:o2ib|tcp|kfi)\d{{0,2}}\b"),
+    ("sysMgmtdHost", rf"\bsysMgmtdHost\s{{0,8}}=\s{{0,8}}(?P<host>{HOST})"),
 )  # fmt: skip
 PLACES = tuple((sign, re.compile(where.replace("HOST", HOST))) for sign, where in _WHERE)
 #: The value of a key `host` or `node`, where only its form shows that it names one.

@@ -315,6 +315,38 @@ PASSWORD={digits8}
 session_token={alnum24}
 csrf_cookie={alnum24}
 request signature: {b32}
+bindpw {plainpw}
+ldap_default_authtok = {plainpw}
+rclone obscure {plainpw}
+net use Z: \\\\fs\\share {plainpw} /user:acct
+htpasswd -b /etc/nginx/.htpasswd grafana {plainpw}
+vault login {alnum24}
+curl -b "session_id={alnum24}" https://x.local
+mc alias set m http://minio:9000 minioadmin {alnum24}
+pg0:5432:runs:trainer:{plainpw}
+masterauth {plainpw}
+requirepass {plainpw}
+AUTH {plainpw}
+127.0.0.1:6379> AUTH {plainpw}
+GRANT ALL ON runs.* TO 'trainer'@'%' IDENTIFIED BY '{plainpw}';
+snmp-server user mon grp v3 auth sha {plainpw} priv aes 128 {plainpw}
+set system login user ops authentication plain-text-password-value {plainpw}
+username ops privilege 15 secret 0 {plainpw}
+tacacs-server key 0 {plainpw}
+radius-server key {plainpw}
+key-string {plainpw}
+$ANSIBLE_VAULT;1.1;AES256\\n{hex64}{hex64}
+hydra -l root -p {plainpw} ssh://10.0.0.1
+Enter passphrase for key: {plainpw}
+ssh-keygen -N {plainpw} -f k
+ssh-keygen -t ed25519 -N '{plainpw}' -f k
+LANGSMITH: lsv2_pt_{hex32}_ab12
+os.environ['HF_TOKEN']='{alnum24}'
+os.environ["DB_PASS"] = "{plainpw}"
+setenv HF_TOKEN {alnum24}
+set -gx HF_TOKEN {alnum24}
+ENV HF_TOKEN {alnum24}
+sonic: sudo config tacacs passkey {plainpw}
 """.splitlines()
 
 #: Identities, as `preflight redact` must replace them; what is learnt in one line is known in all.
@@ -463,6 +495,91 @@ ssh: connect to host {host} port 22: Connection refused
 wandb: Currently logged in as: {user}
 wandb: https://wandb.ai/{site}/llm/runs/ab12
 https://wandb.ai/{user}/proj
+srun: job 4711 queued and waiting for resources\\nsrun: Nodes {host} are ready
+slurmd: error: Node {host} has low real_memory size
+error: Nodes {host} not responding, setting DOWN
+{host}             1    down* Not responding
+NodeName={host} NodeAddr=10.2.3.4 NodeHostName={host}
+PartitionName=gpu Nodes={host} Default=YES
+PBS_O_HOST={host}
+HYDRA_HOST={host}
+ray start --address {host}:6379
+accelerate launch --main_process_ip {host} t.py
+nc -zv {host} 29500
+telnet {host} 22
+64 bytes from {host} (10.0.0.4): icmp_seq=1 ttl=64 time=0.1 ms
+iperf3 -c {host} -P 8
+ib_write_bw -d mlx5_0 {host}
+ssh {host} -l {user}
+sftp> connected to {host}.
+Connection to {host} closed.
+Connection closed by {host} port 22
+kex_exchange_identification: read: Connection reset by peer {host}
+Host key verification failed for {host}
+Name or service not known: {host}
+{host} | CHANGED | rc=0 >>
+{host} | UNREACHABLE! => {{
+{host}: nvidia-smi: command not found
+{host}: bash: line 1: ibstat: command not found
+[{host}] SUCCESS
+[1] 03:00:00 [SUCCESS] {host}
+[{host}:mpi_rank_0][error_sighandler] Caught error
+MPI startup(): 0       1234     {host}   {{0-55}}
+[0] MPI startup(): Rank    Pid      Node name\\n[0] MPI startup(): 0       1234     {host}
+rank 3 on {host} failed
+[rank3]: {host}: NCCL error
+RuntimeError: connection to [{host}]:29500 failed
+socket.gaierror: {host}
+[{host}] 2026-11-21 03:00:00 INFO start
+2026-11-21 03:00:00,123 {host} INFO start
+{host} kernel: NVRM: Xid (PCI:0000:18:00): 79
+Node: {host}/10.0.0.4
+Node:             {host}
+pods "x" on node "{host}"
+Successfully assigned ml/train-0 to {host}
+  Normal  Scheduled  3s  default-scheduler  Successfully assigned ml/t to {host}
+instance="{host}:9100"
+node_load1{{instance="{host}:9100",job="node"}} 3
+{host} HCA-1
+nvidia-smi -q on {host}
+chown {user}:{user} f
+chown -R {user} /d
+usermod -aG docker {user}
+useradd -m {user}
+passwd {user}
+su - {user}
+su {user} -c ls
+sudo -u {user} nvidia-smi
+sudo -iu {user}
+id {user}
+finger {user}
+last {user}
+squeue -u {user}
+sacct -u {user}
+scancel -u {user}
+crontab -u {user} -l
+crontab for {user}
+Job 7 user {user} uid 1001
+owner: {user}
+OwnerName={user}
+Submitted by {user}
+Killed process 4711 (python3), UID 1001, user {user}
+su[3]: (to root) {user} on pts/0
+systemd[1]: Created slice User Slice of {user}.
+cron[3]: ({user}) CMD (x)
+/fsx/{user}/ckpt
+/var/spool/cron/{user}
+ 4711 {user}    20   0   12.1g 1.1g 100m R 100 0.1 1:23.45 python
+{user}     4711  0.0  0.0  1 1 ?  S  03:00 0:00 bash
+git@github.com:{site}/{user}.git
+{host}@tcp:/lustre on /lustre type lustre
+mount -t lustre {host}@o2ib:/fs /fs
+mgs={host}@o2ib
+beegfs sysMgmtdHost = {host}
+bucket: {bucket}
+--bucket {bucket}
+S3_BUCKET={bucket}
+bucket = "{bucket}"
 """.splitlines()
 
 #: What only looks like a secret: it must stay, character by character.
@@ -625,6 +742,19 @@ token_file: /run/secrets/x
 x@if3: <BROADCAST>
 getting credentials: exec: executable aws not found
 NVIDIA-SMI 570.124.06
+token_type_ids: [0, 0, 1]
+auth sha256 is enabled
+authentication md5 required
+key-string is missing
+AUTH required
+send 100 packets
+session_id: 12345678
+Enter passphrase for key '/root/.ssh/id_ed25519':
+Error: secret "default-token" not found
+gpu001:4242:all_reduce:rank0:done
+vault login -method=oidc
+ENV TOKENIZERS_PARALLELISM false
+ARG KEY_FILE /run/secrets/x
 link/infiniband 00:00:10:29:fe:80:00:00:00:00:00:00:94:6d:ae:03:00:a1:b2:c3
 """.splitlines()
 
@@ -658,6 +788,18 @@ fan1: 5000 RPM\\nfan2: 5000 RPM\\nfan3: 5000 RPM
 mlx5_0: up\\nmlx5_1: up\\nmlx5_2: up
 ata1: SATA link up\\nata2: SATA link up\\nata3: SATA link down
 host: localhost
+rank 3 on GPU5 failed
+Connection to eth0 closed
+ib_write_bw -d rocep24s0 -x 3
+gpu0 | SUCCESS
+id 7
+node0 is healthy
+chown --help
+su: must be run from a terminal
+bucket size: 25 MB
+bucket_cap_mb: 25
+NumNodes=2 Nodes=(null)
+git commit -m x
 host = "any"
 node: v18.2.0
 node: node0
