@@ -34,9 +34,8 @@ def answer(document: Mapping[str, Any], missing: str) -> Answer:
     pairs = list(findings(document))
     counts = Counter(finding["status"] for _, finding in pairs)
     status = next((status_ for status_ in _ORDER if counts[status_]), "unknown")
-    if missing and status in ("pass", "unknown"):
-        command = next((_next(finding) for _, finding in pairs if finding["status"] == "unknown"), "")
-        return Answer("unknown", f"Not judged: {missing}.", _rest(counts, ""), command or _suggested(document))
+    if missing and not sum(counts[status_] for status_ in ("fail", "warn", "unknown")):
+        return Answer("unknown", f"Not judged: {missing}.", "", _suggested(document))
     if status == "pass":
         parts = sum(len(source["parts"]) for source in document["sources"])
         return Answer("pass", f"Nothing in it is wrong: {_count(counts['pass'], 'check')} passed.",
@@ -60,9 +59,7 @@ def _rest(counts: Mapping[str, int], shown: str) -> str:
     words = {"fail": "failure", "warn": "warning", "unknown": "unknown result"}
     left = {status: counts.get(status, 0) - (status == shown) for status in words}
     listed = [_count(number, words[status]) for status, number in left.items() if number > 0]
-    return (
-        f"Beside it: {', '.join(listed)}." if listed and shown else f"There are {', '.join(listed)}." if listed else ""
-    )
+    return f"Beside it: {', '.join(listed)}." if listed else ""
 
 
 def _count(number: int, noun: str) -> str:

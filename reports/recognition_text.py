@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from preflight.reports.recognition_answer import answer
+from preflight.reports.recognition_answer import answer, findings
 from preflight.reports.sanitize import one_line, visible
 from preflight.reports.text_layout import Listing, Paragraph, Part, typeset
 from preflight.reports.text_report import COLOUR, WORD
@@ -33,12 +33,11 @@ def _answer(document: Mapping[str, Any]) -> list[Part]:
     """Return the verdict, what else there is, and one command."""
     missing = not_judged(document)
     found = answer(document, missing)
-    if found.status == "unknown" and missing:
-        parts: list[Part] = [Paragraph(((f"NOT JUDGED: {missing}", COLOUR["unknown"]),))]
-    else:
-        parts = [Paragraph(((f"{WORD[found.status]}: ", COLOUR[found.status]), (found.verdict, "")))]
-        if missing:
-            parts.append(Paragraph(((f"NOT JUDGED: {missing}", COLOUR["unknown"]),)))
+    incomplete = [Paragraph(((f"NOT JUDGED: {missing}", COLOUR["unknown"]),))] if missing else []
+    parts: list[Part] = []
+    if not missing or any(finding["status"] != "pass" for _, finding in findings(document)):
+        parts.append(Paragraph(((f"{WORD[found.status]}: ", COLOUR[found.status]), (found.verdict, ""))))
+    parts += incomplete
     if found.rest:
         parts.append(Paragraph(((found.rest, ""),)))
     parts.append(Paragraph((("Next: ", "bold"), (one_line(found.command), ""))))
@@ -76,8 +75,6 @@ def not_judged(document: Mapping[str, Any]) -> str:
         reasons.append("what was recognised holds nothing that could be judged")
     elif blank:
         reasons.append(f"{blank} of {len(parts)} parts {'was' if blank == 1 else 'were'} not judged")
-    if unknown := statuses.count("unknown"):
-        reasons.append(f"{unknown} {'result is' if unknown == 1 else 'results are'} unknown")
     return "; ".join(reasons)
 
 

@@ -52,6 +52,8 @@ def parse(text: str) -> Topology:
     matrix = parse_lines(lines, start).value
     if matrix.damage:
         raise ValueError(matrix.damage[0])
+    if foreign := set(matrix.complete_rows) - {*matrix.gpus, *matrix.nics}:
+        raise ValueError(f"the header has no column for the row of {min(foreign)}")
     return matrix.topology()
 
 

@@ -57,9 +57,9 @@ def _answers(health: Health, part: PastedValue) -> Iterator[Finding]:
         yield passed(f"each of {len(health.gpus)} GPUs answers", evidence=health.evidence)
 
 
-#: Sections of a GPU that are judged, by their names in the tree.
+#: Sections of a GPU that are judged, by their names in the tree; the check of ECC errors itself reports those without.
 _SECTIONS = {
-    "ecc_errors": "ECC errors", "remapped_rows": "remapped rows", "retired_pages": "retired pages",
+    "remapped_rows": "remapped rows", "retired_pages": "retired pages",
     "clocks_event_reasons": "clocks event reasons", "fabric": "fabric", "gpu_recovery_action": "recovery action",
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ from tests.support.pasted_texts import ibstat, outside, run
 def test_a_dead_port_is_named_with_its_state() -> None:
     ran = run("-", stdin=ibstat(("Down", "Polling", 10)))
     assert ran.returncode == 3
-    assert "mlx5_7 port 1: Down/Polling, beside 7 active" in " ".join(ran.stdout.split())
+    assert "mlx5_7:1 is DOWN/Polling, expected ACTIVE/LinkUp" in " ".join(ran.stdout.split())
     ran = run(
         "-",
         stdin="$ nvidia-smi nvlink -s\n" + outside("nvlink_a100.txt") + "$ ibstat\n" + ibstat(("Down", "Polling", 10)),
