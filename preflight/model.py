@@ -49,6 +49,33 @@ def worst(statuses: Iterable[Status]) -> Status:
 ACTIONS = ("none", "monitor", "fix-job", "fix-site", "reset", "reboot", "isolate", "replace")
 
 
+#: Why a finding of a check in shadow holds no job back; unlike a waiver, it has no owner.
+SHADOW = "reported only: the cluster file has it in shadow"
+
+#: What a failure costs, the gravest first; ``docs/incidents.md`` explains each.
+IMPACTS = ("blocks-job", "slows-job", "loses-redundancy", "drifts")
+
+#: Who acts on it.
+OWNERS = ("node", "network", "site", "job")
+
+#: How the subjects of two findings have to be related for one to explain the other.
+RELATIONS = ("part", "node", "missing", "names", "unknown", "log")
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What a finding of a check explains: one of the check ``effect``, related so.
+
+    ``on`` is one of ``RELATIONS``. ``cause`` and ``about`` are patterns as of ``fnmatch`` that the subject or the
+    message matches, of the finding that explains and of the one that is explained.
+    """
+
+    effect: str
+    on: str
+    cause: str = "*"
+    about: str = "*"
+
+
 class Scope(str, enum.Enum):
     """What a check looks at: one node, all nodes together, or the logs of a run."""
 
@@ -71,6 +98,7 @@ class Finding:
     it holds no job back, where the site's cluster file has it so. ``reported_by`` names checks of a node: where one of
     them fails or warns, the same cause is not reported twice. ``undecided`` marks a difference of which no side is
     known to be right. ``action`` is one of ``ACTIONS`` where it is not what the check declares for its status.
+    Of a log's finding ``cause`` is the check that reports its cause, followed by the nodes on which it does.
     """
 
     status: Status
@@ -88,6 +116,7 @@ class Finding:
     reported_by: tuple[str, ...] = ()
     undecided: bool = False
     action: str = ""
+    cause: tuple[str, ...] = ()
 
     def on(self, nodes: Iterable[str]) -> Finding:
         """Return the finding, said of these nodes only (fleet checks)."""
@@ -96,6 +125,10 @@ class Finding:
     def unless_reported(self, by: Iterable[str]) -> Finding:
         """Return the finding, to be left to these checks of a node where one of them fails or warns."""
         return replace(self, reported_by=tuple(by))
+
+    def from_cause(self, cause: tuple[str, ...]) -> Finding:
+        """Return a log's finding with the check and the nodes that report its cause."""
+        return replace(self, cause=cause) if cause else self
 
     def about(self, *items: str) -> Finding:
         """Return the finding, said of these checklist items only."""
@@ -142,6 +175,14 @@ class Check:
     history: bool = False  # judges a course over earlier runs: only where a history was given
     unless: tuple[Applicability, ...] = ()  # the first finding of these is reported instead
     action: str = ""  # what a failure requires, one of ACTIONS
+    impact: str = ""  # what a failure costs, one of IMPACTS
+    owner: str = ""  # who acts on it, one of OWNERS; empty: as the action has it
+    explains: tuple[tuple[str, ...], ...] = ()  # findings of other checks that come from one of this; see Relation
+
+    @property
+    def relations(self) -> tuple[Relation, ...]:
+        """What a finding of this check explains."""
+        return tuple(Relation(*words) for words in self.explains)
 
     def findings(self, facts: Any, site: Any) -> Iterator[Finding]:
         """Yield the findings of the check, or the one that it does not apply."""
@@ -225,21 +266,33 @@ def check(
     history: bool = False,
     unless: Sequence[Applicability] = (),
     action: str = "",
+    impact: str = "",
+    owner: str = "",
+    explains: Sequence[Sequence[str]] = (),
 ) -> Callable[[CheckFunction], Check]:
     """Make a Check of a function; a mistake in the declaration is an error at import.
 
     ``unless`` says when the check does not apply: functions of ``preflight.checks.applicability``, for which its
     module is not even imported, then of that module. ``action`` is what a failure requires (default: to isolate the
-    node).
+    node), ``impact`` what it costs (default: it blocks a job where the check gates, else it drifts), ``owner`` who acts
+    on it (default: by the action), ``explains`` the words of a :class:`Relation` for each check that this one explains.
     """
     if not _ID.fullmatch(id):
         raise ValueError(f"check id {id!r} is not of the form subject.what")
     if action and action not in ACTIONS:
         raise ValueError(f"check {id}: action {action!r} is none of {', '.join(ACTIONS)}")
+    if impact and impact not in IMPACTS:
+        raise ValueError(f"check {id}: impact {impact!r} is none of {', '.join(IMPACTS)}")
+    if owner and owner not in OWNERS:
+        raise ValueError(f"check {id}: owner {owner!r} is none of {', '.join(OWNERS)}")
+    for words in explains:
+        if not 2 <= len(words) <= 4 or words[1] not in RELATIONS:
+            raise ValueError(f"check {id}: {tuple(words)!r} has none of {', '.join(RELATIONS)}")
 
     def decorate(function: CheckFunction) -> Check:
         made = Check(id, title, Scope(scope), source, fix, tuple(answers), gating, function, sweep, window,
-                     pair, tuple(reads), tuple(needs), history, tuple(unless), action)  # fmt: skip
+                     pair, tuple(reads), tuple(needs), history, tuple(unless), action, impact, owner,
+                     tuple(map(tuple, explains)))  # fmt: skip
         if all(line.strip() for line in (docstring(function) or "").strip().split("\n")):  # one paragraph, or none
             raise ValueError(f"check {id}: its docstring has no section `## {WHY}`")
         return made

@@ -6,12 +6,15 @@ Only what was read is in it; what could not be read is left out, never guessed.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
 
 from preflight.evidence.document import EvidenceError
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port, device_path, natural
+from preflight.parsers.network import lldp
+from preflight.parsers.network.lldp import LLDP, Neighbour
 
 
 def picture(node: NodeFacts, compute: frozenset[str] = frozenset()) -> dict[str, Any] | None:
@@ -74,6 +77,7 @@ def _nics(node: NodeFacts, compute: frozenset[str]) -> list[dict[str, Any]]:
         numa = {device.address: device for device in node.pci}
     except EvidenceError:
         return []
+    heard = _neighbours(node)
     found = []
     for port in ports:
         try:
@@ -81,6 +85,7 @@ def _nics(node: NodeFacts, compute: frozenset[str]) -> list[dict[str, Any]]:
         except EvidenceError:
             path = ()
         device = numa.get(path[-1]) if path else None
+        neighbour = heard.get(port.netdev or "")
         found.append(
             {
                 "name": port.name if port.number != 1 else port.device,
@@ -88,11 +93,21 @@ def _nics(node: NodeFacts, compute: frozenset[str]) -> list[dict[str, Any]]:
                 "state": port.state,
                 "label": _label(port),
                 "compute": port.device in compute,
+                **({"netdev": port.netdev} if port.netdev else {}),
+                **({"leaf": neighbour.switch, "leaf_port": neighbour.port} if neighbour else {}),
                 "numa": device.numa_node if device else None,
                 "switch": _switch(path[:-1], path[-1]) if path else "",
             }
         )
     return found
+
+
+def _neighbours(node: NodeFacts) -> Mapping[str, Neighbour]:
+    """Return the LLDP neighbour of each interface; empty where LLDP was not read."""
+    try:
+        return node.parsed(LLDP, lldp.parse) if LLDP in node.evidence else {}
+    except EvidenceError:
+        return {}
 
 
 def _label(port: Port) -> str:

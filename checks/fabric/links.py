@@ -41,6 +41,8 @@ HINTS = {
 @check(
     "fabric.link-speed",
     title="Every link of the fabric runs at the speed of its peers",
+    impact="slows-job",
+    owner="network",
     source=f"{DIAGS}: ibnetdiscover(8), iblinkinfo(8); majority of at least 3 links and 60 %",
     fix="Reseat or replace the cable between the two ports named, then `ibportstate LID PORT query` at both ends.",
     action="fix-site",
@@ -104,6 +106,8 @@ def _could_be(swept: FabricFacts, link: FabricLink) -> str:
 @check(
     "fabric.reference",
     title="The fabric is what it was when it was good",
+    impact="loses-redundancy",
+    owner="network",
     source=f"the cluster file's reference sweep; {DIAGS}: ibnetdiscover(8)",
     fix="Connect what is missing, `ibportstate LID PORT query` at the end that is left; if it was taken away by intent,"
     " sweep a new reference: `ibnetdiscover > FILE`.",
@@ -179,6 +183,8 @@ def _state(swept: FabricFacts, link: FabricLink) -> str:
 @check(
     "fabric.link-errors",
     title="No error counter of the fabric grows",
+    impact="slows-job",
+    owner="network",
     source=f"{DIAGS}: ibqueryerrors(8); NVSentinel, rdma-core ibcheckerrs, Azure healthagent for the numbers",
     fix="Clean or replace the cable at the port named, then `ibqueryerrors` twice, an hour apart.",
     action="fix-site",

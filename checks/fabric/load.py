@@ -29,6 +29,8 @@ def no_sender(swept: FabricFacts, site: FabricSite) -> Finding | None:
 @check(
     "fabric.fan-in",
     title="No receiver of the job is narrower than one of its senders",
+    impact="slows-job",
+    owner="job",
     source="IBA 7.9 (credits): what cannot be delivered waits in the switch, and then in the switches before it",
     fix="`iblinkinfo -l | grep NAME` of the HCA: bring its link to the rate of the others, or leave its node out.",
     action="fix-site",
@@ -110,6 +112,8 @@ def no_shared_uplinks(swept: FabricFacts, site: FabricSite) -> Finding | None:
 @check(
     "fabric.uplink-balance",
     title="The uplinks of a leaf carry alike",
+    impact="slows-job",
+    owner="network",
     source="a judgement: one and a half times an even share, at half of the link's rate; IBA PortXmitData, PortRcvData",
     fix="Route adaptively (`routing_engine ar_updn` of MLNX_OFED's opensm, or UFM; NCCL_IB_ADAPTIVE_ROUTING, "
     "NCCL_IB_SL), or place the job on whole leaves; `ibtracert` shows which flows share the uplink.",

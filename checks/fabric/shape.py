@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 @check(
     "fabric.oversubscription",
     title="No leaf switch has more below it than above it",
+    impact="slows-job",
+    owner="network",
     source="NVIDIA DGX SuperPOD reference architecture: full fat tree, as many links up as down at each leaf",
     fix="`iblinkinfo -l | grep NAME` on the leaf named: connect the uplinks that are missing, mend those that are slow;"
     " or say in the cluster file what the design allows: [fabric] oversubscription = 2.",
@@ -84,6 +86,8 @@ def no_path(swept: FabricFacts, site: FabricSite) -> Finding | None:
 @check(
     "fabric.hops",
     title="The job's nodes are as near to each other as the fabric lets them",
+    impact="slows-job",
+    owner="job",
     source="Slurm topology.conf(5): fewest leaf switches; NVIDIA DGX SuperPOD: scalable units of leaves and spines",
     fix="Place the job on fewer leaves: `sbatch --switches=N`, or exclude the nodes named; Slurm needs topology.conf.",
     action="fix-site",

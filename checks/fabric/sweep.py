@@ -40,6 +40,8 @@ def not_this_fabric(swept: FabricFacts, site: FabricSite) -> Finding | None:
 @check(
     "fabric.sweep",
     title="A sweep of the fabric sees all of it",
+    impact="drifts",
+    owner="network",
     source=f"{DIAGS}: ibnetdiscover(8); a tool that loses queries ends with status 0",
     fix="Look at the device named, `ibportstate LID PORT query` from its neighbour; then sweep again.",
     action="fix-site",
@@ -95,6 +97,8 @@ def completeness(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
 @check(
     "fabric.subnet-manager",
     title="Exactly one subnet manager is master",
+    impact="blocks-job",
+    owner="network",
     source=f"InfiniBand Architecture Specification 14.4.1; {DIAGS}: sminfo(8), saquery(8)",
     fix="On the hosts named: `systemctl status opensm`, or UFM; stop all but one master and its standbys, and give all"
     " of them the same sm_key.",
@@ -172,6 +176,8 @@ def _no_manager(swept: FabricFacts) -> Iterator[Finding]:
 @check(
     "fabric.sharp",
     title="The switches can reduce (SHARP), and their manager is there",
+    impact="slows-job",
+    owner="network",
     source="NVIDIA SHARP documentation: aggregation nodes, sharp_am; an aggregation node is an HCA inside the switch",
     fix="On the host of the subnet manager: `systemctl status sharp_am`; in opensm.conf sharp_enabled = 2.",
     action="fix-site",

@@ -62,6 +62,7 @@ GPU = (
 @check(
     "fleet.gpu-settings",
     title="The GPUs of all nodes are the same parts, set up alike",
+    impact="slows-job",
     source="https://docs.nvidia.com/deploy/nvml-api/ ; majority of at least 3 nodes and 60 %",
     fix="`nvidia-smi -q` on a node of each side; decide which is right, and set it: -pl (power), -ac or -rac (clocks), "
     "-e (ECC), -mig, -pm.",
@@ -158,6 +159,7 @@ def _imex(node: NodeFacts) -> str | None:
 @check(
     "fleet.nvlink-domain",
     title="The nodes of an NVLink domain agree on who belongs to it",
+    impact="blocks-job",
     source="NVIDIA IMEX service guide (nodes_config.cfg is the same on all nodes of a domain); nvmlGpuFabricInfo_t",
     fix="Write the same /etc/nvidia-imex/nodes_config.cfg on all nodes of the domain, `systemctl restart nvidia-imex`; "
     "a wrong cluster UUID: the fabric manager of the NVLink switches.",

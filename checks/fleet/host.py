@@ -218,6 +218,7 @@ HOST = (
 @check(
     "fleet.host",
     title="BIOS, processor, kernel and limits are the same on all nodes",
+    impact="drifts",
     source="https://docs.kernel.org/admin-guide/ (kernel-parameters, sysctl); server vendors' tuning guides: one "
     "profile for all; majority of at least 3 nodes and 60 %",
     fix="Compare BIOS profile (`dmidecode -t bios`), image and `tuned-adm active` of a node of each side; decide which "

@@ -97,6 +97,7 @@ def _extreme(pick: Callable[[list[float]], float], values: Sequence[float | None
 @check(
     "fleet.outliers",
     title="No node is hotter, slower or more out of time than the others",
+    impact="drifts",
     source=_SOURCE,
     fix="Compare the node with its neighbours: fans, coolant, inlet temperature (`ipmitool sdr`), power cap, `chronyc "
     "sources`.",
@@ -174,6 +175,8 @@ RATES = {
 @check(
     "fleet.rates",
     title="No node carries less, or meets more congestion, than the others",
+    impact="slows-job",
+    owner="network",
     source=_SOURCE,
     fix="`preflight check --window 60` on the node beside another one: counters.congestion and counters.balance name "
     "the port; then its cable, its leaf and the job's placement.",

@@ -211,6 +211,8 @@ LEAF = Trait("leaf of each rail", lldp.LLDP, by_rail(_leaf), breaks=True, items=
 @check(
     "fleet.rails",
     title="Rail i of all nodes lies in the same network and runs at the same rate",
+    impact="slows-job",
+    owner="network",
     source="NVIDIA DGX SuperPOD reference architecture (rail-optimised); NCCL connects rail i to rail i; majority "
     "of at least 3 nodes and 60 %",
     fix="Compare the rail's address, partition (`cat …/pkeys/0`), VLAN, rate and cable on both sides; decide which is "

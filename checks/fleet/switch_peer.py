@@ -66,6 +66,8 @@ def _neighbours(node: NodeFacts, site: Site) -> dict[Port, Neighbour]:
 @check(
     "switch.pfc",
     title="PFC is on for the same priorities at both ends of each cable",
+    impact="slows-job",
+    owner="network",
     source=_DCBX,
     fix="Set the switch port and the interface alike: `mlnx_qos -i IF --pfc …`, and the switch's PFC profile.",
     action="fix-site",
@@ -128,6 +130,8 @@ def _listed(priorities: frozenset[int]) -> str:
 @check(
     "switch.mtu",
     title="The switch takes frames as large as the interface sends",
+    impact="blocks-job",
+    owner="network",
     source="IEEE 802.3 (maximum frame size TLV): MTU + 14 bytes header + 4 checksum + 4 for each VLAN tag",
     fix="Set the switch port to MTU 9216, as is usual on a training fabric, or `ip link set IF mtu N` to what it has.",
     action="fix-site",
@@ -173,6 +177,8 @@ def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "fleet.rail-leaf",
     title="Rail i of all nodes is on the same leaf",
+    impact="slows-job",
+    owner="network",
     source="rail-optimised wiring (NVIDIA DGX SuperPOD reference architecture); IEEE 802.1AB",
     fix="`lldpcli show neighbors` on this node and a peer names switch and port; the cabling plan decides which is "
     "right: swapped cables come in pairs.",

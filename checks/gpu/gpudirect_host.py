@@ -31,6 +31,8 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooti
 @check(
     "gpudirect.peer-memory",
     title="The RDMA driver may reach GPU memory",
+    impact="slows-job",
+    explains=(("nccl.gpudirect-rdma", "log"),),
     source=f"{GUIDE} (GPU Direct); kernel 5.12 brought DMA-BUF for RDMA; NVIDIA open GPU kernel modules",
     fix="`modprobe nvidia-peermem` and list it in /etc/modules-load.d, or install the driver's open kernel modules.",
     action="fix-site",
@@ -105,6 +107,8 @@ _GROUP_TYPES = (
 @check(
     "gpudirect.iommu",
     title="No IOMMU translates between GPU and NIC",
+    impact="slows-job",
+    explains=(("nccl.gpudirect-rdma", "log"),),
     source=f"{GUIDE} (PCI Access Control Services); kernel-parameters.txt (iommu=)",
     fix="Boot with `iommu=pt` (or switch the IOMMU off in the firmware), then `cat /sys/kernel/iommu_groups/*/type`.",
     action="fix-site",

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 @check(
     "gpudirect.path",
     title="Each GPU has a straight PCIe path to its compute NIC",
+    impact="slows-job",
+    explains=(("nccl.gpudirect-rdma", "log"),),
     source=f"{GUIDE} (ACS); NCCL_NET_GDR_LEVEL, default PXB; pciutils ls-ecaps.c",
     fix="ACS: switch it off in the firmware, or on each bridge `setpci -s BRIDGE ECAP_ACS+6.w=0000` after every boot.",
     action="fix-site",

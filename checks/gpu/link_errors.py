@@ -32,6 +32,8 @@ _DCGM = "DCGM DcgmHealthWatch (one bit in 10^12: 16 a minute at generation 4 x16
 @check(
     "nvlink.errors",
     title="NVLinks have had few errors",
+    impact="drifts",
+    explains=(("trend.gpu-links", "part"),),
     source=f"nvidia-smi nvlink -e, or NVML's fields of each link; limits: {_LIMITS}",
     fix="`preflight check --window 60` under load shows whether it grows; if it does, reset all GPUs of the node; if "
     "it comes back, the GPU or its board.",
@@ -103,6 +105,7 @@ def judge_nvlink_errors(
 @check(
     "pcie.replay",
     title="The PCIe links of GPUs repeat few packets",
+    impact="drifts",
     source=f"{_DCGM}; nvmlDeviceGetPcieReplayCounter",
     fix="`preflight check --window 60` shows whether it grows; then reseat the GPU or its riser at the next drain.",
     action="isolate",
@@ -162,6 +165,7 @@ def judge_replays(health: Health, minutes: float | None) -> Iterator[Finding]:
 @check(
     "counters.gpu-links",
     title="No NVLink or PCIe link of a GPU gains errors",
+    impact="slows-job",
     source=f"nvidia-smi nvlink -e (or NVML), nvmlDeviceGetPcieReplayCounter, read twice; {_DCGM}",
     fix="Look at both ends (`nvidia-smi nvlink -s`, `-e`); drain, reset all GPUs of the node; if it comes back, reseat "
     "or replace the GPU.",

@@ -37,6 +37,8 @@ def _mig_hides(gpu: GpuHealth) -> str:
 @check(
     "gpu.ecc-mode",
     title="ECC is on",
+    impact="loses-redundancy",
+    explains=(("gpu.same-model", "node", "*", ""),),
     source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetEccMode)",
     fix="nvidia-smi -e 1, then reset the GPU when no job runs on it.",
     action="fix-site",
@@ -75,6 +77,8 @@ def judge_ecc_mode(health: Health) -> Iterator[Finding]:
 @check(
     "gpu.ecc-uncorrected",
     title="No uncorrectable memory errors since the driver was loaded",
+    impact="blocks-job",
+    explains=(("gpu.row-remap", "part"), ("gpu.retired-pages", "part"), ("gpu.recovery-action", "part")),
     source="https://docs.nvidia.com/deploy/xid-errors/ (48, 94, 95); gate of azurehpc-health-checks, GCM",
     fix=RESET,
     action="reset",
@@ -129,6 +133,8 @@ def judge_ecc_uncorrected(health: Health) -> Iterator[Finding]:
 @check(
     "gpu.ecc-corrected",
     title="Correctable memory errors are few",
+    impact="drifts",
+    explains=(("trend.gpu-memory", "part"),),
     source="azurehpc-health-checks (SRAM > 10 000, DRAM > 20 000 000); GCM has 50 000 000",
     fix="Watch the GPU: nvidia-smi -q -d ECC. Ask the vendor if the count keeps growing.",
     action="monitor",
@@ -173,6 +179,8 @@ def judge_ecc_corrected(health: Health) -> Iterator[Finding]:
 @check(
     "gpu.row-remap",
     title="No row remapping is pending, failed or used up",
+    impact="loses-redundancy",
+    explains=(("gpu.recovery-action", "part"),),
     source=f"{ROW_REMAP} (row remapping); limit of 512: azurehpc-health-checks, OCI, DCGM",
     fix=RESET,
     action="reset",
@@ -234,6 +242,7 @@ def judge_row_remap(health: Health) -> Iterator[Finding]:
 @check(
     "gpu.retired-pages",
     title="No page retirement is pending, and few pages are retired",
+    impact="loses-redundancy",
     source="https://docs.nvidia.com/deploy/dynamic-page-retirement/; limits: azurehpc-health-checks, DCGM",
     fix=RESET,
     action="reset",

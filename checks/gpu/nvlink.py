@@ -33,6 +33,8 @@ CHANNELS = "dir:/dev/nvidia-caps-imex-channels"
 @check(
     "nvlink.links",
     title="Every GPU has all its NVLinks, at their rate",
+    impact="slows-job",
+    explains=(("topology.nvlink", "part"),),
     source="part catalogue (NVIDIA whitepapers and datasheets); OCI's health checks ask for the same rates",
     fix="nvidia-smi nvlink -s; look at gpu.fabric-state first, then reset all GPUs; one that stays down is hardware.",
     action="reset",
@@ -199,6 +201,7 @@ def _without(site: Site, evidence: tuple[str, ...]) -> Finding:
 @check(
     "gpu.fabric-state",
     title="Every GPU has joined the NVLink fabric and calls it healthy",
+    impact="blocks-job",
     source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlGpuFabricInfoV_t, NVML_GPU_FABRIC_HEALTH_MASK_*)",
     fix="journalctl -u nvidia-fabricmanager; restart it (on GB200 look at NMX-C), then reset the GPU.",
     action="reset",
@@ -291,6 +294,8 @@ def no_managed_switch(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "nvlink.fabric-manager",
     title="The fabric manager runs, in the driver's version",
+    impact="blocks-job",
+    explains=(("gpu.fabric-state", "node"),),
     source=f"{FABRIC_GUIDE} (the versions must match)",
     fix="Install nvidia-fabricmanager of exactly the driver's version; systemctl enable --now nvidia-fabricmanager",
     action="fix-site",
@@ -366,6 +371,7 @@ def _fabric_unread(health: Health) -> bool:
 @check(
     "nvlink.imex",
     title="IMEX runs where NVLink spans nodes",
+    impact="blocks-job",
     source="https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/",
     fix="systemctl enable --now nvidia-imex with the same nodes_config.cfg on all nodes; nvidia-imex-ctl -N",
     action="fix-site",

@@ -25,6 +25,7 @@ MEMORY_SHARE = 0.9
 @check(
     "gpu.same-model",
     title="All GPUs of the node are of one model",
+    impact="slows-job",
     source=f"{NVML_API} (nvmlDeviceGetName, nvmlDeviceGetMemoryInfo)",
     fix="Compare the part numbers (`nvidia-smi -q | grep -i part`) with the order; swap the odd one.",
     answers=("GS-5",),
@@ -60,6 +61,8 @@ def same_model(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "gpu.right-part",
     title="Every GPU has the memory and the cores of its model",
+    impact="slows-job",
+    explains=(("gpu.same-model", "node", "*", ""),),
     source="part catalogue: NVIDIA's whitepapers and datasheets; sizes by PCI id: pci.ids",
     fix="nvidia-smi -q -i N; compare VBIOS and part number with a good GPU, ask the vendor.",
     answers=("GS-5",),
@@ -108,6 +111,7 @@ def _compared(gpu: GpuHealth, device: str, model: GpuModel | None) -> Finding | 
 @check(
     "gpu.firmware",
     title="All GPUs of the node have one firmware, and GSP is the driver's",
+    impact="drifts",
     source=f"{NVML_API} (nvmlDeviceGetVbiosVersion, nvmlDeviceGetGspFirmwareVersion)",
     fix="`nvidia-smi --query-gpu=pci.bus_id,vbios_version --format=csv`; update the odd one, reboot.",
     action="fix-site",

@@ -31,6 +31,8 @@ def no_gpu_expected(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "gpu.count",
     title="All GPUs are on the PCI bus",
+    impact="blocks-job",
+    explains=(("xid.gpu", "missing"), ("gpu.driver", "missing"), ("kernel.events", "missing")),
     source="https://docs.kernel.org/PCI/sysfs-pci.html; board sizes: part catalogue",
     fix="`lspci -d 10de:`; power-cycle the node (not only reboot); if the GPU stays away, reseat or replace it.",
     action="reboot",
@@ -65,6 +67,17 @@ def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "gpu.driver",
     title="The driver answers for every GPU",
+    impact="blocks-job",
+    explains=(
+        ("xid.gpu", "part"),
+        ("gpu.*", "unknown"),
+        ("nvlink.*", "unknown"),
+        ("topology.*", "unknown"),
+        ("gpudirect.*", "unknown"),
+        ("pcie.replay", "unknown"),
+        ("counters.gpu-links", "unknown"),
+        ("versions.driver-files", "unknown"),
+    ),
     source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlReturn_t)",
     fix="Read `dmesg | grep -i -e nvrm -e xid`; reset the GPU or reboot the node.",
     action="reboot",

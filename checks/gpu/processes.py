@@ -27,6 +27,8 @@ ORPHANED_MIB = 1024
 @check(
     "gpu.left-over-processes",
     title="No process holds a GPU before a job starts",
+    impact="blocks-job",
+    explains=(("gpu.memory-headroom", "part"), ("gpu.utilisation-visible", "part")),
     source=f"{NVML_API} (nvmlDeviceGetComputeRunningProcesses); gate of GCM's health_checks",
     fix="See whose they are (`ps -fp PID`); end those that no job owns.",
     action="fix-job",
@@ -64,6 +66,8 @@ def left_over_processes(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "gpu.process-per-gpu",
     title="Each training process holds one GPU",
+    impact="slows-job",
+    explains=(("gpu.left-over-processes", "node"),),
     source="https://pytorch.org/docs/stable/notes/cuda.html (DistributedDataParallel instead of DataParallel)",
     fix="Start one process per GPU (torchrun --nproc-per-node=8) and call torch.cuda.set_device(LOCAL_RANK) first.",
     action="fix-job",
@@ -105,6 +109,7 @@ def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "gpu.memory-headroom",
     title="GPU memory is free for the job",
+    impact="blocks-job",
     source=f"{NVML_API} (nvmlDeviceGetMemoryInfo_v2); 95 % and 1 GiB are judgements; the job's need: the cluster file",
     fix="nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv; if nobody owns it, reset the GPU.",
     action="fix-job",
@@ -157,6 +162,7 @@ def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "gpu.utilisation-visible",
     title="GPU utilisation can be read",
+    impact="drifts",
     source=f"{NVML_API} (nvmlDeviceGetUtilizationRates)",
     fix="Busy without a process: `dmesg | grep -i xid`. Under MIG read DCGM_FI_PROF_GR_ENGINE_ACTIVE instead.",
     action="monitor",

@@ -44,6 +44,7 @@ def _slowed() -> Mapping[int, tuple[str, str]]:
 @check(
     "gpu.throttling",
     title="No GPU is slowed down by heat or power",
+    impact="slows-job",
     source=f"{NVML_API} (nvmlClocksEventReasons); reasons as gated by cyclecloud-healthagent",
     fix="nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER",
     answers=("AN-11",),
@@ -86,6 +87,8 @@ def judge_throttling(health: Health) -> Iterator[Finding]:
 @check(
     "gpu.temperature-margin",
     title="Every GPU is well below its own slowdown temperature",
+    impact="slows-job",
+    explains=(("gpu.throttling", "part"), ("trend.temperature", "part")),
     source=f"{NVML_API} (nvmlDeviceGetMarginTemperature, T.Limit of nvidia-smi)",
     fix="`nvidia-smi -q -d TEMPERATURE`, beside a good GPU; then fans, coolant flow and inlet temperature.",
     answers=("AN-11",),
@@ -127,6 +130,7 @@ def judge_temperature_margin(health: Health) -> Iterator[Finding]:
 @check(
     "gpu.power-limit",
     title="No GPU's power limit is below its default",
+    impact="slows-job",
     source=f"{NVML_API} (nvmlDeviceGetEnforcedPowerLimit, nvmlDeviceGetPowerManagementDefaultLimit)",
     fix="Find out who capped it (power-capping service, BMC, `nvidia-smi -pl`): `nvidia-smi -q -d POWER`.",
     action="fix-site",
@@ -169,6 +173,8 @@ def judge_power_limit(health: Health, meant: float | None = None) -> Iterator[Fi
 @check(
     "gpu.pcie-link",
     title="Every GPU's PCIe link has its full width, and under load its full speed",
+    impact="slows-job",
+    explains=(("pcie.replay", "part"), ("counters.gpu-links", "part")),
     source=f"{NVML_API} (nvmlDeviceGetCurrPcieLinkWidth, nvmlDeviceGetMaxPcieLinkWidth)",
     fix="Drain the node, reseat the GPU or its riser; compare with the PCIe switch above it (`lspci -vv`).",
     answers=("PA-04",),
@@ -212,6 +218,7 @@ def judge_pcie_link(health: Health) -> Iterator[Finding]:
 @check(
     "gpu.persistence",
     title="Persistence mode is on",
+    impact="drifts",
     source="https://docs.nvidia.com/deploy/driver-persistence/",
     fix="systemctl enable --now nvidia-persistenced (or nvidia-smi -pm 1)",
     action="fix-site",
@@ -247,6 +254,8 @@ def judge_persistence(health: Health) -> Iterator[Finding]:
 @check(
     "gpu.mig",
     title="No GPU is cut into MIG instances",
+    impact="blocks-job",
+    explains=(("gpu.row-remap", "part"), ("gpu.utilisation-visible", "node", "*", "")),
     source="https://docs.nvidia.com/datacenter/tesla/mig-user-guide/ (no NVLink and no P2P between instances)",
     fix="nvidia-smi -i N -mig 0, then reset the GPU when no job runs on it.",
     action="fix-site",
@@ -289,6 +298,7 @@ def judge_mig(health: Health, training: bool = True) -> Iterator[Finding]:
 @check(
     "gpu.compute-mode",
     title="Every GPU accepts compute processes",
+    impact="blocks-job",
     source=f"{NVML_API} (nvmlComputeMode_t)",
     fix="nvidia-smi -i N -c DEFAULT",
     action="fix-site",
@@ -329,6 +339,7 @@ def judge_compute_mode(health: Health) -> Iterator[Finding]:
 @check(
     "gpu.recovery-action",
     title="The driver asks for no recovery action",
+    impact="blocks-job",
     source=f"{NVML_API} (NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, driver 565 and newer)",
     fix="Drain the node, then what it asks for: `nvidia-smi -r -i N` (ends all jobs on that GPU), or reboot.",
     action="reset",

@@ -29,6 +29,15 @@ CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/"
 @check(
     "xid.gpu",
     title="The kernel's log holds no XID that takes a GPU out",
+    impact="blocks-job",
+    explains=(
+        ("gpu.recovery-action", "part"),
+        ("gpu.ecc-uncorrected", "part"),
+        ("gpu.row-remap", "part"),
+        ("gpu.retired-pages", "part"),
+        ("nvlink.errors", "part"),
+        ("counters.gpu-links", "part"),
+    ),
     source=f"{CATALOGUE} (catalogue and actions); judgement: table in checks/gpu/xid_policy.py",
     fix=RESET,
     action="reset",
@@ -186,6 +195,8 @@ def _deciding(policies: Sequence[tuple[XidEvent, XidPolicy]], worst: Sequence[tu
 @check(
     "xid.nvswitch",
     title="The kernel's log holds no fatal NVSwitch error",
+    impact="blocks-job",
+    explains=(("gpu.fabric-state", "node"), ("nvlink.links", "node"), ("topology.nvlink", "node")),
     source="https://docs.nvidia.com/deploy/xid-errors/ (SXid); NVIDIA Fabric Manager user guide, appendix D",
     fix="Drain the node, `systemctl restart nvidia-fabricmanager`, `nvidia-smi -r` (all GPUs); support if it returns.",
     action="reset",

@@ -16,6 +16,7 @@ from preflight.textprep.plain_text import fold_ids
 @check(
     "counters.cpu",
     title="The CPUs keep up during the window",
+    impact="slows-job",
     source="proc(5), /proc/stat; the shares are judgements",
     fix="`mpstat -P ALL 1` and `top -H` show who; interrupts on one CPU: spread them (`set_irq_affinity.sh IF`); TCP "
     "or staging where RDMA should run: see nccl.transport; stolen time: ask the provider.",

@@ -17,6 +17,7 @@ _KEYS = ("memory_gib", "cpus", "smt", "numa_nodes", "nvme", "swap", "mounts", "s
 @check(
     "host.inventory",
     title="The cluster file declares what each server should have",
+    impact="drifts",
     source="the cluster file: [class.NAME.host]; what health checks of nodes (LBNL NHC and others) have in their "
     "configuration",
     fix="`preflight learn` writes the values of most nodes; read them, and copy the table into the cluster file.",

@@ -62,6 +62,12 @@ def _wanted(node: NodeFacts, site: Site) -> list[Needed]:
 @check(
     "kernel.modules",
     title="The modules that this hardware needs are loaded",
+    impact="blocks-job",
+    explains=(
+        ("nvlink.fabric-manager", "node", "ib_umad"),
+        ("rdma.device-nodes", "node", "ib_uverbs"),
+        ("kernel.modules", "node", "ib_uverbs", "rdma_ucm"),
+    ),
     source="https://docs.kernel.org/infiniband/user_verbs.html; NVIDIA driver README, chapter on kernel modules",
     fix="`modprobe NAME`, then list it in /etc/modules-load.d so that it is there after a reboot.",
     action="fix-site",
@@ -135,6 +141,7 @@ HINDRANCES = (
 @check(
     "kernel.boot-options",
     title="No boot option holds the hardware back",
+    impact="slows-job",
     source=PARAMETERS,
     fix="Remove the option from /etc/default/grub, `update-grub`, and reboot when the node is drained.",
     action="fix-site",
@@ -175,6 +182,7 @@ def no_cpufreq(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "kernel.cpu-governor",
     title="The CPUs run with the performance governor",
+    impact="slows-job",
     source="https://docs.kernel.org/admin-guide/pm/cpufreq.html; vendors' tuning guides for GPU hosts",
     fix="`cpupower frequency-set -g performance`, or the tuned profile throughput-performance.",
     action="fix-site",
@@ -227,6 +235,7 @@ BALANCING = "file:/proc/sys/kernel/numa_balancing"
 @check(
     "kernel.numa-balancing",
     title="Automatic NUMA balancing is off",
+    impact="slows-job",
     source="https://docs.kernel.org/admin-guide/sysctl/kernel.html (numa_balancing)",
     fix="`sysctl -w kernel.numa_balancing=0`, and in /etc/sysctl.d.",
     action="fix-site",

@@ -31,6 +31,7 @@ MIB = 2**20
 @check(
     "nccl-tests.curve",
     title="Bandwidth rises with the message size, and latency is flat",
+    impact="slows-job",
     source=f"{PERFORMANCE}; 5 % between neighbouring sizes: ROCm cvs",
     fix="Run the odd sizes alone with `-n 100`, then with NCCL_DEBUG=INFO: which algorithm and protocol changes there?",
     action="fix-job",
@@ -156,6 +157,7 @@ def _against(key: str, name: str, report: Report, points: Sequence[Point], site:
 @check(
     "nccl-tests.collectives",
     title="AllReduce, AllGather, ReduceScatter and All-to-All were measured",
+    impact="drifts",
     source=PERFORMANCE,
     fix="run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` beside `all_reduce_perf`, to the same size",
     action="fix-job",

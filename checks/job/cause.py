@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from preflight import facts
@@ -25,6 +25,7 @@ class HostGroup:
 
     hosts: tuple[HostStatements, ...]
     cause: Cause | None
+    nodes: tuple[str, ...] = ()  # the names of the nodes that these hosts are
 
     @property
     def agreed(self) -> bool:
@@ -44,18 +45,32 @@ class HostGroup:
 
 
 def grouped(
-    run: RunFacts, hosts: Iterable[HostStatements], explain: Callable[[HostStatements, NodeFacts | None], Cause | None]
+    run: RunFacts,
+    hosts: Collection[HostStatements],
+    explain: Callable[[HostStatements, NodeFacts | None], Cause | None],
 ) -> list[HostGroup]:
     """Explain each host and put those together of which the same is to be told."""
     found: dict[object, tuple[Cause | None, list[HostStatements]]] = {}
+    nodes = {host.host: run.host(host.host) for host in hosts}
     for host in hosts:
-        cause = explain(host, run.host(host.host))
+        cause = explain(host, nodes[host.host])
         explained = cause is not None and cause.proof is not facts.nccl_root_cause.Proof.PROBABLE
         key = (cause.kind.id, cause.proof, cause.summary) if cause and explained else None
         known, members = found.get(key, (None, []))
         members.append(host)
         found[key] = (known or cause, members)  # one line of a log stands for the hosts that say less
-    return [HostGroup(tuple(members), cause) for cause, members in found.values()]
+    return [
+        HostGroup(tuple(members), cause, tuple(node.node for host in members if (node := nodes[host.host])))
+        for cause, members in found.values()
+    ]
+
+
+def blamed(group: HostGroup | None) -> tuple[str, ...]:
+    """Return the check that reports the cause, and its nodes; empty: not proved."""
+    if group is None or group.cause is None or group.cause.proof is not facts.nccl_root_cause.Proof.AGREED:
+        return ()
+    check = group.cause.kind.check
+    return (check, *group.nodes) if check and group.nodes else ()
 
 
 def of_log(log: NcclLog) -> Sequence[HostStatements]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from preflight import facts
-from preflight.checks.job.cause import HostGroup, contradictions, grouped, of_log, witness
+from preflight.checks.job.cause import HostGroup, blamed, contradictions, grouped, of_log, witness
 from preflight.checks.logs import no_nccl
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
@@ -26,6 +26,7 @@ _ELSEWHERE = ("ib_no_device_tcp_fallback", "ibverbs_missing", "gdr_disabled_capa
 @check(
     "nccl.failures",
     title="The log holds no failure of NCCL or of what it rests on",
+    impact="blocks-job",
     source="signatures in preflight/parsers/nccl_log/signatures.toml, each with its origin; NCCL 2.4 … 2.30",
     fix="Cure the earliest first: later ones are often its echoes. `preflight check --hosts NODES --log FILE` "
     "finds its cause.",
@@ -97,7 +98,7 @@ def _finding(failure: Failure, key: str, echoes: int, group: HostGroup | None) -
         why="; ".join(failure.cause),
         fix=_steps(remedies, failure.collect[:3]),
         quote="\n".join(text for text in (str(failure.line), witness(group) if group else "") if text),
-    )
+    ).from_cause(blamed(group))
 
 
 def _steps(remedies: Sequence[str], collect: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from preflight import facts, parsers
-from preflight.checks.job.cause import HostGroup, because, contradictions, fix, grouped, of_log, witness
+from preflight.checks.job.cause import HostGroup, because, blamed, contradictions, fix, grouped, of_log, witness
 from preflight.checks.job.transport import TROUBLESHOOTING
 from preflight.checks.logs import RERUN, cited, log_name, no_nccl, node_count
 from preflight.evidence.document import EvidenceError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @check(
     "nccl.gpudirect-rdma",
     title="Every network channel uses GPUDirect RDMA",
+    impact="slows-job",
     source=f"{TROUBLESHOOTING}#gpu-direct; `/GDRDMA` on channel lines, NCCL 2.4 … 2.30",
     fix="Compare GPU-NIC locality first (`nvidia-smi topo -m`, NCCL_NET_GDR_LEVEL); the finding names what fits the "
     "network or its plug-in.",
@@ -113,7 +114,7 @@ def _staged(run: RunFacts, log: NcclLog, key: str) -> Iterator[Finding]:
             evidence=[key],
             fix=_next(network, group),
             quote="\n".join(text for text in quoted if text)[:600],
-        )
+        ).from_cause(blamed(group))
     yield from contradictions(groups, key, "channels without GPUDirect RDMA")
 
 

@@ -71,6 +71,8 @@ def _level_text(level: Level) -> str:
 @check(
     "scale.fat-tree",
     title="Each level of the fat tree carries what the one below it sends",
+    impact="slows-job",
+    owner="network",
     source=SCALING,
     fix=_DESCRIBE,
     action="fix-site",
@@ -123,6 +125,7 @@ def fat_tree(run: RunFacts, site: Site) -> Iterator[Finding]:
 @check(
     "scale.batch",
     title="The batch on each GPU keeps it busy while the network works",
+    impact="slows-job",
     source=SCALING,
     fix="Raise `tokens_per_gpu` (micro-batch x sequence), accumulate gradients, or shard less.",
     action="fix-job",

@@ -35,6 +35,7 @@ def each(run: RunFacts) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
 @check(
     "torch.synchronisation",
     title="No step waits for the GPU on the CPU's side",
+    impact="slows-job",
     source=f"{TUNING} (avoid unnecessary CPU-GPU synchronization)",
     fix="Keep losses on the GPU and read them every hundred steps; `.to(device, non_blocking=True)` of pinned memory.",
     action="fix-job",
@@ -84,6 +85,8 @@ def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
 @check(
     "torch.data-loader",
     title="Steps do not wait for data",
+    impact="slows-job",
+    explains=(("torch.idle", "node"), ("torch.steps", "node")),
     source=f"{TUNING} (asynchronous data loading); the share of 10 % is a judgement",
     fix="More workers, pin_memory=True, persistent_workers=True; then the storage behind it (`preflight check`).",
     action="fix-job",
@@ -125,6 +128,7 @@ def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
 @check(
     "torch.steps",
     title="Steps take the same time",
+    impact="slows-job",
     source="Judgement: a standard deviation of more than a tenth of the mean; at least 5 steps",
     fix="Compare with the other ranks' traces; look at checkpoints, `gc.freeze()`, the data loader, `nvidia-smi "
     "-q -d PERFORMANCE`.",
@@ -175,6 +179,7 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
 @check(
     "torch.collective-times",
     title="A collective takes about the same time each time",
+    impact="slows-job",
     source="Nearest-rank percentiles: p99 of at least 100, p99.9 of at least 1000; three times the median: a judgement",
     fix="Profile more ranks: one that comes late makes all others wait; then congestion: `preflight check "
     "--window 60`.",
@@ -219,6 +224,7 @@ def collective_times(run: RunFacts, site: Site) -> Iterator[Finding]:
 @check(
     "torch.straggler",
     title="No rank is waited for by all others",
+    impact="slows-job",
     source="Judgement: half of the others' median communication time; NCCL's kernels wait inside",
     fix="Look at that rank's node: clocks, throttling, its NIC and CPUs, its data (`preflight check --hosts NODE`).",
     answers=("PA-23", "NT-LENS-6"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from preflight import facts, parsers
-from preflight.checks.job.cause import HostGroup, because, contradictions, fix, grouped, named, of_log, witness
+from preflight.checks.job.cause import HostGroup, because, blamed, contradictions, fix, grouped, named, of_log, witness
 from preflight.checks.logs import RERUN, cited, log_name, no_nccl, node_count
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
@@ -32,6 +32,14 @@ def _traffic(nodes: int | None) -> str:
 @check(
     "nccl.transport",
     title="Traffic between nodes takes RDMA, not TCP",
+    impact="slows-job",
+    explains=(
+        ("nccl.gpudirect-rdma", "node"),
+        ("nccl.rails", "node"),
+        ("nccl.hca-roles", "node"),
+        ("nccl-tests.busbw", "node"),
+        ("nccl-tests.curve", "node"),
+    ),
     source=f"{TROUBLESHOOTING}; line formats as in NCCL 2.4 … 2.30",
     fix="Set NCCL_NET=IB so that a run fails rather than falls back, then cure the first cause that the log states.",
     action="fix-job",
@@ -186,7 +194,7 @@ def _fallen(log: NcclLog, traffic: str, group: HostGroup, key: str) -> Finding:
         evidence=[key],
         fix=fix(group),
         quote="\n".join(text for text in quoted if text)[:600],
-    )
+    ).from_cause(blamed(group))
 
 
 def _kind(log: NcclLog, network: str) -> str:

@@ -30,6 +30,16 @@ if TYPE_CHECKING:
 @check(
     "container.gpu-devices",
     title="The container has the GPUs' device nodes",
+    impact="blocks-job",
+    explains=(
+        ("gpu.*", "unknown"),
+        ("nvlink.*", "unknown"),
+        ("topology.*", "unknown"),
+        ("gpudirect.*", "unknown"),
+        ("pcie.replay", "unknown"),
+        ("counters.gpu-links", "unknown"),
+        ("versions.driver-files", "unknown"),
+    ),
     source="NVIDIA container toolkit: NVIDIA_VISIBLE_DEVICES; NVIDIA driver README (nvidia-uvm)",
     fix="Request `nvidia.com/gpu` and the runtime class `nvidia`; Docker: `--gpus all`; bubblewrap: `--dev-bind`.",
     action="fix-job",
@@ -78,6 +88,14 @@ def gpu_devices(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "container.networks",
     title="The pod is attached to the compute fabric's networks",
+    impact="slows-job",
+    explains=(
+        ("container.rdma-address", "node"),
+        ("counters.*", "unknown"),
+        ("optics.*", "unknown"),
+        ("rails.*", "unknown"),
+        ("roce.chain", "unknown"),
+    ),
     source="Kubernetes Network Custom Resource Definition De-facto Standard, network-status; Multus",
     fix="Name the networks in the pod's annotation k8s.v1.cni.cncf.io/networks, and read `kubectl describe pod`.",
     action="fix-job",
@@ -159,6 +177,8 @@ def no_address_needed(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "container.rdma-address",
     title="Every RDMA device has a GUID, and one of them an interface in this namespace",
+    impact="slows-job",
+    explains=(("rdma.port-state", "part"),),
     source="ib-kubernetes: guid of a virtual function; docs.kernel.org/infiniband (net namespaces, GIDs)",
     fix="InfiniBand: let ib-kubernetes or `ip link set PF vf N node_guid` set it; RoCE: give the pod the function.",
     action="fix-job",

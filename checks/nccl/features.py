@@ -22,6 +22,7 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 @check(
     "nccl.mnnvl",
     title="NCCL_MNNVL_ENABLE requires NVLink between nodes only where there is some",
+    impact="blocks-job",
     source=f"{GUIDE}#nccl-mnnvl-enable (1: initialisation fails without it; 2, the default: automatic)",
     fix="Unset NCCL_MNNVL_ENABLE: NCCL finds the fabric; on an NVL72 start IMEX first (`nvidia-imex-ctl -N`).",
     action="fix-job",
@@ -79,6 +80,7 @@ def _imex(node: NodeFacts, setting: Setting) -> Finding:
 @check(
     "nccl.sharp",
     title="SHARP is neither switched off by a left-over nor asked for in vain",
+    impact="slows-job",
     source=f"{GUIDE}#nccl-collnet-enable; NVIDIA SHARP user manual: InfiniBand, with the rdma-sharp plug-in",
     fix="Unset it after the A/B test; to use SHARP: InfiniBand, the plug-in, sharp_am, and NCCL_COLLNET_ENABLE=1.",
     action="fix-job",

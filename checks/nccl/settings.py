@@ -36,6 +36,7 @@ def _counted(node: NodeFacts) -> str:
 @check(
     "nccl.unknown-variables",
     title="Every NCCL variable that is set is one that somebody reads",
+    impact="drifts",
     source=f"{GUIDE}; names that NCCL 2.3.5 to 2.30.7 and the known plug-ins read",
     fix="Correct the name (`env | grep -i nccl`, /etc/nccl.conf), or unset it: as it stands it does nothing.",
     action="fix-job",
@@ -76,6 +77,7 @@ def _owners(node: NodeFacts) -> str:
 @check(
     "nccl.variable-version",
     title="Every NCCL variable that is set is one that the installed NCCL reads",
+    impact="drifts",
     source=f"{GUIDE} (since, deprecated, removed); names that each of the releases 2.3.5 to 2.30.7 reads",
     fix="Look in `env | grep NCCL` and /etc/nccl.conf; use the name of the installed release, or `unset` it.",
     action="fix-job",
@@ -122,6 +124,15 @@ def _releases(node: NodeFacts) -> str:
 @check(
     "nccl.variable-values",
     title="Every NCCL variable has a value that NCCL reads as it is written",
+    impact="slows-job",
+    explains=(
+        ("nccl.socket-ifname", "part"),
+        ("nccl.ib-hca", "part"),
+        ("nccl.gid-index", "part"),
+        ("nccl.pinned-choices", "part"),
+        ("nccl.left-over-disables", "part"),
+        ("nccl.contradictions", "part"),
+    ),
     source=f"{GUIDE}; numbers as in NCCL 2.30 src/misc/param.cc (strtoll, base 0)",
     fix="Correct it in the job script or /etc/nccl.conf: plain digits, no quotes, no units, the guide's words.",
     action="fix-job",
@@ -161,6 +172,8 @@ def _defaults(node: NodeFacts) -> str:
 @check(
     "nccl.contradictions",
     title="No two NCCL variables undo or exclude each other",
+    impact="slows-job",
+    explains=(("nccl.pinned-choices", "names"),),
     source=f"{GUIDE}; NCCL 2.30 src/init.cc, src/transport/, src/graph/tuning.cc",
     fix="Find both (`env | grep NCCL`, /etc/nccl.conf, ~/.nccl.conf); keep the one that was meant, `unset` the other.",
     action="fix-job",
@@ -220,6 +233,7 @@ def _two_of(found: dict[str, str]) -> tuple[tuple[str, str], tuple[str, str]]:
 @check(
     "nccl.socket-threads",
     title="NCCL_SOCKET_NTHREADS × NCCL_NSOCKS_PERTHREAD is at most 64",
+    impact="drifts",
     source=f"{GUIDE}#nccl-socket-nthreads; limits of NCCL 2.30 src/transport/net_socket.cc: 16 threads, 64 sockets",
     fix="Unset both, or `export NCCL_SOCKET_NTHREADS=4 NCCL_NSOCKS_PERTHREAD=4` where TCP needs several sockets.",
     action="fix-job",

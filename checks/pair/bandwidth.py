@@ -108,6 +108,8 @@ FIX = "`preflight check --hosts` of both nodes, then the same test against a thi
 @check(
     "pair.path-mtu",
     title="Packets of the interface's MTU pass undivided",
+    impact="blocks-job",
+    owner="network",
     source="ping(8) -M do; RFC 2923",
     fix=FIX,
     action="fix-site",
@@ -134,6 +136,8 @@ def path_mtu(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
 @check(
     "pair.pingpong",
     title="RDMA messages pass both ways",
+    impact="blocks-job",
+    owner="network",
     source="rdma-core libibverbs/examples, ibv_rc_pingpong(1)",
     fix=FIX,
     scope="fleet",
@@ -157,6 +161,8 @@ def pingpong(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
 @check(
     "pair.write-bw",
     title="RDMA writes reach the line rate",
+    impact="slows-job",
+    owner="network",
     source=PERFTEST,
     fix=FIX,
     answers=("PA-13", "NT-GDR-2"),
@@ -182,6 +188,8 @@ def write_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
 @check(
     "pair.read-bw",
     title="RDMA reads reach the line rate",
+    impact="slows-job",
+    owner="network",
     source=PERFTEST,
     fix=FIX,
     answers=("NT-GDR-2",),
@@ -206,6 +214,8 @@ def read_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
 @check(
     "pair.write-lat",
     title="A small RDMA write is quick, and always as quick",
+    impact="slows-job",
+    owner="network",
     source="OCI multi-node checks (5 µs); the spread is a judgement",
     fix=FIX,
     answers=("AN-8",),

@@ -40,6 +40,8 @@ HELD, STUCK = 0.01, 0.5
 @check(
     "counters.congestion",
     title="What held the traffic up, and whether it was too much",
+    impact="slows-job",
+    owner="network",
     source=f"{MLX5}; IEEE 802.1Qbb; InfiniBand PortXmitWait; the shares of the window are a judgement",
     fix="Pauses: `preflight check --window 60` on the peers finds the slow receiver. CNPs ignored: `echo 1 > "
     "/sys/class/net/IF/ecn/roce_rp/enable/3`. Pauses of the whole port: `ethtool -A IF rx off tx off`.",

@@ -27,6 +27,14 @@ def no_device_expected(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "rdma.device-count",
     title="All HCAs of the compute fabric are there",
+    impact="slows-job",
+    explains=(
+        ("rdma.bandwidth-per-gpu", "node"),
+        ("topology.nearest-nic", "node"),
+        ("gpudirect.path", "node", "*", "GPU*"),
+        ("nccl.ib-hca", "names"),
+        ("nccl.transport", "log"),
+    ),
     source=f"the cluster file (hcas, ports.compute); {SYSFS}",
     fix="Look for the NIC with `lspci -nn` and for its driver in `dmesg` (mlx5, bnxt_re, irdma, efa); reseat it or "
     "reload its driver.",
@@ -92,6 +100,15 @@ def no_rdma_nic(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "rdma.registered",
     title="Every RDMA NIC on the PCI bus is an RDMA device",
+    impact="slows-job",
+    explains=(
+        ("rdma.device-count", "node"),
+        ("rdma.bandwidth-per-gpu", "node"),
+        ("topology.nearest-nic", "node"),
+        ("gpudirect.path", "node", "*", "GPU*"),
+        ("nccl.transport", "log"),
+        ("nccl.failures", "log"),
+    ),
     source=SYSFS,
     fix="Load the driver (`modprobe mlx5_ib`, of an EFA `efa`), then read `dmesg | grep -e mlx5 -e efa -e infiniband`.",
     action="fix-site",

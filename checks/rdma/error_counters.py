@@ -83,6 +83,9 @@ def _cause(port: PortGrowth, names: set[str]) -> str:
 @check(
     "counters.loss",
     title="No packets are lost",
+    impact="slows-job",
+    owner="network",
+    explains=(("counters.congestion", "names"),),
     source=f"{_IBERRORS}; {MLX5}",
     fix="Run `preflight check --window 60` on the peers too: the end whose NIC discards, or whose link errs, is the "
     "cause. Then `ethtool -S IF | grep discard`, PFC at both ends of the cable, `ibqueryerrors` on InfiniBand.",
@@ -136,6 +139,9 @@ def no_damage_counted(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "counters.link-quality",
     title="Links do not damage packets",
+    impact="slows-job",
+    owner="network",
+    explains=(("counters.flaps", "part"), ("trend.links", "part")),
     source=f"{_IBERRORS}; {MLX5}; raw bit error ratio: Oracle's oci-hpc healthcheck",
     fix="Clean and reseat the cable, swap it with a neighbour's and see whether the errors move with it; then the "
     "module, then the port. `mlxlink -d DEVICE -m -c` shows which lane errs.",
@@ -220,6 +226,9 @@ def no_flaps_counted(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "counters.flaps",
     title="No link goes down and comes back",
+    impact="blocks-job",
+    owner="network",
+    explains=(("kernel.events", "part"), ("trend.flaps", "part")),
     source=f"NVSentinel nic-health-monitor; rdma-core ibcheckerrs; {MLX5}",
     fix="`dmesg -T | grep -i 'link down'` says when; reseat or replace the cable, then look at the peer's port: "
     "one that flaps together with its neighbours is a switch that restarted.",
@@ -275,6 +284,7 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "counters.receiver",
     title="This host takes what it is sent",
+    impact="slows-job",
     source=f"{MLX5}; one packet in a million: as for loss",
     fix="Compare `pcie.nic-link`, `pcie.max-read-request`, `kernel.cpu-governor` and `numa.affinity`: a slow PCIe "
     "link or a CPU that is busy elsewhere is the usual cause; else the application posts too few receives.",

@@ -67,6 +67,9 @@ def _mlxlink(node: NodeFacts, port: Port) -> ethtool_module.LinkQuality:
 @check(
     "optics.module",
     title="Modules and cables raise no alarm",
+    impact="drifts",
+    owner="network",
+    explains=(("optics.ber", "part"), ("counters.link-quality", "part"), ("counters.flaps", "part")),
     source=f"SFF-8636 and CMIS (alarms and thresholds of the module itself); ethtool(8); {MLXLINK}",
     fix="Clean the connectors and reseat the module; hot: look at the fans and at its neighbours in the cage; little "
     "light: clean or replace the fibre. `ethtool -m IF` shows value and threshold.",
@@ -154,6 +157,8 @@ def _too_hot(port: Port, link: ethtool_module.LinkQuality, key: str, fail: _Repo
 @check(
     "optics.fec",
     title="Fast links correct errors, all in the same way",
+    impact="drifts",
+    owner="network",
     source="IEEE 802.3cd, 802.3bs, 802.3ck (RS-FEC of PAM4 lanes); ethtool(8)",
     fix="`ethtool --set-fec IF encoding auto`, and the same on the switch port; a cable that needs another FEC than "
     "its neighbours is of another kind.",
@@ -219,6 +224,9 @@ RAW, EFFECTIVE, SYMBOL = 1e-7, 1e-12, 1e-12
 @check(
     "optics.ber",
     title="Links have a low bit error ratio",
+    impact="drifts",
+    owner="network",
+    explains=(("counters.link-quality", "part"),),
     source=f"{MLXLINK}; raw: Oracle's oci-hpc healthcheck; effective and symbol: NVIDIA's rule of thumb, ibdiagnet",
     fix="Clean and reseat the cable; `mlxlink -d DEVICE -m -c` names the lane; clear with `--pc`, look again after an "
     "hour, and replace what still errs.",

@@ -26,6 +26,13 @@ SMALL_READ_BYTES = 512
 @check(
     "pcie.nic-link",
     title="The PCIe link of each compute NIC carries its port's rate",
+    impact="slows-job",
+    explains=(
+        ("rdma.bandwidth-per-gpu", "node"),
+        ("counters.receiver", "part"),
+        ("pair.write-bw", "part"),
+        ("pair.read-bw", "part"),
+    ),
     source="sysfs-bus-pci (current_link_width); mlx5's own kernel message 'available PCIe bandwidth'; PCIe base spec.",
     fix="`lspci -vv -s NIC | grep Lnk`; reseat the card, compare the slot's lanes and bifurcation with the manual.",
     answers=("PA-12",),
@@ -88,6 +95,7 @@ def no_reads_to_size(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "pcie.max-read-request",
     title="The compute NICs ask for large PCIe reads",
+    impact="slows-job",
     source="NVIDIA adapter performance tuning guides (MaxReadReq 4096); 512 is the power-on default of the PCIe spec.",
     fix="`setpci -s NIC CAP_EXP+8.w` shows it; set bits 14:12 to 5 (4096 bytes) in the firmware or at each boot.",
     action="fix-site",
@@ -154,6 +162,7 @@ def no_need_of_relaxed_ordering(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "pcie.relaxed-ordering",
     title="Relaxed ordering is on where the CPU needs it",
+    impact="slows-job",
     source="NVIDIA: PCI_WR_ORDERING; AMD EPYC tuning guides; NCCL_IB_PCI_RELAXED_ORDERING (default 2, automatic)",
     fix="Set `mlxconfig PCI_WR_ORDERING=1` or the BIOS' PCIe relaxed ordering, and unset NCCL_IB_PCI_RELAXED_ORDERING.",
     action="fix-site",

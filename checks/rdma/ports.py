@@ -16,6 +16,17 @@ from preflight.model import Finding, check, compare, passed, unknown
 @check(
     "rdma.port-state",
     title="RDMA ports of the compute fabric are active",
+    impact="slows-job",
+    owner="network",
+    explains=(
+        ("rdma.bandwidth-per-gpu", "node"),
+        ("optics.module", "part"),
+        ("optics.ber", "part"),
+        ("counters.link-quality", "part"),
+        ("counters.flaps", "part"),
+        ("nccl.transport", "log"),
+        ("nccl.failures", "log"),
+    ),
     source=SYSFS,
     fix="Down/Polling: cable or peer; Down/Disabled: `ip link set up`; Initializing: no subnet manager.",
     answers=("NT-FAB-1", "PA-13"),
@@ -84,6 +95,9 @@ def _meaning(port: Port) -> str:
 @check(
     "rdma.port-rate",
     title="RDMA ports run at the expected rate",
+    impact="slows-job",
+    owner="network",
+    explains=(("rdma.bandwidth-per-gpu", "node"), ("pair.write-bw", "part"), ("pair.read-bw", "part")),
     source=f"{SYSFS}; customary rates: part catalogue",
     fix="Reseat or replace the cable, then compare `ibstat` with the switch port.",
     answers=("FP-BW-1", "NT-FAB-3", "PA-12"),
@@ -164,6 +178,8 @@ def judge_port_rates(active: Sequence[Port], report: Callable[..., Finding], pee
 @check(
     "rdma.link-layer",
     title="All compute ports have one link layer",
+    impact="slows-job",
+    explains=(("nccl.ib-hca", "node", "*", "*InfiniBand and*"),),
     source=SYSFS,
     fix="Set the port type (`mlxconfig -d DEVICE set LINK_TYPE_P1=1|2`), or keep the odd port out of NCCL_IB_HCA.",
     action="fix-site",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @check(
     "counters.visible",
     title="Throughput, errors, ECN and pauses of the ports can be seen",
+    impact="drifts",
     source=MLX5,
     fix="In a virtual machine or pod ask the host, which has the physical function; else update the driver, and read "
     "`ethtool -S IF` and /sys/class/infiniband/DEVICE/ports/1/hw_counters by hand.",

@@ -23,6 +23,14 @@ _RESOURCE = (
 @check(
     "rdma.device-nodes",
     title="Every HCA has a device node that this user may open",
+    impact="slows-job",
+    explains=(
+        ("rdma.active-mtu", "unknown"),
+        ("roce.chain", "unknown"),
+        ("fleet.mtu-equal", "unknown"),
+        ("nccl.transport", "log"),
+        ("nccl.failures", "log"),
+    ),
     source="https://docs.kernel.org/infiniband/user_verbs.html",
     fix="Missing: `modprobe ib_uverbs`, or request the pod's RDMA resource; not usable: fix the udev rule or cgroup.",
     action="fix-site",
@@ -104,6 +112,8 @@ def no_infiniband(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "rdma.active-mtu",
     title="InfiniBand MTU is as large as the fabric allows",
+    impact="slows-job",
+    owner="network",
     source="rdma-core ibv_devinfo(1); InfiniBand specification: the subnet manager sets the MTU of a partition",
     fix="Set the partition's MTU in the subnet manager (OpenSM: mtu=5 in partitions.conf), then read `ibv_devinfo`.",
     action="fix-site",

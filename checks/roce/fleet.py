@@ -91,6 +91,7 @@ PORTS = (
 @check(
     "fleet.roce-ports",
     title="Trust, PFC, ECN, DSCP map and pause of the RoCE ports are the same on all nodes",
+    impact="slows-job",
     source="NVIDIA RoCE configuration guide: one class of service end to end; majority of at least 3 nodes and 60 %",
     fix="Decide which settings are right, write them into the cluster file (`[class.NAME.qos]`), and set them on all "
     "nodes: `mlnx_qos -i IF` or `dcb`, /sys/class/net/IF/ecn, `ethtool -A`.",
@@ -125,6 +126,7 @@ def _ports(node: NodeFacts, site: Site) -> list[Port]:
 @check(
     "fleet.gid-index",
     title="The routable RoCE v2 address has the same GID index on all nodes",
+    impact="blocks-job",
     source="NCCL user guide, NCCL_IB_GID_INDEX; majority of at least 3 nodes and 60 %",
     fix="Unset NCCL_IB_GID_INDEX with NCCL 2.21 or newer; else bring the addresses up in the same order on all nodes, "
     "the one that the variable names (`show_gids`).",
@@ -182,6 +184,7 @@ def _is_fixed(node: NodeFacts) -> bool:
 @check(
     "fleet.roce-equal",
     title="RoCE's marking and congestion control are the same on all nodes",
+    impact="slows-job",
     source="NVIDIA MLNX_OFED documentation, RoCE congestion control; majority of at least 3 nodes and 60 %",
     fix="Decide which settings are right, write them into the cluster file (`qos.traffic_class`, `qos.cnp_dscp`, "
     "`qos.dcbx`), and set them on all nodes: NCCL_IB_TC or tc/1/traffic_class, /sys/class/net/IF/ecn, `mlnx_qos -d`.",

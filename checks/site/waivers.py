@@ -18,6 +18,7 @@ def no_waiver(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "site.waivers",
     title="No waiver of the cluster file has expired",
+    impact="drifts",
     source="the cluster file: [[waiver]]",
     fix="Mend what it waives and delete it from the file, or have its owner set a new day; then `preflight lint FILE`.",
     action="fix-site",

@@ -92,6 +92,8 @@ def explain(check_id: str) -> None:
     Example: preflight explain rdma.port-rate
     """
     from preflight.checks import registry
+    from preflight.incidents.order import impact_of, owner_of
+    from preflight.incidents.relation_words import causes_of, explained_by_check
     from preflight.judge.actions import OF_FAILURE
 
     known = {check.id: check for check in registry().checks}
@@ -104,6 +106,11 @@ def explain(check_id: str) -> None:
         click.echo(f"{heading}\n{indent(text, '  ')}\n")
     click.echo(f"What to do:  {check.fix}")
     click.echo(f"Action:      {check.action or OF_FAILURE}, of a failure, where the finding has no word of its own")
+    click.echo(f"Impact:      {impact_of(check, 'fail')}; owner: {owner_of(check, check.action or OF_FAILURE)}")
+    if effects := ", ".join(explained_by_check(check)):
+        click.echo(f"Explains:    {effects}")
+    if causes := ", ".join(causes_of(check, known.values())):
+        click.echo(f"Explained by: {causes}")
     click.echo(f"Answers:     {', '.join(check.answers) or 'no item of the checklists'}")
     from preflight.judge.record_usage import records_of
     from preflight.parsers.provenance import unverified
@@ -174,6 +181,7 @@ def _answered(question: Mapping[str, Any]) -> str:
 
 
 def _about(check: Check) -> dict[str, Any]:
+    from preflight.incidents.order import impact_of, owner_of
     from preflight.judge.actions import OF_FAILURE
 
     return {
@@ -184,5 +192,7 @@ def _about(check: Check) -> dict[str, Any]:
         "source": check.source,
         "fix": check.fix,
         "action": check.action or OF_FAILURE,
+        "impact": impact_of(check, "fail"),
+        "owner": owner_of(check, check.action or OF_FAILURE),
         "answers": list(check.answers),
     }

@@ -1,5 +1,13 @@
 """Findings joined into causes: one incident for all that a single fault explains.
 
-A module here takes the results of the judge and returns incidents; it reads no evidence and renders nothing. The
-package sits between ``judge``, which it may import, and ``reports`` and ``commands``, which show what it returns.
+A module here takes the findings of a report, what its nodes are made of and the relations that checks declare, and
+returns incidents; it reads no evidence, judges nothing and renders nothing. Statuses, verdict and exit status stay
+those of the findings. ``judge`` adds the incidents to the report, ``reports`` and ``commands`` show them.
 """
+
+from __future__ import annotations
+
+from preflight.incidents.join import incidents
+from preflight.incidents.order import sort_key
+
+__all__ = ["incidents", "sort_key"]

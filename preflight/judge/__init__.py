@@ -14,6 +14,7 @@ from preflight.evidence.document import COURSE, Evidence, EvidenceError
 from preflight.expectations import Cluster
 from preflight.facts.job import RUN
 from preflight.facts.node import NodeFacts
+from preflight.incidents import incidents
 from preflight.judge.evidence_reload import HELD, EvidenceCache, ReloadedNode
 from preflight.judge.evidence_source import EvidenceSource, opened
 from preflight.judge.fleet_checks import Fleet, Reported, has_logs, of_run, of_sweep, run_facts, sweeps
@@ -60,6 +61,7 @@ def judge(
         report["coverage"]["without_class"] = outside
     if drawn := [picture for name, swept in judged.swept_as if (picture := _fabric_picture(name, swept, cluster))]:
         report["fabrics"] = drawn
+    report["incidents"] = incidents(report, judged.planned.checks)
     return report
 
 

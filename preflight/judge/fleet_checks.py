@@ -12,8 +12,7 @@ from preflight.facts.job import RunFacts
 from preflight.facts.node import NodeFacts
 from preflight.judge.check_result import Outcome, outcome
 from preflight.judge.node_result import NodeResult, not_of_switch
-from preflight.judge.waivers import SHADOW
-from preflight.model import Check, Finding, Status, skipped, unknown
+from preflight.model import SHADOW, Check, Finding, Status, skipped, unknown
 
 if TYPE_CHECKING:
     from preflight.facts.fabric.sweep import FabricFacts

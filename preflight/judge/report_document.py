@@ -167,6 +167,8 @@ def finding_documents(folded: ResultTable, subjects: Subjects) -> Iterator[dict[
             "fix": "",
             "action": action_of(check, finding),
         }
+        if finding.cause:
+            document["cause"] = {"check": finding.cause[0], "nodes": list(finding.cause[1:])}
         if finding.reported_by:
             document["reported_by"] = list(finding.reported_by)
         if urgent:

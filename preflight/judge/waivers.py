@@ -10,7 +10,7 @@ from preflight._startup.lightclass import replace
 from preflight.expectations import Cluster
 from preflight.expectations.waivers import Chosen, Waiver
 from preflight.judge.check_result import Outcome
-from preflight.model import Check, Finding, Status
+from preflight.model import SHADOW, Check, Finding, Status
 
 if TYPE_CHECKING:
     from datetime import date
@@ -20,8 +20,6 @@ _WAIVED = (Status.FAIL, Status.UNKNOWN)
 
 #: The check of the waivers themselves.
 WAIVERS = "site.waivers"
-
-SHADOW = "reported only: the cluster file has it in shadow"
 
 
 def chosen(checks: Sequence[Check], off: Sequence[str], cluster: Cluster) -> tuple[Sequence[Check], Sequence[str]]:

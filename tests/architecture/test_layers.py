@@ -35,7 +35,7 @@ LAYERS = {
     "model": {"expectations"},
     "checklist": {"model"},
     "checks": {"evidence", "expectations", "facts", "model", "parsers", "probes", "textprep"},
-    "judge": {"checklist", "checks", "evidence", "expectations", "facts", "model", "parsers", "reports"},
+    "judge": {"checklist", "checks", "evidence", "expectations", "facts", "incidents", "model", "parsers", "reports"},
     "learn": {"checks", "evidence", "expectations", "facts", "judge", "model", "nodeset", "parsers"},
     "plugin_fixture": {"evidence", "expectations", "facts", "judge", "model"},
     "plugin": {"checks", "evidence", "expectations", "facts", "model", "plugin_fixture", "probes", "textprep"},
@@ -62,13 +62,13 @@ LAYERS = {
     # commands: the command line's bodies: each joins what its command needs.
     "commands": {
         "archive", "checklist", "checks", "collect", "diff", "evidence", "expectations", "facts", "gate", "history",
-        "judge", "learn", "lint", "model", "nodeset", "pair", "parsers", "probes", "recognition", "redact", "reports",
-        "run", "terminal", "version",
+        "incidents", "judge", "learn", "lint", "model", "nodeset", "pair", "parsers", "probes", "recognition", "redact",
+        "reports", "run", "terminal", "version",
     },
     # cli: the top floor: entry point, fast path and the single-file build.
     "cli": {"archive", "checks", "collect", "commands", "gate", "reports", "run", "terminal", "version"},
     "bench": {"collect", "evidence", "probes", "transport"},
-    "incidents": {"expectations", "facts", "judge", "model"},
+    "incidents": {"expectations", "facts", "model"},
     "layout": {"expectations"},
 }  # fmt: skip
 

@@ -10,20 +10,24 @@ _CONTAINER = "run `preflight check` where the job runs, in its container too, an
 SWITCHED_OFF = CauseKind(
     "switched-off", "RDMA is switched off", device_evidence.switched_off,
     "look for NCCL_IB_DISABLE and NCCL_NET in the job's environment and in /etc/nccl.conf",
-    "Take NCCL_IB_DISABLE (or NCCL_NET=Socket) out of where it is set, then run again with NCCL_NET=IB.", proved=True,
+    "Take NCCL_IB_DISABLE (or NCCL_NET=Socket) out of where it is set, then run again with NCCL_NET=IB.",
+    check="nccl.left-over-disables", proved=True,
 )  # fmt: skip
 NO_NIC = CauseKind(
     "no-rdma-nic", "no RDMA NIC", device_evidence.no_nic, _CONTAINER,
     "A node without RDMA: say hcas = 0 in the cluster file; else look for the NIC in `lspci` and in the server.",
+    check="rdma.device-count",
 )  # fmt: skip
 NOT_REGISTERED = CauseKind(
     "not-registered", "no RDMA driver", device_evidence.not_registered, _CONTAINER,
     "`modprobe mlx5_ib`, then read `dmesg | grep -e mlx5 -e infiniband`.",
+    check="rdma.registered",
 )  # fmt: skip
 DEVICE_NODES = CauseKind(
     "no-device-nodes", "no usable /dev/infiniband", device_evidence.device_nodes, _CONTAINER,
     "Give the devices to the container: docker --device /dev/infiniband, or the pod's RDMA resource; on a host "
     "`modprobe ib_uverbs`.",
+    check="rdma.device-nodes",
 )  # fmt: skip
 NO_VERBS = CauseKind(
     "no-verbs-library", "no verbs library", device_evidence.no_verbs,
@@ -33,10 +37,12 @@ NO_VERBS = CauseKind(
 HCA_FILTER = CauseKind(
     "hca-filter", "NCCL_IB_HCA selects nothing", device_evidence.hca_filter, _CONTAINER,
     "Correct NCCL_IB_HCA: names as in `ibv_devices`, NCCL_IB_HCA==mlx5_0,mlx5_3 where they shall be exact.",
+    check="nccl.ib-hca",
 )  # fmt: skip
 PORTS_DOWN = CauseKind(
     "ports-down", "no active port", device_evidence.ports_down, _CONTAINER,
     "`ibstat`: Polling is a cable or the peer, Disabled `ip link set up`, Initializing a missing subnet manager.",
+    check="rdma.port-state",
 )  # fmt: skip
 NO_PLUGIN = CauseKind(
     "plug-in-missing", "the network plug-in is missing", device_evidence.no_plugin,
@@ -46,10 +52,12 @@ NO_PLUGIN = CauseKind(
 MEMLOCK = CauseKind(
     "memlock", "locked memory is limited", network_evidence.memlock, "`cat /proc/PID/limits` of a rank",
     "LimitMEMLOCK=infinity for slurmd or containerd, docker --ulimit memlock=-1, IPC_LOCK in the pod.",
+    check="host.memlock",
 )  # fmt: skip
 GID = CauseKind(
     "gid", "the GID row is not usable", network_evidence.gid, "`show_gids` on both nodes, inside the container",
     "Unset NCCL_IB_GID_INDEX where NCCL is 2.21 or newer; else set the RoCE v2 row with an address on every node.",
+    check="nccl.gid-index",
 )  # fmt: skip
 NO_ROUTE = CauseKind(
     "no-route", "no route to the peer's address", network_evidence.no_route,
@@ -59,24 +67,28 @@ NO_ROUTE = CauseKind(
 GPUDIRECT_OFF = CauseKind(
     "gpudirect-off", "GPUDirect RDMA is switched off", device_evidence.gpudirect_off,
     "look for NCCL_NET_GDR_LEVEL in the job's environment and in /etc/nccl.conf",
-    "Take NCCL_NET_GDR_LEVEL out of where it is set.", proved=True,
+    "Take NCCL_NET_GDR_LEVEL out of where it is set.", check="nccl.left-over-disables", proved=True,
 )  # fmt: skip
 NO_PEER_MEMORY = CauseKind(
     "no-peer-memory", "neither nvidia-peermem nor DMA-BUF", network_evidence.no_peer_memory,
     "`lsmod | grep peermem`, `cat /proc/driver/nvidia/version`, `uname -r`",
     "`modprobe nvidia-peermem` and list it in /etc/modules-load.d, or install the driver's open kernel modules.",
+    check="gpudirect.peer-memory",
 )  # fmt: skip
 DISTANCE = CauseKind(
     "distance", "the NIC is too far from the GPU", network_evidence.distance, "`nvidia-smi topo -m` where the job runs",
     "Compare the slots with the server's manual; in a virtual machine give NCCL the provider's NCCL_TOPO_FILE.",
+    check="gpudirect.path",
 )  # fmt: skip
 ACS = CauseKind(
     "acs", "ACS redirects peer-to-peer traffic", network_evidence.acs, "ACSCtl of all bridges: `lspci -vvv` as root",
     "Switch ACS off in the firmware, or on each bridge `setpci -s BRIDGE ECAP_ACS+6.w=0000` after every boot.",
+    check="gpudirect.path",
 )  # fmt: skip
 IOMMU = CauseKind(
     "iommu", "the IOMMU translates", network_evidence.iommu, "`cat /sys/kernel/iommu_groups/*/type`",
     "Boot with `iommu=pt`, or switch the IOMMU off in the firmware.",
+    check="gpudirect.iommu",
 )  # fmt: skip
 
 #: The earliest layer first.

@@ -46,6 +46,7 @@ class CauseKind:
     ]  # (NodeFacts, host, line); raises EvidenceError without the records
     confirm_with: str  # the next step where only the log shows the cause
     fix: str
+    check: str = ""  # the check that reports it on a node
     proved: bool = False  # a line of the log that states it is proof enough: NCCL names the variable that it read
 
 

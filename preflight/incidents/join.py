@@ -1,0 +1,242 @@
+"""Findings of a report joined into incidents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from preflight._startup.lightclass import dataclass, field
+from preflight.facts.majority import systemic
+from preflight.incidents.cost import cost_of
+from preflight.incidents.order import impact_of, owner_of, sort_key
+from preflight.incidents.parts import Parts, is_device, signature
+from preflight.incidents.relations import Relations
+from preflight.model import IMPACTS, SHADOW, Check
+
+#: Number of like faults from which one cause is assumed: on one port of so many nodes, on so many parts of a node, on
+#: ports of so many nodes at one leaf. Two cables fail independently now and then. A judgement.
+MANY = 3
+
+#: Actions that correct a setting: the same wrong setting on several nodes comes from one place.
+_SETTINGS = ("fix-job", "fix-site")
+
+Document = Mapping[str, Any]
+
+
+def incidents(report: Mapping[str, Any], checks: Sequence[Check]) -> list[dict[str, Any]]:
+    """Return the incidents of a report, the gravest first; waived causes are left out."""
+    findings: list[Document] = report["findings"]
+    if not any(finding["status"] in ("fail", "warn") for finding in findings):
+        return []
+    joined = _Joined(report, checks)
+    return sorted(joined.documents(), key=sort_key)
+
+
+@dataclass
+class _Fault:
+    """An unexplained finding on one node, with the findings that it explains there."""
+
+    root: int
+    node: str
+    members: frozenset[int]
+
+
+@dataclass
+class _Incident:
+    """Faults of one cause; ``identity`` stays the same while it lasts."""
+
+    identity: tuple[str, ...]
+    faults: list[_Fault] = field(default_factory=list)
+    leaf: str = ""
+
+
+class _Joined:
+    def __init__(self, report: Mapping[str, Any], checks: Sequence[Check]) -> None:
+        self._findings: list[Document] = report["findings"]
+        self._checks = {check.id: check for check in checks}
+        self._relations = Relations(checks)
+        self._nodes = {node["name"]: node for node in report["nodes"]}
+        self._parts: dict[str, Parts] = {}
+        self._alike: dict[int, str] = {}
+
+    def documents(self) -> Iterator[dict[str, Any]]:
+        """Yield the incidents, unsorted."""
+        for incident in self._with_logs(list(self._grouped(self._faults()))):
+            yield self._document(incident)
+
+    def _parts_of(self, node: str) -> Parts:
+        if node not in self._parts:
+            self._parts[node] = Parts.of(self._nodes.get(node, {}))
+        return self._parts[node]
+
+    def _faults(self) -> list[_Fault]:
+        """Return the roots of every node, in the order of the findings."""
+        on: dict[str, list[int]] = {}
+        for number, finding in enumerate(self._findings):
+            if finding["status"] in ("fail", "warn", "unknown"):
+                for node in finding["nodes"]:
+                    on.setdefault(node, []).append(number)
+        faults = [
+            _Fault(root, node, members)
+            for node, numbers in on.items()
+            if any(self._findings[number]["status"] != "unknown" for number in numbers)
+            for root, members in self._relations.roots(
+                {number: self._findings[number] for number in numbers}, self._parts_of(node)
+            ).items()
+            if not self._accepted(root, members)
+        ]
+        return sorted(faults, key=lambda fault: fault.root)
+
+    def _accepted(self, root: int, members: Iterable[int]) -> bool:
+        """Return whether a cause is waived; failures that it explains need their own."""
+        return _waived(self._findings[root]) and all(
+            self._findings[number]["status"] != "fail" or _waived(self._findings[number]) for number in members
+        )
+
+    # --- the same on many nodes ------------------------------------------------------------------
+
+    def _grouped(self, faults: Iterable[_Fault]) -> Iterator[_Incident]:
+        """Yield faults by setting, leaf, port of many nodes, or many parts of a node."""
+        settings: dict[tuple[str, ...], _Incident] = {}
+        parts: dict[tuple[str, str], list[_Fault]] = {}
+        for fault in faults:
+            finding, alike = self._findings[fault.root], self._signature(fault.root)
+            if self._is_setting(finding):
+                subject = "" if is_device(finding["subject"]) else finding["subject"]
+                identity = ("setting", finding["check"], subject, alike)
+                settings.setdefault(identity, _Incident(identity)).faults.append(fault)
+            else:
+                parts.setdefault((finding["check"], alike), []).append(fault)
+        yield from settings.values()
+        for (check, alike), several in parts.items():
+            yield from self._of_parts(check, alike, several)
+
+    def _of_parts(self, check: str, alike: str, faults: list[_Fault]) -> Iterator[_Incident]:
+        left = faults
+        for incident in self._shared(check, alike, faults):
+            taken = set(map(id, incident.faults))
+            left = [fault for fault in left if id(fault) not in taken]
+            yield incident
+        single: dict[tuple[str, ...], _Incident] = {}
+        for fault in left:
+            finding = self._findings[fault.root]
+            what = finding["subject"] or alike
+            if what and not is_device(what):
+                what = alike if not finding["subject"] else f"{finding['subject']} {alike}"
+            identity = ("part", check, fault.node, what)
+            single.setdefault(identity, _Incident(identity)).faults.append(fault)
+        yield from single.values()
+
+    def _shared(self, check: str, alike: str, faults: list[_Fault]) -> Iterator[_Incident]:
+        """Yield faults of many parts that have one cause, each fault once."""
+        nodes = {fault.node for fault in faults}
+        if systemic(len(nodes), len(self._nodes)):
+            yield _Incident(("fleet", check, alike), faults)
+            return
+        left = faults
+        if self._owner(check, faults[0]) == "network":
+            for by, kind in ((self._leaf, "leaf"), (self._subject, "port")):
+                for name, several in _by(left, by).items():
+                    apart = len({fault.node for fault in several})
+                    if name and apart >= MANY and (kind == "leaf" or 2 * len(several) > len(faults)):
+                        yield _Incident((kind, check, name, alike), several, name if kind == "leaf" else "")
+                        taken = set(map(id, several))
+                        left = [fault for fault in left if id(fault) not in taken]
+        for node, several in _by(left, lambda fault: fault.node).items():
+            if len({self._subject(fault) for fault in several}) >= MANY:
+                yield _Incident(("node", check, node, alike), several)
+
+    def _signature(self, number: int) -> str:
+        if number not in self._alike:
+            finding = self._findings[number]
+            self._alike[number] = signature(finding["message"], finding["subject"])
+        return self._alike[number]
+
+    def _is_setting(self, finding: Document) -> bool:
+        check = self._checks.get(finding["check"])
+        return finding["action"] in _SETTINGS or (check is not None and check.action in _SETTINGS)
+
+    def _owner(self, check: str, fault: _Fault) -> str:
+        return owner_of(self._checks.get(check), self._findings[fault.root]["action"])
+
+    def _leaf(self, fault: _Fault) -> str:
+        return self._parts_of(fault.node).leaf(self._subject(fault))
+
+    def _subject(self, fault: _Fault) -> str:
+        return str(self._findings[fault.root]["subject"])
+
+    # --- findings of logs --------------------------------------------------------------------------
+
+    def _with_logs(self, incidents: list[_Incident]) -> list[_Incident]:
+        """Add a log's findings to the incident that they name as their cause."""
+        roots = sorted({fault.root for incident in incidents for fault in incident.faults})
+        causes = [(number, self._findings[number]) for number in roots if "cause" not in self._findings[number]]
+        remaining = list(incidents)
+        for incident in incidents:
+            logs = self._findings[incident.faults[0].root]
+            named = set(self._relations.of_logs(logs, causes))
+            homes = [
+                other
+                for other in remaining
+                if other is not incident and any(fault.root in named for fault in other.faults)
+            ]
+            if not homes:
+                continue
+            remaining.remove(incident)
+            members = frozenset().union(*(fault.members for fault in incident.faults))
+            for home in homes:
+                for fault in home.faults:
+                    if fault.root in named and fault.node in logs["cause"]["nodes"]:
+                        fault.members |= members
+        return remaining
+
+    # --- the document ----------------------------------------------------------------------------
+
+    def _document(self, incident: _Incident) -> dict[str, Any]:
+        roots = sorted({fault.root for fault in incident.faults})
+        effects = frozenset().union(*(fault.members for fault in incident.faults)) - set(roots)
+        members = [*roots, *sorted(effects)]  # the cause first
+        first = self._findings[roots[0]]
+        loud = [self._findings[number] for number in members if self._findings[number]["status"] in ("fail", "warn")]
+        impacts = [impact_of(self._checks.get(finding["check"]), finding["status"]) for finding in loud]
+        nodes = {fault.node for fault in incident.faults}
+        listed = [name for name in self._nodes if name in nodes] + sorted(nodes - self._nodes.keys())
+        subjects = [name for name in dict.fromkeys(self._findings[number]["subject"] for number in roots) if name]
+        return {
+            "fingerprint": sha256("\0".join(incident.identity).encode("utf-8", "surrogatepass")).hexdigest()[:12],
+            "title": _title(first, subjects, incident.leaf),
+            "status": "fail" if any(finding["status"] == "fail" for finding in loud) else "warn",
+            "impact": min(impacts, key=IMPACTS.index),
+            "cost": cost_of(loud, listed, self._nodes),
+            "owner": self._owner(first["check"], incident.faults[0]),
+            "nodes": listed,
+            "subjects": subjects,
+            "findings": members,
+            "first_seen": None,
+            "next": first["fix"],
+        }  # fmt: skip
+
+
+def _waived(finding: Document) -> bool:
+    """Return whether a waiver covers a finding; shadow is not a waiver."""
+    return finding["status"] == "warn" and finding.get("excused", "") not in ("", SHADOW)
+
+
+def _by(faults: Iterable[_Fault], key: Any) -> dict[str, list[_Fault]]:
+    groups: dict[str, list[_Fault]] = {}
+    for fault in faults:
+        groups.setdefault(key(fault), []).append(fault)
+    return groups
+
+
+def _title(finding: Document, subjects: Sequence[str], leaf: str) -> str:
+    """Return the message of the first finding, extended to all subjects."""
+    message = str(finding["message"])
+    where = f", all on {leaf}" if leaf else ""
+    if len(subjects) < 2 or not is_device(finding["subject"]):
+        return message + where
+    others = f"{len(subjects) - 1} other{'s' if len(subjects) > 2 else ''}"
+    if finding["subject"] in message:
+        return message.replace(finding["subject"], f"{finding['subject']} and {others}", 1) + where
+    return f"{message}; {others} likewise{where}"

@@ -1,0 +1,33 @@
+"""The order of incidents: what blocks a job before what slows it, then by reach."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from preflight.model import IMPACTS, Check
+
+#: Owner by action, where the check names none.
+_OF_ACTION = {"fix-job": "job", "fix-site": "site"}
+
+
+def impact_of(check: Check | None, status: str) -> str:
+    """Return what a finding costs; a warning drifts where a failure would block."""
+    declared = check.impact if check else ""
+    impact = declared or ("blocks-job" if check is None or check.gating else "drifts")
+    return "drifts" if status != "fail" and impact == "blocks-job" else impact
+
+
+def owner_of(check: Check | None, action: str) -> str:
+    """Return who acts on a finding: as its check declares, else by its action."""
+    declared = check.owner if check else ""
+    action = check.action if check and action in ("monitor", "none") else action
+    return declared or _OF_ACTION.get(action, "node")
+
+
+def sort_key(incident: Mapping[str, Any]) -> tuple[int, bool, int, int]:
+    """Return the rank of an incident: impact, failures first, reach, first finding."""
+    return (
+        IMPACTS.index(incident["impact"]), incident["status"] != "fail", -len(incident["nodes"]),
+        incident["findings"][0],
+    )  # fmt: skip

@@ -1,0 +1,97 @@
+"""The parts of a node under all their names.
+
+GPU6 is 0000:d1:00.0 as well; mlx5_5:1 is a port of mlx5_5, and its network interface is enp79s0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from preflight._startup.lightclass import dataclass
+
+#: A subject that is a device on any node: a port, a GPU, a PCI address, a network interface, a disk.
+_DEVICE = re.compile(
+    r"[a-z]+\d*_[a-z]*_?\d+(?::\d+)?|GPU\d+|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|(?:en|eth|ib|wl)\w*\d\w*"
+    r"|(?:rdmap|rocep|ibp|rxe|irdma)\w*\d\w*(?::\d+)?|nvme\d\w*|sd[a-z]\d*|nvidia-nvswitch\d+"
+)
+_PORT = re.compile(r"(.+):\d{1,3}")
+_PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+
+#: A pair of parts, as gpudirect.path names them.
+_PAIR = re.compile(r"(GPU\d+)-(\S+)")
+
+#: Figures of a message, with what follows and varies with them: two runs differ in these, and two nodes.
+_FIGURE = re.compile(r"0x[0-9a-f]+|\d+(?:[.,:/_-]\d+)*(?:\s?(?:[KMGTP]i?B?|[kMGT]?b/s|[kMG]?Hz|°?C|ms|s|min|h|W|%)\b)?")
+_LIST = re.compile(r"#(?:, #)+")
+
+
+def is_device(subject: str) -> bool:
+    """Return whether a subject is a device, as opposed to a setting."""
+    return bool(_DEVICE.fullmatch(subject) or _PAIR.fullmatch(subject))
+
+
+def signature(message: str, subject: str) -> str:
+    """Return a message without its figures, and without the name of a device."""
+    if is_device(subject):
+        message = message.replace(subject, "*").replace(_PORT.sub(r"\1", subject), "*")
+    return _LIST.sub("#", _FIGURE.sub("#", message))
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a node is made of, as its report shows it."""
+
+    names: Mapping[str, str]  # another name of a part -> its name
+    gpus: frozenset[str]  # addresses of those on the bus
+    leaves: Mapping[str, str]  # an RDMA device -> the switch at the other end of its cable
+
+    @classmethod
+    def of(cls, node: Mapping[str, Any]) -> Parts:
+        """Return the parts of a node of the report; none without its topology."""
+        names: dict[str, str] = {}
+        gpus, leaves = set(), {}
+        for gpu in devices(node, "gpus"):
+            names[gpu["name"]] = gpu["address"]
+            gpus.add(gpu["address"])
+        for nic in devices(node, "nics"):
+            for name in (nic["address"], nic.get("netdev", "")):
+                if name:
+                    names[name] = nic["name"]
+            if leaf := nic.get("leaf"):
+                leaves[nic["name"]] = leaf
+        return cls(names, frozenset(gpus), leaves)
+
+    def of_subject(self, subject: str) -> frozenset[str]:
+        """Return the parts that a subject names, and the devices of its ports."""
+        pair = _PAIR.fullmatch(subject)
+        parts = {self.names.get(name, name) for name in (pair.groups() if pair else (subject,)) if name}
+        return frozenset(parts | {self.names.get(match[1], match[1]) for name in parts if (match := _port(name))})
+
+    def same(self, subject: str, other: str) -> bool:
+        """Return whether two subjects are one part, or a device and its port."""
+        mine, theirs = self.of_subject(subject), self.of_subject(other)
+        if not mine & theirs:
+            return False
+        ports = [{name for name in names if _port(name)} for names in (mine, theirs)]
+        return not (all(ports) and not ports[0] & ports[1])
+
+    def lacks(self, subject: str) -> bool:
+        """Return whether a subject is the address of a GPU that is not on the bus."""
+        return bool(_PCI.fullmatch(subject)) and bool(self.gpus) and subject not in self.gpus
+
+    def leaf(self, subject: str) -> str:
+        """Return the switch at the other end of a port's cable; empty: unknown."""
+        return next((self.leaves[name] for name in self.of_subject(subject) if name in self.leaves), "")
+
+
+def _port(name: str) -> re.Match[str] | None:
+    return None if _PCI.fullmatch(name) else _PORT.fullmatch(name)
+
+
+def devices(node: Mapping[str, Any], kind: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the ``gpus`` or ``nics`` of a node's picture in the report."""
+    for numa in (node.get("topology") or {}).get("numa", ()):
+        for switch in numa["switches"]:
+            yield from switch[kind]

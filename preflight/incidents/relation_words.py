@@ -1,0 +1,41 @@
+"""The relations between checks in words, for `preflight explain`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+
+from preflight.model import Check, Relation
+
+#: How each relation reads after the id of a check.
+_WORDS = {
+    "part": "of the same part",
+    "node": "on the same node",
+    "missing": "of a GPU that is not on the bus",
+    "names": "where the message of one names the other",
+    "unknown": "where it is unknown on the same node",
+    "log": "where the log and the node agree",
+}
+
+
+def explained_by_check(check: Check) -> Iterator[str]:
+    """Yield what a finding of the check explains."""
+    for relation in check.relations:
+        yield f"{relation.effect} ({_how(relation)})"
+
+
+def causes_of(check: Check, checks: Iterable[Check]) -> Iterator[str]:
+    """Yield what explains a finding of the check."""
+    for cause in checks:
+        for relation in cause.relations:
+            if fnmatchcase(check.id, relation.effect):
+                yield f"{cause.id} ({_how(relation)})"
+
+
+def _how(relation: Relation) -> str:
+    only = [
+        f"{word} {pattern!r}"
+        for word, pattern in (("from", relation.cause), ("about", relation.about))
+        if pattern != "*"
+    ]
+    return ", ".join([_WORDS[relation.on], *only])

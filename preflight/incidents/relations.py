@@ -1,0 +1,122 @@
+"""Which finding of a node explains which: as the checks declare it, and no other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from preflight.incidents.parts import Parts, is_device
+from preflight.model import Check, Relation
+
+Document = Mapping[str, Any]
+
+
+class Relations:
+    """The relations of all checks."""
+
+    def __init__(self, checks: Iterable[Check]) -> None:
+        self._of = {check.id: check.relations for check in checks if check.explains}
+
+    def roots(self, findings: Mapping[int, Document], parts: Parts) -> dict[int, frozenset[int]]:
+        """Return the unexplained findings of a node, each with what it explains.
+
+        A finding that is unknown explains nothing and is never a root.
+        """
+        loud = [number for number, finding in findings.items() if finding["status"] in ("fail", "warn")]
+        if len(findings) == 1:
+            return {number: frozenset((number,)) for number in loud}
+        effects = {number: set(self._effects(number, findings, parts)) for number in loud}
+        explained = set().union(*effects.values()) if effects else set()
+        roots = [number for number in loud if number not in explained]
+        joined = {root: frozenset(_reached(root, effects)) for root in roots}
+        for number in loud:  # of a circle the first stands for all
+            if not any(number in members for members in joined.values()):
+                joined[number] = frozenset(_reached(number, effects))
+        return _one_per_setting(joined, findings)
+
+    def of_logs(self, finding: Document, causes: Iterable[tuple[int, Document]]) -> list[int]:
+        """Return the findings of nodes that a log's finding names as its cause."""
+        named = finding.get("cause")
+        if not named:
+            return []
+        return [
+            number
+            for number, cause in causes
+            if cause["check"] == named["check"]
+            and not set(named["nodes"]).isdisjoint(cause["nodes"])
+            and any(relation.on == "log" and _is_of(relation, finding) for relation in self._of.get(cause["check"], ()))
+        ]
+
+    def _effects(self, number: int, findings: Mapping[int, Document], parts: Parts) -> Iterator[int]:
+        cause = findings[number]
+        for relation in self._of.get(cause["check"], ()):
+            if not _is_about(cause, relation.cause):
+                continue
+            for other, effect in findings.items():
+                if other != number and _is_of(relation, effect) and _related(relation.on, cause, effect, parts):
+                    yield other
+
+
+def _is_of(relation: Relation, effect: Document) -> bool:
+    return fnmatchcase(effect["check"], relation.effect) and _is_about(effect, relation.about)
+
+
+def _is_about(finding: Document, pattern: str) -> bool:
+    return pattern == "*" or fnmatchcase(finding["subject"], pattern) or fnmatchcase(finding["message"], pattern)
+
+
+def _related(on: str, cause: Document, effect: Document, parts: Parts) -> bool:
+    if on == "part":
+        return parts.same(cause["subject"], effect["subject"])
+    if on == "missing":
+        return parts.lacks(effect["subject"])
+    if on == "names":
+        return _names(cause["message"], effect["subject"]) or _names(effect["message"], cause["subject"])
+    return on == "node" or (on == "unknown" and effect["status"] == "unknown")
+
+
+def _names(message: str, subject: str) -> bool:
+    return bool(subject) and re.search(rf"(?<![\w-]){re.escape(subject)}(?![\w-])", message) is not None
+
+
+def _reached(root: int, effects: Mapping[int, set[int]]) -> set[int]:
+    reached, waiting = {root}, [root]
+    while waiting:
+        for effect in effects.get(waiting.pop(), ()):
+            if effect not in reached:
+                reached.add(effect)
+                waiting.append(effect)
+    return reached
+
+
+def _one_per_setting(
+    roots: Mapping[int, frozenset[int]], findings: Mapping[int, Document]
+) -> dict[int, frozenset[int]]:
+    """Join the findings of a check about one setting; those about a device stay apart."""
+    first: dict[tuple[str, str], int] = {}
+    joined: dict[int, frozenset[int]] = {}
+    for number in sorted(roots):  # the most urgent first, as they stand in the report
+        check, subject = findings[number]["check"], findings[number]["subject"]
+        root = number
+        if subject and not is_device(subject):
+            root = first.setdefault((check, subject), number)
+        joined[root] = joined.get(root, frozenset()) | roots[number]
+    return joined
+
+
+def acyclic(checks: Sequence[Check]) -> bool:
+    """Return whether no chain of relations between checks leads back to its start."""
+    ids = [check.id for check in checks]
+    after: dict[str, set[str]] = {}
+    for check in checks:
+        patterns = [relation.effect for relation in check.relations if relation.on != "unknown"]
+        after[check.id] = {id for id in ids if id != check.id and any(fnmatchcase(id, other) for other in patterns)}
+    while after:
+        free = [id for id, effects in after.items() if not effects & after.keys()]
+        if not free:
+            return False
+        for id in free:
+            del after[id]
+    return True

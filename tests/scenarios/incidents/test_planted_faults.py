@@ -1,0 +1,237 @@
+"""Each planted fault of the nodes is one incident, with the right owner and impact; two are the union of both."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Any
+
+import pytest
+
+from preflight.incidents import incidents
+from tests.support import whole_nodes
+from tests.support.whole_nodes import CHECKS, Table
+
+TABLES: dict[str, Table] = {}
+for table in whole_nodes.tables():  # of one node in several modules
+    earlier = TABLES.get(table.node, table)
+    TABLES[table.node] = replace(table, faults={**earlier.faults, **table.faults})
+
+LOUD = ("fail", "warn")
+
+FAULTS = [(node, name) for node, table in TABLES.items() for name in table.faults]
+
+#: Table entries that plant two faults which have nothing to do with each other, and their incidents.
+SEVERAL = {
+    "uncorrected memory error, and a machine check": 2,  # two parts
+    "tasks that hang, and a processor": 2,
+    "PCIe stuck at generation 1 under load": 2,  # the load is a process, which is left over before a job
+    "card stuck at PCIe 1 under load": 2,
+    "boot options of a fault long gone": 2,
+    "image without the HPC limits": 2,  # two limits
+    "image with a small /dev/shm and few ports": 2,
+}
+
+#: Cause -> owner, impact of a failure, impact of a warning (empty: no planted fault has it). Written by hand.
+EXPECTED: Mapping[str, tuple[str, str, str]] = {
+    "checkpoint.age": ("job", "", "loses-redundancy"),
+    "container.device-plugin": ("job", "slows-job", ""),
+    "container.gpu-devices": ("job", "blocks-job", ""),
+    "container.networks": ("job", "slows-job", ""),
+    "container.rdma-address": ("job", "slows-job", ""),
+    "counters.balance": ("job", "", "slows-job"),
+    "counters.congestion": ("network", "", "slows-job"),
+    "counters.cpu": ("site", "", "slows-job"),
+    "counters.flaps": ("network", "blocks-job", ""),
+    "counters.gpu-links": ("node", "slows-job", "slows-job"),
+    "counters.link-quality": ("network", "slows-job", "slows-job"),
+    "counters.loss": ("network", "slows-job", "slows-job"),
+    "counters.receiver": ("site", "slows-job", "slows-job"),
+    "counters.traffic-class": ("job", "slows-job", ""),
+    "counters.visible": ("site", "", "drifts"),
+    "gpu.clocks": ("site", "", "slows-job"),
+    "gpu.compute-mode": ("site", "blocks-job", "drifts"),
+    "gpu.count": ("node", "blocks-job", ""),
+    "gpu.driver": ("node", "blocks-job", ""),
+    "gpu.ecc-corrected": ("node", "", "drifts"),
+    "gpu.ecc-mode": ("site", "loses-redundancy", ""),
+    "gpu.ecc-uncorrected": ("node", "blocks-job", ""),
+    "gpu.fabric-state": ("node", "blocks-job", ""),
+    "gpu.firmware": ("site", "", "drifts"),
+    "gpu.left-over-processes": ("job", "", "drifts"),
+    "gpu.memory-headroom": ("job", "", "drifts"),
+    "gpu.mig": ("site", "blocks-job", "drifts"),
+    "gpu.pcie-link": ("node", "slows-job", ""),
+    "gpu.persistence": ("site", "", "drifts"),
+    "gpu.power-limit": ("site", "", "slows-job"),
+    "gpu.process-per-gpu": ("job", "", "slows-job"),
+    "gpu.recovery-action": ("node", "blocks-job", ""),
+    "gpu.retired-pages": ("node", "loses-redundancy", ""),
+    "gpu.right-part": ("node", "slows-job", ""),
+    "gpu.row-remap": ("node", "loses-redundancy", "loses-redundancy"),
+    "gpu.temperature-margin": ("node", "slows-job", "slows-job"),
+    "gpu.throttling": ("node", "slows-job", ""),
+    "gpu.utilisation-visible": ("node", "", "drifts"),
+    "gpudirect.iommu": ("site", "slows-job", ""),
+    "gpudirect.path": ("site", "slows-job", "slows-job"),
+    "gpudirect.peer-memory": ("site", "slows-job", "slows-job"),
+    "host.failed-units": ("site", "", "drifts"),
+    "host.file-systems": ("site", "", "drifts"),
+    "host.inventory": ("site", "", "drifts"),
+    "host.local-ports": ("site", "blocks-job", "drifts"),
+    "host.memlock": ("site", "blocks-job", ""),
+    "host.mounts": ("site", "blocks-job", ""),
+    "host.open-files": ("site", "", "drifts"),
+    "host.processes": ("site", "slows-job", ""),
+    "host.services": ("site", "blocks-job", ""),
+    "host.shm": ("site", "blocks-job", ""),
+    "host.time-sync": ("site", "", "drifts"),
+    "host.zombies": ("node", "", "drifts"),
+    "kernel.boot-options": ("site", "", "slows-job"),
+    "kernel.cpu-governor": ("site", "", "slows-job"),
+    "kernel.events": ("node", "blocks-job", "drifts"),
+    "kernel.modules": ("site", "blocks-job", ""),
+    "kernel.numa-balancing": ("site", "", "slows-job"),
+    "nccl.contradictions": ("job", "", "slows-job"),
+    "nccl.debug-output": ("job", "", "drifts"),
+    "nccl.fabric-fit": ("job", "", "slows-job"),
+    "nccl.gid-index": ("job", "blocks-job", ""),
+    "nccl.ib-hca": ("job", "slows-job", "slows-job"),
+    "nccl.left-over-disables": ("job", "slows-job", "slows-job"),
+    "nccl.load-balancing": ("job", "", "slows-job"),
+    "nccl.mnnvl": ("job", "blocks-job", ""),
+    "nccl.named-files": ("job", "slows-job", ""),
+    "nccl.pinned-choices": ("job", "", "slows-job"),
+    "nccl.pytorch-variables": ("job", "", "drifts"),
+    "nccl.sharp": ("job", "", "slows-job"),
+    "nccl.sharp-plugin": ("job", "", "slows-job"),
+    "nccl.socket-ifname": ("job", "blocks-job", ""),
+    "nccl.socket-threads": ("job", "", "drifts"),
+    "nccl.unknown-variables": ("job", "", "drifts"),
+    "nccl.variable-values": ("job", "blocks-job", "slows-job"),
+    "nccl.variable-version": ("job", "", "drifts"),
+    "numa.affinity": ("job", "slows-job", "slows-job"),
+    "numa.memory": ("job", "", "slows-job"),
+    "numa.nccl-affinity": ("job", "", "slows-job"),
+    "nvlink.errors": ("node", "", "drifts"),
+    "nvlink.fabric-manager": ("site", "blocks-job", "drifts"),
+    "nvlink.imex": ("site", "", "drifts"),
+    "nvlink.links": ("node", "slows-job", ""),
+    "optics.ber": ("network", "", "drifts"),
+    "optics.fec": ("network", "", "drifts"),
+    "optics.module": ("network", "drifts", "drifts"),
+    "pcie.max-read-request": ("site", "", "slows-job"),
+    "pcie.nic-link": ("node", "slows-job", "slows-job"),
+    "pcie.relaxed-ordering": ("site", "", "slows-job"),
+    "pcie.replay": ("node", "", "drifts"),
+    "rails.isolated": ("site", "", "slows-job"),
+    "rails.subnets": ("site", "slows-job", ""),
+    "rdma.active-mtu": ("network", "slows-job", ""),
+    "rdma.device-count": ("node", "slows-job", ""),
+    "rdma.device-nodes": ("site", "slows-job", ""),
+    "rdma.firmware": ("site", "", "drifts"),
+    "rdma.link-layer": ("site", "slows-job", ""),
+    "rdma.port-rate": ("network", "slows-job", ""),
+    "rdma.port-state": ("network", "slows-job", ""),
+    "rdma.registered": ("site", "slows-job", ""),
+    "roce.chain": ("site", "slows-job", ""),
+    "storage.network": ("site", "slows-job", ""),
+    "switch.mtu": ("network", "blocks-job", ""),
+    "switch.pfc": ("network", "slows-job", ""),
+    "topology.nearest-nic": ("site", "", "slows-job"),
+    "versions.compatibility": ("site", "blocks-job", ""),
+    "versions.driver-files": ("site", "blocks-job", ""),
+    "versions.nccl": ("site", "", "drifts"),
+    "xid.gpu": ("node", "blocks-job", "drifts"),
+    "xid.nvswitch": ("node", "blocks-job", ""),
+}
+
+#: Faults that cost more, or that another team owns, than their cause alone.
+RATHER = {
+    "l40s-pcie: ECC of the GDDR6 switched off": ("site", "slows-job"),  # and the cards differ in memory
+    "hgx-h100-roce: bit error ratio before FEC": ("network", "slows-job"),  # and the counters show it
+    "gb200-tray: driver asks to recover the IMEX domain": ("site", "blocks-job"),  # its action is the site's
+}
+
+
+@cache
+def alone(node: str, name: str) -> Mapping[str, Any]:
+    """Return the report of a node with one planted fault, without what was always there."""
+    table = TABLES[node]
+    report = whole_nodes.report(table.faults[name][0](table.describe(node)), whole_nodes.site(node))
+    return report
+
+
+@pytest.mark.parametrize(("node", "name"), FAULTS)
+def test_planted_fault_is_one_incident(node: str, name: str) -> None:
+    report = alone(node, name)
+    always = TABLES[node].always
+    loud = [finding for finding in TABLES[node].faults[name][1] - always if finding[0] != "unknown"]
+    assert len(report["incidents"]) == SEVERAL.get(name, int(bool(loud))), report["incidents"]
+    for incident in report["incidents"]:
+        cause = report["findings"][incident["findings"][0]]
+        owner, of_failure, of_warning = EXPECTED[cause["check"]]
+        expected = RATHER.get(f"{node}: {name}", (owner, of_failure if incident["status"] == "fail" else of_warning))
+        assert (incident["owner"], incident["impact"]) == expected, cause["check"]
+    grouped = {place for incident in report["incidents"] for place in incident["findings"]}
+    assert {number for number, finding in enumerate(report["findings"]) if finding["status"] in LOUD} <= grouped
+
+
+# --- two faults ------------------------------------------------------------------------------------
+
+#: Pairs of the planted faults of one node.
+PAIRS, PAIRED = 1000, "hgx-h100-roce"
+
+
+def _pairs() -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    seeded = random.Random(20)
+    names = [name for name in TABLES[PAIRED].faults if name not in SEVERAL]
+    return [(alone(PAIRED, first), alone(PAIRED, second)) for first, second in
+            (seeded.sample(names, 2) for _ in range(PAIRS))]  # fmt: skip
+
+
+def _joined(first: Mapping[str, Any], second: Mapping[str, Any], apart: bool) -> set[str]:
+    """Return the fingerprints of two reports' findings together, the second on another node or on the same."""
+    other = deepcopy({key: second[key] for key in ("nodes", "findings")})
+    if apart:
+        other["nodes"][0]["name"] = "other"
+        for finding in other["findings"]:
+            finding["nodes"] = ["other"]
+    findings = [
+        *first["findings"],
+        *(finding for finding in other["findings"] if apart or finding not in first["findings"]),
+    ]
+    nodes = [*first["nodes"], *(other["nodes"] if apart else ())]
+    return _fingerprints({"incidents": incidents({"nodes": nodes, "findings": findings}, CHECKS)})
+
+
+def _fingerprints(report: Mapping[str, Any]) -> set[str]:
+    return {incident["fingerprint"] for incident in report["incidents"]}
+
+
+def test_pairs_on_two_nodes_are_the_union_of_both() -> None:
+    for first, second in _pairs():
+        moved = _joined({"nodes": [], "findings": []}, second, apart=True)
+        assert _joined(first, second, apart=True) == _fingerprints(first) | moved
+
+
+def test_pairs_on_one_node_are_the_union_but_for_declared_relations() -> None:
+    relations = [(check.id, relation.effect) for check in CHECKS for relation in check.relations]
+    plain = 0
+    for first, second in _pairs():
+        checks = [{finding["check"] for finding in report["findings"] if finding["status"] in LOUD}
+                  for report in (first, second)]  # fmt: skip
+        declared = any(
+            cause in causes and any(fnmatchcase(check, effect) for check in effects)
+            for causes, effects in (checks, checks[::-1])
+            for cause, effect in relations
+        )
+        if declared or checks[0] & checks[1]:
+            continue
+        plain += 1
+        assert _joined(first, second, apart=False) == _fingerprints(first) | _fingerprints(second)
+    assert plain > 0.8 * PAIRS, plain
