@@ -17,6 +17,7 @@ The result is a document of ``preflight.read/1``.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -87,9 +88,9 @@ def _of_tools(lines: Lines, source: str) -> list[TextPart]:
     framed, lines = read_framed(lines, kinds(), MOST_PARTS)
     written = list(split_by_writer(lines))
     found = framed + [part for writer, own in written for part in _parts(own, writer)]
-    unread_lines = unread(lines, [own for _, own in written], _taken(found))
+    unread_lines = unread(lines, [own for _, own in written], _taken(lines, found))
     found += [part for own in unread_lines for part in _parts(own, "")]
-    ways = common_prefix.unmarked(lines, _taken(found))
+    ways = common_prefix.unmarked(lines, _taken(lines, found))
     found += [part for stretch in ways for part in max(map(_written, stretch), key=count_facts)]
     found = sorted(found, key=lambda part: part.first)[:MOST_PARTS]
     add_findings(found, source)
@@ -105,9 +106,11 @@ def _written(written: Sequence[tuple[str, Lines]]) -> list[TextPart]:
     ]
 
 
-def _taken(found: Sequence[TextPart]) -> set[int]:
-    """Return the numbers of the lines that are part of something."""
-    return {number for part in found for number in range(part.first, part.last + 1)}
+def _taken(lines: Lines, found: Sequence[TextPart]) -> set[int]:
+    """Return the numbers of those lines that are part of something."""
+    numbers = [line.number for line in lines]
+    spans = ((bisect_left(numbers, part.first), bisect_right(numbers, part.last)) for part in found)
+    return {number for first, end in spans for number in numbers[first:end]}
 
 
 def _parts(lines: Lines, writer: str) -> list[TextPart]:
@@ -117,7 +120,7 @@ def _parts(lines: Lines, writer: str) -> list[TextPart]:
     ordinary = [kind for kind in kinds() if kind.name != DESCRIBE]
     described, lines = read_described(bare(lines), writer, kinds())
     found = described + prefer_unwrapped(lines, read_lines(lines), read_lines)
-    return found + [part for stretch in commented(lines, _taken(found)) for part in read_lines(stretch)]
+    return found + [part for stretch in commented(lines, _taken(lines, found)) for part in read_lines(stretch)]
 
 
 def known() -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from preflight.evidence import spool
 from preflight.evidence.safe_read import UnreadableFile
 from preflight.parsers import job_log, line_selection
-from preflight.recognition import open_sources, read
+from preflight.recognition import input_sources, open_sources, read
 from preflight.recognition.input_sources import HELD, HELD_LINES
 
 
@@ -54,6 +55,20 @@ def test_of_many_short_lines_both_ends_are_held(tmp_path: Path) -> None:
     assert source.text.text.count("\n") <= 2 * HELD_LINES + 2
     assert source.text.numbers is not None
     assert source.text.numbers[-1] >= 500_000
+
+
+def test_a_part_on_both_sides_of_what_is_left_out_is_as_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_sources, "HELD_LINES", 100)
+    path = tmp_path / "ports.txt"
+    path.write_bytes(b"".join(b"CA 'mlx5_%d'\n\tPort 1:\n" % number for number in range(300_000)))
+    (source,) = open_sources((str(path),))
+    assert source.text.numbers is not None  # which parses the log, too
+    tracemalloc.start()
+    (part,) = read(source)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (part.first, part.last) == (1, 600_000)
+    assert peak < 10 << 20
 
 
 def test_lines_that_are_alike_are_selected_so_often(tmp_path: Path) -> None:
