@@ -14,10 +14,16 @@ import pytest
 from preflight.cli.app import COMMANDS, main
 from preflight.expectations.cluster_file import decode
 from preflight.gate.policy import HOOKS
+from tests.support import picture
 from tests.support.paths import ROOT
 
 README = ROOT / "README.md"
-PAGES = (README, *sorted((ROOT / "docs").glob("*.md")), ROOT / "deploy/slurm/README.md", ROOT / "benchmarks/README.md")
+PAGES = (
+    *sorted(path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"),
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "deploy").rglob("*.md")),
+    ROOT / "benchmarks/README.md",
+)
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 #: What a block of a page leaves to another one: a class that the gate can count on.
@@ -41,8 +47,25 @@ def blocks(page: Path, language: str) -> list[str]:
 
 @pages
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
-        assert target.startswith("https://") or (page.parent / target).exists(), target
+    for target, _, anchor in (link.partition("#") for link in re.findall(r"\]\(([^)]+)\)", page.read_text("utf-8"))):
+        if target.startswith("https://"):
+            continue
+        file = page.parent / target if target else page
+        assert file.exists(), target
+        assert not anchor or anchor in anchors(file), f"{target}#{anchor}"
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as forges and the site make them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.M | re.S)
+    headings = (re.sub(r"[^\w\s-]", "", heading) for heading in re.findall(r"^#+ (.+)$", text, re.M))
+    return {heading.strip().lower().replace(" ", "-") for heading in headings}
+
+
+def test_an_anchor_is_made_of_a_heading(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# `read`: what it is\n\n```sh\n# no heading\n```\n")
+    assert anchors(page) == {"read-what-it-is"}
 
 
 #: Top-level folders, by which a path may begin.
@@ -94,6 +117,14 @@ def test_the_readme_links_every_page() -> None:
     assert linked == {str(page.relative_to(ROOT)) for page in (ROOT / "docs").iterdir()}
 
 
+def test_the_readme_stays_short() -> None:
+    assert len(README.read_text("utf-8").splitlines()) <= 150
+
+
+def test_the_picture_is_that_of_the_demo() -> None:
+    assert picture.PICTURE.read_text("utf-8") == picture.picture(), "write it anew: python -m tests.support.picture"
+
+
 @pytest.mark.parametrize("name", ["cluster-file", "fabric", "gate"])
 def test_cluster_files_are_valid(name: str, tmp_path: Path) -> None:
     (tmp_path / "DIR").mkdir()
@@ -133,11 +164,13 @@ def test_commands_and_options_exist(page: Path) -> None:
 
 
 def test_the_shown_output_is_the_demos() -> None:
-    (shown,) = blocks(README, "text")
     done = subprocess.run(
         [sys.executable, "-m", "preflight", "demo"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
     )
-    assert shown in done.stdout
+    for page in (README, ROOT / "docs/first-report.md"):
+        shown = blocks(page, "text")
+        assert shown
+        assert all(text in done.stdout for text in shown), page
 
 
 def test_the_variables_that_leave_a_node_are_those_of_the_page() -> None:
@@ -153,9 +186,26 @@ def test_the_variables_that_leave_a_node_are_those_of_the_page() -> None:
     assert set(re.findall(r"`([A-Z_]+)`", section.split("is one with ")[1].split(".")[0])) == set(_RANK)
 
 
+def from_an_index(text: str) -> list[str]:
+    """Return the lines that install preflight by name from a package index: anyone can register a free name."""
+    by_name = re.compile(r"\b(?:pip|pipx|uvx?)\b.*\b(?:install|download|run)\b.*\bgpu-preflight\b(?!\S*\.whl)")
+    offline = re.compile(r"--no-index\b.*--find-links\b|--find-links\b.*--no-index\b")
+    return [line for line in text.splitlines() if by_name.search(line) and not offline.search(line)]
+
+
 def test_no_page_installs_from_an_index_by_name() -> None:
-    for page in (ROOT / "SECURITY.md", ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
-        assert not re.search(r"pip [^`\n]*(?:install|download)[^`\n]* gpu-preflight\b", page.read_text()), page
+    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*"), *(ROOT / "deploy").rglob("*")):
+        if page.is_file():
+            assert not from_an_index(page.read_text(errors="replace")), page
+
+
+@pytest.mark.parametrize(("line", "count"), [
+    ("python3 -m pip install gpu-preflight", 1), ("pip install -q --find-links wheels gpu-preflight", 1),
+    ("pipx install gpu-preflight", 1), ("pip install --target app --no-deps gpu-preflight  # or a wheel", 1),
+    ("pip install --no-index --find-links wheels gpu-preflight", 0), ("pip install .", 0),
+])  # fmt: skip
+def test_an_installation_by_name_is_found(line: str, count: int) -> None:
+    assert len(from_an_index(line)) == count
 
 
 def test_folders_for_kustomize_that_pages_name_are_there() -> None:

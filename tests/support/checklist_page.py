@@ -22,24 +22,24 @@ _HEAD = """\
 
 <!-- Written by python -m tests.support.checklist_page from preflight/checklist: change the items there. -->
 
-Four documents on AI fabrics ask an operator to confirm {items} things. `preflight checklist DIR` answers them from
-saved evidence, and so do the HTML page and the JSON of every report. Here is what each item asks, who answers it, and
-what nothing answers yet.
+Four documents on AI fabrics ask an operator to confirm {items} items. `preflight checklist DIR` answers them from
+saved evidence, and so do the HTML page and the JSON of every report. This page lists what each item asks, which checks
+answer it, and what is not answered yet.
 
-An item is broken into the questions of its sentence. A question is as good as the worst of its checks, and unknown
-until all of them ran; an item is as good as the worst of its questions: fail > unknown > warn > pass > skip. So an open
-question keeps its item from passing, unless it does not apply: *RoCE only* is skipped where no compute port is RoCE,
-*in a container* on the machine itself. *needs* is what the cluster file has to declare before a check can answer.
-`preflight explain CHECK` prints the page of a check.
+Each item is broken into questions. A question takes the worst result of its checks, and is unknown until all of them
+ran. An item takes the worst result of its questions: fail > unknown > warn > pass > skip. So an open question keeps its
+item from passing, unless it does not apply: *RoCE only* is skipped where no compute port is RoCE, *in a container* on
+the machine itself. *needs* is what the cluster file has to declare before a check can answer. `preflight explain CHECK`
+prints the page of a check.
 
-The verdicts: **wholly**, every question has checks. **partly**, some of them have, and the column before it has what
-is missing; or all have, and the answer is bound to the evidence that *within* names, where other evidence could answer
-too: the text, the HTML page and the JSON print it beside the answer. **open**, none has.
+The last column: **wholly**, every question has checks. **partly**, some questions have none, and the column before it
+shows what is missing; or all have, but the answer covers only the evidence that *within* names, as every report also
+states. **open**, no question has a check.
 
 {counts}
 """
 
-_TITLES = {
+DOCUMENTS = {
     "fabric-primer": "Why training needs a fabric of its own (fabric-primer)",
     "parallelism": "Before a job grows from 8 to 64 GPUs (parallelism)",
     "gpu-scaling": "What the hardware should reach (gpu-scaling)",
@@ -104,14 +104,14 @@ def page() -> str:
     )
     lines = [_HEAD.format(items=len(ITEMS), counts=counts)]
     for document, items in groupby(ITEMS, key=lambda item: item.document):
-        lines.append(f"## {_TITLES[document]}\n")
+        lines.append(f"## {DOCUMENTS[document]}\n")
         lines.append("| item | asks | in particular | answered by, or missing | verdict |")
         lines.append("|---|---|---|---|---|")
         for item in items:
             lines += _rows(item)
         lines.append("")
     lines.append("## What recordings show otherwise\n")
-    lines.append("An audit held every item against its sentence. Where it was too strict, a recording shows it:\n")
+    lines.append("An audit compared every item with its sentence. Where it was too strict, a recording shows it:\n")
     lines += [f"- {note.item} (`fixtures/{note.fixture}.json`) {note.text}" for note in NOTES]
     return "\n".join(lines) + "\n"
 
