@@ -21,26 +21,31 @@ if TYPE_CHECKING:
     from preflight.evidence.document import Evidence
 
 
-@click.command(cls=options.Compact)
+@click.command(cls=options.ShortHelp)
 @click.argument("paths", nargs=-1, required=True, type=options.file_path, metavar="DIR|REPORT...")
 @click.option("--nodes", metavar="NODESET", help="Only these nodes.")
-@click.option("-o", "output", required=True, type=options.file_path, metavar="FILE.tar.gz", help="A new archive.")
+@click.option("-o", "output", required=True, type=options.file_path, metavar="FILE.tar.gz", help="New archive.")
 @options.cluster
 @options.naming
-@click.option("--map", "map_file", type=options.file_path, metavar="FILE", help="Write what stands for what; keep it.")
+@click.option(
+    "--map", "map_file", type=options.file_path, metavar="FILE", help="Write the table of aliases; keep it secret."
+)
 @click.option("--no-redact", is_flag=True, help="Leave names and addresses as they are.")
 def bundle(
     paths: tuple[Path, ...], nodes: str | None, output: Path, cluster: Path | None, also: tuple[str, ...],
     hosts: str | None, map_file: Path | None, no_redact: bool,
 ) -> None:  # fmt: skip
-    """Pack evidence, report and versions of chosen nodes, redacted, to send to somebody.
+    """Pack evidence and report of chosen nodes, redacted.
 
-    Without a REPORT (--json) the evidence is judged now. `preflight judge` reads the archive as it is. The cluster file
-    goes along, and so do logs and other texts in DIR; what is left out is listed.
+    `preflight judge` reads the archive as it is.
 
     \b
     Example: preflight bundle evidence/ --nodes 'gpu[003,017]' -o case.tar.gz
     Exit:    0 written, 2 usage
+    \f
+
+    Without a REPORT (--json) the evidence is judged now. The cluster file goes along, and so do logs and other texts in
+    DIR. Everything left out is listed.
     """
     from preflight.commands import bundle_contents as bundles
     from preflight.commands.bundle_files import Added

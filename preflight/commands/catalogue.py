@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 def probes(as_json: bool) -> None:
-    """List everything that preflight may ever ask of a node, and why.
+    """List everything that may be read or run on a node.
 
     \b
     Example: preflight probes
@@ -86,7 +86,7 @@ def list_checks(as_json: bool) -> None:
 @click.command()
 @click.argument("check_id", metavar="CHECK")
 def explain(check_id: str) -> None:
-    """Print the page of a check: what it compares, why it hurts, what to do.
+    """Print the page of a check.
 
     \b
     Example: preflight explain rdma.port-rate
@@ -125,15 +125,16 @@ def explain(check_id: str) -> None:
 @options.log
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def checklist(paths: tuple[Path, ...], cluster: Path | None, logs: tuple[Path, ...], as_json: bool) -> None:
-    """Print the documents' checklists, answered by saved evidence.
-
-    Each item is broken into the questions of its sentence, and passes only if all are answered. Open are those that
-    no check of this version answers; without evidence every item is unknown, with what would answer it.
-    The exit status gives no verdict: for that, use `preflight judge`.
+    """Print the operators' checklists, answered from evidence.
 
     \b
     Example: preflight checklist evidence/ --cluster cluster.toml
-    Exit:    0 printed, also if items fail, 2 usage
+    Exit:    0 printed, even if items fail; 2 usage
+    \f
+
+    Each item is broken into questions, and passes only if all are answered. No check of this version answers the open
+    ones. Without evidence every item is unknown, with what would answer it. The exit status is no verdict: use
+    preflight judge for that.
     """
     from preflight.checklist.answers import answer
     from preflight.reports.cluster_scope import judged_by, remarks

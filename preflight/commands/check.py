@@ -9,21 +9,31 @@ import click
 from preflight.commands import options
 
 
-@click.command(cls=options.Compact)
+@click.command(cls=options.ShortHelp)
 @options.targets
 @options.cluster
 @options.selection
 @options.log
 @options.collecting
 @options.outputs
-@click.option("--resume", is_flag=True)
-@click.option("--exclude-file", type=options.file_path, metavar="F", help="Go on (--save); list bad nodes for sbatch.")
+@click.option("--resume", is_flag=True, help="Continue the run in --save DIR.")
+@click.option("--exclude-file", type=options.file_path, metavar="F", help="List nodes that failed or gave no answer.")
 def check(**arguments: Any) -> int:
-    """Ask this node, or many over SSH, in Slurm or in pods; judge and report.
+    """Check this node, or many: over SSH, in Slurm, in pods.
 
     \b
     Example: preflight check --hosts 'gpu[001-064]' --cluster cluster.toml
-    Exit:    0 passed, 1 failed, 3 could not tell, 2 usage or configuration
+    Exit:    0 passed, 1 failed, 3 unknown, 2 usage or configuration
+    \f
+
+    Without --hosts, --hostfile, --job, --rerun or --pods, this node is checked. Nothing is installed on the nodes; they
+    need Python 3.6 or newer. With --via auto, a host that needs what paramiko lacks uses the system's ssh.
+
+    The cluster file says what to expect of the nodes. Where it says nothing, the result is unknown.
+
+    --only and --skip take ids of checks, with wildcards: 'rdma.*'. --log takes several files. --window also extends the
+    time limit. --exclude-file writes a list for sbatch --exclude. --json, --html, --junit, --textfile and
+    --exclude-file take - for standard output.
     """
     from preflight.run import check as run
 

@@ -13,16 +13,14 @@ from preflight.run.request import require_writable
 from preflight.terminal import UsageError
 
 
-@click.command(cls=options.Compact)
-@click.option(
-    "-o", "--output", type=options.file_path, metavar="FILE", help="Write to FILE instead of standard output."
-)
-@click.option("--node", metavar="NAME", help="Call this node so, instead of by its host name: in a pod.")
+@click.command(cls=options.ShortHelp)
+@click.option("-o", "--output", type=options.file_path, metavar="FILE", help="Write to FILE, not to standard output.")
+@click.option("--node", metavar="NAME", help="Name of this node, if not its host name.")
 @options.collecting
 def collect(
     output: Path | None, node: str | None, deadline_s: float | None, sudo: bool, fabric: bool, window_s: float | None
 ) -> int:
-    """Ask this node and print its evidence, unjudged.
+    """Collect the evidence of this node, without judging it.
 
     \b
     Example: preflight collect -o node.json

@@ -14,20 +14,22 @@ from preflight.run.saved_evidence import find_cluster
 from preflight.terminal import UsageError, print_text, progress
 
 
-@click.command(cls=options.Compact)
+@click.command(cls=options.ShortHelp)
 @click.argument("before", type=options.file_path, metavar="BEFORE")
 @click.argument("after", type=options.file_path, metavar="AFTER")
 @options.cluster
 @options.selection
-@click.option("--json", "as_json", is_flag=True, help="Print what changed as JSON (preflight.diff/1).")
+@click.option("--json", "as_json", is_flag=True, help="Print the difference as JSON.")
 def diff(
     before: Path, after: Path, cluster: Path | None, only: tuple[str, ...], skip: tuple[str, ...], as_json: bool
 ) -> int:
-    """Tell what changed between two saved runs: evidence (--save DIR), or reports (--json FILE).
+    """Compare two saved runs.
+
+    Each is evidence (--save DIR) or a report (--json FILE).
 
     \b
     Example: preflight diff good-run/ last-night/
-    Exit:    0 nothing got worse, 1 something did, 3 could not tell, 2 usage
+    Exit:    0 nothing got worse, 1 something did, 3 unknown, 2 usage
     """
     from preflight.diff import SnapshotError, compare, load, render
 

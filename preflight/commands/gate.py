@@ -15,28 +15,29 @@ from preflight.gate.policy import HOOKS
 _FILE = click.Path()
 
 
-@click.command(cls=options.Compact, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=options.ShortHelp, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("hook", required=False, type=click.Choice(list(HOOKS)), metavar="HOOK")
 @click.option("--policy", is_flag=True, help="Print what each hook does on each verdict.")
-@click.option("--cluster", type=_FILE, metavar="FILE", help="What this site expects (cluster.toml).")
-@click.option("--state-dir", type=_FILE, metavar="DIR", help="Cached verdicts (/var/lib/preflight).")
-@click.option("--strict", is_flag=True, help="A node that could not be judged gets no job.")
-@click.option("--dry-run", is_flag=True, help="Print what would be done; every job starts.")
-@click.option("--deadline", type=click.FloatRange(*DEADLINES), metavar="S", help="Seconds that it may take.")
+@click.option("--cluster", type=_FILE, metavar="FILE", help="What you expect of the nodes (cluster.toml).")
+@click.option("--state-dir", type=_FILE, metavar="DIR", help="Where verdicts are cached (/var/lib/preflight).")
+@click.option("--strict", is_flag=True, help="Refuse jobs on a node that is not judged.")
+@click.option("--dry-run", is_flag=True, help="Print what would happen; every job starts.")
+@click.option("--deadline", type=click.FloatRange(*DEADLINES), metavar="S", help="Time limit in seconds.")
 @click.option("--refresh", is_flag=True, help="Ignore the cached verdict.")
 @click.option("--textfile", type=_FILE, metavar="F.prom", help="Write metrics for node_exporter.")
-@click.option("--report-dir", type=_FILE, metavar="DIR", help="Write verdict, report and evidence there.")
-@click.option("--termination-log", type=_FILE, metavar="F", help="init-container: /dev/termination-log if it is there.")
-@click.option("--verdicts", type=_FILE, metavar="DIR", help="slurm-controller: where the nodes' verdicts are.")
-@click.option("--hosts", metavar="NODESET")
-@click.option("--ssh-config", type=_FILE, metavar="F", help="slurm-controller: ask these over SSH instead.")
-@click.option("--node", metavar="NAME", help="Call this node by its name in the cluster file.")
+@click.option("--report-dir", type=_FILE, metavar="DIR", help="Write verdict, report and evidence.")
+@click.option("--termination-log", type=_FILE, metavar="F", help="init-container: where to write the reason.")
+@click.option("--verdicts", type=_FILE, metavar="DIR", help="slurm-controller: read verdicts from DIR.")
+@click.option("--hosts", metavar="NODESET", help="slurm-controller: check these nodes over SSH.")
+@click.option("--ssh-config", type=_FILE, metavar="F", help="slurm-controller: for --hosts.")
+@click.option("--node", metavar="NAME", help="Name of this node in the cluster file.")
 def gate(hook: str | None, policy: bool, cluster: str | None, **settings: Any) -> int:
-    """Let a job in, or hold it back: from a scheduler, a pod, a pipeline.
+    """Let a job start, or hold it back.
 
     \b
-    HOOK:    slurm-prolog, slurm-healthcheck, slurm-step, slurm-controller, init-container, ci
-    Example: preflight gate slurm-prolog --cluster /etc/slurm/preflight/cluster.toml
+    HOOK:    slurm-prolog, slurm-healthcheck, slurm-step, slurm-controller,
+             init-container, ci
+    Example: preflight gate ci --cluster cluster.toml --report-dir report
     Exit:    preflight gate --policy
     """
     if policy:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def history() -> None:
-    """Show what earlier runs said (check --history FILE), and keep how long jobs took.
+    """List earlier runs (check --history FILE) and job times.
 
     \b
     Example: preflight history runs history.db
@@ -37,7 +37,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print a JSON list.
 @_file
 @_json
 def runs(file: Path, as_json: bool) -> None:
-    """List the runs, the newest first."""
+    """List the runs, newest first."""
     with _opened(file) as store:
         recorded = store.runs()
     entries = [
@@ -55,7 +55,7 @@ def runs(file: Path, as_json: bool) -> None:
 @click.argument("name", metavar="NODE")
 @_json
 def node(file: Path, name: str, as_json: bool) -> None:
-    """List what did not pass on a node, the newest first."""
+    """List what did not pass on a node, newest first."""
     from preflight.reports.sanitize import visible
 
     keys = ("at", "check", "subject", "status", "message")
@@ -75,7 +75,10 @@ def node(file: Path, name: str, as_json: bool) -> None:
 @click.argument("what", default="%", metavar="[BENCHMARK]")
 @_json
 def figures(file: Path, what: str, as_json: bool) -> None:
-    """List results of benchmarks, the newest first; % in BENCHMARK stands for anything."""
+    """List benchmark results, newest first.
+
+    In BENCHMARK, % stands for any text.
+    """
     keys = ("at", "what", "subject", "value", "unit")
     with _opened(file) as store:
         rows = store.figures(what)
@@ -86,14 +89,14 @@ def figures(file: Path, what: str, as_json: bool) -> None:
 @_file
 @click.argument("id", metavar="ID")
 @click.option("--seconds", type=click.FloatRange(0), required=True, metavar="S", help="How long it took.")
-@click.option("--name", required=True, metavar="NAME", help="Jobs of one name are compared.")
-@click.option("--nodes", type=click.IntRange(1), metavar="N", help="How many nodes it had.")
-@click.option("--outcome", default="completed", metavar="WORD", help="completed (usual), failed, timeout …")
+@click.option("--name", required=True, metavar="NAME", help="Jobs with the same name are compared.")
+@click.option("--nodes", type=click.IntRange(1), metavar="N", help="Number of nodes.")
+@click.option("--outcome", default="completed", metavar="WORD", help="completed (default), failed, timeout, …")
 def job(file: Path, id: str, seconds: float, name: str, nodes: int | None, outcome: str) -> None:
-    """Record how long a job took; an epilog is a good place for it.
+    """Record how long a job took, for example in an epilog.
 
     \b
-    Example: preflight history job history.db $SLURM_JOB_ID --seconds 5400 --name llama
+    Example: preflight history job history.db 4711 --seconds 5400 --name llama
     """
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     with _opened(file, make=True) as store:
@@ -104,7 +107,10 @@ def job(file: Path, id: str, seconds: float, name: str, nodes: int | None, outco
 @_file
 @_json
 def jobs(file: Path, as_json: bool) -> None:
-    """List jobs and how long they took, against the median of their name, the newest first."""
+    """List jobs and their times, newest first.
+
+    Each is compared with the median of the jobs with its name.
+    """
     from statistics import median
 
     with _opened(file) as store:

@@ -18,14 +18,14 @@ from preflight.run.request import RunRequest, from_arguments
 from preflight.run.saved_evidence import find_cluster, load_evidence, read_logs
 
 
-@click.command(cls=options.Compact)
+@click.command(cls=options.ShortHelp)
 @click.argument("paths", nargs=-1, required=True, type=options.file_path, metavar="FILE|DIR...")
 @options.cluster
 @options.selection
 @options.log
 @options.outputs
 def judge(paths: tuple[Path, ...], cluster: Path | None, **arguments: Any) -> int:
-    """Judge evidence that was saved before; no node is asked.
+    """Judge saved evidence.
 
     \b
     Example: preflight judge evidence/ --cluster cluster.toml --html report.html
@@ -57,12 +57,12 @@ def _cluster_of_the_demo() -> Iterator[Path]:
         yield Path(folder)
 
 
-@click.command(cls=options.Compact)
+@click.command(cls=options.ShortHelp)
 @options.outputs
 def demo(**outputs: Any) -> int:
-    """Judge a sick cluster that ships with preflight; no node is asked.
+    """Judge the sick cluster that ships with preflight.
 
-    The evidence is a recording made by hand: eight nodes in the documented formats of each tool.
+    The evidence of its eight nodes is made by hand, in the documented formats of each tool.
 
     \b
     Example: preflight demo --html demo.html

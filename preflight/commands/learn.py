@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from preflight.run.request import RunRequest
 
 
-@click.command(cls=options.Compact)
+@click.command(cls=options.ShortHelp)
 @click.argument("paths", nargs=-1, type=options.file_path, metavar="[FILE|DIR]...")
 @options.targets
 @options.collecting
@@ -30,24 +30,26 @@ if TYPE_CHECKING:
     "--from",
     "source",
     type=options.file_path,
-    metavar="NHC.CONF|MANIFEST.JSON",
-    help="Convert a configuration of NHC or gcm instead; no node is contacted.",
+    metavar="FILE",
+    help="Convert a file of NHC or gcm instead.",
 )
-@click.option("--save", type=options.file_path, metavar="DIR", help="Keep the evidence: DIR/NODE.json.")
-@click.option("-o", "output", required=True, type=options.file_path, metavar="CLUSTER.TOML")
-@click.option("--force", is_flag=True, help="The file to write; replace one that is there.")
+@click.option("--save", type=options.file_path, metavar="DIR", help="Keep the evidence: DIR/NODE.json for each node.")
+@click.option("-o", "output", required=True, type=options.file_path, metavar="CLUSTER.TOML", help="File to write.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 def learn(
     paths: tuple[Path, ...], output: Path, force: bool, save: Path | None, source: Path | None, **arguments: Any
 ) -> int:
-    """Write a cluster file from what a fleet has, asked now or saved before.
-
-    Values of the majority are written, each with where it came from; what is below the part's own figures is not.
+    """Write a cluster file from what the nodes have.
 
     \b
     Example: preflight learn --hosts 'gpu[001-064]' -o cluster.toml
              preflight learn evidence/ -o cluster.toml
-             preflight learn --from nhc.conf --hosts 'gpu[001-064]' -o cluster.toml
-    Exit:    0 written, 1 written but something was not learnt or is sick on many nodes, 2 usage, 3 nothing learnt
+             preflight learn --from nhc.conf -o cluster.toml
+    Exit:    0 written, 1 written with gaps, 2 usage, 3 nothing learnt
+    \f
+
+    The values of most nodes are written, each with its origin; values below the part's own figures are left out. --from
+    converts the file and contacts no node. The exit status is 1 if something was not learnt, or is sick on many nodes.
     """
     from preflight.learn import LearnError
     from preflight.learn import learn as learn_from

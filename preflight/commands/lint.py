@@ -20,17 +20,20 @@ if TYPE_CHECKING:
     from preflight.expectations.catalogue import Part
 
 
-@click.command(cls=options.Compact)
+@click.command(cls=options.ShortHelp)
 @click.argument("file", type=options.file_path, metavar="CLUSTER.TOML")
 @click.argument("paths", nargs=-1, type=options.file_path, metavar="[FILE|DIR]...")
-@click.option("--explain", "key", metavar="KEY", help="Say where a value comes from: ports.mtu, class.a.gpus.")
+@click.option("--explain", "key", metavar="KEY", help="Print where a value comes from: ports.mtu.")
 def lint(file: Path, paths: tuple[Path, ...], key: str | None) -> None:
     """Validate a cluster file, and try it on saved evidence.
 
     \b
     Example: preflight lint cluster.toml evidence/
              preflight lint cluster.toml --explain ports.rate_gbps
-    Exit:    0 valid, 2 not valid; what the nodes of the evidence are, it does not say
+    Exit:    0 valid, 2 not valid
+    \f
+
+    The exit status is about the file, not about the nodes in the evidence.
     """
     from preflight.checks import registry
     from preflight.expectations.cluster_file import ClusterFileError, load

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how help shows them."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -11,21 +11,18 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Compact(click.Command):
-    """A command whose help puts options that belong together on one line: all but the last have no help."""
+class ShortHelp(click.Command):
+    """A command whose help has one line for each option; ranges of numbers are in the man page."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options."""
-        rows: list[tuple[str, str]] = []
-        names: list[str] = []
-        for parameter in self.get_params(ctx):
-            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)):
-                names.append(record[0])
-                if parameter.help:
-                    rows.append((", ".join(names), parameter.help))
-                    names = []
+        rows = [
+            (record[0], record[1] if parameter.required else parameter.help or "")
+            for parameter in self.get_params(ctx)
+            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx))
+        ]
         with formatter.section("Options"):
-            formatter.write_dl(rows, col_max=42)
+            formatter.write_dl(rows)
 
 
 def combine_options(*options: Callable[[F], F]) -> Callable[[F], F]:
@@ -42,63 +39,66 @@ def combine_options(*options: Callable[[F], F]) -> Callable[[F], F]:
 #: A path on this machine.
 file_path = click.Path(path_type=Path)
 selection = combine_options(
-    click.option("--only", multiple=True, metavar="GLOB"),
-    click.option("--skip", multiple=True, metavar="GLOB", help="Checks to run; to leave out."),
+    click.option("--only", multiple=True, metavar="GLOB", help="Run only these checks."),
+    click.option("--skip", multiple=True, metavar="GLOB", help="Leave these checks out."),
 )
 outputs = combine_options(
-    click.option("--json", "json_file", metavar="F"),
-    click.option("--html", "html_file", type=file_path, metavar="F", help="Write the report (JSON to -: printed)."),
-    click.option("--junit", "junit_file", type=file_path, metavar="F"),
-    click.option("--textfile", type=file_path, metavar="F.prom", help="For CI (JUnit XML); for node_exporter."),
-    click.option("--save", type=file_path, metavar="DIR"),
-    click.option(
-        "--history", "history_file", type=file_path, metavar="FILE", help="Keep DIR/NODE.json; tell what is new."
-    ),
+    click.option("--json", "json_file", metavar="F", help="Write the report as JSON; -: to standard output."),
+    click.option("--html", "html_file", type=file_path, metavar="F", help="Write the report as one HTML page."),
+    click.option("--junit", "junit_file", type=file_path, metavar="F", help="Write the report as JUnit XML, for CI."),
+    click.option("--textfile", type=file_path, metavar="F.prom", help="Write metrics for node_exporter."),
+    click.option("--save", type=file_path, metavar="DIR", help="Keep the evidence: DIR/NODE.json for each node."),
+    click.option("--history", "history_file", type=file_path, metavar="FILE",
+                 help="Record the run in FILE, and report what is new."),
     click.option("-v", "--verbose", is_flag=True, help="List passes and skips one by one."),
-)
-cluster = click.option("--cluster", type=file_path, metavar="FILE", help="What this site expects (cluster.toml).")
+)  # fmt: skip
+cluster = click.option("--cluster", type=file_path, metavar="FILE", help="What you expect of the nodes (cluster.toml).")
 log = click.option(
-    "--log", "logs", multiple=True, type=file_path, metavar="FILE", help="NCCL log or nccl-tests output."
+    "--log", "logs", multiple=True, type=file_path, metavar="FILE", help="NCCL log, nccl-tests output, PyTorch trace."
 )
 collecting = combine_options(
-    click.option("--deadline", "deadline_s", type=click.FloatRange(1, 86400), metavar="S"),
+    click.option("--deadline", "deadline_s", type=click.FloatRange(1, 86400), metavar="S",
+                 help="Time limit in seconds (60; many nodes: 600)."),
     click.option("--window", "window_s", type=click.FloatRange(1, 3600), metavar="S",
-                 help="Limit (60, fleet 600); counters twice."),
-    click.option("--sudo", is_flag=True),
-    click.option("--fabric", is_flag=True, help="Use `sudo -n`; sweep InfiniBand, too."),
+                 help="Read counters twice, S seconds apart."),
+    click.option("--sudo", is_flag=True, help="Use `sudo -n` for probes that need root."),
+    click.option("--fabric", is_flag=True, help="Sweep the InfiniBand fabric, too."),
 )  # fmt: skip
 naming = combine_options(
-    click.option("--also", multiple=True, metavar="WORD"),
-    click.option("--hosts", metavar="NODESET", help="A name to replace wherever it stands; hosts."),
+    click.option("--also", multiple=True, metavar="WORD", help="Replace this word, too."),
+    click.option("--hosts", metavar="NODESET", help="Replace these host names, too."),
 )
 targets = combine_options(
-    click.option("--hosts", metavar="NODESET"),
-    click.option("--hostfile", type=file_path, metavar="F", help="Ask these over SSH, not this node."),
-    click.option("--job", metavar="ID"),
-    click.option("--rerun", type=file_path, metavar="REPORT", help="A Slurm job's; those that failed."),
-    click.option("--pods", "selector", metavar="LABELS"),
-    click.option("-n", "namespace", metavar="NS"),
-    click.option("-c", "container", metavar="NAME", help="Pods by labels; their namespace; container."),
+    click.option("--hosts", metavar="NODESET", help="Use these nodes, over SSH, instead of this one."),
+    click.option("--hostfile", type=file_path, metavar="F", help="Use the nodes that a file lists."),
+    click.option("--job", metavar="ID", help="Use the nodes of a Slurm job."),
+    click.option("--rerun", type=file_path, metavar="REPORT", help="Use those that failed or gave no answer there."),
+    click.option("--pods", "selector", metavar="LABELS", help="Use the pods with these labels."),
+    click.option("-n", "namespace", metavar="NS", help="Namespace of the pods."),
+    click.option("-c", "container", metavar="NAME", help="Container in the pods."),
     click.option("--via", type=click.Choice(["auto", "ssh", "openssh", "srun", "kubectl"]), default="auto",
-                 metavar="WAY"),
-    click.option("--ssh-config", type=file_path, metavar="F", help="auto (ssh, openssh as needed), srun, kubectl."),
-    click.option("--fanout", type=click.IntRange(1, 1024), default=64, metavar="N"),
+                 metavar="TRANSPORT", help="auto (default), ssh, openssh, srun or kubectl."),
+    click.option("--ssh-config", type=file_path, metavar="F", help="Use this file instead of ~/.ssh/config."),
+    click.option("--fanout", type=click.IntRange(1, 1024), default=64, metavar="N",
+                 help="Collect from N nodes at a time (64)."),
     click.option("--connect-timeout", "connect_timeout_s", type=click.FloatRange(0.1, 600), default=15.0,
-                 metavar="S", help="Nodes at once (64); wait (15)."),
+                 metavar="S", help="Wait S seconds for a connection (15)."),
 )  # fmt: skip
 pairing = combine_options(
     click.option("--test", "tests", multiple=True, metavar="NAME",
                  type=click.Choice(["path-mtu", "pingpong", "write-bw", "read-bw", "write-lat"]),
                  help="path-mtu, pingpong, write-bw, read-bw, write-lat."),
-    click.option("--device", metavar="DEV[:PORT]"),
-    click.option("--gid-index", type=click.IntRange(0, 65535), metavar="N", help="Usual: a compute port, RoCE v2."),
-    click.option("--mtu", type=click.Choice(["256", "512", "1024", "2048", "4096"]), metavar="BYTES"),
-    click.option("--size", type=click.IntRange(1, 1 << 30), metavar="BYTES", help="RDMA MTU; size of a message."),
-    click.option("--port", type=click.IntRange(1024, 65535), metavar="N"),
+    click.option("--device", metavar="DEV[:PORT]", help="RDMA port (default: a compute port)."),
+    click.option("--gid-index", type=click.IntRange(0, 65535), metavar="N", help="GID (default: that of RoCE v2)."),
+    click.option("--mtu", type=click.Choice(["256", "512", "1024", "2048", "4096"]), metavar="BYTES",
+                 help="RDMA MTU."),
+    click.option("--size", type=click.IntRange(1, 1 << 30), metavar="BYTES", help="Size of a message."),
+    click.option("--port", type=click.IntRange(1024, 65535), metavar="N", help="TCP port on HOST_A."),
     click.option("--at-least", "at_least_gbps", type=click.FloatRange(0.001, 10000), metavar="GBPS",
-                 help="TCP port on HOST_A; bandwidth to expect."),
+                 help="Bandwidth to expect, Gb/s."),
     click.option("--deadline", "deadline_s", type=click.FloatRange(1, 3600), default=30.0, metavar="S",
-                 help="Limit of each test (30)."),
-    click.option("--via", type=click.Choice(["auto", "ssh", "openssh"]), default="auto", metavar="WAY"),
-    click.option("--ssh-config", type=file_path, metavar="F", help="auto, ssh (ours), openssh (the system's)."),
+                 help="Time limit of each test in seconds (30)."),
+    click.option("--via", type=click.Choice(["auto", "ssh", "openssh"]), default="auto", metavar="TRANSPORT",
+                 help="auto (default), ssh or openssh."),
+    click.option("--ssh-config", type=file_path, metavar="F", help="Use this file instead of ~/.ssh/config."),
 )  # fmt: skip

@@ -13,7 +13,7 @@ from preflight.run.outputs import write_outputs
 from preflight.run.request import Outputs, new_request
 
 
-@click.command(cls=options.Compact)
+@click.command(cls=options.ShortHelp)
 @click.argument("server", metavar="HOST_A")
 @click.argument("client", metavar="HOST_B")
 @options.pairing
@@ -24,7 +24,7 @@ def pair(
     cluster: Path | None, device: str | None, gid_index: int | None, mtu: str | None, size: int | None,
     port: int | None, at_least_gbps: float | None, **outputs: Any,
 ) -> int:  # fmt: skip
-    """Test the path between two nodes: path MTU and RDMA writes, or --test.
+    """Test the path between two nodes: path MTU, RDMA writes.
 
     \b
     Example: preflight pair gpu001 gpu002 --device mlx5_0

@@ -11,17 +11,20 @@ from preflight.terminal import UsageError, progress, screen
 
 @click.command()
 @click.argument("names", nargs=-1, required=True, metavar="FILE|-...")
-@click.option("--json", "as_json", is_flag=True, help="Print what was read as JSON (preflight.read/1).")
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("--format", "layout", type=click.Choice(("text", "md", "json")), default="text",
-              help="Text, Markdown for a chat or a ticket, or JSON.")  # fmt: skip
+              help="Text, Markdown for a ticket, or JSON.")  # fmt: skip
 def read(names: tuple[str, ...], as_json: bool, layout: str) -> int:
-    """Recognise and judge whatever was pasted: tool output, logs, alone or mixed.
+    """Recognise and judge pasted text: tool output and logs.
 
     \b
     Example: nvidia-smi topo -m | preflight read -
              preflight read slurm-4711.out ibstat.txt
              preflight read --format md slurm-4711.out
-    Exit:    0 all judged, none failed; 1 failed; 3 not recognised, not judged or unknown; 2 a file cannot be read
+    Exit:    0 passed, 1 failed, 3 unknown, 2 a file cannot be read
+    \f
+
+    The exit status is 3 also where a part is not recognised or not judged; the first line names it.
     """
     from preflight import recognition
 

@@ -17,22 +17,27 @@ if TYPE_CHECKING:
     from preflight.redact.files import InputFile
 
 
-@click.command(cls=options.Compact)
+@click.command(cls=options.ShortHelp)
 @click.argument("paths", nargs=-1, required=True, type=options.file_path, metavar="FILE|DIR...")
-@click.option("-o", "output", required=True, type=options.file_path, metavar="OUT", help="A new file or directory.")
+@click.option("-o", "output", required=True, type=options.file_path, metavar="OUT", help="New file or directory.")
 @options.naming
-@click.option("--map", "map_file", type=options.file_path, metavar="FILE", help="Write what stands for what; keep it.")
+@click.option(
+    "--map", "map_file", type=options.file_path, metavar="FILE", help="Write the table of aliases; keep it secret."
+)
 def redact(
     paths: tuple[Path, ...], output: Path, also: tuple[str, ...], hosts: str | None, map_file: Path | None
 ) -> int:
-    """Replace what names your site in evidence, reports and logs by aliases.
+    """Replace names and addresses in evidence, reports and logs.
 
-    Hosts, addresses, GUIDs, LIDs, serial numbers, users and jobs: each by the same alias in all files of one run.
-    Secrets become [redacted]. Verdicts stay the same. Read the result before you send it.
+    Verdicts stay the same. Read the result before you send it.
 
     \b
     Example: preflight redact evidence/ report.json job.log -o to-send/
     Exit:    0 written, 1 something left out, 3 hosts may be left, 2 usage
+    \f
+
+    Hosts, addresses, GUIDs, LIDs, serial numbers, users and jobs get an alias, the same in all files of one run.
+    Secrets become [redacted].
     """
     from preflight.redact import files
     from preflight.reports.sanitize import one_line

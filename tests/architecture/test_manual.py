@@ -7,12 +7,15 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
-from preflight.cli.app import COMMANDS
+from preflight.cli.app import COMMANDS, main
 from tests.support import manual
+from tests.support.in_process import run
 from tests.support.paths import ROOT
 
 #: What each shell is configured with, so that it completes the words ``preflight {}`` and prints what it would offer.
@@ -74,3 +77,35 @@ def test_click_still_writes_what_is_committed() -> None:
         text = (ROOT / "deploy" / "completions" / file).read_text(encoding="utf-8")
         assert f"_PREFLIGHT_COMPLETE={shell}_complete" in text
         assert f"_PREFLIGHT_COMPLETE={shell}_complete" in manual.completion(shell)
+
+
+def commands(group: click.Group = main, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Yield every command with its words."""
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        assert command is not None
+        yield (*words, name), command
+        if isinstance(command, click.Group):
+            yield from commands(command, (*words, name))
+
+
+@pytest.mark.parametrize("words", [words for words, _ in commands()], ids=" ".join)
+def test_help_has_one_line_for_each_option(words: tuple[str, ...]) -> None:
+    command = dict(commands())[words]
+    text = run(*words, "--help")
+    assert max(map(len, text.splitlines())) <= 80
+    shown = text.partition("\nOptions:\n")[2].partition("\n\n")[0].splitlines()
+    context = click.Context(command, help_option_names=["-h", "--help"])
+    options = [parameter for parameter in command.get_params(context) if isinstance(parameter, click.Option)]
+    assert len(shown) == len(options)
+    assert all(option.help for option in options)
+
+
+def test_the_list_of_commands_is_not_cut() -> None:
+    assert "..." not in run("--help").replace("[ARGS]...", "")
+
+
+def test_long_text_is_in_the_man_page_only() -> None:
+    sentence = "Nothing is installed on the nodes"
+    assert sentence not in run("check", "--help")
+    assert sentence in " ".join(manual.PAGE.read_text(encoding="utf-8").split())

@@ -44,7 +44,7 @@ A gating check failed.
 Usage or configuration: nothing was touched.
 .TP
 .B 3
-Could not tell: a gating check is unknown, a node gave no answer, or nothing was judged.
+Unknown: a gating check is unknown, a node gave no answer, or nothing was judged.
 .PP
 2 is decided first, then 1, then 3. The exit status of
 .B preflight gate
@@ -52,7 +52,7 @@ is that of the hook, which
 .B preflight gate \\-\\-policy
 prints. The exit status of
 .B preflight checklist
-is 0 also if items fail: it prints answers, no verdict.
+is 0 even if items fail: it prints answers, no verdict.
 .SH FILES
 .TP
 .I /var/lib/preflight
@@ -87,18 +87,14 @@ def _command(name: str, command: click.Command, top: click.Context) -> Iterator[
     yield f".B {_escaped(' '.join(['preflight', name, *command.collect_usage_pieces(context)]))}"
     yield ".PP"
     yield from _paragraphs(inspect.cleandoc(command.help or ""))
-    names: list[str] = []
     for parameter in command.get_params(context):
         if isinstance(parameter, click.Option) and (record := parameter.get_help_record(context)):
-            names.append(record[0])
-            if parameter.help:  # options without a help share that of the next one
-                yield from (".TP", f".B {_escaped(', '.join(names))}", _escaped(record[1]))
-                names = []
+            yield from (".TP", f".B {_escaped(record[0])}", _escaped(record[1]))
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    r"""Yield click's paragraphs; those after ``\b`` keep their lines."""
-    for paragraph in text.split("\f")[0].strip().split("\n\n"):
+    r"""Yield click's paragraphs; those after ``\b`` keep their lines, those after ``\f`` are not in the help."""
+    for paragraph in text.replace("\f", "").strip().split("\n\n"):
         lines = paragraph.strip().splitlines()
         if lines[0].strip() == "\b":
             yield from (".nf", *map(_escaped, lines[1:]), ".fi")
