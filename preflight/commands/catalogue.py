@@ -133,7 +133,7 @@ def checklist(paths: tuple[Path, ...], cluster: Path | None, logs: tuple[Path, .
     \f
 
     Each item is broken into questions, and passes only if all are answered. No check of this version answers the open
-    ones. Without evidence every item is unknown, with what would answer it. The exit status is no verdict: use
+    ones. Without evidence every item is unknown, with what would answer it. The exit status gives no verdict: use
     preflight judge for that.
     """
     from preflight.checklist.answers import answer
