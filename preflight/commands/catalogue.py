@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
@@ -92,9 +92,6 @@ def explain(check_id: str) -> None:
     Example: preflight explain rdma.port-rate
     """
     from preflight.checks import registry
-    from preflight.incidents.order import impact_of, owner_of
-    from preflight.incidents.relation_words import causes_of, explained_by_check
-    from preflight.judge.actions import OF_FAILURE
 
     known = {check.id: check for check in registry().checks}
     if check_id not in known:
@@ -104,19 +101,28 @@ def explain(check_id: str) -> None:
     click.echo(f"{check.id}: {check.title}  ({check.scope} check, {gating})\n")
     for heading, text in check.page.items():
         click.echo(f"{heading}\n{indent(text, '  ')}\n")
-    click.echo(f"What to do:  {check.fix}")
-    click.echo(f"Action:      {check.action or OF_FAILURE}, of a failure, where the finding has no word of its own")
-    click.echo(f"Impact:      {impact_of(check, 'fail')}; owner: {owner_of(check, check.action or OF_FAILURE)}")
-    if effects := ", ".join(explained_by_check(check)):
-        click.echo(f"Explains:    {effects}")
-    if causes := ", ".join(causes_of(check, known.values())):
-        click.echo(f"Explained by: {causes}")
-    click.echo(f"Answers:     {', '.join(check.answers) or 'no item of the checklists'}")
+    for label, text in check_facts(check, known.values()):
+        click.echo(f"{label + ':':<12} {text}")
+
+
+def check_facts(check: Check, checks: Collection[Check]) -> Iterator[tuple[str, str]]:
+    """Yield what the page of a check lists below its text, each with its label."""
+    from preflight.incidents.order import impact_of, owner_of
+    from preflight.incidents.relation_words import causes_of, explained_by_check
+    from preflight.judge.actions import OF_FAILURE
     from preflight.judge.record_usage import records_of
     from preflight.parsers.provenance import unverified
 
+    yield "What to do", check.fix
+    yield "Action", f"{check.action or OF_FAILURE}, of a failure, where the finding has no word of its own"
+    yield "Impact", f"{impact_of(check, 'fail')}; owner: {owner_of(check, check.action or OF_FAILURE)}"
+    if effects := ", ".join(explained_by_check(check)):
+        yield "Explains", effects
+    if causes := ", ".join(causes_of(check, checks)):
+        yield "Explained by", causes
+    yield "Answers", ", ".join(check.answers) or "no item of the checklists"
     for name in unverified(records_of(check)):
-        click.echo(f"unverified format: {name} (no output of a real one is among preflight's tests)")
+        yield "unverified format", f"{name} (no output of a real one is among preflight's tests)"
 
 
 @click.command()

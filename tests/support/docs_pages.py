@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import click
@@ -13,10 +13,8 @@ import click
 from preflight.checklist.items import ITEMS
 from preflight.checks import registry
 from preflight.cli.app import COMMANDS, main
-from preflight.judge.actions import OF_FAILURE
-from preflight.judge.record_usage import records_of
+from preflight.commands.catalogue import check_facts
 from preflight.model import Check
-from preflight.parsers.provenance import unverified
 from tests.support import paths
 from tests.support.checklist_page import DOCUMENTS, ONLY, escaped
 
@@ -37,7 +35,7 @@ def pages() -> Iterator[tuple[str, str]]:
     checks = registry().checks
     yield "checks/index.md", checks_index(checks)
     for check in checks:
-        yield f"checks/{check.id}.md", check_page(check)
+        yield f"checks/{check.id}.md", check_page(check, checks)
     for item in ITEMS:
         yield f"items/{item.id}.md", "\n".join(_item(item))
     for path in sorted(SCHEMAS.glob("*.json")):
@@ -46,7 +44,7 @@ def pages() -> Iterator[tuple[str, str]]:
     yield "commands.md", commands_page()
 
 
-def checks_index(checks: tuple[Check, ...] | list[Check]) -> str:
+def checks_index(checks: Collection[Check]) -> str:
     """Return the list of all checks."""
     lines = ["# Checks\n", f"preflight has {len(checks)} checks. *Gates* marks those that hold a job back.\n"]
     lines += ["| check | what it states | looks at | |", "|---|---|---|---|"]
@@ -57,20 +55,26 @@ def checks_index(checks: tuple[Check, ...] | list[Check]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def check_page(check: Check) -> str:
+def check_page(check: Check, checks: Collection[Check]) -> str:
     """Return what ``preflight explain`` prints of a check."""
     gates = "it gates jobs" if check.gating else "it reports only"
     lines = [f"# {check.id}\n", f"**{_text(check.title)}.** A {check.scope} check; {gates}.\n"]
     for heading, text in check.page.items():
         lines += [f"## {heading}\n", f"{_text(text)}\n"]
-    answers = ", ".join(f"**{item}**" for item in check.answers) or "no item of the checklists"
-    lines += [
-        "## What to do\n", f"{_text(check.fix)}\n",
-        f"[Action](../actions.md) of a failure, unless the finding has its own: `{check.action or OF_FAILURE}`\n",
-        f"Answers: {answers}\n",
-    ]  # fmt: skip
-    lines += [f"Unverified format: {_text(name)}\n" for name in unverified(records_of(check))]
-    return "\n".join(lines)
+    (_, fix), *facts = check_facts(check, checks)
+    lines += ["## What to do\n", f"{_text(fix)}\n", "| | |", "|---|---|"]
+    ids = {other.id for other in checks} | set(check.answers)
+    lines += [f"| {label} | {_marked(escaped(text), ids)} |" for label, text in facts]
+    return "\n".join(lines) + "\n"
+
+
+def _marked(text: str, ids: Collection[str]) -> str:
+    """Mark ids, so that they become links."""
+    return re.sub(
+        r"[\w-]+(?:\.[\w-]+)?",
+        lambda word: (f"`{word[0]}`" if "." in word[0] else f"**{word[0]}**") if word[0] in ids else word[0],
+        text,
+    )
 
 
 def _item(item: Any) -> Iterator[str]:
