@@ -388,7 +388,10 @@ def test_a_deadline_ends_what_no_signal_can() -> None:
 
 
 def test_a_verdict_at_the_moment_of_the_deadline_is_announced_once() -> None:
-    """Whichever thread claims the end makes the output, and the other one nothing, however close they are."""
+    """Whichever thread claims the end makes the output, and the other one nothing, however close they are.
+
+    A process that is not scheduled for 20 ms is late before anything was judged.
+    """
     code = """if True:
         import os, time
         from preflight.gate.watchdog import Watch
@@ -410,10 +413,10 @@ def test_a_verdict_at_the_moment_of_the_deadline_is_announced_once() -> None:
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=STARTED_S)
     assert done.stderr == ""
-    ends = re.findall(r"(?:in time judged\n0\n|late judged\n3\n)", done.stdout)
+    ends = re.findall(r"(?:in time judged\n0\n|late (?:judged|begun)\n3\n)", done.stdout)
     assert "".join(ends) == done.stdout
     assert len(ends) == 300
-    assert len(set(ends)) == 2, "no race was run: both threads have to win now and then"
+    assert {end.split()[0] for end in ends} == {"in", "late"}, "no race was run: both threads have to win at times"
 
 
 # --- bare and hostile places ------------------------------------------------------------------------
