@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 from preflight.checks.nccl.settings_scope import concerned, known, nccl_versions, redacted, rule_findings, unread
 from preflight.expectations import Site
 from preflight.facts.nccl_environment import PROCESS
+from preflight.facts.nccl_settings.catalogue import dotted, table
+from preflight.facts.nccl_settings.rank_agreement import MUST, values
+from preflight.facts.nccl_settings.unknown_names import repeats_default
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, warned
 
@@ -67,8 +70,6 @@ def unknown_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def _owners(node: NodeFacts) -> str:
     if not concerned(node.nccl_env):
         return ""
-    from preflight.facts.nccl_settings.catalogue import table
-
     owners = {table().owner(one.name) for one in node.nccl_env.settings if "NCCL" in one.name}
     theirs = sorted(owners - {"NCCL", ""})
     return ", each is read by somebody" + (f", some by {' and '.join(theirs)}" if theirs else "")
@@ -108,8 +109,6 @@ def variable_version(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def _releases(node: NodeFacts) -> str:
     if not concerned(node.nccl_env):
         return ""
-    from preflight.facts.nccl_settings.catalogue import dotted, table
-
     versions = nccl_versions(node)
     release = f"NCCL {' and '.join(map(dotted, versions))}" if versions else "the newest NCCL"
     mine = [table().variables.get(one.name) for one in node.nccl_env.settings]
@@ -162,8 +161,6 @@ def variable_values(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def _defaults(node: NodeFacts) -> str:
     if not concerned(node.nccl_env):
         return ""
-    from preflight.facts.nccl_settings.unknown_names import repeats_default
-
     same = repeats_default(node.nccl_env)
     also = f"; {', '.join(same[:3])} is set to its default" if same else ""
     return f", each to a value that NCCL takes as written{also}"
@@ -211,8 +208,6 @@ def _ranks_that_differ(node: NodeFacts) -> Iterator[Finding]:
     for alike in jobs.values():
         if len(alike) < 2:
             continue
-        from preflight.facts.nccl_settings.rank_agreement import MUST, values
-
         by_rank = {rank.who: values(rank.variables) for rank in alike[:16]}
         for name in sorted({name for settings in by_rank.values() for name in settings}):
             found = {who: settings.get(name, "unset") for who, settings in by_rank.items()}

@@ -5,7 +5,9 @@ What a document will take is estimated from the bytes that make objects, counted
 
 from __future__ import annotations
 
+import json
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from preflight.errors import PreflightError
@@ -110,16 +112,12 @@ def _made(taken: list[bytes], most: int, held: int, strict: bool, once: bool) ->
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        from collections import Counter
-
         number = Counter(name for name, _ in pairs)
         raise ValueError(f"it has the key {next(name for name, _ in pairs if number[name] > 1)[:60]!a} twice")
     return made
 
 
 def _json() -> Any:
-    import json  # not before every job
-
     return json
 
 

@@ -189,6 +189,20 @@ def test_each_hot_module_is_loaded_by_its_command(tmp_path: Path) -> None:
     assert sum(map(len, HOT.values())) == len(cached | judged | commands)
 
 
+def test_each_hot_module_makes_use_of_it() -> None:
+    """A module that has all its imports at the top, and typing's constant, is not listed."""
+    cached, judged, commands = HOT.values()
+    listed = [(name, name in cached) for name in sorted(cached | judged | commands)]
+    unused = []
+    for name, by_hand in listed:
+        tree = ast.parse(inspect.getsource(importlib.import_module(name)))
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        inside = {type(node) for function in functions for node in ast.walk(function)}
+        if not inside & {ast.Import, ast.ImportFrom} and not (by_hand and "TYPE_CHECKING = False" in ast.unparse(tree)):
+            unused.append(name)
+    assert not unused
+
+
 def _sources(hot: set[str]) -> Iterator[tuple[Path, str, ast.Module]]:
     """Yield the sources outside some modules, ``_startup`` and the collector."""
     for path in sources():

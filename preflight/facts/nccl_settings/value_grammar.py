@@ -6,6 +6,7 @@ ignored without a message. Sources: NCCL user guide, "Environment Variables"; sr
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterator
 
@@ -207,8 +208,6 @@ def _unknown_word(variable: Variable, item: str, pinned: bool, version: Version 
 
 
 def _is_network(value: str) -> bool:
-    import ipaddress
-
     try:
         ipaddress.ip_network(value, strict=False)
     except ValueError:
