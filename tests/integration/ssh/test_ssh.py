@@ -94,11 +94,10 @@ class Shell:
     tools: Mapping[str, str] = field(default_factory=dict)
     without: tuple[str, ...] = ()
     reason_text: str = ""
-    deadline_s: float = DEADLINE_S
 
 
-def bash(name: str, rc: str, reason_text: str = "", deadline_s: float = DEADLINE_S) -> Shell:
-    return Shell(name, files={"~/.bashrc": rc + "\n"}, reason_text=reason_text, deadline_s=deadline_s)
+def bash(name: str, rc: str, reason_text: str = "") -> Shell:
+    return Shell(name, files={"~/.bashrc": rc + "\n"}, reason_text=reason_text)
 
 
 NO_PYTHON = ("/usr/bin/python3*", "/usr/local/bin/python3*")
@@ -133,9 +132,9 @@ SHELLS = (
         {"/bin/echoes": '#!/bin/sh\necho "$@"\n'},
         reason_text="and never ran our command",
     ),
-    bash("execs fish", "exec fish", "execs a shell or program that takes our input", 4),
-    bash("execs a reader", "exec sh -c 'cat >~/eaten'", "the node's deadline passed before the login shell ran", 4),
-    bash("hangs", "sleep 60", "the node's deadline passed before the login shell ran our command", 4),
+    bash("execs fish", "exec fish", "execs a shell or program that takes our input"),
+    bash("execs a reader", "exec sh -c 'cat >~/eaten'", "the node's deadline passed before the login shell ran"),
+    bash("hangs", "sleep 60", "the node's deadline passed before the login shell ran our command"),
     Shell(
         "nologin",
         "/usr/sbin/nologin",
@@ -163,7 +162,7 @@ def shells() -> Iterator[tuple[Farm, dict[str, evidence.Evidence]]]:
 
         def one(host: str, case: Shell) -> evidence.Evidence:
             farm.view(host, View(case.shell, files=case.files, tools=case.tools, without=case.without))
-            document = transport.collect(host, make_plan(), time.monotonic() + case.deadline_s)
+            document = transport.collect(host, make_plan(), time.monotonic() + DEADLINE_S)
             return evidence.from_document(document, "test")
 
         with ThreadPoolExecutor(8) as pool:
