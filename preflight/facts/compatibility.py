@@ -42,10 +42,7 @@ class Build:
 
 def built_for(text: str) -> str | None:
     """Read CUDA's version in ``torch/version.py``: ``12.4``, or None where it is built without; raises ValueError."""
-    match = re.search(
-        r"^cuda(?:: ?[\w\[\]., |]{1,40})? ?= ?(?:None|['\"]([0-9]{1,3}(?:\.[0-9]{1,3}){1,2})['\"])", text, re.M
-    )
-    if not match:
+    if not (match := _CUDA.search(text)):
         raise ValueError(f"{text.strip()[:60]!r} does not name the CUDA of a PyTorch")
     return match[1]
 

@@ -8,7 +8,7 @@ Data flow:
 - ``textprep.lines``, ``textprep.wrapped_lines`` (``line_unwrap`` chooses): lines as the tool wrote them;
 - ``textprep``'s ``line_prefixes``, ``common_prefix``, ``commented_output``: prefixes stripped, lines by writer;
 - ``framed_tables``: outputs with a frame that looks like such a prefix;
-- ``detector`` (``start_patterns``, ``parsers.text_block``): the parts and their formats;
+- ``detector`` (``parsers.output_heads``, ``parsers.text_block``): the parts and their formats;
 - ``formats``, one module a family of tools: the first line of an output, and its parser;
 - ``evaluate``: findings (``judges``, the cores of checks by kind).
 

@@ -5,14 +5,14 @@ The status of the pod's networks.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from preflight.recognition.detector import OutputFormat, TextPart, parts
 from preflight.textprep.lines import Line, Lines, bare
 
 DESCRIBE = "kubernetes describe"
-_NETWORKS = re.compile(r"\bnetworks?-status\b")
+#: Annotations with the status of a pod's networks.
+_NETWORKS = ("network-status", "networks-status")
 
 
 def read_described(lines: Lines, writer: str, kinds: Sequence[OutputFormat]) -> tuple[list[TextPart], list[Line]]:
@@ -29,7 +29,9 @@ def read_described(lines: Lines, writer: str, kinds: Sequence[OutputFormat]) -> 
         if not any(part.first <= line.number <= part.last for part in pods):
             left.append(line)
             continue
-        networks = bool(_NETWORKS.search(line.text)) or (networks and (not line.text or line.text[0].isspace()))
+        networks = any(name in line.text for name in _NETWORKS) or (
+            networks and (not line.text or line.text[0].isspace())
+        )
         if networks:
             left.append(line)
     return pods, left

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from preflight.recognition.start_patterns import next_head
+from preflight.parsers.output_heads import next_head
 from preflight.textprep.lines import Lines
 from preflight.textprep.numbered_text import left_out
 

@@ -25,12 +25,6 @@ WORDS = (
     "OpenFabrics",
 )  # fmt: skip
 
-#: Modules that match such a word, each with the reason.
-EXCEPTED = {
-    "preflight/recognition/start_patterns.py": "heads of all formats in one table, by which parts are separated",
-    "preflight/recognition/described_pods.py": "cuts an annotation out of `kubectl describe`, for the format's parser",
-}  # fmt: skip
-
 FOLDERS = ("preflight/facts", "preflight/recognition", "checks")
 _COMPILE = {"compile", "regex", "match", "fullmatch", "search", "findall", "finditer", "sub", "split"}
 
@@ -63,11 +57,7 @@ def test_patterns_of_a_tools_output_are_in_parsers(folder: str) -> None:
     matches = {
         str(path.relative_to(ROOT)): where for path in sorted((ROOT / folder).rglob("*.py")) if (where := matched(path))
     }
-    assert set(matches) <= set(EXCEPTED), matches
-
-
-def test_no_exception_is_left_over() -> None:
-    assert all(matched(ROOT / name) for name in EXCEPTED)
+    assert not matches
 
 
 def test_the_words_are_those_of_the_parsers() -> None:

@@ -13,13 +13,12 @@ from preflight.parsers.nccl_log.communicators import size_in_warning
 from preflight.parsers.nccl_log.counters import Key, LogCounters
 from preflight.parsers.nccl_log.messages import built_for, parse_message, version
 from preflight.parsers.nccl_log.model import LogLine
-from preflight.parsers.nccl_log.prefix import Origin, clean, origin_of, unwrapped_json
+from preflight.parsers.nccl_log.prefix import LEVEL, Origin, clean, origin_of, unwrapped_json
 from preflight.textprep.launcher_prefixes import strip_launcher_prefix
 from preflight.textprep.line_suffix import trimmed
 from preflight.textprep.prose import is_heading, is_manual_excerpt, is_prose
 
 _LEVEL = re.compile(r"NCCL (INFO|WARN|ERROR|TRACE|CALL|ABORT)(?: |\r?$)")  # ERROR: RCCL's
-_LEVEL_BYTES = re.compile(rb"NCCL (?:INFO|WARN|ERROR|TRACE|CALL|ABORT)(?: |\r?$)")
 #: What may stand directly before a second message that was written into the same line.
 _SECOND = re.compile(
     rb"(?:\[\d{4}-[^\]\n]{6,32}\] )?([A-Za-z0-9_][\w.-]{0,254}):\d{1,10}:\d{1,10} "
@@ -36,7 +35,7 @@ _SAME_MESSAGE = 4
 
 def has_level(raw: bytes) -> bool:
     """Tell whether a text holds NCCL's name and a level."""
-    return _LEVEL_BYTES.search(raw) is not None
+    return LEVEL.search(raw) is not None
 
 
 class LineParser:
@@ -174,7 +173,7 @@ class LineParser:
 
 def _parts(raw: bytes, hosts: Container[Key]) -> list[bytes]:
     """Split a line where other messages were written into it."""
-    found = [match.start() for match in _LEVEL_BYTES.finditer(raw)][:_MOST_PARTS]
+    found = [match.start() for match in LEVEL.finditer(raw)][:_MOST_PARTS]
     cuts = [0]
     for start in found[1:]:
         if second := _SECOND.search(raw, max(cuts[-1], start - 300), start):

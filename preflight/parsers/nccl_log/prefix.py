@@ -10,6 +10,8 @@ from preflight.parsers.job_output import LONGEST_LINE_CHARS, SHORT_LINE_CHARS, u
 from preflight.textprep.launcher_prefixes import strip_launcher_prefix
 from preflight.textprep.plain_text import limit_blank_runs, normalize_text
 
+#: NCCL's name and a level; ERROR is RCCL's.
+LEVEL = re.compile(rb"NCCL (?:INFO|WARN|ERROR|TRACE|CALL|ABORT)(?: |\r?$)")
 #: A stamp of a collector of logs, which may be glued to what follows it.
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?:Z|[+-]\d\d:?\d\d)?")
 _HOST = re.compile(r"(?:(?<![\w.-])|(?<=^-))([A-Za-z0-9_][\w.-]{0,254}):(\d{1,10}):(\d{1,10})\s")

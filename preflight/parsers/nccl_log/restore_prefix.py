@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from preflight.parsers.nccl_log.prefix import LEVEL
+
 #: Messages that nothing but NCCL writes, by their first words.
 _OWN = (
     rb"(?:NET/[\w ]{1,24} ?: (?:Using \[\d|No device found|GPU Direct RDMA |Made virtual device|\d interfaces found)"
@@ -45,7 +47,6 @@ _SPELLED = re.compile(
     rb"\[?\bNCCL(?:\s{1,8}|[_:|-])\[?(?P<level>INFO|WARN)(?:\s?[:|]|\])?\s+(?=(?P<message>\S.*))", re.DOTALL
 )
 _WAY = re.compile(rb"\A(?:\[\w{4,7}\] )?(?=via )")
-_LEVEL = re.compile(rb"NCCL (?:INFO|WARN|ERROR|TRACE|CALL|ABORT)(?: |\r?$)")
 #: What Markdown needs a backslash for.
 _ESCAPED = re.compile(rb"\\([\[\]<>_*#|~-])")
 #: Words, one of which is in every line that may be restored.
@@ -59,8 +60,8 @@ _LONGEST = 8192
 def restore_prefixes(lines: list[bytes]) -> list[bytes]:
     """Restore NCCL's level in the lines that lost it."""
     lines = [_plain(line) for line in lines]
-    has_own_level = any((level := _LEVEL.search(line)) and _is_own_level(line, level.end()) for line in lines)
-    with_levels = [line if _LEVEL.search(line) else _line(line) for line in lines]
+    has_own_level = any((level := LEVEL.search(line)) and _is_own_level(line, level.end()) for line in lines)
+    with_levels = [line if LEVEL.search(line) else _line(line) for line in lines]
     if has_own_level or any(new is not old for new, old in zip(with_levels, lines, strict=True)):
         return with_levels
     bare = [_bare(line) for line in lines]
