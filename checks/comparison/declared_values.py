@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from preflight._startup.lightclass import dataclass
+from preflight.checks.comparison.values import AND, PerDevice
 from preflight.expectations import Site
+from preflight.expectations.schema import Alternatives
 
 if TYPE_CHECKING:
     from preflight.checks.comparison.electorate import Trait
@@ -22,6 +24,7 @@ class Miss:
     wanted: str
     source: str  # file and key
     device: str = ""
+    right: tuple[str, ...] = ()  # texts of which each is right
 
 
 def misses(trait: Trait, value: str | float, site: Site) -> list[Miss]:
@@ -39,9 +42,30 @@ def misses(trait: Trait, value: str | float, site: Site) -> list[Miss]:
     found = []
     for device, mine in shown.items():
         one = declared.get(device.split(":")[0])
-        if one is not None and mine != (wanted := written(trait, one.value)):
-            found.append(Miss(mine, wanted, one.source, device))
+        if one is None:
+            continue
+        right = accepted(trait, one.value)
+        if not set(values_of(trait, mine)) <= set(right):
+            found.append(Miss(mine, " or ".join(right), one.source, device, right))
     return found
+
+
+def accepted(trait: Trait, value: Any) -> tuple[str, ...]:
+    """Return what is right by a declared value, as nodes show it."""
+    return tuple(value) if isinstance(value, Alternatives) else (written(trait, value),)
+
+
+def settled(trait: Trait, value: str, site: Site) -> str:
+    """Return what to compare of a value: where each of several is right, all of these."""
+    several = [one.value for one in site.declared(trait.expects).values()] if trait.expects else []
+    if len(several) != 1 or not isinstance(several[0], Alternatives):
+        return value
+    return " or ".join(several[0]) if set(values_of(trait, value)) <= set(several[0]) else value
+
+
+def values_of(trait: Trait, value: str) -> list[str]:
+    """Return the values of a node's devices, where each has its own."""
+    return value.split(AND) if isinstance(trait.read, PerDevice) else [value]
 
 
 def silent(trait: Trait, value: str | float, site: Site) -> dict[str, str]:

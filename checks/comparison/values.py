@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 Value = Callable[[NodeFacts, Site], "str | None"]
 
+#: Between the values of a node's devices.
+AND = " and "
+
 #: What a tool or a file that is not there is told as, where it was looked for on the node itself.
 NOT_THERE = "not installed"
 
@@ -82,7 +85,7 @@ def of_gpus(field: str, show: Callable[[GpuHealth], object]) -> PerDevice:
 
 def several(values: Iterable[object]) -> str | None:
     """Write the values of a node's devices as one; None where there is none."""
-    return " and ".join(sorted({str(value) for value in values})) or None
+    return AND.join(sorted({str(value) for value in values})) or None
 
 
 def compute(node: NodeFacts, site: Site) -> list[Port]:

@@ -44,10 +44,11 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A value that breaks a job where it differs (driver, NCCL, PyTorch, number and model of GPUs, rails, …) fails, and so
     does what the server is to consist of (memory, CPUs, multithreading, NUMA nodes, NVMe drives, swap); the rest
     warns, as in the comparison of nodes. The GPUs and NICs that miss it are named. Values are compared to the letter,
-    host memory within 1 %. What the node does not show is unknown; what a container cannot see is left out.
+    host memory within 1 %; of a list each value is right. What the node does not show is unknown; what a container
+    cannot see is left out.
 
     ## False alarms
-    Nodes that are being upgraded in turn; declare the new version when most of them have it.
+    Nodes that are being upgraded in turn; declare both versions as a list until all have the new one.
     """
     right = []
     for trait in _traits(site):
@@ -86,7 +87,7 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def _holders(trait: Trait, miss: declared_values.Miss, node: NodeFacts) -> Iterator[tuple[str, str]]:
     """Yield the devices that miss a declared value, with their own value."""
     per_device = trait.read.devices(node) if isinstance(trait.read, PerDevice) else {}
-    others = {device: value for device, value in per_device.items() if value != miss.wanted}
+    others = {device: value for device, value in per_device.items() if value not in (miss.right or (miss.wanted,))}
     if miss.device or not others:
         yield miss.device, miss.mine
         return

@@ -20,6 +20,7 @@ from preflight.checks.comparison.values import (
     where_there,
 )
 from preflight.checks.gpu import part
+from preflight.checks.rdma.firmware import accepted
 from preflight.expectations import Site
 from preflight.facts import system_settings
 from preflight.facts.kernel import NVIDIA_VERSION
@@ -145,7 +146,8 @@ def _mixed(board: str) -> Misses:
     """Return the function that reports rdma.firmware where a board is mixed."""
 
     def by(node: NodeFacts, site: Site) -> tuple[str, ...]:
-        return ("rdma.firmware",) if len(set(_OfBoard(board).devices(node).values())) > 1 else ()
+        versions = set(_OfBoard(board).devices(node).values())
+        return ("rdma.firmware",) if len(versions) > 1 and not versions <= set(accepted(site, board)) else ()
 
     return by
 

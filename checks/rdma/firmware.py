@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from preflight.checks.applicability import RDMA_CLASS, no_rdma
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
+from preflight.expectations.schema import Alternatives
 from preflight.facts import nic_firmware
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import natural
@@ -42,11 +43,12 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     It warns, and names the device, both versions and the board. NICs of different boards have different firmware by
     right; virtual functions have their host's. Where no version is that of most, neither is called right:
-    `firmware.nics` in the cluster file decides, and node.expected compares.
+    `firmware.nics` in the cluster file decides, and node.expected compares. Where it lists several versions for a
+    board, a mixture of these passes.
 
     ## False alarms
-    A firmware roll-out that awaits the reset of some cards. Where NICs of one board differ on purpose,
-    `off = ["rdma.firmware"]` in `[class.NAME.checks]` of the cluster file ends it for that class.
+    A firmware roll-out that awaits the reset of some cards, or NICs of one board that differ on purpose: declare both
+    versions, `firmware.nics = { MT_0000000838 = ["28.43.2026", "28.45.1200"] }`.
     """
     boards = nic_firmware.boards(node)
     same = []
@@ -57,6 +59,10 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
             yield unknown(f"firmware of the NICs of board {board}: {error.why}", subject=board, evidence=[error.key])
             continue
         counts = Counter(versions.values())
+        right = accepted(site, board)
+        if len(counts) > 1 and counts.keys() <= set(right):
+            same.append(f"{len(versions)} x {board} with {' or '.join(right)}, as declared")
+            continue
         if len(counts) == 1:
             same.append(f"{len(versions)} x {board} with {versions.popitem()[1]}")
             continue
@@ -64,6 +70,15 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if same:
         yield passed(f"one firmware on all NICs of a board: {', '.join(same)}", found=", ".join(same),
                      evidence=[RDMA_CLASS])  # fmt: skip
+
+
+def accepted(site: Site, board: str) -> tuple[str, ...]:
+    """Return the versions that the cluster file lists for a board; none where it has one or none."""
+    return tuple(
+        version
+        for declared in site.declared(f"firmware.nics.{board}").values() if isinstance(declared.value, Alternatives)
+        for version in declared.value
+    )  # fmt: skip
 
 
 def judge_board(board: str, versions: Mapping[str, str], keys: Mapping[str, str]) -> Iterator[Finding]:

@@ -113,7 +113,9 @@ class NodeClass:
     host: Host = schema.table(Host)
     nvlink: Nvlink = schema.table(Nvlink)
     rails: Mapping[str, Rail] = schema.tables(Rail, DEVICE)
-    nccl: Mapping[str, str] | None = schema.lines(VARIABLE, 'NCCL variables of all ranks: { NCCL_ALGO = "Ring" }')
+    nccl: Mapping[str, str] | None = schema.lines_by_name(
+        VARIABLE, 'NCCL variables of all ranks: { NCCL_ALGO = "Ring" }'
+    )
     checkpoint: Checkpoint = schema.table(Checkpoint)
     baseline: str | None = schema.key(schema.file_name, "file beside this one: nccl-tests output of a good run")
     tree: roofline_table.FatTreeTable = schema.table(roofline_table.FatTreeTable)

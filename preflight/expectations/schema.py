@@ -19,9 +19,9 @@ def key(kind: Kind, about: str) -> Any:
     return declare(default=None, metadata={"kind": kind, "about": about})
 
 
-def lines(name: Kind, about: str) -> Any:
+def lines_by_name(name: Kind, about: str, kind: Kind | None = None) -> Any:
     """Declare an optional table of texts by names of a given form."""
-    return declare(default=None, metadata={"kind": lines_by(name), "about": about, "line_name": name})
+    return declare(default=None, metadata={"kind": lines_by(name, kind or line), "about": about, "line_name": name})
 
 
 def table(cls: type[T]) -> T:
@@ -53,6 +53,19 @@ def line(value: Any) -> str:
     return value.strip()
 
 
+class Alternatives(tuple[str, ...]):
+    """Texts of which each is right."""
+
+
+def lines(value: Any) -> str | Alternatives:
+    """A text of one line, or a list of those that are right."""
+    if not isinstance(value, list):
+        return line(value)
+    if len(set(map(str, value))) < 2:
+        raise ValueError('takes one value, or a list of several: ["28.43.2026", "28.45.1200"]')
+    return Alternatives(line(part) for part in value)
+
+
 def words(value: Any) -> str:
     """Words that the kernel separates by spaces or tabs."""
     return " ".join(line(value).split())
@@ -69,16 +82,16 @@ def named(pattern: str, example: str) -> Kind:
     return read
 
 
-def lines_by(name: Kind) -> Kind:
+def lines_by(name: Kind, kind: Kind) -> Kind:
     """A table of texts by names of a given form; a number stands for its text."""
 
-    def read(value: Any) -> dict[str, str]:
+    def read(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict) or not value:
             raise ValueError('takes a table: NAME = "value"')
         found = {}
         for key, inner in value.items():
             try:
-                found[name(key)] = line(str(inner) if isinstance(inner, int) and not isinstance(inner, bool) else inner)
+                found[name(key)] = kind(str(inner) if isinstance(inner, int) and not isinstance(inner, bool) else inner)
             except ValueError as error:
                 raise ValueError(f"{str(key)[:60]}: {error}") from None
         return found

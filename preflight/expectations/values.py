@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from preflight._startup.lightclass import dataclass
 from preflight.expectations import schema
+from preflight.expectations.schema import Alternatives
 
 
 @dataclass(frozen=True)
@@ -17,30 +18,43 @@ class Versions:
 
     driver: str | None = schema.key(schema.line, 'NVIDIA driver: "570.86.15"')
     kernel_modules: str | None = schema.key(schema.one_of("open", "proprietary"), "flavour of NVIDIA's kernel modules")
-    cuda: str | None = schema.key(schema.line, 'CUDA toolkit of the node: "12.8.1"; "none": not installed')
+    cuda: str | Alternatives | None = schema.key(
+        schema.lines, 'CUDA toolkit of the node: "12.8.1"; "none": not installed'
+    )
     nccl: str | None = schema.key(schema.line, 'NCCL, all that is installed: "2.26.2"')
     nccl_plugins: str | None = schema.key(schema.line, 'NCCL plug-ins: "libnccl-net"; "none"')
     pytorch: str | None = schema.key(schema.line, 'PyTorch: "2.6.0"')
-    kernel: str | None = schema.key(schema.line, 'kernel, as uname -r prints it: "5.15.0-1053-nvidia"')
-    os: str | None = schema.key(schema.line, 'distribution, PRETTY_NAME of /etc/os-release: "Ubuntu 22.04.5 LTS"')
-    ofed: str | None = schema.key(schema.line, 'OFED or DOCA, as ofed_info -s prints it; "not installed"')
-    mlx5_core: str | None = schema.key(schema.line, 'driver of the NICs: "24.10-1.1.4"; "none": that of the kernel')
-    efa: str | None = schema.key(schema.line, "driver of AWS EFA")
-    container_toolkit: str | None = schema.key(schema.line, 'NVIDIA container toolkit: "1.17.4"; "not installed"')
+    kernel: str | Alternatives | None = schema.key(schema.lines, 'kernel, as uname -r prints it: "5.15.0-1053-nvidia"')
+    os: str | Alternatives | None = schema.key(
+        schema.lines, 'distribution, PRETTY_NAME of /etc/os-release: "Ubuntu 22.04.5 LTS"'
+    )
+    ofed: str | Alternatives | None = schema.key(
+        schema.lines, 'OFED or DOCA, as ofed_info -s prints it; "not installed"'
+    )
+    mlx5_core: str | Alternatives | None = schema.key(
+        schema.lines, 'driver of the NICs: "24.10-1.1.4"; "none": that of the kernel'
+    )
+    efa: str | Alternatives | None = schema.key(schema.lines, "driver of AWS EFA")
+    container_toolkit: str | Alternatives | None = schema.key(
+        schema.lines, 'NVIDIA container toolkit: "1.17.4"; "not installed"'
+    )
 
 
 @dataclass(frozen=True)
 class Firmware:
     """Firmware that all nodes of a class are to run."""
 
-    bios: str | None = schema.key(schema.line, "BIOS version of the server")
-    microcode: str | None = schema.key(schema.line, 'microcode of the processors: "0x2b000603"')
-    vbios: str | None = schema.key(schema.line, 'VBIOS of the GPUs: "96.00.89.00.01"')
-    inforom: str | None = schema.key(schema.line, "InfoROM image of the GPUs")
-    gsp: str | None = schema.key(schema.line, "GSP firmware, where it is not the driver's: \"the driver's\"")
-    nics: Mapping[str, str] | None = schema.lines(
+    bios: str | Alternatives | None = schema.key(schema.lines, "BIOS version of the server")
+    microcode: str | Alternatives | None = schema.key(schema.lines, 'microcode of the processors: "0x2b000603"')
+    vbios: str | Alternatives | None = schema.key(schema.lines, 'VBIOS of the GPUs: "96.00.89.00.01"')
+    inforom: str | Alternatives | None = schema.key(schema.lines, "InfoROM image of the GPUs")
+    gsp: str | Alternatives | None = schema.key(
+        schema.lines, "GSP firmware, where it is not the driver's: \"the driver's\""
+    )
+    nics: Mapping[str, str | Alternatives] | None = schema.lines_by_name(
         schema.named(r"[A-Za-z0-9_.-]{1,64}", "MT_0000000838, a board's PSID"),
-        'firmware of NICs by board: { MT_0000000838 = "28.39.1002" }',
+        'firmware of NICs by board: { MT_0000000838 = "28.39.1002" }; a list: each is right',
+        schema.lines,
     )
 
 

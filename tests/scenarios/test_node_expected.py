@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -17,6 +18,7 @@ from preflight.expectations.cluster_file import ClusterFileError, decode
 from preflight.facts.node import NodeFacts
 from preflight.judge import judge
 from tests.support.machines import evidence, hgx_h100
+from tests.support.whole_nodes import firmware
 
 TRAITS = (
     core.DRIVER, rank_agreement.NCCL, *software.SOFTWARE, *software.FIRMWARE,
@@ -102,6 +104,33 @@ def test_one_node_alone_is_judged() -> None:
     assert report["exit_status"] == 1
 
 
+TWO = """
+[class.a.firmware]
+nics = { MT_0000000838 = ["28.43.2026", "28.45.1200"] }
+vbios = ["96.00.74.00.01", "96.00.89.00.01"]
+[class.a.versions]
+kernel = ["5.15.0-1063-nvidia", "5.15.0-1070-nvidia"]
+"""
+FIRMWARE = [check for check in registry().checks if check.id in ("node.expected", "rdma.firmware", "fleet.firmware")]
+
+
+def test_each_value_of_a_list_is_right() -> None:
+    """A roll-out: some NICs and some nodes have the new version already; one NIC has a third."""
+    cluster = decode(TWO.encode(), "cluster.toml")
+    rolled = firmware("mlx5_9", "28.45.1200")
+    nodes = [
+        from_document(evidence(replace(plant(hgx_h100(f"x{at}")), number=at)), f"x{at}")
+        for at, plant in enumerate((rolled, rolled, lambda machine: machine, firmware("mlx5_3", "28.39.1002")))
+    ]
+    judged = judge(nodes, FIRMWARE, cluster)
+    loud = {(one["check"], tuple(one["nodes"])) for one in judged["findings"] if one["status"] not in ("pass", "skip")}
+    assert loud == {(check, ("x3",)) for check in ("node.expected", "rdma.firmware")}
+    (message,) = (
+        one["message"] for one in judged["findings"] if one["status"] == "warn" and "not 28" in one["message"]
+    )
+    assert message == "firmware of NICs MT_0000000838, mlx5_3: 28.39.1002, not 28.43.2026 or 28.45.1200"
+
+
 def test_a_rail_that_the_node_does_not_show_is_no_pass() -> None:
     document = from_document(evidence(hgx_h100("x")), "x")
     report = judge([document], CHECK, decode(b'[class.a.rails.mlx5_77]\npci = "0000:18:00.0"\n', "cluster.toml"))
@@ -119,6 +148,9 @@ def test_a_rail_that_the_node_does_not_show_is_no_pass() -> None:
         ("[class.a.rails.'@x']\nleaf = 'x'\n", 1, "takes names such as mlx5_0"),
         ("[class.a]\nrails = 3\n", 2, "not a table - write it as [class.a.rails]"),
         ("[class.a.firmware.nics]\n'MT 1' = 'x'\n", 1, "MT 1: takes names such as MT_0000000838"),
+        ("[class.a.firmware]\nvbios = ['1']\n", 2, "takes one value, or a list of several"),
+        ("[class.a.firmware]\nnics = { MT_0000000838 = [1, 2] }\n", 2, "MT_0000000838: takes the value as a report"),
+        ("[class.a.versions]\ndriver = ['1', '2']\n", 2, "takes the value as a report shows it, in quotes"),
         ("[class.a.nccl]\nFOO = 'x'\n", 1, "FOO: takes names such as NCCL_ALGO"),
         ("[class.a.host]\nboot_options = 'a'\nsockets = 0\n", 3, "takes a whole number from 1 to 1024"),
     ],

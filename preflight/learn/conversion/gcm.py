@@ -167,7 +167,7 @@ def _ib(manifest: Manifest, draft: Draft) -> None:
 
 
 def _firmware(draft: Draft, versions: Any) -> None:
-    draft.lose(f"firmware.nics takes one version for each board (PSID), which the manifest does not name: {versions}")
+    draft.lose(f"firmware.nics takes versions by board (PSID), which the manifest does not name: {versions}")
 
 
 def _disks(manifest: Manifest, draft: Draft) -> None:
