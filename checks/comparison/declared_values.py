@@ -57,10 +57,8 @@ def accepted(trait: Trait, value: Any) -> tuple[str, ...]:
 
 def settled(trait: Trait, value: str, site: Site) -> str:
     """Return what to compare of a value: where each of several is right, all of these."""
-    several = [one.value for one in site.declared(trait.expects).values()] if trait.expects else []
-    if len(several) != 1 or not isinstance(several[0], Alternatives):
-        return value
-    return " or ".join(several[0]) if set(values_of(trait, value)) <= set(several[0]) else value
+    right = site.alternatives(trait.expects) if trait.expects else ()
+    return " or ".join(right) if right and set(values_of(trait, value)) <= set(right) else value
 
 
 def values_of(trait: Trait, value: str) -> list[str]:

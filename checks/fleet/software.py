@@ -20,7 +20,6 @@ from preflight.checks.comparison.values import (
     where_there,
 )
 from preflight.checks.gpu import part
-from preflight.checks.rdma.firmware import accepted
 from preflight.expectations import Site
 from preflight.facts import system_settings
 from preflight.facts.kernel import NVIDIA_VERSION
@@ -147,7 +146,8 @@ def _mixed(board: str) -> Misses:
 
     def by(node: NodeFacts, site: Site) -> tuple[str, ...]:
         versions = set(_OfBoard(board).devices(node).values())
-        return ("rdma.firmware",) if len(versions) > 1 and not versions <= set(accepted(site, board)) else ()
+        right = site.alternatives(f"firmware.nics.{board}")
+        return ("rdma.firmware",) if len(versions) > 1 and not versions <= set(right) else ()
 
     return by
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from preflight.checks.applicability import PCI_BUS, no_gpu
@@ -14,7 +14,7 @@ from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.nvidia.model import GpuHealth
+    from preflight.facts.nvidia.model import GpuHealth, Health
 
 NVML_API = "https://docs.nvidia.com/deploy/nvml-api/"
 
@@ -125,22 +125,24 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
     with replaced parts.
 
     ## Verdicts
-    It warns: the driver accepts what it runs on. Boxes with different models are left to gpu.same-model. Where
-    GSP is not used the driver says N/A.
+    It warns: the driver accepts what it runs on. Versions that `firmware.vbios` or `firmware.inforom` of the cluster
+    file lists may be mixed. Boxes with different models are left to gpu.same-model. Where GSP is not used the driver
+    says N/A.
 
     ## False alarms
-    A node in the middle of a firmware roll-out, whose GPUs differ until the last one is done.
+    A node in the middle of a firmware roll-out, whose GPUs differ until the last one is done: declare both versions.
     """
     health = node.gpu_health
     odd = False
     for name, called in (("vbios", "VBIOS"), ("inforom", "InfoROM")):
         versions = Counter((gpu.name, getattr(gpu, name)) for gpu in health.gpus if getattr(gpu, name) is not None)
-        if len(versions) > len({model for model, _ in versions}):
+        agreed = {version for _, version in versions} <= set(site.alternatives(f"firmware.{name}"))
+        if len(versions) > len({model for model, _ in versions}) and not agreed:
             odd = True
-            version_counts = ", ".join(f"{count} x {version}" for (_, version), count in versions.most_common())
             yield warned(
-                f"{len(versions)} versions of {called} in one node",
-                found=version_counts, expected="one version", evidence=health.evidence,
+                f"{len(versions)} versions of {called} in one node: {_holders(health, name, versions)}",
+                found=", ".join(f"{count} x {version}" for (_, version), count in versions.most_common()),
+                expected="one version", evidence=health.evidence,
             )  # fmt: skip
     for gpu in health.gpus:
         if gpu.gsp is not None and gpu.gsp != health.driver:
@@ -153,4 +155,22 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if len(read) < len(health.gpus) or not read:
         yield unknown(f"VBIOS of {len(health.gpus) - len(read)} GPUs not told", evidence=health.evidence)
     elif not odd:
-        yield passed(f"{len(read)} GPUs with VBIOS {read[0].vbios}", evidence=health.evidence)
+        versions_read = " and ".join(sorted({str(gpu.vbios) for gpu in read}))
+        yield passed(f"{len(read)} GPUs with VBIOS {versions_read}", evidence=health.evidence)
+
+
+def _holders(health: Health, name: str, versions: Mapping[tuple[str | None, str], int]) -> str:
+    """Name the GPUs of each version, of each model, but those of the one that most have."""
+    listed = []
+    for model in dict.fromkeys(model for model, _ in versions):
+        counts = {version: number for (mine, version), number in versions.items() if mine == model}
+        usual = max(counts, key=counts.__getitem__)
+        most = f"; most have {usual}" if counts[usual] * 2 > sum(counts.values()) else ""
+        named = [
+            f"{version} on {', '.join(gpu.label for gpu in health.gpus if getattr(gpu, name) == version)}"
+            for version in counts
+            if not (most and version == usual)
+        ]
+        if len(counts) > 1:
+            listed.append("; ".join(named) + most)
+    return "; ".join(listed)

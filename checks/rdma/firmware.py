@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from preflight.checks.applicability import RDMA_CLASS, no_rdma
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.expectations.schema import Alternatives
 from preflight.facts import nic_firmware
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import natural
@@ -59,7 +58,7 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
             yield unknown(f"firmware of the NICs of board {board}: {error.why}", subject=board, evidence=[error.key])
             continue
         counts = Counter(versions.values())
-        right = accepted(site, board)
+        right = site.alternatives(f"firmware.nics.{board}")
         if len(counts) > 1 and counts.keys() <= set(right):
             same.append(f"{len(versions)} x {board} with {' or '.join(right)}, as declared")
             continue
@@ -70,15 +69,6 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if same:
         yield passed(f"one firmware on all NICs of a board: {', '.join(same)}", found=", ".join(same),
                      evidence=[RDMA_CLASS])  # fmt: skip
-
-
-def accepted(site: Site, board: str) -> tuple[str, ...]:
-    """Return the versions that the cluster file lists for a board; none where it has one or none."""
-    return tuple(
-        version
-        for declared in site.declared(f"firmware.nics.{board}").values() if isinstance(declared.value, Alternatives)
-        for version in declared.value
-    )  # fmt: skip
 
 
 def judge_board(board: str, versions: Mapping[str, str], keys: Mapping[str, str]) -> Iterator[Finding]:

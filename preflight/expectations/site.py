@@ -11,6 +11,7 @@ from preflight._startup.lightclass import dataclass, replace
 from preflight.evidence.document import EvidenceError
 from preflight.expectations.catalogue import Part
 from preflight.expectations.node_class import NodeClass
+from preflight.expectations.schema import Alternatives
 from preflight.expectations.waivers import Waiver
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port, all_efa, is_bluefield
@@ -176,6 +177,11 @@ class Site:
             device: Expected(value, f"{basename(self.path)} class.{self.class_name}.{key}", key)
             for device, (value, key) in found.items() if value is not None
         }  # fmt: skip
+
+    def alternatives(self, path: str) -> tuple[str, ...]:
+        """Return the values of which each is right; none where the class declares one value, or none."""
+        values = [one.value for one in self.declared(path).values()]
+        return tuple(values[0]) if len(values) == 1 and isinstance(values[0], Alternatives) else ()
 
     def host(self, name: str) -> Expected:
         """Return what the site declares of the servers: a key of ``[class.X.host]``."""

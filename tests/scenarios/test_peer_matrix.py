@@ -394,7 +394,8 @@ ROWS |= {
         (firmware("mlx5_9", "28.39.1002"), "rdma.firmware", "mlx5_9.*28.39.1002"),
         (health(3, application_clock_mhz=1005), "gpu.clocks", "GPU3: application clock 1005 of 1980 MHz"),
         (gpu(3, nvlink_errors={(4, "CRC Errors"): 4211}), "nvlink.errors", "GPU3: 4211 CRC errors"),
-        (health(6, vbios="96.00.89.00.01"), "gpu.firmware", "2 versions of VBIOS in one node"),
+        (health(6, vbios="96.00.89.00.01"), "gpu.firmware",
+         "2 versions of VBIOS in one node: 96.00.89.00.01 on GPU6; most have 96.00.74.00.01"),
     ],
 )  # fmt: skip
 def test_what_differs_within_a_node_is_named_without_a_file(plant: Fault, check: str, words: str) -> None:
