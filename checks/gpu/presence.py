@@ -1,4 +1,4 @@
-"""GPUs: are they all there, and does the driver answer for each."""
+"""GPUs and NVSwitches: are they all there, and does the driver answer for each GPU."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from preflight import facts
 from preflight.checks.applicability import PCI_BUS, network_switch, no_gpu, nothing
 from preflight.evidence.document import COURSE, EvidenceError
 from preflight.expectations import Site
-from preflight.facts.container import GPU_NODES, given_all_gpus, gpu_nodes, gpus_given, in_pod, usable_gpu_nodes
+from preflight.expectations.catalogue import NVSWITCH_IDS
+from preflight.facts.container import (
+    GPU_NODES,
+    USABLE_NODES,
+    given_all_gpus,
+    gpu_nodes,
+    gpus_given,
+    in_pod,
+    usable_gpu_nodes,
+)
 from preflight.facts.kernel import NVIDIA_VERSION
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
@@ -97,8 +106,9 @@ def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A container sees the whole PCI bus, and only its own GPUs. There those count that it was given: by
     NVIDIA_VISIBLE_DEVICES, Slurm's lists and the pod's request, which have to agree. As many device nodes and answers
-    pass; as many device nodes and fewer answers fail. Where nothing chose some, one that is missing fails where the
-    device nodes of all GPUs of the bus are there and may be opened: a control group that withholds a GPU refuses that.
+    pass; as many device nodes and fewer answers fail, or are unknown where those may not be opened. Where nothing
+    chose some, one that is missing fails where the device nodes of all GPUs of the bus are there and may be opened: a
+    control group that withholds a GPU refuses that.
     Where find(1) cannot test it (BusyBox), the cluster file has to expect all of them; else it is unknown. A GPU that
     the driver reports as lost fails everywhere.
 
@@ -134,6 +144,10 @@ def _in_container(node: NodeFacts, listing: Driver, bus: int) -> Finding:
     except EvidenceError:
         given, nodes = None, 0
     answer, evidence = len(listing.gpus), [listing.evidence, PROCESS, GPU_NODES]
+    usable = usable_gpu_nodes(node.evidence)
+    if given == nodes and usable is not None and answer <= usable < nodes:
+        return unknown(f"{answer} of {given} GPUs that this container was given answer; only {usable} may be opened",
+                       evidence=[*evidence, USABLE_NODES], fix="see container.gpu-devices")  # fmt: skip
     if given is not None and answer == given == nodes:
         return passed(f"driver {listing.version} answers for all {given} GPUs that this container was given, of {bus} "
                       "on the bus", evidence=evidence)  # fmt: skip
@@ -211,3 +225,41 @@ def _silent(node: NodeFacts, gpus: int, error: EvidenceError) -> Finding:
         evidence=evidence,
         fix="A driver/library mismatch needs a reboot after the upgrade; else read `dmesg | grep -i nvrm`.",
     )
+
+
+@check(
+    "nvlink.switches",
+    title="All NVSwitches of the board are on the PCI bus",
+    source="NVIDIA Fabric Manager user guide (HGX A100: six NVSwitches, HGX H100: four), pci.ids",
+    fix="`lspci -d 10de: | grep -i bridge`; power-cycle the node; if one stays away, the baseboard goes to the vendor.",
+    action="isolate",
+    unless=(no_gpu,),
+)
+def switches(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Count the NVSwitches on the PCI bus of an eight-GPU board.
+
+    ## Why it matters
+    Each NVSwitch carries a share of every GPU's NVLinks. Where one is missing, the fabric manager gives up, or goes on
+    with less bandwidth between all GPUs if it was set up to (NVSWITCH_FAILURE_MODE), and no GPU shows why.
+
+    ## Verdicts
+    Fewer than the board of the recognised part has fail. Boards of Blackwell have their switches behind ConnectX
+    bridges, NVL72 racks on trays of their own, and PCIe cards none: the check does not apply. A virtual machine may be
+    given none (the hypervisor keeps them), or, with some of the GPUs, some: unknown.
+
+    ## False alarms
+    A board of the same GPUs with fewer switches, which the catalogue does not have: waive it, with a reason.
+    """
+    wanted = site.part.switches_on_bus if site.part is not None else 0
+    found = sum(device.vendor == "10de" and device.device in NVSWITCH_IDS for device in node.pci)
+    if site.part is None or not wanted or (node.in_virtual_machine and not found):
+        yield skipped("no NVSwitch is to be on this PCI bus", evidence=[PCI_BUS])
+        return
+    about = f"{found} of {wanted} NVSwitches of {site.part.name} are on the PCI bus"
+    if found >= wanted:
+        yield passed(about, found=found, evidence=[PCI_BUS])
+    elif node.in_virtual_machine and len(node.gpus_on_bus) < (site.part.gpus or 0):
+        yield unknown(f"{about} of a virtual machine with {len(node.gpus_on_bus)} GPUs", found=found, expected=wanted,
+                      evidence=[PCI_BUS], fix="Count them on the hypervisor.")  # fmt: skip
+    else:
+        yield failed(about, found=found, expected=f"{wanted} ({site.part.source})", evidence=[PCI_BUS])

@@ -15,7 +15,14 @@ from preflight.checks.applicability import (
 )
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts.container import GPU_NODES, gpu_nodes, networks
+from preflight.facts.container import (
+    GPU_NODES,
+    USABLE_NODES,
+    gpu_nodes,
+    gpus_given,
+    networks,
+    usable_gpu_nodes,
+)
 from preflight.facts.interfaces import ROOT as NET
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
@@ -54,8 +61,9 @@ def gpu_devices(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Fewer GPUs than on the bus are an allocation, and pass. None at all fails where NVIDIA_VISIBLE_DEVICES or
-    the cluster file says that this container was meant to have some; else it is unknown. Outside a container
-    the check skips.
+    the cluster file says that this container was meant to have some; else it is unknown. Device nodes that may not be
+    opened, as a control group refuses them, count as none; where NVIDIA_VISIBLE_DEVICES, Slurm or the pod's request
+    gave that many GPUs, it fails. Outside a container the check skips.
 
     ## False alarms
     An init or side container that was given no GPU on purpose; without a promise of GPUs it is
@@ -65,10 +73,18 @@ def gpu_devices(node: NodeFacts, site: Site) -> Iterator[Finding]:
     gpus = [name for name in nodes if name.removeprefix("nvidia").isdigit()]
     lacking = sorted({"nvidiactl", "nvidia-uvm"} - nodes)
     requested = node.environment.get("NVIDIA_VISIBLE_DEVICES", "") not in ("", "void", "none")
+    usable = usable_gpu_nodes(node.evidence)
+    withheld = 0 if usable is None else len(gpus) - usable
     details: dict[str, Any] = {
         "found": ", ".join(sorted(nodes)) or "no /dev/nvidia*",
-        "evidence": [GPU_NODES, PROCESS],
+        "evidence": [GPU_NODES, *([USABLE_NODES] if withheld > 0 else []), PROCESS],
     }
+    if withheld > 0 and (gpus_given(node.evidence, node.environment) == len(gpus) or (requested and not usable)):
+        yield failed(f"{withheld} of {len(gpus)} GPU devices in this container may not be opened",
+                     expected="devices that its control group allows", fix=_WITHHELD, **details)  # fmt: skip
+        return
+    if withheld > 0 and not usable:
+        gpus = []
     if not gpus and (requested or site.members.gpus):
         yield failed(f"no GPU device in this container, {len(node.gpus_on_bus)} on the host's bus",
                      expected="/dev/nvidia0, nvidiactl, nvidia-uvm", **details)  # fmt: skip
@@ -82,7 +98,15 @@ def gpu_devices(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield failed(f"/dev/{lacking[0]} is not in this container", subject=lacking[0],
                      expected="nvidiactl and nvidia-uvm", **details)  # fmt: skip
     else:
-        yield passed(f"{len(gpus)} GPU devices in this container, {len(node.gpus_on_bus)} on the host's bus", **details)
+        usable = len(gpus) - max(withheld, 0)
+        yield passed(f"{usable} GPU devices in this container, {len(node.gpus_on_bus)} on the host's bus", **details)
+
+
+#: After the troubleshooting of NVIDIA's container toolkit: containers that lose access to GPUs.
+_WITHHELD = (
+    "Start the container again: `systemctl daemon-reload` on the host takes devices from containers that the engine "
+    "did not declare to systemd; declare them by CDI, or let the engine use cgroupfs."
+)
 
 
 @check(
