@@ -55,8 +55,8 @@ def accepted(trait: Trait, value: Any) -> tuple[str, ...]:
     return tuple(value) if isinstance(value, Alternatives) else (written(trait, value),)
 
 
-def settled(trait: Trait, value: str, site: Site) -> str:
-    """Return what to compare of a value: where each of several is right, all of these."""
+def compared(trait: Trait, value: str, site: Site) -> str:
+    """Return what is compared of a value: of several right ones all."""
     right = site.alternatives(trait.expects) if trait.expects else ()
     return " or ".join(right) if right and set(values_of(trait, value)) <= set(right) else value
 

@@ -94,7 +94,7 @@ def poll(trait: Trait, members: Sequence[NodeFacts], sites: Mapping[str, Site]) 
         if by:
             missed[node.node] = by
         if isinstance(value, str):
-            values[node.node] = declared_values.settled(trait, value, sites[node.node])
+            values[node.node] = declared_values.compared(trait, value, sites[node.node])
         elif value is not None:
             numbers[node.node] = value
     for name, number in near(numbers, trait.tolerance).items():

@@ -78,7 +78,8 @@ def judge_clocks(health: Health, at_the_top: Container[str] = ()) -> Iterator[Fi
         elif health.pasted and mine >= top:
             return None  # no default is above the highest clock
         else:
-            return unknown(f"application clock {mine} of {top} MHz: its default is not known", found=f"{mine} MHz")
+            return unknown(f"application clock {mine} of {top} MHz: its default is not known", found=f"{mine} MHz",
+                           fix="Declare gpu_settings.application_clock_mhz in the cluster file.")  # fmt: skip
         if mine < bound:
             return warned(f"application clock {mine} of {top} MHz", found=f"{mine} MHz", expected=called)
         return None

@@ -49,8 +49,8 @@ def nvlink_errors(node: NodeFacts, site: Site) -> Iterator[Finding]:
     GPUs, and is the one that will go down.
 
     ## Verdicts
-    Totals have no time: more than 100 CRC, replay and damaged-packet errors warn, so do more than 5 recoveries and any
-    recovery that failed. A handful over months is healthy, and passes. It never fails: growth does
+    A total does not show when it grew: more than 100 CRC, replay and damaged-packet errors warn, so do more than 5
+    recoveries and any recovery that failed. A handful over months is healthy, and passes. It never fails: growth does
     (counters.gpu-links). What forward error correction repaired (NVLink 5) is not counted.
 
     ## False alarms

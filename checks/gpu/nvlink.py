@@ -213,8 +213,9 @@ def fabric_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     Until the fabric manager has joined a GPU, every CUDA program on it ends with error 802, "system not yet
-    initialized"; degraded bandwidth or an unhealthy route slows each exchange over NVLink. GPUs of one node in
-    different domains or cliques cannot reach each other over NVLink at all.
+    initialized"; one that could not be joined computes without NVLink to its peers. Degraded bandwidth or an unhealthy
+    route slows each exchange over NVLink. GPUs of one node in different domains or cliques cannot reach each other over
+    NVLink at all.
 
     ## Verdicts
     PCIe cards and parts before Hopper have no such state; the driver says N/A, and the check does not apply. On an
@@ -297,7 +298,8 @@ def no_managed_switch(node: NodeFacts, site: Site) -> Finding | None:
     impact="blocks-job",
     explains=(("gpu.fabric-state", "node"),),
     source=f"{FABRIC_GUIDE} (the versions must match)",
-    fix="Install nvidia-fabricmanager of exactly the driver's version; systemctl enable --now nvidia-fabricmanager",
+    fix="Install nvidia-fabricmanager of exactly the driver's version. From H100 on start it as the guide does: end "
+    "all CUDA programs, `nvidia-smi -r`, `systemctl enable --now nvidia-fabricmanager`.",
     action="fix-site",
     answers=("PA-02",),
     unless=(no_gpu, no_managed_switch),
@@ -313,9 +315,11 @@ def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
     It applies where NVSwitches are on the PCI bus, and on HGX B200 and B300, whose switches are not seen
     there. PCIe boxes need none, and on GB200 it runs on the switch trays. Not running fails, another version
     than the driver's too. On HGX A100 and before, no CUDA program starts while it is stopped (NVIDIA's guide,
-    ABORT_CUDA_JOBS_ON_FM_EXIT). From H100 on that setting has no effect and each GPU reports its state in the fabric:
-    where all have joined, programs run on and start, so that it only warns, although other tools fail the node. The
-    next reset of a GPU or reboot leaves it outside the fabric. In a container services are not visible: unknown.
+    ABORT_CUDA_JOBS_ON_FM_EXIT). From H100 on the guide calls that setting ineffective, and binds the start of CUDA to
+    each GPU's own registration in the fabric, not to the service: where all GPUs report that they have joined, it only
+    warns. That new programs start is an inference from this: gcm, AWS and gpud fail the node, and a site does so by
+    `services = ["nvidia-fabricmanager"]` in `[class.X.host]`. The next reset of a GPU or reboot leaves it outside the
+    fabric. In a container services are not visible: unknown.
 
     ## False alarms
     A virtual machine whose hypervisor runs it: the fabric state is Completed and nothing runs here,

@@ -160,7 +160,7 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _holders(health: Health, name: str, versions: Mapping[tuple[str | None, str], int]) -> str:
-    """Name the GPUs of each version, of each model, but those of the one that most have."""
+    """Name the GPUs of each model that have another version than most."""
     listed = []
     for model in dict.fromkeys(model for model, _ in versions):
         counts = {version: number for (mine, version), number in versions.items() if mine == model}

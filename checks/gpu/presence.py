@@ -1,4 +1,4 @@
-"""GPUs and NVSwitches: are they all there, and does the driver answer for each GPU."""
+"""GPUs and NVSwitches: are they all there, and does the driver answer."""
 
 from __future__ import annotations
 
@@ -227,13 +227,25 @@ def _silent(node: NodeFacts, gpus: int, error: EvidenceError) -> Finding:
     )
 
 
+def no_switch_on_bus(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip boards that show no NVSwitch, and virtual machines without."""
+    wanted = site.part.switches_on_bus if site.part is not None else 0
+    if wanted and (_switches(node) or not node.in_virtual_machine):
+        return None
+    return skipped("no NVSwitch is to be on this PCI bus", evidence=[PCI_BUS])
+
+
+def _switches(node: NodeFacts) -> int:
+    return sum(device.vendor == "10de" and device.device in NVSWITCH_IDS for device in node.pci)
+
+
 @check(
     "nvlink.switches",
     title="All NVSwitches of the board are on the PCI bus",
     source="NVIDIA Fabric Manager user guide (HGX A100: six NVSwitches, HGX H100: four), pci.ids",
     fix="`lspci -d 10de: | grep -i bridge`; power-cycle the node; if one stays away, the baseboard goes to the vendor.",
     action="isolate",
-    unless=(no_gpu,),
+    unless=(no_gpu, no_switch_on_bus),
 )
 def switches(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Count the NVSwitches on the PCI bus of an eight-GPU board.
@@ -250,16 +262,14 @@ def switches(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     A board of the same GPUs with fewer switches, which the catalogue does not have: waive it, with a reason.
     """
-    wanted = site.part.switches_on_bus if site.part is not None else 0
-    found = sum(device.vendor == "10de" and device.device in NVSWITCH_IDS for device in node.pci)
-    if site.part is None or not wanted or (node.in_virtual_machine and not found):
-        yield skipped("no NVSwitch is to be on this PCI bus", evidence=[PCI_BUS])
-        return
-    about = f"{found} of {wanted} NVSwitches of {site.part.name} are on the PCI bus"
-    if found >= wanted:
-        yield passed(about, found=found, evidence=[PCI_BUS])
-    elif node.in_virtual_machine and len(node.gpus_on_bus) < (site.part.gpus or 0):
-        yield unknown(f"{about} of a virtual machine with {len(node.gpus_on_bus)} GPUs", found=found, expected=wanted,
+    part = site.part
+    assert part is not None, "no_switch_on_bus skips it"
+    present, wanted = _switches(node), part.switches_on_bus
+    about = f"{present} of {wanted} NVSwitches of {part.name} are on the PCI bus"
+    if present >= wanted:
+        yield passed(about, found=present, evidence=[PCI_BUS])
+    elif node.in_virtual_machine and len(node.gpus_on_bus) < (part.gpus or 0):
+        yield unknown(f"{about} of a virtual machine with {len(node.gpus_on_bus)} GPUs", found=present, expected=wanted,
                       evidence=[PCI_BUS], fix="Count them on the hypervisor.")  # fmt: skip
     else:
-        yield failed(about, found=found, expected=f"{wanted} ({site.part.source})", evidence=[PCI_BUS])
+        yield failed(about, found=present, expected=f"{wanted} ({part.source})", evidence=[PCI_BUS])

@@ -117,6 +117,12 @@ class Part:
         return 72 if self.nic_on_cpu else self.gpus
 
     @property
+    def switches_on_bus(self) -> int:
+        """NVSwitches on the PCI bus; 0 where the board shows none."""
+        on_bus = {"Ampere": 6, "Hopper": 4}  # HGX A100; HGX H100, H200
+        return on_bus.get(self.gpu.generation, 0) if self.nvswitch and not self.nic_on_cpu else 0
+
+    @property
     def switches_behind_nics(self) -> bool:
         """Whether its NVSwitches hide behind ConnectX bridges: HGX B200 and B300, whose bus shows no switch."""
         return self.nvswitch and not self.nic_on_cpu and self.gpu.generation == "Blackwell"

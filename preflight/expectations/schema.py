@@ -58,7 +58,7 @@ class Alternatives(tuple[str, ...]):
 
 
 def lines(value: Any) -> str | Alternatives:
-    """A text of one line, or a list of those that are right."""
+    """Accept a text of one line, or a list of those that are right."""
     if not isinstance(value, list):
         return line(value)
     if len(set(map(str, value))) < 2:

@@ -179,8 +179,8 @@ class Site:
         }  # fmt: skip
 
     def alternatives(self, path: str) -> tuple[str, ...]:
-        """Return the values of which each is right; none where the class declares one value, or none."""
-        values = [one.value for one in self.declared(path).values()]
+        """Return the values of a list of which each is right."""
+        values = [declared.value for declared in self.declared(path).values()]
         return tuple(values[0]) if len(values) == 1 and isinstance(values[0], Alternatives) else ()
 
     def host(self, name: str) -> Expected:

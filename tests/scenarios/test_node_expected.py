@@ -123,10 +123,16 @@ def test_each_value_of_a_list_is_right() -> None:
         for at, plant in enumerate((rolled, rolled, lambda machine: machine, firmware("mlx5_3", "28.39.1002")))
     ]
     judged = judge(nodes, FIRMWARE, cluster)
-    loud = {(one["check"], tuple(one["nodes"])) for one in judged["findings"] if one["status"] not in ("pass", "skip")}
+    loud = {
+        (finding["check"], tuple(finding["nodes"]))
+        for finding in judged["findings"]
+        if finding["status"] not in ("pass", "skip")
+    }
     assert loud == {(check, ("x3",)) for check in ("node.expected", "rdma.firmware")}
     (message,) = (
-        one["message"] for one in judged["findings"] if one["status"] == "warn" and "not 28" in one["message"]
+        finding["message"]
+        for finding in judged["findings"]
+        if finding["status"] == "warn" and "not 28" in finding["message"]
     )
     assert message == "firmware of NICs MT_0000000838, mlx5_3: 28.39.1002, not 28.43.2026 or 28.45.1200"
 

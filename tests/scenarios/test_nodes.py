@@ -262,6 +262,9 @@ BOTH: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
         health(6, fabric=GpuFabric("Completed", "Success", ("degraded bandwidth",), 0, "")),
         {("fail", "gpu.fabric-state", "0000:d1:00.0")},
     ),
+    "NVSwitch off the bus": (
+        lambda machine: replace(machine, nvswitches=machine.nvswitches[:-1]), {("fail", "nvlink.switches", "")},
+    ),
     "fabric manager of another version": (
         node(fabric_manager_version="550.90.07"), {("fail", "nvlink.fabric-manager", "")},
     ),

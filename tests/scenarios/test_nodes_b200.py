@@ -195,7 +195,8 @@ def test_healthy_node_raises_nothing() -> None:
     result = report(hgx_b200(), site(NAME))
     assert {finding["status"] for finding in result["findings"]} == {"pass", "skip"}
     assert {finding["check"] for finding in result["findings"] if finding["status"] == "skip"} == {
-        "gpu.retired-pages", "gpu.process-per-gpu", "nvlink.imex", "xid.nvswitch", "pcie.relaxed-ordering",
+        "gpu.retired-pages", "gpu.process-per-gpu", "nvlink.imex", "nvlink.switches", "xid.nvswitch",
+        "pcie.relaxed-ordering",
         "roce.chain", "rails.subnets", "nccl.sharp-plugin", "versions.compatibility",
         "container.gpu-devices", "container.device-plugin",
         "container.networks", "counters.visible",

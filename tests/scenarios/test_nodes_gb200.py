@@ -178,7 +178,8 @@ def test_healthy_tray_raises_nothing() -> None:
     result = report(gb200_tray(), site(NAME))
     assert {finding["status"] for finding in result["findings"]} == {"pass", "skip"}
     assert {finding["check"] for finding in result["findings"] if finding["status"] == "skip"} == {
-        "gpu.retired-pages", "gpu.process-per-gpu", "nvlink.fabric-manager", "xid.nvswitch", "topology.nearest-nic",
+        "gpu.retired-pages", "gpu.process-per-gpu", "nvlink.fabric-manager", "nvlink.switches", "xid.nvswitch",
+        "topology.nearest-nic",
         "pcie.relaxed-ordering", "roce.chain", "rails.subnets", "counters.visible", "counters.traffic-class",
         "switch.pfc", "switch.mtu",
         "nccl.sharp-plugin", "versions.compatibility",

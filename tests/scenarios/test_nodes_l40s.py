@@ -181,7 +181,7 @@ def test_healthy() -> None:
         "nccl.sharp-plugin", "versions.compatibility",
         "container.gpu-devices", "container.device-plugin",
         "container.networks", "gpu.fabric-state", "gpu.mig", "gpu.process-per-gpu",
-        "gpu.retired-pages", "nvlink.fabric-manager", "nvlink.imex", "nvlink.links", "nvlink.errors",
+        "gpu.retired-pages", "nvlink.fabric-manager", "nvlink.switches", "nvlink.imex", "nvlink.links", "nvlink.errors",
         "pcie.relaxed-ordering", "rdma.active-mtu", "topology.nvlink", "xid.nvswitch",
     }  # fmt: skip
 

@@ -328,6 +328,10 @@ _ALL_GPUS = "gpu.driver, xid.gpu, gpu.ecc-mode, gpu.row-remap and the other chec
 _COVERED = {
     "check_nvsmi_healthmon": _ALL_GPUS,
     "check_nv_healthmon": _ALL_GPUS,
+    "check_nvgpu_smi": _ALL_GPUS,
+    "check_gpu_persistence": "gpu.persistence",
+    "check_hw_topology": "topology.nearest-nic, numa.affinity, topology.nvlink",
+    "check_vbios_version": "gpu.firmware compares the GPUs of a node; the class may declare their VBIOS",
     "check_hw_mcelog": "kernel.events reads machine checks from the kernel's log",
     "check_gpu_xid": "xid.gpu",
     "check_gpu_ecc": "gpu.ecc-uncorrected, gpu.row-remap",
@@ -339,6 +343,7 @@ _COVERED = {
 _NO_FILES = "tests a file of the site: preflight reads only the files of its own probes"
 _NO_COMMAND = "runs a command: preflight runs only its own probes"
 _NO_LOAD = "limits what running jobs use: preflight judges the node, not its load"
+_BENCHMARK = "runs a benchmark: preflight reads its log (`preflight read`)"
 _ACTIVE = "sends traffic: preflight tests only pairs that are named (`preflight pair`)"
 
 _REASONS = {
@@ -365,6 +370,13 @@ _REASONS = {
     "check_dmi_raw_data_match": "of the DMI data only BIOS version (firmware.bios) and product name (host.server) have "
     "keys",
     "check_net_ping": _ACTIVE,
+    "check_net_link": "interfaces without RDMA have no key; those of RDMA devices are judged with their ports",
+    "check_gpfs_health": "runs mmhealth: declare the mounts of GPFS, and its unit in host.services",
+    "check_raid_health": "kernel.events shows arrays that lost a member; their present state has no key",
+    "check_cpu_stream": _BENCHMARK,
+    "check_cuda_bw": _ACTIVE,
+    "check_ib_bw_non_gdr": _ACTIVE,
+    "check_nccl_allreduce_ib_loopback": _BENCHMARK,
     "check_net_socket": "sockets have no key: declare the unit that listens in host.services",
     "check_ps_cpu": _NO_LOAD,
     "check_ps_mem": _NO_LOAD,
@@ -381,7 +393,7 @@ _REASONS = {
     "check_gpu_bw": _ACTIVE,
     "check_gpu_bandwidth": _ACTIVE,
     "check_ib_bw_gdr": _ACTIVE,
-    "check_nccl_allreduce": "runs a benchmark: preflight reads its log (`preflight read`)",
+    "check_nccl_allreduce": _BENCHMARK,
 }
 
 _SETTINGS = (

@@ -124,10 +124,10 @@ def nodes(tmp_path: Path) -> list[str]:
 
 
 def test_what_the_group_withholds_is_listed_and_not_usable(withholding: Path, nodes: list[str]) -> None:
-    seen = collect(*nodes)
-    assert gpu_nodes(seen.text(GPU_NODES)) == set(NODES)
-    assert set(NODES) - gpu_nodes(seen.text(USABLE_NODES)) == {f"nvidia{WITHHELD}"}
-    assert usable_gpu_nodes(seen) == 7
+    collected = collect(*nodes)
+    assert gpu_nodes(collected.text(GPU_NODES)) == set(NODES)
+    assert set(NODES) - gpu_nodes(collected.text(USABLE_NODES)) == {f"nvidia{WITHHELD}"}
+    assert usable_gpu_nodes(collected) == 7
 
 
 def test_without_such_a_group_all_are_usable(nodes: list[str]) -> None:

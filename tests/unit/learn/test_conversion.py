@@ -224,6 +224,49 @@ def test_options_after_a_mount_point_are_not_taken_for_a_type() -> None:
     assert made.lost
 
 
+#: Every check of NHC 1.4 and of its branch of development, by file, and those that Azure's health checks add.
+FUNCTIONS = """
+check_cmd_output check_cmd_status check_cmd_dmesg
+check_dmi_data_match check_dmi_raw_data_match
+check_file_contents check_file_stat check_file_test
+check_fs_mount check_fs_mount_rw check_fs_mount_ro check_fs_used check_fs_free check_fs_size check_fs_inodes
+check_fs_iused check_fs_ifree check_all_fs_used check_all_fs_free check_all_fs_size check_all_fs_inodes
+check_all_fs_iused check_all_fs_ifree
+check_hw_cpuinfo check_hw_physmem check_hw_physmem_free check_hw_swap check_hw_swap_free check_hw_mem
+check_hw_mem_free check_hw_ib check_hw_gm check_hw_eth check_hw_mcelog
+check_moab_sched check_moab_rm check_moab_torque
+check_net_ping check_net_socket check_net_link
+check_nv_healthmon check_nvsmi_healthmon check_nvgpu_smi
+check_ps_blacklist check_ps_cpu check_ps_daemon check_ps_kswapd check_ps_loadavg check_ps_mem check_ps_physmem
+check_ps_service check_ps_time check_ps_unauth_users check_ps_userproc_lineage
+check_gpfs_health
+check_gpu_count check_gpu_xid check_gpu_ecc check_gpu_persistence check_gpu_clock_throttling check_nvlink_status
+check_hw_topology check_vbios_version check_raid_health check_ib_link_flapping check_gpu_bw check_ib_bw_gdr
+check_ib_bw_non_gdr check_nccl_allreduce check_nccl_allreduce_ib_loopback check_cpu_stream
+"""
+
+
+@pytest.mark.parametrize("function", FUNCTIONS.split())
+def test_every_check_of_nhc_is_converted_or_has_a_reason_of_its_own(function: str) -> None:
+    made = nhc("* || check_hw_swap 0 0", f"* || {function} ARGUMENT")
+    assert not any("is a check or command of the site" in line for line in made.lost), made.lost
+
+
+@pytest.mark.parametrize(
+    ("target", "nodes"),
+    [
+        ("*", {"gx101", "gx102", "login1"}), ("gx10[12]", {"gx101", "gx102"}), ("!login*", {"gx101", "gx102"}),
+        ("/^gx/", {"gx101", "gx102"}), ("!/^gx/", {"login1"}), ("{gx[101-102]}", {"gx101", "gx102"}),
+        ("{gx101,gx102}", {"gx101", "gx102"}), ("gx101", {"gx101"}), ("!{gx[101-102]}", {"login1"}),
+    ],
+)  # fmt: skip
+def test_targets_in_all_forms_of_the_documentation(target: str, nodes: set[str]) -> None:
+    made = nhc("# all", f"{target} || check_hw_swap 0 0  # off", "   ", hosts=("gx101", "gx102", "login1"))
+    declared = {name for members in classes(made).values() for name in members.nodes or ()}
+    assert declared == nodes
+    assert made.lost == ()
+
+
 def test_covered_checks_name_checks_that_exist() -> None:
     ids = {check.id for check in registry().checks}
     for reason in _COVERED.values():
