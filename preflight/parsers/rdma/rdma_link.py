@@ -25,6 +25,8 @@ _RDMA_LINK = re.compile(
 )
 
 
+#: What is read of a port in JSON.
+_WORDS = {"port", "physical_state", "netdev", "lid", "sm_lid"}
 #: A line that was broken before the state, and what followed there.
 _RDMA_HEAD = re.compile(
     r"\s*(?:\d{1,5}(?:/\d{1,3})?:\s*)?(?:link )?[A-Za-z][\w.-]{0,63}/\d{1,3}:?\s+subnet_prefix"
@@ -79,18 +81,25 @@ def _rdma_json(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]] | None
     for entry in result[1]:
         if not isinstance(entry, dict) or not wanted <= entry.keys() or str(entry["state"]) not in _STATES:
             return None
+        if not isinstance(entry["ifname"], str):
+            return None
     return result
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
     """Read the links from a line on."""
-    ports: list[RdmaPort] = []
+    ports, cut = list[RdmaPort](), list[ParseGap]()
     if document := _rdma_json(lines, at):
         end, entries = document
         for entry in entries:
-            ports.append(_port(str(entry["ifname"]), number(str(entry["port"])), lines[at].number, entry))
-        return Parsed(PortList(tuple(ports)), (), end)
-    end, cut = at, list[ParseGap]()
+            fields = {name: str(value) for name, value in entry.items() if isinstance(value, str | int)}
+            ports.append(_port(entry["ifname"], number(fields.get("port")), lines[at].number, fields))
+            cut += [
+                ParseGap(lines[at].number, f"the {name} of {entry['ifname']} port {ports[-1].number} is not a word")
+                for name in sorted((entry.keys() - fields.keys()) & _WORDS)
+            ]
+        return Parsed(PortList(tuple(ports)), tuple(cut), end)
+    end = at
     while result := _link_at(lines, _over(lines, end)):
         match, end = result
         words = match[3].split()

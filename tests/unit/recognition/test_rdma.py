@@ -200,3 +200,16 @@ def test_dots_behind_a_port_that_is_down(dots: str) -> None:
 def test_a_list_in_the_comments_of_a_script() -> None:
     found = ports("#mlx5_0 port 1 ==> ib0 (Up)\n#mlx5_1 port 1 ==> ib1 (Down)\n", "ibdev2netdev")
     assert [(port["device"], port["netdev"]) for port in found] == [("mlx5_0", "ib0"), ("mlx5_1", "ib1")]
+
+
+@pytest.mark.parametrize("value", ['{"a": 1}', '["LINK_UP"]', "null"])
+def test_a_state_that_is_not_a_word_is_a_gap(value: str) -> None:
+    link = '{"ifname": "mlx5_3", "port": 1, "state": "ACTIVE", "physical_state": %s, "netdev": %s}'
+    (part,) = read_text(f"[{link % (value, value)}]\n", "pasted")
+    (port,) = part.taken.facts["ports"]
+    assert (port["device"], port["state"], port["physical_state"], port["netdev"]) == ("mlx5_3", "ACTIVE", None, None)
+    assert [cut.what for cut in part.taken.cut] == [
+        f"the {name} of mlx5_3 port 1 is not a word" for name in ("netdev", "physical_state")
+    ]
+    unnamed = link.replace('"mlx5_3"', value) % ('"LINK_UP"', '"ib3"')
+    assert read_text(f"[{unnamed}]\n", "pasted") == []
