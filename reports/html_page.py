@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from preflight.reports import page_cards
+from preflight.reports import page_cards, page_incidents
 from preflight.reports import page_model as model
 from preflight.reports.cluster_scope import remarks
 from preflight.reports.coverage_text import waiting
@@ -43,6 +43,7 @@ def render(report: Mapping[str, Any]) -> str:
         remarks=tuple(remarks(report)),
         counts=model.counts(report["coverage"]),
         adds_up=model.adds_up(report["coverage"]),
+        incidents=page_incidents.incident_cards(report),
         failures=failures,
         warnings=warnings,
         unknown=unknown,
@@ -59,6 +60,7 @@ def render(report: Mapping[str, Any]) -> str:
         exit_meaning=_EXIT,
         shown_instances=SHOWN_INSTANCES,
         shown_nodes=SHOWN_NODES,
+        shown_incidents=page_incidents.SHOWN_INCIDENTS,
         css=Markup(css),  # ours, from the package
         css_hash=base64.b64encode(hashlib.sha256(css.encode()).digest()).decode(),
     )  # fmt: skip

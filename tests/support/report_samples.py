@@ -255,7 +255,28 @@ def sick() -> dict[str, Any]:
     ]  # fmt: skip
     made = report(nodes, findings, 1, origins=[ORIGIN, "demo: a sick cluster that comes with preflight"])
     made["coverage"] |= {"off": ["gpu.ecc-pages"], "without_logs": ["nccl-run.busbw"]}
+    made["incidents"] = [
+        incident("0a1b2c3d4e5f", findings, 10, 2, 3, first_seen="2026-02-27T22:10:00Z"),
+        incident("1b2c3d4e5f60", findings, 11, owner="job"),
+        incident("2c3d4e5f6071", findings, 0, impact="slows-job", owner="network",
+                 cost="8 of 248 GPUs; all-reduce between nodes at about 50 %"),
+    ]  # fmt: skip
     return made
+
+
+def incident(
+    fingerprint: str, findings: Findings, *places: int, impact: str = "blocks-job", owner: str = "node",
+    cost: str | None = None, first_seen: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Return an incident of the findings at these places, the cause first."""
+    cause = findings[places[0]]
+    nodes = list(dict.fromkeys(name for place in places for name in findings[place]["nodes"]))
+    return {
+        "fingerprint": fingerprint, "title": cause["message"], "status": cause["status"], "impact": impact,
+        "cost": cost, "owner": owner, "nodes": nodes, "subjects": [cause["subject"]] if cause["subject"] else [],
+        "findings": list(places), "first_seen": first_seen,
+        "next": cause["fix"] or f"preflight explain {cause['check']}",
+    }  # fmt: skip
 
 
 def empty() -> dict[str, Any]:
@@ -288,4 +309,5 @@ def hostile() -> dict[str, Any]:
     made = report([bad, silent(f"{text}3", text, text), node("gpu001", hgx())], findings, 1, origins=[text])
     made["coverage"] |= {"off": [text], "without_logs": [text]}
     run = {"at": text, "version": text, "command": text, "seconds": 1.5, "cluster_file": text}
-    return made | {"checklists": [item], "run": run}
+    incidents = [incident("3d4e5f607182", findings, 0, 2, cost=text, first_seen=text)]
+    return made | {"checklists": [item], "run": run, "incidents": incidents}

@@ -127,20 +127,44 @@ def test_shows_the_verdict_first_and_everything_in_order(sick: Page) -> None:
         "could not tell for 4 nodes; 3 nodes did not answer",
         samples.ORIGIN,
         samples.RUN["command"],
-        "Results, one for each node and check",
+        "GPUs that answer: found 7, expected 8",
+        "since 2026-02-27T22:10:00Z",
         "the host key changed",
-        "RDMA ports run at the expected rate",
-        "at least 400 Gb/s (cluster.toml class.h100.rate_gbps)",
         "Unknown is not pass.",
         "would settle 4 results",
+        "RDMA ports run at the expected rate",
+        "at least 400 Gb/s (cluster.toml class.h100.rate_gbps)",
         "Shared memory is large enough",
-        "checks passed on every node to which they apply",
-        "FP-BW-1",
         "Topology: 8 GPUs and 12 NICs on 2 NUMA nodes",
+        "checks passed on every node to which they apply",
+        "Results, one for each node and check",
+        "FP-BW-1",
         "a gating check failed",
     ]
     places = [text.index(str(each)) for each in expected]
     assert places == sorted(places)
+
+
+def test_incidents_come_first_with_what_they_cost_and_who_acts(sick: Page) -> None:
+    start = sick.text.index("Incidents 3, the gravest first")
+    text = " ".join(sick.text[start : sick.text.index("Unknown is not pass.")].split())
+    first, second, third = (text.index(f"#{cause['fingerprint']}") for cause in samples.sick()["incidents"])
+    assert first < second < third
+    assert "blocks a job owner: node since 2026-02-27T22:10:00Z" in text[:first]
+    assert "slows a job down: 8 of 248 GPUs; all-reduce between nodes at about 50 % owner: network" in text[second:]
+    assert "the run's logs" in text[first:second]
+    for cause in samples.sick()["incidents"]:
+        assert f"incident-{cause['fingerprint']}" in sick.ids()
+
+
+def test_incidents_beyond_ten_are_folded_and_a_report_without_any_has_no_section() -> None:
+    report = samples.sick()
+    many = [{**report["incidents"][0], "fingerprint": f"{number:012x}"} for number in range(25)]
+    text = render({**report, "incidents": many})
+    assert "15 other incidents" in text
+    assert text.count('<article class="card incident') == 25
+    older = {key: value for key, value in report.items() if key != "incidents"}
+    assert 'id="incidents"' not in render(older)
 
 
 def test_coverage_adds_up(sick: Page) -> None:
