@@ -64,14 +64,15 @@ def judge_ecc_mode(health: Health) -> Iterator[Finding]:
     """Judge the ECC mode of each GPU."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
-        if not gpu.ecc:
-            then = "on" if gpu.ecc_pending else "off"
-            return failed(f"ECC is off (after the next reset: {then})", found="off", expected="on")
-        if not gpu.ecc_pending:
+        if gpu.ecc is False:
+            then = "" if gpu.ecc_pending is None else f" (after the next reset: {'on' if gpu.ecc_pending else 'off'})"
+            return failed(f"ECC is off{then}", found="off", expected="on")
+        if gpu.ecc_pending is False:
             return warned("ECC will be off after the next reset", found="on, pending off", expected="on")
         return None
 
-    yield from each_gpu(health, judge, what="ECC mode", good="ECC on", needs=("ecc", "ecc_pending"))
+    yield from each_gpu(health, judge, what="ECC mode", good="ECC on", needs=("ecc", "ecc_pending"),
+                        additive=True)  # fmt: skip
 
 
 @check(

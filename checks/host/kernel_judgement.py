@@ -196,8 +196,11 @@ _SLOT = "Look what the slot holds (`lspci -vt`, `dmidecode -t slot`); reseat the
 
 
 def _nics(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
+    stopped = {device for device, _ in devices_of(kinds.get("nic-firmware", ()), by_bus=True)}
     for kind, status, words, fix in _NICS:
         for device, events in devices_of(kinds.get(kind, ()), by_bus=True):
+            if kind == "nic-health" and device in stopped:
+                continue  # the fault that stopped it
             detail = next((f": {event.detail.strip()}" for event in events if event.detail), "")
             what = words.format(device or "a NIC") + detail
             yield Problem(status, f"{what}{window.times(events)}", device, kind, events, fix)

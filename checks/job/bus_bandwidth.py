@@ -116,6 +116,13 @@ def _judged(
         return replace(finding, message=message, quote=_figures(report, best, roof))
     if judged is None or roof is None or not isinstance(built, RooflineMachine) or unfit:
         why = unfit or (f" ({built})" if isinstance(built, str) else f" of {report.collective} here")
+        if _is_of_a_slow_network(best, report):
+            return warned(
+                f"{what}: found {found}, no more than {_SLOW_GBYTES_S * 8:g} Gb/s between nodes: one slow port, or TCP "
+                f"in place of RDMA; no expectation is known{why}",
+                found=found,
+                expected=f"more than {_SLOW_GBYTES_S:g} GB/s between nodes of {report.device_names[0]}",
+            )
         message = f"{what}: found {found}, nothing says what to expect{why}"
         return unknown(message, found=found, fix=f"say it in the cluster file: {floor.key} = ...")
     assumed = "" if roof.nics is None or _certain(site, report) else "; NICs are assumed: say hcas and ports.rate_gbps"
@@ -134,6 +141,18 @@ def _judged(
         fix="In this order: " + "; ".join(causes) + ".",
         quote=_figures(report, best, roof),
     )
+
+
+#: Bus bandwidth of 100 Gb/s, GB/s: nodes of SXM boards are sold with at least that much for each GPU.
+_SLOW_GBYTES_S = 12.5
+
+
+def _is_of_a_slow_network(best: Best, report: Report) -> bool:
+    """Return whether nodes of SXM boards exchange data at 100 Gb/s or less."""
+    if (report.nnodes or 1) < 2 or report.groups > 1 or report.collective in (None, "sendrecv", "alltoall"):
+        return False
+    gpu = gpu_named(report.device_names[0]) if len(report.device_names) == 1 else None
+    return any(part.gpu is gpu and part.nvswitch for part in PARTS) and best.busbw_gbytes_s <= _SLOW_GBYTES_S
 
 
 def _ratio(judged: RooflineVerdict, roof: Roofline) -> str:

@@ -260,22 +260,29 @@ def bit_error_ratio(node: NodeFacts, site: Site) -> Iterator[Finding]:
             errors.append((port, error))
             continue
         key = f"cmd:mlxlink -d {port.device} -m -c"
-        bad = [(name, ratio, limit) for name, ratio, limit in (
-            ("after FEC", link.effective_ber, EFFECTIVE), ("of symbols", link.symbol_ber, SYMBOL),
-            ("before FEC", link.raw_ber, RAW)) if ratio is not None and ratio > limit]  # fmt: skip
-        if not bad:
+        if (finding := judge_ratios(port.name, link, key, warn)) is not None:
+            yield finding
+        else:
             good.append((port.name, key))
             worst = max(worst, link.raw_ber or 0.0)
-            continue
-        since = "" if link.minutes is None else f", over {link.minutes / 60:.0f} hours"
-        yield warn(
-            f"{port.name} has a bit error ratio {bad[0][0]} of {bad[0][1]:.2g}{since}",
-            subject=port.name,
-            found=", ".join(f"{name} {ratio:.2g}" for name, ratio, _ in bad),
-            expected=", ".join(f"{name} at most {limit:g}" for name, _, limit in bad),
-            evidence=[key],
-        )
     yield from _unread(errors)
     if good:
         yield passed(f"{len(good)} of {len(ports)} links have a low bit error ratio",
                      found=f"at most {worst:.2g} before FEC", evidence=[key for _, key in good][:3])  # fmt: skip
+
+
+def judge_ratios(name: str, link: ethtool_module.LinkQuality, key: str, report: _Reporter) -> Finding | None:
+    """Report a link's bit error ratios; None where they are low."""
+    bad = [(what, ratio, limit) for what, ratio, limit in (
+        ("after FEC", link.effective_ber, EFFECTIVE), ("of symbols", link.symbol_ber, SYMBOL),
+        ("before FEC", link.raw_ber, RAW)) if ratio is not None and ratio > limit]  # fmt: skip
+    if not bad:
+        return None
+    since = "" if link.minutes is None else f", over {link.minutes / 60:.0f} hours"
+    return report(
+        f"{name} has a bit error ratio {bad[0][0]} of {bad[0][1]:.2g}{since}",
+        subject=name,
+        found=", ".join(f"{what} {ratio:.2g}" for what, ratio, _ in bad),
+        expected=", ".join(f"{what} at most {limit:g}" for what, _, limit in bad),
+        evidence=[key],
+    )

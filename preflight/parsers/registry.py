@@ -21,6 +21,7 @@ NVIDIA: Mapping[str, str] = {
     "nvidia-smi topo -m": "nvidia.topo_matrix",
     "nvidia-smi nvlink -s": "nvidia.nvlink_status",
     "nvidia-smi nvlink -e": "nvidia.nvlink_error_text",
+    "nvidia-smi --query-gpu": "nvidia.query_rows",
     "nvidia-smi": "nvidia.smi_table",
     "dcgmi diag": "nvidia.dcgmi_diag",
     "dcgmi health": "nvidia.dcgmi_health",
@@ -44,6 +45,7 @@ NETWORK: Mapping[str, str] = {
     "ibv_devinfo": "rdma.ibv_devinfo",
     "rdma link": "rdma.rdma_link",
     "ibdev2netdev": "rdma.ibdev2netdev",
+    "rdma ports": "rdma.port_files",
     "show_gids": "rdma.show_gids",
     "hw_counters": "rdma.port_counters",
     "perfquery": "rdma.perfquery",
@@ -61,14 +63,22 @@ NETWORK: Mapping[str, str] = {
     "ip link": "network.ip_link",
     "bonding": "network.bonding",
     "iblinkinfo": "infiniband.iblinkinfo",
+    "ibqueryerrors": "infiniband.ibqueryerrors",
+    "mlxlink": "network.mlxlink",
+    "devlink health": "network.devlink_health",
+    "mst status": "rdma.mst_status",
+    "cma_roce": "rdma.cma_mode",
     "ucx": "network.transport_errors",
 }
 
 CLUSTER: Mapping[str, str] = {
     "kubernetes describe": "cluster.kubernetes_pod",
     "kubernetes events": "cluster.kubernetes_events",
-    "sinfo": "cluster.sinfo_reasons",
+    "kubernetes node": "cluster.kubernetes_node",
+    "kubernetes get": "cluster.kubernetes_list",
+    "sinfo": "cluster.sinfo",
     "scontrol node": "cluster.scontrol_nodes",
+    "sacct": "cluster.sacct",
 }
 
 JOB: Mapping[str, str] = {

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from preflight._startup.lightclass import dataclass
-from preflight.textprep.plain_text import normalize_text
+from preflight.parsers.parsed import Parsed, ParseGap
+from preflight.parsers.record import lines_of_record
+from preflight.textprep.lines import Lines
 
 #: What a counter of PortCounters can hold at most (IBA 16.1.3.5): a full one cannot show growth.
 FULL = {
@@ -42,13 +45,22 @@ class Errors:
     thresholds: Mapping[str, int]  # counter -> value up to which it is not listed (/etc/infiniband-diags)
 
 
-def parse(text: str) -> Errors:
-    """Read a report; raises ValueError if it has no summary, which is the end of a whole one, or a line is odd."""
+HINTS = ("Errors for ", "## Summary:")
+
+
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether a report begins at a line."""
+    return _OF.fullmatch(lines[at].text) is not None or _SUMMARY.match(lines[at].text) is not None
+
+
+def parse_lines(lines: Lines, at: int) -> Parsed[Errors]:
+    """Read the report from a line on; its summary is its end."""
     counters: dict[tuple[str, int], dict[str, int]] = {}
     names: dict[str, str] = {}
     thresholds: dict[str, int] = {}
-    name, nodes, unanswered = "", None, 0
-    for line in normalize_text(text).split("\n"):
+    name, nodes, unanswered, end = "", None, 0, at
+    for index in range(at, len(lines)):
+        line = lines[index].text
         if not line.strip() or line.lstrip().startswith("Link info:"):
             continue
         if match := _OF.fullmatch(line):
@@ -57,7 +69,7 @@ def parse(text: str) -> Errors:
             guid = match[1].lower().zfill(16)
             names[guid] = name
             if match[2] != "ALL":
-                counters[guid, int(match[2])] = {one[1]: int(one[2]) for one in _VALUE.finditer(match[3])}
+                counters[guid, int(match[2])] = {pair[1]: int(pair[2]) for pair in _VALUE.finditer(match[3])}
         elif match := _SUMMARY.match(line):
             nodes = int(match[1])
         elif match := _FAILURES.match(line):
@@ -65,7 +77,42 @@ def parse(text: str) -> Errors:
         elif line.startswith("## Thresholds:"):
             thresholds = {one[1]: int(one[2]) for one in _THRESHOLD.finditer(line)}
         elif not line.startswith("##"):
-            raise ValueError(f"there is no counter in the line {line.strip()[:120]!r}")
-    if nodes is None:
-        raise ValueError("it ends without a summary" if text.strip() else "it is empty: no subnet manager answered")
-    return Errors(counters, names, nodes, unanswered, thresholds)
+            break
+        end = index + 1
+    gaps = (ParseGap(lines[max(at, end - 1)].number, "it ends without a summary"),) if nodes is None and lines else ()
+    return Parsed(Errors(counters, names, nodes or 0, unanswered, thresholds), gaps, end)
+
+
+def parse(text: str) -> Errors:
+    """Read a report; raises ValueError if it has no summary, which is the end of a whole one, or a line is odd."""
+    if not text.strip():
+        raise ValueError("it is empty: no subnet manager answered")
+    lines = lines_of_record(text)
+    parsed = parse_lines(lines, 0)
+    odd = next((line.text.strip() for line in lines[parsed.end :] if line.text.strip()), None)
+    if odd is not None:
+        raise ValueError(f"there is no counter in the line {odd[:120]!r}")
+    if parsed.gaps:
+        raise ValueError(parsed.gaps[0].what)
+    return parsed.value
+
+
+def by_place(errors: Errors) -> dict[str, Mapping[str, int]]:
+    """Return the counters by the device's description and the port."""
+    return {f"{errors.names.get(guid) or guid} port {port}": values for (guid, port), values in errors.counters.items()}
+
+
+def facts(errors: Errors) -> dict[str, Any]:
+    """Return the ports as `preflight read --json` prints them."""
+    return {
+        "ports": [
+            {"name": errors.names.get(guid) or None, "guid": guid, "port": port, "counters": dict(values)}
+            for (guid, port), values in errors.counters.items()
+        ],
+        "nodes": errors.nodes or None, "unanswered": errors.unanswered, "thresholds": dict(errors.thresholds),
+    }  # fmt: skip
+
+
+def summary(errors: Errors) -> str:
+    """Return one line on the ports."""
+    return f"{len(errors.counters)} ports with errors" + (f" on {errors.nodes} nodes" if errors.nodes else "")

@@ -22,6 +22,13 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|RESOURCE_EXHAUSTED: .{0,80}(?:[Oo]ut of memory|allocat)",
      "fail", "the GPU's memory was too small for an allocation", "gpu.memory-headroom", _MEMORY,
      "If another process holds the memory, end it; else use a smaller batch, sharding, or expandable segments."),
+    ("serving-memory", "GPU memory utilization|cache blocks|KV cache",
+     r"Free memory on device.{0,80} is less than desired GPU memory utilization"
+     r"|No available memory for the cache blocks"
+     r"|larger than the (?:maximum number of tokens that can be stored|available KV cache memory)",
+     "fail", "the GPU's free memory is smaller than what the server is configured to take", "gpu.memory-headroom",
+     _MEMORY,
+     "If another process holds the memory, end it; else lower gpu_memory_utilization or max_model_len."),
     ("cuda-ecc-uncorrectable", "ECC",
      r"uncorrectable ECC error encountered|CUDA_ERROR_ECC_UNCORRECTABLE|cudaErrorECCUncorrectable",
      "fail", "the GPU met an uncorrectable memory error", "gpu.ecc-uncorrected", _ECC,

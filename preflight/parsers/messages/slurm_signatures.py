@@ -52,9 +52,21 @@ SIGNATURES = signatures(SLURM, (
      "fail", "Slurm refused the job", "host.services", _SUBMIT,
      "Change what it names: partition, account, limit, GRES."),
     ("slurm-gres", "gres|GRES",
-     r"(?:slurmd|slurmctld): (?:fatal|error): .{0,80}(?:gres\.conf|[Gg][Rr][Ee][Ss]).{0,120}",
+     r"\b(?:fatal|error): (?:.{0,80}\bgres(?:\.conf|/gpu)\b.{0,120}|.{0,60}GRES(?:\[gpu\]| core specification).{0,120}"
+     r"|.{0,80}_gres\w{0,40}: .{0,120})|Waiting for gres\.conf file|gres/gpu count reported lower than configured"
+     r"|(?:slurmd|slurmctld): (?:fatal|error): .{0,80}[Gg][Rr][Ee][Ss].{0,120}",
      "fail", "slurmd does not find the GPUs that its configuration names", "gpu.count",
      ("nvidia-smi -L", "ls -l /dev/nvidia*", "slurmd -G"), "Bring back the missing GPU, then restart slurmd."),
+    ("slurm-not-responding", "not responding|setting DOWN|unexpectedly rebooted",
+     r"[Nn]odes? (?P<node>[\w.,\[\]-]{1,200}) (?:(?:are )?not responding|unexpectedly rebooted)"
+     r"|Node (?P<what>[\w.-]{1,64}) .{0,60}setting DOWN",
+     "fail", "the controller gets no answer from a node's slurmd", "host.services", _NODE,
+     "Look whether the node is up, and whether slurmd, munge and the clock are well there."),
+    ("slurm-drained", "drain_nodes|state set to DRAIN|state to INVAL",
+     r"drain_nodes: node (?P<node>[\w.-]{1,64}) state set to DRAIN"
+     r"|Setting node (?P<what>[\w.-]{1,64}) state to \w{2,12}",
+     "fail", "the controller took a node out of service", "host.services", _NODE,
+     "`scontrol show node` has the reason; look for the cause on the node before it is resumed."),
     ("slurm-prolog", "rolog",
      r"(?:[Pp]rolog|[Ee]pilog)(?: .{0,60})? (?:failed|error)|Prolog hung|prolog_slurmctld.{0,80}exit status",
      "fail", "the prolog or epilog of a node failed", "host.services", _NODE,

@@ -14,7 +14,7 @@ HINTS = ("UCX", ".c:", "OpenFabrics", "InfiniBand retry", "Open MPI", "queue pai
 _UCX = re.compile(r"(?:\[\d{9,11}\.\d{1,9}\]\s*)?(?:\[([\w.-]{1,64}):\d{1,9}(?::\d{1,5})?\s*:?\d{0,5}\]\s*)?"
              r"(?:\S{0,80}:\d{1,6}\s+)?UCX\s+(ERROR|WARN|FATAL|DIAG)\s+(\S.{0,2000})")  # fmt: skip
 #: The failure alone, as UCX's fatal handler prints it.
-_FATAL = re.compile(r"\[([\w.-]{1,64}):\d{1,9}(?::\d{1,5}){0,3}\]\s+\S{1,80}\.c:\d{1,6}\s+(\S.{0,2000})")
+_FATAL = re.compile(r"\[([\w.-]{1,64}):\d{1,9}\s{0,4}(?::\d{1,9}){0,3}\]\s+\S{1,80}\.c:\d{1,6}\s+(\S.{0,2000})")
 _RULE = re.compile(r"\s*-{40,}\s*")
 _FIELD = re.compile(r"\s+(Local host|Local device|Local port|Peer host|Device name|Host)\s*:\s*(\S{1,128})\s*")
 _DEVICE = re.compile(

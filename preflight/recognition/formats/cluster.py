@@ -8,8 +8,12 @@ from statistics import median
 from typing import Any
 
 from preflight.parsers.cluster.kubernetes_events import KubernetesEvent
+from preflight.parsers.cluster.kubernetes_list import KubernetesList
+from preflight.parsers.cluster.kubernetes_node import NodeDescription
 from preflight.parsers.cluster.kubernetes_pod import PodDescription
-from preflight.parsers.cluster.slurm_nodes import DrainReason, SlurmNode
+from preflight.parsers.cluster.sacct import EndedJob
+from preflight.parsers.cluster.sinfo import Sinfo
+from preflight.parsers.cluster.slurm_nodes import SlurmNode
 from preflight.parsers.training.iteration_log import TrainingLog
 from preflight.recognition.formats.typed import output_format
 
@@ -41,12 +45,59 @@ def _pod(pod: PodDescription) -> tuple[dict[str, Any], str]:
     return facts, f"pod {pod.name} on {pod.node or 'no node'}: {pod.status or 'unknown'}"
 
 
-def _reasons(reasons: tuple[DrainReason, ...]) -> tuple[dict[str, Any], str]:
-    listed = [
+def _sinfo(report: Sinfo) -> tuple[dict[str, Any], str]:
+    reasons = [
         {"reason": item.reason, "user": item.user, "since": item.since, "nodes": item.nodes, "line": item.line}
-        for item in reasons
+        for item in report.reasons
     ]
-    return {"reasons": listed}, f"{len(listed)} reasons"
+    states = [
+        {"partition": item.partition or None, "state": item.state, "nodes": item.nodes, "reason": item.reason or None,
+         "line": item.line}
+        for item in report.states
+    ]  # fmt: skip
+    if states:
+        return {"reasons": reasons, "states": states}, f"{len(states)} rows of nodes by state"
+    return {"reasons": reasons}, f"{len(reasons)} reasons"
+
+
+def _jobs(jobs: tuple[EndedJob, ...]) -> tuple[dict[str, Any], str]:
+    listed = [
+        {"id": job.id, "name": job.name or None, "state": job.state, "exit_code": job.exit_code or None,
+         "nodes": job.nodes or None, "line": job.line}
+        for job in jobs
+    ]  # fmt: skip
+    states = ", ".join(dict.fromkeys(job.state for job in jobs))
+    return {"jobs": listed}, f"{len(jobs)} jobs and steps: {states[:80]}"
+
+
+def _listed(table: KubernetesList) -> tuple[dict[str, Any], str]:
+    pods = [
+        {"namespace": pod.namespace or None, "name": pod.name, "ready": pod.ready, "containers": pod.containers,
+         "status": pod.status, "restarts": pod.restarts, "node": pod.node or None, "line": pod.line}
+        for pod in table.pods
+    ]  # fmt: skip
+    nodes = [
+        {"name": node.name, "status": node.status, "marks": list(node.marks), "version": node.version,
+         "line": node.line}
+        for node in table.nodes
+    ]  # fmt: skip
+    if nodes:
+        return {"nodes": nodes}, f"{len(nodes)} nodes, {sum(node.status == 'Ready' for node in table.nodes)} ready"
+    return {"pods": pods}, f"{len(pods)} pods: {', '.join(sorted({pod.status for pod in table.pods}))[:80]}"
+
+
+def _node(node: NodeDescription) -> tuple[dict[str, Any], str]:
+    conditions = [
+        {"type": item.type, "status": item.status, "reason": item.reason, "message": item.message or None,
+         "line": item.line}
+        for item in node.conditions
+    ]  # fmt: skip
+    facts = {
+        "name": node.name, "unschedulable": node.unschedulable, "taints": list(node.taints), "conditions": conditions,
+        "capacity": dict(node.capacity), "allocatable": dict(node.allocatable),
+    }  # fmt: skip
+    ready = next((item.status for item in node.conditions if item.type == "Ready"), "unknown")
+    return facts, f"node {node.name}: Ready {ready}"
 
 
 def _nodes(nodes: tuple[SlurmNode, ...]) -> tuple[dict[str, Any], str]:
@@ -81,7 +132,10 @@ def _training(log: TrainingLog) -> tuple[dict[str, Any], str]:
 KINDS = (
     output_format("kubernetes describe", _pod),
     output_format("kubernetes events", _events),
-    output_format("sinfo", _reasons),
+    output_format("kubernetes node", _node),
+    output_format("kubernetes get", _listed),
+    output_format("sinfo", _sinfo),
     output_format("scontrol node", _nodes),
+    output_format("sacct", _jobs),
     output_format("training log", _training),
 )

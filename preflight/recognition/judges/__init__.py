@@ -23,8 +23,8 @@ from preflight.recognition.evidence_adapter import key_of
 
 #: Modules of this package; each has its judges by kind in ``JUDGES``: (id of the check, judge).
 MODULES = (
-    "gpu", "devices", "kernel", "host", "cluster", "signatures", "ports", "counters", "interfaces", "qos", "pcie",
-    "transport",
+    "gpu", "devices", "kernel", "host", "kubernetes", "slurm", "jobs", "signatures", "ports", "counters", "interfaces",
+    "qos", "pcie", "transport", "nic_tools",
 )  # fmt: skip
 
 

@@ -228,8 +228,7 @@ _PEER_CODES = {
 _OF_THE_PART = frozenset({"GNS", "NS", "U"})
 
 JUDGES: Judges = {
-    "nvidia-smi -q": _query,
-    "nvidia-smi -q -x": _query,
+    **dict.fromkeys(("nvidia-smi --query-gpu", "nvidia-smi -q", "nvidia-smi -q -x"), _query),
     "nvidia-smi nvlink -s": (("nvlink.links", _nvlinks),),
     "nvidia-smi topo -m": (("topology.nvlink", _topology), ("topology.nearest-nic", _near)),
     "nvidia-smi topo -p2p": (("topology.nvlink", _peers),),

@@ -137,7 +137,7 @@ def _carriers(part: PastedValue) -> Iterator[Finding]:
 def _interface_mtus(part: PastedValue) -> Iterator[Finding]:
     interfaces: Sequence[Interface] = part.value
     wired = [item for item in interfaces if item.has_carrier and item.name != "lo" and item.mac]
-    large = [item for item in wired if item.mtu >= _JUMBO]
+    large = [item for item in interfaces if item.is_up and item.mac and item.mtu >= _JUMBO]
     for interface in wired if large else ():
         if interface.mtu < _JUMBO:
             yield unsure(f"{interface.name} has MTU {interface.mtu}, {large[0].name} has {large[0].mtu}",

@@ -83,21 +83,43 @@ def _events(part: PastedValue) -> Iterator[Finding]:
     yield from noted
     if judgement.problems or noted or not part.complete:
         return
-    if judgement.notes:
-        yield passed(f"no fault of the machine in these lines{words_of(judgement, 0)}", evidence=part.evidence)
-    elif not events and not logged.gpus and not logged.switches and log.lines:
-        strange = next((line for line in log.lines if _TROUBLE.search(line.message)), None)
-        if strange is None:
-            yield passed(f"no fault of the machine in these {len(log.lines)} lines", evidence=part.evidence)
-        else:
-            yield unknown(f"line {strange.number}: {strange.message[:160]}: no rule knows this line",
-                          found=strange.message[:200], evidence=part.evidence,
-                          fix="Look at the lines around it; `preflight check` on the node.")  # fmt: skip
+    details = {event.line: _DETAILS if event.kind in _IN_SEVERAL_LINES else 1 for event in events}
+    judged_lines = {line + offset for line, lines in details.items() for offset in range(lines)}
+    strange = [line for line in log.lines if line.number not in judged_lines and _TROUBLE.search(line.message)
+               and not _USUAL.search(line.message)]  # fmt: skip
+    if strange and not logged.gpus and not logged.switches:
+        more = f", and {len(strange) - 1} more lines that no rule knows" if strange[1:] else ""
+        first = strange[0]
+        yield unknown(f"nothing that a rule knows is wrong in {len(log.lines)} lines; of line {first.number} no rule "
+                      f"knows what it means: {first.message[:160]}{more}", found=first.message[:200],
+                      evidence=part.evidence, fix="Look at the lines around it; `preflight check` on the"
+                                                  " node.")  # fmt: skip
+    elif log.lines and not logged.gpus and not logged.switches:
+        yield passed(f"no fault of the machine in these {len(log.lines)} lines{words_of(judgement, 0)}",
+                     evidence=part.evidence)  # fmt: skip
 
+
+#: Kinds of events of which more lines follow, and how many at most.
+_IN_SEVERAL_LINES = frozenset(
+    {"pcie-aer", "machine-check", "memory-error", "hardware-error", "hardware-section", "hardware-device"}
+)
+_DETAILS = 16
 
 #: Words of a line that may report a fault which no rule knows.
 _TROUBLE = re.compile(
     r"(?i)\b(?:error|errors|fail(?:ed|ure|s)?|fault|timed? ?out|bug:|warning|call trace|lost|corrupt\w*|reset)\b"
+)
+#: Lines with such a word that sound machines print as they boot: what watches for errors, and firmware's own slips.
+_USUAL = re.compile(
+    r"(?i)ACPI (?:BIOS )?(?:Error|Warning)|ACPI: .{0,200}(?:_OSC|_PRT|disabled)|errors?=(?:remount|continue|panic)"
+    r"|\b(?:HEST|GHES|ERST|BERT|APEI)\b|Correctable Errors collector|Hardware error source"
+    r"|has been corrected by h/w|error status/mask="
+    r"|EDAC .{0,60}(?:Giving out|Ver:)"
+    r"|module verification failed|taints? kernel|Problem loading (?:in-kernel )?X\.?509|integrity: |SGX disabled|TPM"
+    r"|AER: enabled|(?:enabled|registered|initiali[sz]ed|supported|Found).{0,60}\b(?:error|reset|fault)\b"
+    r"|\b(?:error|reset|fault)\w*\b.{0,40}(?:enabled|registered|initiali[sz]ed|supported)|firmware: failed to load"
+    r"|Direct firmware load for|perf: interrupt took too long|reset (?:high|full|super)[\w-]{0,20}speed USB|hung_task"
+    r"|Fast TSC calibration|debugfs: .{0,100}already present|usb \S{1,16}: .{0,80}descriptor|No Caching mode page"
 )
 
 

@@ -124,7 +124,8 @@ def _active_mtus(part: PastedValue) -> Iterator[Finding]:
     roce = [port for port in active if port.roce]
     small = [port for port in roce if (port.active_mtu or 0) <= 1024]
     if small and len(small) == len(roce) and not infiniband and part.complete:
-        findings.append(warned(f"all {len(roce)} active Ethernet ports: active MTU {small[0].active_mtu}",
+        names = ", ".join(port.name for port in roce[:MOST_NAMED])
+        findings.append(warned(f"all active Ethernet ports ({names}) have active MTU {small[0].active_mtu}",
                                found=small[0].active_mtu, expected=USUAL_MTU, evidence=part.evidence,
                                fix="Set MTU 9000 (at least 4200) on the interface and on the switch."))  # fmt: skip
     else:
@@ -273,6 +274,7 @@ JUDGES: Judges = {
         *_PORTS, ("rdma.active-mtu", _active_mtus), ("roce.chain", _port_gids), ("rdma.firmware", _port_firmware),
     ),
     "rdma link": _PORTS,
+    "rdma ports": _PORTS,
     "ibdev2netdev": (*_PORTS[:1], ("rdma.port-state", _interface_states)),
     "show_gids": (("roce.chain", _listed_gids), ("fleet.identity", _addresses)),
 }  # fmt: skip

@@ -87,5 +87,6 @@ KINDS = (
     output_format("nvidia-smi topo -m", _matrix),
     output_format("nvidia-smi nvlink -s", _nvlinks),
     output_format("nvidia-smi nvlink -e", _nvlink_errors),
+    output_format("nvidia-smi --query-gpu", _query),
     output_format("nvidia-smi", _table),
 )

@@ -1,22 +1,16 @@
-"""Judges of Kubernetes, Slurm, limits and training logs."""
+"""Judges of Kubernetes: events, pods, nodes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from math import isinf, isnan
-from statistics import median
 
 from preflight.model import Finding, failed, passed, unknown, warned
 from preflight.parsers.cluster.kubernetes_events import KubernetesEvent
+from preflight.parsers.cluster.kubernetes_list import KubernetesList, ListedNode, ListedPod
+from preflight.parsers.cluster.kubernetes_node import NodeDescription
 from preflight.parsers.cluster.kubernetes_pod import PodDescription
-from preflight.parsers.cluster.slurm_nodes import DrainReason, SlurmNode
-from preflight.parsers.host.ulimit import ProcessLimits
-from preflight.parsers.messages.scan import error_in
-from preflight.parsers.training.iteration_log import TrainingLog
 from preflight.recognition.judges import Judge, Judged, Judges, PastedValue
-
-# --- Kubernetes ---------------------------------------------------------------------------------------
 
 #: Words of a reason or a message, the check that judges the same, and what to do; the first that fits counts.
 _CAUSES: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
@@ -136,154 +130,113 @@ def _pod_runs(part: PastedValue) -> Iterator[Finding]:
                       f"involvedObject.name={pod.name}")  # fmt: skip
 
 
-# --- Slurm --------------------------------------------------------------------------------------------
+# --- kubectl get, kubectl describe node -----------------------------------------------------------------
 
-#: Words of a reason, and the check that judges the same.
-_REASONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern, re.I), check)
-    for pattern, check in (
-        (r"not responding|unexpectedly rebooted|slurmd|munge|clock", "host.services"),
-        (r"kill task failed|not ending|unkillable|zombie", "host.zombies"),
-        (r"low (?:real)?memory|low socket|low cpu|low core|low tmpdisk", "host.inventory"),
-        (r"xid", "xid.gpu"), (r"ecc|remap|retired", "gpu.ecc-uncorrected"), (r"nvlink|fabric", "nvlink.links"),
-        (r"gres/gpu|gpu|nvidia|nvml", "gpu.count"), (r"ib\b|infiniband|rdma|link down|mlx|hca|port", "rdma.port-state"),
-        (r"mount|nfs|lustre|gpfs|beegfs", "host.mounts"), (r"disk|file ?system|space", "host.file-systems"),
-        (r"prolog|epilog|health|nhc|preflight", "host.services"), (r"oom|memory", "kernel.events"),
-    )
-)  # fmt: skip
-#: Reasons that people give for work that was planned.
-_PLANNED = re.compile(
-    r"(?i)\b(?:maint\w*|upgrade|reserved|planned|reboot asap|scheduled|testing|test|decommission\w*)\b"
-)
+#: Words of a status that come and go while a pod starts or ends.
+_PASSING = re.compile(r"Pending|ContainerCreating|PodInitializing|Terminating|Init:\d{1,3}/\d{1,3}|Not\w*Ready")
+#: Restarts from which a pod that runs again is remarked on: a judgement.
+_RESTARTS = 5
 
 
-def _check_of_reason(reason: str) -> str:
-    if (hit := error_in(reason)) is not None:
-        return hit[0].check
-    return next((check for pattern, check in _REASONS if pattern.search(reason)), "host.services")
-
-
-def _reasons(reasons: Sequence[DrainReason]) -> Judged:
-    return tuple(
-        (_check_of_reason(item.reason), _reason_judge(item.nodes, item.reason, f"since {item.since}", item.line))
-        for item in reasons
-    ) or (("host.services", _no_reasons),)
-
-
-def _reason_judge(nodes: str, reason: str, since: str, line: int) -> Judge:
-    def judge_part(part: PastedValue) -> Iterator[Finding]:
-        report = warned if _PLANNED.search(reason) else failed
-        yield report(f"{nodes}: taken out of service: {reason} ({since}, line {line})", subject=nodes, found=reason,
-                     expected="in service", evidence=part.evidence,
-                     fix=f"`scontrol show node {nodes}`; look for the cause on the node before it is"
-                         f" resumed.")  # fmt: skip
-
-    return judge_part
-
-
-def _no_reasons(part: PastedValue) -> Iterator[Finding]:
-    if part.complete:
-        yield passed("no node is out of service", evidence=part.evidence)
-
-
-_OUT = frozenset({"DOWN", "DRAIN", "DRAINING", "DRAINED", "FAIL", "FAILING", "NOT_RESPONDING", "ERROR", "UNKNOWN"})
-
-
-def _nodes(nodes: Sequence[SlurmNode]) -> Judged:
+def _listed(table: KubernetesList) -> Judged:
     judges: list[tuple[str, Judge]] = []
-    for node in nodes:
-        if _OUT & set(node.state):
-            state = "+".join(node.state)
-            words = node.reason or state
-            judges.append((_check_of_reason(words), _reason_judge(node.name, words, f"state {state}", node.line)))
-        elif node.reason and node.state:
-            judges.append((_check_of_reason(node.reason), _leftover_reason(node)))
-    return tuple(judges) or ((("host.services", _in_service),) if any(node.state for node in nodes) else ())
+    for pod in table.pods:
+        if (judge := _pod_row(pod)) is not None:
+            check, _ = _cause(pod.status)
+            judges.append(("container.device-plugin" if pod.status == "Pending" else check, judge))
+    judges += [("host.services", _node_row(node)) for node in table.nodes if node.status != "Ready" or node.marks]
+    if judges:
+        return tuple(judges)
+    return (("host.services", _every_row_well),) if table.pods or table.nodes else ()
 
 
-def _leftover_reason(node: SlurmNode) -> Judge:
+def _pod_row(pod: ListedPod) -> Judge | None:
+    """Return the judge of a pod that is not well; None for a well one."""
+    well = pod.status in ("Completed", "Succeeded") or (pod.status == "Running" and pod.ready == pod.containers)
+    if well and (pod.status != "Running" or pod.restarts < _RESTARTS):
+        return None
+
     def judge_part(part: PastedValue) -> Iterator[Finding]:
-        yield warned(f"{node.name}: in service ({'+'.join(node.state)}), and it has a reason: {node.reason} (line "
-                     f"{node.line})", subject=node.name, found=node.reason, evidence=part.evidence)  # fmt: skip
+        on = f" on {pod.node}" if pod.node else ""
+        words = f"pod {pod.name}{on}: {pod.status}, {pod.ready} of {pod.containers} containers ready"
+        if pod.restarts:
+            words += f", {pod.restarts} restarts"
+        passing = pod.status == "Running" or _PASSING.fullmatch(pod.status)
+        report = warned if well else unknown if passing else failed
+        yield report(f"{words} (line {pod.line})", subject=pod.node or pod.name, found=pod.status,
+                     expected="Running, all containers ready", evidence=part.evidence,
+                     fix=f"`kubectl describe pod {pod.name}`; `kubectl logs {pod.name} --previous`")  # fmt: skip
 
     return judge_part
 
 
-def _in_service(part: PastedValue) -> Iterator[Finding]:
-    yield passed(f"{len(part.value)} nodes are in service", evidence=part.evidence)
+def _node_row(node: ListedNode) -> Judge:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
+        state = ", ".join((node.status, *node.marks))
+        report = warned if node.status == "Ready" else failed  # a node may be cordoned on purpose
+        yield report(f"node {node.name}: {state} (line {node.line})", subject=node.name, found=state, expected="Ready",
+                     evidence=part.evidence, fix=f"`kubectl describe node {node.name}`: conditions, taints,"
+                                                 " events.")  # fmt: skip
+
+    return judge_part
 
 
-# --- limits -------------------------------------------------------------------------------------------
-
-#: Open files below which a job of eight ranks with data loaders runs out: a judgement, as in host.open-files.
-_FEW_FILES = 4096
-
-
-def _memlock(part: PastedValue) -> Iterator[Finding]:
-    limits: ProcessLimits = part.value
-    if "max locked memory" not in limits.soft:
-        return
-    locked = limits.soft["max locked memory"]
-    if locked is None:
-        yield passed("locked memory is unlimited", evidence=part.evidence)
-    else:
-        yield warned(f"locked memory is limited to {locked // 1024} KiB: RDMA cannot pin its buffers",
-                     found=f"{locked // 1024} KiB", expected="unlimited", evidence=part.evidence)  # fmt: skip
+def _every_row_well(part: PastedValue) -> Iterator[Finding]:
+    table: KubernetesList = part.value
+    if part.complete:
+        words = f"{len(table.nodes)} nodes are ready" if table.nodes else f"{len(table.pods)} pods run or ended well"
+        yield passed(words, evidence=part.evidence)
 
 
-def _files(part: PastedValue) -> Iterator[Finding]:
-    limits: ProcessLimits = part.value
-    if "open files" not in limits.soft:
-        return
-    files = limits.soft["open files"]
-    if files is not None and files < _FEW_FILES:
-        yield warned(f"a process may open {files} files", found=files, expected=f"at least {_FEW_FILES}",
-                     evidence=part.evidence)  # fmt: skip
-    else:
-        yield passed(f"a process may open {'any number of' if files is None else files} files", evidence=part.evidence)
+#: Conditions that are true on a healthy node; each other one is false there.
+_GOOD_IF_TRUE = re.compile(r"\w*(?:Ready|Healthy|Available|Valid|Synced|Configured|UpToDate)")
+#: Devices that a plug-in offers: their number falls where it finds one unhealthy.
+_DEVICES = re.compile(r"(?:nvidia\.com|amd\.com|rdma|openshift\.io|vpc\.amazonaws\.com)/\S+")
 
 
-# --- training -----------------------------------------------------------------------------------------
-
-#: A step that takes this many times the median is a stall, and how many steps a judgement needs: judgements.
-_STALL, _ENOUGH = 2.0, 8
-
-
-def _steps(part: PastedValue) -> Iterator[Finding]:
-    log: TrainingLog = part.value
+def _node_conditions(part: PastedValue) -> Iterator[Finding]:
+    node: NodeDescription = part.value
     bad = False
-    if broken := [step for step in log.steps if step.loss is not None and (isnan(step.loss) or isinf(step.loss))]:
+    for item in node.conditions:
+        good = item.status == ("True" if _GOOD_IF_TRUE.fullmatch(item.type) else "False")
+        if good or (item.type == "NetworkUnavailable" and item.status == "Unknown"):
+            continue
         bad = True
-        yield failed(f"the loss is {broken[0].loss} from step {broken[0].step} on (line {broken[0].line})",
-                     found=str(broken[0].loss), expected="a number", evidence=part.evidence,
-                     fix="Look at the learning rate and the data of that step; if one rank alone has it, test its"
-                         " GPU.")  # fmt: skip
-    times = [(step.step_time_s, step) for step in log.steps[1:] if step.step_time_s is not None]
-    rates = [(step.throughput, step) for step in log.steps[1:] if step.throughput]
-    if not times and rates:  # the time of a step follows from the throughput
-        times = [(1 / rate, step) for rate, step in rates if rate]
-    if len(times) >= _ENOUGH:
-        usual = median(time for time, _ in times)
-        slow = [(time, step) for time, step in times if time > _STALL * usual]
-        if slow:
-            bad = True
-            time, step = max(slow, key=lambda pair: pair[0])
-            yield warned(f"{len(slow)} of {len(times)} steps took more than twice the median, step {step.step} "
-                         f"{time / usual:.1f} times (line {step.line})", found=f"{time / usual:.1f} times the median",
-                         expected="steps alike", evidence=part.evidence)  # fmt: skip
-        elif not bad:
-            yield passed(f"{len(times)} steps take about the same time", evidence=part.evidence)
-    elif not bad:
-        yield unknown(f"{len(log.steps)} steps of {log.framework} are too few to compare", found=len(log.steps),
-                      expected=f"at least {_ENOUGH}", evidence=part.evidence,
-                      fix="Give more of the log, from its beginning.")  # fmt: skip
+        report = failed if item.type == "Ready" or item.type.endswith("Pressure") else warned
+        words = f": {item.message[:160]}" if item.message else ""
+        yield report(f"node {node.name}: {item.type} is {item.status} ({item.reason}{words}; line {item.line})",
+                     subject=node.name, found=f"{item.type}={item.status}", evidence=part.evidence,
+                     fix=f"`kubectl describe node {node.name}`: events; kubelet's log and `dmesg` of the"
+                         " node.")  # fmt: skip
+    if node.unschedulable:
+        bad = True
+        yield warned(f"node {node.name} is cordoned: it takes no new pod", subject=node.name, found="unschedulable",
+                     expected="schedulable", evidence=part.evidence,
+                     fix=f"Find out why, then `kubectl uncordon {node.name}`.")  # fmt: skip
+    if node.conditions and not bad and part.complete:
+        yield passed(f"node {node.name} is ready, and under no pressure", evidence=part.evidence)
+
+
+def _node_devices(part: PastedValue) -> Iterator[Finding]:
+    node: NodeDescription = part.value
+    fewer = False
+    for name, number in node.capacity.items():
+        offered = node.allocatable.get(name)
+        if _DEVICES.fullmatch(name) and offered is not None and offered < number:
+            fewer = True
+            yield failed(
+                f"node {node.name}: {offered} of {number} {name} may be allocated: the device plug-in reports the rest "
+                "unhealthy", subject=node.name, found=offered, expected=number, evidence=part.evidence,
+                fix="`kubectl logs` of the device plug-in on that node; there `nvidia-smi` and `dmesg | grep -i xid`.",
+            )  # fmt: skip
+    counted = [f"{number} {name}" for name, number in node.allocatable.items() if _DEVICES.fullmatch(name)]
+    if counted and not fewer:
+        yield passed(f"node {node.name} offers all of its {', '.join(counted[:6])}", evidence=part.evidence)
 
 
 JUDGES: Judges = {
     "kubernetes events": _events,
     "kubernetes describe": _pod,
-    "sinfo": _reasons,
-    "scontrol node": _nodes,
-    "ulimit": (("host.memlock", _memlock), ("host.open-files", _files)),
-    "training log": (("torch.steps", _steps),),
+    "kubernetes get": _listed,
+    "kubernetes node": (("host.services", _node_conditions), ("container.device-plugin", _node_devices)),
 }

@@ -1,0 +1,87 @@
+"""``kubectl describe node``: conditions, and devices that pods may have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from preflight._startup.lightclass import dataclass
+from preflight.parsers.parsed import Parsed, ParseGap
+from preflight.parsers.text_block import is_prompt
+from preflight.textprep.lines import Lines
+
+HINTS = ("Name:",)
+
+_NAME = re.compile(r"Name:\s+(\S{1,253})")
+_TOP = re.compile(r"([A-Z][\w ()-]{1,40}?):\s*(.*)")
+_CONDITION = re.compile(
+    r"\s+([A-Z]\w{2,60})\s+(True|False|Unknown)\s+(?:\w{3}, \d{1,2} \w{3} \d{4} [\d:]{8} \S{1,6}\s+){0,2}(\w{1,80})"
+    r"(?:\s+(.{0,400}))?"
+)
+_RESOURCE = re.compile(r"\s+([a-z][\w./-]{1,120}):\s+(\d{1,12})([KMGTE]i?|m)?\s*")
+_ROLES = re.compile(r"Roles:\s")
+
+
+@dataclass(frozen=True)
+class NodeCondition:
+    """One condition."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    line: int
+
+
+@dataclass(frozen=True)
+class NodeDescription:
+    """One node; resources are the countable ones, by their names."""
+
+    name: str
+    unschedulable: bool
+    taints: tuple[str, ...]
+    conditions: tuple[NodeCondition, ...]
+    capacity: Mapping[str, int]
+    allocatable: Mapping[str, int]
+
+
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether a description begins at a line."""
+    if not _NAME.fullmatch(lines[at].text):
+        return False
+    return at + 1 < len(lines) and _ROLES.match(lines[at + 1].text) is not None
+
+
+def parse_lines(lines: Lines, at: int) -> Parsed[NodeDescription]:
+    """Read the description that begins at a line."""
+    name = _NAME.fullmatch(lines[at].text)
+    taints: list[str] = []
+    conditions: list[NodeCondition] = []
+    amounts: dict[str, dict[str, int]] = {"Capacity": {}, "Allocatable": {}}
+    unschedulable, section, end, last = False, "", at + 1, at
+    while end < len(lines) and end - last < 3:
+        text = lines[end].text
+        if is_prompt(text) or begins(lines, end):
+            break
+        if match := _TOP.fullmatch(text):
+            section = match[1]
+            unschedulable = unschedulable or (section == "Unschedulable" and match[2].strip() == "true")
+            if section == "Taints" and match[2].strip() not in ("<none>", ""):
+                taints.append(match[2].strip())
+        elif text.strip() and not text[0].isspace():
+            break
+        elif section == "Taints" and text.strip():
+            taints.append(text.strip())
+        elif section == "Conditions" and (row := _CONDITION.fullmatch(text)):
+            conditions.append(NodeCondition(row[1], row[2], row[3], (row[4] or "").strip(), lines[end].number))
+        elif section in amounts and (row := _RESOURCE.fullmatch(text)) and not row[3]:
+            amounts[section][row[1]] = int(row[2])
+        last = end if text.strip() else last
+        end += 1
+    lacking = [what for what, there in (("conditions", conditions), ("Allocatable", amounts["Allocatable"]))
+               if not there]  # fmt: skip
+    gaps = tuple(ParseGap(lines[last].number, f"the node's {what} are missing") for what in lacking)
+    return Parsed(
+        NodeDescription(name[1] if name else "", unschedulable, tuple(taints), tuple(conditions), amounts["Capacity"],
+                        amounts["Allocatable"]), gaps, last + 1,
+    )  # fmt: skip

@@ -1,0 +1,54 @@
+"""``cma_roce_mode``, ``cma_roce_tos``: how rdma_cm marks its connections."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from preflight._startup.lightclass import dataclass
+from preflight.parsers.parsed import Parsed
+from preflight.parsers.text_block import queried_device
+from preflight.textprep.lines import Lines
+
+HINTS = ("RoCE v", "cma_roce_tos")
+
+_MODE = re.compile(r"\s*(?:IB/)?RoCE v([12])\s*")
+_TOS = re.compile(r"\s*(\d{1,3})\s*")
+
+
+@dataclass(frozen=True)
+class CmaMode:
+    """What rdma_cm uses on a device; None: not shown."""
+
+    device: str | None
+    version: int | None  # of RoCE
+    tos: int | None  # type of service: DSCP x 4
+    line: int
+
+
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether a mode, or the command of the type of service, stands at a line."""
+    text = lines[at].text
+    if _MODE.fullmatch(text):
+        return True
+    return "cma_roce_tos" in text and at + 1 < len(lines) and _TOS.fullmatch(lines[at + 1].text) is not None
+
+
+def parse_lines(lines: Lines, at: int) -> Parsed[CmaMode]:
+    """Read the line of the value."""
+    if match := _MODE.fullmatch(lines[at].text):
+        device = queried_device(lines, at, "cma_roce_mode")
+        return Parsed(CmaMode(device, int(match[1]), None, lines[at].number), (), at + 1)
+    device = queried_device(lines, at + 1, "cma_roce_tos")
+    return Parsed(CmaMode(device, None, int(lines[at + 1].text), lines[at + 1].number), (), at + 2)
+
+
+def facts(mode: CmaMode) -> dict[str, Any]:
+    """Return the setting as `preflight read --json` prints it."""
+    return {"device": mode.device, "roce_version": mode.version, "tos": mode.tos}
+
+
+def summary(mode: CmaMode) -> str:
+    """Return one line on the setting."""
+    what = f"RoCE v{mode.version}" if mode.version else f"type of service {mode.tos}"
+    return f"{mode.device or 'a device'}: rdma_cm uses {what}"

@@ -1,0 +1,62 @@
+"""Files of RDMA ports in sysfs, as ``grep .`` and ``tail -n +1`` list them."""
+
+from __future__ import annotations
+
+import re
+
+from preflight.parsers.parsed import Parsed
+from preflight.parsers.rdma.port_list import PortList, RdmaPort, facts, rate, summary, word
+from preflight.parsers.text_block import is_prompt, number
+from preflight.textprep.lines import Lines
+
+__all__ = ["HINTS", "begins", "facts", "parse_lines", "summary"]
+
+HINTS = ("/ports/",)
+
+_NAMES = ("state", "phys_state", "rate", "link_layer", "lid", "sm_lid")
+_PATH = rf"(?:\S{{0,200}}/)?([A-Za-z][\w.-]{{0,63}})/ports/(\d{{1,3}})/({'|'.join(_NAMES)})"
+_LINE = re.compile(rf"\s*{_PATH}\s{{0,4}}[:=]\s{{0,4}}(\S.{{0,80}}?)\s*")
+_ABOVE = re.compile(rf"\s*==> {_PATH} <==\s*")
+#: Files beside these, which are passed over.
+_OTHER = re.compile(r"\s*\S{0,200}/ports/\d{1,3}/\w{1,40}(?:/\d{1,3})?\s{0,4}:.{0,200}")
+
+
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether a list begins at a line."""
+    text = lines[at].text
+    return bool(_LINE.fullmatch(text)) or (bool(_ABOVE.fullmatch(text)) and at + 1 < len(lines))
+
+
+def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
+    """Read the files from a line on, in the order of the ports."""
+    ports: dict[tuple[str, int], dict[str, str]] = {}
+    first: dict[tuple[str, int], int] = {}
+    end = last = at
+    while end < len(lines):
+        text = lines[end].text
+        if match := _LINE.fullmatch(text):
+            place, name, value = (match[1], int(match[2])), match[3], match[4]
+        elif (match := _ABOVE.fullmatch(text)) and end + 1 < len(lines):
+            end += 1
+            place, name, value = (match[1], int(match[2])), match[3], lines[end].text.strip()
+        elif end > at and (is_prompt(text) or (text.strip() and not _OTHER.fullmatch(text))):
+            break
+        else:
+            end += 1
+            continue
+        ports.setdefault(place, {}).setdefault(name, value)
+        first.setdefault(place, lines[end].number)
+        end += 1
+        last = end
+    return Parsed(PortList(tuple(_port(place, fields, first[place]) for place, fields in ports.items())), (), last)
+
+
+def _port(place: tuple[str, int], fields: dict[str, str], line: int) -> RdmaPort:
+    def of_state(name: str) -> str | None:
+        return word(fields.get(name, "").rpartition(":")[2].strip())
+
+    return RdmaPort(
+        place[0], place[1], line, of_state("state"), of_state("phys_state"), rate(fields.get("rate")),
+        word(fields.get("link_layer")), number(fields.get("lid")), number(fields.get("sm_lid")),
+        rate=fields.get("rate", ""),
+    )  # fmt: skip

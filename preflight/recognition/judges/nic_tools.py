@@ -1,0 +1,120 @@
+"""Judges of ``mlxlink``, ``mst``, ``cma_roce_mode`` and ``devlink``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from preflight.checks.rdma.optics import judge_ratios
+from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.parsers.network.devlink_health import Reporter
+from preflight.parsers.network.mlxlink import PortLink
+from preflight.parsers.rdma.cma_mode import CmaMode
+from preflight.parsers.rdma.mst_status import MstDevice
+from preflight.recognition.judges import Judges, PastedValue
+from preflight.recognition.judges.lists import limited, unsure
+
+
+def _state(part: PastedValue) -> Iterator[Finding]:
+    link: PortLink = part.value
+    name = link.device or "the port"
+    advice = link.advice if link.opcode else None
+    if link.state is None:
+        return
+    if link.state != "Active":
+        shown = "/".join(filter(None, (link.state, link.physical_state)))
+        yield unsure(f"{name} is {shown}{f': {advice}' if advice else ''}", subject=link.device or "", found=shown,
+                     expected="Active/LinkUp", evidence=part.evidence,
+                     fix=f"{advice or 'No link'}: look at cable, module and the switch port.")  # fmt: skip
+    elif advice:
+        yield warned(f"{name} is active, and mlxlink reports: {advice} (opcode {link.opcode})",
+                     subject=link.device or "", found=advice, expected="No issue was observed",
+                     evidence=part.evidence)  # fmt: skip
+    else:
+        yield passed(f"{name} is active{f' at {link.speed}' if link.speed else ''}", evidence=part.evidence)
+
+
+def _ratios(part: PastedValue) -> Iterator[Finding]:
+    link: PortLink = part.value
+    if link.quality is None or link.state not in ("Active", None):
+        return
+    name = link.device or "the port"
+    if (finding := judge_ratios(name, link.quality, part.evidence[0], warned)) is not None:
+        yield finding
+    else:
+        yield passed(f"{name} has a low bit error ratio", evidence=part.evidence)
+
+
+#: Reporters of firmware errors; those of queues recover by themselves.
+_OF_FIRMWARE = frozenset({"fw", "fw_fatal"})
+
+
+@limited
+def _reporters(part: PastedValue) -> Iterator[Finding]:
+    reporters: Sequence[Reporter] = part.value
+    calm = True
+    for reporter in reporters:
+        if reporter.state == "healthy" and not reporter.errors:
+            continue
+        calm = False
+        yield _of_reporter(reporter, part.evidence)
+    if reporters and calm and part.complete:
+        yield passed(f"{len(reporters)} reporters are healthy", evidence=part.evidence)
+
+
+def _of_reporter(reporter: Reporter, evidence: tuple[str, ...]) -> Finding:
+    name = f"{reporter.device}: reporter {reporter.name}"
+    where = f"{f', last dump {reporter.dumped}' if reporter.dumped else ''} (line {reporter.line})"
+    fix = (
+        f"`devlink health diagnose {reporter.device} reporter {reporter.name}`, `dmesg | grep -i mlx5`; firmware that "
+        "fails again needs an update, or the vendor."
+    )
+    if reporter.state != "healthy":
+        report, message = failed, f"{name} is in state {reporter.state}, {reporter.errors} errors{where}"
+    elif reporter.name in _OF_FIRMWARE:
+        report, message = warned, f"{name} has had {reporter.errors} errors{where}"
+    else:
+        report = unknown
+        message = f"{name} has had {reporter.errors} errors and recovered{where}; one reading does not show when"
+    return report(message, subject=reporter.device, found=f"state {reporter.state}, {reporter.errors} errors",
+                  expected="healthy, no error", evidence=evidence, fix=fix)  # fmt: skip
+
+
+def _devices(part: PastedValue) -> Iterator[Finding]:
+    devices: Sequence[MstDevice] = part.value
+    without = [device.address for device in devices if not device.rdma]
+    if without and len(without) < len(devices):
+        yield unsure(f"{', '.join(without[:8])} has no RDMA device, others have one", subject=without[0],
+                     found=f"{len(devices) - len(without)} of {len(devices)}", expected="an RDMA device for each",
+                     evidence=part.evidence, fix="`dmesg | grep mlx5_ib`; `modprobe mlx5_ib`.")  # fmt: skip
+    elif devices and not without and part.complete:
+        yield passed(f"each of {len(devices)} NVIDIA NICs has an RDMA device", evidence=part.evidence)
+
+
+def _cma(part: PastedValue) -> Iterator[Finding]:
+    mode: CmaMode = part.value
+    name = mode.device or "the device"
+    if mode.version == 1:
+        yield warned(f"{name}: rdma_cm connects with RoCE v1, which no router forwards", subject=mode.device or "",
+                     found="RoCE v1", expected="RoCE v2", evidence=part.evidence,
+                     fix="`cma_roce_mode -d DEVICE -p 1 -m 2`")  # fmt: skip
+    elif mode.version == 2:
+        yield passed(f"{name}: rdma_cm connects with RoCE v2", evidence=part.evidence)
+    elif mode.tos is not None:
+        at: dict[str, Any] = {"subject": mode.device or "", "found": mode.tos, "evidence": part.evidence}
+        if mode.tos == 0:
+            yield unknown(f"{name}: rdma_cm connects with type of service 0: such packets are not marked for the "
+                          "lossless priority", expected="the site's DSCP x 4", fix="`cma_roce_tos -d DEVICE -t TOS`",
+                          **at)  # fmt: skip
+        else:
+            yield unknown(f"{name}: rdma_cm connects with type of service {mode.tos} (DSCP {mode.tos >> 2}); the text "
+                          "does not show what the site expects", fix="Compare with the DSCP map: `mlnx_qos -i IF`.",
+                          **at)  # fmt: skip
+
+
+JUDGES: Judges = {
+    "mlxlink": (("rdma.port-state", _state), ("optics.ber", _ratios)),
+    "devlink health": (("rdma.firmware", _reporters),),
+    "mst status": (("rdma.registered", _devices),),
+    "cma_roce": (("roce.chain", _cma),),
+}
