@@ -1,6 +1,6 @@
 """The incidents of a report for a page.
 
-Each says what is wrong, what it costs, who acts, and which findings are behind it.
+Each names what is wrong, what it costs, who acts, and which findings are behind it.
 """
 
 from __future__ import annotations
