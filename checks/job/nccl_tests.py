@@ -40,8 +40,9 @@ def no_report(run: RunFacts, site: Site) -> Finding | None:
 
 def text_of(run: RunFacts, key: str, *numbers: int) -> str:
     """Return lines of a log with their numbers, at most 600 characters."""
-    text = run.log(key).text
-    return "\n".join(f"{number}: {text.between(number, number).rstrip()}" for number in sorted(set(numbers)))[:600]
+    wanted = sorted(set(numbers))
+    lines = run.log(key).text.between((number, number) for number in wanted)
+    return "\n".join(f"{number}: {line.rstrip()}" for number, line in zip(wanted, lines, strict=True))[:600]
 
 
 def size_of(size: int) -> str:

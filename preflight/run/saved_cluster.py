@@ -1,7 +1,8 @@
 """The cluster file beside saved evidence: what a run was judged by, so that it can be judged the same again.
 
 ``--save DIR`` copies it to ``DIR/expected/cluster.toml``, with the files that it names. Evidence may come from anyone,
-so the copy is all that is ever read: no path that a document names is followed, no link, nothing outside the folder.
+so the copy is all that is ever read: no path that a document names is followed, no link, nothing outside the folder,
+and no group of nodes is looked up, which would run commands of the site.
 A bundle carries it, too; it is unpacked to a private folder, and nothing but it and the files that it names.
 """
 
@@ -13,6 +14,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from preflight.evidence import safe_read
+from preflight.expectations.cluster_file import decoded_or_none
+from preflight.nodeset import excerpt
 
 if TYPE_CHECKING:
     from preflight.archive.lazy import Folder
@@ -68,6 +71,8 @@ def found(paths: Sequence[Path]) -> tuple[Path | None, str]:
         raw = [_own(copy.parent, NAME) for copy in copies]
         if any(other != raw[0] for other in raw[1:]):
             return None, f"{first} and {more[0]} differ"
+        if group := next(_groups(decoded_or_none(raw[0])), ""):
+            return None, f"{first} names the group {excerpt(group)}, and groups are looked up only for what you type"
         for name in _named(raw[0]):
             if not _is_inside(name):
                 return None, f"{first} names a file outside of its folder"
@@ -125,10 +130,23 @@ def _is_inside(name: str) -> bool:
     return not path.is_absolute() and ".." not in path.parts and path.name not in ("", NAME)
 
 
+def _groups(data: Any, key: str = "") -> Iterator[str]:
+    """Yield each list of nodes that names a group.
+
+    Commands of this site would look it up.
+    """
+    if isinstance(data, dict):
+        for name, value in data.items():
+            yield from _groups(value, name)
+    elif isinstance(data, list):
+        for value in data:
+            yield from _groups(value, key)
+    elif key == "nodes" and "@" in str(data):
+        yield str(data)
+
+
 def _named(raw: bytes) -> Iterator[str]:
     """Yield the files that a cluster file names: a reference of the fabric, reports of a good run."""
-    from preflight.expectations.cluster_file import decoded_or_none
-
     data: Any = decoded_or_none(raw)
     tables = data.get("class") if isinstance(data, dict) else None
     classes = tables.values() if isinstance(tables, dict) else ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import numbered
@@ -43,12 +43,17 @@ class NumberedText:
             return line
         return self.numbers[min(max(line, 1), len(self.numbers)) - 1]
 
-    def between(self, first: int, last: int) -> str:
-        """Return the lines from one number to another, of those that are here."""
+    def between(self, spans: Iterable[tuple[int, int]]) -> Iterator[str]:
+        """Yield the lines of each span, of those that are here.
+
+        A span is two numbers of lines; both lines are part of it.
+        """
         lines = self.text.split("\n")
-        if self.numbers is None:
-            return "\n".join(lines[first - 1 : last])
-        return "\n".join(lines[bisect_left(self.numbers, first) : bisect_left(self.numbers, last + 1)])
+        for first, last in spans:
+            if self.numbers is None:
+                yield "\n".join(lines[first - 1 : last])
+            else:
+                yield "\n".join(lines[bisect_left(self.numbers, first) : bisect_left(self.numbers, last + 1)])
 
 
 #: Marks of lines left out.

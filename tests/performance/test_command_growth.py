@@ -7,6 +7,7 @@ import io
 import json
 import os
 import random
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 from preflight.facts.kernel_log import DMESG
 from preflight.recognition import detector, input_sources
 from preflight.textprep.lines import Line
-from preflight.textprep.numbered_text import LEFT_OUT
+from preflight.textprep.numbered_text import LEFT_OUT, NumberedText
 from tests.robustness import fuzz_commands
 from tests.robustness.fuzz_commands import MOST_BYTES, MOST_GROWTH, NOISE_S, SIZES, repeated, started
 from tests.support import commands
@@ -150,6 +151,16 @@ def test_a_log_of_many_benchmark_reports_is_refused_by_name(tmp_path: Path) -> N
     assert "it holds more than 2,048 reports of nccl-tests; split it" in " ".join(done.output.split())
     assert done.cpu_s < 10
     assert done.mib << 20 < MOST_BYTES
+
+
+def test_texts_of_many_reports_are_taken_out_of_a_log_in_one_pass() -> None:
+    """The log was divided into its lines for each report again: 2,049 of them in 8 MB took most of 12 s."""
+    log = NumberedText("a line\n" * 80_000)
+    began = time.process_time()
+    texts = list(log.between((first, first + 9) for first in range(1, 20_000, 10)))
+    assert time.process_time() - began < 1
+    assert len(texts) == 2000
+    assert set(texts) == {"\n".join(["a line"] * 10)}
 
 
 def test_a_record_of_line_feeds_is_judged_in_seconds(tmp_path: Path) -> None:

@@ -83,6 +83,13 @@ class SiteFiles:
                  f"MASTER_ADDR={text}\nSLURM_JOB_NODELIST={text}\nOMPI_MCA_orte_node_regex={text}\nNodeList={text}\n"
                  for text in GROUPS]  # fmt: skip
         (folder / "job.log").write_text("".join(lines), encoding="utf-8")
+        for saved in ("class.all", "waiver"):
+            text = f'[class.a]\ngpus = 8\n\n[{saved}]\nnodes = "@evil:rack1"\n'
+            if saved == "waiver":
+                text = text.replace("[waiver]", "[[waiver]]") + 'check = "gpu.count"\nowner = "x"\nreason = "y"\n'
+            (folder / saved / "expected").mkdir(parents=True)
+            (folder / saved / "expected" / "cluster.toml").write_text(text, encoding="utf-8")
+            (folder / saved / "0.json").write_text(json.dumps(evidence("node0", 0)), encoding="utf-8")
         (folder / "cluster.toml").write_text("[class.all]\ngpus = 8\nhcas = 8\n", encoding="utf-8")
         (folder / "map.txt").write_text("n1\n", encoding="utf-8")
         self.env = {"CLUSTERSHELL_CFGDIR": str(self.marks / "shell"), "PYTHONPATH": str(ROOT), "HOME": str(folder),
@@ -154,6 +161,18 @@ RUNS: dict[tuple[str, ...], list[list[str]]] = {
     ("checklist",): [["checklist", "evidence"]],
 }  # fmt: skip
 
+#: Every command that uses the cluster file which lies beside evidence of others.
+SAVED = [
+    [*words, *more]
+    for folder in ("class.all", "waiver")
+    for words, more in (
+        (["judge", folder], []), (["checklist", folder], []), (["diff", folder, "evidence"], []),
+        (["diff", "evidence", folder], []), (["learn", folder], ["-o", f"{folder}.toml"]),
+        (["bundle", folder], ["-o", f"{folder}.tar.gz"]), (["redact", folder], ["-o", f"{folder}.redacted"]),
+        (["judge", f"{folder}/0.json"], []),
+    )
+]  # fmt: skip
+
 #: Commands that others read the output of come first.
 _FIRST = (("check",), ("judge",), ("learn",))
 
@@ -170,6 +189,14 @@ def test_no_text_of_others_is_looked_up(site: SiteFiles, rank: None) -> None:
     assert GROUPS[0] in (site.folder / "here" / f"{os.uname().nodename}.json").read_text("utf-8"), "the rank was read"
     learnt = decode((site.folder / "learnt.toml").read_bytes(), "learnt.toml")
     assert all(nodeset.is_name(node) for one in learnt.classes.values() for node in one.nodes or ())
+
+
+def test_no_group_of_a_cluster_file_beside_evidence_is_looked_up(site: SiteFiles) -> None:
+    """Seen: a colleague's evidence with `nodes = "@evil:rack1"` beside it ran the site's command for groups."""
+    for done in site.run(*SAVED):
+        if done.words[0] in ("judge", "checklist"):
+            assert "groups are looked up only for what you type; give --cluster" in " ".join(done.output.split())
+    assert not site.left()
 
 
 #: What the operator types, where a group would be looked up; TEXT is put in its place.

@@ -17,10 +17,10 @@ KIND = "nccl-tests"
 def parts(log: JobLog) -> list[TextPart]:
     """Return the runs of nccl-tests in a log, each with its first and last line."""
     found = []
-    for report in log.nccl_tests:
+    texts = log.text.between((report.first_line, report.last_line) for report in log.nccl_tests)
+    for report, text in zip(log.nccl_tests, texts, strict=True):
         taken = ParsedPart(report.last_line, facts_of(report), summary(report), list(_cut(report)))
-        own = log.text.between(report.first_line, report.last_line) + "\n"
-        found.append(TextPart(KIND, report.first_line, report.last_line, "", taken, own))
+        found.append(TextPart(KIND, report.first_line, report.last_line, "", taken, f"{text}\n"))
     return found
 
 

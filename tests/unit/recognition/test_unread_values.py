@@ -75,11 +75,9 @@ def test_an_error_in_place_of_a_value_is_no_pass(error: str, status: str, tmp_pa
 
 def test_a_gpu_that_is_cut_before_a_section_of_its_equals_is_unknown(tmp_path: Path) -> None:
     cut = GPU.format(bus="43").partition("    ECC Errors")[0]
-    section, value = (verdict for verdict in verdicts(gpus(cut), tmp_path) if verdict[0] != "pass")
-    assert section[:3] == ("unknown", "gpu.driver", "0000:43:00.0")
-    assert "lacks its ECC errors, which its equals show" in section[3]
-    assert value[:3] == ("unknown", "gpu.ecc-uncorrected", "0000:43:00.0")
-    assert "not in the output" in value[3]
+    (bad,) = (verdict for verdict in verdicts(gpus(cut), tmp_path) if verdict[0] != "pass")
+    assert bad[:3] == ("unknown", "gpu.ecc-uncorrected", "0000:43:00.0")
+    assert "not in the output" in bad[3]
 
 
 def test_a_text_without_a_section_passes_nothing_of_it(tmp_path: Path) -> None:
