@@ -1,0 +1,181 @@
+"""Every command that a page prints: run on the demo's evidence and on real SSH hosts, or named with what runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from preflight.cli.app import main
+from tests.support import commands
+from tests.support.paths import ROOT
+from tests.support.sshfarm import SSHD, Farm
+
+PAGES = (
+    *ROOT.glob("*.md"),
+    *(ROOT / "docs").glob("*.md"),
+    *(ROOT / "deploy").rglob("*.md"),
+    ROOT / "benchmarks/README.md",
+)
+PREFLIGHT = re.compile(
+    r"(?:[\w -]+ \| )?(?:sudo )?(?:\S*python3? -I (?:-m preflight|\S+\.pyz)|(?:\.venv/bin/)?preflight) "
+)
+
+#: What stands for something that the reader has -> what stands for it here.
+HERE = (
+    (r"'?gpu\[001-0\d\d\]'?|\bgpu00[1-3]\b(?= |$)", "127.77.0.1"),
+    (r"(pair) 127\.77\.0\.1 127\.77\.0\.1", r"\1 127.77.0.1 127.77.0.2"),
+    (r"/etc/(?:slurm/)?preflight/cluster\.toml", "cluster.toml"),
+    (r"/etc/nhc/nhc\.conf", "nhc.conf"),
+    (r"/shared/evidence/\$\(hostname\)", "node"),
+    (r"/shared/evidence|\bDIR\b", "evidence"),
+    (r"--window 60", "--window 1"),
+    (r"\bHOOK\b", "ci"),
+    (r"(?<=--nodes )127\.77\.0\.1|(?<=history\.db )127\.77\.0\.1", "gpu003"),
+)
+
+#: Commands of preflight that are only parsed here -> where they run.
+PARSED = {
+    r"--via kubectl": "tests/integration/kubernetes, with pods",
+    r"gate slurm-": "tests/integration/slurm, with slurmd",
+    r"check --fabric": "tests/integration/fabric, with ibsim",
+}
+
+#: Other commands -> what runs them.
+OTHERS = {
+    r"python3 -m (venv|pip) ": ".ci/run, tests/integration/install and its fresh_debian.sh",
+    r"\.venv/bin/(pytest|ruff) ": ".ci/run",
+    r"\.venv/bin/python -m mkdocs ": ".ci/run",
+    r"tests/\S+\.sh$": "people, with debootstrap",
+    r"cyclonedx-py ": "tests/integration/install/test_supply.py",
+    r"kubectl (apply|kustomize) ": "tests/integration/kubernetes/test_manifests.py",
+    r"(skopeo|podman) ": "people, with a registry",
+    r"(ANSIBLE=\S+ )?(\.venv/bin/)?python (-I )?-m \w": "the module exists, below",
+}
+
+
+def lines() -> Iterator[tuple[str, str]]:
+    """Yield each line of the pages' shell blocks with its page, without its comment."""
+    for page in sorted(PAGES):
+        if page.name == "CHANGELOG.md":
+            continue
+        for block in re.findall(r"^ *```sh\n(.*?)^ *```$", page.read_text("utf-8"), re.M | re.S):
+            for line in textwrap.dedent(block).splitlines():
+                if words := re.sub(r"(^|\s+)#( .*|$)", "", line).strip():
+                    yield str(page.relative_to(ROOT)), words
+
+
+LINES = {line: page for page, line in lines()}
+OURS = [line for line in LINES if PREFLIGHT.match(line)]
+
+
+def here(line: str) -> list[str]:
+    """Return the words of a command of preflight, with what stands here for what the reader has."""
+    command = line[PREFLIGHT.match(line).end() :].split(" | ")[0]  # type: ignore[union-attr]
+    for pattern, ours in HERE:
+        command = re.sub(pattern, ours, command)
+    return shlex.split(command)
+
+
+@pytest.fixture(scope="module")
+def farm() -> Iterator[Farm]:
+    if not SSHD:
+        pytest.skip("sshd is not installed")
+    with Farm(2) as farm:
+        yield farm
+
+
+@pytest.fixture(scope="module")
+def ran(farm: Farm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, commands.Ran]:
+    """Run all commands, each page's in its order, in a folder that has what they name."""
+    folder = tmp_path_factory.mktemp("documented")
+    demo = ROOT / "preflight" / "demo"
+    for name in ("evidence", "last-week"):
+        shutil.copytree(demo, folder / name, ignore=shutil.ignore_patterns("*.py*", "*.toml", "__pycache__"))
+    for name in ("job.log", "slurm-4711.out"):
+        shutil.copy(demo / "job.log", folder / name)
+    shutil.copy(demo / "cluster.toml", folder)
+    for name in ("nhc.conf", "manifest.json"):
+        shutil.copy(ROOT / "tests/data/conversion" / name, folder)
+    records = json.loads((demo / "gpu001.json").read_text("utf-8"))["records"]
+    (folder / "ibstat.txt").write_text(records["cmd:ibstat"]["out"], "utf-8")
+    (folder / "-").write_text(records["cmd:nvidia-smi topo -m"]["out"], "utf-8")
+    runs = []
+    for line in OURS:
+        if any(re.search(pattern, line) for pattern in PARSED):
+            continue
+        words = ["./-" if word == "-" and "read" in line.split() else word for word in here(line)]
+        if "--hosts" in words or words[0] == "pair":
+            words += ["--ssh-config", str(farm.ssh_config)] if "--from" not in words else []
+        if words[0] == "gate":
+            words += ["--state-dir", "state"]
+        if words[0] == "learn":
+            words += ["--force"]
+        if words[0] == "bundle":
+            words[words.index("-o") + 1] = f"{len(runs)}.tar.gz"
+        runs.append(words)
+    made = folder / "history.db"
+    env = {**os.environ, "HOME": str(folder), "PYTHONPATH": str(ROOT)}
+    first = ["judge", "evidence", "--cluster", "cluster.toml", "--history", str(made)]
+    pair = ["pair", "127.77.0.1", "127.77.0.2", "--save", "pairs", "--ssh-config", str(farm.ssh_config)]
+    return {shlex.join(done.words): done for done in commands.run([first, pair, *runs], folder, env)}
+
+
+def test_every_command_of_preflight_runs(ran: dict[str, commands.Ran]) -> None:
+    assert len(ran) > 30
+    wrong = [
+        f"{words}: {done.status}\n{done.output[-500:]}"
+        for words, done in ran.items()
+        if done.status not in (0, 1, 3) or re.search(r"unexpected error|NO ANSWER +127\.77", done.output)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("line", [line for line in OURS if any(re.search(pattern, line) for pattern in PARSED)])
+def test_a_command_that_runs_elsewhere_is_parsed(line: str) -> None:
+    name, *words = here(line)
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    assert command.make_context(name, words).params
+
+
+@pytest.mark.parametrize("line", [line for line in OURS if " | jq " in line])
+def test_what_jq_is_given(line: str, tmp_path: Path) -> None:
+    if not shutil.which("jq"):
+        pytest.skip("jq is not installed")
+    shutil.copytree(
+        ROOT / "preflight" / "demo", tmp_path / "evidence", ignore=shutil.ignore_patterns("*.py*", "*.toml")
+    )
+    (given,) = commands.run([here(line)], tmp_path, {**os.environ, "PYTHONPATH": str(ROOT)})
+    query = shlex.split(line.split(" | ", 1)[1])
+    done = subprocess.run(query, input=given.output, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout or here(line)[0] == "check"  # this node may be well
+
+
+def test_every_other_command_is_run_elsewhere() -> None:
+    others = [line for line in LINES if line not in OURS]
+    assert [line for line in others if not any(re.match(pattern, line) for pattern in OTHERS)] == []
+    assert [pattern for pattern in OTHERS if not any(re.match(pattern, line) for line in others)] == []
+    assert [pattern for pattern in PARSED if not any(re.search(pattern, line) for line in OURS)] == []
+
+
+def test_every_module_that_a_page_starts_exists() -> None:
+    modules = {name for line in LINES for name in re.findall(r"python (?:-I )?-m ([\w.]+)", line)} - {"mkdocs"}
+    assert len(modules) > 5
+    assert [name for name in modules if not _module(name).exists()] == []
+
+
+def _module(name: str) -> Path:
+    """Return the file of a module, or the start of a package that runs."""
+    path = ROOT / name.replace(".", "/")
+    return path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__main__.py"
