@@ -29,7 +29,7 @@ def check(**arguments: Any) -> int:
     Without --hosts, --hostfile, --job, --rerun or --pods, this node is checked. Nothing is installed on the nodes; they
     need Python 3.6 or newer. With --via auto, a host that needs what paramiko lacks uses the system's ssh.
 
-    The cluster file says what to expect of the nodes. Where it says nothing, the result is unknown.
+    The cluster file states what to expect of the nodes. Without an expectation, the result is unknown.
 
     --only and --skip take ids of checks, with wildcards: 'rdma.*'. --log takes several files. --window also extends the
     time limit. --exclude-file writes a list for sbatch --exclude. --json, --html, --junit, --textfile and

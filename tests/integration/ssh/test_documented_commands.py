@@ -109,7 +109,7 @@ def ran(farm: Farm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, comma
     records = json.loads((demo / "gpu001.json").read_text("utf-8"))["records"]
     (folder / "ibstat.txt").write_text(records["cmd:ibstat"]["out"], "utf-8")
     (folder / "-").write_text(records["cmd:nvidia-smi topo -m"]["out"], "utf-8")
-    runs = []
+    runs: list[list[str]] = []
     for line in OURS:
         if any(re.search(pattern, line) for pattern in PARSED):
             continue
