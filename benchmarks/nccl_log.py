@@ -151,16 +151,15 @@ def _median(rows: Sequence[ReaderSample], name: str) -> float:
 def _print_rows(rows: dict[str, list[ReaderSample]], empty: dict[str, list[ReaderSample]], mib: float) -> None:
     grep = {name: max(_median(rows["grep"], name), 0.001) for name in ("wall_s", "cpu_s")}
     print(f"  grep         wall {grep['wall_s']:6.2f} s, CPU {grep['cpu_s']:6.2f} s", flush=True)
+    megabytes = mib * 1.048576
     for what in COMMANDS:
-        wall, cpu = (_median(rows[what], name) - _median(empty[what], name) for name in ("wall_s", "cpu_s"))
-        wall, cpu = max(wall, 0.001), max(cpu, 0.001)
-        megabytes, peak = mib * 1.048576, max(row.peak_mib for row in rows[what])
-        print(
-            f"  {what:11}  beyond the empty log: wall {wall:6.2f} s = {megabytes / wall:6.1f} MB/s, CPU {cpu:6.2f} s"
-            f" = {megabytes / cpu:6.1f} MB/s; to grep: wall x{wall / grep['wall_s']:.2f},"
-            f" CPU x{cpu / grep['cpu_s']:.2f}; peak {peak:.0f} MiB",
-            flush=True,
-        )
+        words = []
+        for label, name in (("wall", "wall_s"), ("CPU", "cpu_s")):
+            beyond = _median(rows[what], name) - _median(empty[what], name)
+            rate = f"{megabytes / beyond:6.1f} MB/s, x{beyond / grep[name]:.2f}" if beyond > 0 else "within the noise"
+            words.append(f"{label} {beyond:6.2f} s = {rate}")
+        peak = max(row.peak_mib for row in rows[what])
+        print(f"  {what:11}  beyond the empty log: {'; '.join(words)} of grep; peak {peak:.0f} MiB", flush=True)
 
 
 if __name__ == "__main__":
