@@ -1,6 +1,10 @@
 """The incidents of a report for a page.
 
+<<<<<<< HEAD
 Each names what is wrong, what it costs, who acts, and which findings are behind it.
+=======
+Each names what is wrong, what it costs, who acts, and the findings behind it.
+>>>>>>> 0028e6c1 (reports: the page on incidents, in standard words)
 """
 
 from __future__ import annotations
