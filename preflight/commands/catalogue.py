@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from textwrap import indent
+from textwrap import indent, wrap
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -102,7 +102,9 @@ def explain(check_id: str) -> None:
     for heading, text in check.page.items():
         click.echo(f"{heading}\n{indent(text, '  ')}\n")
     for label, text in check_facts(check, known.values()):
-        click.echo(f"{label + ':':<12} {text}")
+        line = f"{label + ':':<12} {text}"
+        lines = [line] if text == check.fix else wrap(line, 118, subsequent_indent=" " * 13, break_on_hyphens=False)
+        click.echo("\n".join(lines))
 
 
 def check_facts(check: Check, checks: Collection[Check]) -> Iterator[tuple[str, str]]:
