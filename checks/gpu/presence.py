@@ -228,9 +228,9 @@ def _silent(node: NodeFacts, gpus: int, error: EvidenceError) -> Finding:
 
 
 def no_switch_on_bus(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip boards that show no NVSwitch, and virtual machines without."""
+    """Skip boards that show no NVSwitch, and machines that may be virtual."""
     wanted = site.part.switches_on_bus if site.part is not None else 0
-    if wanted and (_switches(node) or not node.in_virtual_machine):
+    if wanted and (_switches(node) or not (node.in_virtual_machine or node.in_container)):
         return None
     return skipped("no NVSwitch is to be on this PCI bus", evidence=[PCI_BUS])
 
@@ -257,7 +257,8 @@ def switches(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     Fewer than the board of the recognised part has fail. Boards of Blackwell have their switches behind ConnectX
     bridges, NVL72 racks on trays of their own, and PCIe cards none: the check does not apply. A virtual machine may be
-    given none (the hypervisor keeps them), or, with some of the GPUs, some: unknown.
+    given none (the hypervisor keeps them): the check does not apply there, nor in a container, which may be in one.
+    With some of the GPUs it may be given some: unknown.
 
     ## False alarms
     A board of the same GPUs with fewer switches, which the catalogue does not have: waive it, with a reason.

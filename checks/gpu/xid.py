@@ -59,9 +59,10 @@ def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     recovery now, what a reset cures only warns. An unknown code warns and is quoted.
 
     The action is the catalogue's first one, but for what the driver itself requires (154). Others disagree: AzNHC
-    takes the node out for 63, 68, 69, 73, 80 and 92, which the catalogue ignores or leaves to the application, and
-    passes 95, 140 and 143; GCM calls 109 not critical; OCI resets where 154 requires a reboot; after 64 most replace
-    the GPU, where the catalogue resets it first. 167 to 169 have no action there: the node is isolated.
+    takes the node out for 63, 68, 69, 80 and 92, which the catalogue ignores or leaves to the application, and for
+    56 to 58, 65, 73 and 81, which it calls unused; it passes 95, 140 and 143; GCM calls 109 not critical; OCI resets
+    where 154 requires a reboot; after 64 most replace the GPU, where the catalogue resets it first. 167 to 169 have no
+    action there: the node is isolated.
 
     ## False alarms
     Dozens of 13, 31, 43 and 45, left behind by one job that was killed: an application's own errors
