@@ -9,7 +9,10 @@ from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
 
-HINTS = ("REASON", "STATE")
+HINTS = ("REASON", "STATE", "NODES(A/I/O/T)")
+
+#: Allocated, idle, other and total nodes of a partition (``sinfo -s``).
+_COUNTS = "NODES(A/I/O/T)"
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Sinfo:
 def _header(text: str) -> tuple[str, ...] | None:
     names = columns(text)
     own = {"PARTITION", "NODES", "NODELIST"} & set(names)
-    return names if "STATE" in names and "NODELIST" in names and len(own) > 1 else None
+    return names if {"STATE", _COUNTS} & set(names) and "NODELIST" in names and len(own) > 1 else None
 
 
 def begins(lines: Lines, at: int) -> bool:
@@ -57,7 +60,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Sinfo]:
             gaps.append(ParseGap(lines[end].number, "the row has fewer cells than the header"))
             break
         reason = row.get("REASON", "")
-        states.append(NodesInState(row.get("PARTITION", ""), row["STATE"], row["NODELIST"],
+        states.append(NodesInState(row.get("PARTITION", ""), row.get("STATE") or row[_COUNTS], row["NODELIST"],
                                    "" if reason == "none" else reason, lines[end].number))  # fmt: skip
         end += 1
     return Parsed(Sinfo(states=tuple(states)), tuple(gaps), end)

@@ -19,6 +19,7 @@ SIGNATURES = signatures(FRAMEWORK, (
     ("cuda-out-of-memory",
      "CUDA out of memory|out of memory|OUT_OF_MEMORY|cudaErrorMemoryAllocation|RESOURCE_EXHAUSTED|HIP out of memory",
      r"(?:CUDA|HIP) out of memory|OutOfMemoryError: CUDA|CUDA (?:driver |runtime )?error(?: \d{1,4})?:? \(?out of mem"
+     r"|CUDA runtime error in .{0,200}: out of memory"
      r"|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|RESOURCE_EXHAUSTED: .{0,80}(?:[Oo]ut of memory|allocat)",
      "fail", "the GPU's memory was too small for an allocation", "gpu.memory-headroom", _MEMORY,
      "If another process holds the memory, end it; else use a smaller batch, sharding, or expandable segments."),

@@ -165,7 +165,9 @@ def _listed(lines: Lines, at: int) -> Parsed[QueryLog]:
     while end < len(lines):
         if match := _LISTED.fullmatch(lines[end].text):
             gpus.append(("", {"index": match[1], "product_name": match[2], "gpu_uuid": match[3]}))
-        elif not lines[end].text.lstrip().startswith("MIG "):
+        elif lines[end].text.lstrip().startswith("MIG "):
+            gpus[-1][1]["mig_mode"] = {"current": "Enabled"}
+        else:
             break
         end += 1
     return Parsed(QueryLog({}, tuple(gpus)), (), end)

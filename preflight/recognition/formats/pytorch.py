@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from preflight.facts import streamed_log
@@ -20,6 +21,9 @@ _AHEAD = 12
 
 #: A launcher's or a logger's mark, with which no JSON begins.
 _MARKED = re.compile(rb"\s*\[\s*[A-Za-z(]")
+
+#: Bytes of a line that are read at once.
+_PART = 1 << 16
 
 #: Bytes by which a pickle of a flight recorder is told from any other.
 _PICKLED = (b"profiling_name", b"pg_config", b"pg_status")
@@ -45,7 +49,21 @@ def read_trace_or_dump(source: InputSource) -> tuple[list[TextPart], torch.Torch
     if not seen:
         return [], nothing
     taken = _taken(seen, source.name, 0, 1)
+    if seen.recording and not pickled and (another := _another(source.path, seen.last)) is not None:
+        taken.cut.append(TextGap(another, "a second dump begins here and is not read: give each a file of its own"))
     return [TextPart(_kind(seen), 1, seen.last, "", taken, "")], seen
+
+
+def _another(path: Path, last: int) -> int | None:
+    """Return the line behind a dump on which another begins; None if none does."""
+    number, begins = 1, True  # a dump may stand on one line, which is not read at once
+    with path.open("rb") as stream:
+        while part := stream.readline(_PART):
+            if begins and number > last and part.strip():
+                return number if part.lstrip()[:1] == b"{" else None
+            begins = part.endswith(b"\n")
+            number += begins
+    return None
 
 
 def _kind(seen: torch.TorchOutput) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from preflight.model import Finding, failed, passed, warned
+from preflight.model import Finding, failed, passed, unknown, warned
 from preflight.parsers.cluster.sacct import EndedJob
 from preflight.parsers.cluster.sinfo import NodesInState, Sinfo
 from preflight.parsers.cluster.slurm_nodes import SlurmNode
@@ -40,6 +40,8 @@ def _check_of_reason(reason: str) -> str:
 #: States of ``sinfo`` in which a node takes no job: down, and taken out by a person or a program.
 _DOWN = re.compile(r"(?:down|fail(?:ing|g)?|error|err|unk(?:nown)?|inval|no_respond)\W*|\w+\*")
 _DRAINED = re.compile(r"(?:drain(?:ed|ing)?|drng|maint|blocked|boot\^?)\W*")
+#: Counts of ``sinfo -s`` with nodes that are neither allocated nor idle.
+_OTHERS = re.compile(r"\d{1,6}/\d{1,6}/0{0,5}[1-9]\d{0,5}/\d{1,6}")
 
 
 def _sinfo(report: Sinfo) -> Judged:
@@ -54,7 +56,18 @@ def _sinfo(report: Sinfo) -> Judged:
         (_check_of_reason(row.reason) if row.reason else "host.services", _state_judge(row))
         for row in rows.values() if row.nodes and (_DOWN.fullmatch(row.state) or _DRAINED.fullmatch(row.state))
     ]  # fmt: skip
+    judges += [("host.services", _count_judge(row)) for row in rows.values() if _OTHERS.fullmatch(row.state)]
     return tuple(judges) or (("host.services", _no_reasons),)
+
+
+def _count_judge(row: NodesInState) -> Judge:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
+        other = row.state.split("/")[2]
+        yield unknown(f"partition {row.partition}: {other} nodes are neither allocated nor idle (line {row.line})",
+                      subject=row.partition, found=row.state, expected="none down or drained", evidence=part.evidence,
+                      fix="`sinfo -R` has the nodes and the reasons.")  # fmt: skip
+
+    return judge_part
 
 
 def _state_judge(row: NodesInState) -> Judge:

@@ -225,3 +225,17 @@ def test_times_that_mpirun_puts_before_or_behind_its_tag(mark: str, tmp_path: Pa
     text = "".join(mark.format(time="Mon Jan  1 00:00:00 2024", rank=0) + f"{line}\n" for line in lines)
     (part,) = parts(text, tmp_path)
     assert part.taken.facts == parts("\n".join(lines), tmp_path)[0].taken.facts
+
+
+# --- several dumps in one text ---------------------------------------------------------------------
+
+
+def test_a_second_dump_in_one_text_is_refused_by_its_line(tmp_path: Path) -> None:
+    entry = {"record_id": 0, "pg_id": 0, "process_group": ["0", "default_pg"], "collective_seq_id": 1, "p2p_seq_id": 0,
+             "op_id": 1, "profiling_name": "nccl:all_reduce", "state": "completed", "input_sizes": [[4]],
+             "output_sizes": [[4]], "retired": True, "is_p2p": False}  # fmt: skip
+    dumps = [json.dumps({"version": "2.4", "pg_config": {}, "rank": rank, "entries": [entry]}) for rank in (0, 1)]
+    (part,) = parts(dumps[0] + "\n\n" + dumps[1] + "\n", tmp_path)
+    assert [(cut.line, cut.what.partition(" begins")[0]) for cut in part.taken.cut] == [(3, "a second dump")]
+    (alone,) = parts(dumps[0] + "\n", tmp_path)
+    assert not alone.taken.cut
