@@ -36,7 +36,7 @@ case $action in '' | *[!a-z-]*) action= ;; *) action="[$action] " ;; esac
 case $(field status) in
 pass) tell 0 "preflight passed" ;;
 fail) tell 1 "$action${reason:-$(field cause) failed}" ;;
-unknown) tell 2 "not judged: ${reason:-preflight could not tell}" ;;
+unknown) tell 2 "not judged: ${reason:-unknown}" ;;
 error) tell 2 "configuration of preflight: ${reason:-error}" ;;
 *) tell 2 "the verdict of preflight is damaged: no status" ;;
 esac
