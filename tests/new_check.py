@@ -41,14 +41,13 @@ def {function}(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the number in {path} with {limit}.
 
     ## Why it matters
-    Write here what happens to a job where the number of {subject} is too high: which operation waits, fails or
-    slows down, and by how much.
+    Write here what happens to a job above {limit}: which operation waits, fails or slows down, and by how much.
 
     ## Verdicts
     More than {limit} warns; write here why the limit is there.
 
     ## False alarms
-    Write here on which healthy node the check of {subject} would warn.
+    Write here on which healthy node it would warn.
     """
     key = "{record}"
     number = node.parsed(key, {parser})
@@ -92,6 +91,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--limit", type=int, default=1024, help="more than this warns (default: %(default)s)")
     parser.add_argument("--parser", default="", metavar="MODULE.FUNCTION",
                         help="parser of the record in preflight.parsers, such as host.services.parse")  # fmt: skip
+    parser.add_argument("--good", metavar="TEXT", help="the record of a healthy node (default: the limit)")
+    parser.add_argument("--bad", metavar="TEXT", help="the record of a faulty node (default: the limit and one)")
     parser.add_argument("--node", default="hgx-h100", help="node of fixtures/nodes that gets the fault")
     parser.add_argument("--test", action="store_true", help="only run the tests of the check")
     return parser.parse_args()
@@ -125,11 +126,13 @@ def _write_function(options: argparse.Namespace, path: str) -> Path:
     body = _FUNCTION.format(id=options.id, subject=words, limit=options.limit, path=path, record=options.record,
                             parser=parser, function=function)  # fmt: skip
     file.write_text(_with_imports(text, imports) + body, encoding="utf-8")
+    ruff = [sys.executable, "-m", "ruff", "check", "-q", "--no-cache", "--select", "I", "--fix", str(file)]
+    subprocess.run(ruff, cwd=ROOT, check=True)
     return file.relative_to(ROOT)
 
 
 def _with_imports(text: str, wanted: dict[str, tuple[str, ...]]) -> str:
-    """Return a module's source with the imports that it lacks, one line each before the first of preflight."""
+    """Return a module's source with the imports that it lacks, one line each: ruff puts them in order."""
     there = {
         (node.module, alias.name)
         for node in ast.parse(text).body if isinstance(node, ast.ImportFrom) for alias in node.names
@@ -145,15 +148,16 @@ def _with_imports(text: str, wanted: dict[str, tuple[str, ...]]) -> str:
 
 def _write_cases(options: argparse.Namespace, folder: Path) -> Path:
     key, limit = options.record, options.limit
+    good, bad = (text or f"{number}\n" for text, number in ((options.good, limit), (options.bad, limit + 1)))
     document = {
         "origin": "made by hand, after proc(5)",
         "cases": {
-            "low": {"records": {key: f"{limit}\n"}, "findings": [{"status": "pass", "message": f"{limit}"}]},
-            "high": {"records": {key: f"{limit + 1}\n"}, "findings": [{"status": "warn", "message": f"{limit + 1}"}]},
+            "low": {"records": {key: good}, "findings": [{"status": "pass"}]},
+            "high": {"records": {key: bad}, "findings": [{"status": "warn"}]},
             "not-read": {"records": {key: {"denied": "Permission denied"}}, "findings": [{"status": "unknown"}]},
         },
-        "healthy": {key: "0\n"},
-        "fault": {"name": "too high", "node": options.node, "records": {key: f"{limit + 1}\n"}, "status": "warn"},
+        "healthy": {key: options.good or "0\n"},
+        "fault": {"name": "too high", "node": options.node, "records": {key: bad}, "status": "warn"},
     }
     folder.mkdir()
     file = folder / "cases.json"

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 def parse(text: str) -> int:
     """Parse the number; raises ValueError."""
-    return int(text)
+    return int(text.removesuffix(" threads\\n"))
 '''
 
 
@@ -83,9 +83,10 @@ def test_files_that_a_new_check_touches(tree: Path, kind: str, files: int) -> No
     else:
         (tree / "preflight" / "parsers" / "host" / "threads.py").write_text(PARSER)
         registry = tree / "tests" / "support" / "parser_registry.py"
-        line, place = '_text("parsers.host.threads.parse", "4194304\\n")\n', '_text("parsers.host.services.parse"'
+        line, place = '_text("parsers.host.threads.parse", "8 threads\\n")\n', '_text("parsers.host.services.parse"'
         registry.write_text(registry.read_text().replace(place, line + place))
-        out = run(tree, *new, "--record", "file:/proc/sys/kernel/threads-max", "--parser", "host.threads.parse")
+        texts = ("--limit", "9", "--good", "8 threads\n", "--bad", "10 threads\n")
+        out = run(tree, *new, "--record", "file:/proc/sys/kernel/threads-max", "--parser", "host.threads.parse", *texts)
         selected += " or threads or test_every_parser_is_registered"
     assert " passed" in out
     after = contents(tree)
