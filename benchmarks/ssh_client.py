@@ -25,12 +25,13 @@ def main(what: str, folder: Path, without: str = "") -> None:
     """Print ``ok`` for each host that answers, then what starting up took."""
     began_s = time.clock_gettime(time.CLOCK_BOOTTIME) - _age_s()
     from preflight import probes
-    from preflight.transport.ssh import _paramiko_tuning
     from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
     from preflight.transport.ssh.plain_connection import Script
     from preflight.transport.ssh.session import SshSession
 
     if without:
+        from preflight.transport.ssh import _paramiko_tuning  # it imports paramiko whole, unless that has been imported
+
         for kind, names in OVERRIDES[without]:
             for name in names:
                 delattr(getattr(_paramiko_tuning, kind), name)
