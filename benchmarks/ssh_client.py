@@ -30,7 +30,7 @@ def main(what: str, folder: Path, without: str = "") -> None:
     from preflight.transport.ssh.session import SshSession
 
     if without:
-        from preflight.transport.ssh import _paramiko_tuning  # it imports paramiko whole, unless that has been imported
+        from preflight.transport.ssh import _paramiko_tuning  # after paramiko, which is imported as in a run
 
         for kind, names in OVERRIDES[without]:
             for name in names:
