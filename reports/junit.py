@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
+from preflight.reports.sanitize import visible
+
 #: Characters of one message; CI pages show the head.
 _LONGEST = 4000
 
@@ -129,4 +131,4 @@ def _attribute(text: str) -> str:
 
 
 def _legal(text: str) -> str:
-    return _ILLEGAL.sub("\ufffd", text[:_LONGEST])
+    return _ILLEGAL.sub("\ufffd", visible(text[:_LONGEST]))
