@@ -108,6 +108,8 @@ def by_key(key: str, value: str, found: Found, ours: bool = False) -> str:
     """
     if ours and key in own_output.KEYS:
         return value if " " in value else _name("host", value, found) if not value.startswith("@") else value
+    if ours and key == "owner" and value in own_output.OWNERS:
+        return value
     kind = _KEYS.get(key.lower())
     if kind is None and key.lower() in _MAYBE_HOSTS and NUMBERED.fullmatch(value):
         kind = "host"

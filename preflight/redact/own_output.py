@@ -8,6 +8,9 @@ from collections.abc import Callable
 
 Learn = Callable[[str, str], str]
 
+#: Who owns an incident: under the key at which a cluster file names the owner of a waiver, and no person.
+OWNERS = frozenset(("node", "network", "site", "job"))
+
 _ITEM = r"(?:[\w.:-]|\[[0-9][0-9, \r\n-]{0,100000}\]){1,100000}"
 _LIST = rf"{_ITEM}(?:, ?{_ITEM}){{0,100000}}"
 #: Where lines are wrapped; only behind a word that cannot stand in the list itself.

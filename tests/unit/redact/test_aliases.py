@@ -223,3 +223,22 @@ def test_what_it_refuses(tmp_path: Path) -> None:
     assert "exists already" in run(str(tmp_path / "a.log"), "-o", str(tmp_path / "a.log"), expect=2)
     assert "no such file" in run(str(tmp_path / "b.log"), "-o", str(tmp_path / "c"), expect=2)
     assert "lies in" in run(str(tmp_path), "-o", str(tmp_path / "c"), expect=2)
+
+
+def test_owner_of_an_incident_is_no_person_and_its_fingerprint_reveals_no_node() -> None:
+    incident = {"fingerprint": "0123456789ab", "owner": "network", "nodes": ["gpu001"], "title": "mlx5_5:1 is DOWN"}
+    waiver = {"check": "host.shm", "owner": "jdoe", "reason": "small jobs only"}
+    report = {"schema": "preflight.report/1", "incidents": [incident], "coverage": {"waivers": [waiver]}}
+
+    def redact() -> dict[str, Any]:
+        redactor = Redactor(KEY)
+        redactor.learn_value(report)
+        shown: dict[str, Any] = redactor.value(report)
+        return shown
+
+    shown = redact()["incidents"][0]
+    assert shown["owner"] == "network"
+    assert re.fullmatch(r"[0-9a-f]{12}", shown["fingerprint"])
+    assert shown["fingerprint"] != incident["fingerprint"]
+    assert "jdoe" not in json.dumps(redact())
+    assert redact() == redact()  # two reports that are redacted with one key can be compared
