@@ -63,6 +63,25 @@ def progress(what: str) -> Iterator[None]:
         status.stop()
 
 
+def page(text: str) -> None:
+    """Print a text; on a terminal that it does not fit, through the user's pager."""
+    from shutil import get_terminal_size, which
+
+    if not (sys.stdout and sys.stdout.isatty() and text.count("\n") >= get_terminal_size().lines):
+        print_text(text)
+        return
+    import os
+    import shlex
+    import subprocess
+
+    command = shlex.split(os.environ.get("PAGER", "")) or ["less"]
+    if not which(command[0]):
+        print_text(text)
+        return
+    environment = {"LESS": "FRX", **os.environ, "LESSSECURE": "1"}
+    subprocess.run(command, input=text.encode("utf-8", "backslashreplace"), env=environment, check=False)
+
+
 def screen() -> tuple[bool, int]:
     """Return whether standard output is a terminal, and how many columns to use."""
     if not (sys.stdout and sys.stdout.isatty()):

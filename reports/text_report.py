@@ -9,7 +9,7 @@ from preflight.reports.cluster_scope import judged_by, remarks
 from preflight.reports.coverage_text import waiting
 from preflight.reports.history_text import before, summary
 from preflight.reports.pass_scope import Standings
-from preflight.reports.sanitize import listed, one_line, visible
+from preflight.reports.sanitize import listed, one_line, short, visible
 from preflight.reports.text_layout import Listing, Paragraph, Part, typeset
 from preflight.reports.verdict_line import headline
 
@@ -25,24 +25,31 @@ def render(report: Mapping[str, Any], *, colour: bool = False, width: int = 100,
 def _parts(report: Mapping[str, Any], verbose: bool) -> list[Part]:
     findings: Sequence[Mapping[str, Any]] = report["findings"]
     by = {status: [f for f in findings if f["status"] == status] for status in COLOUR}
+    parts = heading(report, verbose=verbose)
+    if past := summary(report):
+        parts.append(_line(past))
+    parts += unanswered(report["nodes"])
+    for finding in [*by["fail"], *by["warn"]]:
+        parts += finding_parts(finding, verbose)
+    parts += _unknown(by["unknown"])
+    parts += _folded(by, Standings(report), verbose)
+    parts.append(_checklists(report["checklists"]))
+    return parts
+
+
+def heading(report: Mapping[str, Any], *, verbose: bool = False, width: int = 0) -> list[Part]:
+    """Return verdict, coverage and nodes; with a ``width`` in few lines."""
     parts: list[Part] = [_headline(report)]
     for origin in report.get("origins", ()):
-        parts.append(_line(f"evidence: {one_line(origin)}", "dim"))
+        line = f"evidence: {one_line(origin)}"
+        parts.append(_line(short(line, width) if width else line, "dim"))
     parts += _expectations(report)
-    parts.append(_coverage(report["coverage"], verbose))
+    parts.append(_coverage(report["coverage"], verbose, brief=bool(width)))
     for way in report.get("run", {}).get("openssh", ()):
         parts.append(_line(one_line(f"through the system's ssh: {way['nodes']}: {way['why']}"), "dim"))
     if report["nodes"]:
         named = one_line(listed(node["name"] for node in report["nodes"]))
         parts.append(Paragraph((("nodes: ", "bold"), (named, ""))))
-    if past := summary(report):
-        parts.append(_line(past))
-    parts += _silent(report["nodes"])
-    for finding in [*by["fail"], *by["warn"]]:
-        parts += _finding(finding, verbose)
-    parts += _unknown(by["unknown"])
-    parts += _folded(by, Standings(report), verbose)
-    parts.append(_checklists(report["checklists"]))
     return parts
 
 
@@ -68,7 +75,7 @@ def _expectations(report: Mapping[str, Any]) -> list[Part]:
 _FEW = 3
 
 
-def _coverage(coverage: Mapping[str, Any], verbose: bool) -> Paragraph:
+def _coverage(coverage: Mapping[str, Any], verbose: bool, *, brief: bool) -> Paragraph:
     nodes = coverage["nodes"]
     counts = [
         f"{coverage[key]} {word}"
@@ -78,11 +85,14 @@ def _coverage(coverage: Mapping[str, Any], verbose: bool) -> Paragraph:
         )
         if coverage[key]
     ]  # fmt: skip
+    checks = f"{coverage['planned']} node-checks planned = {' + '.join(counts) or '0'}"
+    if brief:
+        bad = [f"{coverage[key]} {key}" for key in ("failed", "warned", "unknown") if coverage[key]]
+        checks = ", ".join([f"{coverage['passed']} of {coverage['planned']} node-checks passed", *bad])
     spans = [
         ("coverage: ", ""),
         (f"{nodes['answered']} of {_count(nodes['planned'], 'node')} answered; ", "not bold"),
-        (f"{coverage['planned']} node-checks planned = ", "not bold"),
-        (" + ".join(counts) or "0", "not bold"),
+        (checks, "not bold"),
     ]
     if coverage["off"]:
         spans.append((f"; not run (--only, --skip or the cluster file): {_few(coverage['off'], verbose)}", "not bold"))
@@ -95,7 +105,7 @@ def _coverage(coverage: Mapping[str, Any], verbose: bool) -> Paragraph:
         spans.append((f"; {_count(coverage['waived'], 'result')} waived", "not bold"))
         if idle:
             spans.append((f" (no need of the waivers for {', '.join(idle)})", "not bold"))
-    for group in waiting(coverage):
+    for group in () if brief else waiting(coverage):
         named = _few(group.ids, verbose)
         spans.append((f"; not planned without {group.needs} ({group.command}): {named}", "dim not bold"))
     return Paragraph(tuple(spans), "bold")
@@ -110,7 +120,8 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _silent(nodes: Sequence[Mapping[str, Any]]) -> list[Paragraph]:
+def unanswered(nodes: Sequence[Mapping[str, Any]]) -> list[Paragraph]:
+    """Return a line for each reason why nodes gave no answer."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for node in nodes:
         if silence := node.get("no_answer"):
@@ -131,7 +142,8 @@ def _head(word: str, colour: str, finding: Mapping[str, Any]) -> Paragraph:
     ))  # fmt: skip
 
 
-def _finding(finding: Mapping[str, Any], verbose: bool) -> list[Part]:
+def finding_parts(finding: Mapping[str, Any], verbose: bool = False) -> list[Part]:
+    """Return a finding in full."""
     status = finding["status"]
     rows = [
         (label, visible(finding[key]), "")

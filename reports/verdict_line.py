@@ -218,6 +218,11 @@ _NAMED = 3
 _OF_SWITCH = re.compile(rf"(?:^|\b)({SWITCH} \([^()]{{1,80}}\))")
 
 
+def bare_nodes(report: Mapping[str, Any]) -> list[str]:
+    """Return the nodes with neither a GPU nor an RDMA NIC that nothing declares so."""
+    return _strangers(report)[0]
+
+
 def _strangers(report: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:
     """Return the nodes with neither GPU nor NIC, and the network switches, each with its system."""
     bare: list[str] = []

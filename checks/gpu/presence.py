@@ -242,6 +242,13 @@ def _switches(node: NodeFacts) -> int:
 @check(
     "nvlink.switches",
     title="All NVSwitches of the board are on the PCI bus",
+    impact="blocks-job",
+    explains=(
+        ("nvlink.fabric-manager", "node"),
+        ("gpu.fabric-state", "node"),
+        ("nvlink.links", "node"),
+        ("topology.nvlink", "node"),
+    ),
     source="NVIDIA Fabric Manager user guide (HGX A100: six NVSwitches, HGX H100: four), pci.ids",
     fix="`lspci -d 10de: | grep -i bridge`; power-cycle the node; if one stays away, the baseboard goes to the vendor.",
     action="isolate",

@@ -19,6 +19,7 @@ COMMANDS = {
     "gate": "gate:gate",
     "collect": "collect:collect",
     "judge": "judge:judge",
+    "show": "show:show",
     "diff": "diff:diff",
     "history": "history:history",
     "lint": "lint:lint",
@@ -31,6 +32,17 @@ COMMANDS = {
     "list": "catalogue:list_checks",
     "explain": "catalogue:explain",
     "checklist": "catalogue:checklist",
+    "help": "about:help_of",
+    "version": "about:version",
+}
+
+#: Commands as help lists them.
+GROUPS = {
+    "Judge": ("check", "judge", "show", "gate", "pair", "demo"),
+    "Compare": ("diff", "history"),
+    "Expect": ("learn", "lint"),
+    "Text and evidence": ("read", "collect", "redact", "bundle"),
+    "About preflight": ("list", "explain", "checklist", "probes", "help", "version"),
 }
 
 
@@ -44,6 +56,30 @@ class _Commands(click.Group):
         module, _, function = COMMANDS[cmd_name].partition(":")
         command: click.Command = getattr(import_module(f"preflight.commands.{module}"), function)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command of the first word, or suggest the nearest one."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, n=1, cutoff=0.6)
+            hint = f" Did you mean {near[0]!r}?" if near else " `preflight help` lists them."
+            raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands in groups."""
+        for title, names in GROUPS.items():
+            rows = []
+            for name in names:
+                command = self.get_command(ctx, name)
+                assert command is not None
+                rows.append((name, command.get_short_help_str(66)))
+            with formatter.section(title):
+                formatter.write_dl(rows, col_max=12)
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         try:

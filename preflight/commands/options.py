@@ -50,7 +50,10 @@ outputs = combine_options(
     click.option("--save", type=file_path, metavar="DIR", help="Keep the evidence: DIR/NODE.json for each node."),
     click.option("--history", "history_file", type=file_path, metavar="FILE",
                  help="Record the run in FILE, and report what is new."),
-    click.option("-v", "--verbose", is_flag=True, help="List passes and skips one by one."),
+    click.option("--color", "colour", type=click.Choice(["auto", "always", "never"]), default="auto", metavar="WHEN",
+                 help="auto, always or never."),
+    click.option("-q", "--quiet", is_flag=True, help="Print the verdict only."),
+    click.option("-v", "--verbose", is_flag=True, help="Print every finding and every check."),
 )  # fmt: skip
 cluster = click.option("--cluster", type=file_path, metavar="FILE", help="What you expect of the nodes (cluster.toml).")
 log = click.option(

@@ -72,6 +72,8 @@ def annotate(report: dict[str, Any], store: HistoryStore) -> None:
         if entries:
             finding["history"] = entries
     report["history"]["gone"] = _gone(report, current, runs, answered, failing_runs)
+    for incident in report.get("incidents", ()):
+        incident["first_seen"] = _first_seen(report, incident) or now
 
 
 def _past(
@@ -88,6 +90,19 @@ def _past(
         older = judged[place + 1] if place + 1 < len(judged) else None
         times += run.at >= week and run.id in failing and not (older and older.id in failing)
     return FindingHistory(since, judged[0].at if judged else "", times)
+
+
+def _first_seen(report: Mapping[str, Any], incident: Mapping[str, Any]) -> str:
+    """Return the first run since which one of its findings is there; empty: new."""
+    findings = (report["findings"][number] for number in incident["findings"])
+    since = [
+        entry["since"]
+        for finding in findings
+        if finding["status"] in ("fail", "warn")
+        for entry in finding.get("history", ())
+        if entry["since"]
+    ]
+    return min(since, default="")
 
 
 def _gone(

@@ -20,6 +20,8 @@ _LINES = rf"{_ITEM}(?:,[ ]?\r?\n?{_ITEM}){{0,100000}}"
 _FORMATS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("text report", r"(?m)^coverage: |node-checks planned\b", (
         rf"(?m)^nodes: (?P<names>{_LINES})\s*?$",
+        rf"(?m)^ {{0,2}}\d{{1,3}}  (?:blocks job|slows job|redundancy|drifts) {{2,12}}(?P<names>{_LIST}) {{2}}",
+        rf"(?m)^  \? (?P<names>{_LIST})  \S",
         rf"(?m)^(?:FAIL|WARN|UNKNOWN|NO ANSWER|pass|skip)\s{{1,8}}(?P<names>{_LINES})(?:\s{{2}}|\n)\S",
         r"(?m)^FAIL: [^\n]{0,200} failed on (?P<names>[^\s;,]{1,255})",
         rf"\bin\s+no\s+class\s+of\s+[^\n:]{{1,255}}:\s(?P<names>{_LINES})",

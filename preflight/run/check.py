@@ -73,4 +73,4 @@ def _prepare(request: RunRequest) -> None:
 
     prepare(request.checks)
     if request.outputs.json_file != "-":
-        import preflight.reports.text_report  # noqa: F401
+        import preflight.reports.summary_text  # noqa: F401

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from preflight.terminal import print_text, screen, write_or_report
+from preflight.terminal import page, print_text, screen, write_or_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -99,12 +99,32 @@ def _print(report: Mapping[str, Any], outputs: Outputs) -> bool:
 
 
 def _print_text(report: Mapping[str, Any], outputs: Outputs) -> None:
-    from preflight.reports.text_report import render
+    if outputs.quiet:
+        from preflight.reports.sanitize import one_line
+        from preflight.reports.verdict_line import headline
 
+        print_text(f"{one_line(headline(report))}\n")
+        return
     terminal, width = screen()
-    print_text(render(report, colour=terminal, width=width, verbose=outputs.verbose))
+    colour = terminal if outputs.colour == "auto" else outputs.colour == "always"
+    if outputs.verbose:
+        from preflight.reports.text_report import render as render_all
+
+        page(render_all(report, colour=colour, width=width, verbose=True))
+    else:
+        from preflight.reports.summary_text import render
+
+        print_text(render(report, colour=colour, width=width, more=_show(outputs)))
     if outputs.html_file:
         print_text(f"page: {outputs.html_file}\n")
+
+
+def _show(outputs: Outputs) -> str:
+    """Return the command that shows the first incident; empty if nothing was saved."""
+    from shlex import quote
+
+    source = outputs.json_file if outputs.json_file not in (None, "-") else outputs.save
+    return f"preflight show 1 --from {quote(str(source))}" if source else ""
 
 
 def write_file(path: Path, text: str | Iterable[str]) -> None:

@@ -36,6 +36,8 @@ class Outputs:
     save: Path | None = None
     history_file: Path | None = None
     verbose: bool = False
+    quiet: bool = False
+    colour: str = "auto"
 
     @property
     def files(self) -> dict[str, str]:

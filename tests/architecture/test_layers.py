@@ -63,7 +63,7 @@ LAYERS = {
     "commands": {
         "archive", "checklist", "checks", "collect", "diff", "evidence", "expectations", "facts", "gate", "history",
         "incidents", "judge", "learn", "lint", "model", "nodeset", "pair", "parsers", "probes", "recognition", "redact",
-        "reports", "run", "terminal", "version",
+        "reports", "run", "schemas", "terminal", "version",
     },
     # cli: the top floor: entry point, fast path and the single-file build.
     "cli": {"archive", "checks", "collect", "commands", "gate", "reports", "run", "terminal", "version"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -72,7 +73,7 @@ def judged(nodes: list[Evidence]) -> dict[str, Any]:
 
 
 def first(text: str) -> str:
-    return " ".join(text.partition("evidence:")[0].split())
+    return " ".join(re.split("evidence:|\n[0-9]+ of [0-9]+ checks", text)[0].split())
 
 
 @pytest.mark.parametrize("many", [1, 12])

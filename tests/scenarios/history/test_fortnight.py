@@ -104,7 +104,7 @@ def test_the_history_is_in_the_text_report(fortnight: tuple[Path, dict[int, dict
         pass
     copy.write_bytes((folder / "history.db").read_bytes())
     copy.chmod(0o600)
-    words = ["judge", str(folder / "2026-11-14"), "--history", str(copy), *ONLY, "--html", str(page)]
+    words = ["judge", str(folder / "2026-11-14"), "--history", str(copy), *ONLY, "--html", str(page), "-v"]
     text = CliRunner().invoke(main, words, catch_exceptions=False).output
     assert "new since yesterday, third time this week" in text
     assert "history: 1 new since 2026-11-13T03:00:00Z, 0 gone" in text

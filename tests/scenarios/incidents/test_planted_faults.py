@@ -121,6 +121,7 @@ EXPECTED: Mapping[str, tuple[str, str, str]] = {
     "nvlink.fabric-manager": ("site", "blocks-job", "drifts"),
     "nvlink.imex": ("site", "", "drifts"),
     "nvlink.links": ("node", "slows-job", ""),
+    "nvlink.switches": ("node", "blocks-job", ""),
     "optics.ber": ("network", "", "drifts"),
     "optics.fec": ("network", "", "drifts"),
     "optics.module": ("network", "drifts", "drifts"),

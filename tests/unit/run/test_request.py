@@ -35,8 +35,8 @@ def test_the_arguments_of_a_command_line_become_one_value(tmp_path: Path) -> Non
     assert "rdma.port-state" in request.off
     collection = request.collection(("gpu1", "gpu2"))
     assert (collection.nodes, collection.options, collection.cluster) == (("gpu1", "gpu2"), request.options, None)
-    with pytest.raises(TypeError, match="colour"):
-        from_arguments("check", None, {"colour": True})
+    with pytest.raises(TypeError, match="shade"):
+        from_arguments("check", None, {"shade": True})
 
 
 def test_without_a_choice_all_checks_are_run_and_none_is_off() -> None:
@@ -89,7 +89,7 @@ def test_a_file_that_cannot_be_written_turns_a_pass_into_unknown(
     assert statuses == {0: 3, 1: 1, 3: 3}
     printed = capsys.readouterr()
     assert f"error: {folder / 'page.html'} could not be written: No such file or directory" in printed.err
-    assert "checklists:" in printed.out  # the verdict is printed all the same
+    assert "coverage:" in printed.out  # the verdict is printed all the same
     assert (tmp_path / "bad").exists()
 
 

@@ -1,0 +1,111 @@
+"""``preflight show``: incidents of a report, and the nodes to keep jobs off."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from preflight.commands import options
+from preflight.terminal import UsageError, page, print_text, screen
+
+#: Characters of a fingerprint that are enough to name an incident.
+_ENOUGH = 4
+
+
+@click.command(cls=options.ShortHelp)
+@click.argument("which", nargs=-1, metavar="[N|NODE|FINGERPRINT]...")
+@click.option("--from", "source", type=options.file_path, default=Path("report.json"), metavar="FILE|DIR",
+              help="Report, or evidence (report.json).")  # fmt: skip
+@options.cluster
+@click.option(
+    "--by", type=click.Choice(["node", "check", "owner"]), metavar="WORD", help="Group by node, check or owner."
+)
+@click.option("--bad", is_flag=True, help="Print the nodes to keep jobs off.")
+@click.option("--format", "form", type=click.Choice(["text", "line", "json", "md"]), default="text",
+              metavar="WORD", help="text, line (tabs), json or md.")  # fmt: skip
+def show(which: tuple[str, ...], source: Path, cluster: Path | None, by: str | None, bad: bool, form: str) -> None:
+    """Show incidents of a report or of saved evidence.
+
+    One is shown in full, several as a table.
+
+    \b
+    Example: preflight show 1 --from report.json
+             sbatch --exclude=$(preflight show --bad --from report.json) job.sh
+    Exit:    0 printed, 2 usage: no such report or incident
+    """
+    from preflight.reports import incident_text
+
+    report = _report(source, cluster)
+    if bad:
+        from preflight.collect.targets import bad_nodes
+
+        print_text(f"{bad_nodes(report)}\n")
+        return
+    numbers = _chosen(report, which)
+    if form == "json":
+        print_text(json.dumps([report["incidents"][number] for number in numbers], indent=1) + "\n")
+    elif form == "line":
+        print_text(incident_text.lines(report, numbers))
+    elif form == "md":
+        print_text(incident_text.markdown(report, numbers))
+    else:
+        colour, width = screen()
+        page(incident_text.render(report, numbers, colour=colour, width=width, by=by or "") or "no incident\n")
+
+
+def _report(source: Path, cluster: Path | None) -> Mapping[str, Any]:
+    """Return a report that was written, or that of saved evidence; raises UsageError."""
+    if source.is_file() and not cluster:
+        from preflight.evidence import report_file
+        from preflight.schemas.conform import find_error
+
+        try:
+            report = report_file.read(source)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{source}: {error}") from None
+        if isinstance(report, dict) and report.get("schema") == "preflight.report/1":
+            if wrong := find_error(report, "report-1", ("nodes", "findings")):
+                raise UsageError(f"{source}: {wrong}")
+            if any(
+                place >= len(report["findings"])
+                for incident in report.get("incidents", ())
+                for place in incident["findings"]
+            ):
+                raise UsageError(f"{source}: an incident names a finding that is not there")
+            if "incidents" not in report:
+                raise UsageError(f"{source}: a report of an older version, without incidents: judge the evidence again")
+            return report
+    if not source.exists():
+        raise UsageError(f"{source}: there is no such report: name one with --from FILE, or evidence with --from DIR")
+    from preflight.run.judge_run import judge_run
+    from preflight.run.request import new_request
+    from preflight.run.saved_evidence import find_cluster, load_evidence
+
+    request = new_request("judge", cluster or find_cluster([source]))
+    return judge_run(request, load_evidence([source]))
+
+
+def _chosen(report: Mapping[str, Any], which: tuple[str, ...]) -> list[int]:
+    """Return the places of the named incidents; all if none is named."""
+    incidents = report["incidents"]
+    if not which:
+        return list(range(len(incidents)))
+    chosen: list[int] = []
+    names = {node["name"] for node in report["nodes"]}
+    for word in which:
+        if word in names:
+            places = [place for place, incident in enumerate(incidents) if word in incident["nodes"]]
+        elif word.isdigit() and len(word) < _ENOUGH:
+            places = [int(word) - 1] if 0 < int(word) <= len(incidents) else []
+        else:
+            places = [place for place, incident in enumerate(incidents)
+                      if len(word) >= _ENOUGH and incident["fingerprint"].startswith(word)]  # fmt: skip
+        if not places and word not in names:
+            raise UsageError(f"{word}: no incident has this number or fingerprint, and no node this name "
+                             f"({len(incidents)} incidents)")  # fmt: skip
+        chosen += [place for place in places if place not in chosen]
+    return sorted(chosen)

@@ -1,0 +1,99 @@
+"""Incidents in full and as lists: for a terminal, for scripts, for a chat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from preflight.reports.sanitize import fold, one_line, visible
+from preflight.reports.summary_text import IMPACT, table, where
+from preflight.reports.text_layout import Listing, Paragraph, Part, typeset
+from preflight.reports.text_report import COLOUR, finding_parts
+
+Incident = Mapping[str, Any]
+
+#: How incidents can be grouped, and the groups of one.
+GROUPS = ("node", "check", "owner")
+
+
+def render(report: Mapping[str, Any], numbers: Sequence[int], *, colour: bool, width: int, by: str = "") -> str:
+    """Return one incident in full, several as a table, or a table for each group."""
+    incidents = report["incidents"]
+    if by:
+        return typeset(_grouped(report, numbers, by, width), colour=colour, width=width)
+    if len(numbers) != 1:
+        return typeset(table(incidents, width, numbers), colour=colour, width=width)
+    return typeset(_full(report, numbers[0]), colour=colour, width=width)
+
+
+def lines(report: Mapping[str, Any], numbers: Iterable[int]) -> str:
+    """Return a line for each incident, its fields separated by tabs."""
+    chosen = (report["incidents"][number] for number in numbers)
+    return "".join(
+        "\t".join((entry["fingerprint"], entry["status"], entry["impact"], entry["owner"], fold(entry["nodes"]),
+                   one_line(entry["title"]))) + "\n"
+        for entry in chosen
+    )  # fmt: skip
+
+
+def markdown(report: Mapping[str, Any], numbers: Sequence[int]) -> str:
+    """Return incidents as a Markdown list: what, where, what it costs, what to do."""
+    pieces = []
+    for number in numbers:
+        incident = report["incidents"][number]
+        cost = f" ({incident['cost']})" if incident["cost"] else ""
+        pieces.append(
+            f"- **{_plain(incident['title'])}** on `{_code(fold(incident['nodes']))}`: "
+            f"{IMPACT[incident['impact']]}{cost}, owner: {incident['owner']}\n"
+            f"  - next: {_plain(incident['next'])}\n"
+        )
+    return "".join(pieces)
+
+
+def _plain(text: str) -> str:
+    """Return text that Markdown shows as it is."""
+    return "".join(f"\\{sign}" if sign in "\\`*_{}[]<>#|!~" else sign for sign in one_line(text))
+
+
+def _code(text: str) -> str:
+    return one_line(text).replace("`", "'")
+
+
+def _full(report: Mapping[str, Any], number: int) -> list[Part]:
+    incident = report["incidents"][number]
+    rows = [
+        ("impact", IMPACT[incident["impact"]] + (f": {incident['cost']}" if incident["cost"] else ""), ""),
+        ("owner", one_line(incident["owner"]), ""),
+        ("nodes", f"{one_line(fold(incident['nodes']))} ({len(incident['nodes'])})", ""),
+        ("since", one_line(incident["first_seen"] or ""), ""),
+        ("next", visible(incident["next"]), ""),
+        ("id", incident["fingerprint"], "dim"),
+    ]
+    title = Paragraph((
+        (f"{number + 1}  ", "bold"), (incident["status"].upper(), COLOUR[incident["status"]]), ("  ", ""),
+        (one_line(incident["title"]), "bold"),
+    ))  # fmt: skip
+    parts: list[Part] = [title, Listing(tuple(row for row in rows if row[1]))]
+    for place in incident["findings"]:
+        parts += finding_parts(report["findings"][place])
+    return parts
+
+
+def _grouped(report: Mapping[str, Any], numbers: Sequence[int], by: str, width: int) -> list[Part]:
+    groups: dict[str, list[int]] = {}
+    for number in numbers:
+        for name in _groups_of(report, report["incidents"][number], by):
+            groups.setdefault(name, []).append(number)
+    parts: list[Part] = []
+    for name, members in groups.items():
+        parts.append(Paragraph(((f"\n{one_line(where([name]))}", "bold"),)))
+        parts += table(report["incidents"], width, members)
+    return parts
+
+
+def _groups_of(report: Mapping[str, Any], incident: Incident, by: str) -> Iterable[str]:
+    if by == "node":
+        return list(incident["nodes"])
+    if by == "owner":
+        return [incident["owner"]]
+    return [report["findings"][incident["findings"][0]]["check"]]

@@ -1,0 +1,133 @@
+"""The first screen of a report: verdict, ten incidents, what changed, next step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from preflight.reports.history_text import summary
+from preflight.reports.sanitize import RUN, fold, one_line, short
+from preflight.reports.text_layout import Listing, Paragraph, Part, typeset
+from preflight.reports.text_report import COLOUR, heading, unanswered
+from preflight.reports.verdict_line import bare_nodes, headline
+
+#: Incidents of the table, and unknown results below it; the rest is counted.
+SHOWN, UNKNOWN_SHOWN = 10, 3
+
+#: What each impact is called in the table.
+IMPACT = {
+    "blocks-job": "blocks job",
+    "slows-job": "slows job",
+    "loses-redundancy": "redundancy",
+    "drifts": "drifts",
+}
+
+#: Characters of the columns `#`, impact and owner, and most of the one that names nodes.
+_NUMBER, _IMPACT, _OWNER, _WHERE = 3, 10, 7, 20
+
+
+def render(report: Mapping[str, Any], *, colour: bool = False, width: int = 100, more: str = "") -> str:
+    """Return the first screen; ``more`` is the command that shows an incident."""
+    return typeset(_parts(report, width, more), colour=colour, width=width)
+
+
+def where(nodes: Sequence[str], most: int = _WHERE) -> str:
+    """Return the nodes of an incident, folded or counted."""
+    folded = fold(nodes)
+    if len(folded) <= most:
+        return folded
+    return "the run's logs" if list(nodes) == [RUN] else f"{len(nodes)} nodes"
+
+
+def unexplained(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the unknown findings that belong to no incident; those that gate first."""
+    explained = {number for incident in report.get("incidents", ()) for number in incident["findings"]}
+    left = [
+        finding
+        for number, finding in enumerate(report["findings"])
+        if finding["status"] == "unknown" and number not in explained
+    ]
+    return sorted(left, key=lambda finding: not finding.get("gating", True))
+
+
+def _parts(report: Mapping[str, Any], width: int, more: str) -> list[Part]:
+    if nothing := _nothing_here(report):
+        return nothing
+    incidents: Sequence[Mapping[str, Any]] = report.get("incidents", ())
+    parts: list[Part] = [*heading(report, width=width), *unanswered(report["nodes"])]
+    if incidents:
+        parts += table(incidents, width, range(min(SHOWN, len(incidents))))
+        if rest := len(incidents) - SHOWN if len(incidents) > SHOWN else 0:
+            parts.append(Paragraph(((f"{'':>{_NUMBER}}  and {rest} more", "dim"),)))
+    parts += _unknown(unexplained(report), width)
+    if changed := summary(report):
+        parts.append(Paragraph((("\n", ""), (short(changed, width), ""))))
+    parts += _next(incidents, more, width)
+    return parts
+
+
+def table(incidents: Sequence[Mapping[str, Any]], width: int, numbers: Sequence[int]) -> list[Part]:
+    """Return a table of some of the incidents, one line each."""
+    shown = [(number + 1, incidents[number]) for number in numbers]
+    place = max([5, *(len(where(incident["nodes"])) for _, incident in shown)])
+    room = max(20, width - _NUMBER - _IMPACT - _OWNER - place - 8)
+    head = f"\n{'#':>{_NUMBER}}  {'impact':<{_IMPACT}}  {'where':<{place}}  {'what':<{room}}  owner"
+    parts: list[Part] = [Paragraph(((head, "bold"),))]
+    for number, incident in shown:
+        parts.append(
+            Paragraph((
+                (f"{number:>{_NUMBER}}  ", ""),
+                (f"{IMPACT[incident['impact']]:<{_IMPACT}}  ", COLOUR[incident["status"]]),
+                (f"{where(incident['nodes']):<{place}}  ", "bold"),
+                (f"{short(incident['title'], room):<{room}}  ", ""),
+                (one_line(incident["owner"]), "dim"),
+            ))
+        )  # fmt: skip
+    return parts
+
+
+def _unknown(findings: Sequence[Mapping[str, Any]], width: int) -> list[Part]:
+    """Return the unknown results that gate, and how many more there are."""
+    gating = [finding for finding in findings if finding.get("gating", True)]
+    if not gating:
+        return []
+    parts: list[Part] = [Paragraph((("\nInconclusive", "bold"),))]
+    for finding in gating[:UNKNOWN_SHOWN]:
+        at = where(finding["nodes"])
+        text = short(finding["message"], max(20, width - len(at) - len(finding["check"]) - 12))
+        parts.append(
+            Paragraph((
+                ("  ? ", COLOUR["unknown"]), (f"{at}  ", "bold"), (text, ""), (f"  [{finding['check']}]", "dim"),
+            ))
+        )  # fmt: skip
+    if (rest := len(findings) - len(gating[:UNKNOWN_SHOWN])) > 0:
+        parts.append(Paragraph(((f"    and {rest} more", "dim"),)))
+    return parts
+
+
+def _next(incidents: Sequence[Mapping[str, Any]], more: str, width: int) -> list[Part]:
+    rows = []
+    if incidents:
+        rows.append(("next", short(f"1: {incidents[0]['next']}", width - 13), ""))
+    rows.append(("more", more if more and incidents else "-v lists every finding and check", "dim"))
+    return [Listing(tuple(rows))]
+
+
+def _nothing_here(report: Mapping[str, Any]) -> list[Part]:
+    """Return three lines for machines without GPU and RDMA NIC; else nothing."""
+    bare = bare_nodes(report)
+    names = [node["name"] for node in report["nodes"]]
+    failing = any(incident["status"] == "fail" for incident in report.get("incidents", ()))
+    if not names or failing or report["exit_status"] != 3 or set(bare) != set(names):
+        return []
+    hints = [short(incident["title"], 60) for incident in report.get("incidents", ())]
+    coverage = report["coverage"]
+    hint = f"; {len(hints)} hint{'s' * (len(hints) > 1)}: {hints[0]}" if hints else ""
+    passed = f"{coverage['skipped']} of {coverage['planned']} checks do not apply, {coverage['passed']} passed{hint}"
+    return [
+        Paragraph(((headline(report), COLOUR["unknown"]),)),
+        Paragraph(((passed, ""),)),
+        Paragraph(
+            (("see it work: preflight demo; every check: -v; right so: gpus = 0, hcas = 0 in a cluster file", "dim"),)
+        ),
+    ]
