@@ -240,6 +240,7 @@ _text("addresses.default_routes", *_out("file:/proc/net/route"), tool="/proc/net
 _text("addresses.routes", *_out("file:/proc/net/route"), tool="/proc/net/route")
 _text("parsers.host.checkpoint.newest", "1795228200.0 d \n1795230000.5 f step-12000\n",
       external_texts.text("find_newest.txt"))  # fmt: skip
+_text("parsers.cluster.columns.columns", "PARTITION AVAIL TIMELIMIT NODES STATE NODELIST")
 _text("parsers.host.checkpoint.seconds", "2026-11-21T03:00:00Z")
 _text("clock.parse_tracking", *_out("cmd:chronyc -n tracking")[:1], tool="chronyc")
 _text("clock.parse_timedatectl", "NTP=no\nNTPSynchronized=yes\n", tool="timedatectl")
