@@ -14,7 +14,6 @@ from preflight.evidence.document import COURSE, Evidence, EvidenceError
 from preflight.expectations import Cluster
 from preflight.facts.job import RUN
 from preflight.facts.node import NodeFacts
-from preflight.incidents import incidents
 from preflight.judge.evidence_reload import HELD, EvidenceCache, ReloadedNode
 from preflight.judge.evidence_source import EvidenceSource, opened
 from preflight.judge.fleet_checks import Fleet, Reported, has_logs, of_run, of_sweep, run_facts, sweeps
@@ -61,7 +60,7 @@ def judge(
         report["coverage"]["without_class"] = outside
     if drawn := [picture for name, swept in judged.swept_as if (picture := _fabric_picture(name, swept, cluster))]:
         report["fabrics"] = drawn
-    report["incidents"] = incidents(report, judged.planned.checks)
+    report["incidents"] = _incidents(report, judged.planned.checks)
     return report
 
 
@@ -182,6 +181,14 @@ def _outside(fleet: Fleet, cluster: Cluster) -> list[str]:
         if not (node.switch or (node.site.declared_class if node.site else cluster.class_of(node.node)))
     )
     return list(dict.fromkeys(names))
+
+
+def _incidents(report: dict[str, Any], checks: Sequence[Check]) -> list[dict[str, Any]]:
+    if not any(finding["status"] in ("fail", "warn") for finding in report["findings"]):
+        return []
+    from preflight.incidents import incidents  # start-up: a healthy node has none
+
+    return incidents(report, checks)
 
 
 def _fabric_picture(name: str, swept: Any, cluster: Cluster) -> dict[str, Any] | None:
