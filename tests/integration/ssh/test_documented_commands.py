@@ -69,9 +69,10 @@ def lines() -> Iterator[tuple[str, str]]:
         if page.name == "CHANGELOG.md":
             continue
         for block in re.findall(r"^ *```sh\n(.*?)^ *```$", page.read_text("utf-8"), re.M | re.S):
-            for line in textwrap.dedent(block).splitlines():
+            for line in textwrap.dedent(block).replace("\\\n", " ").splitlines():
                 if words := re.sub(r"(^|\s+)#( .*|$)", "", line).strip():
-                    yield str(page.relative_to(ROOT)), words
+                    inner = re.search(r"\$\((preflight [^)]*)\)", words)  # sbatch --exclude="$(preflight …)"
+                    yield str(page.relative_to(ROOT)), inner[1] if inner else words
 
 
 LINES = {line: page for page, line in lines()}
@@ -125,7 +126,7 @@ def ran(farm: Farm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, comma
         runs.append(words)
     made = folder / "history.db"
     env = {**os.environ, "HOME": str(folder), "PYTHONPATH": str(ROOT)}
-    first = ["judge", "evidence", "--cluster", "cluster.toml", "--history", str(made)]
+    first = ["judge", "evidence", "--cluster", "cluster.toml", "--history", str(made), "--json", "report.json"]
     pair = ["pair", "127.77.0.1", "127.77.0.2", "--save", "pairs", "--ssh-config", str(farm.ssh_config)]
     return {shlex.join(done.words): done for done in commands.run([first, pair, *runs], folder, env)}
 
