@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, TypeVar
 
 from preflight import facts
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.nccl_environment import REDACTED, NcclEnvironment, Setting
-from preflight.facts.nccl_settings.catalogue import Version, version
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, failed, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_settings import SettingScope, Violation
+    from preflight.facts.nccl_settings.catalogue import Version
 
 T = TypeVar("T")
 
@@ -29,6 +28,8 @@ def unread(node: NodeFacts, names: str) -> Iterator[Finding]:
 
 def nearest_of(name: str, names: Iterable[str]) -> str:
     """Return ``, nearest: X`` for the name that was probably meant."""
+    from difflib import get_close_matches
+
     known = {candidate.casefold(): candidate for candidate in names}
     found = get_close_matches(name.strip().casefold(), known, n=1, cutoff=0.5)
     return f", nearest: {known[found[0]]}" if found else ""
@@ -107,6 +108,8 @@ def nccl_versions(node: NodeFacts) -> tuple[Version, ...]:
     """Return the versions of NCCL that are installed here; none where nobody knows."""
     bundled = [package.version for package in node.packages if package.name.startswith("nvidia_nccl")]
     system = known(lambda: facts.versions.nccl_in_use(node.libraries)) or {}
+    from preflight.facts.nccl_settings.catalogue import version
+
     found = []
     for text in dict.fromkeys([*bundled, *system.values()]):
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date
 
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
@@ -38,6 +37,8 @@ def expired(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     The fault is mended, and the waiver was left in the file. Delete it.
     """
+    from datetime import date
+
     try:
         today = date.fromisoformat(node.evidence.collected_at[:10])
     except ValueError:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date, datetime
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from preflight._startup.lightclass import dataclass
 from preflight.expectations import schema
+
+if TYPE_CHECKING:
+    from datetime import date
 
 
 def check_globs(value: Any) -> tuple[str, ...]:
@@ -34,6 +35,8 @@ def check_glob(value: Any) -> str:
 
 def day(value: Any) -> date:
     """A date, as TOML writes it: without quotes."""
+    from datetime import date, datetime
+
     if isinstance(value, datetime) or not isinstance(value, date):
         raise ValueError("takes a date without quotes: 2026-12-31")
     return value
@@ -121,6 +124,8 @@ def unknown_checks(
             known = list(ids())
             if not known or any(fnmatchcase(id, glob) for id in known):
                 continue
+            from difflib import get_close_matches
+
             near = get_close_matches(glob, known, n=1, cutoff=0.5)
             fix = f'did you mean "{near[0]}"?' if near else "`preflight list` names them"
             reader.add_error(path, f'no check is called "{glob}"', fix)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from preflight._startup.lightclass import replace
 from preflight.expectations import Cluster
 from preflight.expectations.waivers import Chosen, Waiver
 from preflight.judge.check_result import Outcome
 from preflight.model import SHADOW, Check, Finding, Status
+
+if TYPE_CHECKING:
+    from datetime import date
 
 #: What can be waived: what holds a job back.
 _WAIVED = (Status.FAIL, Status.UNKNOWN)
@@ -126,6 +128,7 @@ def _excused(finding: Finding, why: str) -> Finding:
 
 
 def _day(at: str) -> date | None:
+    from datetime import date
 
     try:
         return date.fromisoformat(at[:10])

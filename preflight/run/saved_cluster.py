@@ -14,8 +14,6 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from preflight.evidence import safe_read
-from preflight.expectations.cluster_file import decoded_or_none
-from preflight.nodeset import excerpt
 
 if TYPE_CHECKING:
     from preflight.archive.lazy import Folder
@@ -66,6 +64,9 @@ def found(paths: Sequence[Path]) -> tuple[Path | None, str]:
     copies = [copy for path in folders if _is_plain(path / FOLDER) and (copy := path / FOLDER / NAME).exists()]
     if not copies:
         return None, ""
+    from preflight.expectations.cluster_file import decoded_or_none  # start-up: a check alone reads no copy
+    from preflight.nodeset import excerpt
+
     first, *more = copies
     try:
         raw = [_own(copy.parent, NAME) for copy in copies]
@@ -147,6 +148,8 @@ def _groups(data: Any, key: str = "") -> Iterator[str]:
 
 def _named(raw: bytes) -> Iterator[str]:
     """Yield the files that a cluster file names: a reference of the fabric, reports of a good run."""
+    from preflight.expectations.cluster_file import decoded_or_none
+
     data: Any = decoded_or_none(raw)
     tables = data.get("class") if isinstance(data, dict) else None
     classes = tables.values() if isinstance(tables, dict) else ()

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import functools
 import json
-import zlib
-from importlib import resources
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -86,6 +84,8 @@ def archive(extra: Mapping[str, bytes] | None = None) -> bytes:
     import of zipfile. ``extra`` adds modules for nodes that lack them (``{"pynvml.py": source}``), for the
     library child.
     """
+    import zlib
+
     files = {f"collector/{name}": source for name, source in _sources().items()}
     files.update(extra or {})
     texts = {name: source.decode("utf-8") for name, source in files.items()}
@@ -94,6 +94,8 @@ def archive(extra: Mapping[str, bytes] | None = None) -> bytes:
 
 @functools.cache
 def _sources() -> Mapping[str, bytes]:
+    from importlib import resources
+
     folder = resources.files(_PACKAGE)
     return {entry.name: entry.read_bytes() for entry in folder.iterdir() if entry.name.endswith(".py")}
 

@@ -7,7 +7,6 @@ does not have come from a sample of releases and may be a little off.
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import re
@@ -126,6 +125,8 @@ def nearest(name: str, names: Iterable[str] | None = None) -> str:
 
     The same words in another order, the beginning of one longer name, or a slip of the pen.
     """
+    import difflib  # with re it is most of this module's start, and needed for a mistake only
+
     if names is None:
         known = {
             one.name: one.name if one.ended in ("", "deprecated") else one.instead for one in table().variables.values()

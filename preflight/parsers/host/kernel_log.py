@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import datetime, timezone
 
 from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import normalize_text
@@ -135,6 +134,8 @@ def seconds(stamp: str) -> float | None:
 
 
 def _clock(text: str, layout: str) -> float | None:
+    from datetime import datetime, timezone  # start-up: a node's record has seconds since boot
+
     try:
         return datetime.strptime(text, layout).replace(tzinfo=timezone.utc).timestamp()
     except ValueError:
