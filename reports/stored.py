@@ -33,6 +33,16 @@ def read(path: Path, needed: tuple[str, ...] = (), partly: bool = False) -> Mapp
         return None
     if not isinstance(document, dict) or not str(document.get("schema", "")).startswith(_KIND):
         return None
-    if wrong := find_error(document, "report-1", ("schema", *needed) if needed else (), partly=partly):
+    wrong = find_error(document, "report-1", ("schema", *needed) if needed else (), partly=partly)
+    if wrong := wrong or _loose_incident(document):
         raise ReportError(f"{path}: is a part of a report, or damaged ({wrong}); write it again with --json")
     return document
+
+
+def _loose_incident(document: Mapping[str, Any]) -> str:
+    """Return the place of an incident that names a finding which is not there; empty: none does."""
+    count = len(document.get("findings", ()))
+    for number, incident in enumerate(document.get("incidents", ())):
+        if any(place >= count for place in incident.get("findings", ())):
+            return f"incidents[{number}] names a finding that is not there"
+    return ""

@@ -72,13 +72,29 @@ def _versions(report: Mapping[str, Any]) -> dict[str, Any]:
 
 def narrowed(report: Mapping[str, Any], nodes: frozenset[str]) -> dict[str, Any]:
     """Restrict a report to some nodes, the run and the fabric; the coverage stays that of the complete run."""
-    findings = []
-    for finding in report["findings"]:
+    findings: list[dict[str, Any]] = []
+    places: dict[int, int] = {}
+    for place, finding in enumerate(report["findings"]):
         remaining = [name for name in finding["nodes"] if name in nodes or name.startswith("@")]
         if remaining:
-            shown = [one for one in finding.get("excerpts", []) if one["node"] in remaining]
+            shown = [excerpt for excerpt in finding.get("excerpts", []) if excerpt["node"] in remaining]
+            places[place] = len(findings)
             findings.append({**finding, "nodes": remaining, **({"excerpts": shown} if "excerpts" in finding else {})})
-    return {**report, "nodes": [node for node in report["nodes"] if node["name"] in nodes], "findings": findings}
+    narrow = {**report, "nodes": [node for node in report["nodes"] if node["name"] in nodes], "findings": findings}
+    if "incidents" in report:
+        narrow["incidents"] = list(_incidents(report["incidents"], nodes, places))
+    return narrow
+
+
+def _incidents(
+    incidents: Sequence[Mapping[str, Any]], nodes: frozenset[str], places: Mapping[int, int]
+) -> Iterator[dict[str, Any]]:
+    """Yield the incidents on these nodes, with the findings that are left at their new places."""
+    for incident in incidents:
+        remaining = [name for name in incident["nodes"] if name in nodes or name.startswith("@")]
+        left = [places[place] for place in incident["findings"] if place in places]
+        if remaining and left:
+            yield {**incident, "nodes": remaining, "findings": left}
 
 
 def write(path: Path, files: Iterable[tuple[str, Iterable[bytes]]], manifest: dict[str, Any]) -> None:

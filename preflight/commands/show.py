@@ -59,28 +59,19 @@ def show(which: tuple[str, ...], source: Path, cluster: Path | None, by: str | N
 
 def _report(source: Path, cluster: Path | None) -> Mapping[str, Any]:
     """Return a report that was written, or that of saved evidence; raises UsageError."""
-    if source.is_file() and not cluster:
-        from preflight.evidence import report_file
-        from preflight.schemas.conform import find_error
+    from preflight.reports import stored
 
+    if not source.is_file() and not source.is_dir():
+        raise UsageError(f"{source}: there is no such report: name one with --from FILE, or evidence with --from DIR")
+    if source.is_file() and not cluster:
         try:
-            report = report_file.read(source)
-        except (OSError, ValueError) as error:
-            raise UsageError(f"{source}: {error}") from None
-        if isinstance(report, dict) and report.get("schema") == "preflight.report/1":
-            if wrong := find_error(report, "report-1", ("nodes", "findings")):
-                raise UsageError(f"{source}: {wrong}")
-            if any(
-                place >= len(report["findings"])
-                for incident in report.get("incidents", ())
-                for place in incident["findings"]
-            ):
-                raise UsageError(f"{source}: an incident names a finding that is not there")
+            report = stored.read(source)
+        except stored.ReportError as error:
+            raise UsageError(str(error)) from None
+        if report is not None:
             if "incidents" not in report:
                 raise UsageError(f"{source}: a report of an older version, without incidents: judge the evidence again")
             return report
-    if not source.exists():
-        raise UsageError(f"{source}: there is no such report: name one with --from FILE, or evidence with --from DIR")
     from preflight.run.judge_run import judge_run
     from preflight.run.request import new_request
     from preflight.run.saved_evidence import find_cluster, load_evidence

@@ -157,7 +157,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     kinds = {(one["status"], "excerpts" in one, len(one["nodes"]) > 1): one for one in made["findings"]}
     numbers = {len(node["checks"]) for node in made["nodes"]}
     return {**made, "findings": list(kinds.values()), "nodes": made["nodes"][: len(numbers) + 1],
-            "checklists": made["checklists"][:2]}  # fmt: skip
+            "checklists": made["checklists"][:2], "incidents": [{**made["incidents"][0], "findings": [0]}]}  # fmt: skip
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -38,6 +38,7 @@ BASES: dict[tuple[str, ...], list[str]] = {
     ("redact",): ["n.json", "-o", "new.json"],
     ("bundle",): ["n.json", "-o", "new.tar.gz"],
     ("checklist",): ["n.json"],
+    ("show",): ["--from", "n.json"],
 }
 
 #: Options without which another one means nothing.

@@ -159,6 +159,10 @@ RUNS: dict[tuple[str, ...], list[list[str]]] = {
     ("list",): [["list"]],
     ("explain",): [["explain", GROUPS[0]]],
     ("checklist",): [["checklist", "evidence"]],
+    ("show",): [["show", "--from", "evidence"], ["show", "--from", "report.json", "--by", "node"],
+                ["show", "--bad", "--from", "evidence"], ["show", GROUPS[0], "--from", "evidence"]],
+    ("help",): [["help", GROUPS[0]]],
+    ("version",): [["version"]],
 }  # fmt: skip
 
 #: Every command that uses the cluster file which lies beside evidence of others.
@@ -169,6 +173,7 @@ SAVED = [
         (["judge", folder], []), (["checklist", folder], []), (["diff", folder, "evidence"], []),
         (["diff", "evidence", folder], []), (["learn", folder], ["-o", f"{folder}.toml"]),
         (["bundle", folder], ["-o", f"{folder}.tar.gz"]), (["redact", folder], ["-o", f"{folder}.redacted"]),
+        (["show", "--from", folder], []),
         (["judge", f"{folder}/0.json"], []),
     )
 ]  # fmt: skip

@@ -22,6 +22,7 @@ from preflight.cli.app import main
 from preflight.commands.bundle_contents import narrowed
 from preflight.evidence import bundle as packed
 from preflight.evidence.document import dump, from_document
+from tests.support import report_samples
 from tests.support.machines import one_pair
 from tests.support.machines.fleet import fleet
 
@@ -98,6 +99,15 @@ def test_a_report_is_taken_as_it_is_and_narrowed(folder: Path, tmp_path: Path) -
     assert all(finding["nodes"] == ["gpu002"] for finding in bundled["findings"])
     assert bundled["coverage"]["nodes"]["planned"] == NODES, "the coverage is that of the whole run"
     assert narrowed(bundled, frozenset(("gpu002",))) == bundled
+
+
+def test_incidents_are_narrowed_with_the_findings() -> None:
+    report = report_samples.sick()
+    assert [len(incident["nodes"]) for incident in report["incidents"]] == [1, 1, 1]
+    bundled = narrowed(report, frozenset(("gpu031",)))
+    assert [incident["nodes"] for incident in bundled["incidents"]] == [["@run"], ["gpu031"]]
+    for incident in bundled["incidents"]:
+        assert bundled["findings"][incident["findings"][0]]["message"] == incident["title"]
 
 
 def test_what_it_refuses(folder: Path, tmp_path: Path) -> None:
