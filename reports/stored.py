@@ -40,7 +40,7 @@ def read(path: Path, needed: tuple[str, ...] = (), partly: bool = False) -> Mapp
 
 
 def _loose_incident(document: Mapping[str, Any]) -> str:
-    """Return the place of an incident that names a finding which is not there; empty: none does."""
+    """Return which incident names a finding that is not there; empty: none."""
     count = len(document.get("findings", ()))
     for number, incident in enumerate(document.get("incidents", ())):
         if any(place >= count for place in incident.get("findings", ())):

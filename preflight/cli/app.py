@@ -61,14 +61,15 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command of the first word, or suggest the nearest one."""
+        word = args[0]  # click may take it out
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError:
             from difflib import get_close_matches
 
-            near = get_close_matches(args[0], COMMANDS, n=1, cutoff=0.6)
+            near = get_close_matches(word, COMMANDS, n=1, cutoff=0.6)
             hint = f" Did you mean {near[0]!r}?" if near else " `preflight help` lists them."
-            raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx) from None
+            raise click.UsageError(f"No such command {word!r}.{hint}", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands in groups."""

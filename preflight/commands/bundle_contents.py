@@ -89,7 +89,7 @@ def narrowed(report: Mapping[str, Any], nodes: frozenset[str]) -> dict[str, Any]
 def _incidents(
     incidents: Sequence[Mapping[str, Any]], nodes: frozenset[str], places: Mapping[int, int]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the incidents on these nodes, with the findings that are left at their new places."""
+    """Yield the incidents on these nodes, with the new places of findings."""
     for incident in incidents:
         remaining = [name for name in incident["nodes"] if name in nodes or name.startswith("@")]
         left = [places[place] for place in incident["findings"] if place in places]

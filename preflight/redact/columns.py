@@ -28,7 +28,8 @@ _HEAD = re.compile(
     r"(?<![^\s|])(?:USER|UID|OWNER|[RE]USER|USERNAME|User|NODELIST|NODE|HOSTNAMES?|NODE_NAME|NodeList|JobName|ROLES|"
     r"RESTARTS|HOST)(?![\w=:.])"
 )
-_CELL = re.compile(r"[^\s|]+")
+#: A word; the restarts of a pod and when the last one was are one cell.
+_CELL = re.compile(r"\d+ \(\w+ ago\)|[^\s|]+")
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}(?=[+$]?\Z)")
 _NODES = re.compile(r"[^\W_][\w.,\[\]-]{0,2000}\Z")
 

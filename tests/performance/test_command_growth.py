@@ -146,7 +146,7 @@ def test_a_log_of_many_benchmark_reports_is_refused_by_name(tmp_path: Path) -> N
     path = tmp_path / "text.log.gz"
     path.write_bytes(gzip.compress(f"{begin}\n{row}\n#\n".encode() * 90_000))
     node = str(fuzz_commands.seeds(tmp_path)["evidence"][0])
-    (done,) = commands.run([("judge", "--log", str(path), node)], tmp_path, os.environ)
+    (done,) = commands.run([("judge", "-v", "--log", str(path), node)], tmp_path, os.environ)
     assert done.status in (1, 3)
     assert "it holds more than 2,048 reports of nccl-tests; split it" in " ".join(done.output.split())
     assert done.cpu_s < 10

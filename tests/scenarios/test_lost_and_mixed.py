@@ -164,7 +164,9 @@ def judged_with_history(evidence: Evidence, folder: Path) -> tuple[int, str]:
         "--only",
         "rdma.port-state",
     )
-    done = CliRunner().invoke(main, ["judge", str(folder / evidence.collected_at), *options], catch_exceptions=False)
+    done = CliRunner().invoke(
+        main, ["judge", "-v", str(folder / evidence.collected_at), *options], catch_exceptions=False
+    )
     return done.exit_code, " ".join(done.output.split())
 
 

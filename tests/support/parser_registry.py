@@ -503,7 +503,8 @@ for _kind in formats.NETWORK:
 _FRESH = DATA / "fresh"
 _FRESH_KINDS: dict[str, list[str]] = {}
 for _name, _entry in tomllib.loads((_FRESH / "index.toml").read_text(encoding="utf-8")).items():
-    _FRESH_KINDS.setdefault(_entry["kind"], []).append((_FRESH / _name).read_text(encoding="utf-8"))
+    if "pdsh" not in _name:  # a host before each line is taken off before a parser reads it
+        _FRESH_KINDS.setdefault(_entry["kind"], []).append((_FRESH / _name).read_text(encoding="utf-8"))
 for _kind, _seed_texts in _FRESH_KINDS.items():
     if _kind not in formats.NETWORK and any(_kind in family for family in formats.FAMILIES):
         TEXT.append(Parser(f"pasted.{_kind}", _pasted(_kind), tuple(_seed_texts)))

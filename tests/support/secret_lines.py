@@ -749,7 +749,7 @@ key-string is missing
 AUTH required
 send 100 packets
 session_id: 12345678
-Enter passphrase for key '/root/.ssh/id_ed25519':
+Enter passphrase for key '/home/jdoe/.ssh/id_ed25519':
 Error: secret "default-token" not found
 gpu001:4242:all_reduce:rank0:done
 vault login -method=oidc

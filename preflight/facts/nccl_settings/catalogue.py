@@ -125,7 +125,7 @@ def nearest(name: str, names: Iterable[str] | None = None) -> str:
 
     The same words in another order, the beginning of one longer name, or a slip of the pen.
     """
-    import difflib  # with re it is most of this module's start, and needed for a mistake only
+    import difflib  # with re it is most of the start of this module, and needed for a typing error only
 
     if names is None:
         known = {

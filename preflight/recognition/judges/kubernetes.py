@@ -28,7 +28,7 @@ _CAUSES: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
          "See the volume's claim and driver, and whether the node reaches the server."),
         (r"FailedCreatePodSandBox|CNI|network-status|multus|sandbox", "container.networks",
          "`kubectl logs` of the CNI on that node; compare NetworkAttachmentDefinition and node."),
-        (r"xid|nvidia-container-cli|nvml|GPU", "container.gpu-devices",
+        (r"\bxid|nvidia-container-cli|nvml|(?<![\w./-])GPUs?(?![\w.-])", "container.gpu-devices",
          "`nvidia-smi` and `dmesg | grep -i xid` on that node."),
         (r"DiskPressure|ephemeral-storage|no space|low on resource: ephemeral", "host.file-systems",
          "Free space on the node: images, logs, emptyDir volumes."),

@@ -212,7 +212,7 @@ def preflight(sim: IbSim, *words: str, cwd: Path) -> subprocess.CompletedProcess
 def test_from_the_command_line(small: IbSim, tmp_path: Path) -> None:
     """Sweep, keep the sweep as the reference, sweep again, pull a cable, judge: as an operator would."""
     (tmp_path / "cluster.toml").write_text("[fabric]\noversubscription = 1\n")
-    words = ("check", "--fabric", "--only", "fabric.*", "--cluster", "cluster.toml")
+    words = ("check", "-v", "--fabric", "--only", "fabric.*", "--cluster", "cluster.toml")
     first = preflight(small, *words, "--save", "kept", cwd=tmp_path)
     assert first.returncode == 3, first.stderr
     assert "nothing says what the fabric should be; now it has 4 switches, 4 HCAs, 8 links" in first.stdout

@@ -246,7 +246,8 @@ def test_a_collector_in_a_container_records_what_its_pod_was_given(server: ApiSe
     python.write_text("#!/bin/sh\nexec " + " ".join(inside) + f' {sys.executable} "$@"\n')
     python.chmod(0o755)
     probes = [Probe("kube", "pod", "", 5), Probe("env", "process", ""), Probe("dir", "/dev/infiniband", ""),
-              Probe("dir", "/sys/class/infiniband", ""), Probe("dir", "/sys/bus/pci/devices", "")]  # fmt: skip
+              Probe("dir", "/sys/class/infiniband", ""), Probe("dir", "/sys/bus/pci/devices", ""),
+              Probe("file", "/sys/bus/pci/devices/*/{uevent,numa_node,local_cpulist}", "")]  # fmt: skip
     document = node.collect(plan(probes, node="", deadline_s=20), str(python))
     assert TOKEN not in json.dumps(document)
     evidence = from_document(document, "pod")

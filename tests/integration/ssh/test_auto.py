@@ -361,8 +361,8 @@ def test_the_report_names_hosts_and_reasons(farm: Farm, tmp_path: Path) -> None:
     one, two = farm.hosts[6:8]
     config = write(tmp_path, f"Host {one}\n SetEnv A=1\n" + farm.ssh_config.read_text())
     page, document = tmp_path / "page.html", tmp_path / "report.json"
-    command = [sys.executable, "-m", "preflight", "check", "--hosts", f"{one},{two}", "--ssh-config", str(config),
-               "--json", str(document), "--html", str(page)]  # fmt: skip
+    command = [sys.executable, "-m", "preflight", "check", "-v", "--hosts", f"{one},{two}", "--ssh-config",
+               str(config), "--json", str(document), "--html", str(page)]  # fmt: skip
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
     report = json.loads(document.read_text())
     assert report["run"]["via"] == "auto", ran.stderr
