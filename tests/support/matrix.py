@@ -15,7 +15,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from tests.support.paths import ROOT
 
@@ -102,12 +101,8 @@ def oldest(name: str) -> str:
 
 
 def interpreter(version: str) -> str | None:
-    """Return the path of a Python: this one, in PATH, or of pyenv."""
-    if not version:
-        return sys.executable
-    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    installed = sorted(versions.glob(f"{version}.*/bin/python"))
-    return str(installed[-1]) if installed else shutil.which(f"python{version}")
+    """Return the path of a Python: this one, or the one in PATH."""
+    return shutil.which(f"python{version}") if version else sys.executable
 
 
 def pip_of() -> str:
