@@ -272,7 +272,7 @@ def check(
 ) -> Callable[[CheckFunction], Check]:
     """Make a Check of a function; a mistake in the declaration is an error at import.
 
-    ``unless`` says when the check does not apply: functions of ``preflight.checks.applicability``, for which its
+    ``unless`` declares when the check does not apply: functions of ``preflight.checks.applicability``, for which its
     module is not even imported, then of that module. ``action`` is what a failure requires (default: to isolate the
     node), ``impact`` what it costs (default: it blocks a job where the check gates, else it drifts), ``owner`` who acts
     on it (default: by the action), ``explains`` the words of a :class:`Relation` for each check that this one explains.

@@ -44,7 +44,7 @@ class Probe:
     the command line, path or call; ``needs`` the privilege without which it gives nothing (``root``, or empty).
     ``each`` are path patterns whose base names fill ``{}``;
     ``listed`` is another command and a pattern whose matches in that command's output do. ``twice``: read again at
-    the end of a window, if one is asked for. ``omit`` matches lines of the output that are left out; with ``keep``, all
+    the end of a window, if one is requested. ``omit`` matches lines of the output that are left out; with ``keep``, all
     lines without a match are, but for the first. ``otherwise``
     are asked where a command cannot be run or fails: a library, which takes a process of its own. ``digest``: only a
     digest of what was read leaves the node, enough to tell whether two are equal. ``where``: asked only where there is

@@ -66,7 +66,7 @@ def link_speed(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     the chip can do, not what the cable was bought for. A link without a speed, in half of a sweep, is unknown.
 
     ## False alarms
-    HCAs of one model that were bought for two speeds (splitter cables); their leaf tells them apart.
+    HCAs of one model that were bought for two speeds (splitter cables); their leaf distinguishes them.
     """
     net, keys = swept.net, [swept.net_key]
     before = site.reference.net if site.reference else None

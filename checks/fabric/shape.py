@@ -41,7 +41,7 @@ def oversubscription(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     so that a lost or slow uplink shows. A fabric of one switch passes. Half of a sweep leaves it unknown.
 
     ## False alarms
-    A fabric that is 2:1 by design; say so. A leaf of storage or login nodes, which nobody sized for
+    A fabric that is 2:1 by design; declare it. A leaf of storage or login nodes, which were not sized for
     collectives, is named too.
     """
     leaves, partial, allowed = swept.graph.leaves, swept.partial, site.settings.oversubscription
@@ -109,7 +109,7 @@ def hops(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     than needed warn; whether the nearer ports are free is not known here. It passes where no path is longer.
 
     ## False alarms
-    The nodes of a whole cluster asked at once are no job; the nearer leaves are full of other jobs.
+    The nodes of a whole cluster checked at once are no job; the nearer leaves are full of other jobs.
     """
     placement = facts.fabric.graph.place(swept.graph, swept.here())
     if placement.nodes < 2:

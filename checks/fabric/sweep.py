@@ -120,7 +120,7 @@ def manager(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     lost queries, silence is unknown.
 
     ## False alarms
-    In the seconds of a handover both, or none, say master; ask again.
+    In the seconds of a handover both, or none, are master; collect again.
     """
     master = swept.master
     if master is None:
@@ -199,7 +199,7 @@ def sharp(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     read; an unreadable one is unknown.
 
     ## False alarms
-    SHARP that is left off by intent; say sharp = false. A manager that registers elsewhere than with
+    SHARP that is left off by intent; declare sharp = false. A manager that registers elsewhere than with
     the subnet manager (some UFM versions) is not seen.
     """
     net, wanted = swept.net, site.settings.sharp

@@ -70,7 +70,7 @@ def identity(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[
     and, beside them, adapters or the machine id have one finding for all of it.
 
     ## False alarms
-    One machine that was asked under two names on purpose. Containers of one machine are known as such.
+    One machine that was checked under two names on purpose. Containers of one machine are known as such.
     """
     identifiers = {node.node: node.remember_for_fleet("identifiers", _identifiers, node) for node in nodes}
     odd: set[str] = set()

@@ -259,7 +259,7 @@ def judge_fabric_state(health: Health, expected: bool = False) -> Iterator[Findi
 
 
 def _apart(gpus: Sequence[GpuHealth], evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Say that GPUs of one node joined different NVLink domains.
+    """Report that GPUs of one node joined different NVLink domains.
 
     Nothing where they are together.
     """

@@ -67,7 +67,7 @@ def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     of it is judged.
 
     ## False alarms
-    A virtual machine that was given more than four of a board's eight GPUs; say `gpus` for its class
+    A virtual machine that was given more than four of a board's eight GPUs; declare `gpus` for its class
     in the cluster file.
     """
     yield compare(len(node.gpus_on_bus), site.gpus, what="GPUs on the PCI bus", evidence=[PCI_BUS])

@@ -1,6 +1,6 @@
 """The state each GPU is in.
 
-Clocks, heat, power, PCIe link, modes, and what the driver asks for.
+Clocks, heat, power, PCIe link, modes, and what the driver requests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the kernel's log says of GPUs and NVSwitches.
+"""What the kernel's log reports of GPUs and NVSwitches.
 
 XIDs and SXIDs, judged by the policy table.
 """

@@ -50,7 +50,7 @@ def no_module_needed(node: NodeFacts, site: Site) -> Finding | None:
 
 def _wanted(node: NodeFacts, site: Site) -> list[Needed]:
     vendors = {nic.vendor for nic in node.rdma_nics_on_bus}
-    nvidia = bool(node.gpus_on_bus) and "nvidia" in node.modules  # without: gpu.driver says so
+    nvidia = bool(node.gpus_on_bus) and "nvidia" in node.modules  # without: gpu.driver reports it
     bridges = site.part is not None and site.part.switches_behind_nics and not node.in_virtual_machine
     return [
         needed

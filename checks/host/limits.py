@@ -101,7 +101,7 @@ def shm(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Below 1 GiB fails on a node with several GPUs and warns on any other; below 8 GiB warns.
 
     ## False alarms
-    A container with a single rank and no data-loader workers, which shares memory with nobody.
+    A container with a single rank and no data-loader workers, which shares memory with no other process.
     """
     size = round(shm_bytes(node.evidence) / GIB, 3)
     floor = site.threshold("shm_gib")

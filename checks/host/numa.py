@@ -193,7 +193,7 @@ def nccl_affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
     mask that reaches the GPU warns: the job's neighbours pay.
 
     ## False alarms
-    A node that belongs to one job at a time: its mask keeps nobody apart.
+    A node that belongs to one job at a time: its mask separates no jobs.
     """
     setting = node.nccl_env.get("NCCL_IGNORE_CPU_AFFINITY")
     if setting is None or not node.nccl_env.integer(setting.name):

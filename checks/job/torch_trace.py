@@ -200,7 +200,7 @@ def collective_times(run: RunFacts, site: Site) -> Iterator[Finding]:
     a p99 are unknown.
 
     ## False alarms
-    Different sizes under one name, where the trace tells no sizes (before PyTorch 2.2).
+    Different sizes under one name, where the trace has no sizes (before PyTorch 2.2).
     """
     for key, name, facts in each(run):
         at: dict[str, Any] = {"subject": name, "evidence": [key]}

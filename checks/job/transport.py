@@ -66,7 +66,7 @@ def transport(run: RunFacts, site: Site) -> Iterator[Finding]:
     settle it; where log and node contradict each other the cause is unknown, and both are quoted.
 
     ## False alarms
-    A cluster without RDMA; say hcas = 0 in the cluster file. A wrong cause: evidence of the host where
+    A cluster without RDMA; declare hcas = 0 in the cluster file. A wrong cause: evidence of the host where
     the job ran in a container, or from after the repair; collect where and while the job runs.
     """
     for key, log in run.nccl_logs.items():

@@ -61,7 +61,7 @@ def device_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Where nothing tells, it is unknown. Outside a pod the check skips.
 
     ## False alarms
-    A resource of RDMA with a name that does not say so; name it in ports.resources.
+    A resource of RDMA with a name that does not show it; name it in ports.resources.
     """
     functions = resources(node.environment)
     try:

@@ -51,7 +51,7 @@ def gid_index(node: NodeFacts, site: Site) -> Iterator[Finding]:
     same is wrong are one finding: it is one setting.
 
     ## False alarms
-    A fabric that routes only one of several v2 addresses, and NCCL_IB_ADDR_RANGE cannot tell which.
+    A fabric that routes only one of several v2 addresses, and NCCL_IB_ADDR_RANGE cannot choose it.
     """
     setting = node.nccl_env.get("NCCL_IB_GID_INDEX")
     index = node.nccl_env.integer("NCCL_IB_GID_INDEX")

@@ -149,7 +149,7 @@ def variable_values(node: NodeFacts, site: Site) -> Iterator[Finding]:
     of at least 1 MiB, an empty value. That a value repeats the default is no fault.
 
     ## False alarms
-    A time-out or a buffer that was measured for this fabric; say so where it is set.
+    A time-out or a buffer that was measured for this fabric; note it where it is set.
     """
     found = [*rule_findings(node, site, "bad_values"), *redacted(node)]
     missing = list(unread(node, "a value that NCCL reads otherwise"))

@@ -40,7 +40,7 @@ def bandwidth_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     NICs that the cluster file promises is no answer. The ratio to NVLink is printed, not judged.
 
     ## False alarms
-    Nodes that run jobs of one node only, or that share their NICs on purpose: say so in the key.
+    Nodes that run jobs of one node only, or that share their NICs on purpose: declare it in the key.
     """
     roles = site.roles(node)
     active = [port for port in roles.compute if port.active]

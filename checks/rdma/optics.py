@@ -246,7 +246,7 @@ def bit_error_ratio(node: NodeFacts, site: Site) -> Iterator[Finding]:
     cleared, at most since the link came up, so an old one hides a new fault: counters.link-quality judges growth.
 
     ## False alarms
-    A cable that was moved while its link was up, after which nobody cleared the counters.
+    A cable that was moved while its link was up, after which the counters were not cleared.
     """
     ports = _cabled(node, site)
     warn, _ = port_reporters(node, site)

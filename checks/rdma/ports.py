@@ -199,7 +199,7 @@ def link_layer(node: NodeFacts, site: Site) -> Iterator[Finding]:
     One port of another layer than the cluster file's `link_layer`, else than most compute ports of the node, fails.
 
     ## False alarms
-    A storage port of the other kind. Where nothing tells the compute ports, those of the usual layer
+    A storage port of the other kind. Where nothing declares the compute ports, those of the usual layer
     are meant; where there is none, it is unknown.
     """
     roles = site.roles(node)

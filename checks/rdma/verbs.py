@@ -48,7 +48,7 @@ def device_nodes(node: NodeFacts, site: Site) -> Iterator[Finding]:
     One compute HCA whose node is missing, or may not be read and written by this user, fails.
 
     ## False alarms
-    Asked as another user than the job's: a site may open the nodes to one group only. Judge as the
+    Collected as another user than the job's: a site may open the nodes to one group only. Judge as the
     job's user.
     """
     wanted = {port.device for port in site.roles(node).compute} or set(node.rdma_devices)
@@ -132,7 +132,7 @@ def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     cluster file says otherwise. RoCE ports, whose MTU follows the interface's, are judged by roce.chain.
 
     ## False alarms
-    A partition that the subnet manager holds at 2048 on purpose; say `mtu = 2048` in the cluster
+    A partition that the subnet manager holds at 2048 on purpose; declare `mtu = 2048` in the cluster
     file. Where nothing tells which ports a job uses, a small MTU is unknown.
     """
     roles = site.roles(node)

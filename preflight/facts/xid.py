@@ -145,7 +145,7 @@ def _events(line: KernelLogLine, pasted: bool) -> Iterator[XidEvent | None]:
 
 
 def _is_stump(code: int, text: str) -> bool:
-    """Return whether the line of an NVLink unit was cut off before it says whether it was fatal."""
+    """Return whether an NVLink unit's line was cut before its severity."""
     return 144 <= code <= 150 and xid_marks.is_unit_stump(text)
 
 

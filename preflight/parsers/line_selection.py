@@ -95,7 +95,7 @@ class LineSelection:
     def _few(self, *, each: bool) -> Iterator[tuple[int, bytes, bool]]:
         """Yield (number, line, after gap), few that repeat.
 
-        ``each``: all lines that ``is_wanted`` tells.
+        ``each``: all lines that ``is_wanted`` accepts.
         """
         counts = Counter(line.translate(None, _DIGITS) for _, line, _ in self._items())
         left = {shape: _SHOWN for shape, count in counts.items() if count >= ALIKE}

@@ -12,7 +12,7 @@ from preflight.textprep.plain_text import limit_blank_runs, normalize_text
 
 T = TypeVar("T")
 
-#: Lines around an output that tell nothing of it.
+#: Lines around an output and outside of it.
 _NOISE = re.compile(r"\s*(?:ib(?:warn|panic)\s*:.*|Failed to (?:open|query) device.*)?")
 
 

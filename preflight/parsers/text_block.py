@@ -109,7 +109,7 @@ _NAME_BEGUN = re.compile(r"(\s+)[\w\[][\w ()/.,\[\]-]{0,70}:?\s*")
 
 
 def broken_off(lines: Lines, end: int) -> bool:
-    """Tell whether the text stops within the line that follows a list.
+    """Return whether the text stops within the line that follows a list.
 
     Indented as the list, and without a value.
     """

@@ -22,7 +22,7 @@ from preflight.textprep.numbered_text import LEFT_OUT, NumberedText
 #: few bytes costs more as a fact than as text, up to 3 KB.
 HELD, HELD_LINES = 8 << 20, 40_000
 
-#: Bytes of a text that somebody copied from a page, a mail or a store of logs; what is longer is a file.
+#: Bytes of a text copied from a page, a mail or a store of logs; what is longer is a file.
 COPIED = 4 << 20
 
 _FREE_SPACE_FIX = "give a file, or set TMPDIR to a folder with room for all of it"

@@ -16,7 +16,7 @@ _BEGINS = re.compile(
     rb"|\[[EWIF](?:\d{4})? (?:[\d:.]{8,20} )?ProcessGroupNCCL"
 )
 _OWN = (b"NCCL ", b"ProcessGroupNCCL.cpp:")
-#: So many broken lines tell a width from a coincidence.
+#: So many broken lines are a width and no coincidence.
 _ENOUGH = 3
 
 #: A line that cannot end here: nothing stands behind the level, or a list of HCAs lacks its end.
@@ -42,7 +42,7 @@ def continued(lines: list[bytes]) -> list[bytes]:
 
 
 def _below(line: bytes, depth: int) -> bool:
-    """Tell whether a line is indented deeper than that, and no empty one."""
+    """Return whether a line is indented deeper than that, and no empty one."""
     return bool(line.strip()) and len(line) - len(line.lstrip(b" \t")) > depth
 
 
@@ -94,7 +94,7 @@ _NARROWEST, _WIDEST = 60, 240
 _SCREEN = 76
 #: Screens as wide as this are so common that one line of that width is enough; blanks at the end hide the others.
 _USUAL = frozenset((80, 100, 120, 132, 160))
-#: What no line begins with: a page that colours code put a line's pieces on lines of their own. How many tell it.
+#: What no line begins with: a page that colours code put a line's pieces on lines of their own. How many identify it.
 _REST = re.compile(r"[\]):](?:\s|\d|$)")
 _LEAST_RESTS = 4
 #: A word of this length at most is carried over as a whole.

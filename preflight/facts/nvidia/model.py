@@ -16,7 +16,7 @@ from preflight.facts.pci import address
 #: What ``absent`` says of a value that the driver does not report for this part.
 NOT_REPORTED = "N/A"
 
-#: What it says of a value that the output lacks.
+#: The reason for a value that the output lacks.
 NOT_IN_OUTPUT = "not in the output"
 
 #: Bits of the clocks' event reasons that slow a GPU against its will (nvml.h).

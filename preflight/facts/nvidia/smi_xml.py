@@ -227,7 +227,7 @@ def _gathered(tree: Tree) -> Gathered:
 
 
 class _Reader:
-    """Reads one tree by path; a ValueError says why there is no value."""
+    """Reads one tree by path; a ValueError has the reason why there is no value."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -241,7 +241,7 @@ class _Reader:
             while "/" in path:
                 path = path.rpartition("/")[0]
                 if isinstance(block := query_log.value_at(self._tree, path), str) and _NOT_REPORTED.fullmatch(block):
-                    refused = NOT_REPORTED  # a whole block says N/A
+                    refused = NOT_REPORTED  # a whole block is N/A
         raise ValueError(refused or NOT_IN_OUTPUT)
 
     def integer(self, paths: str) -> int:

@@ -19,13 +19,13 @@ from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
 from preflight.textprep.numbered_text import left_out
 
-#: Widths at which mails and screens break lines; pieces of one line, and lines by which the width is told.
+#: Widths at which mails and screens break lines; pieces of one line, and lines by which the width is recognised.
 _BROKEN, _MOST_PIECES, _MOST_NEAR = (50, 140), 8, 200
 #: Lines that are no log among lines of a log, before the log is taken to be over; blank ones are counted apart.
 _GAP, _BLANKS = 3, 6
 
 
-#: A driver's line whose time somebody left out: ``pcieport 0000:00:03.0: AER: …``, ``EDAC MC0: 1 CE …``.
+#: A driver's line whose time was left out: ``pcieport 0000:00:03.0: AER: …``, ``EDAC MC0: 1 CE …``.
 _UNTIMED = re.compile(
     r"\s*(?:kernel: )?(?:mlx[45]_\w{2,6}(?: [\w.-]{1,16})?: |mlx5_\w{4,40}:\d{1,5}:\(pid \d{1,8}\): "
     r"|[a-z][\w-]{1,30} [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?: [\w@.-]{1,32})?: "
@@ -52,7 +52,7 @@ _ONLY_NAMED = re.compile(r"NVRM: Xid(?! \()|grep\b.{0,80}(?:NVRM|SXid)")
 
 #: The time in a shortened form, or in words.
 _STAMP = re.compile(r"\s*\[(?:\s*\d{1,10}\.\d{1,5}|[^\W\d_]{2,4}\.? [^\W\d_]{3,4}\.? [ \d]\d \d\d:\d\d:\d\d \d{4})\] ")
-#: ``dmesg -T``, and the name of what says it.
+#: ``dmesg -T``, and the name of its writer.
 _IN_WORDS = re.compile(
     r"\[[^\W\d_]{2,4}\.? [^\W\d_]{3,4}\.? [ \d]\d \d\d:\d\d:\d\d \d{4}\] +"
     r"[A-Za-z][\w.-]{1,30}(?: [\w.:@-]{1,32}){0,2}: "

@@ -45,7 +45,7 @@ class Signature:
     counter: tuple[str, ...]
 
     def fits(self, message: str, source: str = "") -> bool:
-        """Tell whether a message that holds one of the marks shows this failure."""
+        """Return whether a message that holds one of the marks shows this failure."""
         if not self.pattern.search(message):
             return False
         return self.source is None or self.source.search(source) is not None

@@ -30,7 +30,7 @@ class EthernetLink:
 
 
 _LINK_HEAD = re.compile(r"\s*Settings for ([\w.@-]{1,64}):\s*")
-#: What ethtool says between the fields of what it may not ask.
+#: What ethtool prints between the fields where it lacks permission.
 _REFUSED = re.compile(r"(?:Cannot get [\w -]{2,60}|netlink error): .{0,80}")
 _SPEED = re.compile(r"(\d{1,7})Mb/s")
 

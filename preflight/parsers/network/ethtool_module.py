@@ -73,7 +73,7 @@ _IDENTIFIER = re.compile(r"\s*Identifier\s*:\s*(?:0x[0-9a-fA-F]{2}\b.*|(?:Q|O|D)
 _ALARM = re.compile(r"(?i)\b(?:alarm|warning)(?:\s*\(Chan(?:nel)? ?\d{1,2}\))?$")
 
 
-#: Names that only a module's list has, with its wide column; two in a row tell it where the head is cut off.
+#: Names that only a module's list has, with its wide column; two in a row identify it where the head is cut off.
 _OWN_FIELD = re.compile(
     r"\s*(?:(?:Laser (?:bias current|output power|tx bias|rx power|wavelength)|Module (?:temperature|voltage)"
     r"|Transmit avg optical|Rcvr signal avg optical|Receiver signal|Transmitter technology|Transceiver (?:type|codes)"
@@ -94,12 +94,12 @@ def begins(lines: Lines, at: int) -> bool:
     return len(lines) > at + 1 and all(_OWN_FIELD.fullmatch(line.text) for line in lines[at : at + 2])
 
 
-#: The wide column of names that modules are told with.
+#: The wide column of names by which modules are recognised.
 _COLUMN = re.compile(r"\s*[A-Z].{20,70}? : \S")
 
 
 def _carried(lines: Lines, at: int) -> bool:
-    """Tell whether a line between two fields is the rest of the one above, which a mail or a page broke."""
+    """Return whether a line between two fields is the rest of the one above, which a mail or a page broke."""
     if at + 1 == len(lines) or " : " in lines[at].text or not lines[at].text.strip():
         return False
     above, below = (_COLUMN.match(line.text) for line in (lines[at - 1], lines[at + 1]))

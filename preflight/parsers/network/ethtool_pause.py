@@ -47,7 +47,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def _pause_json(lines: Lines, at: int) -> tuple[int, dict[str, Any]] | None:
-    """Return what ``ethtool --json -a`` says of an interface."""
+    """Return what ``ethtool --json -a`` prints of an interface."""
     if lines[at].text.lstrip()[:1] != "[" or not any('"autonegotiate"' in line.text for line in lines[at : at + 5]):
         return None
     result = json_at(lines, at, 200)

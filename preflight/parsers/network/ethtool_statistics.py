@@ -33,7 +33,7 @@ _SNAKE = re.compile(r"\s*[a-z][a-z0-9]*_[\w.-]{1,60}:\s*\d{1,30}" + _REMARK)
 _EXPLAINED = re.compile(r"\s{20,}[^\s:][^:]{0,120}")
 #: Lines of a text between a command and what it shows.
 _NEAR = 8
-#: A command that tells what follows it, be it a single line.
+#: A command that identifies what follows it, be it a single line.
 _NIC_COMMAND = re.compile(r"\bethtool[ _](?:-S|--statistics)[ _].*")
 
 

@@ -79,7 +79,7 @@ def leaves(tree: Tree, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
 def numbers(tree: Any) -> dict[str, Any] | None:
     """Return the numbers and flags of a section by their own names, sections within it as objects.
 
-    None where the section is missing or says N/A; other values are texts.
+    None where the section is missing or is N/A; other values are texts.
     """
     if not isinstance(tree, dict):
         return None

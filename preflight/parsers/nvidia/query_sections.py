@@ -151,7 +151,7 @@ def _is_head(entry: FieldLine) -> bool:
 
 
 def place(tree: Tree, entries: Iterable[FieldLine], begun: Path = ()) -> None:
-    """Hang fields where their names say.
+    """Hang fields where their names belong.
 
     ``begun`` is the section that the first of them stands in.
     """
@@ -187,7 +187,7 @@ def _section(name: str, head: bool, here: Path) -> Path:
 
 
 def is_section(head: FieldLine, below: Sequence[FieldLine]) -> bool:
-    """Tell whether a section of this output begins.
+    """Return whether a section of this output begins.
 
     Two of its fields at least stand below its head.
     """
@@ -222,7 +222,7 @@ def orphans(entries: Sequence[FieldLine]) -> tuple[int, Path | None]:
 
 
 def _opens_top(entry: FieldLine, after: Sequence[FieldLine]) -> bool:
-    """Tell whether a line stands at the GPU itself.
+    """Return whether a line stands at the GPU itself.
 
     The head of a section, or a field of its own.
     """

@@ -174,7 +174,7 @@ def _parse(lines: Lines, at: int, headless: bool) -> Parsed[QueryLog]:
 
 
 def _opens(lines: Lines, at: int) -> bool:
-    """Tell whether a name at the margin opens a group.
+    """Return whether a name at the margin opens a group.
 
     It is that of one, or an indented field is below it.
     """
@@ -196,7 +196,7 @@ def _of_gpu(lines: Lines, at: int) -> bool:
 
 
 def _resumes(lines: Lines, at: int, here: Sequence[FieldLine]) -> bool:
-    """Tell whether a name at the margin heads a section that only newer drivers have.
+    """Return whether a name at the margin heads a section of newer drivers.
 
     What is known comes again.
     """

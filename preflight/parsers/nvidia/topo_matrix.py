@@ -223,7 +223,7 @@ def _columns(rows: dict[str, list[str]]) -> list[str]:
 
 
 def _open(pieces: list[str], columns: int, phrases: int) -> bool:
-    """Tell whether a row has fewer words than the header has columns."""
+    """Return whether a row has fewer words than the header has columns."""
     words = joined(pieces)
     cells, behind = _divided(words, columns)
     return len(cells) < columns or len(behind) < phrases or (phrases > 0 and words[-1][-1:] in ",-")

@@ -24,7 +24,7 @@ class Topology:
     gpus: tuple[str, ...]  # GPU0, GPU1, …
     nics: tuple[str, ...]  # RDMA device names: mlx5_0, …
     links: Mapping[str, Mapping[str, str]]  # name -> name -> code
-    cpu_affinity: Mapping[str, str]  # GPU -> CPU list as printed, without those that say N/A
+    cpu_affinity: Mapping[str, str]  # GPU -> CPU list as printed, without those that are N/A
     cut_rows: tuple[str, ...] = ()  # rows that could not be read whole, by name
 
     def nvlinks(self, one: str, other: str) -> int:
@@ -53,7 +53,7 @@ class Topology:
 
         So are boards with one NIC for every two GPUs: each near NIC belongs to one GPU, every other GPU has NVLink to
         as many lenders on its own socket, and there are as many borrowers to each lender. Where the numbers do not
-        come out even, a NIC is missing or in the wrong slot, and nobody borrows; unless the site says (``by_design``)
+        come out even, a NIC is missing or in the wrong slot; unless the site declares (``by_design``)
         that the node has fewer NICs than GPUs: then a missing one is another check's matter, and one that is near no
         GPU is blamed on its own socket only.
         """

@@ -89,11 +89,11 @@ _DEVICE = re.compile(
     r"\s{0,12}((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) "
     r"([A-Z0-9][^:\[\]]{2,60}(?: \[[0-9a-f]{4}\])?|[0-9a-f]{4}): (\S.*)"
 )
-#: The command that asked for one device.
+#: The command for one device.
 _COMMAND = re.compile(
     r"\blspci\s[^|]{0,80}?-s\s?[\"']?((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\b[^#$]{0,200}$"
 )
-#: Lines of what somebody pasted.
+#: Lines of a pasted text.
 _MOST_LINES = 5000
 _DEVICE_STUMP = re.compile(r"\s{0,4}(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?: [A-Z][^:]{0,60})?")
 _LINK = re.compile(r"\s*Lnk(Cap|Sta):\s.*?Speed ([\w./]+)(?: \((\w+)\))?, Width (x\d{1,2})(?!\d)(?: \((\w+)\))?.*")
@@ -101,7 +101,7 @@ _ACS = re.compile(r"\s*ACSCtl:\s*(.*)")
 _DEVCTL = re.compile(r"\s*(?:DevCtl:.*|.*MaxPayload (\d{2,4}) bytes, MaxReadReq (\d{3,4}) bytes.*)")
 
 
-#: What a device's details begin with, by which they are told where the indentation or the device's line is lost.
+#: What a device's details begin with, by which they are recognised where the indentation or the device's line is lost.
 _DETAIL = re.compile(
     r"\s*(?:(?:Lnk|Dev|Slt|Root|ACS|AER|UE|CE)(?:Cap|Ctl|Sta|Msk|Svrt)\d?|Capabilities|Subsystem|Control|Status|Latency"
     r"|Interrupt|NUMA node|Region \d|Physical Slot|IOMMU group|Bus|Kernel (?:driver in use|modules)|Flags|BIST"
@@ -111,7 +111,7 @@ _DETAIL = re.compile(
     r"|(?:IOV|ARI|PASID|PTM|TPH|ATS|PR|L1Sub|DPC|Phy\d{1,2}|AtomicOps|DOE|CXL)\w{0,6}(?:Cap|Ctl|Sta|Ctrl)\d?"
     r"|Initial VFs|VF (?:offset|Migration)|Supported Page Size|HeaderLog|First Error Pointer|Max (?:no )?snoop latency"
     r"|LaneErrStat|PBA|Vector table|Arb|Ctrl|Caps|VC\d|RootCmd|ErrorSrc"
-    # what a card's maker says of it
+    # the name that a card's maker gives it
     r"|Product Name|\[[A-Z][A-Z0-9]\] [A-Z][\w ()-]{2,40})\s?:?\s.*"
     r"|\s*(?:Read(?:-only|/write) fields:|End)"
 )
@@ -123,7 +123,7 @@ _FLAGS = re.compile(r"[A-Za-z][\w/-]{1,24}[+-](?:[\s,;].*)?|(?:Slot #\d|MaxPaylo
 _REGISTER = re.compile(
     r"\s*(?:Lnk(?:Cap|Ctl|Sta)|Dev(?:Cap|Ctl|Sta)|ACS(?:Cap|Ctl)|Slt(?:Cap|Ctl|Sta))2?:\s.*[+-](?:\s.*)?"
 )
-#: What stands in the name of a register that a line tells by itself.
+#: What stands in the name of a register that a line shows by itself.
 _REGISTERS = ("Lnk", "ACS", "Dev", "Slt", "MaxReadReq")
 HINTS = (":", "]-", *_REGISTERS)
 
@@ -225,7 +225,7 @@ def _detailed(text: str) -> bool:
 
 
 def _rest(lines: Lines, at: int) -> bool:
-    """Tell whether a line is the rest of the one before it, which a mail broke: the next one goes on."""
+    """Return whether a line is the rest of the one before it, which a mail broke: the next one goes on."""
     text = lines[at].text
     if len(text) >= _BROKEN_OFF or _NEXT.match(text):
         return False

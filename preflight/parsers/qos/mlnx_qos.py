@@ -29,7 +29,7 @@ _MLNX = re.compile(
     r"|tc:\s*(?P<tc>\d)\s+ratelimit:\s*(?P<limit>[^,]*),\s*tsa:\s*(?P<tsa>\w+).*|(?:priority|up):\s*(?P<of>\d)"
     r"|skprio:\s*\d{1,2}\b.*)\s*"
 )
-#: Where a paste leaves DSCPs out, ``07,…,00``, those that it shows are told.
+#: Where a paste leaves DSCPs out, ``07,…,00``, those that it shows count.
 _PRIO_DSCPS = re.compile(r"prio:(\d)\s+dscp:([\d,.…\s]*)(?=prio:|$)")
 
 

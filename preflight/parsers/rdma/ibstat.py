@@ -31,11 +31,11 @@ _CA_FIELDS = _OF_PORTS | {
     "CA type", "Number of ports", "Firmware version", "Hardware version", "Node GUID", "System image GUID"
 }  # fmt: skip
 _PORT_LINE = re.compile(r"\s*[Pp]ort (\d{1,3}):\s*")
-#: What a later release tells of a port besides, as its effective speed.
+#: What a later release prints of a port besides, as its effective speed.
 _LATER_FIELD = re.compile(
     r"(?:(?:\t\t|\s{8})\s*[A-Z][a-z]+(?: [a-z]+){1,3}|\s*[A-Z][a-z]+ speed): \d[\d.]{0,8}(?: \S{1,12})?\s*"
 )
-#: A port's lines, two of which are enough where the head is cut off, or where somebody searched for them.
+#: A port's lines, two of which are enough where the head is cut off, or where they were filtered by a search.
 _OWN = re.compile(
     r"\s*(?:State: (?:Active|Down|Initializing|Armed)|Physical state: [A-Z]\w+|Rate: [\d.]{1,6}(?: .*)?|Base lid: \d+"
     r"|LMC: \d|SM lid: \d+|Capability mask: 0x[0-9a-f]+|Port GUID: 0x[0-9a-fA-F]+|Link layer: \w+)\s*"

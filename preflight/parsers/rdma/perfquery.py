@@ -31,7 +31,7 @@ _PERF_HEAD_END = re.compile(
 _PERF_ROW = re.compile(r"\s*([A-Z][A-Za-z0-9]{2,60}):(?:[.…]*|\s+(?=\d+\s*$))(\S.*)?")
 
 
-#: Names that only perfquery prints this way, two of which tell it where the head is cut off.
+#: Names that only perfquery prints this way, two of which identify it where the head is cut off.
 _PERF_OWN = re.compile(
     r"\s*(?:(?:SymbolError|LinkErrorRecovery|LinkDowned)Counter|Port(?:Unicast|Multicast)?(?:Rcv|Xmit)[A-Za-z]{3,40}"
     r"|LocalLinkIntegrityErrors|ExcessiveBufferOverrunErrors|VL15Dropped|QP1Dropped|CounterSelect2?|LinkDowned|SymbolErrors|LinkRecovers|(?:Xmt|Xmit|Rcv)(?:Data|Pkts|Discards))"

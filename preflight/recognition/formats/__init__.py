@@ -1,4 +1,4 @@
-"""The kinds of output that are recognised, in the order in which they are asked.
+"""The kinds of output that are recognised, in the order in which they are tried.
 
 The surest first.
 """

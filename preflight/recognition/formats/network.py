@@ -1,4 +1,4 @@
-"""Formats of RDMA ports, NICs, PCIe and the network; their modules say how `preflight read --json` prints them."""
+"""Formats of RDMA ports, NICs, PCIe and the network; their modules define how `preflight read --json` prints them."""
 
 from __future__ import annotations
 
