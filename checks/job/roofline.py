@@ -33,6 +33,8 @@ def machine(site: Site) -> RooflineMachine | str:
     if site.part is None:
         return "the part is not known"
     nics, gpus = nics_of(site, site.gpus.value), site.gpus.value
+    if gpus == 0 or nics == 0:
+        return f"the cluster file expects no {'GPU' if gpus == 0 else 'compute NIC'}"
     built = machine_of(site.part, gpus, nics, site.rate_of_each(nics or 0, gpus or 0).value)
     if built is None:
         return f"{site.part.name}: NVLink does not join its GPUs"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -144,3 +145,48 @@ def test_a_wrong_file_stops_every_command_that_reads_it(name: str, folder: Path)
         assert "preflight itself failed" not in output
         hook = ran.words[1] if ran.words[0] == "gate" else ""
         assert ran.status == (policy.rule(hook, "error").exit if hook else 2), ran
+
+
+#: Numbers that a key may have and a calculation may not expect.
+EXTREMES = ("0", "1", "2", "0.001", "1000000", "0.5", "1e12", "true", "false")
+
+
+def _accepted(wanted: dict[tuple[str, str], str], path: Path) -> str:
+    """Write a cluster file with those of the values that lint accepts; return its text."""
+    while True:
+        tables: dict[str, list[str]] = {}
+        for (table, key), value in wanted.items():
+            tables.setdefault(table, []).append(f"{key} = {value}")
+        lines: list[str] = ["[class.a]", 'nodes = "gpu[001-008]"', *tables.pop("class.a", ())]
+        for table, entries in tables.items():
+            lines += [f"[{table}]", *entries]
+        path.write_text("\n".join(lines) + "\n")
+        done = CliRunner().invoke(main, ["lint", str(path)])
+        if done.exit_code == 0:
+            return path.read_text()
+        errors = re.findall(r"c\.toml:(\d+): ([\w.-]+):", done.output)
+        bad, named = {lines[int(number) - 1] for number, _ in errors}, {name for _, name in errors}
+        left = {(table, key): value for (table, key), value in wanted.items()
+                if f"{key} = {value}" not in bad and table not in named}  # fmt: skip
+        if len(left) == len(wanted):
+            raise AssertionError(done.output)
+        wanted = left
+
+
+def test_no_check_crashes_where_each_key_has_an_extreme_value(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With gpus = 0, `scale.batch` divided by zero."""
+    evidence = tmp_path / "evidence"
+    assert CliRunner().invoke(main, ["demo", "--save", str(evidence)]).exit_code == 1
+    tables = {table for table, _ in KEYS}
+    numeric = [(table, key) for table, key in KEYS if f"{table}.{key}" not in tables
+               and (table in ("class.a", "fabric") or table.startswith(("class.a.", "fabric.")))]  # fmt: skip
+    chosen, judged = random.Random(20261128), 0
+    sets = [dict.fromkeys(numeric, value) for value in EXTREMES]
+    sets += [{place: chosen.choice(EXTREMES) for place in numeric if chosen.random() < 0.5} for _ in range(15)]
+    for wanted in sets:
+        text_ = _accepted(wanted, tmp_path / "c.toml")
+        judged += text_.count(" = ")
+        done = CliRunner().invoke(main, ["judge", str(evidence), "--cluster", str(tmp_path / "c.toml"), "-v"])
+        assert done.exit_code in (0, 1, 3), (text_, done.output[-500:])
+    assert judged > 200
+    assert not {record.getMessage() for record in caplog.records if "crashed" in record.getMessage()}
