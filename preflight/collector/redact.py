@@ -30,6 +30,8 @@ _VALUE = re.compile(
 )
 _SCHEME = re.compile(r"(?:bearer|basic|digest|negotiate|token)[ \t]+[^\s\0\"']+", re.I)
 _REST_OF_LINE = re.compile(r"[^\n\0\"']+")
+#: The same behind a quote that the line does not close: it was cut off.
+_UNCLOSED = re.compile(r"\\?[\"'](?P<rest>[^\n\0\"']+)(?=[\n\0]|\Z)")
 _REST_OF_NAME = re.compile(r"[\w.-]*")
 _LIST = re.compile("[&?;,:{<|]")
 _IN_ADDRESS = re.compile(r"[^\s\0\"'&#<>;]+")
@@ -160,6 +162,9 @@ def _value_of(text: str, start: int, end: int) -> "Tuple[int, int]":
     remainder = (_REST_OF_LINE if header else _SCHEME).match(text, at)
     if remainder and not (header and how == WEAK and (len(remainder.group()) < 12 or _FLOW.match(text, at))):
         return at, remainder.end()
+    unclosed = _UNCLOSED.match(text, at) if header else None
+    if unclosed and not (how == WEAK and len(unclosed.group("rest")) < 12):
+        return unclosed.span("rest")
     if queried and "=" in mark:
         pattern = _IN_ADDRESS
     elif element:

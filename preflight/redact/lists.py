@@ -17,6 +17,12 @@ _LISTED = re.compile(
 )
 _ITEM = re.compile(r"(?<![\w.-])[A-Za-z][\w.-]{0,252}(?![\w.-])")
 
+#: What LSF sets: `LSB_HOSTS="gpu01 gpu01 gpu02"`, `LSB_MCPU_HOSTS="gpu01 8 gpu02 8"`.
+_LSF = re.compile(
+    r"\bLSB_(?:MCPU_|DJOB_|BIND_)?HOSTS(?:\\?[\"'])?[ ]{0,3}[:=][ ]{0,3}(?:\\?[\"'])?"
+    r"(?P<items>[A-Za-z][\w.-]{0,252}(?: [A-Za-z][\w.-]{0,252}| \d{1,6}){0,20000})"
+)
+
 #: `---------------` above and below the hosts that print the same, with their number.
 _RULED = re.compile(
     r"(?m)^-{5,}[ \t\r]*\n(?P<names>[A-Za-z][\w.-]{0,100}(?:\[\d[\w.,\[\]-]{0,2000}|\d[\w.,\[\]-]{0,2000}(?= \()))"
@@ -60,6 +66,10 @@ def _in_keys(text: str) -> Iterator[tuple[int, int]]:
     for match in _LISTED.finditer(text):
         for item in _ITEM.finditer(match["items"]):
             if NUMBERED.fullmatch(item[0]):
+                yield match.start("items") + item.start(), match.start("items") + item.end()
+    if "LSB_" in text:
+        for match in _LSF.finditer(text):
+            for item in _ITEM.finditer(match["items"]):
                 yield match.start("items") + item.start(), match.start("items") + item.end()
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from preflight.redact.public_words import TOPS
+from preflight.redact.public_words import PUBLIC_OWNERS, TOPS
 
 HOST = r"[^\W_][\w.-]{0,252}"
 _USER = r"[A-Za-z_][\w.-]{0,63}"
@@ -103,7 +103,7 @@ _WHERE: tuple[tuple[str, str], ...] = (
     ("<", _OF_PEOPLE + r"(?P<person>[^\n<>@:]{1,80}?) <[^\n<>\s]{1,200}@"),
     # ls -l, who
     ("r", rf"(?<!\S)[-dlbcps][-rwxsStT]{{9}}[.+@]?\s{{1,8}}\d{{1,8}}\s{{1,8}}(?:(?P<user>{_USER})|\S{{1,64}})(?:\s{{1,8}}(?P<user2>{_USER}))?\s"),
-    ("", rf"(?<![\w.:@/-])(?P<user>{_USER})\s{{1,40}}(?:pts/\d{{1,5}}|tty\w{{1,6}}|:\d)\s"),
+    ("", rf"(?<![\w.:@/-])(?!(?i:on)\b)(?P<user>{_USER})\s{{1,40}}(?:pts/\d{{1,5}}|tty\w{{1,6}}|:\d)\s"),
     ("(", rf"(?<!\S)\S{{1,64}}\s{{1,40}}(?:pts/\d{{1,5}}|tty\w{{1,6}}|:\d)\s[^\n(]{{1,80}}\((?P<host>[A-Za-z]{HOST[6:]})\)"),
     ("ession ", rf"\b[Ss]ession \S{{1,12}} (?:of|for) [Uu]ser (?P<user>{_USER}?)(?=[.,]?(?:\s|$))"),
     # ssh_config
@@ -218,7 +218,7 @@ _WHERE: tuple[tuple[str, str], ...] = (
     ("crontab for ", rf"\bcrontab for (?P<user>{_USER})"),
     ("user ", rf"\b(?:[Jj]ob \S{{1,20}}|UID \d{{1,10}},|[Ss]ubmitted) (?:by )?user (?P<user>{_USER})"),
     ("ubmitted by", rf"\b[Ss]ubmitted by:? (?P<user>{_USER})"),
-    ("LOGIN", rf"\bLOGIN ON \w{{1,12}} BY (?P<user>{_USER})"),
+    ("tty", rf"\b(?i:LOGIN ON) \w{{1,12}} (?i:BY) (?P<user>{_USER})"),
     ("su", rf"\bsu(?:\[\d{{1,10}}\])?: (?:\(to \S{{1,64}}\)|FAILED SU \(to \S{{1,64}}\)) (?P<user>{_USER}) on "),
     ("Slice of", rf"\bUser Slice of (?:UID \d|(?P<user>{_USER}?)(?=[.,]?(?:\s|$)))"),
     (" CMD", rf"\b(?:CRON|cron|crond)(?:\[\d{{1,10}}\])?: \((?P<user>{_USER})\) "),
@@ -229,6 +229,8 @@ _WHERE: tuple[tuple[str, str], ...] = (
     (".", rf"(?m)^(?P<user>{_USER})\+?[ \t]{{1,20}}\d{{1,10}}(?:[ \t]{{1,8}}\d{{1,6}}\.\d){{2}}(?:[ \t]{{1,20}}\d{{1,15}}){{2}}[ \t]{{1,8}}(?:\?|pts/\d|tty)"),
     ("cron/", rf"/var/spool/cron/(?:crontabs/)?(?P<user>{_USER})"),
     # organisations and people of code hosts; buckets that are named by a key
+    (".co", rf"\b(?:github|gitlab|bitbucket|huggingface)\.com?/(?:datasets/|spaces/|orgs/)?(?!(?i:{PUBLIC_OWNERS})/)(?P<name>[A-Za-z0-9][\w.-]{{1,63}})(?=/[\w.-])"),
+    ("hf://", rf"\bhf://(?:datasets/|spaces/)?(?!(?i:{PUBLIC_OWNERS})/)(?P<name>[A-Za-z0-9][\w.-]{{1,63}})(?=/)"),
     ("git@", r"\bgit@[\w.-]{1,100}:(?P<name>[\w.-]{2,64})/(?P<name2>[\w-]{2,64})"),
     ("bucket", r"(?i)(?<![a-z])(?:--)?(?:s3[_-]|gcs[_-]|checkpoint[_-]|ckpt[_-])?bucket(?:[_-]?name)?(?:\\?[\"'])?(?:[ ]?[:=][ ]?|[ ](?=[\w.-]*[-.]))(?:\\?[\"'])?(?P<name>[a-z0-9][a-z0-9.-]{2,62})(?=[\s\"',;/]|$)"),
     ("BUCKET", r"(?i)(?<![a-z])(?:--)?(?:s3[_-]|gcs[_-]|checkpoint[_-]|ckpt[_-])?bucket(?:[_-]?name)?(?:\\?[\"'])?(?:[ ]?[:=][ ]?|[ ](?=[\w.-]*[-.]))(?:\\?[\"'])?(?P<name>[a-z0-9][a-z0-9.-]{2,62})(?=[\s\"',;/]|$)"),

@@ -51,6 +51,18 @@ NO_USERS = frozenset((
     "groups", "group", "teams", "conf", "config", "include", "src", "lost+found", "linuxbrew", ".", "..", "people",
 ))  # fmt: skip
 
+#: Organisations of public code and models: who names one of them names no site.
+PUBLIC_OWNERS = (
+    r"nvidia(?:-[\w.-]{1,40})?|nvlabs|rapidsai|mellanox|linux-rdma|pytorch|meta-llama|facebook|facebookresearch|huggingface|"
+    r"google|google-[\w-]{1,20}|googlecloudplatform|openai|microsoft|azure|aws|aws-[\w-]{1,20}|amazon|oracle|oracle-[\w-]{1,20}|"
+    r"amd|rocm|intel|deepspeedai|eleutherai|bigscience(?:-workshop)?|bigcode|mistralai|qwen|qwenlm|deepseek-ai|tiiuae|stabilityai|"
+    r"allenai|databricks|mosaicml|lightning-ai|ray-project|kubernetes(?:-sigs)?|kubeflow|kserve|volcano-sh|coreweave|"
+    r"schedmd|open-mpi|openpmix|openucx|ofiwg|slurm[\w-]{0,20}|vllm-project|sgl-project|triton-inference-server|ai-dynamo|"
+    r"dao-ailab|hazyresearch|tensorflow|jax-ml|apache|torvalds|python|psf|pypa|conda-forge|spack|easybuilders|prometheus|"
+    r"grafana|helm|docker|containerd|opencontainers|moby|actions|features|orgs|topics|settings|login|apps|about|docs|models|"
+    r"datasets|spaces|api|blog|papers|tasks"
+)
+
 #: Names of accounts that every system has.
 ACCOUNTS = frozenset((
     "root", "nobody", "daemon", "admin", "administrator", "user", "ubuntu", "debian", "centos", "rocky", "ec2-user",

@@ -29,8 +29,10 @@ _SEPARATES = (
 _HOME = rf"/(?:{TOPS})/[^\s/\"'\\:;,<>()\[\]{{}}|&=]+(?:/[^\s/\"'\\:;,<>()\[\]{{}}|&=]+)*"
 #: Paths of the kernel and lines of lscpu: `/sys/devices/system/node/node1` is no host, whatever hosts are called.
 _SYSTEM = r"/(?:sys|proc|dev)/[^\s\"'\\,;<>]*|\bNUMA node\d{1,4}\b"
+#: `C:\Users\bmueller`: the `\b` belongs to the path; elsewhere it is an escape.
+_PROFILE = r"\b[A-Za-z]:\\{1,2}Users\\{1,2}(?=[\w.])"
 _PIECE = re.compile(
-    rf"(?P<separates>{_SEPARATES})|(?P<home>{_HOME})|(?P<system>{_SYSTEM})|(?P<run>\w[\w.:@%+-]*|::[\w.:%]+)"
+    rf"{_PROFILE}|(?P<separates>{_SEPARATES})|(?P<home>{_HOME})|(?P<system>{_SYSTEM})|(?P<run>\w[\w.:@%+-]*|::[\w.:%]+)"
 )
 _NAME = re.compile(r"[^\W_][\w-]*(?:\.[\w-]+)*")
 _RANGE = r"\[[0-9](?:[0-9-]|,\s{0,20}){0,20000}\]"

@@ -421,6 +421,12 @@ open('/scratch/{user}/data/x.bin')
 /mnt/nfs/vol1/users/{user}/ckpt
 /gpfs/home/{user}
 /Users/{user}/Downloads/a.log
+C:\\Users\\{user}\\run\\a.log
+C:\\Users\\b{user}\\run
+LSB_HOSTS="{host} {host} {host}"
+LSB_MCPU_HOSTS='{host} 8 {host} 8'
+LOGIN ON tty1 BY {user}
+login on ttyS0 by {user}
 /export/home/{user}/.bashrc
 /nfs/homes/{user}/x.py
 File "/u/{user}/code/train.py", line 7
@@ -778,6 +784,10 @@ def drawn(template: str, chance: random.Random) -> tuple[str, list[str]]:
 
 #: What only looks like an identity: `preflight redact` leaves it as it is.
 NO_IDENTITIES = """\
+ROOT LOGIN ON tty1
+https://github.com/NVIDIA/nccl-tests
+hf://meta-llama/Llama-3.1-8B
+C:\\Users\\Public\\Documents
 rank0: ready\\nrank1: ready\\nrank2: ready
 GPU0: 80 GB\\nGPU1: 80 GB\\nGPU2: 80 GB
 gpu0: ok\\ngpu1: ok\\ngpu2: ok

@@ -103,3 +103,20 @@ def redacted(text: str) -> str:
     redactor = Redactor()
     redactor.learn(text)
     return redactor.text(text)
+
+
+@pytest.mark.parametrize("letter", "bfnrtux")
+@pytest.mark.parametrize("separator", ["\\", "\\\\"])
+def test_a_windows_user_is_replaced_behind_what_looks_like_an_escape(letter: str, separator: str) -> None:
+    path = separator.join(["C:", "Users", f"{letter}0041oreno", "run"])
+    assert "oreno" not in redacted(path)
+    assert redacted(path).endswith(separator + "run")
+
+
+@pytest.mark.parametrize("line", ['Authorization="Bearer {} x', '"authorization": "{} y', 'Cookie: "session={}; a=b'])
+def test_a_header_that_is_cut_off_within_its_quotes_is_replaced(line: str) -> None:
+    secret = "q8Zr2LmX0aPd7Tk"
+    once = redact(line.format(secret))
+    assert secret not in once
+    assert MARK in once
+    assert redact(once) == once
