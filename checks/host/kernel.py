@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from preflight._startup.lightclass import dataclass
 from preflight.checks.applicability import PCI_BUS
@@ -256,9 +256,12 @@ def numa_balancing(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if not node.evidence.exists(BALANCING) and node.parsed(RELEASE, release):  # /proc/sys is there
         yield passed("the kernel has no NUMA balancing", found="no such setting", evidence=[BALANCING])
         return
-    value = integer_file(node.evidence, BALANCING)
+    yield judge_numa_balancing(integer_file(node.evidence, BALANCING), [BALANCING])
+
+
+def judge_numa_balancing(value: int, evidence: Sequence[str]) -> Finding:
+    """Judge a value of kernel.numa_balancing: bit 0 balances, bit 1 tiers memory."""
     if value & 1:
-        yield warned(f"NUMA balancing is on (kernel.numa_balancing={value}), expected 0", found=str(value),
-                     expected="0", evidence=[BALANCING])  # fmt: skip
-    else:
-        yield passed(f"NUMA balancing is off (kernel.numa_balancing={value})", found=str(value), evidence=[BALANCING])
+        return warned(f"NUMA balancing is on (kernel.numa_balancing={value}), expected 0", found=str(value),
+                      expected="0", evidence=evidence)  # fmt: skip
+    return passed(f"NUMA balancing is off (kernel.numa_balancing={value})", found=str(value), evidence=evidence)

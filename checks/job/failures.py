@@ -10,7 +10,7 @@ from preflight.checks.job.cause import HostGroup, blamed, contradictions, groupe
 from preflight.checks.logs import no_nccl
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, failed, passed, warned
+from preflight.model import Finding, check, failed, passed, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.parsers.nccl_log import Failure, NcclLog
@@ -42,8 +42,9 @@ def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
     that are at the end of the log, where everybody looks.
 
     ## Verdicts
-    What stops or hangs a job fails, what makes it slower warns. A warning of NCCL that no signature knows warns as
-    well. A log without a warning says only that NCCL wrote none: WARN lines need NCCL_DEBUG=WARN or more.
+    What stops or hangs a job fails, what makes it slower warns. A warning of NCCL that no signature knows is
+    unknown, with its line. A log without a warning says only that NCCL wrote none: WARN lines need NCCL_DEBUG=WARN or
+    more.
 
     Of the network's failures the cause is told where the evidence of the host shows it: locked memory that is limited,
     an unusable row of the GID table, no route to the peer, a plug-in that is missing, no way to GPU memory, ACS or an
@@ -111,6 +112,14 @@ def _clean(log: NcclLog, key: str, less: int) -> Finding:
     name = key.removeprefix("log:")
     but = " but what nccl.transport and nccl.gpudirect-rdma tell" if less else ""
     reported = {one.line.message for one in (*log.failures, *log.hints)}
-    unknown = [line for line in log.warnings if line.message not in reported]
-    also = f"; a warning of unknown meaning on line {unknown[0].number}: {unknown[0].message[:160]}" if unknown else ""
-    return passed(f"{name}: no failure in {log.lines} lines of NCCL{but}{also}", subject=name, evidence=[key])
+    strange = [line for line in log.warnings if line.message not in reported]
+    if strange:  # NCCL itself calls the line a warning
+        first = strange[0]
+        more = f", and {len(strange) - 1} more such lines" if strange[1:] else ""
+        return unknown(
+            f"{name}: no failure that a rule knows in {log.lines} lines of NCCL{but}; of a warning on line "
+            f"{first.number} no rule knows what it means: {first.message[:160]}{more}",
+            subject=name, found=first.message[:200], evidence=[key],
+            fix="look at the lines around it; NCCL_DEBUG=INFO shows what came before",
+        )  # fmt: skip
+    return passed(f"{name}: no failure in {log.lines} lines of NCCL{but}", subject=name, evidence=[key])

@@ -54,17 +54,59 @@ _SOURCES = ("counters", "hw_counters", "ethtool")
 #: Names of other drivers, by the words in them (Linux, drivers/net/ethernet; Amazon's ena).
 _OTHER_NAMES = (
     (CounterKind.FLAP, re.compile(r"link_?down_?events?|(?:port_)?link_(?:down|fault)s?"), "times the link went down"),
-    (CounterKind.LINK, re.compile(
-        r"[rt]x_?(?:\w{1,20}_)?(?:crc|fcs|symbol|align|frame|code)_?err(?:or)?s?(?:_\w{1,20})?"
-        r"|(?:port[._])?[rt]x[._](?:crc_)?errors(?:_phy)?|illegal_bytes"
-    ), "damaged frames"),
+    (
+        CounterKind.LINK,
+        re.compile(
+            r"[rt]x_?(?:\w{1,20}_)?(?:crc|fcs|symbol|align|frame|code)_?err(?:or)?s?(?:_\w{1,20})?"
+            r"|(?:port[._])?[rt]x[._](?:crc_)?errors(?:_phy)?|illegal_bytes"
+        ),
+        "damaged frames",
+    ),
     (CounterKind.LOSS, re.compile(r"\w{2,20}_allowance_exceeded"), "packets queued or dropped at the cloud's limit"),
-    (CounterKind.RECEIVER, re.compile(
-        r"(?:port[._])?rx[._](?:\w{1,30}[._])?"
-        r"(?:dropped|drops?|discards?|missed(?:_errors)?|no_?buf\w{0,20}|fifo_errors)"
-    ), "packets dropped on receipt"),
-    (CounterKind.LOSS, re.compile(r"(?:port[._])?tx[._](?:\w{1,30}[._])?(?:dropped|drops?|discards?)"),
-     "packets dropped on transmit"),
+    (
+        CounterKind.RECEIVER,
+        re.compile(
+            r"(?:port[._])?rx[._](?:\w{1,30}[._])?"
+            r"(?:dropped|drops?|discards?|missed(?:_errors)?|no_?buf\w{0,20}|fifo_errors)"
+        ),
+        "packets dropped on receipt",
+    ),
+    (
+        CounterKind.LOSS,
+        re.compile(r"(?:port[._])?tx[._](?:\w{1,30}[._])?(?:dropped|drops?|discards?)"),
+        "packets dropped on transmit",
+    ),
+    # what no driver here is known by: the words in a counter's name
+    (
+        CounterKind.FLAP,
+        re.compile(r".*(?:link|carrier)_?(?:down|lost|loss|fault|flap).*", re.I),
+        "times the link was lost",
+    ),
+    (
+        CounterKind.LINK,
+        re.compile(r".*(?:crc|fcs|symbol|align|jabber|icrc|uncorrect|bad_?(?:code|symbol)).*", re.I),
+        "damaged frames",
+    ),
+    (
+        CounterKind.RECEIVER,
+        re.compile(r".*rx.*(?:drop|discard|no_?buf|no_?desc|missed|overflow|overrun|fifo|starv|alloc_fail).*", re.I),
+        "packets dropped on receipt",
+    ),
+    (
+        CounterKind.LOSS,
+        re.compile(
+            r".*(?:drop|discard|retrans|time_?out|out_?of_?(?:seq|order)|lost|overflow|overrun|fail|err(?:or)?s?(?:_|$)).*",
+            re.I,
+        ),
+        "losses or errors, by its name",
+    ),
+)
+#: Names with such a word that count nothing lost: what is not for this host, was refused by a program, corrected or
+#: ended in order.
+_HARMLESS = re.compile(
+    r".*(?:flush|xdp|steer|recover|corrected|err_lane|ipsec|tls|macsec|multicast|bcast|mcast|filter|fdir|vlan|csum|checksum"
+    r"|cqe_compress|cache|oversize|unsupported|cnp|ecn|pause|hash|veb|lro|gro|tso|wake|stopped|busy|if_down|switch_relay"
+    r"|vl15|retry_limit|threshold|interval|period|timestamp|hwtstamp|mac_(?:local|remote)_fault|in_range_len).*", re.I
 )  # fmt: skip
 
 
@@ -76,6 +118,8 @@ def known(name: str) -> Counter | None:
         if result.meaning:
             return result
     name = re.sub(r"^\[\d{1,4}\]:\s*", "", name)
+    if _HARMLESS.fullmatch(name):
+        return None
     for kind, pattern, meaning in _OTHER_NAMES:
         if pattern.fullmatch(name):
             return Counter(name, kind, meaning)

@@ -71,6 +71,28 @@ NETWORK: Mapping[str, str] = {
     "ucx": "network.transport_errors",
 }
 
+#: Tools of settings, resources and fabrics; several have facts and no judgement without a site's intent.
+TOOLS: Mapping[str, str] = {
+    "nvidia-smi mig": "nvidia.mig_tables",
+    "nvidia-smi --query-compute-apps": "nvidia.process_rows",
+    "nvidia-smi dmon": "nvidia.monitor_rows",
+    "fabricmanager log": "nvidia.fabric_manager_log",
+    "ethtool settings": "network.ethtool_settings",
+    "rdma resource": "rdma.resources",
+    "mlxconfig": "rdma.nic_configuration",
+    "flint": "rdma.firmware_image",
+    "sminfo": "infiniband.sminfo_text",
+    "ibnetdiscover": "infiniband.ibnetdiscover_text",
+    "ibdiagnet": "infiniband.ibdiagnet",
+    "lldp": "network.lldp_text",
+    "ping": "network.ping_text",
+    "ip route": "network.ip_route",
+    "sysctl": "host.sysctl",
+    "sysfs": "host.sysfs_files",
+    "lsmod": "host.module_list",
+    "modinfo": "host.module_info",
+}
+
 CLUSTER: Mapping[str, str] = {
     "kubernetes describe": "cluster.kubernetes_pod",
     "kubernetes events": "cluster.kubernetes_events",
@@ -85,10 +107,11 @@ JOB: Mapping[str, str] = {
     "training log": "training.iteration_log",
     "nvidia-smi error": "messages.nvidia_smi_errors",
     "slurm error": "messages.slurm_errors",
+    "network error": "messages.network_errors",
     "framework error": "messages.framework_errors",
 }
 
-FAMILIES: tuple[Mapping[str, str], ...] = (NVIDIA, HOST, NETWORK, CLUSTER, JOB)
+FAMILIES: tuple[Mapping[str, str], ...] = (NVIDIA, HOST, NETWORK, TOOLS, CLUSTER, JOB)
 
 
 class FormatParser(NamedTuple):

@@ -7,6 +7,7 @@ Data flow:
 - ``job_logs``: NCCL's log and nccl-tests;
 - ``textprep.lines``, ``textprep.wrapped_lines`` (``line_unwrap`` chooses): lines as the tool wrote them;
 - ``textprep``'s ``line_prefixes``, ``common_prefix``, ``commented_output``: prefixes stripped, lines by writer;
+- ``textprep.headed_files``: files below a line with their path;
 - ``framed_tables``: outputs with a frame that looks like such a prefix;
 - ``detector`` (``parsers.output_heads``, ``parsers.text_block``): the parts and their formats;
 - ``formats``, one module a family of tools: the first line of an output, and its parser;
@@ -36,6 +37,7 @@ from preflight.recognition.job_logs import NCCL_LOG, NCCL_TESTS, judge_logs, jud
 from preflight.recognition.line_unwrap import count_facts, prefer_unwrapped
 from preflight.textprep import common_prefix
 from preflight.textprep.commented_output import commented
+from preflight.textprep.headed_files import as_searched
 from preflight.textprep.line_prefixes import split_by_writer, unread
 from preflight.textprep.lines import Lines, bare, lines_of
 
@@ -118,7 +120,7 @@ def _parts(lines: Lines, writer: str) -> list[TextPart]:
         return list(islice(parts(lines, writer, ordinary), MOST_PARTS))  # later ones are never reported
 
     ordinary = [kind for kind in kinds() if kind.name != DESCRIBE]
-    described, lines = read_described(bare(lines), writer, kinds())
+    described, lines = read_described(as_searched(bare(lines)), writer, kinds())
     found = described + prefer_unwrapped(lines, read_lines(lines), read_lines)
     return found + [part for stretch in commented(lines, _taken(lines, found)) for part in read_lines(stretch)]
 

@@ -114,6 +114,8 @@ def bare(lines: Lines) -> list[Line]:
 
 
 def _unexplained(text: str) -> str:
+    if text.startswith("==> ") and text.endswith(" <=="):  # the head of a file that `tail` printed
+        return text
     text = _ANNOTATION.sub("", text)
     return _FIELD_ANNOTATION.sub("", text, count=1) if _ANNOTATED_FIELD.fullmatch(text) else text
 

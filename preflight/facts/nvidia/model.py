@@ -140,7 +140,9 @@ class GpuHealth:
     @property
     def label(self) -> str:
         """What messages call the GPU."""
-        return f"GPU{self.index}" if self.index >= 0 else self.address or "a GPU without an address in the text"
+        if self.index >= 0:
+            return f"GPU{self.index}"
+        return self.address or self.uuid or "a GPU without an address in the text"
 
     @property
     def margin_c(self) -> int | None:

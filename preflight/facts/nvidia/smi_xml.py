@@ -177,7 +177,13 @@ def of_paste(log: QueryLog, evidence: str) -> Health:
         gathered, uuid = _gathered(tree), query_log.value_at(tree, "uuid") or query_log.value_at(tree, "gpu_uuid")
         gathered.since_driver(driver)
         gpus.append(
-            GpuHealth(-1, place, uuid if isinstance(uuid, str) else "", **gathered.values, absent=gathered.absent)
+            GpuHealth(
+                -1 if place else _shown_index(tree),
+                place,
+                uuid if isinstance(uuid, str) else "",
+                **gathered.values,
+                absent=gathered.absent,
+            )
         )
     count = query_log.attached(log)
     partial = f"{count} GPUs are attached and {len(log.gpus)} are shown" if count and count > len(log.gpus) else ""
@@ -187,6 +193,12 @@ def of_paste(log: QueryLog, evidence: str) -> Health:
 def _bus_id(tree: Tree) -> str:
     value = query_log.value_at(tree, "pci/bus_id") or query_log.value_at(tree, "pci/pci_bus_id")
     return value if isinstance(value, str) else ""
+
+
+def _shown_index(tree: Tree) -> int:
+    """Return the index that a row shows; -1 where it shows none."""
+    index = query_log.value_at(tree, "index")
+    return int(index) if isinstance(index, str) and index.isdecimal() and len(index) < 4 else -1
 
 
 def bus_address(bus_id: str) -> str:

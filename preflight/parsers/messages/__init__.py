@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         cuda_signatures,
         driver_signatures,
         host_signatures,
+        network_signatures,
         scan,
         signature,
         slurm_signatures,

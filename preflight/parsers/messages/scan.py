@@ -7,7 +7,13 @@ import re
 from collections.abc import Callable, Iterator
 
 from preflight._startup.lightclass import dataclass
-from preflight.parsers.messages import cuda_signatures, driver_signatures, host_signatures, slurm_signatures
+from preflight.parsers.messages import (
+    cuda_signatures,
+    driver_signatures,
+    host_signatures,
+    network_signatures,
+    slurm_signatures,
+)
 from preflight.parsers.messages.signature import ErrorSignature
 from preflight.parsers.parsed import Parsed
 from preflight.textprep.lines import Lines
@@ -18,6 +24,7 @@ SIGNATURES: tuple[ErrorSignature, ...] = (
     *slurm_signatures.SIGNATURES,
     *cuda_signatures.SIGNATURES,
     *host_signatures.SIGNATURES,
+    *network_signatures.SIGNATURES,
 )
 
 #: Characters of a line that are looked at.

@@ -11,6 +11,7 @@ from preflight._startup.lightclass import dataclass
 
 #: Kinds of parts in which signatures are reported.
 FRAMEWORK, NVIDIA_SMI, SLURM = "framework error", "nvidia-smi error", "slurm error"
+NETWORK_TOOL = "network error"
 
 
 @dataclass(frozen=True)

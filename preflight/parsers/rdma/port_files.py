@@ -1,4 +1,4 @@
-"""Files of RDMA ports in sysfs, as ``grep .`` and ``tail -n +1`` list them."""
+"""Files of RDMA ports in sysfs, as ``grep .`` lists them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,13 @@ HINTS = ("/ports/",)
 _NAMES = ("state", "phys_state", "rate", "link_layer", "lid", "sm_lid")
 _PATH = rf"(?:\S{{0,200}}/)?([A-Za-z][\w.-]{{0,63}})/ports/(\d{{1,3}})/({'|'.join(_NAMES)})"
 _LINE = re.compile(rf"\s*{_PATH}\s{{0,4}}[:=]\s{{0,4}}(\S.{{0,80}}?)\s*")
-_ABOVE = re.compile(rf"\s*==> {_PATH} <==\s*")
 #: Files beside these, which are passed over.
 _OTHER = re.compile(r"\s*\S{0,200}/ports/\d{1,3}/\w{1,40}(?:/\d{1,3})?\s{0,4}:.{0,200}")
 
 
 def begins(lines: Lines, at: int) -> bool:
     """Return whether a list begins at a line."""
-    text = lines[at].text
-    return bool(_LINE.fullmatch(text)) or (bool(_ABOVE.fullmatch(text)) and at + 1 < len(lines))
+    return _LINE.fullmatch(lines[at].text) is not None
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
@@ -36,9 +34,6 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
         text = lines[end].text
         if match := _LINE.fullmatch(text):
             place, name, value = (match[1], int(match[2])), match[3], match[4]
-        elif (match := _ABOVE.fullmatch(text)) and end + 1 < len(lines):
-            end += 1
-            place, name, value = (match[1], int(match[2])), match[3], lines[end].text.strip()
         elif end > at and (is_prompt(text) or (text.strip() and not _OTHER.fullmatch(text))):
             break
         else:

@@ -21,4 +21,6 @@ def _errors(errors: tuple[LoggedError, ...]) -> tuple[dict[str, Any], str]:
     return {"errors": listed}, f"{len(errors)} error{'s' if len(errors) > 1 else ''}: {', '.join(ids[:6])}"
 
 
-KINDS = tuple(output_format(kind, _errors) for kind in ("nvidia-smi error", "slurm error", "framework error"))
+KINDS = tuple(
+    output_format(kind, _errors) for kind in ("nvidia-smi error", "slurm error", "network error", "framework error")
+)

@@ -1,4 +1,4 @@
-"""Formats of RDMA ports, NICs, PCIe and the network; their modules define how `preflight read --json` prints them."""
+"""Formats of the network and of tools; their modules define what is printed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from preflight.parsers.registry import NETWORK
+from preflight.parsers.registry import NETWORK, TOOLS
 from preflight.recognition.formats.typed import output_format
 
 
@@ -15,4 +15,4 @@ def _description(module: str) -> Callable[[Any], tuple[dict[str, Any], str]]:
     return lambda value: (parser.facts(value), parser.summary(value))
 
 
-KINDS = tuple(output_format(name, _description(module)) for name, module in NETWORK.items())
+KINDS = tuple(output_format(name, _description(module)) for name, module in (*NETWORK.items(), *TOOLS.items()))

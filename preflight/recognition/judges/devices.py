@@ -145,14 +145,14 @@ def _power(part: PastedValue) -> Iterator[Finding]:
 
 
 #: Temperature at which every data-center part is near its slowdown, Celsius: a judgement (A100 slows at 89 to 95).
-_HOT_C = 85
+HOT_C = 85
 
 
 def _temperature(part: PastedValue) -> Iterator[Finding]:
     for gpu in part.value.gpus:
-        if gpu.temperature_c is not None and gpu.temperature_c >= _HOT_C:
+        if gpu.temperature_c is not None and gpu.temperature_c >= HOT_C:
             yield warned(f"GPU{gpu.index} is at {gpu.temperature_c} C", subject=bus_address(gpu.address),
-                         found=gpu.temperature_c, expected=f"below {_HOT_C} C", evidence=part.evidence)  # fmt: skip
+                         found=gpu.temperature_c, expected=f"below {HOT_C} C", evidence=part.evidence)  # fmt: skip
 
 
 _TABLE: Judged = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -124,6 +125,26 @@ def _headroom(health: Health) -> Iterator[Finding]:
                           fix="Run `nvidia-smi -q -d MEMORY` again.")  # fmt: skip
 
 
+def _power(health: Health, part: PastedValue) -> Iterator[Finding]:
+    """Compare the power limits with their defaults, or with the GPU's peers."""
+    yield from state.judge_power_limit(health)
+    limits: dict[str, list[tuple[float, GpuHealth]]] = defaultdict(list)
+    for gpu in health.gpus:
+        if gpu.power_default_w is None and (limit := gpu.power_enforced_w or gpu.power_limit_w):
+            limits[gpu.name or ""].append((limit, gpu))
+    for own in limits.values():
+        most = max(limit for limit, _ in own)
+        for limit, gpu in own:
+            if limit < most - 0.5:
+                yield warned(
+                    f"{gpu.label}: power limit of {limit:g} W, its peers {most:g} W",
+                    subject=gpu.address,
+                    found=f"{limit:g} W",
+                    expected=f"{most:g} W, as its peers",
+                    evidence=health.evidence,
+                )
+
+
 _QUERY: tuple[tuple[str, _HealthJudge], ...] = (
     ("gpu.driver", _answers),
     ("gpu.ecc-uncorrected", _of_health(_lifetime)),
@@ -133,7 +154,7 @@ _QUERY: tuple[tuple[str, _HealthJudge], ...] = (
     ("gpu.ecc-mode", _intended(memory.judge_ecc_mode)),
     ("gpu.throttling", _of_health(state.judge_throttling)),
     ("gpu.temperature-margin", _of_health(state.judge_temperature_margin)),
-    ("gpu.power-limit", _of_health(state.judge_power_limit)),
+    ("gpu.power-limit", _power),
     ("gpu.pcie-link", _of_health(state.judge_pcie_link)),
     ("gpu.persistence", _of_health(state.judge_persistence)),
     ("gpu.mig", _intended(state.judge_mig)),

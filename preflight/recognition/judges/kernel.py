@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from preflight._startup.lightclass import replace
 from preflight.checks.gpu.xid import XidContext, judge_sxids, judge_xids
 from preflight.checks.host.kernel_events import of_problem, words_of
-from preflight.checks.host.kernel_judgement import Xid, judged
+from preflight.checks.host.kernel_judgement import Judged, Xid, judged
 from preflight.checks.host.kernel_problem import Window
 from preflight.facts import xid
 from preflight.model import Finding, failed, passed, unknown, warned
@@ -79,7 +80,7 @@ def _events(part: PastedValue) -> Iterator[Finding]:
     for problem in judgement.problems:
         where = f" (line {problem.events[0].line})"
         yield of_problem(problem, window, "no such line", list(part.evidence), where)
-    noted = list(_noted(events, part.evidence))
+    noted = [*_noted(events, part.evidence), *_corrected(events, judgement, part.evidence)]
     yield from noted
     if judgement.problems or noted or not part.complete:
         return
@@ -97,6 +98,19 @@ def _events(part: PastedValue) -> Iterator[Finding]:
     elif log.lines and not logged.gpus and not logged.switches:
         yield passed(f"no fault of the machine in these {len(log.lines)} lines{words_of(judgement, 0)}",
                      evidence=part.evidence)  # fmt: skip
+
+
+def _corrected(events: tuple[KernelEvent, ...], judgement: Judged, evidence: tuple[str, ...]) -> Iterator[Finding]:
+    """Name corrected errors that are too few for a problem, over an unknown time."""
+    covered = {problem.kind for problem in judgement.problems}  # a root port's lines belong to the device's
+    few = [event for event in events if event.severity == "corrected" and event.kind not in covered]
+    if few:
+        counts = Counter(event.kind for event in few)
+        listed = ", ".join(f"{kind} {number}" for kind, number in counts.items())
+        yield unknown(f"{len(few)} lines of corrected hardware errors ({listed}; the first on line {few[0].line}): "
+                      "fewer than a fault has, and the text does not show over how long", subject=few[0].device,
+                      found=few[0].text.strip()[:200], expected="none", evidence=evidence,
+                      fix="Count them over a day: `ras-mc-ctl --errors`, `journalctl -k`.")  # fmt: skip
 
 
 #: Kinds of events of which more lines follow, and how many at most.

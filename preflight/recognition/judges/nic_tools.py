@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from preflight.checks.rdma.counter_totals import TOLERATED
 from preflight.checks.rdma.optics import judge_ratios
+from preflight.facts.counter_catalogue import CounterKind
 from preflight.model import Finding, failed, passed, unknown, warned
 from preflight.parsers.network.devlink_health import Reporter
 from preflight.parsers.network.mlxlink import PortLink
@@ -43,6 +45,19 @@ def _ratios(part: PastedValue) -> Iterator[Finding]:
         yield finding
     else:
         yield passed(f"{name} has a low bit error ratio", evidence=part.evidence)
+
+
+def _link_downs(part: PastedValue) -> Iterator[Finding]:
+    """Report a port that lost its link often, and a link that retrained."""
+    link: PortLink = part.value
+    name = link.device or "the port"
+    recovered = link.fields.get("Link Error Recovery Counter", "")
+    counts = (("went down", link.link_downs), ("recovered", int(recovered) if recovered.isdecimal() else None))
+    for what, count in counts:
+        if count is not None and count > TOLERATED[CounterKind.FLAP]:
+            yield unknown(f"{name}: its link {what} {count} times; one reading does not show when",
+                          subject=link.device or "", found=count, expected="no growth between two readings",
+                          evidence=part.evidence)  # fmt: skip
 
 
 #: Reporters of firmware errors; those of queues recover by themselves.
@@ -113,7 +128,7 @@ def _cma(part: PastedValue) -> Iterator[Finding]:
 
 
 JUDGES: Judges = {
-    "mlxlink": (("rdma.port-state", _state), ("optics.ber", _ratios)),
+    "mlxlink": (("rdma.port-state", _state), ("optics.ber", _ratios), ("counters.flaps", _link_downs)),
     "devlink health": (("rdma.firmware", _reporters),),
     "mst status": (("rdma.registered", _devices),),
     "cma_roce": (("roce.chain", _cma),),

@@ -41,4 +41,4 @@ def _judge(signature: ErrorSignature, errors: list[LoggedError]) -> Judge:
     return judge_part
 
 
-JUDGES = dict.fromkeys(("framework error", "nvidia-smi error", "slurm error"), judges_of)
+JUDGES = dict.fromkeys(("framework error", "nvidia-smi error", "slurm error", "network error"), judges_of)

@@ -83,7 +83,8 @@ _MAX_GENERATION = _below(_LINK, "pcie_generation/max", "pcie_gen/max_link_gen")
 _WIDTH = _below(_LINK, "link_width/current", "link_widths/current_link_width")
 _MAX_WIDTH = _below(_LINK, "link_width/max", "link_widths/max_link_width")
 _DRAW = _below(_POWER, "average_power_draw", "instantaneous_power_draw", "power_draw", "instant_power_draw")
-_LIMIT = _below(_POWER, "current_power_limit", "enforced_power_limit", "power_limit")
+_LIMIT = _below(_POWER, "current_power_limit", "enforced_power_limit", "power_limit",
+                "requested_power_limit")  # fmt: skip
 _DEFAULT_LIMIT = _below(_POWER, "default_power_limit")
 _MAX_LIMIT = _below(_POWER, "max_power_limit")
 

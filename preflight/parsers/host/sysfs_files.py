@@ -1,0 +1,59 @@
+"""Files of ``/sys`` by path, as ``grep .`` lists them; RDMA ports are apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from preflight._startup.lightclass import dataclass
+from preflight.parsers.parsed import Parsed
+from preflight.parsers.text_block import block
+from preflight.textprep.lines import Lines
+
+HINTS = ("/sys/",)
+
+_LINE = re.compile(r"\s*(/sys/[\w./@:+,-]{3,300}?):\s{0,4}(\S.{0,400})")
+
+
+@dataclass(frozen=True)
+class SysfsFiles:
+    """The contents by path, and the lines they stand on."""
+
+    contents: Mapping[str, str]
+    lines: Mapping[str, int]
+
+    def by_folder(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the files of each folder by name."""
+        folders: dict[str, dict[str, str]] = {}
+        for path, value in self.contents.items():
+            folder, _, name = path.rpartition("/")
+            folders.setdefault(folder, {})[name] = value
+        return folders
+
+
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether a list begins at a line."""
+    return _LINE.fullmatch(lines[at].text) is not None
+
+
+def parse_lines(lines: Lines, at: int) -> Parsed[SysfsFiles]:
+    """Read the files from a line on."""
+    end, taken = block(lines, at, lambda text: _LINE.fullmatch(text) is not None)
+    contents: dict[str, str] = {}
+    numbers: dict[str, int] = {}
+    for line in taken:
+        if match := _LINE.fullmatch(line.text):
+            contents.setdefault(match[1], match[2].strip())
+            numbers.setdefault(match[1], line.number)
+    return Parsed(SysfsFiles(contents, numbers), (), end)
+
+
+def facts(files: SysfsFiles) -> dict[str, Any]:
+    """Return the files as `preflight read --json` prints them."""
+    return {"files": dict(files.contents)}
+
+
+def summary(files: SysfsFiles) -> str:
+    """Return one line on the files."""
+    return f"{len(files.contents)} files in {len(files.by_folder())} folders"

@@ -1,0 +1,102 @@
+"""``ibdiagnet``: what each stage of a sweep objects to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from preflight._startup.lightclass import dataclass
+from preflight.parsers.parsed import Parsed, ParseGap
+from preflight.parsers.text_block import is_prompt
+from preflight.textprep.lines import Lines
+
+HINTS = ("-E- ", "-W- ", "-I- ")
+
+_MARK = re.compile(r"\s*-([EWI])- (\S.{0,2000})")
+_ROW = re.compile(r"-I- (\w[\w /&-]{1,40}?)\s{2,}(\d{1,7})\s+(\d{1,7})(?:\s+\S.{0,100})?\s*")
+#: Lines of other tools of the same family have such marks too.
+_OTHERS = re.compile(r"\s*-[EWI]- .*(?:mst|flint|mlxlink|mlxconfig|device|firmware|driver|image)\b", re.IGNORECASE)
+#: Lines without a mark below one that has: counters of a port, and headings.
+_BELOW = 40
+#: Most complaints of each sort.
+MOST = 1000
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """One error or warning, with what stands below it."""
+
+    text: str
+    line: int
+
+
+@dataclass(frozen=True)
+class FabricDiagnosis:
+    """The errors and warnings, and the summary's counts by stage: warnings, errors."""
+
+    errors: tuple[Complaint, ...]
+    warnings: tuple[Complaint, ...]
+    notes: int
+    stages: Mapping[str, tuple[int, int]]
+
+
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether a diagnosis begins at a line: several lines have marks."""
+    if not _MARK.match(lines[at].text) or _OTHERS.match(lines[at].text):
+        return False
+    return sum(_MARK.match(line.text) is not None for line in lines[at : at + _BELOW]) > 1
+
+
+def parse_lines(lines: Lines, at: int) -> Parsed[FabricDiagnosis]:
+    """Read the marked lines from one on."""
+    errors: list[Complaint] = []
+    warnings: list[Complaint] = []
+    stages: dict[str, tuple[int, int]] = {}
+    notes = 0
+    end = last = at
+    below = 0
+    while end < len(lines) and end - last <= _BELOW:
+        text = lines[end].text
+        if is_prompt(text):
+            break
+        if match := _ROW.fullmatch(text.strip()):
+            stages.setdefault(match[1], (int(match[2]), int(match[3])))
+            last = end
+        elif match := _MARK.match(text):
+            into = {"E": errors, "W": warnings}.get(match[1])
+            if into is None:
+                notes += 1
+            elif len(into) < MOST:
+                into.append(Complaint(match[2].strip(), lines[end].number))
+            last, below = end, 0
+        elif text.strip() and warnings and last == end - 1 - below and text[:1].isspace() and ":" in text:
+            _extend(errors, warnings, lines[last].number, text)
+            below += 1
+        end += 1
+    counted = sum(number for _, number in stages.values())
+    gaps = []
+    if counted > len(errors) + len(warnings):
+        gaps.append(ParseGap(lines[at].number, f"the summary counts {counted} errors, the text shows {len(errors)}"))
+    return Parsed(FabricDiagnosis(tuple(errors), tuple(warnings), notes, stages), tuple(gaps), last + 1 + below)
+
+
+def _extend(errors: list[Complaint], warnings: list[Complaint], line: int, text: str) -> None:
+    """Add a line to the complaint that stands above it."""
+    for into in (errors, warnings):
+        if into and into[-1].line == line and len(into[-1].text) < 600:
+            into[-1] = Complaint(f"{into[-1].text}; {' '.join(text.split())}", line)
+
+
+def facts(diagnosis: FabricDiagnosis) -> dict[str, Any]:
+    """Return the diagnosis as `preflight read --json` prints it."""
+    return {
+        "errors": [{"text": item.text[:600], "line": item.line} for item in diagnosis.errors],
+        "warnings": [{"text": item.text[:600], "line": item.line} for item in diagnosis.warnings],
+        "stages": {name: {"warnings": few, "errors": many} for name, (few, many) in diagnosis.stages.items()},
+    }
+
+
+def summary(diagnosis: FabricDiagnosis) -> str:
+    """Return one line on the diagnosis."""
+    return f"{len(diagnosis.errors)} errors, {len(diagnosis.warnings)} warnings"

@@ -1,0 +1,69 @@
+"""Errors of RDMA, NIC and network tools, and of module loaders.
+
+Sources: infiniband-diags, libibumad, rdma-core, ethtool, iproute2, kmod, MFT.
+"""
+
+from __future__ import annotations
+
+from preflight.parsers.messages.signature import NETWORK_TOOL, signatures
+
+_IB = ("ibstat", "sminfo", "ls -l /dev/infiniband")
+_DEVICES = ("ibstat", "lspci | grep -i -e mellanox -e infiniband -e ethernet", "lsmod | grep -e mlx5_ib -e ib_uverbs")
+_LINK = ("ip -br link", "ls /sys/class/net", "dmesg -T | tail -50")
+_MODULE = ("modinfo MODULE", "dkms status", "dmesg -T | tail -50")
+_MFT = ("mst status -v", "lspci -d 15b3:", "dmesg -T | grep -i mlx5 | tail -50")
+
+SIGNATURES = signatures(NETWORK_TOOL, (
+    ("mad-unanswered", "_do_madrpc failed|mad_rpc|query failed|path query failed|iberror: failed|ibwarn:",
+     r"_do_madrpc failed(?P<what>.{0,80})|ibwarn: \[\d{1,9}\] (?!.*sim_).{0,200}(?:failed|timed out|timeout).{0,120}"
+     r"|\b\w{4,20}: iberror: failed: .{1,120}",
+     "fail", "a management packet was not answered: no subnet manager, a port that is down, or a device that hangs",
+     "fabric.subnet-manager", _IB, "Look at the state of the port, and at the subnet manager's log."),
+    ("umad-open", "UMAD|umad|can't open MAD port|Failed to open",
+     r"can't open (?:UMAD|MAD) port.{0,120}|umad_(?:init|open_port).{0,120}(?:fail|can't).{0,80}"
+     r"|[Ff]ailed to open '\S{0,64}' port '?\d{0,3}'?.{0,80}|can't initialize UMAD library.{0,80}",
+     "fail", "the port cannot be opened for management: no device, no permission, or ib_umad is not loaded",
+     "rdma.device-nodes", _DEVICES, "`modprobe ib_umad`; run the tool as root; in a pod, give it /dev/infiniband."),
+    ("verbs-open", "ibv_|IB device|Infiniband|verbs|RDMA device",
+     r"Failed to (?:get IB devices list|open device|query (?:device|port)|get device list).{0,120}"
+     r"|(?:IB|RDMA) device \S{1,64} not found|ibv_\w{4,40}:? .{0,60}(?:failed|returned -?\d|error \d).{0,80}"
+     r"|libibverbs: Warning: (?:couldn't load driver|no userspace device-specific driver).{0,160}",
+     "fail", "an RDMA device cannot be opened or queried", "rdma.device-nodes", _DEVICES,
+     "Load the driver (`modprobe mlx5_ib`) and its user-space provider (rdma-core); in a pod, request the device."),
+    ("interface-missing", "No such device|does not exist|Cannot find device|not found|Cannot get ",
+     r"(?:Cannot get .{0,60}|netlink error|Device \"[\w.@-]{1,64}\"|Cannot find device \"(?P<node>[\w.@-]{1,64})\""
+     r"|\w{1,40}: error fetching interface information).{0,80}(?:No such device|does not exist|Device not found)"
+     r"|Device \"[\w.@-]{1,64}\" does not exist|Cannot find device \"[\w.@-]{1,64}\"",
+     "unknown", "the interface that the command names is not here: a wrong name, another namespace, or a lost NIC",
+     "rdma.registered", _LINK, "Compare `ip -br link` with `lspci`: a NIC that the bus lists and that has no interface"
+     " lost its driver."),
+    ("route-missing", "RTNETLINK answers|Network is unreachable|No route to host",
+     r"RTNETLINK answers: (?P<what>Network is unreachable|No route to host|Invalid argument|No such (?:process|device))"
+     r"|connect: (?:Network is unreachable|No route to host)|ping: .{0,60}Network is unreachable",
+     "fail", "there is no route to the address", "rails.subnets", ("ip route get ADDRESS", "ip rule", "ip -br addr"),
+     "Give the interface its address and its route; look whether its link is up."),
+    ("module-missing", "modinfo: ERROR|modprobe: FATAL|modprobe: ERROR|insmod: ERROR",
+     r"(?:modinfo: ERROR|modprobe: FATAL): Module (?P<what>[\w-]{1,60}) not found.{0,120}"
+     r"|(?:modprobe|insmod): ERROR: could not insert (?:module )?'?(?P<gpu>[\w./-]{1,120})'?: .{1,80}",
+     "fail", "a kernel module cannot be loaded: it was not built for this kernel, or does not fit it",
+     "kernel.modules", _MODULE, "Build or install the module for the running kernel (`dkms autoinstall`), then load it."
+     ),
+    ("mft-error", "-E- ",
+     r"^\s{0,8}-E- (?P<what>(?:.{0,120}(?:[Ff]ailed|[Cc]ould not|[Cc]annot|[Uu]nable|[Nn]o such|not found|not supported"
+     r"|[Ee]rror|[Ii]nvalid|burnt?|[Dd]evice).{0,160}))",
+     "fail", "a firmware tool did not get through to the NIC", "rdma.firmware", _MFT,
+     "`mst start`, as root; a NIC in recovery mode (livefish) needs its firmware burnt again."),
+    ("perftest-cq", "ompletion with error|Failed to poll|wc_status|Failed status",
+     r"[Cc]ompletion with error.{0,120}|[Ff]ailed status (?P<what>\d{1,2})\b.{0,120}",
+     "fail", "an RDMA operation ended with an error: 12 and 13 are packets that are not acknowledged, 4 and 10 a"
+     " protection fault",
+     "pair.pingpong", ("ibv_devinfo -d DEVICE", "show_gids DEVICE", "ethtool -S IF | grep -e discard -e err"),
+     "Test the path with `ib_write_bw` between both ports; look at GID index, MTU and PFC of both ends."),
+    ("tcp-connect", "ouldn't connect to|Unable to init the socket connection|onnection refused|onnection timed out",
+     r"[Cc]ouldn't connect to (?P<what>\S{1,80})|Unable to init the socket connection"
+     r"|^\W{0,4}(?:connect|ssh: connect to host \S{1,64} port \d{1,5}|nc: .{0,60}|curl: .{0,60}): ?Connection "
+     r"(?:refused|timed out)",
+     "fail", "there is no TCP connection to the other side", "pair.pingpong",
+     ("ping -c 3 ADDRESS", "nc -vz ADDRESS PORT", "ip route get ADDRESS"),
+     "Start the server side first; look at the firewall, and at the address: it must be one of the other node."),
+))  # fmt: skip

@@ -1,0 +1,74 @@
+"""``/var/log/fabricmanager.log``: lines with a time, a level and the thread."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from preflight._startup.lightclass import dataclass
+from preflight.parsers.parsed import Parsed
+from preflight.textprep.lines import Lines
+
+HINTS = ("] [tid ",)
+
+_LINE = re.compile(
+    r"\s*\[([A-Z][a-z]{2} \d{1,2} \d{4} \d\d:\d\d:\d\d)\] \[([A-Z]{3,9})\s*\] \[tid \d{1,9}\] (.{0,2000})"
+)
+#: Levels of lines without trouble.
+_CALM = frozenset({"INFO", "DEBUG", "NOTICE", "TRACE"})
+#: Lines of one part, and lines of another writer between two of them.
+MOST_LINES, _APART = 100_000, 3
+#: Most lines of trouble in one part.
+MOST_TROUBLES = 1000
+
+
+@dataclass(frozen=True)
+class LoggedTrouble:
+    """One line above the level of a note."""
+
+    level: str
+    text: str
+    time: str
+    line: int
+
+
+@dataclass(frozen=True)
+class FabricManagerLog:
+    """The lines that report trouble, and how many there are in all."""
+
+    lines: int
+    troubles: tuple[LoggedTrouble, ...]
+
+
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether a line is one of the log."""
+    return _LINE.fullmatch(lines[at].text) is not None
+
+
+def parse_lines(lines: Lines, at: int) -> Parsed[FabricManagerLog]:
+    """Read the lines from one on."""
+    count, troubles = 0, list[LoggedTrouble]()
+    end, last = at, at
+    while end < len(lines) and end - last <= _APART and count < MOST_LINES:
+        if match := _LINE.fullmatch(lines[end].text):
+            count, last = count + 1, end
+            if match[2] not in _CALM and len(troubles) < MOST_TROUBLES:
+                troubles.append(LoggedTrouble(match[2], match[3].strip(), match[1], lines[end].number))
+        end += 1
+    return Parsed(FabricManagerLog(count, tuple(troubles)), (), last + 1)
+
+
+def facts(log: FabricManagerLog) -> dict[str, Any]:
+    """Return the log as `preflight read --json` prints it."""
+    return {
+        "lines": log.lines,
+        "messages": [
+            {"level": item.level, "time": item.time, "text": item.text[:300], "line": item.line}
+            for item in log.troubles
+        ],
+    }  # fmt: skip
+
+
+def summary(log: FabricManagerLog) -> str:
+    """Return one line on the log."""
+    return f"{log.lines} lines, {len(log.troubles)} of them warnings or errors"

@@ -1,0 +1,73 @@
+"""``nvidia-smi mig``: GPU instances, compute instances and profiles."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from preflight._startup.lightclass import dataclass
+from preflight.parsers.parsed import Parsed, ParseGap
+from preflight.textprep.lines import Lines
+
+HINTS = ("GPU instance", "Compute instance", "No MIG-enabled devices", "No GPU instances found")
+
+_TITLE = re.compile(r"\W{0,4}(GPU instances|Compute instances|GPU instance profiles|Compute instance profiles):?\W*")
+_NONE = re.compile(r"\s*(?:No MIG-enabled devices found|No GPU instances found).*")
+_ROW = re.compile(r"\s*\|\s+(\d{1,3})\s+(?:(\d{1,3})\s+)?MIG (\S{1,20})\s+(\d{1,3})\s+(\S.{0,80}?)\s*\|?\s*")
+_FRAME = re.compile(r"\s*(?:\|.*|\+[-=+]+\+?)\s*")
+
+
+@dataclass(frozen=True)
+class MigInstance:
+    """One row."""
+
+    gpu: int
+    profile: str  # 3g.40gb
+    profile_id: int
+    rest: str  # instance and placement; of profiles: free/total, memory
+    line: int
+
+
+@dataclass(frozen=True)
+class MigTable:
+    """One table; no rows: no GPU is cut into instances."""
+
+    what: str
+    rows: tuple[MigInstance, ...]
+
+
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether a table begins at a line."""
+    text = lines[at].text
+    return _NONE.fullmatch(text) is not None or (text.count("|") > 0 and _TITLE.fullmatch(text) is not None)
+
+
+def parse_lines(lines: Lines, at: int) -> Parsed[MigTable]:
+    """Read the rows below a title."""
+    title = _TITLE.fullmatch(lines[at].text)
+    if title is None:
+        return Parsed(MigTable("GPU instances", ()), (), at + 1)
+    rows: list[MigInstance] = []
+    end = at + 1
+    while end < len(lines) and _FRAME.fullmatch(lines[end].text) and not _TITLE.fullmatch(lines[end].text):
+        if match := _ROW.fullmatch(lines[end].text):
+            rows.append(MigInstance(int(match[1]), match[3], int(match[4]), match[5], lines[end].number))
+        end += 1
+    gaps = () if rows else (ParseGap(lines[at].number, "no row follows"),)
+    return Parsed(MigTable(title[1], tuple(rows)), gaps, end)
+
+
+def facts(table: MigTable) -> dict[str, Any]:
+    """Return the table as `preflight read --json` prints it."""
+    return {
+        "table": table.what,
+        "instances": [
+            {"gpu": row.gpu, "name": f"MIG {row.profile}", "profile_id": row.profile_id, "rest": row.rest.split()}
+            for row in table.rows
+        ],
+    }  # fmt: skip
+
+
+def summary(table: MigTable) -> str:
+    """Return one line on the table."""
+    return f"{len(table.rows)} {table.what} on {len({row.gpu for row in table.rows})} GPUs"

@@ -1,0 +1,270 @@
+"""Judges of NIC settings and firmware, routes, pings and sweeps of a fabric."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+
+from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.parsers.infiniband.ibdiagnet import Complaint, FabricDiagnosis
+from preflight.parsers.infiniband.ibnetdiscover import Net
+from preflight.parsers.infiniband.sminfo_saquery import STATES, Manager
+from preflight.parsers.network.ethtool_settings import InterfaceSettings
+from preflight.parsers.network.ip_route import Routing
+from preflight.parsers.network.ping_text import PingRun
+from preflight.parsers.rdma.firmware_image import FirmwareImage
+from preflight.parsers.rdma.nic_configuration import NicConfiguration
+from preflight.recognition.judges import Judge, Judges, PastedValue
+from preflight.recognition.judges.lists import limited, unsure
+
+#: Encodings of FEC that correct what links of 50 Gb/s per lane and faster cannot do without.
+_CORRECTING = ("RS", "LLRS")
+
+#: Offloads without which a CPU core carries every packet of a socket.
+_OFFLOADS = ("rx-checksumming", "tx-checksumming", "scatter-gather", "tcp-segmentation-offload",
+             "generic-segmentation-offload", "generic-receive-offload", "receive-hashing")  # fmt: skip
+
+
+def _fec(part: PastedValue) -> Iterator[Finding]:
+    settings: InterfaceSettings = part.value
+    active = settings.fields.get("Active FEC encoding") or settings.fields.get("Active FEC encodings")
+    if settings.what != "fec parameters" or active is None:
+        return
+    name = settings.interface
+    if active.split()[:1] and active.split()[0].upper() in _CORRECTING:
+        yield passed(f"{name}: FEC {active} is active", evidence=part.evidence)
+    else:
+        yield unknown(
+            f"{name}: FEC {active or 'none'} is active; links of 50 Gb/s per lane and faster need RS; "
+            "the text does not show the speed",
+            subject=name,
+            found=active,
+            expected="RS",
+            evidence=part.evidence,
+            fix="`ethtool IF` shows the speed; `ethtool --set-fec IF encoding rs`, at both ends.",
+        )
+
+
+def _offloads(part: PastedValue) -> Iterator[Finding]:
+    settings: InterfaceSettings = part.value
+    if settings.what != "features":
+        return
+    shown = {name: value for name in _OFFLOADS if (value := settings.fields.get(name))}
+    off = [name for name, value in shown.items() if value.startswith("off")]
+    if off:
+        yield unknown(
+            f"{settings.interface}: {', '.join(off)} off, which is on by default: the CPU does it for every "
+            "packet of a socket; RDMA is not concerned",
+            subject=settings.interface,
+            found=", ".join(off),
+            expected="on",
+            evidence=part.evidence,
+            fix=f"`ethtool -K {settings.interface} FEATURE on`.",
+        )
+    elif shown and part.complete:
+        yield passed(f"{settings.interface}: {len(shown)} offloads of the CPU are on", evidence=part.evidence)
+
+
+def _channels(part: PastedValue) -> Iterator[Finding]:
+    settings: InterfaceSettings = part.value
+    now = settings.sections.get("Current hardware settings", {}).get("Combined", "")
+    most = settings.sections.get("Pre-set maximums", {}).get("Combined", "")
+    if settings.what == "channel parameters" and now == "1" and most.isdecimal() and int(most) > 1:
+        yield unknown(
+            f"{settings.interface}: one channel of {most}: a single CPU takes all packets of sockets",
+            subject=settings.interface,
+            found="1",
+            expected=f"up to {most}",
+            evidence=part.evidence,
+        )
+
+
+@limited
+def _link_types(part: PastedValue) -> Iterator[Finding]:
+    """Compare the link types of all ports: a mix is seldom meant."""
+    devices: Sequence[NicConfiguration] = part.value
+    types: dict[str, str] = {
+        f"{item.device or item.type} {name.rpartition('_')[2]}": value.partition("(")[0]
+        for item in devices for name, value in item.settings.items() if name.startswith("LINK_TYPE_P")
+    }  # fmt: skip
+    if len(set(types.values())) > 1:
+        listed = ", ".join(f"{place} {value}" for place, value in types.items())
+        yield unknown(
+            f"the ports have different link types (LINK_TYPE): {listed}",
+            found=listed[:300],
+            expected="one link type for the compute ports",
+            evidence=part.evidence,
+            fix="`mlxconfig -d DEVICE set LINK_TYPE_P1=1` (InfiniBand; 2: Ethernet), then reboot.",
+        )
+    elif types and part.complete:
+        yield passed(f"{len(types)} ports have the link type {next(iter(types.values()))}", evidence=part.evidence)
+
+
+@limited
+def _pending(part: PastedValue) -> Iterator[Finding]:
+    """Name settings that the next boot changes."""
+    devices: Sequence[NicConfiguration] = part.value
+    for item in devices:
+        changed = [f"{name} {now} to {item.settings[name]}" for name, now in item.current.items()
+                   if item.settings.get(name, now) != now]  # fmt: skip
+        if changed:
+            yield unknown(f"{item.device or 'the NIC'}: settings change with the next boot: {', '.join(changed[:6])}",
+                          subject=item.device, found=", ".join(changed[:6]), expected="none pending",
+                          evidence=part.evidence, fix="`mlxfwreset -d DEVICE reset`, or reboot, while no job"
+                          " runs.")  # fmt: skip
+
+
+def _firmware(part: PastedValue) -> Iterator[Finding]:
+    image: FirmwareImage = part.value
+    name = image.device or "the NIC"
+    status = image.fields.get("Status", "")
+    old = [f"{what} {now}, available {new}" for what, (now, new) in image.versions.items()
+           if new not in ("N/A", "--", now)]  # fmt: skip
+    if image.running and image.burnt and image.running != image.burnt:
+        yield unknown(f"{name} runs firmware {image.running}, {image.burnt} is burnt: it waits for a reset",
+                      subject=name,
+                      found=image.running, expected=image.burnt, evidence=part.evidence,
+                      fix="`mlxfwreset -d DEVICE reset`, or reboot, while no job runs.")  # fmt: skip
+    if old or "required" in status.lower() or "fail" in status.lower():
+        yield unknown(f"{name}: {'; '.join(old) or status}", subject=name, found="; ".join(old) or status,
+                      expected="up to date", evidence=part.evidence)  # fmt: skip
+
+
+def _manager(part: PastedValue) -> Iterator[Finding]:
+    manager: Manager | None = part.value
+    if manager is None:
+        yield warned("no subnet manager answered the query", found="no answer", expected="one master",
+                     evidence=part.evidence, fix="Is the port up (`ibstat`)? Does opensm or UFM run?")  # fmt: skip
+    elif manager.is_master:
+        yield passed(f"the subnet manager is master: {manager.words}", evidence=part.evidence)
+    else:
+        state = STATES.get(manager.state, str(manager.state))
+        yield unknown(f"the subnet manager that answered is {state}, not master: {manager.words}", found=state,
+                      expected="master", evidence=part.evidence)  # fmt: skip
+
+
+@limited
+def _speeds(part: PastedValue) -> Iterator[Finding]:
+    """Compare the links of a topology with their peers: between switches, to hosts."""
+    net: Net = part.value
+    groups: dict[str, list[tuple[float, str, str]]] = defaultdict(list)
+    for link in net.links:
+        kinds = {net.devices[guid].kind for guid, _ in link.ends if guid in net.devices}
+        if link.gbps is not None and not any(net.devices[guid].aggregates for guid, _ in link.ends):
+            groups["hosts" if "hca" in kinds else "switches"].append((link.gbps, link.speed, net.words(link)))
+    slow = False
+    for links in groups.values():
+        usual = Counter(rate for rate, _, _ in links).most_common(1)[0][0]
+        for rate, speed, words in links:
+            if rate < usual or not speed.startswith(("4x", "2x", "8x", "12x")):
+                slow = True
+                yield warned(
+                    f"{words} runs at {speed} ({rate:g} Gb/s), most links of its sort at {usual:g} Gb/s",
+                    subject=words,
+                    found=speed,
+                    expected=f"{usual:g} Gb/s",
+                    evidence=part.evidence,
+                )
+    if groups and not slow and part.complete:
+        yield passed(f"{sum(map(len, groups.values()))} links run at the speed of their peers", evidence=part.evidence)
+
+
+#: Words of ibdiagnet's complaints, and the check that judges the same.
+_COMPLAINTS = (
+    ("fabric.link-errors", ("counter", "ber", "symbol", "error", "threshold", "overflow")),
+    ("fabric.link-speed", ("speed", "width", "link")),
+    ("fabric.subnet-manager", ("subnet manager", " sm ", "smp", "master")),
+)
+_REST = "fabric.sweep"
+
+
+def _check_of(complaint: Complaint) -> str:
+    words = f" {complaint.text.lower()} "
+    if "speed" in words or "width" in words:
+        return "fabric.link-speed"
+    return next((check for check, listed in _COMPLAINTS if any(word in words for word in listed)), _REST)
+
+
+def _complaints(check: str) -> Judge:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
+        diagnosis: FabricDiagnosis = part.value
+        for report, complaints in ((failed, diagnosis.errors), (warned, diagnosis.warnings)):
+            for complaint in complaints:
+                if _check_of(complaint) == check:
+                    yield report(
+                        f"ibdiagnet: {complaint.text[:300]} (line {complaint.line})",
+                        found=complaint.text[:200],
+                        expected="no complaint",
+                        evidence=part.evidence,
+                    )
+        if check == _REST and not diagnosis.errors and not diagnosis.warnings and part.complete:
+            yield passed(f"ibdiagnet complains of nothing in {diagnosis.notes} lines", evidence=part.evidence)
+
+    return limited(judge_part)
+
+
+@limited
+def _routes(part: PastedValue) -> Iterator[Finding]:
+    """Look for interfaces that share a connected network."""
+    routing: Routing = part.value
+    shared: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for route in routing.routes:
+        if route.connected and route.device and route.device not in shared[route.table, route.to]:
+            shared[route.table, route.to].append(route.device)
+    several = {place: devices for place, devices in shared.items() if len(devices) > 1}
+    for (_, network), devices in several.items():
+        yield unknown(
+            f"{', '.join(devices[:8])} share the network {network}: without source routing (`ip rule`) all "
+            "that leaves takes the first",
+            subject=devices[1],
+            found=f"{len(devices)} interfaces",
+            expected="a network for each rail, or a rule for each address",
+            evidence=part.evidence,
+        )
+    networks = [place for place, devices in shared.items() if devices]
+    if networks and not several and part.complete:
+        yield passed(f"each of {len(networks)} connected networks has one interface", evidence=part.evidence)
+
+
+@limited
+def _dead_routes(part: PastedValue) -> Iterator[Finding]:
+    routing: Routing = part.value
+    for route in routing.routes:
+        if marks := [flag for flag in route.flags if flag in ("linkdown", "dead")]:
+            yield unsure(f"{route.device or route.to} is {marks[0]}: the route to {route.to} leads nowhere",
+                         subject=route.device, found=marks[0], expected="a link", evidence=part.evidence)  # fmt: skip
+        elif route.kind in ("unreachable", "blackhole", "prohibit"):
+            yield unknown(f"packets to {route.to} are refused by a route of type {route.kind}", found=route.kind,
+                          evidence=part.evidence)  # fmt: skip
+
+
+def _answers(part: PastedValue) -> Iterator[Finding]:
+    run: PingRun = part.value
+    result = run.result
+    if result is None:
+        return
+    if mtu := result.local_mtu or result.reported_mtu:
+        yield warned(f"{run.peer}: packets of this size do not pass: MTU {mtu}", subject=run.peer, found=f"MTU {mtu}",
+                     expected="the interface's MTU, undivided", evidence=part.evidence)  # fmt: skip
+    elif not result.received:
+        yield warned(f"{run.peer}: none of {result.sent} packets came back"
+                     f"{f': {result.objection}' if result.objection else ''}", subject=run.peer, found="100 % lost",
+                     expected="answers", evidence=part.evidence)  # fmt: skip
+    elif result.received < result.sent:
+        yield warned(f"{run.peer}: {result.sent - result.received} of {result.sent} packets were lost",
+                     subject=run.peer, found=f"{result.received} of {result.sent}", expected="all",
+                     evidence=part.evidence)  # fmt: skip
+    else:
+        yield passed(f"{run.peer}: all {result.sent} packets came back", evidence=part.evidence)
+
+
+JUDGES: Judges = {
+    "ethtool settings": (("optics.fec", _fec), ("counters.cpu", _offloads), ("counters.receiver", _channels)),
+    "mlxconfig": (("rdma.link-layer", _link_types), ("rdma.firmware", _pending)),
+    "flint": (("rdma.firmware", _firmware),),
+    "sminfo": (("fabric.subnet-manager", _manager),),
+    "ibnetdiscover": (("fabric.link-speed", _speeds),),
+    "ibdiagnet": tuple((check, _complaints(check)) for check in (*(name for name, _ in _COMPLAINTS), _REST)),
+    "ip route": (("rails.subnets", _routes), ("rdma.port-state", _dead_routes)),
+    "ping": (("pair.path-mtu", _answers),),
+}

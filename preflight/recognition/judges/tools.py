@@ -1,0 +1,301 @@
+"""Judges of GPU monitoring, kernel modules and kernel settings."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from preflight.checks.host.kernel import judge_numa_balancing
+from preflight.checks.rdma.counter_totals import TOLERATED
+from preflight.facts.counter_catalogue import CounterKind
+from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.parsers.host.module_list import ModuleList
+from preflight.parsers.host.sysctl import KernelSettings
+from preflight.parsers.host.sysfs_files import SysfsFiles
+from preflight.parsers.nvidia.fabric_manager_log import FabricManagerLog
+from preflight.parsers.nvidia.mig_tables import MigTable
+from preflight.parsers.nvidia.monitor_rows import MonitorRow, largest
+from preflight.parsers.nvidia.process_rows import GpuProcess
+from preflight.recognition.judges import Judge, Judges, PastedValue
+from preflight.recognition.judges.devices import HOT_C
+from preflight.recognition.judges.lists import limited, unsure
+
+#: Temperature of memory from which on HBM parts slow down, Celsius (nvidia-smi -q, "Memory Max Operating Temp").
+_HOT_MEMORY_C = 95
+
+Rows = tuple[MonitorRow, ...]
+
+
+def _maximum(column: str, limit: float) -> Judge:
+    """Return a judge of the largest value of a column: above the limit a GPU is named."""
+    meaning, fault = _COLUMNS[column]
+
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
+        rows: Rows = part.value
+        values = list(largest(rows, column))
+        high = [(gpu, value, line) for gpu, value, line in values if value > limit]
+        for gpu, value, line in high:
+            yield fault(f"GPU{gpu}: {meaning}: {column} {value:g} (line {line})", subject=f"GPU{gpu}",
+                        found=f"{value:g}", expected=f"at most {limit:g}", evidence=part.evidence)  # fmt: skip
+        if values and not high and part.complete:
+            yield passed(f"{len(values)} GPUs: {column} is at most {limit:g} in {len(rows)} readings",
+                         evidence=part.evidence)  # fmt: skip
+
+    return limited(judge_part)
+
+
+#: Columns of ``nvidia-smi dmon`` and ``dcgmi dmon`` that count or show a fault, and how it is reported.
+_COLUMNS = {
+    "tviol": ("it is slowed down by its temperature", warned),
+    "pviol": ("it is held down at its power limit for that share of the time, per cent: usual under full load",
+              unknown),
+    "dbecc": ("uncorrectable memory errors", failed),
+    "sbecc": ("corrected memory errors; one reading does not show when", unknown),
+    "pci": ("packets that its PCIe link repeated; one reading does not show when", unknown),
+    "gtemp": ("it is hot, Celsius", warned),
+    "mtemp": ("its memory is hot, Celsius", warned),
+    "tmptr": ("it is hot, Celsius", warned),
+    "xider": ("the last Xid that the driver counted", warned),
+}  # fmt: skip
+
+
+def _processes(part: PastedValue) -> Iterator[Finding]:
+    processes: Sequence[GpuProcess] = part.value
+    gone = [item for item in processes if "Not Found" in item.name]
+    for item in gone[:8]:
+        yield warned(f"process {item.pid} holds {item.used_mib or '?'} MiB of a GPU and is gone, or lives in another "
+                     f"namespace (line {item.line})", subject=item.gpu, found=item.name, expected="a running process",
+                     evidence=part.evidence, fix="`fuser -v /dev/nvidia*` as root; reset the GPU if nothing holds"
+                     " it.")  # fmt: skip
+    held = [item for item in processes if item not in gone]
+    if held:
+        names = ", ".join(f"{item.pid} {item.name.rpartition('/')[2]}" for item in held[:6])
+        yield unknown(f"{len(held)} processes hold GPUs: {names}; the text does not show whether a job runs",
+                      found=len(held), expected="none before a job starts", evidence=part.evidence)  # fmt: skip
+    elif not processes and part.complete:
+        yield passed("no process holds a GPU", evidence=part.evidence)
+
+
+def _mig(part: PastedValue) -> Iterator[Finding]:
+    table: MigTable = part.value
+    if gpus := sorted({row.gpu for row in table.rows}):
+        listed = ", ".join(f"GPU{gpu}" for gpu in gpus[:16])
+        yield warned(
+            f"{listed}: cut into MIG instances, which have no NVLink and no P2P",
+            subject=f"GPU{gpus[0]}",
+            found=f"{len(table.rows)} {table.what}",
+            expected="none for training",
+            evidence=part.evidence,
+        )
+    elif part.complete:
+        yield passed("no GPU is cut into MIG instances", evidence=part.evidence)
+
+
+#: Words of the fabric manager's errors after which GPUs have no NVLink.
+_FATAL = (
+    "fatal error",
+    "abort",
+    "failed to",
+    "not initialize",
+    "degraded",
+    "exiting",
+    "version mismatch",
+    "don't match",
+)
+
+
+@limited
+def _fabric_manager(part: PastedValue) -> Iterator[Finding]:
+    log: FabricManagerLog = part.value
+    for trouble in log.troubles:
+        words = trouble.text.lower()
+        fatal = trouble.level in ("FATAL", "CRITICAL") or (
+            any(word in words for word in _FATAL) and "non-fatal" not in words and trouble.level == "ERROR"
+        )
+        report = failed if fatal else warned
+        yield report(f"the fabric manager logged {trouble.level}: {trouble.text[:200]} (line {trouble.line})",
+                     found=trouble.text[:200], expected="no error", evidence=part.evidence,
+                     fix="`systemctl status nvidia-fabricmanager`; `dmesg | grep -i -e nvswitch -e sxid`; "
+                     "`nvidia-smi nvlink -s`.")  # fmt: skip
+    if log.lines and not log.troubles and part.complete:
+        yield passed(f"{log.lines} lines of the fabric manager report no trouble", evidence=part.evidence)
+
+
+# --- the kernel ---------------------------------------------------------------------------------------
+
+#: Modules that serve GPUs over RDMA, by vendor.
+_PEER = frozenset({"nvidia_peermem", "nv_peer_mem", "efa_nv_peermem", "amdgpu"})
+_RDMA = frozenset({"mlx5_ib", "bnxt_re", "irdma", "ionic_rdma", "efa", "mlx4_ib", "hfi1"})
+#: Drivers of NICs, and the module that makes RDMA devices of them.
+_RDMA_OF = {"mlx5_core": "mlx5_ib", "mlx4_core": "mlx4_ib", "bnxt_en": "bnxt_re"}
+
+
+def _peer_memory(part: PastedValue) -> Iterator[Finding]:
+    loaded = part.value.modules.keys()
+    if loaded & _PEER:
+        yield passed(f"{', '.join(sorted(loaded & _PEER))} is loaded", evidence=part.evidence)
+    elif "nvidia" in loaded and loaded & (_RDMA | {"ib_core", "mlx5_core"}):
+        yield unknown("nvidia_peermem is not in the list: RDMA reaches GPU memory by DMA-BUF alone, which needs the "
+                      "open kernel modules and kernel 5.12",
+                      found="not loaded", expected="nvidia_peermem, or DMA-BUF", evidence=part.evidence,
+                      fix="`modprobe nvidia-peermem`, or look for \"DMA-BUF is available\" in the job's NCCL"
+                      " log.")  # fmt: skip
+
+
+def _modules(part: PastedValue) -> Iterator[Finding]:
+    listed: ModuleList = part.value
+    loaded = listed.modules
+    bad = False
+    if "nouveau" in loaded:
+        bad = True
+        yield warned("nouveau is loaded: it holds the GPUs, and NVIDIA's driver cannot take them", subject="nouveau",
+                     found="loaded", expected="blacklisted", evidence=part.evidence,
+                     fix="Blacklist it in /etc/modprobe.d, rebuild the initramfs, reboot.")  # fmt: skip
+    for driver, rdma in _RDMA_OF.items():
+        if driver in loaded and rdma not in loaded:
+            bad = True
+            yield unknown(f"{driver} is loaded and {rdma} is not in the list: the NIC has no RDMA device", subject=rdma,
+                          found="not in the list", expected="loaded", evidence=part.evidence,
+                          fix=f"`modprobe {rdma}`.")  # fmt: skip
+    if loaded.keys() & _RDMA and "ib_uverbs" not in loaded:
+        bad = True
+        yield unknown("ib_uverbs is not in the list: no program may use RDMA", subject="ib_uverbs",
+                      found="not in the list", expected="loaded", evidence=part.evidence,
+                      fix="`modprobe ib_uverbs`.")  # fmt: skip
+    needed = loaded.keys() & (_RDMA | _PEER | {"nvidia", "nvidia_uvm", "ib_core"})
+    if needed and not bad and part.complete:
+        yield passed(f"{', '.join(sorted(needed))} are loaded", evidence=part.evidence)
+
+
+def _balancing(part: PastedValue) -> Iterator[Finding]:
+    settings: KernelSettings = part.value
+    value = settings.values.get("kernel.numa_balancing", "")
+    if value.isdecimal() and len(value) < 4:
+        yield judge_numa_balancing(int(value), part.evidence)
+
+
+def _arp(part: PastedValue) -> Iterator[Finding]:
+    """Name what keeps rails of one subnet from answering for themselves."""
+    settings: KernelSettings = part.value
+    shown: dict[str, list[str]] = defaultdict(list)
+    for name, value in settings.values.items():
+        scope, _, last = name.rpartition(".")
+        if scope.startswith("net.ipv4.conf.") and last in _ARP:
+            shown[last].append(f"{scope.removeprefix('net.ipv4.conf.')}={value}")
+    calm = bool(shown)
+    for name, places in shown.items():
+        good, meaning = _ARP[name]
+        if odd := [place for place in places if place.rpartition("=")[2] not in good]:
+            calm = False
+            yield unknown(
+                f"{name}: {', '.join(odd[:8])}: {meaning}",
+                subject=name,
+                found=", ".join(odd[:8]),
+                expected=f"{' or '.join(good)}, or a subnet for each rail",
+                evidence=part.evidence,
+            )
+    if calm and part.complete:
+        yield passed(f"{', '.join(shown)} suit rails that share a subnet", evidence=part.evidence)
+
+
+_ARP = {
+    "rp_filter": (("0", "2"), "a strict filter drops what comes in on another rail than it would leave by"),
+    "arp_ignore": (("1", "2"), "rails in one subnet answer ARP for each other"),
+    "arp_announce": (("2",), "rails in one subnet announce each other's addresses"),
+}
+
+
+def _port_range(part: PastedValue) -> Iterator[Finding]:
+    words = part.value.values.get("net.ipv4.ip_local_port_range", "").split()
+    if len(words) == 2 and all(word.isdecimal() and len(word) < 7 for word in words):
+        count = int(words[1]) - int(words[0]) + 1
+        if count < _FEW_PORTS:
+            yield warned(f"{max(count, 0)} ephemeral ports ({words[0]} to {words[1]})", found=count,
+                         expected=f"at least {_FEW_PORTS}", evidence=part.evidence)  # fmt: skip
+        else:
+            yield passed(f"{count} ephemeral ports", found=str(count), evidence=part.evidence)
+
+
+#: Ephemeral ports below which large jobs fail in their start: the floor of host.local-ports.
+_FEW_PORTS = 10_000
+
+
+# --- files of /sys ------------------------------------------------------------------------------------
+
+
+def _folders(part: PastedValue, inside: str) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Yield each folder with a part in its path: path, last name, files."""
+    files: SysfsFiles = part.value
+    for folder, contents in files.by_folder().items():
+        if inside in folder:
+            yield folder, folder.rpartition("/")[2], dict(contents)
+
+
+@limited
+def _slots(part: PastedValue) -> Iterator[Finding]:
+    """Compare the width and the speed of each PCIe link with the most that it can."""
+    good = 0
+    for _, name, files in _folders(part, "/"):
+        pairs = [
+            (files.get(f"current_link_{what}"), files.get(f"max_link_{what}"), what) for what in ("width", "speed")
+        ]
+        shown = [(now, most, what) for now, most, what in pairs if now and most]
+        odd = [(now, most, what) for now, most, what in shown if _number(now) < _number(most)]
+        for now, most, what in odd:
+            fault = warned if what == "width" else unknown
+            rest = "" if what == "width" else "; GPUs rest at a lower speed while they are idle"
+            yield fault(f"{name}: the PCIe link's {what} is {now}, it can {most}{rest}", subject=name, found=now,
+                        expected=most, evidence=part.evidence)  # fmt: skip
+        good += bool(shown) and not odd
+    if good and part.complete:
+        yield passed(f"{good} PCIe links run at the most that they can", evidence=part.evidence)
+
+
+def _number(text: str) -> float:
+    words = text.split()
+    try:
+        return float(words[0].lstrip("x"))
+    except (IndexError, ValueError):
+        return 0.0
+
+
+@limited
+def _carriers(part: PastedValue) -> Iterator[Finding]:
+    """Look for interfaces without a link."""
+    good = 0
+    for _, name, files in _folders(part, "/net/"):
+        state, carrier = files.get("operstate"), files.get("carrier")
+        if state in ("down", "lowerlayerdown") or carrier == "0":
+            yield unsure(f"{name} has no link (operstate {state or 'not shown'}, carrier {carrier or 'not shown'})",
+                         subject=name, found=state or "carrier 0", expected="up", evidence=part.evidence)  # fmt: skip
+        elif state == "up" or carrier == "1":
+            good += 1
+    if good and part.complete:
+        yield passed(f"{good} interfaces have a link", evidence=part.evidence)
+
+
+@limited
+def _flaps(part: PastedValue) -> Iterator[Finding]:
+    for _, name, files in _folders(part, "/net/"):
+        downs = files.get("carrier_down_count", "")
+        if downs.isdecimal() and len(downs) < 12 and int(downs) > TOLERATED[CounterKind.FLAP]:
+            yield unknown(f"{name} lost its link {downs} times since it came up; one reading does not show when",
+                          subject=name, found=downs, expected="no growth between two readings",
+                          evidence=part.evidence)  # fmt: skip
+
+
+JUDGES: Judges = {
+    "nvidia-smi mig": (("gpu.mig", _mig),),
+    "nvidia-smi --query-compute-apps": (("gpu.left-over-processes", _processes),),
+    "nvidia-smi dmon": (
+        ("xid.gpu", _maximum("xider", 0)), ("gpu.ecc-uncorrected", _maximum("dbecc", 0)),
+        ("gpu.ecc-corrected", _maximum("sbecc", 0)), ("gpu.throttling", _maximum("tviol", 0)),
+        ("gpu.throttling", _maximum("pviol", 0)), ("gpu.temperature-margin", _maximum("gtemp", HOT_C - 1)),
+        ("gpu.temperature-margin", _maximum("mtemp", _HOT_MEMORY_C - 1)),
+        ("gpu.temperature-margin", _maximum("tmptr", HOT_C - 1)), ("pcie.replay", _maximum("pci", 0)),
+    ),
+    "fabricmanager log": (("nvlink.fabric-manager", _fabric_manager),),
+    "lsmod": (("gpudirect.peer-memory", _peer_memory), ("kernel.modules", _modules)),
+    "sysctl": (("kernel.numa-balancing", _balancing), ("rails.subnets", _arp), ("host.local-ports", _port_range)),
+    "sysfs": (("gpu.pcie-link", _slots), ("rdma.port-state", _carriers), ("counters.flaps", _flaps)),
+}  # fmt: skip

@@ -1,0 +1,40 @@
+"""Files that ``tail -n +1`` or ``head`` printed, each below a line with its path."""
+
+from __future__ import annotations
+
+import re
+
+from preflight.textprep.lines import Line, Lines
+
+_HEAD = re.compile(r"\s{0,8}==> (\S{1,300}) <==\s*")
+#: Paths of files that hold a value, not a text.
+_VALUES = re.compile(r"/(?:sys|proc/sys)/.*|(?:.*/)?ports/\d{1,3}/.*")
+#: Lines of one such file; a longer one is left as it is.
+_MOST_LINES = 64
+
+
+def path_of(text: str) -> str | None:
+    """Return the path that a line heads a file with; None for any other line."""
+    return match[1] if text.endswith("<==") and (match := _HEAD.fullmatch(text)) else None
+
+
+def as_searched(lines: Lines) -> Lines:
+    """Write the values below a head as ``grep`` lists them, ``path:value``."""
+    if not any(line.text.endswith("<==") for line in lines):
+        return lines
+    result: list[Line] = []
+    at = 0
+    while at < len(lines):
+        path = path_of(lines[at].text)
+        end = at + 1
+        while end < len(lines) and lines[end].text.strip() and path_of(lines[end].text) is None:
+            end += 1
+        if path is None or not _VALUES.fullmatch(path) or not 1 < end - at <= _MOST_LINES + 1:
+            result.append(lines[at])
+            at += 1
+            continue
+        result += [Line(line.number, f"{path}:{line.text.strip()}") for line in lines[at + 1 : end]]
+        while end < len(lines) and not lines[end].text.strip():
+            end += 1
+        at = end
+    return result
