@@ -31,7 +31,7 @@ def collects_locally(words: Sequence[str]) -> bool:
 
 def start() -> None:
     """Start this node's collector where a fork is safe; else it is started later."""
-    gc.disable()  # until all is imported: none of that is ever garbage (``run.local.this_node``)
+    gc.disable()  # until all is imported: none of that is ever garbage (``collect.local.collect``)
     try:
         _started.append(Forked())
     except (OSError, NotImplementedError):

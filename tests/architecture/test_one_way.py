@@ -115,6 +115,37 @@ def test_a_run_of_many_nodes_enters_each_place_once(tmp_path: Path) -> None:
         assert len(list((tmp_path / "saved").glob("*.json"))) == 2
 
 
+def imports(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_one_module_collects_from_this_node() -> None:
+    """A second place would go around the one that is counted above."""
+    paths = sorted((ROOT / "preflight").rglob("*.py"))
+    naming = {
+        str(path.relative_to(ROOT))
+        for path in paths
+        if "preflight.transport.local.node" in imports(ast.parse(path.read_text()))
+    }
+    assert naming == {"preflight/collect/local.py"}
+
+
+def test_one_module_writes_the_run_block() -> None:
+    writing = {
+        str(path.relative_to(ROOT))
+        for path in sorted((ROOT / "preflight").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Dict)
+        and {"at", "command", "seconds"} <= {key.value for key in node.keys if isinstance(key, ast.Constant)}
+    }
+    assert writing == {"preflight/run/run_block.py"}
+
+
 SETTERS = ("setattr", "object.__setattr__")
 
 
