@@ -83,9 +83,10 @@ class CollectorChannel:
         return bootstrap_protocol.request({**self._plan, "deadline_s": deadline_s})
 
     def _hear(self, channel: paramiko.Channel) -> None:
-        if channel.recv_stderr_ready():
+        """Take all that has come: the end of the output is known before its last pieces are read."""
+        while channel.recv_stderr_ready() and not self._protocol.over:
             self._protocol.hear_error(channel.recv_stderr(_PIECE))
-        if channel.recv_ready() and not self._protocol.over:
+        while channel.recv_ready() and not self._protocol.over:
             self._protocol.hear(channel.recv(_PIECE))
 
 

@@ -1,11 +1,13 @@
-"""What a connection's script may rely on: sending waits without blocking, a stream keeps what came."""
+"""What a connection's script may rely on: sending waits without blocking, all that came is read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
 
+from preflight.transport import bootstrap_protocol
 from preflight.transport.ssh import channel as ssh_channel
 
 
@@ -51,3 +53,47 @@ def test_sending_ends_with_the_channel() -> None:
     channel.closed = True
     with pytest.raises(OSError, match="closed"):
         next(script)
+
+
+class Ended:
+    """A channel whose output has ended, with more of it to read than one call takes; after paramiko's ``Channel``."""
+
+    closed = eof_received = True
+    out_max_packet_size = 1 << 15
+
+    def __init__(self, out: bytes, err: bytes) -> None:
+        self.out, self.err = out, err
+
+    def send(self, data: bytes) -> int:
+        """Refuse, as a closed channel does."""
+        raise OSError("Socket is closed")
+
+    def recv_ready(self) -> bool:
+        return bool(self.out)
+
+    def recv_stderr_ready(self) -> bool:
+        return bool(self.err)
+
+    def recv(self, size: int) -> bytes:
+        data, self.out = self.out[:size], self.out[size:]
+        return data
+
+    def recv_stderr(self, size: int) -> bytes:
+        data, self.err = self.err[:size], self.err[size:]
+        return data
+
+
+def test_all_that_came_before_the_end_is_read() -> None:
+    channel = Ended(b"x" * 300_000, b"y" * 200_000)
+    exchange = ssh_channel.CollectorChannel(cast(Any, None), {}, 0.0, cast(Any, None))
+    assert list(exchange._listen(cast(Any, channel))) == []
+    assert (channel.out, channel.err) == (b"", b"")
+    assert (exchange._protocol.stdout_bytes, exchange._protocol.stderr_bytes) == (300_000, 200_000)
+
+
+def test_a_node_that_prints_without_end_is_left() -> None:
+    channel = Ended(b"", b"y" * (bootstrap_protocol.NOISE_LIMIT * 2))
+    exchange = ssh_channel.CollectorChannel(cast(Any, None), {}, 0.0, cast(Any, None))
+    assert list(exchange._listen(cast(Any, channel))) == []
+    assert exchange._protocol.over
+    assert channel.err
