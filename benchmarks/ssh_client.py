@@ -11,30 +11,42 @@ import os
 import resource
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-#: What is overridden of paramiko -> class and names in ``_paramiko_tuning``; without them it is paramiko's own.
-OVERRIDES: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
-    "host's reason for a refused channel": (("InlineConnection", ("_parse_channel_open_failure",)),),
-    "both names of curve25519": (("InlineConnection", ("_kex_info",)),),
+#: What is overridden of paramiko -> class, name, and what stands there without it; None: paramiko's own.
+OVERRIDES: dict[str, tuple[str, str, Callable[..., None] | None]] = {
+    "no timer for the handshake": ("BoundedPackets", "start_handshake", None),
+    "debug messages left unread": ("BoundedPackets", "read_message", None),
+    "longest packet": ("BoundedPackets", "read_all", None),
+    "disconnect message": ("InlineConnection", "_disconnect", lambda connection: None),
+    "host's reason for a refused channel": ("InlineConnection", "_parse_channel_open_failure", None),
+    "both names of curve25519": ("InlineConnection", "_kex_info", None),
 }
+
+#: The same for the import of paramiko, which is there before the classes are.
+IMPORT = "import without invoke and importlib.metadata"
 
 
 def main(what: str, folder: Path, without: str = "") -> None:
     """Print ``ok`` for each host that answers, then what starting up took."""
     began_s = time.clock_gettime(time.CLOCK_BOOTTIME) - _age_s()
+    if without == IMPORT:
+        import paramiko  # noqa: F401
     from preflight import probes
     from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
     from preflight.transport.ssh.plain_connection import Script
     from preflight.transport.ssh.session import SshSession
 
-    if without:
+    if without in OVERRIDES:
         from preflight.transport.ssh import _paramiko_tuning  # after paramiko, which is imported as in a run
 
-        for kind, names in OVERRIDES[without]:
-            for name in names:
-                delattr(getattr(_paramiko_tuning, kind), name)
+        kind, name, instead = OVERRIDES[without]
+        if instead is None:
+            delattr(getattr(_paramiko_tuning, kind), name)
+        else:
+            setattr(getattr(_paramiko_tuning, kind), name, instead)
     hosts = (folder / "hosts").read_text(encoding="utf-8").split()
     text = folder / "text"
     least = text.stat().st_size // 2

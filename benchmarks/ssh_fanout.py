@@ -181,7 +181,7 @@ def _clients(hosts: Hosts, overrides: bool) -> list[Client]:
             clients[:1]
             + [
                 Client(f"without: {name}", OURS, [*ours, "trivial", str(hosts.folder), name], {}, True)
-                for name in ssh_client.OVERRIDES
+                for name in (*ssh_client.OVERRIDES, ssh_client.IMPORT)
             ]
             + [Client("plain paramiko", OURS, clients[0].command, {"PREFLIGHT_PLAIN_PARAMIKO": "1"}, True)]
         )

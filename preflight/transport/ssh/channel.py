@@ -1,4 +1,4 @@
-"""The one channel of a connection: starts the collector on it and reads its output."""
+"""The channel of a connection on which the collector runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class CollectorChannel:
     """One exchange with a node over one channel of its connection."""
 
     def __init__(self, session: SshSession, plan: Mapping[str, Any], until: float, alarm: DeadlineThread) -> None:
-        """Begin; ``until`` is on the monotonic clock, and ``alarm`` closes the session then."""
+        """Begin; ``alarm`` closes the session at ``until``, on the monotonic clock."""
         self._session, self._plan, self._until, self._alarm = session, plan, until, alarm
         self._protocol = bootstrap_protocol.CollectorProtocol()
         self._ended, self._status = "", -1
@@ -83,7 +83,10 @@ class CollectorChannel:
         return bootstrap_protocol.request({**self._plan, "deadline_s": deadline_s})
 
     def _hear(self, channel: paramiko.Channel) -> None:
-        """Take all that has come: the end of the output is known before its last pieces are read."""
+        """Take all that has come.
+
+        The end of the output is known before its last pieces are read.
+        """
         while channel.recv_stderr_ready() and not self._protocol.over:
             self._protocol.hear_error(channel.recv_stderr(_PIECE))
         while channel.recv_ready() and not self._protocol.over:

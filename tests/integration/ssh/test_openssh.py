@@ -189,7 +189,7 @@ def test_a_reboot_during_the_login(farm: Farm) -> None:
 def test_a_slow_connection_leaves_the_collector_less_time(farm: Farm, host: str) -> None:
     """What hangs is recorded as such, though connecting took a part of the node's time."""
     farm.wire(host, Wire(delay_s=0.15))
-    document = collect(farm, host, make_plan("sleep", "60", deadline_s=5.9, timeout_s=60), node_s=6)
+    document = collect(farm, host, make_plan("sleep", "60", deadline_s=11.9, timeout_s=60), node_s=12)
     assert document["records"]["cmd:sleep 60"]["status"] == "timeout"
 
 

@@ -6,8 +6,10 @@ import ast
 import importlib.metadata
 import os
 import socket
+import struct
 import subprocess
 import sys
+import threading
 
 import paramiko
 import pytest
@@ -36,6 +38,29 @@ def test_a_packet_longer_than_ssh_allows_is_refused(size: int) -> None:
         packets = plain_connection.BoundedPackets(RecordedStream(near))  # type: ignore[arg-type]
         with pytest.raises(paramiko.SSHException, match="which SSH does not allow"):
             packets.read_all(size)
+
+
+def test_a_handshake_starts_no_timer() -> None:
+    """Paramiko's own takes a thread, and ends it after 15 seconds, also before the node's deadline."""
+    near, far = socket.socketpair()
+    with near, far:
+        packets = plain_connection.BoundedPackets(RecordedStream(near))  # type: ignore[arg-type]
+        before = threading.active_count()
+        packets.start_handshake(0.0)
+        assert (threading.active_count(), packets.handshake_timed_out()) == (before, False)
+
+
+@pytest.mark.parametrize(("kind", "expected"), [(4, b""), (2, b"text"), (80, b"text")])
+def test_the_text_of_a_debug_message_is_left_out(kind: int, expected: bytes) -> None:
+    """The message itself is not: strict key exchange refuses one that comes too early."""
+    near, far = socket.socketpair()
+    with near, far:
+        body = bytes([kind]) + b"text"
+        padding = 16 - (5 + len(body)) % 8
+        far.sendall(struct.pack(">IB", 1 + len(body) + padding, padding) + body + bytes(padding))
+        packets = plain_connection.BoundedPackets(RecordedStream(near))  # type: ignore[arg-type]
+        got, message = packets.read_message()
+        assert (got, message.asbytes()[-4:]) == (kind, expected)
 
 
 def _private(path: str) -> set[str]:

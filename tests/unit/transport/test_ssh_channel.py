@@ -56,7 +56,7 @@ def test_sending_ends_with_the_channel() -> None:
 
 
 class Ended:
-    """A channel whose output has ended, with more of it to read than one call takes; after paramiko's ``Channel``."""
+    """A channel after the end of its output, of which more is to be read than one call takes."""
 
     closed = eof_received = True
     out_max_packet_size = 1 << 15
