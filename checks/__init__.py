@@ -103,6 +103,7 @@ MODULES = (
     "job.communicators",
     "job.benchmark_layout",
     "job.torch_gpu",
+    "job.torch_collectives",
     "job.torch_trace",
     "job.torch_hang",
     "job.roofline",

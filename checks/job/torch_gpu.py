@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from statistics import median
 from typing import Any
 
 from preflight.checks.job.torch_trace import each
@@ -40,8 +41,9 @@ def overlap(run: RunFacts, site: Site) -> Iterator[Finding]:
     More than 10 % of a GPU's busy time bare warns; so does more than 10 % of a step, added up, after the last kernel of
     its backward pass (the last buckets' tail). Where a GPU is idle for more than 10 % of its time, little bare
     communication is no pass but unknown: what it waits for is another question. A trace without a kernel of
-    communication, or of the backward pass in a step, cannot tell. Waiting for a slower rank counts as communication:
-    compare the traces of several ranks. How early the first bucket starts is not measured.
+    communication, or of the backward pass in a step, cannot tell. Waiting for a slower rank counts as communication in
+    one trace alone; where the collectives of several ranks are matched it does not. How early the first bucket starts
+    is not measured.
 
     ## False alarms
     Inference with tensor parallelism, whose layers wait for each other by design.
@@ -56,12 +58,18 @@ def overlap(run: RunFacts, site: Site) -> Iterator[Finding]:
                 f"{name}: {what} is in the trace", fix="profile ProfilerActivity.CUDA on a rank of the job", **at
             )
             continue
-        share = gpu["exposed_ms"] / (gpu["span_ms"] - gpu["idle_ms"])
+        busy = gpu["span_ms"] - gpu["idle_ms"]
+        waited = _waited(run, key)
+        share = max(0.0, gpu["exposed_ms"] - (waited or 0.0)) / busy
         idle = gpu["idle_ms"] / gpu["span_ms"]
         message = (
             f"{name}: {gpu['communication_ms']:g} ms of communication, {gpu['overlap']:.0%} of it under kernels that "
             f"compute; bare for {share:.0%} of the GPU's busy time, idle for {idle:.0%} of all"
         )
+        if waited is not None:
+            message += f"; {waited / busy:.0%} more waits for other ranks"
+        elif share > EXPOSED:
+            message += "; how much of it is waiting for other ranks, only their traces show"
         found = f"{share:.1%} bare, {idle:.1%} idle"
         if share > EXPOSED:
             yield warned(message, found=found, expected=f"at most {EXPOSED:.0%} bare", **at).about(*items)
@@ -71,10 +79,29 @@ def overlap(run: RunFacts, site: Site) -> Iterator[Finding]:
                           **at).about(*items)  # fmt: skip
         else:
             yield passed(message, found=found, **at).about(*items)
-        yield from _tail(name, facts, at)
+        yield from _tail(name, facts, at, _tail_waited(run, key))
 
 
-def _tail(name: str, facts: Mapping[str, Any], at: Mapping[str, Any]) -> Iterator[Finding]:
+def _rank(run: RunFacts, key: str) -> int | None:
+    """Return the rank of a trace that was compared with others; None if it was not."""
+    return next((rank for rank in run.job_trace.compared if run.job_trace.ranks[rank].key == key), None)
+
+
+def _waited(run: RunFacts, key: str) -> float | None:
+    """Return the bare waiting of a trace's rank, milliseconds; None if unknown."""
+    rank = _rank(run, key)
+    waited = None if rank is None else run.job_trace.waited(rank)
+    return None if waited is None else waited / 1000
+
+
+def _tail_waited(run: RunFacts, key: str) -> float:
+    """Return the waiting in the median tail of a trace, milliseconds; 0 if unknown."""
+    rank = _rank(run, key)
+    waited = [] if rank is None else run.job_trace.tails_waited(rank)
+    return median(waited) / 1000 if waited else 0.0
+
+
+def _tail(name: str, facts: Mapping[str, Any], at: Mapping[str, Any], waited: float) -> Iterator[Finding]:
     tail, steps = facts["gpu"]["tail"], facts["steps"]
     if not steps or not steps["p50_ms"]:
         yield unknown(f"{name}: the trace marks no steps", fix="call profiler.step() after each", **at).about(
@@ -85,9 +112,12 @@ def _tail(name: str, facts: Mapping[str, Any], at: Mapping[str, Any]) -> Iterato
                       fix="profile ProfilerActivity.CPU too, in training", **at).about(
             "NT-TRN-2", "NT-DDP-2")  # fmt: skip
         return
-    share = tail["p50_ms"] / steps["p50_ms"]
-    message = f"{name}: after the last kernel of the backward pass a step only communicates for {tail['p50_ms']:g} of "
+    bare = max(0.0, tail["p50_ms"] - waited)
+    share = bare / steps["p50_ms"]
+    message = f"{name}: after the last kernel of the backward pass a step only communicates for {bare:.4g} of "
     message += f"{steps['p50_ms']:g} ms (median of {tail['count']})"
+    if waited:
+        message += f", and waits for other ranks for {waited:.3g}"
     found = f"{share:.1%} of a step"
     if share > TAIL:
         yield warned(message, found=found, expected=f"at most {TAIL:.0%}", **at).about("NT-TRN-2", "NT-DDP-2")

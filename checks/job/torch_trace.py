@@ -14,14 +14,8 @@ TUNING = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 #: Judgements, each a share: of the steps' time that the data loader takes, and that the CPU waits for the GPU; of the
 #: mean step, their standard deviation, and what the worst takes longer than the median.
 LOADER, SYNCHRONISED, VARIATION, WORST = 0.10, 0.01, 0.10, 0.20
-#: Share of a GPU's time below which waiting for others, which is part of communication, cannot matter.
-HARDLY = 0.01
 #: Steps below which their spread tells nothing, and steps below which nothing is said to happen in each.
 ENOUGH_STEPS, FEW_STEPS = 5, 2
-#: How far the 99th percentile of one collective's times may lie above its median.
-SPREAD = 3.0
-#: A second GPU that communicates less than this share of the others' time is waited for.
-STRAGGLES = 0.5
 
 
 def each(run: RunFacts) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
@@ -174,100 +168,3 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
                          found=f"{over:.1%}", expected=f"at most {WORST:.0%}", **at).about("PA-21")  # fmt: skip
         else:
             yield passed(f"{message}: a spread of {sample['variation']:.0%}", **at).about("PA-21")
-
-
-@check(
-    "torch.collective-times",
-    title="A collective takes about the same time each time",
-    impact="slows-job",
-    source="Nearest-rank percentiles: p99 of at least 100, p99.9 of at least 1000; three times the median: a judgement",
-    fix="Profile more ranks: one that comes late makes all others wait; then congestion: `preflight check "
-    "--window 60`.",
-    action="fix-job",
-    answers=("FP-LAT-1",),
-    scope="run",
-    gating=False,
-    needs=("trace",),
-)
-def collective_times(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Tell the percentiles of the times of each collective and size, and compare p99 with the median.
-
-    ## Why it matters
-    Synchronisation takes as long as its slowest member: the tail of the distribution, not its mean, is the step time.
-
-    ## Verdicts
-    A p99 above three times the median warns. The kernel's time holds the waiting for other ranks. Too few samples for
-    a p99 are unknown.
-
-    ## False alarms
-    Different sizes under one name, where the trace has no sizes (before PyTorch 2.2).
-    """
-    for key, name, facts in each(run):
-        at: dict[str, Any] = {"subject": name, "evidence": [key]}
-        known = [one for one in facts["collectives"] if one.get("p99_ms") is not None]
-        if not known:
-            most = max((one["count"] for one in facts["collectives"] if "count" in one), default=0)
-            yield unknown(f"{name}: at most {most} collectives of one kind and size: too few for a 99th percentile",
-                          fix="profile more steps: 100 collectives for p99, 1000 for p99.9", **at)  # fmt: skip
-            continue
-        for one in known[:5]:
-            last = f", p99.9 {one['p999_ms']:g}" if one["p999_ms"] is not None else ""
-            size = f" of {one['bytes']} bytes" if one["bytes"] is not None else ""
-            message = f"{name}: {one['name']}{size}: median {one['p50_ms']:g} ms, p99 {one['p99_ms']:g}{last}"
-            if one["p50_ms"] and one["p99_ms"] > SPREAD * one["p50_ms"]:
-                yield warned(message, found=f"{one['p99_ms'] / one['p50_ms']:.1f} times the median",
-                             expected=f"at most {SPREAD:g} times", **at)  # fmt: skip
-            else:
-                yield passed(message, found=f"{one['p99_ms']:g} ms", **at)
-
-
-@check(
-    "torch.straggler",
-    title="No rank is waited for by all others",
-    impact="slows-job",
-    source="Judgement: half of the others' median communication time; NCCL's kernels wait inside",
-    fix="Look at that rank's node: clocks, throttling, its NIC and CPUs, its data (`preflight check --hosts NODE`).",
-    answers=("PA-23", "NT-LENS-6"),
-    scope="run",
-    gating=False,
-    needs=("trace",),
-)
-def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the time that the kernels of NCCL take on each rank: who waits least is waited for.
-
-    ## Why it matters
-    A collective ends for all at once. The rank that comes to it last finds all others there and spends the least
-    time in it; the others' time is waiting.
-
-    ## Verdicts
-    A rank with less than half of the median of the others warns. Sums over a whole trace hide a rank that is late in
-    one kind of group, such as tensor or expert parallelism, and one that is late now and then: it passes only where
-    all communication, and with it all waiting, is less than 1 % of each GPU's time, and is unknown else. Traces of two
-    ranks of one job, at least, over the same steps.
-
-    ## False alarms
-    Pipeline stages and ranks with different work; compare those of one data-parallel group.
-    """
-    ranks = [(name, key, facts) for key, name, facts in each(run)]
-    times = [(facts["gpu"]["communication_ms"], name, key) for name, key, facts in ranks
-             if facts["gpu"] and facts["gpu"]["communication_ms"]]  # fmt: skip
-    keys = [key for _, key, _ in ranks]
-    if len(times) < 2:
-        yield unknown(f"{len(times)} traces with kernels that communicate: it takes two ranks", evidence=keys,
-                      fix="give the traces of several ranks: --log rank0.json --log rank1.json")  # fmt: skip
-        return
-    times.sort()
-    least, name, key = times[0]
-    others = sorted(time for time, _, _ in times[1:])
-    median = others[len(others) // 2]
-    message = f"{name} spends {least:g} ms in collectives, the others {median:g} (median of {len(others)})"
-    most = max(facts["gpu"]["communication_share"] for _, _, facts in ranks if facts["gpu"])
-    if least < STRAGGLES * median:
-        yield warned(f"{message}: they wait for it", subject=name, found=f"{least / median:.0%}",
-                     expected=f"at least {STRAGGLES:.0%}", evidence=[key])  # fmt: skip
-    elif most <= HARDLY:
-        yield passed(f"no rank is waited for: {message}, at most {most:.1%} of a GPU's time", evidence=keys)
-    else:
-        yield unknown(f"{message}; up to {most:.0%} of a GPU's time: how much of it is waiting, and for which rank, "
-                      "these sums do not show", found=f"{least / median:.0%}", evidence=keys,
-                      fix="compare when each rank starts the same collective, in the traces of all ranks")  # fmt: skip

@@ -34,7 +34,6 @@ ITEMS = (
         "FP-LAT-1", "What are p99 and p99.9 during synchronisation?", "bench trace",
         question("p99 of each collective in a profile, against its median", "torch.collective-times"),
         lack("p99.9 of each collective", "a bound for p99.9, which is only printed (from 1000 equal collectives on)"),
-        lack("The network's share of it", "collective times without the wait for late ranks"),
     ),
     _LIST.item(
         "FP-LAT-2", "Is there a slow path between groups of GPUs?", "node bench",

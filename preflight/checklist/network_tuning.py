@@ -142,7 +142,7 @@ ITEMS = (
     _LIST.item(
         "NT-LENS-6", "bottleneck lens: topology mismatch (one rank slow)", "node trace",
         question("CPUs and memory near each GPU are allowed", "numa.affinity", "numa.memory"),
-        question("No rank can be waited for", "torch.straggler"),
+        question("No rank is waited for", "torch.straggler"),
         lack("No rank is slow for its place", "NCCL time of each rank, with its placement and NCCL's topology dump"),
     ),
     _LIST.item(

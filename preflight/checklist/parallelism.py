@@ -130,13 +130,11 @@ ITEMS = (
     _LIST.item(
         "PA-22", "communication/compute overlap", "trace",
         question("How long the GPU does nothing but communicate", "torch.overlap"),
-        lack("The share of communication under compute, idle time and late ranks apart",
-             "overlap of each collective, without the wait for late ranks"),
+        lack("The overlap of each collective", "shares by collective, which are summed over all"),
     ),
     _LIST.item(
         "PA-23", "straggler GPU", "bench trace",
-        question("Over a whole trace, no rank can be waited for", "torch.straggler"),
-        lack("Step by step, within each parallel group", "arrival of each rank at each collective, by group"),
+        question("Step by step, within each parallel group, no rank is waited for", "torch.straggler"),
     ),
     _LIST.item(
         "PA-24", "pipeline-bubble ratio", "trace declared",

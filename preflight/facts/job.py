@@ -13,6 +13,7 @@ from preflight.evidence.document import Evidence, EvidenceError
 
 if TYPE_CHECKING:
     from preflight.facts.node import NodeFacts
+    from preflight.facts.trace.job import JobTrace
     from preflight.parsers.job_log import JobLog
 
 T = TypeVar("T")
@@ -110,6 +111,12 @@ class RunFacts:
     def traces(self) -> dict[str, parsers.torch.Trace]:
         """The logs that are traces of PyTorch's profiler, by record key."""
         return {key: seen.trace for key, seen in self._pytorch.items() if seen.trace}
+
+    @cached_property
+    def job_trace(self) -> JobTrace:
+        """The traces of all ranks, joined."""
+        joined: JobTrace = importlib.import_module("preflight.facts.trace.job").join(self.traces)
+        return joined
 
     @cached_property
     def recordings(self) -> dict[str, parsers.torch.Recording]:

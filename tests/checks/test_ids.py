@@ -47,7 +47,7 @@ IN_PART = {
     "NT-INF-7": "trace", "NT-LENS-1": "trace", "NT-LENS-6": "trace", "NT-LENS-8": "trace",
     "NT-PIT-6": "trace", "NT-TRN-1": "trace", "NT-TRN-4": "trace", "PA-05": "declared",
     "GS-1": "node", "NT-LENS-4": "node", "NT-LENS-5": "node", "PA-14": "node", "PA-16": "node",
-    "PA-17": "switch", "PA-19": "switch", "PA-20": "window", "PA-22": "trace", "PA-23": "trace",
+    "PA-17": "switch", "PA-19": "switch", "PA-20": "window", "PA-22": "trace",
     "PA-25": "trace", "PA-26": "bench", "PA-N1": "bench",
 }  # fmt: skip
 

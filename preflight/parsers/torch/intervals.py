@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 
 Stretch = tuple[float, float]  # its begin and end, milliseconds
 
@@ -35,6 +37,31 @@ class Stretches:
             else:
                 found.append((begin, end))
         return found
+
+
+class Coverage:
+    """What joined stretches cover of any other; each takes 24 bytes."""
+
+    def __init__(self, stretches: Sequence[Stretch]) -> None:
+        self._begins = array("d", (begin for begin, _ in stretches))
+        self._ends = array("d", (end for _, end in stretches))
+        self._before = array("d", accumulate((end - begin for begin, end in stretches), initial=0.0))
+
+    @property
+    def total(self) -> float:
+        """All that is covered."""
+        return self._before[-1]
+
+    def until(self, instant: float) -> float:
+        """Return how much is covered before an instant."""
+        at = bisect_right(self._begins, instant) - 1
+        if at < 0:
+            return 0.0
+        return self._before[at] + min(instant, self._ends[at]) - self._begins[at]
+
+    def within(self, begin: float, end: float) -> float:
+        """Return how much of a stretch is covered."""
+        return self.until(end) - self.until(begin) if end > begin else 0.0
 
 
 def total(stretches: Sequence[Stretch]) -> float:

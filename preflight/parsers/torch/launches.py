@@ -10,9 +10,13 @@ from array import array
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from preflight.parsers.torch.intervals import Stretch, Stretches, clipped, total
+
+#: Stands for the launch of a kernel that no call of the CPU is known to have started.
+_NEVER: tuple[Any, float] = (None, float("-inf"))
 
 _BACKWARD, _OPTIMIZER = "autograd::engine::evaluate_function", "Optimizer.step#"
 _DEVICE = "DeviceSynchronize"
@@ -88,49 +92,47 @@ class Launches:
                 waits.add(begin, length)
         return total(clipped(waits.joined(), steps))
 
-    def tails(self, device: Any, bare: Sequence[Stretch], steps: Sequence[Stretch]) -> list[float]:
-        """Return of each step how long the device only communicated after its last kernel of the backward pass.
+    def tails(self, device: Any, steps: Sequence[Stretch]) -> list[Stretch]:
+        """Return of each step the stretch after the device's last kernel of the backward pass.
 
         ``steps`` are those of the CPU. The optimizer's first kernel ends it, or else the next step's first.
         """
         if device not in self._kernels or not steps:
             return []
-        where = self._where(steps)
+        begun = self.begun
+        backward = {thread: stretches.joined() for thread, stretches in self._regions[True].items()}
+        optimizer = {thread: stretches.joined() for thread, stretches in self._regions[False].items()}
         last: dict[int, float] = {}
         until: dict[int, float] = {}
         first: dict[int, float] = {}
         for number, begin, end in zip(*self._kernels[device], strict=True):
-            step, backward, optimizer = where.get(number, (-1, False, False))
-            if step < 0:
+            thread, launch = begun.get(number, _NEVER)
+            if (step := within(steps, launch)) < 0:
                 continue
             first[step] = min(first.get(step, begin), begin)
-            if backward:
+            if within(backward.get(thread, ()), launch) >= 0:
                 last[step] = max(last.get(step, end), end)
-            elif optimizer:
+            elif within(optimizer.get(thread, ()), launch) >= 0:
                 until[step] = min(until.get(step, begin), begin)
         begins = sorted(first.values())
-        found = []
+        stretches = []
         for step, end in sorted(last.items()):
             later = bisect_right(begins, end)
             following = begins[later] if later < len(begins) else float("inf")
-            stop = until[step] if until.get(step, 0.0) >= end else following
-            found.append(total(clipped(bare, [(end, stop)])))
-        return found
+            stretches.append((end, until[step] if until.get(step, 0.0) >= end else following))
+        return stretches
 
-    def _where(self, steps: Sequence[Stretch]) -> Mapping[int, tuple[int, bool, bool]]:
-        """Return by correlation the step of the launch, and whether it is of the backward pass or the optimizer."""
-        backward = {thread: one.joined() for thread, one in self._regions[True].items()}
-        optimizer = {thread: one.joined() for thread, one in self._regions[False].items()}
-        found: dict[int, tuple[int, bool, bool]] = {}
-        for thread, (numbers, begins) in self._started.items():
-            for number, begin in zip(numbers, begins, strict=True):
-                if (step := _within(steps, begin)) >= 0:
-                    found[number] = (step, _within(backward.get(thread, ()), begin) >= 0,
-                                     _within(optimizer.get(thread, ()), begin) >= 0)  # fmt: skip
-        return found
+    @cached_property
+    def begun(self) -> Mapping[int, tuple[Any, float]]:
+        """The thread and the begin of each launch, by correlation."""
+        return {
+            number: (thread, begin)
+            for thread, (numbers, begins) in self._started.items()
+            for number, begin in zip(numbers, begins, strict=True)
+        }
 
 
-def _within(stretches: Sequence[Stretch], at: float) -> int:
+def within(stretches: Sequence[Stretch], at: float) -> int:
     """Return which of some joined stretches an instant lies in; -1: none."""
     place = bisect_right(stretches, (at, float("inf"))) - 1
     return place if place >= 0 and at < stretches[place][1] else -1

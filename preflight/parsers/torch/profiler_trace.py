@@ -9,11 +9,14 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from statistics import fmean, pstdev
 from typing import Any
 
-from preflight.parsers.torch.intervals import Stretch, Stretches, percentile, total, without
-from preflight.parsers.torch.launches import Launches
+from preflight._startup.lightclass import dataclass
+from preflight.parsers.torch.collective_calls import CallKey, CallSeries, CollectiveCalls, ordered, size_of
+from preflight.parsers.torch.intervals import Coverage, Stretch, Stretches, clipped, percentile, total, without
+from preflight.parsers.torch.launches import Launches, within
 
 #: Kernels and waits that are kept of one trace; each takes 16 bytes.
 MOST = 8_000_000
@@ -39,15 +42,25 @@ _READ_BACK = "aten::_local_scalar_dense"
 _LOADER = re.compile(r"enumerate\(DataLoader\)#\S{0,80}|\w{0,40}DataLoaderIter\.__next__|\[pl\]\[profile\]\S{0,80}next")
 _BACKEND = re.compile(r"(nccl|gloo|mpi|ucc|xccl|hccl):(\w{1,40})")
 _RUNTIME = ("cuda_runtime", "cuda_driver", "runtime", "hip_runtime")
-_BYTES = {
-    "float": 4, "half": 2, "bfloat16": 2, "double": 8, "long": 8, "int": 4, "short": 2, "byte": 1, "char": 1,
-    "bool": 1, "float8_e4m3fn": 1, "float8_e5m2": 1,
-}  # fmt: skip
+#: Names of kernels that are remembered with what they do: a model has some hundred.
+_MOST_NAMES = 1 << 14
 
 
 def is_event(value: object) -> bool:
     """Tell whether a value is an event of a Chrome trace."""
     return isinstance(value, dict) and isinstance(value.get("ph"), str)
+
+
+@dataclass(frozen=True)
+class TraceSummary:
+    """A complete trace: its document, and what is compared with other ranks' traces."""
+
+    document: dict[str, Any]
+    calls: Sequence[tuple[CallKey, CallSeries]]
+    bare: Coverage  # communication of its GPU under which nothing computes, microseconds
+    steps: Mapping[int, Stretch]  # by number, microseconds
+    compute: Mapping[int, float]  # time of each step under kernels that compute, microseconds
+    tails: Sequence[Stretch]  # of the steps, behind their last kernel of the backward pass
 
 
 class Trace:
@@ -58,7 +71,11 @@ class Trace:
         self.dropped = 0
         self.about: dict[str, Any] = {}
         self.steps: dict[bool, list[Stretch]] = {False: [], True: []}  # as the CPU began them; as the GPU ran them
+        self.tails: list[Stretch] = []
+        self.numbers: dict[float, int] = {}  # of the steps, by their begin on the CPU
         self.kernels = 0
+        self.calls = CollectiveCalls()
+        self._names: dict[str, tuple[bool, str | None]] = {}  # of kernels: whether they communicate, what
         self.compute: dict[Any, Stretches] = defaultdict(Stretches)
         self.talk: dict[Any, Stretches] = defaultdict(Stretches)
         self.collectives: dict[tuple[str, int | None], list[float]] = defaultdict(list)
@@ -124,19 +141,32 @@ class Trace:
         device = args.get("device", process)
         device = device if isinstance(device, (int, str)) else None
         self.kernels += 1
-        if (match := _NCCL.search(name)) or _OTHER_COMMUNICATION.search(name):
-            called = args.get("Collective name") or (match[1] if match else "other")
+        communicates, called = self._names.get(name) or self._classified(name)
+        if communicates:
+            kind = _collective(str(args.get("Collective name") or called or "other"))
             self.talk[device].add(begin, length)
-            self.collectives[_collective(str(called)), _size(args)].append(length)
-            if match:
+            size = size_of(args)
+            self.collectives[kind, size if size >= 0 else None].append(length)
+            self.calls.add(kind, args, begin, length)
+            if called:
                 self.backends["nccl"] += 1
         else:
             self.compute[device].add(begin, length)
             self.launches.computed(device, args.get("correlation"), begin, length)
 
+    def _classified(self, name: str) -> tuple[bool, str | None]:
+        """Return whether a kernel of this name communicates, and NCCL's name of it."""
+        match = _NCCL.search(name)
+        answer = (match is not None or _OTHER_COMMUNICATION.search(name) is not None, match[1] if match else None)
+        if len(self._names) < _MOST_NAMES:
+            self._names[name] = answer
+        return answer
+
     def _annotation(self, name: str, kind: str, begin: float, length: float) -> None:
         if match := _STEP.fullmatch(name):
             self.steps[kind == "gpu_user_annotation"].append((begin, begin + length))
+            if kind != "gpu_user_annotation":
+                self.numbers[begin] = int(match[1])
         elif kind == "gpu_user_annotation":
             return
         elif name == _READ_BACK:
@@ -149,6 +179,37 @@ class Trace:
 
     def document(self) -> dict[str, Any]:
         """Return the facts; what the trace is silent about is None."""
+        return self.summary.document
+
+    @cached_property
+    def summary(self) -> TraceSummary:
+        """What the complete trace contains; events are not taken any more."""
+        document = self._document()
+        calls = ordered(self.calls)
+        bare: list[Stretch] = []
+        compute: list[Stretch] = []
+        if len(devices := {*self.compute, *self.talk}) == 1:
+            (device,) = devices
+            compute = self.compute[device].joined()
+            bare = without(self.talk[device].joined(), compute)
+        else:  # a process with several GPUs: which of them a rank is, is unknown
+            calls = ()
+        spans = {self.numbers[begin]: (begin, end) for begin, end in sorted(self.steps[False]) if begin in self.numbers}
+        computed = {number: total(clipped(compute, [span])) for number, span in spans.items()}
+        ordered_steps = sorted(spans.values())
+        numbers = [self.numbers[begin] for begin, _ in ordered_steps]
+        begun = self.launches.begun
+        for _, series in calls:
+            for begin, correlation in zip(series.begins, series.correlations, strict=True):
+                launch = begun[correlation][1] if correlation in begun else begin
+                at = within(ordered_steps, launch)
+                series.steps.append(numbers[at] if at >= 0 else -1)
+        self.compute.clear()
+        self.talk.clear()
+        self.launches = Launches()
+        return TraceSummary(document, calls, Coverage(bare), spans, computed, self.tails if len(devices) == 1 else ())
+
+    def _document(self) -> dict[str, Any]:
         cpu = sorted(self.steps[False])
         lengths = [(end - begin) / 1000 for begin, end in cpu]
         loads = self.loads.joined()
@@ -190,7 +251,9 @@ class Trace:
             span += both[-1][1] - both[0][0]
             compute, talk, exposed = compute + total(computing), talk + total(talking), exposed + total(bare)
             busy += total(computing) + total(bare)
-            tails += self.launches.tails(device, bare, steps)
+            after = self.launches.tails(device, steps)
+            tails += [total(clipped(bare, [tail])) for tail in after]
+            self.tails += after
         return {
             "kernels": self.kernels, "launched": self.launches.count,
             "gpus": len({*self.compute, *self.talk}), "span_ms": _round(span / 1000),
@@ -229,11 +292,6 @@ def _collective(name: str) -> str:
         if plain.replace("_", "").startswith(begins.replace("_", "")):
             return {"all_to_all": "alltoall", "send_recv": "sendrecv"}.get(begins, begins)
     return plain[:40]
-
-
-def _size(args: Mapping[str, Any]) -> int | None:
-    count, each = args.get("In msg nelems"), _BYTES.get(str(args.get("dtype", "")).lower())
-    return count * each if type(count) is int and each else None
 
 
 def _args(event: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,0 +1,204 @@
+"""Collectives in the traces of several ranks: waiting, and the transfer itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from preflight.checks.job.torch_trace import each
+from preflight.expectations import Site
+from preflight.facts.job import RunFacts
+from preflight.model import Finding, check, passed, unknown, warned
+from preflight.parsers.torch.intervals import percentile
+
+if TYPE_CHECKING:
+    from preflight.facts.trace.job import JobTrace
+    from preflight.facts.trace.stragglers import Straggler
+    from preflight.facts.trace.waiting import GroupOfRanks
+
+#: Share of a GPU's time below which waiting for other ranks, which is part of communication, cannot matter.
+HARDLY = 0.01
+#: How far the 99th percentile of one collective's times may lie above its median.
+SPREAD = 3.0
+#: Kinds and sizes of which percentiles are reported.
+_MOST_SIZES = 5
+#: Ranks and steps that are listed one by one.
+_LISTED = 8
+
+#: What the descriptions of process groups contain: those of Megatron, of PyTorch's device meshes and of DeepSpeed.
+_KINDS = (
+    ("expert-parallel", re.compile(r"expert|(?<![a-z])ep(?![a-z])|(?<![a-z])moe", re.I)),
+    ("tensor-parallel", re.compile(r"tensor|(?<![a-z])tp(?![a-z])", re.I)),
+    ("pipeline-parallel", re.compile(r"pipe|(?<![a-z])pp(?![a-z])", re.I)),
+    ("context-parallel", re.compile(r"context|(?<![a-z])cp(?![a-z])", re.I)),
+    ("data-parallel", re.compile(r"data|(?<![a-z])(?:h?dp|fsdp|ddp|dp_shard|dp_replicate)(?![a-z])", re.I)),
+)
+
+
+def group_kind(group: GroupOfRanks) -> str:
+    """Return what a process group is for: by its description, else by its collectives."""
+    for kind, pattern in _KINDS:
+        if pattern.search(group.description.replace("_", " ")):
+            return f"{kind} group"
+    if group.kinds == {"sendrecv"}:
+        return "pipeline-parallel group"
+    return "expert-parallel group" if "alltoall" in group.kinds else "process group"
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    if len(ranks) > 2 and list(ranks) == list(range(ranks[0], ranks[-1] + 1)):
+        return f"{ranks[0]} to {ranks[-1]}"
+    more = f" and {len(ranks) - _LISTED} more" if len(ranks) > _LISTED else ""
+    return ", ".join(map(str, ranks[:_LISTED])) + more
+
+
+@check(
+    "torch.straggler",
+    title="No rank is waited for by its process group",
+    impact="slows-job",
+    explains=(("torch.overlap", "node"), ("torch.collective-times", "node")),
+    source="Matching of collectives across ranks, as in arXiv 2505.05713; bounds of a half and of 1 %: judgements",
+    fix="Look at that rank's node: clocks, throttling, its NIC and CPUs, its data (`preflight check --hosts NODE`).",
+    answers=("PA-23", "NT-LENS-6"),
+    scope="run",
+    needs=("trace",),
+)
+def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Measure which rank comes last to each collective, and how long the rest waits.
+
+    ## Why it matters
+    A collective ends for all at once. A rank that is late step after step sets the pace of the job: all other GPUs are
+    paid for waiting.
+
+    ## Verdicts
+    Collectives are matched by process group, kind and number, and the clocks of the ranks compared by their ends. Only
+    waiting counts under which the waiting GPU computes nothing. A rank that is late because it waited in another group
+    is not blamed: its waiting is charged to whom it waited for. It warns of a rank that causes more than half of its
+    group's waiting and costs a step more than 1 % above what its peers do, by more than the spread of the steps
+    explains; and of one that costs single steps more than 15 %. In a pipeline, where stages wait by design, it warns of
+    the rank that computes longer than the other stages. Where traces of ranks are missing, or collectives cannot be
+    matched, a job without such a rank is unknown, unless it hardly communicates: less than 1 % of each GPU's time.
+
+    ## False alarms
+    Stages or experts that are given more work on purpose.
+    """
+    traces = list(each(run))
+    keys = [key for key, _, _ in traces]
+    talking = [facts for _, _, facts in traces if facts["gpu"] and facts["gpu"]["communication_ms"]]
+    if len(talking) < 2:
+        yield unknown(f"{len(talking)} traces with kernels that communicate: it takes two ranks", evidence=keys,
+                      fix="give the traces of several ranks: --log rank0.json --log rank1.json")  # fmt: skip
+        return
+    job = run.job_trace
+    if job.repeated:
+        yield unknown(f"several traces are of the same rank: {', '.join(map(_name, job.repeated[:_LISTED]))}",
+                      evidence=list(job.repeated), fix="give one trace of each rank, of the same steps")  # fmt: skip
+        return
+    for late in job.stragglers:
+        yield _late(job, late)
+    if job.stragglers:
+        return
+    most = max(facts["gpu"]["communication_share"] for facts in talking)
+    gaps = [*job.missing, *job.refused]
+    if job.unnamed:
+        gaps.append(f"which rank {_name(job.unnamed[0])} is of is unknown")
+    compared = f"{job.matched} collectives of {len(job.compared)} ranks, clocks compared within {job.error_us():.0f} µs"
+    if most <= HARDLY:
+        yield passed(f"no rank is waited for: communication takes at most {most:.1%} of a GPU's time", evidence=keys)
+    elif gaps or not job.matched:
+        shown = "; ".join(gaps[:3]) or "no collective could be matched"
+        more = f"; and {len(gaps) - 3} more" if len(gaps) > 3 else ""
+        yield unknown(f"no rank here is waited for ({compared}), but not all can be compared: {shown}{more}",
+                      evidence=keys, fix="give the traces of all ranks, of the same steps")  # fmt: skip
+    else:
+        yield passed(f"no rank is waited for step after step: {compared}", evidence=keys)
+
+
+def _name(key: str) -> str:
+    return key.removeprefix("log:")
+
+
+def _late(job: JobTrace, late: Straggler) -> Finding:
+    kind, members = group_kind(late.group), _ranks([rank for rank in late.group.ranks if rank != late.rank])
+    length = f"{late.lost_us / 1000:.3g} of {job.step_us / 1000:.4g} ms" if job.step_us else f"{late.lost_share:.1%}"
+    at: dict[str, Any] = {
+        "subject": f"rank {late.rank}", "found": f"{late.lost_share:.1%} of a step", "expected": "at most 1%",
+        "evidence": [job.ranks[late.rank].key],
+    }  # fmt: skip
+    host = f" on {job.ranks[late.rank].host}" if job.ranks[late.rank].host else ""
+    if late.group.kinds == {"sendrecv"}:
+        return warned(f"the stages of ranks {members} wait in their receives for rank {late.rank}{host}, which "
+                      f"computes {length} longer in each step than they do (median)", **at)  # fmt: skip
+    cause = f"it causes {late.share:.0%} of the waiting in their {kind}"
+    if late.steps:
+        steps = _ranks(late.steps)
+        which = f"step {steps}" if len(late.steps) == 1 else f"steps {steps}"
+        return warned(f"ranks {members} wait for rank {late.rank}{host} in {which}: {cause}; on average over all steps "
+                      f"it costs {length}", **at)  # fmt: skip
+    return warned(f"ranks {members} wait for rank {late.rank}{host} for {length} of each step: {cause}", **at)
+
+
+@check(
+    "torch.collective-times",
+    title="A collective takes about the same time each time",
+    impact="slows-job",
+    source="Nearest-rank percentiles: p99 of at least 100, p99.9 of at least 1000; three times the median: a judgement",
+    fix="Profile more ranks: one that comes late makes all others wait; then congestion: `preflight check "
+    "--window 60`.",
+    action="fix-job",
+    answers=("FP-LAT-1",),
+    scope="run",
+    gating=False,
+    needs=("trace",),
+)
+def collective_times(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the p99 of the times of each collective and size with their median.
+
+    ## Why it matters
+    Synchronisation takes as long as its slowest member: the tail of the distribution, not its mean, is the step time.
+
+    ## Verdicts
+    A p99 above three times the median warns. Where collectives of several ranks are matched, the time is that of the
+    transfer, from when the last rank comes to it, and all traces count together; else it is that of one rank's kernels,
+    which includes waiting for other ranks. Too few samples for a p99 are unknown.
+
+    ## False alarms
+    Different sizes under one name, where the trace has no sizes (before PyTorch 2.2).
+    """
+    if run.job_trace.matched:
+        transfers: dict[tuple[str, int], list[float]] = {}
+        for (_, kind, size), sample in run.job_trace.waits.transfers.items():
+            transfers.setdefault((kind, size), []).extend(value / 1000 for value in sample)
+        samples = [_sample(kind, size, sample) for (kind, size), sample in transfers.items()]
+        yield from _spread("transfers of all ranks", sorted(samples, key=lambda sample: -sample["count"]),
+                           {"subject": "transfers", "evidence": list(run.traces)})  # fmt: skip
+        return
+    for key, name, facts in each(run):
+        yield from _spread(name, facts["collectives"], {"subject": name, "evidence": [key]})
+
+
+def _sample(kind: str, size: int, sample: list[float]) -> dict[str, Any]:
+    sample.sort()
+    digits = {share: percentile(sample, share) for share in (0.5, 0.99, 0.999)}
+    rounded = {share: None if value is None else round(value, 3) for share, value in digits.items()}
+    return {"name": kind, "bytes": size if size >= 0 else None, "count": len(sample), "mean_ms": fmean(sample),
+            "p50_ms": rounded[0.5], "p99_ms": rounded[0.99], "p999_ms": rounded[0.999]}  # fmt: skip
+
+
+def _spread(name: str, samples: Sequence[Mapping[str, Any]], at: Mapping[str, Any]) -> Iterator[Finding]:
+    enough = [sample for sample in samples if sample.get("p99_ms") is not None]
+    if not enough:
+        most = max((sample["count"] for sample in samples if "count" in sample), default=0)
+        yield unknown(f"{name}: at most {most} collectives of one kind and size: too few for a 99th percentile",
+                      fix="profile more steps: 100 collectives for p99, 1000 for p99.9", **at)  # fmt: skip
+    for sample in enough[:_MOST_SIZES]:
+        last = f", p99.9 {sample['p999_ms']:g}" if sample["p999_ms"] is not None else ""
+        size = f" of {sample['bytes']} bytes" if sample["bytes"] is not None else ""
+        message = f"{name}: {sample['name']}{size}: median {sample['p50_ms']:g} ms, p99 {sample['p99_ms']:g}{last}"
+        if sample["p50_ms"] and sample["p99_ms"] > SPREAD * sample["p50_ms"]:
+            yield warned(message, found=f"{sample['p99_ms'] / sample['p50_ms']:.1f} times the median",
+                         expected=f"at most {SPREAD:g} times", **at)  # fmt: skip
+        else:
+            yield passed(message, found=f"{sample['p99_ms']:g} ms", **at)

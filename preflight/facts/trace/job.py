@@ -1,0 +1,98 @@
+"""Traces of one job, joined: clocks, waiting, and the ranks that are waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from preflight._startup.lightclass import dataclass
+from preflight.facts.trace import matching
+from preflight.facts.trace.matching import RankClock
+from preflight.facts.trace.ranks import RankTrace, distinct, rank_in
+from preflight.facts.trace.stragglers import Straggler, step_length, stragglers
+from preflight.facts.trace.waiting import Waits, measure
+from preflight.parsers.torch import Trace
+from preflight.parsers.torch.intervals import clipped, total
+
+
+@dataclass(frozen=True)
+class JobTrace:
+    """What the traces of several ranks show together."""
+
+    ranks: Mapping[int, RankTrace]
+    repeated: tuple[str, ...]  # record keys of traces of a rank that another has
+    unnamed: tuple[str, ...]  # record keys of traces of an unknown rank
+    refused: tuple[str, ...]  # groups that could not be matched, with the reason
+    clocks: Mapping[int, RankClock]  # ranks that share enough collectives with others
+    waits: Waits
+    stragglers: tuple[Straggler, ...]
+    step_us: float | None  # median step
+
+    @property
+    def matched(self) -> int:
+        """Collectives that were matched on all of their traced ranks."""
+        return sum(self.waits.rows.values())
+
+    def waited(self, rank: int) -> float | None:
+        """Return a rank's bare waiting of any kind, microseconds; None if unknown."""
+        return self._waited.get(rank)
+
+    @cached_property
+    def _waited(self) -> Mapping[int, float]:
+        waited = dict.fromkeys(self.compared, 0.0)
+        for (rank, _), charges in self.waits.bare.items():
+            waited[rank] += sum(charges.values())
+        for (rank, _), amount in self.waits.receiving.items():
+            waited[rank] += amount
+        return waited
+
+    @cached_property
+    def compared(self) -> frozenset[int]:
+        """Ranks with collectives that were compared with those of others."""
+        return frozenset(rank for group in self.waits.groups for rank in group.ranks)
+
+    @cached_property
+    def missing(self) -> tuple[str, ...]:
+        """Groups of which the traces of some ranks were not given."""
+        return tuple(
+            f"of process group {group.description or group.name} only ranks {', '.join(map(str, group.ranks))}"
+            for group in self.waits.groups
+            if not group.complete
+        )
+
+    def tails_waited(self, rank: int) -> list[float]:
+        """Return a rank's waiting in the tail of each of its steps, microseconds."""
+        waits = self.waits.stretches[rank].joined()
+        return [total(clipped(waits, [tail])) for tail in self.ranks[rank].tails]
+
+    def error_us(self) -> float:
+        """Return the largest error of a clock that the comparison rests on, microseconds."""
+        return max((clock.error for clock in self.clocks.values()), default=0.0)
+
+
+def join(traces: Mapping[str, Trace]) -> JobTrace:
+    """Join traces by their record keys."""
+    ranks, unnamed = [], []
+    for key, trace in traces.items():
+        document, summary = trace.document(), trace.summary
+        rank = document["rank"] if document["rank"] is not None else rank_in(key)
+        if rank is None:
+            unnamed.append(key)
+            continue
+        ranks.append(RankTrace(key, rank, document["host"], summary.calls, summary.bare, summary.steps,
+                               summary.compute, summary.tails, summary.bare.total))  # fmt: skip
+    by_rank, repeated = distinct(ranks)
+    matched, refused = matching.match(by_rank)
+    clock = matching.clocks(matched)
+    comparable = []
+    for series in matched:
+        if not all(rank in clock for rank in series.members):
+            refused.append(f"{series.kind} of ranks {series.members}: fewer than {matching.ENOUGH_MATCHES} collectives "
+                           "in common, so their clocks cannot be compared")  # fmt: skip
+        elif not matching.ends_agree(series, clock):
+            refused.append(f"{series.kind} of ranks {series.members}: they do not end together: not one collective")
+        else:
+            comparable.append(series)
+    waits = measure(by_rank, comparable, clock)
+    return JobTrace(by_rank, tuple(repeated), tuple(unnamed), tuple(refused), clock, waits,
+                    tuple(stragglers(by_rank, waits)), step_length(by_rank))  # fmt: skip

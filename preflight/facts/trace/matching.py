@@ -1,0 +1,195 @@
+"""The same collective on every rank, on one clock.
+
+Calls are matched by process group, kind and number. A collective ends on all ranks at about the same instant, though
+the clocks of their hosts differ. The median difference of the ends of matched calls is therefore the offset of two
+clocks, and its median absolute deviation the error.
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from preflight._startup.lightclass import dataclass
+from preflight.facts.trace.ranks import RankTrace
+from preflight.parsers.torch.collective_calls import CallGroup, CallKey, CallSeries
+
+#: Matched calls of two ranks from which on their clocks are compared.
+ENOUGH_MATCHES = 20
+#: Calls with ends that differ by more than this share of their median time are not the same collective.
+SAME_END = 0.5
+#: Kinds that end for all ranks at once; the root of a broadcast and a sender may be done before the rest.
+_TOGETHER = frozenset(("all_reduce", "all_gather", "reduce_scatter", "alltoall", "barrier"))
+_POINT_TO_POINT = ("send", "recv")
+
+
+@dataclass(frozen=True)
+class MatchedSeries:
+    """Calls of one kind that all traced ranks of a group have; a row is a collective."""
+
+    group: CallGroup
+    kind: str
+    members: tuple[int, ...]  # ranks of which a trace was given
+    series: tuple[CallSeries, ...]
+    places: tuple[array[int], ...]  # of each member, by row
+
+    def __len__(self) -> int:
+        return len(self.places[0])
+
+    @property
+    def complete(self) -> bool:
+        """Whether a trace of every member of the group was given."""
+        size = 2 if self.kind == "sendrecv" and len(self.members) == 2 else self.group.size
+        return size is not None and len(self.members) >= size
+
+
+class RankClock(NamedTuple):
+    """What is added to a rank's times, and how exactly that is known; microseconds."""
+
+    offset: float
+    error: float
+
+
+def match(ranks: Mapping[int, RankTrace]) -> tuple[list[MatchedSeries], list[str]]:
+    """Match the calls of all ranks; also return why others could not be matched."""
+    by_group: dict[tuple[object, ...], dict[int, CallSeries]] = defaultdict(dict)
+    keys: dict[tuple[object, ...], CallKey] = {}
+    refused: list[str] = []
+    for rank, trace in ranks.items():
+        for key, series in trace.calls:
+            identity = _identity(key, rank)
+            if identity is None:
+                continue
+            if rank in by_group[identity]:
+                refused.append(f"{_named(key)}: rank {rank} names it in two ways")
+                continue
+            keys.setdefault(identity, key)
+            by_group[identity][rank] = series
+    matched = []
+    for identity, members in by_group.items():
+        key = keys[identity]
+        if len(members) < 2:
+            if (key.group.size or 2) > 1:
+                refused.append(f"{_named(key)}: the trace of only one of its ranks, {next(iter(members))}, was given")
+            continue
+        if not key.group.ranks and key.group.size is not None and len(members) > key.group.size:
+            refused.append(f"{_named(key)}: which ranks it joins is not in the traces")
+            continue
+        result = _aligned(key, members)
+        if isinstance(result, str):
+            refused.append(f"{_named(key)}: {result}")
+        elif len(result):
+            matched.append(result)
+    return matched, sorted(set(refused))
+
+
+def _identity(key: CallKey, rank: int) -> tuple[object, ...] | None:
+    """Return what the calls of one collective have in common; None if unknown."""
+    group = key.group
+    if key.kind in _POINT_TO_POINT:
+        peer = _peer(key, rank)
+        if peer is None:
+            return None
+        ends = (rank, peer) if key.kind == "send" else (peer, rank)
+        return (group.name, group.listed, "sendrecv", ends)
+    if group.ranks and rank not in group.ranks:
+        return None
+    return (group.name, group.listed, group.size, key.kind, key.stream if not group.listed and not group.name else None)
+
+
+def _peer(key: CallKey, rank: int) -> int | None:
+    """Return the global rank at the other end of a send or receive."""
+    ranks = key.group.ranks
+    if key.peer is not None:
+        peer = ranks[key.peer] if key.peer < len(ranks) else key.peer
+        return peer if peer != rank else None
+    if len(ranks) == 2 and rank in ranks:
+        return ranks[0] if ranks[1] == rank else ranks[1]
+    return None
+
+
+def _named(key: CallKey) -> str:
+    group = key.group.description or key.group.name or "a group without a name"
+    return f"{key.kind} of process group {group}"
+
+
+def _aligned(key: CallKey, members: Mapping[int, CallSeries]) -> MatchedSeries | str:
+    """Return the rows that every member has, or why no rows can be compared."""
+    ranks = sorted(members)
+    # of sends and receives each rank keeps a count of its own
+    numbered = key.kind not in _POINT_TO_POINT and all(
+        number >= 0 for rank in ranks for number in members[rank].numbers
+    )
+    in_steps = all(step >= 0 for rank in ranks for step in members[rank].steps)
+    if not numbered and not in_steps and len({len(members[rank]) for rank in ranks}) > 1:
+        return "the ranks' profiles hold different numbers of calls, without numbers or steps"
+    labels = [list(_labels(members[rank], numbered, in_steps)) for rank in ranks]
+    common = set(labels[0]).intersection(*map(set, labels[1:]))
+    places = tuple(array("q", (at for at, label in enumerate(row) if label in common)) for row in labels)
+    kind = "sendrecv" if key.kind in _POINT_TO_POINT else key.kind
+    return MatchedSeries(key.group, kind, tuple(ranks), tuple(members[rank] for rank in ranks), places)
+
+
+def _labels(series: CallSeries, numbered: bool, in_steps: bool) -> Iterator[tuple[int, int]]:
+    """Yield a label of each call, the same on all ranks: number or step, and index."""
+    before: dict[int, int] = defaultdict(int)
+    for number, step in zip(series.numbers, series.steps, strict=True):
+        which = number if numbered else step if in_steps else 0
+        yield which, before[which]
+        before[which] += 1
+
+
+def clocks(matched: Sequence[MatchedSeries]) -> dict[int, RankClock]:
+    """Return the clock of each rank against that of the lowest of its component.
+
+    Of the ways that lead from one rank to another, those with the smallest error are taken. Ranks that share fewer
+    than 20 collectives with any other have no clock.
+    """
+    edges: dict[int, dict[int, tuple[bool, float, float]]] = defaultdict(dict)
+    for series in matched:
+        if len(series) < ENOUGH_MATCHES:
+            continue
+        loose = series.kind not in _TOGETHER
+        for member in range(1, len(series.members)):
+            difference = [
+                series.series[0].ends[at] - series.series[member].ends[other]
+                for at, other in zip(series.places[0], series.places[member], strict=True)
+            ]
+            offset = median(difference)
+            error = median(abs(value - offset) for value in difference)
+            base, rank = series.members[0], series.members[member]
+            if rank not in edges[base] or (loose, error) < edges[base][rank][:2]:
+                edges[base][rank] = (loose, error, offset)
+                edges[rank][base] = (loose, error, -offset)
+    clock: dict[int, RankClock] = {}
+    for start in sorted(edges):
+        waiting = [(False, 0.0, start, 0.0)]
+        while waiting:
+            loose, error, rank, offset = heapq.heappop(waiting)
+            if rank in clock:
+                continue
+            clock[rank] = RankClock(offset, error)
+            for other, (also_loose, more, step) in edges[rank].items():
+                if other not in clock:
+                    heapq.heappush(waiting, (loose or also_loose, error + more, other, offset + step))
+    return clock
+
+
+def ends_agree(series: MatchedSeries, clock: Mapping[int, RankClock]) -> bool:
+    """Return whether matched calls end together; else they are different collectives."""
+    if series.kind not in _TOGETHER:
+        return True
+    spreads, lengths = [], []
+    for row in range(len(series)):
+        ends = [
+            series.series[member].ends[series.places[member][row]] + clock[rank].offset
+            for member, rank in enumerate(series.members)
+        ]
+        spreads.append(max(ends) - min(ends))
+        lengths.append(series.series[0].ends[series.places[0][row]] - series.series[0].begins[series.places[0][row]])
+    error = max(clock[rank].error for rank in series.members)
+    return median(spreads) <= max(SAME_END * median(lengths), 4 * error, 20.0)

@@ -1,0 +1,45 @@
+"""What the trace of one rank contributes to the joined traces of a job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from preflight._startup.lightclass import dataclass
+from preflight.parsers.torch.collective_calls import CallKey, CallSeries
+from preflight.parsers.torch.intervals import Coverage, Stretch
+
+_IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker)[-_ .]?(\d{1,6})(?!\d)", re.I)
+
+
+@dataclass(frozen=True)
+class RankTrace:
+    """Calls, bare communication and steps of a rank; microseconds of its own clock."""
+
+    key: str  # of the record
+    rank: int
+    host: str | None
+    calls: Sequence[tuple[CallKey, CallSeries]]
+    bare: Coverage  # communication under which nothing computes
+    steps: Mapping[int, Stretch]  # by the profiler's number
+    compute: Mapping[int, float]  # time of each step under kernels that compute
+    tails: Sequence[Stretch]  # of the steps, behind their last kernel of the backward pass
+    bare_us: float  # all its bare communication
+
+
+def rank_in(name: str) -> int | None:
+    """Return the rank in the name of a file; None unless it contains exactly one."""
+    numbers = {int(number) for number in _IN_NAME.findall(name)}
+    return numbers.pop() if len(numbers) == 1 else None
+
+
+def distinct(traces: Iterable[RankTrace]) -> tuple[dict[int, RankTrace], list[str]]:
+    """Return traces by rank, and the record keys of those that repeat a rank."""
+    by_rank: dict[int, RankTrace] = {}
+    repeated: list[str] = []
+    for trace in traces:
+        if trace.rank in by_rank:
+            repeated.append(trace.key)
+        else:
+            by_rank[trace.rank] = trace
+    return by_rank, repeated

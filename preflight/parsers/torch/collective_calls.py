@@ -1,0 +1,140 @@
+"""Calls of collectives as one rank's kernels show them.
+
+Each has a process group, kind, number, bytes, begin and end. The metadata are those that PyTorch attaches to NCCL's
+kernels (``record_param_comms``, PyTorch 2.2 and later; ``Seq`` and the peers of sends from 2.6 on). Times are
+microseconds of the rank's own clock.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+#: Process groups and kinds that are told apart in one trace; calls of further ones are left out.
+MOST_SERIES = 4096
+
+_LISTED = re.compile(r"\[\s*\d{1,7}(?:\s*,\s*\d{1,7})*\s*\]")
+_ELEMENT_BYTES = {
+    "float": 4, "half": 2, "bfloat16": 2, "double": 8, "long": 8, "int": 4, "short": 2, "byte": 1, "char": 1,
+    "bool": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "uint64": 8,
+}  # fmt: skip
+_NUMBERS = re.compile(r"\d{1,15}")
+
+
+class CallGroup(NamedTuple):
+    """A process group as a kernel names it; what it leaves open is empty or None."""
+
+    name: str
+    ranks: tuple[int, ...]  # empty where the list was shortened or is missing
+    listed: str  # the ranks as they were printed
+    description: str
+    size: int | None
+
+
+class CallKey(NamedTuple):
+    """What calls of one series have in common."""
+
+    group: CallGroup
+    kind: str
+    peer: int | None  # of a send or receive: the rank within the group at its other end
+    stream: object  # only where the kernel names no group
+
+
+class CallSeries:
+    """Calls of one kind in one process group, in the order of their kernels."""
+
+    def __init__(self) -> None:
+        self.begins = array("d")
+        self.ends = array("d")
+        self.bytes = array("q")  # -1: unknown
+        self.sent = array("q")  # elements that this rank puts in, -1: unknown
+        self.numbers = array("q")  # Seq, -1: unknown
+        self.correlations = array("q")  # -1: unknown
+        self.steps = array("q")  # number of the profiler's step, -1: none; filled when the trace is complete
+
+    def __len__(self) -> int:
+        return len(self.begins)
+
+    def order(self) -> None:
+        """Put the calls in the order of time: a trace need not be."""
+        if all(self.begins[at] <= self.begins[at + 1] for at in range(len(self) - 1)):
+            return
+        places = sorted(range(len(self)), key=self.begins.__getitem__)
+        for name in ("begins", "ends", "bytes", "sent", "numbers", "correlations"):
+            values = getattr(self, name)
+            setattr(self, name, array(values.typecode, (values[place] for place in places)))
+
+
+class CollectiveCalls:
+    """The calls of one trace, by group and kind."""
+
+    def __init__(self) -> None:
+        self._series: dict[tuple[Any, ...], tuple[CallKey, CallSeries]] = {}
+        self.left_out = 0
+
+    def __iter__(self) -> Iterator[tuple[CallKey, CallSeries]]:
+        return iter(self._series.values())
+
+    def add(self, kind: str, args: Mapping[str, Any], begin: float, length: float) -> None:
+        """Take the kernel of a call."""
+        name, listed = args.get("Process Group Name"), args.get("Process Group Ranks")
+        peer = args.get("Dst Rank") if kind == "send" else args.get("Src Rank") if kind == "recv" else None
+        size = args.get("Group size")
+        stream = None if name is not None or listed is not None else args.get("stream")
+        raw = (kind, name, listed, size, peer, stream)
+        try:
+            entry = self._series.get(raw)
+        except TypeError:  # a list where a text or number belongs
+            self.left_out += 1
+            return
+        if entry is None:
+            if len(self._series) >= MOST_SERIES:
+                self.left_out += 1
+                return
+            entry = self._series[raw] = (_key(kind, args, stream), CallSeries())
+        series = entry[1]
+        series.begins.append(begin)
+        series.ends.append(begin + length)
+        series.bytes.append(size_of(args))
+        series.sent.append(_count(args.get("In msg nelems")))
+        series.numbers.append(_count(args.get("Seq")))
+        series.correlations.append(_count(args.get("correlation")))
+
+
+def _key(kind: str, args: Mapping[str, Any], stream: object) -> CallKey:
+    listed = str(args.get("Process Group Ranks") or "")[:4096]
+    ranks = tuple(int(number) for number in _NUMBERS.findall(listed)) if _LISTED.fullmatch(listed) else ()
+    size = args.get("Group size")
+    group = CallGroup(
+        name=str(args.get("Process Group Name") or "")[:200] if "Process Group Name" in args else "",
+        ranks=ranks if len(set(ranks)) == len(ranks) else (),
+        listed=listed,
+        description=str(args.get("Process Group Description") or "")[:200],
+        size=size if type(size) is int and 0 < size < 1 << 24 else len(ranks) or None,
+    )
+    peer = args.get("Dst Rank") if kind == "send" else args.get("Src Rank") if kind == "recv" else None
+    return CallKey(group, kind, peer if type(peer) is int and peer >= 0 else None, stream)
+
+
+def _count(value: object) -> int:
+    return value if type(value) is int and 0 <= value < 1 << 62 else -1
+
+
+def size_of(args: Mapping[str, Any]) -> int:
+    """Return the bytes of a call's larger side, as nccl-tests counts; -1 if unknown.
+
+    An all_gather's output and a reduce_scatter's input are the larger side; of an all-to-all with uneven splits each
+    side is their sum.
+    """
+    each = _ELEMENT_BYTES.get(str(args.get("dtype", "")).lower())
+    sides = [count for side in ("In msg nelems", "Out msg nelems") if (count := _count(args.get(side))) >= 0]
+    return max(sides) * each if each and sides else -1
+
+
+def ordered(calls: CollectiveCalls) -> Sequence[tuple[CallKey, CallSeries]]:
+    """Return the series of a complete trace, each in the order of time."""
+    for _, series in calls:
+        series.order()
+    return tuple(calls)

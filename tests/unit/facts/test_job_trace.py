@@ -1,0 +1,157 @@
+"""Traces of several ranks joined: clocks, waiting and its cause, over jobs that are drawn at random.
+
+The jobs are made up (``tests.support.training_job``). ``pytest -m many_jobs`` draws 200 of each.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+
+import pytest
+
+from preflight.facts.trace.job import JobTrace, join
+from preflight.facts.trace.ranks import rank_in
+from preflight.parsers import torch
+from tests.support.training_job import BYTES_PER_MS, JobPlan, Layout, simulate, traces
+
+#: Jobs that are drawn in each direction.
+FEW, MANY = 10, 200
+MANY_JOBS = pytest.mark.many_jobs
+SEEDS = [*range(FEW), *(pytest.param(seed, marks=MANY_JOBS) for seed in range(FEW, MANY))]
+
+
+def joined(plan: JobPlan, ranks: tuple[int, ...] | None = None, name: str = "log:rank{}.json") -> JobTrace:
+    """Join the traces of a job, or of some of its ranks."""
+    read = {}
+    for rank, text in enumerate(traces(plan)):
+        trace = torch.parse(text).trace
+        assert trace is not None
+        if ranks is None or rank in ranks:
+            read[name.format(rank)] = trace
+    return join(read)
+
+
+def drawn(seed: int) -> tuple[JobPlan, random.Random]:
+    """Draw a healthy job: its groups, sizes and clocks; kernels differ by 3 %."""
+    chance = random.Random(f"job {seed}")
+    size = chance.choice((2, 4, 8))
+    layout = chance.choice((
+        Layout(tensor=size), Layout(data=size), Layout(data=size, experts=True), Layout(stages=size),
+        chance.choice((Layout(2, 2), Layout(2, 4), Layout(4, 2), Layout(2, 2, 2), Layout(1, 2, 2), Layout(2, 1, 2))),
+    ))  # fmt: skip
+    return JobPlan(
+        layout, steps=chance.choice((6, 8, 10)), layers=chance.choice((4, 8, 16)), jitter=0.03, clock_ms=2, seed=seed,
+        overlapped=chance.random() < 0.7, numbered=chance.random() < 0.5, megabytes=chance.choice((1, 4.3, 40)),
+    ), chance  # fmt: skip
+
+
+def with_straggler(plan: JobPlan, chance: random.Random) -> tuple[JobPlan, int]:
+    """Make one rank slow, by as much as costs the job five hundredths of its step time."""
+    rank = chance.randrange(plan.layout.ranks)
+    kind = "tokens" if plan.layout.experts else "slow"
+    healthy = step_ms(plan)
+    factor = 1.02
+    while step_ms(sick := replace(plan, **{kind: {rank: factor}})) < 1.05 * healthy:  # type: ignore[arg-type]
+        factor += 0.02
+    return sick, rank
+
+
+def step_ms(plan: JobPlan) -> float:
+    """Return how long a step of the job takes."""
+    return simulate(plan)[0].steps[-1] / plan.steps
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_healthy_job_names_no_rank(seed: int) -> None:
+    plan, _ = drawn(seed)
+    assert not joined(plan).stragglers
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_rank_that_costs_a_twentieth_is_named_and_no_other(seed: int) -> None:
+    sick, rank = with_straggler(*drawn(seed))
+    assert [late.rank for late in joined(sick).stragglers] == [rank]
+
+
+def test_clocks_are_recovered() -> None:
+    plan = JobPlan(Layout(2, 2, 2), clock_ms=2, jitter=0.03)
+    chance = random.Random(f"{plan.seed}:clock")
+    offsets = [chance.uniform(-2000, 2000) for _ in range(8)]
+    job = joined(plan)
+    for rank, clock in job.clocks.items():
+        assert clock.offset == pytest.approx(offsets[0] - offsets[rank], abs=max(10, 4 * clock.error))
+    assert job.error_us() < 20
+
+
+def test_a_rank_that_waits_elsewhere_is_not_blamed() -> None:
+    """Rank 3 is late in its data-parallel group because it waits for rank 2 in its tensor-parallel group."""
+    (late,) = joined(JobPlan(Layout(tensor=2, data=2), slow={2: 1.3}, jitter=0.03, clock_ms=2)).stragglers
+    assert (late.rank, late.group.description, late.group.ranks) == (2, "TENSOR_MODEL_PARALLEL_GROUP", (2, 3))
+
+
+def test_a_rank_that_is_late_in_one_step() -> None:
+    (late,) = joined(JobPlan(Layout(data=4), slow={1: 1.4}, slow_steps=frozenset([3]), jitter=0.03)).stragglers
+    assert (late.rank, late.steps) == (1, (3,))
+
+
+def test_a_transfer_is_measured_without_waiting() -> None:
+    plan = JobPlan(Layout(tensor=4), slow={1: 1.5}, clock_ms=2)
+    job = joined(plan)
+    ((_, sample),) = job.waits.transfers.items()
+    sample.sort()
+    assert sample[len(sample) // 2] == pytest.approx(1000 * plan.megabytes * 1e6 / BYTES_PER_MS, rel=0.15)
+
+
+def test_steps_that_are_not_marked() -> None:
+    plan = JobPlan(Layout(tensor=4), slow={1: 1.3}, jitter=0.03, clock_ms=2)
+    read = {}
+    for rank, text in enumerate(traces(plan)):
+        raw = json.loads(text)
+        raw["traceEvents"] = [event for event in raw["traceEvents"] if not event["name"].startswith("ProfilerStep")]
+        read[f"log:rank{rank}.json"] = torch.parse(json.dumps(raw)).trace
+    job = join({key: trace for key, trace in read.items() if trace})
+    assert [late.rank for late in job.stragglers] == [1]
+    assert job.step_us is None
+
+
+def test_what_is_missing_is_stated() -> None:
+    plan = JobPlan(Layout(tensor=4), jitter=0.03, clock_ms=2)
+    job = joined(plan, (0, 1))
+    assert job.missing == ("of process group TENSOR_MODEL_PARALLEL_GROUP only ranks 0, 1",)
+    job = joined(plan, (0,))
+    assert (job.matched, job.compared) == (0, frozenset())
+    assert "the trace of only one of its ranks, 0, was given" in job.refused[0]
+    job = joined(replace(plan, layers=1, steps=3), (0, 1))
+    assert "fewer than 20 collectives in common" in job.refused[0]
+
+
+def test_two_traces_of_one_rank_are_not_compared() -> None:
+    text = traces(JobPlan(Layout(data=2)))[0]
+    both = {name: torch.parse(text).trace for name in ("log:a.json", "log:b.json")}
+    assert join({key: trace for key, trace in both.items() if trace}).repeated == ("log:b.json",)
+
+
+def test_groups_of_which_only_a_name_is_known_must_end_together() -> None:
+    """Ranks 0 and 1, and 2 and 3, are groups of one name; without their members they look like one."""
+    plan = JobPlan(Layout(tensor=2, data=2), jitter=0.03, overlapped=False)
+    read = {}
+    for rank, text in enumerate(traces(plan)):
+        raw = json.loads(text)
+        for event in raw["traceEvents"]:
+            if "Group size" in event["args"]:
+                event["args"] = {key: value for key, value in event["args"].items() if "Process Group" not in key}
+                event["args"]["Group size"] = 4
+        read[f"log:rank{rank}.json"] = torch.parse(json.dumps(raw)).trace
+    job = join({key: trace for key, trace in read.items() if trace})
+    assert not job.stragglers
+    assert any("they do not end together" in reason for reason in job.refused)
+
+
+@pytest.mark.parametrize(("name", "rank"), [
+    ("log:rank3.json", 3), ("log:rank-12.Jul_15.1074.pt.trace.json", 12), ("log:job_worker_7.json", 7),
+    ("log:trace.json", None), ("log:rank1-of-rank8.json", None), ("log:frank3.json", None),
+])  # fmt: skip
+def test_the_rank_in_a_name(name: str, rank: int | None) -> None:
+    assert rank_in(name) == rank
