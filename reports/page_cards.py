@@ -38,6 +38,8 @@ class CheckCard:
     why: str
     fix: str
     instances: tuple[Instance, ...]
+    members: tuple[str, ...]  # names of its nodes
+    aim: str = ""  # what the check looks at, where the title states what is wrong
     share: str = ""  # of the nodes, where not all that it applies to have its status: "7 of 8"
 
 
@@ -62,18 +64,20 @@ def cards(findings: Sequence[Document], status: str) -> tuple[CheckCard, ...]:
 
 def _card(ident: str, group: Sequence[Document]) -> CheckCard:
     first = group[0]
+    title = _title(group)
     why, fix = _shared(group, "why"), _shared(group, "fix")
     nodes = _union(group)
     return CheckCard(
         ident=ident,
         check=first["check"],
-        title=first["title"],
+        title=title,
         status=first["status"],
         gating=all(finding.get("gating", True) for finding in group),
         nodes=fold(nodes),
         node_count=len(nodes),
         why=why,
         fix=fix,
+        members=tuple(nodes),
         instances=tuple(
             Instance(
                 fold(finding["nodes"]),
@@ -85,7 +89,20 @@ def _card(ident: str, group: Sequence[Document]) -> CheckCard:
             )
             for finding, following in zip(group, (*group[1:], None), strict=True)
         ),
+        aim="" if title.endswith(first["title"]) else first["title"],
     )
+
+
+def _title(group: Sequence[Document]) -> str:
+    """Return what is wrong, where the check or its only finding states that; else what the check looks at."""
+    first = group[0]
+    if first["status"] not in ("fail", "warn"):
+        return str(first["title"])
+    if fault := first.get("fault"):
+        return str(fault)
+    if len({finding["message"] for finding in group}) == 1:
+        return str(first["message"])
+    return f"not so: {first['title']}"
 
 
 def _rests_on(finding: Document) -> tuple[object, object]:
@@ -105,6 +122,8 @@ def _union(group: Iterable[Document]) -> list[str]:
 class Gap:
     """What one step would tell: unknown findings that have the same fix."""
 
+    ident: str
+    members: tuple[str, ...]  # names of its nodes
     fix: str
     results: int
     cards: tuple[CheckCard, ...]
@@ -120,7 +139,8 @@ def gaps(findings: Sequence[Document]) -> tuple[Gap, ...]:
     for number, (fix, group) in enumerate(groups.items(), 1):
         inside = cards(group, "unknown")
         renamed = tuple(CheckCard(**{**vars(card), "ident": f"gap-{number}-{card.ident}"}) for card in inside)
-        made.append(Gap(fix, sum(len(finding["nodes"]) for finding in group), renamed))
+        results = sum(len(finding["nodes"]) for finding in group)
+        made.append(Gap(f"gap-{number}", tuple(_union(group)), fix, results, renamed))
     return tuple(sorted(made, key=lambda gap: -gap.results))
 
 

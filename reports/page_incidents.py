@@ -1,18 +1,14 @@
-"""The incidents of a report for a page.
-
-<<<<<<< HEAD
-Each names what is wrong, what it costs, who acts, and which findings are behind it.
-=======
-Each names what is wrong, what it costs, who acts, and the findings behind it.
->>>>>>> 0028e6c1 (reports: the page on incidents, in standard words)
-"""
+"""The incidents of a report for a page: what is wrong, what it costs, who acts, and the findings behind it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from preflight.incidents.parts import Parts, devices
+from preflight.reports.incident_text import markdown
 from preflight.reports.sanitize import fold
 
 Document = Mapping[str, Any]
@@ -28,8 +24,25 @@ IMPACT = {
 #: Who acts on it.
 OWNER = {"node": "node", "network": "network", "site": "site settings", "job": "job"}
 
-#: Findings of one incident that the page lists, and incidents that it shows before the rest is folded.
-SHOWN_FINDINGS, SHOWN_INCIDENTS = 12, 10
+#: Findings of one incident that the page lists, incidents that it shows before the rest is folded, and those it holds.
+SHOWN_FINDINGS, SHOWN_INCIDENTS, MOST_INCIDENTS = 12, 10, 250
+
+#: Nodes of an incident that are named one by one, and switch ports that it lists.
+MOST_NAMED, MOST_CABLES = 8, 8
+
+#: Commands that a copy button offers: no character of them means anything to a shell but words, quotes and patterns.
+_COMMAND = re.compile(r"(?=[^ ]*[a-z])[A-Za-z0-9][A-Za-z0-9_./:=@%+,'\"\[\]{}*^-]*(?: [A-Za-z0-9_./:=@%+,'\"\[\]{}*^-]+)+")
+_CODE = re.compile(r"`([^`\n]{1,300})`")
+
+
+@dataclass(frozen=True)
+class Cable:
+    """The switch port at the other end of a port that an incident is about."""
+
+    node: str
+    port: str
+    switch: str
+    switch_port: str
 
 
 @dataclass(frozen=True)
@@ -44,26 +57,53 @@ class IncidentCard:
     node_count: int
     findings: tuple[Document, ...]
     more: int  # findings beyond those
+    cables: tuple[Cable, ...]
+    more_cables: int
+    command: str  # to copy; empty: the next step names none
+    markdown: str
 
 
 def incident_cards(report: Document) -> tuple[IncidentCard, ...]:
-    """Return the incidents of a report, the gravest first.
+    """Return the incidents of a report, the most severe first.
 
     A report of an older version has none.
     """
-    return tuple(_card(report, incident) for incident in report.get("incidents", ()))
+    nodes = {node["name"]: node for node in report["nodes"]}
+    return tuple(_card(report, number, nodes) for number in range(min(MOST_INCIDENTS, len(report.get("incidents", ())))))
 
 
-def _card(report: Document, incident: Document) -> IncidentCard:
+def _card(report: Document, number: int, known: Mapping[str, Document]) -> IncidentCard:
+    incident = report["incidents"][number]
     places = incident["findings"]
     nodes = incident["nodes"]
+    cables = _cables(incident, known)
     return IncidentCard(
         ident=f"incident-{incident['fingerprint']}",
         incident=incident,
-        impact=IMPACT[incident["impact"]],
-        owner=OWNER[incident["owner"]],
+        impact=IMPACT.get(incident["impact"], incident["impact"]),
+        owner=OWNER.get(incident["owner"], incident["owner"]),
         nodes=fold(nodes),
         node_count=len(nodes),
         findings=tuple(report["findings"][place] for place in places[:SHOWN_FINDINGS]),
         more=max(0, len(places) - SHOWN_FINDINGS),
+        cables=tuple(cables[:MOST_CABLES]),
+        more_cables=max(0, len(cables) - MOST_CABLES),
+        command=next(filter(_COMMAND.fullmatch, _CODE.findall(incident["next"] or "")), ""),
+        markdown=markdown(report, [number]),
     )
+
+
+def _cables(incident: Document, known: Mapping[str, Document]) -> list[Cable]:
+    """Return where the ports of an incident are cabled to, as LLDP has it."""
+    if incident["owner"] != "network":
+        return []
+    found = []
+    for name in incident["nodes"]:
+        node = known.get(name, {})
+        if nics := {nic["name"]: nic for nic in devices(node, "nics") if nic.get("leaf")}:
+            parts = Parts.of(node)
+            ports = {part for subject in incident["subjects"] for part in parts.of_subject(subject)}
+            found += [
+                Cable(name, port, nics[port]["leaf"], nics[port].get("leaf_port", "")) for port in sorted(ports & set(nics))
+            ]
+    return found

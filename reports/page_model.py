@@ -1,8 +1,7 @@
-"""A report but for its findings, regrouped for a page: coverage, heat map, groups of equal nodes. Frozen data."""
+"""A report but for its findings and nodes, regrouped for a page: coverage, heat map, sweeps, checklists. Frozen data."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,9 @@ from markupsafe import Markup
 
 from preflight.reports import fabric_svg
 from preflight.reports.sanitize import fold
-from preflight.reports.topology_svg import draw
+
+#: Rows of nodes in the table of nodes and checks, and reasons for silence: what is beyond them is counted.
+MOST_ROWS, MOST_SILENCES = 60, 60
 
 #: Most urgent first.
 STATUSES = ("fail", "unknown", "warn", "pass", "skip")
@@ -111,6 +112,7 @@ class HeatMap:
 
     subjects: tuple[tuple[str, ...], ...]  # ids of checks, those of one subject together; in trouble first
     rows: tuple[HeatRow, ...]
+    more_nodes: int = 0  # in rows beyond those
 
 
 def heat_map(nodes: Sequence[Document]) -> HeatMap:
@@ -129,65 +131,8 @@ def heat_map(nodes: Sequence[Document]) -> HeatMap:
         cells = tuple(node["checks"].get(check, "") for check in checks)
         groups.setdefault((node["status"], cells), []).append(node["name"])
     rows = [HeatRow(fold(names), len(names), *key) for key, names in groups.items()]
-    return HeatMap(
-        tuple(columns),
-        tuple(sorted(rows, key=lambda row: (urgency(row.status), -Counter(row.cells)[row.status]))),
-    )
-
-
-@dataclass(frozen=True)
-class NodeGroup:
-    """Nodes that are told together, since all that the report says of them is equal."""
-
-    ident: str
-    nodes: str
-    node_count: int
-    node: Document  # one of them
-    collected: str
-    checks: tuple[tuple[str, tuple[str, ...]], ...]  # status -> ids of checks
-    picture: Markup | None
-    same_as: tuple[str, str] | None  # ident and names of an earlier group with the same picture
-
-
-_OWN = ("name", "collected_at")
-
-
-def node_groups(nodes: Sequence[Document]) -> tuple[NodeGroup, ...]:
-    """Group the nodes that answered, worst first; each distinct picture is drawn once."""
-    groups: dict[str, list[Document]] = {}
-    for node in nodes:
-        if not node.get("no_answer"):
-            rest = {key: value for key, value in node.items() if key not in _OWN}
-            groups.setdefault(json.dumps(rest, sort_keys=True), []).append(node)
-    ordered = sorted(groups.values(), key=lambda group: urgency(group[0]["status"]))
-    drawn: dict[str, tuple[str, str]] = {}
-    return tuple(_node_group(number, group, drawn) for number, group in enumerate(ordered, 1))
-
-
-def _node_group(number: int, group: Sequence[Document], drawn: dict[str, tuple[str, str]]) -> NodeGroup:
-    node = group[0]
-    ident, names = f"node-{number}", fold(member["name"] for member in group)
-    picture, same_as = None, None
-    if topology := node.get("topology"):
-        key = json.dumps(topology, sort_keys=True)
-        same_as = drawn.get(key)
-        if same_as is None:
-            drawn[key] = ident, names
-            picture = draw(topology)
-    times = sorted({str(member.get("collected_at") or "") for member in group} - {""})
-    by_status: dict[str, list[str]] = {}
-    for check, status in node["checks"].items():
-        by_status.setdefault(status, []).append(check)
-    return NodeGroup(
-        ident=ident,
-        nodes=names,
-        node_count=len(group),
-        node=node,
-        collected=times[0] if len(times) == 1 else " to ".join((times[0], times[-1])) if times else "",
-        checks=tuple((status, tuple(by_status[status])) for status in sorted(by_status, key=urgency)),
-        picture=picture,
-        same_as=same_as,
-    )
+    rows.sort(key=lambda row: (urgency(row.status), -Counter(row.cells)[row.status]))
+    return HeatMap(tuple(columns), tuple(rows[:MOST_ROWS]), sum(row.node_count for row in rows[MOST_ROWS:]))
 
 
 # --- the fabric ------------------------------------------------------------------------------------

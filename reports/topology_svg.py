@@ -19,33 +19,59 @@ CHIP_H, CHIP_GAP, SWITCH_HEAD = 38, 6, 22
 CHIP_W = (PANEL - 4 * PAD - 20) // 2  # two columns and the spine between them
 SHORT = 24  # characters that fit a chip
 
+#: What a finding says of a part: its status and its message.
+Mark = tuple[str, str]
 
-def draw(topology: Mapping[str, Any]) -> Markup:
-    """Return the picture of ``nodes[].topology`` as one ``<svg role="img">`` that says itself in words."""
+#: A sign for each status, 14 px wide: a mark is known by its form as well as by its colour.
+_SIGNS = {
+    "fail": '<rect class="t-sign" width="14" height="14" rx="3"/><path class="t-knock" d="M4 4l6 6m0-6l-6 6"/>',
+    "warn": '<path class="t-sign" d="M7 0L14.5 14H-.5z"/><path class="t-knock" d="M7 5v4m0 2v1"/>',
+    "unknown": '<circle class="t-sign" cx="7" cy="7" r="7"/>'
+               '<path class="t-knock" d="M5 5.6a2 1.9 0 113.2 1.5C7.4 7.6 7 7.9 7 8.7m0 1.6v1"/>',
+}  # fmt: skip
+
+
+def draw(topology: Mapping[str, Any], marks: Mapping[str, Mark] | None = None) -> Markup:
+    """Return the picture of ``nodes[].topology`` as one ``<svg role="img">`` that says itself in words.
+
+    ``marks``: PCI address of a GPU or name of a NIC -> the worst finding about it.
+    """
     panels = [_Panel(numa) for numa in topology.get("numa", ())]
     gpus = [gpu for panel in panels for switch in panel.switches for gpu in switch.get("gpus", ())]
     nics = [nic for panel in panels for switch in panel.switches for nic in switch.get("nics", ())]
     link = NvLink.of(topology.get("nvlink", ()))
     columns = min(2, len(panels)) or 1
     width = columns * PANEL + (columns - 1) * GUTTER
-    pen = _Pen()
+    pen = _Pen(marks or {})
     y = _panels(pen, panels, columns)
     if len(gpus) > 1 or link.gpus:
         y = _nvlink(pen, link, y, width)
-    y = _legend(pen, gpus, nics, y, width)
+    y = _legend(pen, gpus, nics, y, width, bool(marks))
     title = f"Topology: {_count(gpus, 'GPU')} and {_count(nics, 'NIC')} on {_count(panels, 'NUMA node')}"
     return Markup(
         '<svg class="topo" role="img" xmlns="http://www.w3.org/2000/svg" width="{w}" height="{h}"'
         ' viewBox="0 0 {w} {h}" font-size="11" fill="currentColor"><title>{title}</title><desc>{desc}</desc>'
         "{body}</svg>"
-    ).format(w=width, h=y, title=title, desc=_words(panels, link, len(gpus)), body=pen.markup())
+    ).format(w=width, h=y, title=title, desc=_words(panels, link, len(gpus), marks or {}), body=pen.markup())
 
 
 class _Pen:
     """Collects shapes; every text that goes through it is escaped."""
 
-    def __init__(self) -> None:
+    def __init__(self, marks: Mapping[str, Mark]) -> None:
         self._parts: list[Markup] = []
+        self._marks = marks
+
+    def mark(self, *names: object) -> Mark | None:
+        """Return the mark of a part that is known by one of these names."""
+        return next((self._marks[str(name)] for name in names if str(name) in self._marks), None)
+
+    def sign(self, x: float, y: float, mark: Mark | None) -> None:
+        """Set the sign of a mark at a corner of its part."""
+        if mark and mark[0] in _SIGNS:
+            self.add('<g class="t-mark s-{s}" transform="translate({x} {y})">', s=mark[0], x=x, y=y)
+            self._parts.append(Markup(_SIGNS[mark[0]]))  # ours
+            self.add("</g>")
 
     def add(self, shape: str, **values: object) -> None:
         self._parts.append(Markup(shape).format(**values))
@@ -154,24 +180,32 @@ def _spots(left: int, right: int, nics: Sequence[Any], gpus: Sequence[Any]) -> l
 def _gpu(pen: _Pen, gpu: Mapping[str, Any], x: int, y: int) -> None:
     name, model, address = (str(gpu.get(key) or "") for key in ("name", "model", "address"))
     silent = not gpu.get("answers")
-    pen.add("<g><title>{t}</title>", t=one_line(", ".join(_distinct(_gpu_words(gpu), model, address))))
-    pen.rect(x, y, CHIP_W, CHIP_H, "t-gpu t-bad" if silent else "t-gpu")
+    mark = pen.mark(address, name)
+    words = _distinct(_gpu_words(gpu), model, address, *(mark or ()))
+    pen.add("<g><title>{t}</title>", t=one_line(", ".join(words)))
+    pen.rect(x, y, CHIP_W, CHIP_H, f"t-gpu{' t-bad' if silent else ''}{_marked(mark)}")
     if silent:
         pen.line(x + CHIP_W - 30, y + 8, x + CHIP_W - 8, y + CHIP_H - 8, "t-cross")
         pen.line(x + CHIP_W - 30, y + CHIP_H - 8, x + CHIP_W - 8, y + 8, "t-cross")
     pen.text(x + 10, y + 16, short(name, 20), "t-name")
     pen.text(x + 10, y + 30, "no answer" if silent else short(model.removeprefix("NVIDIA ") or address, SHORT), "t-sub")
+    pen.sign(x - 5, y - 4, mark)
     pen.add("</g>")
+
+
+def _marked(mark: Mark | None) -> str:
+    return f" t-marked s-{mark[0]}" if mark and mark[0] in _SIGNS else ""
 
 
 def _nic(pen: _Pen, nic: Mapping[str, Any], x: int, y: int) -> None:
     down, compute = nic.get("state") != "ACTIVE", bool(nic.get("compute"))
-    words = _nic_words(nic)
-    pen.add("<g><title>{t}</title>", t=one_line(", ".join(_distinct(words, str(nic.get("address") or "")))))
+    mark = pen.mark(nic.get("name"), nic.get("address"))
+    words = _distinct(_nic_words(nic), str(nic.get("address") or ""), *(mark or ()))
+    pen.add("<g><title>{t}</title>", t=one_line(", ".join(words)))
     kind = "t-nic t-compute" if compute else "t-nic"
     if down:  # a port that no job uses may well be down
         kind += " t-bad" if compute else " t-idle"
-    pen.rect(x, y, CHIP_W, CHIP_H, kind)
+    pen.rect(x, y, CHIP_W, CHIP_H, kind + _marked(mark))
     if compute:
         pen.rect(x, y + 5, 4, CHIP_H - 10, "t-bar", 2)
     cx, cy = x + CHIP_W - 12, y + 26
@@ -185,6 +219,7 @@ def _nic(pen: _Pen, nic: Mapping[str, Any], x: int, y: int) -> None:
     pen.text(x + 10, y + 16, short(str(nic.get("name", "")), 14), "t-name")
     pen.text(x + CHIP_W - 8, y + 16, "compute" if compute else "other", "t-role", "end")
     pen.text(x + 10, y + 30, short(_label(nic), 22), "t-sub")
+    pen.sign(x - 5, y - 4, mark)
     pen.add("</g>")
 
 
@@ -226,8 +261,10 @@ def _arcs(pen: _Pen, link: NvLink, y: int, width: int, arch: int) -> int:
     return base + 22
 
 
-def _legend(pen: _Pen, gpus: Sequence[Any], nics: Sequence[Any], y: int, width: int) -> int:
+def _legend(pen: _Pen, gpus: Sequence[Any], nics: Sequence[Any], y: int, width: int, marked: bool) -> int:
     notes = []
+    if marked:
+        notes.append("cross, triangle or question mark at a corner: a check failed, warns or could not tell")
     if nics:
         notes += ["bar at the left, “compute”: the job's traffic", "dot: port active", "cross: port not active"]
     if any(not gpu.get("answers") for gpu in gpus):
@@ -241,7 +278,7 @@ def _legend(pen: _Pen, gpus: Sequence[Any], nics: Sequence[Any], y: int, width: 
 # --- words -----------------------------------------------------------------------------------------
 
 
-def _words(panels: Sequence[_Panel], link: NvLink, gpus: int) -> str:
+def _words(panels: Sequence[_Panel], link: NvLink, gpus: int, marks: Mapping[str, Mark]) -> str:
     parts = []
     for panel in panels:
         switches = []
@@ -252,6 +289,8 @@ def _words(panels: Sequence[_Panel], link: NvLink, gpus: int) -> str:
         parts.append(f"{panel.name}: {'; '.join(switches)}.")
     if gpus > 1 or link.gpus:
         parts.append(f"NVLink: {link.summary}. {' '.join(link.lines())}".strip())
+    if marks:
+        parts.append("Marked: " + "; ".join(f"{name}: {', '.join(mark)}" for name, mark in sorted(marks.items())) + ".")
     return one_line(" ".join(parts))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from preflight.errors import PreflightError
 from preflight.evidence import safe_read
-from preflight.nodeset import MOST_NAMES, excerpt, fold_for_slurm, unfold
+from preflight.nodeset import MOST_NAMES, excerpt, unfold
 from preflight.reports import stored
 
 #: Bytes of a host file or report beyond which it is not believed to be one.
@@ -53,22 +53,6 @@ def resolve(
         return _of_job(job)
     assert rerun is not None
     return _of_report(rerun)
-
-
-def bad_nodes(report: Mapping[str, Any]) -> str:
-    """Return the nodes no job should get, folded, for ``sbatch --exclude``; empty if there are none.
-
-    These are the nodes on which a gating check failed and those that gave no answer. A node with
-    an unknown result stays in: excluding it is a decision for people. So do nodes that
-    differ with no side known to be right: that difference would exclude all of them.
-    """
-    failed = {
-        node
-        for finding in report["findings"]
-        if finding["status"] == "fail" and finding["gating"] and not finding.get("undecided")
-        for node in finding["nodes"]
-    }
-    return fold_for_slurm(node["name"] for node in report["nodes"] if node["name"] in failed or node.get("no_answer"))
 
 
 def _unfolded(text: str, where: str) -> tuple[str, ...]:

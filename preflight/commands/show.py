@@ -41,7 +41,7 @@ def show(which: tuple[str, ...], source: Path, cluster: Path | None, by: str | N
 
     report = _report(source, cluster)
     if bad:
-        from preflight.collect.targets import bad_nodes
+        from preflight.reports.keep_off import bad_nodes
 
         print_text(f"{bad_nodes(report)}\n")
         return

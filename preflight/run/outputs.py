@@ -62,7 +62,7 @@ def _files(
         metrics = render_metrics(report)
         yield textfile, lambda: write_file(textfile, metrics)
     if exclude_file := outputs.exclude_file:
-        from preflight.collect.targets import bad_nodes
+        from preflight.reports.keep_off import bad_nodes
 
         nodes = bad_nodes(report)
         yield exclude_file, lambda: write_file(exclude_file, f"{nodes}\n")

@@ -25,7 +25,7 @@ LAYERS = {
     "textprep": {"evidence"},
     "parsers": {"evidence", "textprep"},
     "facts": {"evidence", "parsers", "textprep"},
-    "reports": {"evidence", "facts", "parsers", "schemas", "version"},
+    "reports": {"evidence", "facts", "incidents", "nodeset", "parsers", "schemas", "version"},
     "archive": {"evidence", "facts", "parsers"},
     "redact": {"archive", "collector", "evidence", "nodeset"},
     "history": {"evidence", "facts", "parsers", "schemas"},

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from preflight.checks import registry
-from preflight.collect.targets import bad_nodes
 from preflight.evidence.document import Evidence, from_document
 from preflight.expectations import Cluster
 from preflight.expectations.cluster_file import decode
 from preflight.facts.nvidia.model import GpuFabric
 from preflight.judge import judge
 from preflight.model import Check, Scope
+from preflight.reports.keep_off import bad_nodes
 from tests.scenarios.test_nodes_fleet import qos
 from tests.support.machines import Machine, evidence, hgx_h100
 from tests.support.machines.fleet import machines

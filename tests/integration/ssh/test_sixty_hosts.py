@@ -25,10 +25,11 @@ from preflight.archive import directory
 from preflight.checks import registry
 from preflight.collect.options import CollectOptions, plans
 from preflight.collect.scheduler import Limits, NodeTransport, gather
-from preflight.collect.targets import bad_nodes, resolve
+from preflight.collect.targets import resolve
 from preflight.evidence.document import Evidence
 from preflight.expectations.cluster_file import load
 from preflight.judge import judge
+from preflight.reports.keep_off import bad_nodes
 from preflight.reports.sanitize import fold
 from preflight.reports.text_report import render
 from preflight.transport.ssh.openssh import OpenSshTransport

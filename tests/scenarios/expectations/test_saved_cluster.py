@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 
 from preflight.archive.directory import save
 from preflight.cli.app import main
-from preflight.collect.targets import bad_nodes
 from preflight.evidence.document import from_document
+from preflight.reports.keep_off import bad_nodes
 from preflight.run import saved_cluster
 from tests.scenarios.diff.test_diff import run as saved_run
 from tests.support.cluster_texts import GOOD

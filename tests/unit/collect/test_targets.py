@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from preflight import nodeset
-from preflight.collect.targets import TargetError, bad_nodes, resolve
+from preflight.collect.targets import TargetError, resolve
+from preflight.reports.keep_off import bad_nodes
 
 
 def names(text: str) -> tuple[str, ...]:

@@ -410,7 +410,7 @@ def test_a_large_fabric_is_drawn_in_bounds() -> None:
 
 
 def test_nodes_are_not_excluded_for_the_fabrics_sake() -> None:
-    from preflight.collect.targets import bad_nodes
+    from preflight.reports.keep_off import bad_nodes
 
     one = case("fabric.reference", "unplugged")
     report = judge(one.evidences(), CHECKS, one.cluster())

@@ -1,0 +1,68 @@
+"""The nodes that no job should get, and why: those on which a gating check failed, and those that gave no answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from preflight.nodeset import fold_for_slurm
+from preflight.reports.sanitize import fold
+
+Document = Mapping[str, Any]
+
+
+def bad_nodes(report: Document) -> str:
+    """Return the nodes no job should get, folded, for ``sbatch --exclude``; empty if there are none.
+
+    These are the nodes on which a gating check failed and those that gave no answer. A node with
+    an unknown result stays in: excluding it is a decision for people. So do nodes that
+    differ with no side known to be right: that difference would exclude all of them.
+    """
+    return fold_for_slurm(_reasons(report))
+
+
+@dataclass(frozen=True)
+class Excluded:
+    """Nodes that are kept off for the same reasons."""
+
+    nodes: str
+    node_count: int
+    incidents: tuple[int, ...]  # places in the report's list
+    checks: tuple[str, ...]  # that failed outside any incident
+    silent: str  # where the connection ended; empty: it answered
+
+
+def excluded(report: Document) -> tuple[Excluded, ...]:
+    """Group the nodes to keep off by their reasons, the most severe incident first."""
+    groups: dict[tuple[tuple[int, ...], tuple[str, ...], str], list[str]] = {}
+    for name, reason in _reasons(report).items():
+        groups.setdefault(reason, []).append(name)
+    ordered = sorted(groups.items(), key=lambda item: (not item[0][0], item[0]))
+    return tuple(Excluded(fold(names), len(names), *reason) for reason, names in ordered)
+
+
+def _reasons(report: Document) -> dict[str, tuple[tuple[int, ...], tuple[str, ...], str]]:
+    """Return the nodes to keep off in the report's order, each with its reasons."""
+    behind: dict[int, list[int]] = {}
+    for number, incident in enumerate(report.get("incidents", ())):
+        for place in incident["findings"]:
+            behind.setdefault(place, []).append(number)
+    incidents: dict[str, set[int]] = {}
+    checks: dict[str, set[str]] = {}
+    for place, finding in enumerate(report["findings"]):
+        if finding["status"] != "fail" or not finding.get("gating", True) or finding.get("undecided"):
+            continue
+        for name in finding["nodes"]:
+            incidents.setdefault(name, set()).update(behind.get(place, ()))
+            if place not in behind:
+                checks.setdefault(name, set()).add(str(finding.get("check", "")))
+    return {
+        name: (
+            tuple(sorted(incidents.get(name, ()))),
+            tuple(sorted(checks.get(name, ()))),
+            str((node.get("no_answer") or {}).get("phase") or "no answer") if node.get("no_answer") else "",
+        )
+        for node in report["nodes"]
+        if (name := node["name"]) in incidents or name in checks or node.get("no_answer")
+    }

@@ -1,0 +1,78 @@
+"""All nodes as one picture: a square for each, in rows; runs of one status are one dashed line, whatever their number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+Document = Mapping[str, Any]
+
+#: Nodes up to which each has a link with its name instead of a square.
+MOST_NAMED = 48
+
+#: Squares in a row, at least and at most.
+_LEAST_COLUMNS, _MOST_COLUMNS = 25, 125
+
+
+#: Height of a square, as a share: the worse, the higher, so that it is not told by its colour alone. The worst last.
+_HEIGHT = {"skip": 0.25, "pass": 0.35, "warn": 0.65, "unknown": 0.65, "no-answer": 1.0, "fail": 1.0}
+
+
+@dataclass(frozen=True)
+class NodeMap:
+    """Where the squares lie; px. ``paths``: status, height and the middle lines of its squares, to be dashed."""
+
+    columns: int
+    rows: int
+    cell: int  # from one square to the next
+    square: int
+    paths: tuple[tuple[str, float, str], ...]
+    counts: tuple[tuple[str, int], ...]
+
+    @property
+    def width(self) -> int:
+        """Width of the picture."""
+        return self.columns * self.cell
+
+    @property
+    def height(self) -> int:
+        """Height of the picture."""
+        return self.rows * self.cell
+
+
+def node_map(nodes: Sequence[Document]) -> NodeMap | None:
+    """Return the picture of all nodes in the report's order; None where each is named."""
+    if len(nodes) <= MOST_NAMED:
+        return None
+    columns = min(_MOST_COLUMNS, max(_LEAST_COLUMNS, 25 * -(-round((3 * len(nodes)) ** 0.5) // 25)))
+    cell = max(8, min(20, 1000 // columns))
+    square = cell - (2 if cell <= 10 else 3)
+    statuses = [status_of(node) for node in nodes]
+    paths: dict[str, list[str]] = {}
+    for status, x, y, count in _runs(statuses, columns):
+        middle = y * cell + square / 2
+        paths.setdefault(status, []).append(f"M{x * cell} {middle:g}h{count * cell - (cell - square)}")
+    return NodeMap(
+        columns, -(-len(nodes) // columns), cell, square,
+        tuple((status, round(square * share, 1), "".join(paths[status])) for status, share in _HEIGHT.items() if status in paths),
+        tuple((status, statuses.count(status)) for status in reversed(_HEIGHT) if status in paths),
+    )  # fmt: skip
+
+
+def status_of(node: Document) -> str:
+    """Return the status under which the page shows a node; a status that is not known is *unknown*."""
+    if node.get("no_answer"):
+        return "no-answer"
+    return str(node["status"]) if node["status"] in ("fail", "warn", "pass", "skip") else "unknown"
+
+
+def _runs(statuses: Sequence[str], columns: int) -> Iterator[tuple[str, int, int, int]]:
+    """Yield status, column, row and length of each run of equal squares in a row."""
+    for start in range(0, len(statuses), columns):
+        x = 0
+        for status, run in groupby(statuses[start : start + columns]):
+            count = len(list(run))
+            yield status, x, start // columns, count
+            x += count
