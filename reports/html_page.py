@@ -1,6 +1,7 @@
-"""The report as one self-contained HTML page: no external asset, no network request, one script admitted by its hash.
+"""The report as one self-contained HTML page: no external asset, no network request.
 
-Without the script everything is there to read, but for search, filters and the panel of one node.
+Its only script is admitted by its hash. Without it everything is there to read, but for search, filters and the panel
+of one node.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The nodes that no job should get, and why: those on which a gating check failed, and those that gave no answer."""
+"""The nodes that no job should get, and why.
+
+Those on which a gating check failed, and those that gave no answer.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ Document = Mapping[str, Any]
 
 
 def bad_nodes(report: Document) -> str:
-    """Return the nodes no job should get, folded, for ``sbatch --exclude``; empty if there are none.
+    """Return the nodes no job should get, folded for ``sbatch --exclude``.
 
-    These are the nodes on which a gating check failed and those that gave no answer. A node with
-    an unknown result stays in: excluding it is a decision for people. So do nodes that
+    Empty if there are none. These are the nodes on which a gating check failed and those that gave
+    no answer. A node with an unknown result stays in: excluding it is a decision for people. So do nodes that
     differ with no side known to be right: that difference would exclude all of them.
     """
     return fold_for_slurm(_reasons(report))
@@ -24,7 +27,7 @@ def bad_nodes(report: Document) -> str:
 
 @dataclass(frozen=True)
 class Excluded:
-    """Nodes that are kept off for the same reasons."""
+    """Nodes to keep off for the same reasons."""
 
     nodes: str
     node_count: int

@@ -1,4 +1,4 @@
-"""The findings of a report regrouped for a page: a card for each check, what is unknown by its remedy. Frozen data."""
+"""The findings of a report for a page: a card for each check. Frozen data."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _card(ident: str, group: Sequence[Document]) -> CheckCard:
 
 
 def _title(group: Sequence[Document]) -> str:
-    """Return what is wrong, where the check or its only finding states that; else what the check looks at."""
+    """Return what is wrong, or else what the check looks at and is not so."""
     first = group[0]
     if first["status"] not in ("fail", "warn"):
         return str(first["title"])

@@ -1,4 +1,4 @@
-"""What the page's script reads: nodes in columns, findings and incidents with ranges of nodes, as JSON in the page.
+"""The data of the page's script: nodes in columns, findings and incidents by node.
 
 Every text is visible on one line, as the page shows it. Node names stand once; everything else counts into that list.
 """
@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from preflight.reports.page_cards import CheckCard, Gap
 from preflight.reports.page_incidents import IncidentCard
-from preflight.reports.page_nodes import NodeGroup, Wiring
+from preflight.reports.page_nodes import NodeGroup, RailLayout
 from preflight.reports.sanitize import one_line, short
 
 Document = Mapping[str, Any]
@@ -32,7 +32,7 @@ def page_data(
     warnings: Sequence[CheckCard],
     unknown: Sequence[Gap],
     groups: Sequence[NodeGroup],
-    wiring: Wiring,
+    wiring: RailLayout,
 ) -> Markup:
     """Return the data as JSON that no markup can end."""
     nodes = report["nodes"]
@@ -40,10 +40,10 @@ def page_data(
     group_of = {name: number for number, group in enumerate(groups) for name in group.members}
     classes = sorted({str(node.get("class") or "") for node in nodes} - {""})
     racks = sorted({str(node.get("rack") or "") for node in nodes} - {""})
-    found, left = _findings(report, places)
+    rows, left = _findings(report, places)
     cards = [(card.ident, card.status, card.members) for card in (*failures, *warnings)]
     cards += [(gap.ident, "unknown", gap.members) for gap in unknown]
-    document = {
+    document: dict[str, Any] = {
         "names": [one_line(node["name"]) for node in nodes],
         "status": "".join(_letter(node) for node in nodes),
         "classes": [one_line(name) for name in classes],
@@ -60,7 +60,7 @@ def page_data(
                                                                               silence.get("reason")))))[:MOST_TEXT]]
             for node in nodes if (silence := node.get("no_answer"))
         ][:MOST_FINDINGS],
-        "checks": sorted({row[0] for row in found}),
+        "checks": sorted({row[0] for row in rows}),
         "findings": [],
         "left": left,
         "incidents": [
@@ -71,7 +71,7 @@ def page_data(
         "cards": [[ident, LETTERS.get(status, "u"), _ranges(members, places)] for ident, status, members in cards],
     }  # fmt: skip
     number = {check: place for place, check in enumerate(document["checks"])}
-    document["findings"] = [[number[check], *rest] for check, *rest in found]
+    document["findings"] = [[number[check], *rest] for check, *rest in rows]
     text = json.dumps(document, separators=(",", ":"))
     # Nothing of it can close the element or open a comment in it.
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
@@ -87,7 +87,10 @@ def _column(nodes: Sequence[Document], key: str, values: Sequence[str]) -> list[
 
 
 def _findings(report: Document, places: Mapping[str, int]) -> tuple[list[list[Any]], int]:
-    """Return what did not pass: check, letter, subject, message, found, expected, next step, nodes, incidents."""
+    """Return what did not pass, and how many findings beyond the limit.
+
+    A row has check, letter, subject, message, next step, nodes and incidents.
+    """
     behind: dict[int, list[int]] = {}
     for number, incident in enumerate(report.get("incidents", ())):
         for place in incident["findings"]:
@@ -105,7 +108,7 @@ def _findings(report: Document, places: Mapping[str, int]) -> tuple[list[list[An
 
 
 def _ranges(names: Iterable[str], places: Mapping[str, int]) -> str:
-    """Return the places of nodes as ``0-3,7``; names that are none of the report's nodes are left out."""
+    """Return the places of the report's nodes among some names as ``0-3,7``."""
     ordered = sorted({places[name] for name in names if name in places})
     pieces: list[str] = []
     start = last = -2

@@ -1,4 +1,4 @@
-"""The incidents of a report for a page: what is wrong, what it costs, who acts, and the findings behind it."""
+"""The incidents of a report for a page: what is wrong, its cost, owner and findings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHOWN_FINDINGS, SHOWN_INCIDENTS, MOST_INCIDENTS = 12, 10, 250
 MOST_NAMED, MOST_CABLES = 8, 8
 
 #: Commands that a copy button offers: no character of them means anything to a shell but words, quotes and patterns.
-_COMMAND = re.compile(r"(?=[^ ]*[a-z])[A-Za-z0-9][A-Za-z0-9_./:=@%+,'\"\[\]{}*^-]*(?: [A-Za-z0-9_./:=@%+,'\"\[\]{}*^-]+)+")
+_COMMAND = re.compile(r"(?=[^ ]*[a-z])[A-Za-z0-9][\w./:=@%+,'\"\[\]{}*^-]*(?: [\w./:=@%+,'\"\[\]{}*^-]+)+", re.ASCII)
 _CODE = re.compile(r"`([^`\n]{1,300})`")
 
 
@@ -69,14 +69,16 @@ def incident_cards(report: Document) -> tuple[IncidentCard, ...]:
     A report of an older version has none.
     """
     nodes = {node["name"]: node for node in report["nodes"]}
-    return tuple(_card(report, number, nodes) for number in range(min(MOST_INCIDENTS, len(report.get("incidents", ())))))
+    return tuple(
+        _card(report, number, nodes) for number in range(min(MOST_INCIDENTS, len(report.get("incidents", ()))))
+    )
 
 
-def _card(report: Document, number: int, known: Mapping[str, Document]) -> IncidentCard:
+def _card(report: Document, number: int, by_name: Mapping[str, Document]) -> IncidentCard:
     incident = report["incidents"][number]
     places = incident["findings"]
     nodes = incident["nodes"]
-    cables = _cables(incident, known)
+    cables = _cables(incident, by_name)
     return IncidentCard(
         ident=f"incident-{incident['fingerprint']}",
         incident=incident,
@@ -93,17 +95,16 @@ def _card(report: Document, number: int, known: Mapping[str, Document]) -> Incid
     )
 
 
-def _cables(incident: Document, known: Mapping[str, Document]) -> list[Cable]:
+def _cables(incident: Document, by_name: Mapping[str, Document]) -> list[Cable]:
     """Return where the ports of an incident are cabled to, as LLDP has it."""
     if incident["owner"] != "network":
         return []
-    found = []
+    cables: list[Cable] = []
     for name in incident["nodes"]:
-        node = known.get(name, {})
+        node = by_name.get(name, {})
         if nics := {nic["name"]: nic for nic in devices(node, "nics") if nic.get("leaf")}:
             parts = Parts.of(node)
             ports = {part for subject in incident["subjects"] for part in parts.of_subject(subject)}
-            found += [
-                Cable(name, port, nics[port]["leaf"], nics[port].get("leaf_port", "")) for port in sorted(ports & set(nics))
-            ]
-    return found
+            ends = ((port, nics[port]) for port in sorted(ports & set(nics)))
+            cables += [Cable(name, port, nic["leaf"], nic.get("leaf_port", "")) for port, nic in ends]
+    return cables

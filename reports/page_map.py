@@ -1,4 +1,7 @@
-"""All nodes as one picture: a square for each, in rows; runs of one status are one dashed line, whatever their number."""
+"""All nodes as one picture: a square for each.
+
+A run of one status in a row is one dashed line, however long it is.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ _HEIGHT = {"skip": 0.25, "pass": 0.35, "warn": 0.65, "unknown": 0.65, "no-answer
 
 @dataclass(frozen=True)
 class NodeMap:
-    """Where the squares lie; px. ``paths``: status, height and the middle lines of its squares, to be dashed."""
+    """Where the squares lie, in px.
+
+    ``paths``: status, height and the middle lines of its squares, to be dashed.
+    """
 
     columns: int
     rows: int
@@ -56,13 +62,16 @@ def node_map(nodes: Sequence[Document]) -> NodeMap | None:
         paths.setdefault(status, []).append(f"M{x * cell} {middle:g}h{count * cell - (cell - square)}")
     return NodeMap(
         columns, -(-len(nodes) // columns), cell, square,
-        tuple((status, round(square * share, 1), "".join(paths[status])) for status, share in _HEIGHT.items() if status in paths),
+        tuple(
+            (status, round(square * share, 1), "".join(paths[status]))
+            for status, share in _HEIGHT.items() if status in paths
+        ),
         tuple((status, statuses.count(status)) for status in reversed(_HEIGHT) if status in paths),
     )  # fmt: skip
 
 
 def status_of(node: Document) -> str:
-    """Return the status under which the page shows a node; a status that is not known is *unknown*."""
+    """Return the status under which the page shows a node."""
     if node.get("no_answer"):
         return "no-answer"
     return str(node["status"]) if node["status"] in ("fail", "warn", "pass", "skip") else "unknown"

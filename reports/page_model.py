@@ -1,4 +1,4 @@
-"""A report but for its findings and nodes, regrouped for a page: coverage, heat map, sweeps, checklists. Frozen data."""
+"""A report regrouped for a page: coverage, heat map, sweeps, checklists. Frozen data."""
 
 from __future__ import annotations
 

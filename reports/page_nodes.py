@@ -1,4 +1,4 @@
-"""The nodes of a report for a page: groups of equal nodes with their drawing, and what hangs on which leaf.
+"""The nodes of a report for a page: equal nodes with their drawing, leaves and rails.
 
 The number of elements does not grow with that of the nodes: the worst groups are drawn, and what is beyond is counted.
 """
@@ -19,7 +19,7 @@ from preflight.reports.topology_svg import Mark, draw
 
 Document = Mapping[str, Any]
 
-#: Node -> its parts that a finding names -> what it says of them.
+#: Node -> its parts that a finding names -> the worst of it.
 Marks = Mapping[str, Mapping[str, Mark]]
 
 #: Groups of equal nodes that are on the page.
@@ -104,7 +104,7 @@ def _node_group(
 
 
 def _without_cables(topology: Document | None) -> Document:
-    """Return a topology without the switch ports of its NICs, which differ from node to node."""
+    """Return a topology without switch ports, which differ from node to node."""
     if not topology:
         return {}
     return {
@@ -123,7 +123,7 @@ def _without_cables(topology: Document | None) -> Document:
 
 
 def part_marks(report: Document) -> Marks:
-    """Return for each node its parts that a finding names: the worst status, and the message of the first one."""
+    """Return the worst finding about each part of each node."""
     parts = {node["name"]: Parts.of(node) for node in report["nodes"] if node.get("topology")}
     marks: dict[str, dict[str, Mark]] = {}
     for finding in report["findings"]:
@@ -144,8 +144,8 @@ def part_marks(report: Document) -> Marks:
 
 
 @dataclass(frozen=True)
-class Wiring:
-    """The leaf that each compute NIC is cabled to, as LLDP has it: nodes with the same leaves share one row."""
+class RailLayout:
+    """The leaf of each compute NIC, as LLDP has it; equal nodes share one row."""
 
     leaves: tuple[str, ...]
     wirings: tuple[tuple[int, ...], ...]  # place of the leaf of each rail; -1: not known
@@ -178,7 +178,7 @@ class WiringCell:
 MOST_WIRINGS = 400
 
 
-def find_wiring(report: Document, marks: Marks) -> Wiring:
+def find_wiring(report: Document, marks: Marks) -> RailLayout:
     """Return the leaves and rails of the nodes; empty where no node heard a switch."""
     leaves: dict[str, int] = {}
     wirings: dict[tuple[int, ...], int] = {}
@@ -207,11 +207,11 @@ def find_wiring(report: Document, marks: Marks) -> Wiring:
     ]  # fmt: skip
     rails_count = max((len(key) for key in wirings), default=0)
     rows.sort(key=lambda row: row.nodes)
-    return Wiring(names, tuple(wirings), wiring_of, tuple(rows), rails_count)
+    return RailLayout(names, tuple(wirings), wiring_of, tuple(rows), rails_count)
 
 
 def _rails(node: Document) -> list[Document]:
-    """Return the NICs of a node that a job uses, in the order in which the node names them."""
+    """Return the NICs of a node that a job uses, in its own order."""
     return [nic for nic in devices(node, "nics") if nic.get("compute")]
 
 

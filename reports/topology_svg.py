@@ -19,7 +19,7 @@ CHIP_H, CHIP_GAP, SWITCH_HEAD = 38, 6, 22
 CHIP_W = (PANEL - 4 * PAD - 20) // 2  # two columns and the spine between them
 SHORT = 24  # characters that fit a chip
 
-#: What a finding says of a part: its status and its message.
+#: A finding about a part: its status and its message.
 Mark = tuple[str, str]
 
 #: A sign for each status, 14 px wide: a mark is known by its form as well as by its colour.
@@ -264,7 +264,7 @@ def _arcs(pen: _Pen, link: NvLink, y: int, width: int, arch: int) -> int:
 def _legend(pen: _Pen, gpus: Sequence[Any], nics: Sequence[Any], y: int, width: int, marked: bool) -> int:
     notes = []
     if marked:
-        notes.append("cross, triangle or question mark at a corner: a check failed, warns or could not tell")
+        notes.append("cross, triangle or question mark at a corner: a check failed, warns or is unknown")
     if nics:
         notes += ["bar at the left, “compute”: the job's traffic", "dot: port active", "cross: port not active"]
     if any(not gpu.get("answers") for gpu in gpus):

@@ -36,6 +36,7 @@ _FORMATS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         r'class="(?:names|where)"(?:>| [^<>]{0,80}>)(?P<names>[^<>]{1,100000})<',
         r'aria-label="Topology of (?P<names>[^"]{1,100000})"',
         r"<summary>What was read: (?P<names>[^<]{1,100000})</summary>",
+        r'"names":\[(?P<names>"[^\]]{1,4000000})\]',
         r"<figcaption>(?P<names>[^<]{1,255}): <code>",
     )),
     ("JUnit report", r"<testsuites name=\"preflight\"", (

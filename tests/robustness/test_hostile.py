@@ -25,7 +25,8 @@ from preflight.gate import announce
 from preflight.gate.slurm import drain_reason
 from preflight.gate.verdict import REASON_MOST, Verdict, ascii_reason, from_document, to_document
 from preflight.reports.sanitize import visible
-from tests.integration.browser.test_browser import BROWSER, browse
+from tests.integration.browser.test_browser import browse
+from tests.support.browser import BROWSER
 from tests.support.fixture import whole_node
 from tests.support.paths import ROOT
 from tests.unit.reports.test_html import RAW, Page

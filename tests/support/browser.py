@@ -113,19 +113,20 @@ class BrowserPage:
 
     def pdf(self) -> bytes:
         """Return the page as it is printed on A4."""
+        self.call("Emulation.setEmulatedMedia", media="print")
         answer = self.call("Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.69)
         return base64.b64decode(answer["data"])
 
     def errors(self) -> list[str]:
         """Return what the console reports as an error, refusals by the content security policy among it."""
         self.run("0")
-        found = []
+        texts = []
         for event in self.events:
             if event.get("method") == "Runtime.exceptionThrown":
-                found.append(json.dumps(event["params"]["exceptionDetails"])[:500])
+                texts.append(json.dumps(event["params"]["exceptionDetails"])[:500])
             elif event.get("method") == "Log.entryAdded" and event["params"]["entry"]["level"] == "error":
-                found.append(str(event["params"]["entry"]["text"]))
-        return found
+                texts.append(str(event["params"]["entry"]["text"]))
+        return texts
 
 
 def _high(descriptor: int) -> int:

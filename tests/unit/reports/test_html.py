@@ -94,7 +94,16 @@ def test_is_self_contained(name: str) -> None:
     assert "unsafe" not in policy
     script = text[text.rindex("<script>") + 8 : text.rindex("</script>")]
     assert f"script-src 'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" in policy
-    for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", "fetch(", "://"):
+    for word in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "Function(",
+        "fetch(",
+        "://",
+    ):
         assert word not in script.replace("http://www.w3.org/2000/svg", ""), word
 
 
