@@ -173,7 +173,12 @@ def test_the_page_has_no_tag_of_theirs(made: Made) -> None:
     text = (made.folder / "page.html").read_text("utf-8")
     clean(text)
     page = Page(text)
-    assert not {tag for tag, _ in page.tags} & {"script", "img", "iframe", "object", "form", "base", "embed"}
+    assert not {tag for tag, _ in page.tags} & {"img", "iframe", "object", "base", "embed"}
+    assert [attrs.get("type") for tag, attrs in page.tags if tag == "script"] == [
+        "application/json",
+        None,
+    ]  # the page's own
+    assert [attrs.get("id") for tag, attrs in page.tags if tag == "form"] == ["controls"]
     for tag, attributes in page.tags:
         assert not [name for name in attributes if name.startswith("on")], tag
         link = (attributes.get("href") or "").strip().lower()
