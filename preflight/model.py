@@ -178,6 +178,7 @@ class Check:
     impact: str = ""  # what a failure costs, one of IMPACTS
     owner: str = ""  # who acts on it, one of OWNERS; empty: as the action has it
     explains: tuple[tuple[str, ...], ...] = ()  # findings of other checks that come from one of this; see Relation
+    separate: bool = False  # like findings on several nodes are no common setting, though an action corrects one
 
     @property
     def relations(self) -> tuple[Relation, ...]:
@@ -269,6 +270,7 @@ def check(
     impact: str = "",
     owner: str = "",
     explains: Sequence[Sequence[str]] = (),
+    separate: bool = False,
 ) -> Callable[[CheckFunction], Check]:
     """Make a Check of a function; a mistake in the declaration is an error at import.
 
@@ -276,6 +278,8 @@ def check(
     module is not even imported, then of that module. ``action`` is what a failure requires (default: to isolate the
     node), ``impact`` what it costs (default: it blocks a job where the check gates, else it drifts), ``owner`` who acts
     on it (default: by the action), ``explains`` the words of a :class:`Relation` for each check that this one explains.
+    ``separate`` keeps like findings of several nodes apart, which otherwise are one wrong setting (``fix-site``,
+    ``fix-job``).
     """
     if not _ID.fullmatch(id):
         raise ValueError(f"check id {id!r} is not of the form subject.what")
@@ -292,7 +296,7 @@ def check(
     def decorate(function: CheckFunction) -> Check:
         made = Check(id, title, Scope(scope), source, fix, tuple(answers), gating, function, sweep, window,
                      pair, tuple(reads), tuple(needs), history, tuple(unless), action, impact, owner,
-                     tuple(map(tuple, explains)))  # fmt: skip
+                     tuple(map(tuple, explains)), separate)  # fmt: skip
         if all(line.strip() for line in (docstring(function) or "").strip().split("\n")):  # one paragraph, or none
             raise ValueError(f"check {id}: its docstring has no section `## {WHY}`")
         return made

@@ -34,7 +34,7 @@ CHANNELS = "dir:/dev/nvidia-caps-imex-channels"
     "nvlink.links",
     title="Every GPU has all its NVLinks, at their rate",
     impact="slows-job",
-    explains=(("topology.nvlink", "part"),),
+    explains=(("topology.nvlink", "part"), ("topology.nvlink", "node", "*", "")),
     source="part catalogue (NVIDIA whitepapers and datasheets); OCI's health checks ask for the same rates",
     fix="nvidia-smi nvlink -s; look at gpu.fabric-state first, then reset all GPUs; one that stays down is hardware.",
     action="reset",

@@ -46,6 +46,7 @@ HELD, STUCK = 0.01, 0.5
     fix="Pauses: `preflight check --window 60` on the peers finds the slow receiver. CNPs ignored: `echo 1 > "
     "/sys/class/net/IF/ecn/roce_rp/enable/3`. Pauses of the whole port: `ethtool -A IF rx off tx off`.",
     action="fix-site",
+    separate=True,
     answers=(*ITEMS, "FP-BW-4"),
     gating=False,
     window=True,

@@ -90,6 +90,7 @@ def _cause(port: PortGrowth, names: set[str]) -> str:
     fix="Run `preflight check --window 60` on the peers too: the end whose NIC discards, or whose link errs, is the "
     "cause. Then `ethtool -S IF | grep discard`, PFC at both ends of the cable, `ibqueryerrors` on InfiniBand.",
     action="fix-site",
+    separate=True,
     answers=("FP-LOSS-3", "PA-19", "AN-8", "NT-CNT-1"),
     window=True,
     unless=(no_compute_port, no_judged_port),
@@ -289,6 +290,7 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     fix="Compare `pcie.nic-link`, `pcie.max-read-request`, `kernel.cpu-governor` and `numa.affinity`: a slow PCIe "
     "link or a CPU that is busy elsewhere is the usual cause; else the application posts too few receives.",
     action="fix-site",
+    separate=True,
     answers=("PA-19", "FP-CON-1"),
     window=True,
     unless=(no_compute_port, no_judged_port),
@@ -317,10 +319,10 @@ def receiver(node: NodeFacts, site: Site) -> Iterator[Finding]:
             clean.append(port)
             continue
         pauses = sum(one.grown for one in port.matching("tx_(prio[0-7]|global)_pause"))
-        held = f", and it paused its switch {pauses} times" if pauses else ""
+        held = f"; it paused its switch {pauses} times" if pauses else ""
         yield (fail if any(one.fails for one in grown) else warn)(
-            f"{port.port.name} had no buffer for what arrived{held}: the host or the application is too slow",
-            found=f"{listing(grown)} in {port.seconds:.0f} s",
+            f"{port.port.name} had no buffer for what arrived: the host or the application is too slow",
+            found=f"{listing(grown)} in {port.seconds:.0f} s{held}",
             expected="no growth; of dropped packets, at most 1 in a million",
             **about(port, grown),
         )

@@ -20,10 +20,8 @@ from preflight.model import Finding, check, compare, passed, unknown
     owner="network",
     explains=(
         ("rdma.bandwidth-per-gpu", "node"),
-        ("optics.module", "part"),
-        ("optics.ber", "part"),
-        ("counters.link-quality", "part"),
-        ("counters.flaps", "part"),
+        ("optics.*", "part"),
+        ("counters.*", "part"),
         ("nccl.transport", "log"),
         ("nccl.failures", "log"),
     ),

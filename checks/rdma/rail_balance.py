@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     fix="Compare NCCL_IB_HCA, the rails in the NCCL log (`preflight check --log job.log`) and `rdma.port-state`; "
     "one hot rail of equal ports: raise NCCL_IB_QPS_PER_CONNECTION, or route adaptively.",
     action="fix-job",
+    separate=True,
     answers=("FP-CON-5", "AN-7", "NT-LENS-7"),
     gating=False,
     window=True,

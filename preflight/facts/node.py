@@ -234,12 +234,24 @@ class NodeFacts:
 
     @property
     def own_gpus(self) -> tuple[PciDevice, ...]:
-        """The GPUs on the bus that the collector's process may use; all of them where nobody says."""
+        """The GPUs on the bus that the collector's process may use; all of them where nobody says.
+
+        Raises EvidenceError for one rank of several whose own GPU is not known: its CPUs are those near one GPU.
+        """
         environment, driver = _or_none(lambda: self.environment), _or_none(lambda: self.driver)
-        if environment is None or driver is None or not driver.gpus:
+        if environment is None:
             return self.gpus_on_bus
-        mine = {gpu.address for gpu in facts.rank_binding.own_gpus(environment, driver.gpus)}
-        return tuple(gpu for gpu in self.gpus_on_bus if gpu.address in mine) or self.gpus_on_bus
+        listed = driver.gpus if driver else ()
+        mine = {gpu.address for gpu in facts.rank_binding.own_gpus(environment, listed)}
+        own = tuple(gpu for gpu in self.gpus_on_bus if gpu.address in mine) or self.gpus_on_bus
+        rank = facts.rank_binding.rank(environment)
+        if rank is not None and (rank.local_size or 1) > 1 and 1 < len(own) >= len(listed):
+            raise EvidenceError(
+                facts.nccl_environment.PROCESS,
+                f"{rank.variable} makes this process one of {rank.local_size} ranks, and nothing says which of "
+                f"{len(own)} GPUs is its own",
+            )
+        return own
 
     @cached_property
     def clock(self) -> facts.clock.Clock:

@@ -9,7 +9,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass, field
 from preflight.facts.majority import systemic
 from preflight.incidents.cost import cost_of
-from preflight.incidents.order import impact_of, owner_of, sort_key
+from preflight.incidents.order import action_of, impact_of, owner_of, sort_key
 from preflight.incidents.parts import Parts, is_device, signature
 from preflight.incidents.relations import Relations
 from preflight.model import IMPACTS, SHADOW, Check
@@ -155,7 +155,7 @@ class _Joined:
 
     def _is_setting(self, finding: Document) -> bool:
         check = self._checks.get(finding["check"])
-        return finding["action"] in _SETTINGS or (check is not None and check.action in _SETTINGS)
+        return not (check and check.separate) and action_of(check, finding["action"]) in _SETTINGS
 
     def _owner(self, check: str, fault: _Fault) -> str:
         return owner_of(self._checks.get(check), self._findings[fault.root]["action"])

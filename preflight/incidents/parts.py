@@ -22,9 +22,14 @@ _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 #: A pair of parts, as gpudirect.path names them.
 _PAIR = re.compile(r"(GPU\d+)-(\S+)")
 
+#: What may be the name of a device in a message.
+_WORD = re.compile(r"(?<![\w.:-])[a-zA-Z0-9][\w-]*(?:[.:]\w+)*")
+
 #: Figures of a message, with what follows and varies with them: two runs differ in these, and two nodes.
 _FIGURE = re.compile(r"0x[0-9a-f]+|\d+(?:[.,:/_-]\d+)*(?:\s?(?:[KMGTP]i?B?|[kMGT]?b/s|[kMG]?Hz|°?C|ms|s|min|h|W|%)\b)?")
-_LIST = re.compile(r"#(?:, #)+")
+
+#: Several figures or devices; some messages name the first and the last of many ports.
+_LIST = re.compile(r"(?P<one>[#*])(?:, (?P=one))+|# ports \((?P<two>\*) to \*\)")
 
 
 def is_device(subject: str) -> bool:
@@ -33,10 +38,11 @@ def is_device(subject: str) -> bool:
 
 
 def signature(message: str, subject: str) -> str:
-    """Return a message without its figures, and without the name of a device."""
+    """Return a message without its figures and the names of devices, one or several."""
     if is_device(subject):
         message = message.replace(subject, "*").replace(_PORT.sub(r"\1", subject), "*")
-    return _LIST.sub("#", _FIGURE.sub("#", message))
+    message = _WORD.sub(lambda word: "*" if _DEVICE.fullmatch(word[0]) else word[0], message)
+    return _LIST.sub(lambda found: found["one"] or found["two"], _FIGURE.sub("#", message))
 
 
 @dataclass(frozen=True)

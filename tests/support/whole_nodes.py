@@ -152,8 +152,15 @@ def record(key: str, value: Any) -> Fault:
 
 
 def nic(device: str, **changes: Any) -> Fault:
-    """Change one NIC."""
-    return lambda machine: with_nic(machine, device, **changes)
+    """Change one NIC; counters that grow are added to those of an earlier fault."""
+
+    def plant(machine: Machine) -> Machine:
+        there = next(nic for nic in machine.nics if nic.device == device)
+        counters: dict[str, Mapping[str, int]] = {"grows": there.grows, "stands": there.stands}
+        merged = {name: {**counters[name], **changes[name]} for name in counters if name in changes}
+        return with_nic(machine, device, **{**changes, **merged})
+
+    return plant
 
 
 def firmware(device: str, version: str) -> Fault:
@@ -175,8 +182,8 @@ def gpu(index: int, **changes: Any) -> Fault:
 
 
 def health(index: int, **changes: Any) -> Fault:
-    """Change what the driver says of one GPU."""
-    return lambda machine: with_gpu(machine, index, health=changes)
+    """Change what the driver says of one GPU, beside what an earlier fault changed."""
+    return lambda machine: with_gpu(machine, index, health={**machine.gpus[index].health, **changes})
 
 
 def every_gpu(**changes: Any) -> Fault:

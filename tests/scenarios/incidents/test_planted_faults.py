@@ -1,4 +1,4 @@
-"""Each planted fault of the nodes is one incident, with the right owner and impact; two are the union of both."""
+"""Each planted fault of the nodes is one incident, with the right owner and impact."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import random
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
@@ -182,7 +181,7 @@ def test_planted_fault_is_one_incident(node: str, name: str) -> None:
     assert {number for number, finding in enumerate(report["findings"]) if finding["status"] in LOUD} <= grouped
 
 
-# --- two faults ------------------------------------------------------------------------------------
+# --- one fault on each of two nodes; two faults of one node are in test_combinations.py ---------------
 
 #: Pairs of the planted faults of one node.
 PAIRS, PAIRED = 1000, "hgx-h100-roce"
@@ -195,19 +194,16 @@ def _pairs() -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
             (seeded.sample(names, 2) for _ in range(PAIRS))]  # fmt: skip
 
 
-def _joined(first: Mapping[str, Any], second: Mapping[str, Any], apart: bool) -> set[str]:
-    """Return the fingerprints of two reports' findings together, the second on another node or on the same."""
+def _joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> set[str]:
+    """Return the fingerprints of two reports' findings together, the second on another node."""
     other = deepcopy({key: second[key] for key in ("nodes", "findings")})
-    if apart:
-        other["nodes"][0]["name"] = "other"
-        for finding in other["findings"]:
-            finding["nodes"] = ["other"]
-    findings = [
-        *first["findings"],
-        *(finding for finding in other["findings"] if apart or finding not in first["findings"]),
-    ]
-    nodes = [*first["nodes"], *(other["nodes"] if apart else ())]
-    return _fingerprints({"incidents": incidents({"nodes": nodes, "findings": findings}, CHECKS)})
+    other["nodes"][0]["name"] = "other"
+    for finding in other["findings"]:
+        finding["nodes"] = ["other"]
+    findings = [*first["findings"], *other["findings"]]
+    return _fingerprints(
+        {"incidents": incidents({"nodes": [*first["nodes"], *other["nodes"]], "findings": findings}, CHECKS)}
+    )
 
 
 def _fingerprints(report: Mapping[str, Any]) -> set[str]:
@@ -216,23 +212,5 @@ def _fingerprints(report: Mapping[str, Any]) -> set[str]:
 
 def test_pairs_on_two_nodes_are_the_union_of_both() -> None:
     for first, second in _pairs():
-        moved = _joined({"nodes": [], "findings": []}, second, apart=True)
-        assert _joined(first, second, apart=True) == _fingerprints(first) | moved
-
-
-def test_pairs_on_one_node_are_the_union_but_for_declared_relations() -> None:
-    relations = [(check.id, relation.effect) for check in CHECKS for relation in check.relations]
-    plain = 0
-    for first, second in _pairs():
-        checks = [{finding["check"] for finding in report["findings"] if finding["status"] in LOUD}
-                  for report in (first, second)]  # fmt: skip
-        declared = any(
-            cause in causes and any(fnmatchcase(check, effect) for check in effects)
-            for causes, effects in (checks, checks[::-1])
-            for cause, effect in relations
-        )
-        if declared or checks[0] & checks[1]:
-            continue
-        plain += 1
-        assert _joined(first, second, apart=False) == _fingerprints(first) | _fingerprints(second)
-    assert plain > 0.8 * PAIRS, plain
+        moved = _joined({"nodes": [], "findings": []}, second)
+        assert _joined(first, second) == _fingerprints(first) | moved

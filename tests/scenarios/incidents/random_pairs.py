@@ -1,0 +1,104 @@
+"""Random pairs of the planted faults of a node: together they give the incidents that each gives alone.
+
+``python -m tests.scenarios.incidents.random_pairs --pairs 1000`` takes a few minutes; the tests take a part of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Any
+
+from tests.scenarios.incidents.combinations import NODE, PLANTED
+from tests.support import whole_nodes
+from tests.support.machines import Machine, hgx_h100
+from tests.support.whole_nodes import CHECKS
+
+SEED = 20
+
+#: Faults that cannot be seen beside another one: check that reports the other, check that is hidden, reason.
+HIDDEN = {
+    ("counters.balance", "counters.traffic-class"): "a port without traffic has none in the wrong class",
+    ("counters.visible", "counters.traffic-class"): "what is not counted is in no class",
+    ("counters.visible", "counters.balance"): "what is not counted cannot be compared",
+    ("numa.affinity", "numa.memory"): "for one rank, only the memory near its own GPU counts",
+}
+
+Report = Mapping[str, Any]
+
+
+def problems(pairs: int, seed: int = SEED) -> Iterator[str]:
+    """Yield what is wrong with so many pairs; of those of which one undoes the other, another is drawn."""
+    drawn = random.Random(seed)
+    names = sorted(PLANTED)
+    done = 0
+    while done < pairs:
+        first, second = drawn.sample(names, 2)
+        machine = _planted(first, second)
+        if machine != _planted(second, first):
+            continue
+        done += 1
+        together = whole_nodes.report(machine, whole_nodes.site(NODE))
+        for wrong in _differences(_alone(first), _alone(second), together):
+            yield f"{first} + {second}: {wrong}"
+
+
+def _planted(*names: str) -> Machine:
+    machine = hgx_h100(NODE, roce=True)
+    for name in names:
+        machine = PLANTED[name](machine)
+    return machine
+
+
+@cache
+def _alone(name: str) -> Report:
+    return whole_nodes.report(_planted(name), whole_nodes.site(NODE))
+
+
+def _causes(report: Report) -> dict[str, str]:
+    """Return the incidents: fingerprint -> check of the cause."""
+    return {entry["fingerprint"]: report["findings"][entry["findings"][0]]["check"] for entry in report["incidents"]}
+
+
+def _differences(first: Report, second: Report, together: Report) -> Iterator[str]:
+    alone, found = {**_causes(first), **_causes(second)}, _causes(together)
+    both = set(_causes(first).values()) & set(_causes(second).values())  # a check reports its fact about both parts
+    for print_, check in found.items():
+        if print_ not in alone and check not in both:
+            yield f"{check} is new"
+    for print_, check in alone.items():
+        if print_ not in found and check not in both and not _is_explained(check, together):
+            yield f"{check} is lost"
+
+
+def _is_explained(check: str, report: Report) -> bool:
+    """Return whether a relation is declared by which an incident explains the check, or the incident hides it."""
+    causes = set(_causes(report).values())
+    return any((cause, check) in HIDDEN for cause in causes) or any(
+        fnmatchcase(check, relation.effect)
+        for cause in CHECKS if cause.id in causes
+        for relation in cause.relations
+    )  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print what is wrong, and return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=SEED)
+    options = parser.parse_args(arguments)
+    wrong = 0
+    for problem in problems(options.pairs, options.seed):
+        wrong += 1
+        sys.stdout.write(f"{problem}\n")
+        sys.stdout.flush()
+    sys.stdout.write(f"{options.pairs} pairs, {wrong} differences\n")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
