@@ -178,7 +178,7 @@ class Check:
     impact: str = ""  # what a failure costs, one of IMPACTS
     owner: str = ""  # who acts on it, one of OWNERS; empty: as the action has it
     explains: tuple[tuple[str, ...], ...] = ()  # findings of other checks that come from one of this; see Relation
-    separate: bool = False  # like findings on several nodes are no common setting, though an action corrects one
+    separate: bool = False  # like findings on several nodes stay apart, though an action corrects a setting
 
     @property
     def relations(self) -> tuple[Relation, ...]:

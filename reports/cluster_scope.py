@@ -29,12 +29,14 @@ class Remark:
 
 def judged_by(run: Mapping[str, Any]) -> str:
     """Return the line that names the cluster file of saved evidence."""
+    if (origin := run.get("cluster_origin")) and run.get("cluster_file"):
+        return f"judged by: {one_line(str(run['cluster_file']))} ({one_line(str(origin))})"
     if run.get("command") not in OF_SAVED:
         return ""
     if path := run.get("cluster_file"):
         return f"judged by: {one_line(str(path))}"
     return (
-        "judged without a cluster file: none was given (--cluster FILE), none was saved with the evidence; "
+        "judged without a cluster file: none was given (--cluster FILE), none was saved with the evidence or found; "
         "what only the site knows is unknown"
     )
 

@@ -13,9 +13,10 @@ import click
 from preflight._startup.lightclass import replace
 from preflight.collect.request import Collected
 from preflight.commands import options
+from preflight.run.cluster_discovery import ClusterChoice, choose_cluster
 from preflight.run.judge_run import judge_run
 from preflight.run.request import new_request, report_broken
-from preflight.run.saved_evidence import find_cluster, load_evidence, read_logs
+from preflight.run.saved_evidence import load_evidence, read_logs
 from preflight.terminal import UsageError, nearest
 
 if TYPE_CHECKING:
@@ -148,7 +149,8 @@ def checklist(paths: tuple[Path, ...], cluster: Path | None, logs: tuple[Path, .
     from preflight.reports.cluster_scope import judged_by, remarks
     from preflight.reports.sanitize import one_line
 
-    request = new_request("checklist", cluster or (find_cluster(paths) if paths else None))
+    chosen = choose_cluster(cluster, paths) if paths else ClusterChoice(cluster)
+    request = new_request("checklist", chosen.path, cluster_origin=chosen.origin)
     if paths or logs:
         saved = load_evidence(paths) if paths else Collected([])
         report = judge_run(request, replace(saved, run=read_logs(logs) or saved.run))

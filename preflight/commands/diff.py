@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from preflight.commands import options
+from preflight.run.cluster_discovery import choose_cluster
 from preflight.run.request import new_request
-from preflight.run.saved_evidence import find_cluster
 from preflight.terminal import UsageError, print_text, progress
 
 
@@ -33,7 +33,7 @@ def diff(
     """
     from preflight.diff import SnapshotError, compare, load, render
 
-    request = new_request("diff", cluster or find_cluster([after]) or find_cluster([before]), only=only, skip=skip)
+    request = new_request("diff", choose_cluster(cluster, [after, before]).path, only=only, skip=skip)
     sides = []
     for path in (before, after):
         try:

@@ -12,10 +12,11 @@ import click
 
 from preflight._startup.lightclass import replace
 from preflight.commands import options
+from preflight.run.cluster_discovery import choose_cluster
 from preflight.run.judge_run import judge_run
 from preflight.run.outputs import write_outputs
 from preflight.run.request import RunRequest, from_arguments
-from preflight.run.saved_evidence import find_cluster, load_evidence, read_logs
+from preflight.run.saved_evidence import load_evidence, read_logs
 
 
 @click.command(cls=options.ShortHelp)
@@ -31,7 +32,8 @@ def judge(paths: tuple[Path, ...], cluster: Path | None, **arguments: Any) -> in
     Example: preflight judge evidence/ --cluster cluster.toml --html report.html
     Exit:    as check
     """
-    return _judge(from_arguments("judge", cluster or find_cluster(paths), arguments), paths)
+    path, origin = choose_cluster(cluster, paths)
+    return _judge(from_arguments("judge", path, {**arguments, "cluster_origin": origin}), paths)
 
 
 def _judge(request: RunRequest, paths: Sequence[Path]) -> int:

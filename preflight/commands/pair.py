@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from preflight.commands import options
+from preflight.run.cluster_discovery import choose_cluster
 from preflight.run.judge_run import judge_run
 from preflight.run.outputs import write_outputs
 from preflight.run.request import Outputs, new_request
@@ -35,7 +36,9 @@ def pair(
 
     names = plan.names_of(tests)
     collect_options = CollectOptions(deadline_s, via=via, ssh_config=ssh_config)
-    request = new_request("pair", cluster, Outputs(**outputs), selected=plan.checks_of(names), options=collect_options)
+    path, origin = choose_cluster(cluster)
+    request = new_request("pair", path, Outputs(**outputs), selected=plan.checks_of(names), options=collect_options,
+                          cluster_origin=origin)  # fmt: skip
     wanted = plan.Wanted(device, gid_index, int(mtu) if mtu else None, size, port, at_least_gbps)
     collected = plan.run_pair(request.collection(plan.hosts_of(server, client)), names, wanted)
     return write_outputs(request, judge_run(request, collected), collected)

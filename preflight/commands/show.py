@@ -72,11 +72,12 @@ def _report(source: Path, cluster: Path | None) -> Mapping[str, Any]:
             if "incidents" not in report:
                 raise UsageError(f"{source}: a report of an older version, without incidents: judge the evidence again")
             return report
+    from preflight.run.cluster_discovery import choose_cluster
     from preflight.run.judge_run import judge_run
     from preflight.run.request import new_request
-    from preflight.run.saved_evidence import find_cluster, load_evidence
+    from preflight.run.saved_evidence import load_evidence
 
-    request = new_request("judge", cluster or find_cluster([source]))
+    request = new_request("judge", choose_cluster(cluster, [source]).path)
     return judge_run(request, load_evidence([source]))
 
 

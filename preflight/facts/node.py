@@ -234,9 +234,10 @@ class NodeFacts:
 
     @property
     def own_gpus(self) -> tuple[PciDevice, ...]:
-        """The GPUs on the bus that the collector's process may use; all of them where nobody says.
+        """The GPUs on the bus that the collector's process may use.
 
-        Raises EvidenceError for one rank of several whose own GPU is not known: its CPUs are those near one GPU.
+        Without a restriction all of them. Raises EvidenceError for one rank of several if its own GPU is not known: its
+        CPUs are those near one GPU.
         """
         environment, driver = _or_none(lambda: self.environment), _or_none(lambda: self.driver)
         if environment is None:
@@ -248,8 +249,8 @@ class NodeFacts:
         if rank is not None and (rank.local_size or 1) > 1 and 1 < len(own) >= len(listed):
             raise EvidenceError(
                 facts.nccl_environment.PROCESS,
-                f"{rank.variable} makes this process one of {rank.local_size} ranks, and nothing says which of "
-                f"{len(own)} GPUs is its own",
+                f"{rank.variable} makes this process one of {rank.local_size} ranks, and its own GPU, of "
+                f"{len(own)}, is not known",
             )
         return own
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from preflight._startup.lightclass import replace
 from preflight.collect.local import collect_interruptibly
 from preflight.collect.request import Collected
+from preflight.run.cluster_discovery import choose_cluster
 from preflight.run.judge_run import judge_run
 from preflight.run.outputs import write_outputs
 from preflight.run.request import from_arguments
@@ -27,7 +28,8 @@ def check(cluster: Path | None, **arguments: Any) -> int:
 
     ``arguments`` are those of ``from_arguments``.
     """
-    request = from_arguments("check", cluster, arguments)
+    path, origin = choose_cluster(cluster)
+    request = from_arguments("check", path, {**arguments, "cluster_origin": origin})
     logs = read_logs(request.logs)
     collected = replace(_collected(request), run=logs)
     return write_outputs(request, judge_run(request, collected), collected)

@@ -32,6 +32,8 @@ def judge_run(request: RunRequest, collected: Collected) -> dict[str, Any]:
         report = judge(evidences, request.checks, cluster, run=collected.run, off=request.off, processes=cores)
     seconds = time.monotonic() - request.started
     report["run"] = run_block(request.command, time.time(), seconds, saved_cluster.shown(cluster.path))
+    if request.cluster_origin:
+        report["run"]["cluster_origin"] = request.cluster_origin
     of_many = request.command in _OF_MANY or collected.via
     if of_many and (missing := cluster.unjudged(node["name"] for node in report["nodes"])):
         report["coverage"]["without_evidence"] = missing

@@ -58,7 +58,7 @@ class RunRequest:
 
     ``site`` is what the cluster file holds, ``selected`` are the checks to run (None: all) and ``off`` the ids of those
     that are switched off. ``started`` is on the monotonic clock. ``saved`` is False where the cluster file could not be
-    copied beside the evidence.
+    copied beside the evidence. ``cluster_origin`` is where a cluster file was found that nobody named.
     """
 
     command: str
@@ -75,6 +75,7 @@ class RunRequest:
     resume: bool = False
     history: RunHistory | None = None
     saved: bool = True
+    cluster_origin: str = ""
 
     @property
     def cluster(self) -> Cluster:
@@ -103,7 +104,7 @@ _NOWHERE, _UNNAMED, _USUAL = Outputs(), Targets(), CollectOptions()
 def new_request(
     command: str, cluster_file: Path | None = None, outputs: Outputs = _NOWHERE, *, only: Sequence[str] = (),
     skip: Sequence[str] = (), selected: Sequence[Check] | None = None, logs: Sequence[Path] = (),
-    targets: Targets = _UNNAMED, options: CollectOptions = _USUAL, resume: bool = False,
+    targets: Targets = _UNNAMED, options: CollectOptions = _USUAL, resume: bool = False, cluster_origin: str = "",
 ) -> RunRequest:  # fmt: skip
     """Return a request; raises UsageError where anything is wrong with it.
 
@@ -132,6 +133,7 @@ def new_request(
     return RunRequest(
         command, check_registry, outputs, started, cluster_file, site,
         None if selected is None else tuple(selected), off, tuple(logs), targets, options, resume, history, saved,
+        cluster_origin,
     )  # fmt: skip
 
 

@@ -72,7 +72,7 @@ def found(paths: Sequence[Path]) -> tuple[Path | None, str]:
         raw = [_own(copy.parent, NAME) for copy in copies]
         if any(other != raw[0] for other in raw[1:]):
             return None, f"{first} and {more[0]} differ"
-        if group := next(_groups(decoded_or_none(raw[0])), ""):
+        if group := next(group_names(decoded_or_none(raw[0])), ""):
             return None, f"{first} names the group {excerpt(group)}, and groups are looked up only for what you type"
         for name in _named(raw[0]):
             if not _is_inside(name):
@@ -131,17 +131,17 @@ def _is_inside(name: str) -> bool:
     return not path.is_absolute() and ".." not in path.parts and path.name not in ("", NAME)
 
 
-def _groups(data: Any, key: str = "") -> Iterator[str]:
+def group_names(data: Any, key: str = "") -> Iterator[str]:
     """Yield each list of nodes that names a group.
 
     Commands of this site would look it up.
     """
     if isinstance(data, dict):
         for name, value in data.items():
-            yield from _groups(value, name)
+            yield from group_names(value, name)
     elif isinstance(data, list):
         for value in data:
-            yield from _groups(value, key)
+            yield from group_names(value, key)
     elif key == "nodes" and "@" in str(data):
         yield str(data)
 

@@ -23,7 +23,7 @@ PLANTED: Mapping[str, Fault] = {
 
 HALF = "200 Gb/sec (2X NDR)"
 
-#: Faults beside those that are planted in whole nodes.
+#: Faults beside those that are planted in nodes.
 MORE: Mapping[str, Fault] = {
     "port 9 down": nic("mlx5_9", state="DOWN", physical="Polling"),
     "port 10 down": nic("mlx5_10", state="DOWN", physical="Polling"),
@@ -135,7 +135,7 @@ ONE_NODE: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = (
     (("interface left at MTU 1500", "PFC off on NIC 4"), ("roce.chain mlx5_4:1",)),  # a chain is repaired in its order
     (("driver not loaded", "a GPU without NVLink"), ("gpu.driver",)),
     (("driver not loaded", "ECC off"), ("gpu.driver",)),
-    # without the driver, or with one GPU less than ranks, nothing says which GPU the rank has to be near
+    # without the driver, or with one GPU less than ranks, the GPU that the rank has to be near is not known
     (("driver not loaded", "rank bound near its GPU"), ("gpu.driver",)),
     (("GPU fell off the bus", "rank bound near its GPU"), ("gpu.count",)),
     # of different kinds

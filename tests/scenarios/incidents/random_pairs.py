@@ -65,13 +65,13 @@ def _causes(report: Report) -> dict[str, str]:
 
 
 def _differences(first: Report, second: Report, together: Report) -> Iterator[str]:
-    alone, found = {**_causes(first), **_causes(second)}, _causes(together)
+    alone, given = {**_causes(first), **_causes(second)}, _causes(together)
     both = set(_causes(first).values()) & set(_causes(second).values())  # a check reports its fact about both parts
-    for print_, check in found.items():
+    for print_, check in given.items():
         if print_ not in alone and check not in both:
             yield f"{check} is new"
     for print_, check in alone.items():
-        if print_ not in found and check not in both and not _is_explained(check, together):
+        if print_ not in given and check not in both and not _is_explained(check, together):
             yield f"{check} is lost"
 
 

@@ -53,8 +53,8 @@ def test_faults_of_a_fleet(count: int, faults: Mapping[int, str], expected: tupl
     documents = fleet(partial(hgx_h100, roce=True)(""), count, 7, planted)
     evidences = [from_document(document, document["node"]) for document in documents]
     report = judge(evidences, registry().checks, decode(CLUSTER.encode(), "cluster.toml"))
-    found = [f"{_named(report, incident)} @{fold(incident['nodes'])}" for incident in report["incidents"]]
-    assert sorted(found) == sorted(expected)
+    given = [f"{_named(report, incident)} @{fold(incident['nodes'])}" for incident in report["incidents"]]
+    assert sorted(given) == sorted(expected)
 
 
 def test_random_pairs_give_what_each_fault_gives_alone() -> None:
