@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from preflight.reports.sanitize import fold, one_line
@@ -26,9 +26,35 @@ def summary(report: Mapping[str, Any]) -> str:
         return ""
     if history["previous"] is None:
         return "history: the first run that is recorded"
+    if "incidents" in history:
+        return _of_incidents(history, report["incidents"])
     new = sum(one["new"] for finding in report["findings"] for one in finding.get("history") or [])
     gone = history["gone"]
     named = "; ".join(" ".join((one["check"], one_line(one["subject"]), "on", fold(one["nodes"]))) for one in gone[:8])
     more = f" and {len(gone) - 8} more" if len(gone) > 8 else ""
     line = f"history: {new} new since {history['previous']}, {len(gone)} gone"
     return f"{line}: {named}{more}" if gone else line
+
+
+#: What became of incidents, as it is shown; the words after a count.
+_WORDS = {"new": "new", "worse": "worse", "changed": "changed", "unclear": "not judged again", "gone": "gone"}
+
+
+def _of_incidents(history: Mapping[str, Any], incidents: Sequence[Mapping[str, Any]]) -> str:
+    """Return in one line what became of the incidents.
+
+    Those of the table are named by their numbers.
+    """
+    numbers = {incident["fingerprint"]: number for number, incident in enumerate(incidents, start=1)}
+    pieces = []
+    for change, words in _WORDS.items():
+        rows = [row for row in history["incidents"] if row["change"] == change]
+        if not rows:
+            continue
+        named = [f"#{numbers[row['fingerprint']]}" for row in rows if row["fingerprint"] in numbers]
+        named += [
+            f"{one_line(row['title'])} on {fold(row['nodes'])}" for row in rows if row["fingerprint"] not in numbers
+        ]
+        more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+        pieces.append(f"{len(rows)} {words} ({', '.join(named[:3])}{more})")
+    return f"since {one_line(history['previous'])}: {'; '.join(pieces) or 'nothing changed'}"

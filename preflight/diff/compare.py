@@ -9,6 +9,8 @@ from preflight._startup.lightclass import dataclass
 from preflight.diff.change import ABSENT, GOOD, ORDER, change
 from preflight.diff.node_profile import changes
 from preflight.diff.snapshot import Snapshot
+from preflight.incidents.changes import changes as incident_changes
+from preflight.incidents.changes import recorded
 
 SCHEMA = "preflight.diff/1"
 
@@ -83,6 +85,7 @@ def compare(before: Snapshot, after: Snapshot) -> dict[str, Any]:
         "before": {"path": before.path, "at": before.at, "exit_status": before.report["exit_status"]},
         "after": {"path": after.path, "at": after.at, "exit_status": after.report["exit_status"]},
         "nodes": {"both": len(both), **nodes},
+        "incidents": incident_changes(recorded(before.report), after.report, ours, theirs),
         "findings": [row.document(names) for row, names in sorted(found.items(), key=_urgency)],
         "not_judged_again": [{"check": check, "nodes": names} for check, names in sorted(lost.items())],
         "values": list(_values(before, after, both)),

@@ -32,6 +32,7 @@ def _lines(comparison: Mapping[str, Any]) -> Iterator[str]:
     for key, words in _NODES.items():
         if nodes := comparison["nodes"][key]:
             yield f"{fold(nodes)}: {words}"
+    yield from _incidents(comparison["incidents"])
     for finding in comparison["findings"]:
         subject = f" {one_line(finding['subject'])}" if finding["subject"] else ""
         step = " -> ".join(str(finding[side] or "no finding") for side in ("before", "after"))
@@ -47,6 +48,17 @@ def _lines(comparison: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {fold(value['nodes'])}  {value['what']}: {one_line(value['before'])} -> {one_line(value['after'])}"
     if not comparison["values_compared"]:
         yield "values were not compared: that takes the evidence of both runs (--save DIR), not a report"
+
+
+def _incidents(changed: list[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line for each incident that changed, under a head of its own."""
+    if changed:
+        yield "incidents:"
+    for row in changed:
+        was = f" ({one_line(row['was'])})" if row["was"] else ""
+        yield f"  {row['change']:<7}  {fold(row['nodes'])}  {one_line(row['title'])}{was}"
+    if changed:
+        yield "findings:"
 
 
 def _not_again(lost: list[Mapping[str, Any]]) -> Iterator[str]:

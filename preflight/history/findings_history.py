@@ -8,6 +8,8 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass
 from preflight.history.store import HistoryStore, RecordedRun
+from preflight.incidents.changes import changes
+from preflight.model import IMPACTS
 
 #: Days over which it is counted how often something came.
 WEEK_DAYS = 7
@@ -72,6 +74,8 @@ def annotate(report: dict[str, Any], store: HistoryStore) -> None:
         if entries:
             finding["history"] = entries
     report["history"]["gone"] = _gone(report, current, runs, answered, failing_runs)
+    if runs:
+        report["history"]["incidents"] = _incident_changes(report, runs, answered)
     for incident in report.get("incidents", ()):
         incident["first_seen"] = _first_seen(report, incident) or now
 
@@ -90,6 +94,50 @@ def _past(
         older = judged[place + 1] if place + 1 < len(judged) else None
         times += run.at >= week and run.id in failing and not (older and older.id in failing)
     return FindingHistory(since, judged[0].at if judged else "", times)
+
+
+def _incident_changes(
+    report: Mapping[str, Any], runs: Sequence[RecordedRun], answered: Mapping[int, frozenset[str]]
+) -> list[dict[str, Any]]:
+    """Return what became of the incidents of each node's last run.
+
+    Runs of an older version recorded none, so nothing is compared with them.
+    """
+    now = {node["name"] for node in report["nodes"] if not node.get("no_answer")}
+    before: dict[str, dict[str, Any]] = {}
+    then: set[str] = set()
+    for run in runs:  # the newest first
+        last = answered[run.id] & now - then
+        if not last and then:
+            continue
+        incidents = _of_record(run.record)
+        if incidents is None:
+            continue
+        for incident in incidents:
+            nodes = [name for name in incident["nodes"] if name in last or (name.startswith("@") and not then)]
+            if nodes:
+                merged = before.setdefault(incident["fingerprint"], {**incident, "nodes": []})
+                merged["nodes"] += nodes
+        then |= last
+        if then >= now:
+            break
+    return changes(list(before.values()), report, then, now) if then else []
+
+
+def _of_record(record: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Return the incidents of a run's record; None: unreadable, or none."""
+    incidents = record.get("incidents")
+    texts, lists = ("fingerprint", "title", "status", "impact", "owner", "check"), ("nodes", "subjects")
+    if not isinstance(incidents, list):
+        return None
+    for incident in incidents:
+        sound = isinstance(incident, dict) and incident.get("impact") in IMPACTS
+        if not sound or not all(isinstance(incident.get(key), str) for key in texts):
+            return None
+        if not all(isinstance(incident.get(key), list) and all(isinstance(name, str) for name in incident[key])
+                   for key in lists):  # fmt: skip
+            return None
+    return incidents
 
 
 def _first_seen(report: Mapping[str, Any], incident: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.errors import PreflightError
 from preflight.evidence import json_limits
+from preflight.incidents.changes import recorded
 from preflight.schemas.conform import find_error
 
 #: Version of the tables; files of a later one are refused.
@@ -34,6 +35,9 @@ _AHEAD_DAYS, _LAST_RUNS = 100, 5
 BUSY_S = 1.0
 
 _LONGEST = 2000
+
+#: Incidents of a run that are recorded, the gravest first.
+_MOST_INCIDENTS = 500
 
 
 class HistoryError(PreflightError):
@@ -157,7 +161,7 @@ class HistoryStore:
                 "INSERT INTO run (at, command, version, cluster_file, exit_status, checks, record)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (at, run["command"], run["version"], run["cluster_file"], report["exit_status"], json.dumps(checks),
-                 json.dumps(report.get("record", {}))),
+                 json.dumps({**report.get("record", {}), "incidents": recorded(report)[:_MOST_INCIDENTS]})),
             ).lastrowid  # fmt: skip
             self._db.executemany(
                 "INSERT OR IGNORE INTO node VALUES (?, ?, ?)",

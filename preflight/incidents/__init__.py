@@ -7,7 +7,8 @@ those of the findings. ``judge`` adds the incidents to the report, ``reports`` a
 
 from __future__ import annotations
 
+from preflight.incidents.changes import changes, recorded
 from preflight.incidents.join import incidents
 from preflight.incidents.order import sort_key
 
-__all__ = ["incidents", "sort_key"]
+__all__ = ["changes", "incidents", "recorded", "sort_key"]

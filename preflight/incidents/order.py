@@ -25,7 +25,10 @@ def owner_of(check: Check | None, action: str) -> str:
 
 
 def action_of(check: Check | None, action: str) -> str:
-    """Return what a finding requires; where it is only watched or waived, what its check declares."""
+    """Return what a finding requires, watched or not.
+
+    Where it is only watched or waived, that is what its check declares.
+    """
     return check.action if check and action in ("monitor", "none") else action
 
 

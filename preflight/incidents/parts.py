@@ -42,7 +42,7 @@ def signature(message: str, subject: str) -> str:
     if is_device(subject):
         message = message.replace(subject, "*").replace(_PORT.sub(r"\1", subject), "*")
     message = _WORD.sub(lambda word: "*" if _DEVICE.fullmatch(word[0]) else word[0], message)
-    return _LIST.sub(lambda found: found["one"] or found["two"], _FIGURE.sub("#", message))
+    return _LIST.sub(lambda several: several["one"] or several["two"], _FIGURE.sub("#", message))
 
 
 @dataclass(frozen=True)

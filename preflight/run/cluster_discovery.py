@@ -1,7 +1,8 @@
-"""The cluster file that a command takes where none is named: the first one of a few places.
+"""The cluster file of a command that was given none.
 
-After ``--cluster`` comes ``$PREFLIGHT_CLUSTER``, then the copy that was saved with evidence, then the working directory,
-the user's and the system's configuration folder. A gate never looks: what holds jobs back is named in its hook.
+After ``--cluster`` comes ``$PREFLIGHT_CLUSTER``, then the copy that was saved with evidence, then the working
+directory, the user's and the system's configuration folder. A gate never looks: what holds jobs back is named in its
+hook.
 
 Others may write the file of a working directory, and a clone or an archive may bring one. So it must be a regular file
 of this user or of root that no one else may write, and it is refused where it could start a program: a group of nodes
@@ -29,14 +30,17 @@ NAME = "cluster.toml"
 
 
 class ClusterChoice(NamedTuple):
-    """A cluster file, and where it was found; empty: it was named, or saved with the evidence."""
+    """A cluster file; ``origin`` is empty if it was named or saved."""
 
     path: Path | None
     origin: str = ""
 
 
 def choose_cluster(named: Path | None, saved: Sequence[Path] = ()) -> ClusterChoice:
-    """Return the cluster file of a command; ``saved`` is evidence that may have a copy. Raises UsageError."""
+    """Return the cluster file of a command; raises UsageError.
+
+    ``saved`` is evidence that may have a copy.
+    """
     if named is not None:
         return ClusterChoice(named)
     wanted = os.environ.get(VARIABLE)
@@ -54,7 +58,7 @@ def choose_cluster(named: Path | None, saved: Sequence[Path] = ()) -> ClusterCho
 
 
 def _found() -> ClusterChoice:
-    """Return the first file of the places that is safe to use; of others a warning gives the reason."""
+    """Return the first file that is safe to use; warn of others."""
     for folder, origin in _places():
         path = Path(folder, NAME)
         try:
@@ -84,7 +88,7 @@ def _places() -> Iterator[tuple[str, str]]:
 def why_unsafe(state: os.stat_result) -> str:
     """Return why a file is not safe to use; empty if it is."""
     if not stat.S_ISREG(state.st_mode):
-        return "it is no regular file"
+        return "it is not a regular file"
     if state.st_uid not in (0, os.geteuid()):
         return f"it belongs to user {state.st_uid}"
     if state.st_mode & stat.S_IWOTH:

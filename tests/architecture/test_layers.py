@@ -28,7 +28,7 @@ LAYERS = {
     "reports": {"evidence", "facts", "incidents", "nodeset", "parsers", "schemas", "version"},
     "archive": {"evidence", "facts", "parsers"},
     "redact": {"archive", "collector", "evidence", "nodeset"},
-    "history": {"evidence", "facts", "parsers", "schemas"},
+    "history": {"evidence", "facts", "incidents", "model", "parsers", "schemas"},
     # _startup: forks the collector before anything else is imported.
     "_startup": {"collector"},
     "expectations": {"evidence", "facts", "nodeset", "parsers"},
@@ -39,7 +39,7 @@ LAYERS = {
     "learn": {"checks", "evidence", "expectations", "facts", "judge", "model", "nodeset", "parsers"},
     "plugin_fixture": {"evidence", "expectations", "facts", "judge", "model"},
     "plugin": {"checks", "evidence", "expectations", "facts", "model", "plugin_fixture", "probes", "textprep"},
-    "diff": {"archive", "checks", "evidence", "expectations", "facts", "judge", "model", "reports"},
+    "diff": {"archive", "checks", "evidence", "expectations", "facts", "incidents", "judge", "model", "reports"},
     "lint": {"evidence", "expectations", "judge", "model", "nodeset"},
     "recognition": {"checks", "evidence", "expectations", "facts", "judge", "model", "parsers", "textprep"},
     "terminal": set[str](),

@@ -1,4 +1,4 @@
-"""A cluster file that nobody named: it starts no program, and no hook takes it."""
+"""A cluster file that is not named starts no program, and no hook takes it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ GROUP = '[class.all]\nnodes = "@evil:rack1"\ngpus = 0\nhcas = 0\n'
 def test_a_group_in_the_working_directory_is_not_looked_up(tmp_path: Path) -> None:
     site = SiteFiles(tmp_path)
     (tmp_path / "cluster.toml").write_text(GROUP, encoding="utf-8")
-    for ran in site.run(["check", "-q"], ["judge", "evidence"], ["checklist", "evidence"], ["diff", "evidence", "evidence"],
-                        ["show", "--from", "evidence"]):  # fmt: skip
+    commands = ("check -q", "judge evidence", "checklist evidence", "diff evidence evidence", "show --from evidence")
+    for ran in site.run(*(words.split() for words in commands)):
         assert "cluster.toml is not used: it names a group of nodes" in ran.output, ran
     assert not site.left()
 

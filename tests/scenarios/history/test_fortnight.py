@@ -107,7 +107,7 @@ def test_the_history_is_in_the_text_report(fortnight: tuple[Path, dict[int, dict
     words = ["judge", str(folder / "2026-11-14"), "--history", str(copy), *ONLY, "--html", str(page), "-v"]
     text = CliRunner().invoke(main, words, catch_exceptions=False).output
     assert "new since yesterday, third time this week" in text
-    assert "history: 1 new since 2026-11-13T03:00:00Z, 0 gone" in text
+    assert "since 2026-11-13T03:00:00Z: 1 new (#1)" in text
     assert "new since yesterday, third time this week" in page.read_text()
 
 

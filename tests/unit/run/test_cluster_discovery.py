@@ -80,7 +80,7 @@ def test_what_could_start_a_program_is_refused(
     warned = capsys.readouterr().err
     assert why in warned
     assert "--cluster cluster.toml" in warned
-    own = write(places / "config/preflight/cluster.toml", text)  # nobody else put it there
+    own = write(places / "config/preflight/cluster.toml", text)  # only you write there
     assert choose_cluster(None).path == own
 
 
@@ -92,7 +92,7 @@ def test_what_others_may_write_is_refused(places: Path, capsys: pytest.CaptureFi
     path.unlink()
     path.symlink_to(write(places / "other.toml"))
     assert choose_cluster(None).path is None
-    assert "no regular file" in capsys.readouterr().err
+    assert "not a regular file" in capsys.readouterr().err
 
 
 def test_what_belongs_to_others_is_refused() -> None:

@@ -1,0 +1,77 @@
+"""What became of incidents between two runs: new, worse, changed, unclear, gone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from preflight.checks import registry
+from preflight.evidence.document import from_document
+from preflight.expectations.cluster_file import decode
+from preflight.incidents import changes, recorded
+from preflight.judge import judge
+from tests.support.machines import hgx_h100
+from tests.support.machines.fleet import fleet
+from tests.support.planted_fleet import CLUSTER
+from tests.support.whole_nodes import Fault, both, gpu, health, nic, node
+
+DOWN = nic("mlx5_5", state="DOWN", physical="Polling")
+OTHER_DOWN = nic("mlx5_9", state="DOWN", physical="Polling")
+MTU = nic("mlx5_4", netdev_mtu=1500)
+NO_LINKS = gpu(6, nvlink=False)
+HOT = health(0, temperature_c=87, temperature_margin_c=0, event_reasons=0x48)
+
+
+def report(count: int = 4, /, **faults: Fault) -> Mapping[str, Any]:
+    documents = fleet(hgx_h100("", roce=True), count, 7, faults)
+    evidences = [from_document(document, document["node"]) for document in documents]
+    return judge(evidences, registry().checks, decode(CLUSTER.encode(), "cluster.toml"))
+
+
+def compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return change, first node and the start of the title."""
+    then, now = ({node["name"] for node in side["nodes"]} for side in (before, after))
+    return [(row["change"], row["nodes"][0], row["title"][:13]) for row in changes(recorded(before), after, then, now)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ({}, {}, []),
+        ({"gpu001": DOWN}, {"gpu001": DOWN}, []),
+        ({}, {"gpu001": DOWN}, [("new", "gpu001", "mlx5_5:1 is D")]),
+        ({"gpu001": DOWN}, {}, [("gone", "gpu001", "mlx5_5:1 is D")]),
+        # the cable was moved: another port of the same node
+        ({"gpu001": DOWN}, {"gpu001": OTHER_DOWN},
+         [("new", "gpu001", "mlx5_9:1 is D"), ("gone", "gpu001", "mlx5_5:1 is D")]),
+        # more nodes, fewer nodes
+        ({"gpu001": MTU}, {"gpu001": MTU, "gpu002": MTU}, [("worse", "gpu001", "mlx5_4:1: the")]),
+        ({"gpu001": MTU, "gpu002": MTU}, {"gpu001": MTU}, [("changed", "gpu001", "mlx5_4:1: the")]),
+        # two ports that failed on their own are one incident with a third
+        ({"gpu001": DOWN, "gpu002": DOWN}, {"gpu001": DOWN, "gpu002": DOWN, "gpu003": DOWN},
+         [("worse", "gpu001", "mlx5_5:1 is D")]),
+        # what another fault hides is not gone
+        ({"gpu001": NO_LINKS}, {"gpu001": both(NO_LINKS, node(driver_loaded=False))},
+         [("new", "gpu001", "no NVIDIA dri"), ("unclear", "gpu001", "GPU6: 0 of 18")]),
+        # beside an incident that stays
+        ({"gpu001": DOWN, "gpu002": HOT}, {"gpu001": DOWN}, [("gone", "gpu002", "GPU0: no marg")]),
+    ],
+)  # fmt: skip
+def test_changes(before: dict[str, Fault], after: dict[str, Fault], expected: list[tuple[str, str, str]]) -> None:
+    assert compared(report(**before), report(**after)) == expected
+
+
+def test_a_node_that_was_not_judged_again_is_unclear() -> None:
+    before, after = report(gpu004=DOWN), report(3)
+    assert [row[0] for row in compared(before, after)] == ["unclear"]
+
+
+def test_a_node_that_came_makes_nothing_worse() -> None:
+    assert compared(report(3, gpu001=MTU), report(4, gpu001=MTU, gpu004=MTU)) == []
+
+
+def test_a_failure_that_was_a_warning_is_worse() -> None:
+    few, many = nic("mlx5_5", grows={"symbol_error": 1}), nic("mlx5_5", grows={"symbol_error": 60})
+    assert [row[0] for row in compared(report(gpu001=few), report(gpu001=many))] == ["worse"]
