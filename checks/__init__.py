@@ -116,7 +116,7 @@ class DuplicateCheck(PreflightError):
 
 
 class Registry:
-    """All checks and probes of this installation, and the plug-ins that could not be loaded."""
+    """Checks and probes of this installation, and the plug-ins that failed to load."""
 
     def __init__(self, added: plugins.Plugins) -> None:
         self._added = added
@@ -125,7 +125,10 @@ class Registry:
 
     @cached_property
     def checks(self) -> tuple[Check, ...]:
-        """Our own checks, whose modules are imported when they run, then those of plug-ins."""
+        """The checks of preflight, then those of plug-ins.
+
+        The modules of preflight's own checks are imported when they run.
+        """
         from preflight.checks._registry.lazy import checks_of
 
         checks = [check for name in MODULES for check in checks_of(name)]
@@ -136,14 +139,18 @@ class Registry:
         return tuple(checks)
 
     def ids(self) -> list[str]:
-        """Return the ids of all checks; none where a plug-in cannot be loaded, since its own are not known."""
+        """Return the ids of all checks; empty if a plug-in failed to load.
+
+        The ids of a plug-in's checks are unknown until it loads.
+        """
         return [] if self.broken else [check.id for check in self.checks]
 
 
 def registry() -> Registry:
-    """Load the installed plug-ins; raises DuplicateCheck if one of them has a check with an id of ours.
+    """Load the installed plug-ins.
 
-    A plug-in that cannot be imported is reported and does not end the run.
+    A plug-in that cannot be imported is reported and does not end the run. Raises DuplicateCheck if a plug-in reuses
+    the id of another check.
     """
     made = Registry(plugins.load())
     if made._added.modules:

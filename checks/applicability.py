@@ -1,7 +1,7 @@
-"""Functions that ``unless=`` of a check names, and what they are made of.
+"""Functions for ``unless=`` of a check, and their building blocks.
 
-*Skip* needs positive evidence: the PCI bus was read and holds none, and nobody expects one. Where
-one is expected, the check that counts it fails; the others only say that they cannot tell.
+*Skip* needs positive evidence: the PCI bus was read and has no such device, and none is expected. Where one is
+expected, the check that counts it fails and the rest are unknown.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ NOTHING, SWITCH = "no GPU, no RDMA NIC", "network switch"
 
 
 def nothing(node: NodeFacts, site: Site) -> Finding | None:
-    """Return the finding of a machine without GPU and RDMA NIC that is not declared to be one; else None.
+    """Return the finding of a machine with neither GPU nor RDMA NIC; else None.
 
-    A node whose GPUs all fell off the bus looks the same, so this is no pass. `hcas = 0` does not say how many GPUs
-    there should be; `gpus = 0` is enough: a machine without GPUs often has no RDMA NIC.
+    A node that lost all its GPUs looks the same, so this is not a pass unless the cluster file declares it. `hcas =
+    0` does not declare the number of GPUs; `gpus = 0` is enough: a machine without GPUs often has no RDMA NIC.
     """
     if site.gpus.value is not None or node.gpus_on_bus:
         return None
@@ -49,7 +49,7 @@ def nothing(node: NodeFacts, site: Site) -> Finding | None:
     if not (site.hcas.value or site.members.ports.compute or node.rdma_nics_on_bus or node.rdma_devices):
         lost = f"; {signs}: it may have lost its GPUs" if signs else ""
         return unknown(
-            f"neither an NVIDIA GPU nor an RDMA NIC, and nothing says that this node should have none{lost}",
+            f"neither an NVIDIA GPU nor an RDMA NIC, and this node is not declared to have none{lost}",
             found=NOTHING,
             expected="a GPU or an RDMA NIC, or a class of nodes that are to have none",
             evidence=evidence,
@@ -68,7 +68,10 @@ def nothing(node: NodeFacts, site: Site) -> Finding | None:
 
 
 def gpu_traces(node: NodeFacts) -> dict[str, str]:
-    """Return what speaks of GPUs on a node whose bus shows none: record -> words; none in a container."""
+    """Return the records that suggest GPUs on a node with none on its PCI bus.
+
+    Maps each record to a description. Empty in a container.
+    """
     found: dict[str, str] = {}
     if node.in_container:
         return found
@@ -111,7 +114,7 @@ def _xids(node: NodeFacts) -> list[str]:
 
 
 def network_switch(node: NodeFacts, site: Site) -> Finding | None:
-    """Return the finding of a network switch that was listed among the nodes; None if this is no switch."""
+    """Return the finding of a network switch among the nodes; None for a server."""
     if node.network_switch is None:
         return None
     name, key = node.network_switch
@@ -182,7 +185,7 @@ def _on_the_host(node: NodeFacts, what: str, key: str) -> Finding | None:
 
 
 def nothing_declared(node: NodeFacts, site: Site) -> Finding | None:
-    """Return the finding of a node of whose versions, firmware and settings the cluster file declares none."""
+    """Skip a node for which no versions, firmware or settings are declared."""
     tables = (
         site.members.versions,
         site.members.firmware,
@@ -201,11 +204,11 @@ def nothing_declared(node: NodeFacts, site: Site) -> Finding | None:
 
 
 def no_gpu(node: NodeFacts, site: Site) -> Finding | None:
-    """Return the finding of a check about GPUs on a node that has none; None if it has one."""
+    """Return the finding of a GPU check on a node without GPUs; None if it has one."""
     if node.gpus_on_bus:
         return None
     if site.gpus.value:
-        return unknown("no GPU to judge: gpu.count says how many are missing", evidence=[PCI_BUS])
+        return unknown("no GPU to judge: see gpu.count", evidence=[PCI_BUS])
     return skipped("the PCI bus holds no NVIDIA GPU", evidence=[PCI_BUS])
 
 
@@ -219,11 +222,11 @@ def no_nvswitch(node: NodeFacts, site: Site) -> Finding | None:
 
 
 def no_rdma(node: NodeFacts, site: Site) -> Finding | None:
-    """Return the finding of a check about RDMA on a node that has no RDMA device; None if it has one."""
+    """Return the finding of an RDMA check on a node without RDMA; None if it has it."""
     if node.rdma_devices:
         return None
     if site.hcas.value or site.members.ports.compute:
-        return unknown("no RDMA device to judge: rdma.device-count says what is missing", evidence=[RDMA_CLASS])
+        return unknown("no RDMA device to judge: see rdma.device-count", evidence=[RDMA_CLASS])
     if nics := node.rdma_nics_on_bus:
         return unknown(
             f"no RDMA device to judge: {len(nics)} RDMA NICs on the PCI bus, none registered",
@@ -253,7 +256,7 @@ def no_compute_port(node: NodeFacts, site: Site) -> Finding | None:
 
 
 def no_pci_nic(node: NodeFacts, site: Site) -> Finding | None:
-    """Return the finding of a check about the PCI side of compute NICs where there is none; else None."""
+    """Skip a check of the PCI side of compute NICs where there is none."""
     if absent := no_rdma(node, site):
         return absent
     devices = {port.device for port in site.roles(node).compute}
@@ -264,7 +267,10 @@ def no_pci_nic(node: NodeFacts, site: Site) -> Finding | None:
 
 
 def is_efa_node(node: NodeFacts) -> bool:
-    """Tell whether all RDMA devices of a node are AWS EFA's; False where nobody could read their ports."""
+    """Return whether all RDMA devices of a node are AWS EFA.
+
+    False where their ports could not be read.
+    """
     try:
         return all_efa(node.rdma_ports)
     except EvidenceError:
@@ -272,24 +278,27 @@ def is_efa_node(node: NodeFacts) -> bool:
 
 
 def efa_only(ports: Sequence[Port], why: str) -> Finding | None:
-    """Return the finding of a check of what AWS EFA does not have, where all of these ports are EFA's; else None."""
+    """Skip a check that does not apply to AWS EFA, if all ports are EFA."""
     if not all_efa(ports):
         return None
-    return skipped(f"EFA devices, {why}", evidence=[f"file:{IB}/{ports[0].device}/ports/{ports[0].number}/link_layer"])
+    return skipped(f"EFA devices: {why}", evidence=[f"file:{IB}/{ports[0].device}/ports/{ports[0].number}/link_layer"])
 
 
 def fewer_nics(node: NodeFacts, site: Site) -> bool:
-    """Tell whether the cluster file says that the node has fewer compute NICs than GPUs, so that GPUs share them."""
+    """Return whether the cluster file declares fewer compute NICs than GPUs.
+
+    GPUs then share NICs.
+    """
     wanted = len(site.members.ports.compute or ()) or site.hcas.value or 0
     return 0 < wanted < len(node.gpus_on_bus)
 
 
 def flattened(node: NodeFacts, codes: Collection[str], evidence: Iterable[str]) -> Finding | None:
-    """Return the finding where a hypervisor hides the PCIe switches; None where the codes may be the truth.
+    """Return a finding where a hypervisor hides the PCIe switches; else None.
 
-    ``codes`` are those between the GPUs and the NICs in question. A virtual machine that shows no pair
-    behind one switch shows no switch at all; PHB everywhere is the same, also in a container that does not
-    know that it runs in a virtual machine.
+    ``codes`` are the matrix entries between the GPUs and the NICs in question. A virtual machine that shows no pair
+    behind one switch shows no switch at all. PHB everywhere means the same, also in a container that cannot detect
+    that it runs in a virtual machine.
     """
     if set(codes) & set(NEAR) or not (node.in_virtual_machine or (len(codes) > 1 and set(codes) == {"PHB"})):
         return None
@@ -298,7 +307,7 @@ def flattened(node: NodeFacts, codes: Collection[str], evidence: Iterable[str]) 
     return unknown(
         f"every GPU is equally far from its NIC ({far}): a flattened PCI bus"
         if far == "PHB"
-        else f"no GPU is near a NIC ({far}): a flattened PCI bus, whose switches the hypervisor hides",
+        else f"no GPU is near a NIC ({far}): the hypervisor hides the switches of the PCI bus",
         found=far,
         evidence=evidence,
         fix=f"NCCL takes the distances from {setting}: compare that file with the provider's"
@@ -316,15 +325,16 @@ def _topology_file(node: NodeFacts) -> str:
 
 
 def failing(roles: Roles, site: Site) -> Callable[..., Finding]:
-    """Return how to say that a port is wrong: *fail*; *unknown* where nothing says whether a job uses that port.
+    """Return the constructor for a faulty port: *fail*, or *unknown*.
 
-    Of a port for storage or management, or a cloud's function behind eth0, the same would be no fault.
+    *Unknown* where the roles of ports are not known: the same state is no fault on a port for storage or management,
+    or on a cloud's function behind eth0.
     """
     if roles.known_from:
         return failed
 
     def unsure(message: str, **details: Any) -> Finding:
         details["fix"] = f"name the job's HCAs: class.{site.class_name}.ports.compute = [...]"
-        return unknown(f"{message}, and nothing says whether a job uses it", **details)
+        return unknown(f"{message}, and it is not known whether jobs use it", **details)
 
     return unsure

@@ -1,4 +1,4 @@
-"""What checks of logs share: names, quotations, node counts, logs without NCCL."""
+"""Helpers for checks of logs: names, quotations, node counts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def cited(*lines: LogLine | None) -> str:
 
 
 def node_count(run: RunFacts, key: str) -> int | None:
-    """Return the number of nodes of a log: NCCL's own word, else the hosts of the nccl-tests reports in it."""
+    """Return the number of nodes of a log.
+
+    NCCL's own figure comes first, else the hosts of the nccl-tests reports in it.
+    """
     if (log := run.nccl_logs.get(key)) is not None and log.nnodes is not None:
         return log.nnodes
     return max((report.nnodes for report in run.nccl_tests.get(key, ()) if report.nnodes), default=None)

@@ -1,4 +1,4 @@
-"""The vocabulary: Status, Finding, Check, and how a check is written.
+"""Statuses, findings and checks, and how to write a check.
 
 A check is a pure function that yields findings::
 
@@ -23,7 +23,7 @@ from preflight.expectations import Expected
 
 
 class Status(str, enum.Enum):
-    """What a finding says."""
+    """Status of a finding."""
 
     PASS = "pass"
     WARN = "warn"
@@ -40,7 +40,10 @@ ROLL_UP = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
 
 
 def worst(statuses: Iterable[Status]) -> Status:
-    """Return the roll-up of statuses: fail > unknown > warn > pass > skip; of none: unknown."""
+    """Return the roll-up of statuses: fail > unknown > warn > pass > skip.
+
+    Unknown without any.
+    """
     found = set(statuses)
     return next((status for status in ROLL_UP if status in found), Status.UNKNOWN)
 
@@ -64,10 +67,10 @@ RELATIONS = ("part", "node", "missing", "names", "unknown", "log")
 
 @dataclass(frozen=True)
 class Relation:
-    """What a finding of a check explains: one of the check ``effect``, related so.
+    """Relation between findings: this check explains findings of ``effect``.
 
-    ``on`` is one of ``RELATIONS``. ``cause`` and ``about`` are patterns as of ``fnmatch`` that the subject or the
-    message matches, of the finding that explains and of the one that is explained.
+    ``on`` is one of ``RELATIONS``. ``cause`` and ``about`` are patterns of ``fnmatch`` that the subject or the
+    message must match: of the explaining finding and of the explained one.
     """
 
     effect: str
@@ -77,7 +80,7 @@ class Relation:
 
 
 class Scope(str, enum.Enum):
-    """What a check looks at: one node, all nodes together, or the logs of a run."""
+    """Scope of a check: one node, all nodes together, or the logs of a run."""
 
     NODE = "node"
     FLEET = "fleet"
@@ -89,16 +92,15 @@ class Scope(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One sentence of a check, with what it rests on.
+    """One result of a check, with its evidence.
 
-    ``evidence`` holds record keys. ``nodes`` is filled in by a fleet check that speaks of some
-    nodes only; for a node check the judge knows the node. ``quote`` is the passage of the
-    evidence that shows it, where the check knows better than "the head of the record". ``answers``
-    narrows the check's checklist items to those that this finding speaks of (None: to all). ``excused`` says why
-    it holds no job back, where the site's cluster file has it so. ``reported_by`` names checks of a node: where one of
-    them fails or warns, the same cause is not reported twice. ``undecided`` marks a difference of which no side is
-    known to be right. ``action`` is one of ``ACTIONS`` where it is not what the check declares for its status.
-    Of a log's finding ``cause`` is the check that reports its cause, followed by the nodes on which it does.
+    ``evidence`` holds record keys. ``nodes`` is filled in by a fleet check for some nodes only; for a node check the
+    judge knows the node. ``quote`` is the passage of the evidence that shows it, where the head of the record does
+    not. ``answers`` narrows the check's checklist items to those that this finding is about (None: all). ``excused``
+    is the reason why it holds no job back, from the cluster file. ``reported_by`` names checks of a node: where one
+    of them fails or warns, the same cause is not reported twice. ``undecided`` marks a difference of which no side is
+    known to be right. ``action`` is one of ``ACTIONS`` where it differs from the check's declaration. In a log's
+    finding ``cause`` is the check that reports its cause, followed by its nodes.
     """
 
     status: Status
@@ -119,11 +121,11 @@ class Finding:
     cause: tuple[str, ...] = ()
 
     def on(self, nodes: Iterable[str]) -> Finding:
-        """Return the finding, said of these nodes only (fleet checks)."""
+        """Return the finding for these nodes only (fleet checks)."""
         return replace(self, nodes=tuple(nodes))
 
     def unless_reported(self, by: Iterable[str]) -> Finding:
-        """Return the finding, to be left to these checks of a node where one of them fails or warns."""
+        """Return the finding, to be dropped where one of these node checks reports."""
         return replace(self, reported_by=tuple(by))
 
     def from_cause(self, cause: tuple[str, ...]) -> Finding:
@@ -131,12 +133,16 @@ class Finding:
         return replace(self, cause=cause) if cause else self
 
     def about(self, *items: str) -> Finding:
-        """Return the finding, said of these checklist items only."""
+        """Return the finding for these checklist items only."""
         return replace(self, answers=items)
 
 
 class CheckFunction(Protocol):
-    """``(facts, site)`` for a node or a run, ``(nodes, sites)`` for a fleet, ``(sweep, fabric)`` for a sweep."""
+    """Function of a check.
+
+    Called with ``(facts, site)`` for a node or a run, ``(nodes, sites)`` for a fleet, ``(sweep, fabric)`` for a
+    sweep.
+    """
 
     __name__: str
 
@@ -146,7 +152,7 @@ class CheckFunction(Protocol):
 
 
 class Applicability(Protocol):
-    """Function that returns the finding to report where a check does not apply, else None."""
+    """Function that returns a finding where a check does not apply, else None."""
 
     __name__: str
 
@@ -157,7 +163,7 @@ class Applicability(Protocol):
 
 @dataclass(frozen=True)
 class Check:
-    """A check as data: what it is called, what it rests on, what to do, which questions it answers."""
+    """A check as data: id, title, source, fix, and the questions it answers."""
 
     id: str
     title: str
@@ -202,14 +208,14 @@ class Check:
     def page(self) -> dict[str, str]:
         """The check's page: heading -> text, in the order in which it is printed.
 
-        The first paragraph of the docstring is *What it does*. A docstring without headings, of an older plug-in, has
-        *Why it matters* in its second paragraph.
+        What precedes the first heading of the docstring is *What it does*. A docstring without headings, of an older
+        plug-in, has *Why it matters* in its second paragraph.
         """
-        what, _, rest = self.doc.partition("\n\n")
-        parts = _HEADING.split("\n" + rest)
-        sections = dict(zip(parts[1::2], (part.strip("\n") for part in parts[2::2]), strict=True))
+        head, *parts = _HEADING.split("\n" + self.doc)
+        sections = dict(zip(parts[::2], (part.strip("\n") for part in parts[1::2]), strict=True))
+        what = "\n".join(line for line in head.split("\n") if line.strip())
         if WHY not in sections:
-            why, _, verdicts = parts[0].strip("\n").partition("\n\n")
+            what, why, verdicts = (*head.strip("\n").split("\n\n", 2), "", "")[:3]
             sections = {WHY: why, **({VERDICTS: verdicts} if verdicts else {}), **sections}
         return {WHAT: what, **sections, SOURCES: self.source}
 
@@ -226,7 +232,10 @@ _HEADING = re.compile(r"\n## (.+)\n")
 
 
 def docstring(function: Any) -> str | None:
-    """Return a docstring; with ``python -OO``, which drops them all, the one in the source."""
+    """Return a docstring, also under ``python -OO``.
+
+    That option drops docstrings, so the source is read.
+    """
     if function.__doc__ or sys.flags.optimize < 2:
         return cast("str | None", function.__doc__)
     import ast
@@ -241,7 +250,10 @@ def docstring(function: Any) -> str | None:
 
 
 def _page(function: Any) -> str:
-    """Return a docstring without its indentation, as ``inspect.getdoc`` does, which takes the compiler along."""
+    """Return a docstring without its indentation.
+
+    ``inspect.getdoc`` does the same, and imports the compiler.
+    """
     first, *others = (docstring(function) or "").expandtabs().split("\n")
     margin = min((len(line) - len(line.lstrip()) for line in others if line.strip()), default=0)
     return "\n".join([first.lstrip(), *(line[margin:] for line in others)]).strip("\n").rstrip()
@@ -272,7 +284,7 @@ def check(
     explains: Sequence[Sequence[str]] = (),
     separate: bool = False,
 ) -> Callable[[CheckFunction], Check]:
-    """Make a Check of a function; a mistake in the declaration is an error at import.
+    """Make a Check of a function; an invalid declaration fails at import.
 
     ``unless`` declares when the check does not apply: functions of ``preflight.checks.applicability``, for which its
     module is not even imported, then of that module. ``action`` is what a failure requires (default: to isolate the
@@ -308,7 +320,7 @@ def check(
 
 
 def passed(message: str, *, subject: str = "", found: object = None, evidence: Iterable[str] = ()) -> Finding:
-    """The good value was read."""
+    """Return the finding that a good value was read."""
     return Finding(Status.PASS, message, subject, _text(found), None, tuple(evidence))
 
 
@@ -324,23 +336,26 @@ def failed(
     quote: str = "",
     action: str = "",
 ) -> Finding:
-    """A value was read and it is wrong."""
+    """Return the finding that a wrong value was read."""
     return Finding(Status.FAIL, message, subject, _text(found), _text(expected), tuple(evidence), why, fix,
                    quote=quote, action=action)  # fmt: skip
 
 
 def warned(message: str, **details: Any) -> Finding:
-    """A value was read; it is suspicious, or costs something, but holds no job back."""
+    """Return the finding of a suspicious or costly value that holds no job back."""
     return replace(failed(message, **details), status=Status.WARN)
 
 
 def unknown(message: str, **details: Any) -> Finding:
-    """It applies here and could not be told; ``fix`` says what would tell."""
+    """Return the finding that the check applies and has no answer.
+
+    ``fix`` is how to get one.
+    """
     return replace(failed(message, **details), status=Status.UNKNOWN)
 
 
 def skipped(message: str, *, subject: str = "", evidence: Iterable[str]) -> Finding:
-    """It cannot apply here; ``evidence`` is what shows that, and is not optional."""
+    """Return the finding that the check does not apply; ``evidence`` proves it."""
     return Finding(Status.SKIP, message, subject, evidence=tuple(evidence))
 
 
@@ -356,20 +371,20 @@ def compare(
     fix: str = "",
     why: str = "",
 ) -> Finding:
-    """Hold a measured value against an expectation; without one the result is *unknown*.
+    """Compare a measured value with an expectation.
 
-    A value that misses an expectation which is only customary for the recognised part (not said by
-    the site) is a warning: what the part is sold with is no promise about this site.
+    Without an expectation the result is *unknown*. A miss of an expectation that is only customary for the recognised
+    part is a warning: the data sheet of a part is no promise about this site.
     """
     keys = tuple(evidence)
     measured = f"{_text(found)} {unit}".strip()
     if expected.value is None:
         return unknown(
-            f"{what}: found {measured}, nothing says what to expect",
+            f"{what}: found {measured}, no expected value is declared",
             subject=subject,
             found=measured,
             evidence=keys,
-            fix=f"say it in the cluster file: {expected.key} = ...",
+            fix=f"declare it in the cluster file: {expected.key} = ...",
         )
     wanted = f"{_text(expected.value)} {unit}".strip()
     good = found >= expected.value if at_least else found == expected.value

@@ -43,7 +43,7 @@ def unfold(text: str, groups: bool = False) -> tuple[str, ...]:
         found = NodeSet(text, resolver=_OperatorGroups() if groups else RESOLVER_NOGROUP)
         number = len(found)
     except Exception as error:  # its parser raises whatever a text of strangers leads it to: AssertionError, KeyError
-        raise ValueError(str(error)[:_LONGEST_ERROR] or f"{excerpt(text)} is no list of names") from None
+        raise ValueError(str(error)[:_LONGEST_ERROR] or f"{excerpt(text)} is not a list of names") from None
     if number > MOST_NAMES:
         raise ValueError(f"names {number} nodes; at most {MOST_NAMES} are taken")
     if not number:

@@ -225,7 +225,7 @@ PROBES = (
           where=("nvidia",)),
     Probe("file", "/etc/{podnetinfo,podinfo}/annotations", "a pod's networks, by downward API"),
     Probe("file", "/run/.containerenv", "image of a podman container"),
-    Probe("kube", "pod", "in a pod with a service account: what its containers asked for, its networks", 5),
+    Probe("kube", "pod", "in a pod with a service account: what its containers requested, its networks", 5),
     Probe("statvfs", "/dev/shm", "room for NCCL's shared memory"),
     Probe("file", "/proc/sys/net/ipv4/ip_local_port_range", "room for NCCL's sockets"),
     Probe("dir", "/sys/module", "kernel modules: peer memory, RDMA, NVIDIA"),
@@ -278,7 +278,7 @@ PROBES = (
     Probe("file", "/host/machine.conf", "the same, of systems that ONIE installed"),
     # What nodes of one kind must have alike, or each for itself
     Probe("file", "/etc/machine-id", "whether two nodes were cloned; only a digest of it leaves the node", digest=True),
-    Probe("file", "/proc/sys/kernel/random/boot_id", "whether one machine was asked by two names"),
+    Probe("file", "/proc/sys/kernel/random/boot_id", "whether one machine was collected under two names"),
     Probe("file", "/sys/class/dmi/id/{bios_version,bios_date,product_name}", "version of the BIOS, model of server"),
     Probe("cmd", "head -c 2048 /proc/cpuinfo", "model and microcode of the first CPU", 5),
     Probe("file", "/sys/devices/system/cpu/cpu*0/topology/physical_package_id", "sockets, by every tenth CPU"),

@@ -46,7 +46,7 @@ LIMITS = {
 
 _PLAIN_SET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,\[\]-]*")
 _CODE = re.compile(r"`([^`\n]+)`")
-_EXIT = {0: "nothing that gates failed or is unknown", 1: "a gating check failed", 3: "could not tell"}
+_EXIT = {0: "nothing that gates failed or is unknown", 1: "a gating check failed", 3: "unknown"}
 
 
 def render(report: Mapping[str, Any]) -> str:

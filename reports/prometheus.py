@@ -33,7 +33,7 @@ def _run(report: Mapping[str, Any]) -> Iterator[Metric]:
     build.add(1, version=run["version"], command=run["command"])
     yield build
     for name, about, value in (
-        ("exit_status", "Exit status: 0 passed, 1 failed, 3 could not tell.", report["exit_status"]),
+        ("exit_status", "Exit status: 0 passed, 1 failed, 3 unknown.", report["exit_status"]),
         ("run_duration_seconds", "How long the run took.", run["seconds"]),
         ("run_timestamp_seconds", "When the run ended, in seconds since 1970 UTC.", _seconds(run["at"])),
     ):
@@ -48,7 +48,7 @@ def _counts(report: Mapping[str, Any]) -> Iterator[Metric]:
     results = Metric("preflight_results", "Pairs of node and check, by what came of them.")
     for status in ("passed", "warned", "failed", "unknown", "skipped", "no_answer"):
         results.add(coverage[status], status=status)
-    nodes = Metric("preflight_nodes", "Nodes that were to be asked, and those that answered.")
+    nodes = Metric("preflight_nodes", "Nodes to collect from, and those that answered.")
     for state in ("planned", "answered", "no_answer"):
         nodes.add(coverage["nodes"][state], state=state)
     checks = Metric("preflight_check_nodes", "Nodes on which a check passed, warned, failed, was skipped or unknown.")
@@ -65,10 +65,12 @@ def _counts(report: Mapping[str, Any]) -> Iterator[Metric]:
 
 def _nodes(report: Mapping[str, Any], left_out: Metric) -> Iterator[Metric]:
     levels = ", ".join(f"{level} {status}" for status, level in LEVELS.items() if status != "skip")
-    status = Metric("preflight_node_status", f"The worst that was said of a node: {levels}.")
+    status = Metric("preflight_node_status", f"The worst result of a node: {levels}.")
     answered = Metric("preflight_node_answered", "Whether a node answered.")
-    seen = Metric("preflight_node_evidence_timestamp_seconds", "When a node was asked, in seconds since 1970 UTC.")
-    checks = Metric("preflight_check_status", f"What a check said of a node, unless it passed: {levels}.")
+    seen = Metric(
+        "preflight_node_evidence_timestamp_seconds", "When a node's evidence was collected, in seconds since 1970 UTC."
+    )
+    checks = Metric("preflight_check_status", f"Result of a check on a node, unless it passed: {levels}.")
     gating = {check["check"]: check["gating"] for check in report["findings"] if check["status"] in ("fail", "unknown")}
     nodes = sorted(report["nodes"], key=lambda node: -LEVELS[node["status"]])
     for node in nodes:

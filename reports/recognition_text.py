@@ -53,7 +53,7 @@ def _unrecognised(source: Mapping[str, Any], kinds: str) -> list[Part]:
         parts.append(Listing(tuple(("run", one_line(command), "") for command in guess["run"])))
         parts.append(Paragraph((("  and paste what they print; known are the outputs of " + kinds, "dim"),)))
     else:
-        parts.append(Paragraph(((f"  known are the outputs of {kinds}, as a whole or cut", "dim"),)))
+        parts.append(Paragraph(((f"  known are the outputs of {kinds}, complete or cut", "dim"),)))
     return parts
 
 

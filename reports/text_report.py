@@ -14,7 +14,8 @@ from preflight.reports.text_layout import Listing, Paragraph, Part, typeset
 from preflight.reports.verdict_line import headline
 
 COLOUR = {"fail": "bold red", "warn": "yellow", "unknown": "magenta", "pass": "green", "skip": "dim"}
-WORD = {"fail": "FAIL", "warn": "WARN", "unknown": "UNKNOWN", "pass": "pass", "skip": "skip"}
+WORD = {"fail": "FAIL", "warn": "WARN", "unknown": "UNKNOWN", "pass": "pass", "skip": "n/a"}
+_ITEM_WORDS = {status: word.lower() for status, word in WORD.items()} | {"skip": "not applicable"}
 
 
 def render(report: Mapping[str, Any], *, colour: bool = False, width: int = 100, verbose: bool = False) -> str:
@@ -81,7 +82,7 @@ def _coverage(coverage: Mapping[str, Any], verbose: bool, *, brief: bool) -> Par
         f"{coverage[key]} {word}"
         for key, word in (
             ("passed", "passed"), ("warned", "warned"), ("failed", "failed"), ("unknown", "unknown"),
-            ("skipped", "skipped"), ("no_answer", "without an answer"),
+            ("skipped", "not applicable"), ("no_answer", "no answer"),
         )
         if coverage[key]
     ]  # fmt: skip
@@ -169,7 +170,7 @@ def _unknown(findings: Sequence[Mapping[str, Any]]) -> list[Part]:
         nodes += [node for node in finding["nodes"] if node not in nodes]
         if finding["check"] not in checks:
             checks.append(finding["check"])
-    parts: list[Part] = [_line("\nCould not be told", "bold")]
+    parts: list[Part] = [_line("\nUnknown", "bold")]
     for (message, fix), (nodes, checks) in groups.items():
         rows = [("checks", ", ".join(checks), "")]
         if fix:
@@ -184,7 +185,7 @@ def _unknown(findings: Sequence[Mapping[str, Any]]) -> list[Part]:
 def _folded(by: Mapping[str, Sequence[Mapping[str, Any]]], standings: Standings, verbose: bool) -> list[Part]:
     """List what passed everywhere, what passed on some nodes, with their number, and what was skipped."""
     parts: list[Part] = []
-    for status, title in (("pass", "Passed"), ("skip", "Skipped, because it cannot apply here")):
+    for status, title in (("pass", "Passed"), ("skip", "Not applicable")):
         findings = by[status]
         if not findings:
             continue
@@ -239,6 +240,6 @@ def _checklists(items: Sequence[Mapping[str, Any]]) -> Paragraph:
         counts[item["status"]] = counts.get(item["status"], 0) + 1
     totals = []
     for document, counts in documents.items():
-        totals.append(f"{document} " + ", ".join(f"{counts[s]} {WORD[s].lower()}" for s in COLOUR if s in counts))
+        totals.append(f"{document} " + ", ".join(f"{counts[s]} {_ITEM_WORDS[s]}" for s in COLOUR if s in counts))
     text = "; ".join(totals) + "  (items: preflight checklist, or --html)"
     return Paragraph((("\nchecklists: ", ""), (text, "dim not bold")), "bold")

@@ -26,7 +26,7 @@ class VerdictLine:
 
 
 def headline(report: Mapping[str, Any]) -> str:
-    """Return the verdict in one line: ``FAIL: 3 of 6 nodes have problems; 1 node did not answer``."""
+    """Return the verdict in one line: ``FAIL: 3 of 6 nodes have problems; 1 node gave no answer``."""
     line = verdict(report)
     return f"{line.word}: {line.detail}"
 
@@ -139,7 +139,7 @@ class _Tally:
     def gaps(self) -> list[str]:
         clauses = []
         if self.vague:
-            clauses.append(f"could not tell for {_of(self.vague, 'node')}")
+            clauses.append(f"unknown for {_of(self.vague, 'node')}")
         return clauses + self._silence()
 
     def strange(self) -> list[str]:
@@ -148,8 +148,8 @@ class _Tally:
         if self.bare:
             who = self._share(len(self.bare)) if len(self.names) > 1 else one_line(self.names[0])
             verb = "has" if len(self.bare) == 1 else "have"
-            it = "it" if len(self.bare) == 1 else "they"
-            clauses.append(f"{who} {verb} neither a GPU nor an RDMA NIC, and nothing says that {it} should have none")
+            are = "is" if len(self.bare) == 1 else "are"
+            clauses.append(f"{who} {verb} neither a GPU nor an RDMA NIC, and {are} not declared to have none")
         if len(self.switches) > _NAMED:
             named = f"{_of(len(self.switches), 'node')} ({one_line(fold([name for name, _ in self.switches]))})"
             clauses.append(f"{named} are network switches")
@@ -163,14 +163,14 @@ class _Tally:
             verb = "has" if self.failing == 1 else "have"
             clauses.append(f"{self._share(self.failing)} {verb} failures that do not gate")
         if self.vague:
-            clauses.append(f"could not tell for {self._share(self.vague)}")
+            clauses.append(f"unknown for {self._share(self.vague)}")
         if self.run_unknown:
-            clauses.append("could not tell from the run's logs")
+            clauses.append("results of the run's logs are unknown")
         if self.fabric_unknown:
-            clauses.append("could not tell all of the fabric")
+            clauses.append("parts of the fabric are unknown")
         clauses += self._silence()
         if not clauses and self.unknown:
-            clauses.append(f"could not tell {_of(self.unknown, 'result')}")
+            clauses.append(f"{_of(self.unknown, 'result')} unknown")
         if not clauses:
             clauses.append("no check could be applied" if self.names else "nothing was judged")
         return clauses
@@ -193,7 +193,7 @@ class _Tally:
         elif self.good == len(self.names):
             clauses = [f"all {self.good} nodes passed every check that applies"]
         else:
-            clauses = [f"{self._share(self.good)} passed; to the others no check applies"]
+            clauses = [f"{self._share(self.good)} passed; no check applies to the rest"]
         if self.warned:
             clauses.append("with warnings" if len(self.names) == 1 else f"{_of(self.warned, 'node')} with warnings")
         if self.unclassed:
@@ -206,8 +206,8 @@ class _Tally:
         if not self.silent:
             return []
         if self.silent == len(self.names):
-            return ["no node answered" if self.silent > 1 else f"{one_line(self.names[0])} did not answer"]
-        return [f"{_of(self.silent, 'node')} did not answer"]
+            return ["no node answered" if self.silent > 1 else f"{one_line(self.names[0])} gave no answer"]
+        return [f"{_of(self.silent, 'node')} gave no answer"]
 
     def _share(self, count: int) -> str:
         return f"{count} of {_of(len(self.names), 'node')}"

@@ -1,4 +1,4 @@
-"""Checks of the table, their modules imported when they run (``_startup.lazy_checks``)."""
+"""Checks of the generated table; each module is imported when it runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FOLDER = os.path.dirname(os.path.dirname(__file__))
 
 
 class StaleRegistry(PreflightError):
-    """A module declares a check otherwise than the table says."""
+    """A module declares a check that differs from its row in the table."""
 
 
 @cache
@@ -46,7 +46,7 @@ def from_table(module: str) -> tuple[Check, ...]:
 
 
 def is_current(module: str) -> bool:
-    """Return whether the table has what a module declares."""
+    """Return whether the table matches the declarations of a module."""
     return lazy_checks.is_current(module, _FOLDER)
 
 
@@ -72,7 +72,7 @@ def _check(module: str, declared: Row) -> Check:
         return found if isinstance(found, Check) else None
 
     def load() -> CheckFunction:
-        """Import the function; raise StaleRegistry where the table has another check."""
+        """Import the function; raise StaleRegistry where the table names another check."""
         found = find()
         if found is None or row(name, found) != declared:
             raise StaleRegistry(f"{path} declares {name} otherwise than the table: {REGENERATE}")

@@ -1,4 +1,7 @@
-"""Third parties' checks: an entry point names a module that holds checks and, if it wants, ``PROBES``."""
+"""Third-party checks.
+
+An entry point names a module that contains checks and, optionally, ``PROBES``.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ _LONGEST = 200
 
 @dataclass(frozen=True)
 class Plugins:
-    """The modules that were loaded, their probes, and a line for each that could not be."""
+    """Loaded plug-in modules, their probes, and one line for each failure."""
 
     modules: tuple[ModuleType, ...] = ()
     probes: tuple[Probe, ...] = ()
@@ -36,7 +39,10 @@ class Plugins:
 
 
 def load() -> Plugins:
-    """Import every installed plug-in; one that cannot be imported is reported and does not end the run."""
+    """Import every installed plug-in.
+
+    A plug-in that cannot be imported is reported and does not end the run.
+    """
     modules: list[ModuleType] = []
     probes: list[Probe] = []
     broken: list[str] = []
@@ -57,7 +63,7 @@ def load() -> Plugins:
 
 
 def unloaded(broken: Sequence[str]) -> Check:
-    """Return the check that stands for those of the plug-ins that cannot be loaded."""
+    """Return the check that stands in for the checks of plug-ins that failed to load."""
     from preflight.model import check, unknown
 
     @check(
@@ -82,9 +88,10 @@ def unloaded(broken: Sequence[str]) -> Check:
 
 
 def entry_points() -> Sequence[EntryPoint]:
-    """Return what ``importlib.metadata`` finds of our group, by name.
+    """Return the entry points of preflight's group, in the order of their names.
 
-    It is not even imported where no distribution can have any: that takes longer than all the checks.
+    ``importlib.metadata`` is imported only where a distribution may have one: that import takes longer than all the
+    checks.
     """
     if not _may_have_any(sys.path):
         return []
@@ -94,10 +101,10 @@ def entry_points() -> Sequence[EntryPoint]:
 
 
 def _may_have_any(paths: Iterable[str]) -> bool:
-    """Tell whether our group's name stands in any ``entry_points.txt`` that ``importlib.metadata`` would read.
+    """Return whether an ``entry_points.txt`` on these paths may name our group.
 
-    It reads that of each distribution in a directory of ``sys.path``. What else there may be, archives and
-    finders with distributions of their own, is not looked into: there may be one.
+    Distributions in the directories of ``sys.path`` are searched. Archives and custom finders are not; they count as
+    "may".
     """
     if any(hasattr(finder, "find_distributions") for finder in sys.meta_path if not _is_path_finder(finder)):
         return True

@@ -1,4 +1,7 @@
-"""Comparing values across nodes: one finding for each value that differs, the rest folded into one pass."""
+"""Comparison of values across nodes.
+
+Yields one finding for each value that differs, and one pass for the rest.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +98,10 @@ def _of_kind(members: Sequence[NodeFacts], sites: Mapping[str, Site], traits: Se
 
 
 def _the_rest(traits: Sequence[Trait], polled: Mapping[str, Electorate]) -> Finding:
-    """Return what holds for the nodes without a difference: the values that are alike, and what no node shows."""
+    """Return the finding of nodes without a difference.
+
+    It lists the equal values, and those that no node shows.
+    """
     seen = [trait for trait in traits if polled[trait.what].shown]
     unseen = [trait.what for trait in traits if trait not in seen and not trait.breaks]
     if not seen:
@@ -110,7 +116,7 @@ def _the_rest(traits: Sequence[Trait], polled: Mapping[str, Electorate]) -> Find
 
 
 def differences(trait: Trait, polled: Electorate) -> Iterator[Finding]:
-    """Yield the nodes apart, then those whose value most of the others do not have, or all where none is usual."""
+    """Yield the nodes that differ from the majority; all nodes if there is none."""
     found = polled.result
     report = failed if trait.breaks else warned
     yield from missed(trait, polled, {name: _apart(trait, value, found.usual) for name, value in polled.apart.items()
@@ -133,9 +139,9 @@ def _apart(trait: Trait, value: str, usual: str | None) -> tuple[str, str]:
 
 
 def missed(trait: Trait, polled: Electorate, wrong: Mapping[str, tuple[str, str]]) -> Iterator[Finding]:
-    """Yield the nodes that miss what is expected of them, and whose value those that vote do not have.
+    """Yield the nodes that miss an expectation and differ from the voters.
 
-    Where no node is left to vote, there is nothing to compare them with: none of them is right.
+    Where no voter is left, there is nothing to compare with: no value is called right.
     """
     alike: dict[tuple[str, str, tuple[str, ...]], list[str]] = defaultdict(list)
     for name, (mine, theirs) in wrong.items():
@@ -156,7 +162,10 @@ def missed(trait: Trait, polled: Electorate, wrong: Mapping[str, tuple[str, str]
 
 
 def _of_devices(trait: Trait, polled: Electorate) -> Iterator[Finding]:
-    """Compare device by device, of nodes that have it up; report all that differs on a node in one finding."""
+    """Compare device by device; report all differences of a node in one finding.
+
+    Only nodes where the device is up take part.
+    """
     by_device: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for name, value in polled.values.items():
         for device, reading in _devices(trait, value):
@@ -191,14 +200,14 @@ def _devices(trait: Trait, value: str) -> list[tuple[str, str]]:
 
 
 def _other_devices(trait: Trait, value: str, usual: Mapping[str, str]) -> tuple[str, str]:
-    """Return the devices of a node that have not the usual value: with their own, and with the usual one."""
+    """Return the devices that differ: their own values, and the usual ones."""
     wrong = [(device, reading) for device, reading in _devices(trait, value) if usual.get(device, reading) != reading]
     mine = trait.items.join(f"{device} {reading}" for device, reading in wrong)
     return mine, trait.items.join(f"{device} {usual[device]}" for device, _ in wrong)
 
 
 def undecided(trait: Trait, found: Vote, what: str = "") -> Finding:
-    """Return the finding of all nodes where no value has a majority: each side is named, and none is right."""
+    """Return the finding of nodes without a majority; no side is called right."""
     report = failed if trait.breaks else warned
     if found.total == 2:
         (one, on_one), (other, on_other) = sorted(found.values.items())
@@ -217,7 +226,7 @@ def undecided(trait: Trait, found: Vote, what: str = "") -> Finding:
 
 
 def _gaps(traits: Sequence[Trait], polled: Mapping[str, Electorate]) -> Iterator[Finding]:
-    """Yield what single nodes did not show, the values of one reason and the same nodes together."""
+    """Yield the values that single nodes did not show, grouped by reason and nodes."""
     folded: dict[tuple[tuple[str, ...], str], list[tuple[Trait, EvidenceError]]] = defaultdict(list)
     for trait in traits:
         reasons: dict[str, list[str]] = defaultdict(list)
@@ -235,7 +244,7 @@ def _gaps(traits: Sequence[Trait], polled: Mapping[str, Electorate]) -> Iterator
 
 
 def _parts(trait: Trait, value: str, usual: str) -> tuple[str, str]:
-    """Return both values, of long ones only the parts that the other does not have."""
+    """Return both values; of long ones only the parts that differ."""
     if not trait.items:
         return value, usual
     mine, theirs = value.split(trait.items), usual.split(trait.items)

@@ -1,4 +1,4 @@
-"""What the cluster file declares of a compared value, and which nodes miss it."""
+"""Comparison of node values with what the cluster file declares."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ class Miss:
 
 
 def misses(trait: Trait, value: str | float, site: Site) -> list[Miss]:
-    """Return where a value of a node is not what its class declares; a device that shows none is left out."""
+    """Return the values of a node that differ from the declaration of its class.
+
+    A device that shows no value is left out.
+    """
     if not trait.expects:
         return []
     declared = site.declared(trait.expects)
@@ -51,12 +54,12 @@ def misses(trait: Trait, value: str | float, site: Site) -> list[Miss]:
 
 
 def accepted(trait: Trait, value: Any) -> tuple[str, ...]:
-    """Return what is right by a declared value, as nodes show it."""
+    """Return the accepted values of a declaration, in the form that nodes show."""
     return tuple(value) if isinstance(value, Alternatives) else (written(trait, value),)
 
 
 def compared(trait: Trait, value: str, site: Site) -> str:
-    """Return what is compared of a value: of several right ones all."""
+    """Return the compared part of a value, with all accepted alternatives."""
     right = site.alternatives(trait.expects) if trait.expects else ()
     return " or ".join(right) if right and set(values_of(trait, value)) <= set(right) else value
 
@@ -67,7 +70,10 @@ def values_of(trait: Trait, value: str) -> list[str]:
 
 
 def silent(trait: Trait, value: str | float, site: Site) -> dict[str, str]:
-    """Return the devices whose value is declared and that a node does not show, with file and key."""
+    """Return the devices with a declared value that the node does not show.
+
+    Maps each device to the file and key of the declaration.
+    """
     if not has_devices(trait) or not isinstance(value, str):
         return {}
     shown = {device.split(":")[0] for device in of_devices(trait, value)}
@@ -75,15 +81,12 @@ def silent(trait: Trait, value: str | float, site: Site) -> dict[str, str]:
 
 
 def has_devices(trait: Trait) -> bool:
-    """Return whether a value lists devices.
-
-    A name that a node gives may hold a star as well.
-    """
+    """Return whether a value lists devices. A reported name may contain a star."""
     return bool(trait.items) and "*" in trait.expects
 
 
 def of_devices(trait: Trait, value: str) -> dict[str, str]:
-    """Return the reading of each device of a value; the first word of an item names the device."""
+    """Return the reading of each device; the first word of an item is its name."""
     parts = (item.partition(" ") for item in value.split(trait.items))
     return {device: reading for device, _, reading in parts}
 

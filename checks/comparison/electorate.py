@@ -1,9 +1,8 @@
-"""Who votes on a value: the nodes that have what is expected of them.
+"""Selection of the nodes that vote on a value.
 
-The checks of a node judge it by the cluster file, the part and their own bounds. Where one of them fails or warns, or a
-value is not the one that the cluster file declares, the node leaves before anything is counted: of eight nodes of which
-five miss the cluster file's MTU, three vote. What is left is a comparison among equals, and its majority is usual, not
-right.
+The node's own checks judge it first, by the cluster file, the part and their own bounds. Where one of them fails or
+warns, or a value is not the declared one, the node does not vote: of eight nodes of which five miss the declared MTU,
+three vote. A majority of the rest is usual, not right.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ ONE_VALUE = "one value on all nodes of a kind"
 
 @dataclass(frozen=True)
 class Trait:
-    """One value that nodes of a kind should have alike."""
+    """One value that should be equal on nodes of a kind."""
 
     what: str
     key: str  # the record that shows it
@@ -52,7 +51,7 @@ class Trait:
 
 @dataclass(frozen=True)
 class Electorate:
-    """What the nodes of one kind have of one value."""
+    """Readings of one value on the nodes of one kind."""
 
     values: Mapping[str, str]  # node -> value, of those that vote
     apart: Mapping[str, str]  # node -> value, of those that miss what is expected of them
@@ -80,7 +79,7 @@ def kinds(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> list[list[No
 
 
 def poll(trait: Trait, members: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Electorate:
-    """Read a value of all nodes of a kind; a node on which it could not be read does not vote."""
+    """Read a value on all nodes of a kind; a node without a reading does not vote."""
     values: dict[str, str] = {}
     numbers: dict[str, float] = {}
     unread: dict[str, EvidenceError] = {}
@@ -107,7 +106,10 @@ def poll(trait: Trait, members: Sequence[NodeFacts], sites: Mapping[str, Site]) 
 
 
 def standing(trait: Trait, node: NodeFacts, site: Site) -> tuple[str | float | None, tuple[str, ...]]:
-    """Return the value of a node, and the checks by which it misses what is expected; raises EvidenceError."""
+    """Return the value of a node, and the checks by which it misses expectations.
+
+    Raises EvidenceError.
+    """
 
     def read_standing() -> tuple[str | float | None, tuple[str, ...]]:
         value = trait.read(node, site)
@@ -120,13 +122,19 @@ def standing(trait: Trait, node: NodeFacts, site: Site) -> tuple[str | float | N
 
 
 def failing(checks: Sequence[Check], node: NodeFacts, site: Site, subject: str = "") -> tuple[str, ...]:
-    """Return which of these checks fail or warn on a node; with a subject, only what they find of that counts."""
+    """Return which of these checks fail or warn on a node.
+
+    With a subject, only findings on that subject count.
+    """
     hit = {check.id: subjects(check, node, site) for check in checks}
     return tuple(id for id, found in hit.items() if found and (not subject or subject in found))
 
 
 def subjects(check: Check, node: NodeFacts, site: Site) -> frozenset[str]:
-    """Return the subjects on which a check fails or warns; the judge may have run it on the node before."""
+    """Return the subjects on which a check fails or warns.
+
+    Results that the judge already has are reused.
+    """
     if check.id not in node.failing:
         hit = set()
         try:

@@ -1,4 +1,4 @@
-"""How the values are read that nodes of one kind should have alike."""
+"""Readers of the values that should be equal on nodes of one kind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def text(key: str, parse: Callable[[str], object] = str.strip) -> Value:
 
 
 def where_there(key: str, parse: Callable[[str], object] = str.strip) -> Value:
-    """Read a file that not every kernel or driver has: missing on a node it is "none", in a container nothing."""
+    """Read a file that only some kernels or drivers have.
+
+    Missing means "none" on a node, and nothing in a container.
+    """
 
     def read(node: NodeFacts, site: Site) -> str | None:
         if not node.evidence.exists(key):
@@ -39,7 +42,7 @@ def where_there(key: str, parse: Callable[[str], object] = str.strip) -> Value:
 
 
 def installed(key: str, parse: Callable[[str], object] = str.strip) -> Value:
-    """Read a version; what is missing on the node is "not installed", in a container nobody knows."""
+    """Read a version; missing means "not installed" on a node, unknown in a container."""
 
     def read(node: NodeFacts, site: Site) -> str | None:
         if not node.in_container and not node.evidence.exists(key):
@@ -50,7 +53,7 @@ def installed(key: str, parse: Callable[[str], object] = str.strip) -> Value:
 
 
 class PerDevice:
-    """Value of a node that each of its devices has by itself."""
+    """Value of a node with one reading for each of its devices."""
 
     def devices(self, node: NodeFacts) -> dict[str, str]:
         """Return the value of each device by its name; raises EvidenceError."""
@@ -79,7 +82,7 @@ class _OfGpus(PerDevice):
 
 
 def of_gpus(field: str, show: Callable[[GpuHealth], object]) -> PerDevice:
-    """Read a value of every GPU; where the driver does not report it for this part, there is none."""
+    """Read a value of every GPU; None where the driver does not report it."""
     return _OfGpus(field, show)
 
 
@@ -89,7 +92,10 @@ def several(values: Iterable[object]) -> str | None:
 
 
 def compute(node: NodeFacts, site: Site) -> list[Port]:
-    """Return the compute ports that are up; none on a node without RDMA. A port that is down is told elsewhere."""
+    """Return the active compute ports; none on a node without RDMA.
+
+    A port that is down is reported by rdma.port-state.
+    """
     if not node.rdma_devices:
         return []
     return [port for port in site.roles(node).compute if port.active]
@@ -106,5 +112,5 @@ def on_rdma_nodes(read: Value) -> Value:
 
 
 def on_the_host(read: Value) -> Value:
-    """Leave containers out: what they see of it is their own, or nothing."""
+    """Skip containers, whose view of this value is their own or empty."""
     return lambda node, site: None if node.in_container else read(node, site)

@@ -1,4 +1,4 @@
-"""The links of the InfiniBand fabric: slow by their peers, missing by a reference, with errors that grow."""
+"""Checks of InfiniBand links: speed, missing links, growing errors."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ HINTS = {
     unless=(not_this_fabric,),
 )
 def link_speed(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
-    """Compare each link's width and speed with those of most links between the same kinds of chips.
+    """Compare the speed and width of each link with similar links.
+
+    Similar links join the same kinds of chips.
 
     ## Why it matters
     A link that trained at fewer lanes or a lower speed is Active and Up at both ends; every flow that is routed over it
@@ -91,14 +93,17 @@ def link_speed(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         speeds = ", ".join(sorted({link.speed for link in strange}))
         yield unknown(f"{len(strange)} links have a speed that this version does not know: {speeds}", evidence=keys)
     if swept.partial:
-        yield unknown(f"{swept.partial}: of the others nothing is known", evidence=keys)
+        yield unknown(f"{swept.partial}: the state of the other links is unknown", evidence=keys)
     elif not slow and not strange and not mixed:
         speeds = ", ".join(sorted({link.speed for link in net.links}))
         yield passed(f"all {len(net.links)} links run as their peers do: {speeds}", found=speeds, evidence=keys)
 
 
 def _could_be(swept: FabricFacts, link: FabricLink) -> str:
-    """Quote what both ends could do, where iblinkinfo tells; 12X is a width that no cable of a cluster has."""
+    """Return the speeds that both ends support, where iblinkinfo prints them.
+
+    12X is left out: no cable of a cluster has this width.
+    """
     better = {could for one in swept.states_of(link) for could in one.could_be} - {"12X"}
     return f"; both ends could be {' '.join(sorted(better))}" if better else ""
 
@@ -118,7 +123,7 @@ def _could_be(swept: FabricFacts, link: FabricLink) -> str:
     unless=(not_this_fabric,),
 )
 def reference(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
-    """Compare the sweep with a reference sweep: devices, links, ports and speeds, by GUID.
+    """Compare devices, links, ports and speeds with a reference sweep, by GUID.
 
     ## Why it matters
     A pulled cable leaves nothing behind: the port is Down and Polling like one that never had a cable. Jobs run on,
@@ -136,7 +141,7 @@ def reference(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     keys, net = [swept.net_key], swept.net
     if site.reference is None:
         inventory = f"{len(net.switches)} switches, {len(net.hcas)} HCAs, {len(net.links)} links"
-        yield unknown(f"nothing says what the fabric should be; now it has {inventory}", found=inventory, evidence=keys,
+        yield unknown(f"no reference for the fabric; now it has {inventory}", found=inventory, evidence=keys,
                       fix='keep a good sweep and name it in the cluster file: [fabric] reference = "FILE"')  # fmt: skip
         return
     before = site.reference.net
@@ -175,7 +180,7 @@ def reference(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
 
 
 def _state(swept: FabricFacts, link: FabricLink) -> str:
-    """Tell in which state the ports are that the link had: without a partner (Polling), or switched off (Disabled)."""
+    """Return the state of a link's ports: no partner (Polling) or Disabled."""
     found = swept.states_of(link)
     return "; its ports are " + " and ".join(f"{one.state}/{one.physical}" for one in found) if found else ""
 
@@ -194,7 +199,7 @@ def _state(swept: FabricFacts, link: FabricLink) -> str:
     unless=(not_this_fabric,),
 )
 def link_errors(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
-    """Compare the error counters of all ports with those at the start of a window, and with those of the reference.
+    """Compare error counters with the start of a window and with the reference.
 
     ## Why it matters
     Each damaged packet is sent again after a timeout, and the whole collective waits for it; a link that goes down
@@ -229,7 +234,10 @@ def link_errors(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
 
 
 def _earlier(swept: FabricFacts, site: FabricSite) -> list[tuple[Errors, Errors, float]]:
-    """Return the pairs of readings to compare, with the hours between them: of the window, since the reference."""
+    """Return the pairs of readings to compare, with the hours between them.
+
+    One pair spans the window, the other begins with the reference.
+    """
     found = [swept.window] if swept.window else []
     if site.reference and site.reference.errors:
         window = facts.fabric.reference.hours(site.reference.at, swept.evidence.collected_at)
@@ -250,14 +258,14 @@ def _one_reading(swept: FabricFacts) -> Iterator[Finding]:
         return
     ports = [f"{_port(swept, p)}: {', '.join(f'{n} {v}' for n, v in values.items())}" for p, values in marked.items()]
     yield unknown(
-        f"{len(marked)} ports have counted errors at some time; one reading does not tell when: {listed(ports)}",
+        f"{len(marked)} ports have counted errors, at an unknown time: {listed(ports)}",
         found=f"{len(marked)} ports", evidence=keys,
-        fix="read them twice: --fabric --window 60; or name a kept sweep in the cluster file, [fabric] reference",
+        fix="read them twice: --fabric --window 60; or name a saved sweep in the cluster file, [fabric] reference",
     )  # fmt: skip
 
 
 def _grown(swept: FabricFacts, one: PortErrorGrowth, window: float) -> Finding | None:
-    """Judge one counter; None where it is none that is judged, or too little to speak of."""
+    """Judge one counter; None where it is not judged or grew too little."""
     gate, hint = GATES.get(one.counter), HINTS.get(one.counter)
     rule = gate or hint
     if rule is None:

@@ -1,4 +1,4 @@
-"""Where the InfiniBand fabric may be too narrow for the job, and whether its uplinks share the load."""
+"""Checks of the load on the InfiniBand fabric: fan-in, uplinks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ IDLE = 0.05
 
 def no_sender(swept: FabricFacts, site: FabricSite) -> Finding | None:
     """Skip a run of one node."""
-    return None if len(swept.nodes) > 1 else skipped("one node was asked: nobody sends to it", evidence=[swept.net_key])
+    return (
+        None
+        if len(swept.nodes) > 1
+        else skipped("one node was collected: no traffic to judge", evidence=[swept.net_key])
+    )
 
 
 @check(
@@ -32,7 +36,7 @@ def no_sender(swept: FabricFacts, site: FabricSite) -> Finding | None:
     impact="slows-job",
     owner="job",
     source="IBA 7.9 (credits): what cannot be delivered waits in the switch, and then in the switches before it",
-    fix="`iblinkinfo -l | grep NAME` of the HCA: bring its link to the rate of the others, or leave its node out.",
+    fix="`iblinkinfo -l | grep NAME` of the HCA: bring its link to the rate of its peers, or leave its node out.",
     action="fix-site",
     answers=("FP-CON-1",),
     scope="fleet",
@@ -42,7 +46,9 @@ def no_sender(swept: FabricFacts, site: FabricSite) -> Finding | None:
     unless=(not_this_fabric, no_sender),
 )
 def fan_in(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
-    """Compare the link of each of the job's HCAs with what the other nodes of its rail can send to it at once.
+    """Compare each compute HCA's link with the combined rate of its senders.
+
+    The senders are the other nodes of its rail.
 
     ## Why it matters
     Where many send to one, what does not fit waits in the leaf, and what stands behind it waits too: flows to other
@@ -60,8 +66,8 @@ def fan_in(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     points = facts.fabric.load.fan_ins(swept.graph, swept.here())
     if not points:
         yield unknown(
-            f"of the {len(swept.nodes)} nodes that were asked, no two of one rail are in this sweep",
-            evidence=keys, fix="ask the job's nodes as well as the one that sweeps: --hosts or --job",
+            f"of the {len(swept.nodes)} collected nodes, no two of one rail are in this sweep",
+            evidence=keys, fix="collect from the job's nodes as well as from the one that sweeps: --hosts or --job",
         )  # fmt: skip
         return
     narrow = [one for one in points if one.link_gbps < one.fastest_gbps]
@@ -85,7 +91,10 @@ def _name(one: FanIn) -> str:
 
 
 def _waits(swept: FabricFacts) -> str:
-    """Tell where packets waited most in the window; empty without one. Ticks have no fixed length."""
+    """Return where packets waited most in the window; empty without a window.
+
+    The length of a tick is not fixed, so it is not converted to time.
+    """
     if swept.errors_key not in swept.evidence or not (window := swept.window):
         return ""
     before, after, _ = window
@@ -116,7 +125,7 @@ def no_shared_uplinks(swept: FabricFacts, site: FabricSite) -> Finding | None:
     owner="network",
     source="a judgement: one and a half times an even share, at half of the link's rate; IBA PortXmitData, PortRcvData",
     fix="Route adaptively (`routing_engine ar_updn` of MLNX_OFED's opensm, or UFM; NCCL_IB_ADAPTIVE_ROUTING, "
-    "NCCL_IB_SL), or place the job on whole leaves; `ibtracert` shows which flows share the uplink.",
+    "NCCL_IB_SL), or place the job on complete leaves; `ibtracert` shows which flows share the uplink.",
     action="fix-site",
     answers=("FP-CON-5",),
     scope="fleet",
@@ -127,7 +136,9 @@ def no_shared_uplinks(swept: FabricFacts, site: FabricSite) -> Finding | None:
     unless=(not_this_fabric, no_shared_uplinks),
 )
 def uplink_balance(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
-    """Compare what each uplink of a leaf carried in the window with an even share of all that passed, both ways.
+    """Compare the traffic of each uplink in the window with an even share.
+
+    Both directions are compared.
 
     ## Why it matters
     Static routes choose an uplink by the receiver's address: several heavy flows meet on one uplink while others idle,

@@ -1,4 +1,4 @@
-"""The shape of the InfiniBand fabric: what each leaf has below and above it, and the job's place in it."""
+"""Checks of the InfiniBand fabric's shape: oversubscription, path lengths."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     impact="slows-job",
     owner="network",
     source="NVIDIA DGX SuperPOD reference architecture: full fat tree, as many links up as down at each leaf",
-    fix="`iblinkinfo -l | grep NAME` on the leaf named: connect the uplinks that are missing, mend those that are slow;"
-    " or say in the cluster file what the design allows: [fabric] oversubscription = 2.",
+    fix="`iblinkinfo -l | grep NAME` on the leaf named: connect the uplinks that are missing, repair those that are "
+    "slow;"
+    " or declare what the design allows in the cluster file: [fabric] oversubscription = 2.",
     action="fix-site",
     answers=("FP-BW-3", "AN-1"),
     scope="fleet",
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     unless=(not_this_fabric,),
 )
 def oversubscription(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
-    """Compare, at each leaf, the rate of the links to hosts with the rate of the links to other switches.
+    """Compare the rates of host links and uplinks at each leaf.
 
     ## Why it matters
     Where more can come from below than fits above, jobs that span leaves share what is left: at 2:1 an all-to-all
@@ -80,7 +81,7 @@ def no_path(swept: FabricFacts, site: FabricSite) -> Finding | None:
     """Skip a run of one node."""
     if len(swept.nodes) > 1:
         return None
-    return skipped("one node was asked: there is no path between nodes", evidence=[swept.net_key])
+    return skipped("only one node was collected: no path between nodes to judge", evidence=[swept.net_key])
 
 
 @check(
@@ -98,7 +99,7 @@ def no_path(swept: FabricFacts, site: FabricSite) -> Finding | None:
     unless=(not_this_fabric, no_path),
 )
 def hops(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
-    """Compare the paths between the nodes that were asked with the shortest that so many nodes could have.
+    """Compare the paths between the collected nodes with the shortest possible.
 
     ## Why it matters
     A collective waits for its longest path. Nodes on another leaf add two switches each way, and share the uplinks with
@@ -114,8 +115,9 @@ def hops(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     placement = facts.fabric.graph.place(swept.graph, swept.here())
     if placement.nodes < 2:
         yield unknown(
-            f"{placement.nodes} of the {len(swept.nodes)} nodes that were asked are in this sweep",
-            evidence=[swept.net_key], fix="ask the job's nodes as well as the one that sweeps: --hosts or --job",
+            f"{placement.nodes} of the {len(swept.nodes)} collected nodes are in this sweep",
+            evidence=[swept.net_key], fix="collect from the job's nodes as well as from the one that sweeps: --hosts "
+                                          "or --job",
         )  # fmt: skip
         return
     hop_counts = ", ".join(f"{pairs} pairs over {n or 'no path'}" for n, pairs in placement.pairs.items())

@@ -1,4 +1,4 @@
-"""The InfiniBand fabric as a whole, from a sweep that one node made: whether it is all, its managers."""
+"""Checks of an InfiniBand sweep: completeness, subnet managers, SHARP."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ LISTED = 8
 
 
 def listed(names: list[str]) -> str:
-    """Write some names, and how many more there are."""
+    """Return some names, and the number of the rest."""
     return ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
 
 
 def not_this_fabric(swept: FabricFacts, site: FabricSite) -> Finding | None:
-    """Report a sweep that is not of the compute fabric, or of Ethernet."""
+    """Report a sweep of another fabric than the compute fabric, or of Ethernet."""
     if evidence := swept.not_infiniband:
         return skipped(
             f"every compute port of {swept.sweeper.node} is Ethernet or EFA, not InfiniBand", evidence=evidence
@@ -51,14 +51,14 @@ def not_this_fabric(swept: FabricFacts, site: FabricSite) -> Finding | None:
     unless=(not_this_fabric,),
 )
 def completeness(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
-    """Look for queries without an answer, for links that only one end reports, and for the job's HCAs in the sweep.
+    """Look for lost queries, one-sided links and missing compute HCAs.
 
     ## Why it matters
     What did not answer hides all that hangs behind it: a report on half a fabric calls the other half healthy.
 
     ## Verdicts
     Lost queries leave it unknown, whatever the tool's exit status was. An active compute HCA of a node that was asked
-    and that the sweep has not seen warns. It passes where neither is found.
+    and that the sweep does not contain warns. It passes where neither is found.
 
     A sweep that holds none of the sweeping node's own compute HCAs is of another fabric: all is unknown.
 
@@ -71,19 +71,19 @@ def completeness(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         where = list(swept.silent_places())
         behind = f"; what does not answer hangs at {listed(where)}" if where else ""
         yield unknown(
-            f"{key[4:]}: {lost.count} queries got no answer: this is not the whole fabric{behind}",
+            f"{key[4:]}: {lost.count} queries got no answer: the sweep is incomplete{behind}",
             found=f"{len(net.switches)} switches, {len(net.hcas)} HCAs, as far as they answered",
             evidence=[key], quote=lost.first,
             fix="look at the device named; then sweep again. Nothing that hangs behind it is known",
         )  # fmt: skip
     for key, signal in swept.crashed.items():
-        yield unknown(f"{key[4:]} crashed (signal {signal}): what it had yet to ask is not known", evidence=[key],
+        yield unknown(f"{key[4:]} crashed (signal {signal}): its remaining queries were not made", evidence=[key],
                       found=f"signal {signal}", fix="sweep again; a newer infiniband-diags may hold")  # fmt: skip
     if swept.partial and swept.net_key not in swept.lost:
         yield unknown(swept.partial, evidence=[swept.net_key], fix="sweep again")
     for rail, names in swept.elsewhere().items():
         yield warned(
-            f"the sweep has not seen {rail} of {listed(list(names))}, whose port is active",
+            f"the sweep does not contain {rail} of {listed(list(names))}, though its port is active",
             subject=rail, evidence=[swept.net_key],
             fix=f'if it is on another subnet, sweep that too: [fabric] device = "{rail}"',
         )  # fmt: skip
@@ -109,7 +109,7 @@ def completeness(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     unless=(not_this_fabric,),
 )
 def manager(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
-    """Look for the master subnet manager, and ask every port that runs a manager which state it is in.
+    """Look for the master subnet manager, and query the state of each manager.
 
     ## Why it matters
     Without a master no port that comes up becomes active, and no route is mended. Two masters write each other's routes
@@ -138,8 +138,8 @@ def manager(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         return
     if silent := sorted(lid for lid, one in managers.items() if one is None):
         yield unknown(
-            f"a subnet manager runs at LID {', '.join(map(str, silent))} and does not say in which state",
-            evidence=[f"{swept.master_key} {silent[0]}"], fix=f"ask it again: `sminfo {silent[0]}`",
+            f"a subnet manager runs at LID {', '.join(map(str, silent))} without reporting its state",
+            evidence=[f"{swept.master_key} {silent[0]}"], fix=f"query it again: `sminfo {silent[0]}`",
         )  # fmt: skip
         return
     if not master.is_master:
@@ -161,8 +161,8 @@ def _no_manager(swept: FabricFacts) -> Iterator[Finding]:
     keys = [swept.master_key]
     if swept.lost:
         yield unknown(
-            "no subnet manager answered, and the sweep lost queries too: the way to it may be what is broken",
-            evidence=keys, fix="mend what does not answer (fabric.sweep); then ask again: `sminfo`",
+            "no subnet manager answered, and the sweep lost queries too: the path to it may be broken",
+            evidence=keys, fix="repair what does not answer (fabric.sweep); then run `sminfo` again",
         )  # fmt: skip
         return
     waiting = sum(device.lid == 0 for device in swept.net.switches)
@@ -188,7 +188,7 @@ def _no_manager(swept: FabricFacts) -> Iterator[Finding]:
     unless=(not_this_fabric,),
 )
 def sharp(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
-    """Look for an aggregation node in every switch, and for the aggregation manager among the subnet's services.
+    """Look for an aggregation node in every switch, and for the SHARP manager.
 
     ## Why it matters
     Without either, NCCL falls back to rings and trees without a word: an all-reduce then moves twice the bytes.
@@ -210,7 +210,7 @@ def sharp(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     coverage = f"{len(switches) - len(without)} of {len(switches)} switches have an aggregation node"
     keys = [swept.net_key]
     if wanted is False:
-        yield skipped(f"{site.source('sharp')} says that SHARP is not used; {coverage}", evidence=keys)
+        yield skipped(f"{site.source('sharp')} declares that SHARP is not used; {coverage}", evidence=keys)
     elif swept.partial and without:
         yield unknown(f"{swept.partial}; of what was seen, {coverage}", evidence=keys)
     elif not inside and not wanted:

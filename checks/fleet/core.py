@@ -71,7 +71,9 @@ DRIVER = Trait("NVIDIA driver", "file:/proc/driver/nvidia/version", _driver, bre
     scope="fleet",
 )
 def mtu_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
-    """Compare the active MTU, and under RoCE the Ethernet MTU, of compute ports across nodes of the same kind.
+    """Compare the RDMA MTU, and for RoCE the Ethernet MTU, of compute ports.
+
+    Nodes of the same kind are compared.
 
     ## Why it matters
     Two ends with different MTUs use the smaller one, or fail where an application fixed it; a switch
@@ -104,12 +106,12 @@ def _mtu(node: NodeFacts, active_mtu: int | None, netdev: str | None) -> str:
     if netdev is None:
         return f"{active_mtu}"
     if netdev not in node.netdevs:
-        raise EvidenceError(f"file:{facts.interfaces.ROOT}/{netdev}/mtu", "was never asked of this node")
+        raise EvidenceError(f"file:{facts.interfaces.ROOT}/{netdev}/mtu", "was not collected from this node")
     return f"{active_mtu} over {node.netdevs[netdev].mtu}"
 
 
 def _breaks_chain(node: NodeFacts, site: Site) -> tuple[str, ...]:
-    """Name roce.chain where it breaks at a port's MTU."""
+    """Return roce.chain where it breaks at the MTU of a port."""
     ports = [port for port in site.roles(node).compute if port.roce and port.active and port.netdev]
     chains = facts.roce_chain.chain.chains(node, ports, policy(site)) if ports else ()
     broken = any(chain.link(name).state is State.BROKEN for chain in chains for name in ("MTU", "active MTU"))

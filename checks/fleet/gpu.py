@@ -1,4 +1,4 @@
-"""GPUs of nodes of one kind: the same parts, set up alike; and the NVLink domains that span nodes."""
+"""Checks of GPUs across nodes of one kind, and of multi-node NVLink."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ GPU = (
     scope="fleet",
 )
 def gpu_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
-    """Compare model, number and memory of the GPUs, ECC, MIG, persistence and compute mode, power limit and clocks.
+    """Compare the GPUs' model, number, memory, modes, power limit and clocks.
 
     ## Why it matters
     Every step waits for the slowest GPU of the job: one node with a lower power limit or clock slows down all of
@@ -96,12 +96,12 @@ _PART = Trait("GPU model within a class", "dir:/sys/bus/pci/devices", lambda nod
 
 
 def _part(node: NodeFacts, site: Site) -> str | None:
-    """Return what a node with GPUs was recognised as; None where it is not known."""
+    """Return the recognised part of a node with GPUs; None where it is unknown."""
     return site.part.name if site.part and node.gpus_on_bus else None
 
 
 def _mixed(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
-    """Yield the nodes of another part than most of a class that the cluster file declares: it is to be of one kind."""
+    """Yield nodes of another part than most of their declared class."""
     classes: dict[str, list[NodeFacts]] = defaultdict(list)
     for node in nodes:
         if sites[node.node].declared_class:
@@ -113,7 +113,10 @@ def _mixed(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Fi
 
 
 def _without_gpus(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
-    """Yield the nodes that show no GPU beside nodes of their class that do, where nothing says how many to expect."""
+    """Yield nodes without a GPU in a class where peers have some.
+
+    Only where the expected number is not declared.
+    """
     classes: dict[str, list[NodeFacts]] = defaultdict(list)
     for node in nodes:
         classes[sites[node.node].class_name].append(node)
@@ -125,8 +128,9 @@ def _without_gpus(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
             continue
         expected = sites[without[0]].gpus.key
         yield unknown(
-            f"no GPU on the PCI bus; {having} of the {len(members)} nodes of this class have some, and nothing says "
-            "how many there should be", subject="number of GPUs", found="0", evidence=["dir:/sys/bus/pci/devices"],
+            f"no GPU on the PCI bus; {having} of the {len(members)} nodes of this class have some, and "
+            "the expected number is not declared", subject="number of "
+                                                           "GPUs", found="0", evidence=["dir:/sys/bus/pci/devices"],
             fix="A GPU node: `lspci -d 10de:`, power-cycle it. Else give it a class of its own with gpus = 0. "
             f"{expected} states the number for this class.",
         ).on(without)  # fmt: skip
@@ -140,7 +144,7 @@ def _on_bus(node: NodeFacts) -> int | None:
 
 
 def _cluster(node: NodeFacts) -> str | None:
-    """Return the UUID of the NVLink domain that a node's GPUs say they are in; None: it ends in the node."""
+    """Return the UUID of the node's NVLink domain; None if it ends in the node."""
     fabrics = [one.fabric for one in node.gpu_health.gpus if one.fabric is not None] if node.gpus_on_bus else []
     return " and ".join(sorted({fabric.cluster_uuid for fabric in fabrics if fabric.multi_node})) or None
 
@@ -169,7 +173,9 @@ def _imex(node: NodeFacts) -> str | None:
     reads=("file:/etc/nvidia-imex/nodes_config.cfg", "nvml:gpus"),
 )
 def nvlink_domain(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
-    """Compare cluster UUID, clique and IMEX's list of nodes within each NVLink domain that spans nodes.
+    """Compare cluster UUID, clique and IMEX node list in each NVLink domain.
+
+    Only domains that span nodes are compared.
 
     ## Why it matters
     Nodes that disagree cannot map each other's memory: NCCL falls back to the network without a word, or

@@ -34,7 +34,7 @@ def _microcode(node: NodeFacts, site: Site) -> str | None:
 
 
 def _distribution(node: NodeFacts, site: Site) -> str | None:
-    """Return what the distribution calls itself; in a container it is the image's."""
+    """Return the name of the distribution; in a container it is the image's."""
     if node.in_container or not node.evidence.exists(OS_RELEASE):
         return None
     return node.parsed(OS_RELEASE, system_settings.pretty_name)
@@ -60,7 +60,7 @@ def _smt(node: NodeFacts, site: Site) -> str | None:
 
 
 def _nvme(node: NodeFacts, site: Site) -> str | None:
-    """Count the drives that work; those that do not are named."""
+    """Return the number of working drives, and name the rest."""
     drives = inventory.nvme_drives(node.evidence)
     dead = ", ".join(f"{name} {state}" for name, state in drives if state != "live")
     working = sum(state == "live" for _, state in drives)
@@ -68,7 +68,10 @@ def _nvme(node: NodeFacts, site: Site) -> str | None:
 
 
 def _mounts(node: NodeFacts, site: Site) -> str | None:
-    """Write disks and network file systems by place; a container's are its own."""
+    """Return disks and network file systems by mount point.
+
+    The mounts of a container are its own.
+    """
     if node.in_container:
         return None
     lasting = node.parsed(MOUNTS, inventory.lasting)
@@ -82,7 +85,7 @@ def _memlock(node: NodeFacts, site: Site) -> str | None:
 
 
 def _sysctl(name: str) -> Trait:
-    """Compare what holds for the rails: the larger of ``all`` and the interface's own."""
+    """Compare a setting on the rails: the larger of ``all`` and the interface's own."""
 
     def read(node: NodeFacts, site: Site) -> str | None:
         rails = [port.netdev for port in compute(node, site) if port.roce and port.netdev]
@@ -103,7 +106,7 @@ def _governor(node: NodeFacts, site: Site) -> str | None:
         return None
     found = [node.evidence.text(one).strip() for one in node.evidence.keys(f"file:{key}/*/scaling_governor")]
     if not found:
-        raise EvidenceError(f"file:{key}/policy*0/scaling_governor", "was never asked of this node")
+        raise EvidenceError(f"file:{key}/policy*0/scaling_governor", "was not collected from this node")
     return several(found)
 
 

@@ -1,4 +1,4 @@
-"""RDMA devices that nodes of one kind should have alike: names, places, and what decides about their paths."""
+"""Checks of RDMA devices across nodes: names, PCI addresses, paths."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from preflight.model import Finding, check
 
 
 def _places(node: NodeFacts, site: Site) -> str | None:
-    """Say where each RDMA device sits; in a container and behind SR-IOV their names follow each other."""
+    """Return the PCI address of each RDMA device.
+
+    In a container and with SR-IOV, names are numbered in order and not compared.
+    """
     if node.in_container or not node.rdma_devices:
         return None
     found = []
@@ -34,7 +37,7 @@ def _link_layer(node: NodeFacts, site: Site) -> str | None:
 
 
 def _acs(node: NodeFacts, site: Site) -> str | None:
-    """Name the ACS controls that are on in the bridges between GPUs and their NICs."""
+    """Return the ACS controls that are on in bridges between GPUs and their NICs."""
     ports = compute(node, site)
     if not ports or not node.gpus_on_bus:
         return None
@@ -67,7 +70,7 @@ def _max_read_request(node: NodeFacts, site: Site) -> str | None:
 
 
 def _peer_memory(node: NodeFacts, site: Site) -> str | None:
-    """Say how an RDMA driver reaches GPU memory here: by a module, else by DMA-BUF."""
+    """Return how RDMA reaches GPU memory on this node: by a module, else DMA-BUF."""
     if not node.gpus_on_bus or not node.rdma_devices:
         return None
     ways = [name for name in facts.kernel.PEER_MODULES if name in node.modules]
@@ -101,7 +104,9 @@ NIC = (
     scope="fleet",
 )
 def nic_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
-    """Compare names and PCI addresses of RDMA devices, link layer, ACS, MaxReadReq and ways to GPU memory.
+    """Compare RDMA device names and addresses, link layer, ACS and MaxReadReq.
+
+    The path to GPU memory (a module or DMA-BUF) is compared as well.
 
     ## Why it matters
     One list in NCCL_IB_HCA, and one file of the topology, serve all ranks: where mlx5_3 is another card on one node,

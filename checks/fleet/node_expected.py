@@ -1,4 +1,4 @@
-"""What the cluster file declares of a node's versions, firmware and settings."""
+"""Comparison of a node with its declared versions, firmware and settings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NAMED = 4
     unless=(nothing_declared,),
 )
 def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare what the cluster file declares of versions, firmware and settings with what the node has.
+    """Compare versions, firmware and settings with the cluster file.
 
     ## Why it matters
     A majority of nodes may be wrong together; what is declared is the yardstick, and also holds for one node alone.
@@ -85,7 +85,7 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _holders(trait: Trait, miss: declared_values.Miss, node: NodeFacts) -> Iterator[tuple[str, str]]:
-    """Yield the devices that miss a declared value, with their own value."""
+    """Yield the devices that differ from a declared value, with their own value."""
     per_device = trait.read.devices(node) if isinstance(trait.read, PerDevice) else {}
     others = {device: value for device, value in per_device.items() if value not in (miss.right or (miss.wanted,))}
     if miss.device or not others:

@@ -1,4 +1,4 @@
-"""Numbers that lie apart from those of the other nodes: temperatures, clocks, offsets, and rates over a window."""
+"""Checks of numeric outliers: temperatures, clocks, offsets, traffic rates."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SOURCE = "modified z-score (Iglewicz and Hoaglin 1993): 3.5 spreads (median abs
 
 @dataclass(frozen=True)
 class _Number:
-    """One number of a node, and from which distance it is worth a word."""
+    """One number of a node, and the distance from which it is reported."""
 
     what: str
     unit: str
@@ -59,7 +59,7 @@ Read = Callable[[NodeFacts, Site], "Numbers | None"]  # None: it cannot have any
 
 
 def _numbers(node: NodeFacts, site: Site) -> Numbers:
-    """Return what a node shows; on one without a GPU that is the clock's offset alone."""
+    """Return the numbers of a node; without a GPU, only the clock's offset."""
     found: Numbers = {}
     try:
         gpus = node.gpu_health.gpus if node.gpus_on_bus else ()
@@ -96,7 +96,7 @@ def _extreme(pick: Callable[[list[float]], float], values: Sequence[float | None
 
 @check(
     "fleet.outliers",
-    title="No node is hotter, slower or more out of time than the others",
+    title="No node is hotter, slower or less synchronised than its peers",
     impact="drifts",
     source=_SOURCE,
     fix="Compare the node with its neighbours: fans, coolant, inlet temperature (`ipmitool sdr`), power cap, `chronyc "
@@ -106,7 +106,9 @@ def _extreme(pick: Callable[[list[float]], float], values: Sequence[float | None
     gating=False,
 )
 def numbers_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
-    """Compare the hottest GPU, the slowest busy GPU and the clock's offset of each node with the median of its kind.
+    """Compare temperatures, clocks and time offsets with the median of peers.
+
+    The hottest GPU, the slowest busy GPU and the offset of the clock stand for a node.
 
     ## Why it matters
     A node that is 15 degrees warmer than its neighbours under the same load slows down first, on the day when it
@@ -127,7 +129,7 @@ def numbers_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
 
 
 def _traffic_rates(node: NodeFacts, site: Site) -> Numbers | None:
-    """Return what the compute ports did in the window: traffic, and events for each GB that was carried."""
+    """Return the traffic of the compute ports in the window, and events per GB."""
     if absent := no_compute_port(node, site) or no_judged_port(node, site):
         return None if absent.status is Status.SKIP else {}
     growths = windows(node, site)
@@ -160,7 +162,7 @@ RATES = {
         name: _Number(what, "for each GB", _PORTS.format("hw_counters"), floor, down=False, judged_by=_LOSS,
                       events=True)
         for name, what, floor in (
-            ("out_of_sequence", "packets out of order", 1.0), ("packet_seq_err", "packets asked for again", 1.0),
+            ("out_of_sequence", "packets out of order", 1.0), ("packet_seq_err", "retransmission requests", 1.0),
             ("local_ack_timeout_err", "acknowledgements that never came", 0.1),
         )
     },
@@ -174,7 +176,7 @@ RATES = {
 
 @check(
     "fleet.rates",
-    title="No node carries less, or meets more congestion, than the others",
+    title="No node carries less traffic, or meets more congestion, than its peers",
     impact="slows-job",
     owner="network",
     source=_SOURCE,
@@ -186,7 +188,7 @@ RATES = {
     window=True,
 )
 def rates_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
-    """Compare what the compute ports of each node carried and met in the window with the median of its kind.
+    """Compare the traffic of each node's compute ports with the median of peers.
 
     ## Why it matters
     Ranks of one collective send alike: a node that carries less waits for something of its own, one that is told
@@ -254,7 +256,7 @@ def _alike(
     heard: Mapping[str, _NodeNumbers],
     keys: Sequence[str],
 ) -> Iterator[Finding]:
-    """Pass nodes without a difference by the numbers compared on them, else skip."""
+    """Pass nodes without a difference, naming the compared numbers; else skip."""
     compared = [name for name in catalogue if len(_voting(name, heard)) >= ENOUGH]
     alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for node, answer in rest.items():
@@ -270,7 +272,7 @@ def _alike(
 
 @dataclass(frozen=True)
 class _NodeNumbers:
-    """What a node shows, and the checks by which it misses what is expected of some of it."""
+    """Numbers of a node, and the checks by which some of them miss expectations."""
 
     numbers: Mapping[str, float]
     missed: Mapping[str, tuple[str, ...]]
@@ -303,7 +305,7 @@ def _voting(name: str, heard: Mapping[str, _NodeNumbers]) -> dict[str, float]:
 
 
 def _of_number(name: str, number: _Number, heard: Mapping[str, _NodeNumbers]) -> Iterator[Finding]:
-    """Compare one number among the nodes that have what is expected of it; then the others with those."""
+    """Compare one number among voting nodes; then the rest with those."""
     voting = _voting(name, heard)
     apart = {node: one.numbers[name] for node, one in heard.items() if name in one.missed}
     floor = number.floor
@@ -322,7 +324,10 @@ def _of_number(name: str, number: _Number, heard: Mapping[str, _NodeNumbers]) ->
 
 
 def _apart(number: _Number, voting: Mapping[str, float], floor: float) -> Iterator[Finding]:
-    """Yield the numbers apart from those of most nodes; of two groups without a majority both, and none is right."""
+    """Yield the numbers apart from those of most nodes.
+
+    Without a majority, both groups are yielded and neither is called right.
+    """
     groups = sides(voting, floor)
     if groups is not None and not is_majority(max(map(len, groups)), len(voting)):
         listed = "; ".join(f"about {median(side.values()):.4g} {number.unit} on {len(side)}" for side in groups)

@@ -1,4 +1,4 @@
-"""What must match rail by rail: rail i of every node lies in the same network, at the same speed."""
+"""Checks rail by rail: network, partition, VLAN, rate."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PARTITIONS = range(4)
 
 
 def _subnet(node: NodeFacts, port: Port) -> str | None:
-    """Return the network of a RoCE rail; addressed point to point, only that it is so."""
+    """Return the network of a RoCE rail, or a marker for point-to-point addresses."""
     if not port.roce or not port.netdev:
         return None
     known = node.addresses.routable(port.netdev)
@@ -54,7 +54,10 @@ def _gid(node: NodeFacts, port: Port) -> str:
 
 
 def _manager(node: NodeFacts, port: Port) -> str | None:
-    """Return subnet prefix and the manager's LID of an InfiniBand port: of which fabric it is."""
+    """Return subnet prefix and manager LID of an InfiniBand port.
+
+    They identify its fabric.
+    """
     if not port.infiniband:
         return None
     if port.sm_lid is None:
@@ -83,7 +86,10 @@ def _tag(node: NodeFacts, port: Port) -> str | None:
 
 
 def _vlan(node: NodeFacts, port: Port) -> str | None:
-    """Return the VLAN that the switch puts a rail's packets into, if it has none of its own; None: it does not say."""
+    """Return the VLAN that the switch assigns to a rail's untagged packets.
+
+    None: the switch does not announce it.
+    """
     if not port.roce or not port.netdev:
         return None
     try:
@@ -94,7 +100,7 @@ def _vlan(node: NodeFacts, port: Port) -> str | None:
 
 
 def _leaf(node: NodeFacts, port: Port) -> str | None:
-    """Return the switch that a RoCE rail is plugged into; None: it does not say."""
+    """Return the switch at the other end of a RoCE rail; None if not announced."""
     if not port.roce or not port.netdev:
         return None
     there = node.parsed(lldp.LLDP, lldp.parse).get(port.netdev)
@@ -102,7 +108,7 @@ def _leaf(node: NodeFacts, port: Port) -> str | None:
 
 
 def _rate(node: NodeFacts, port: Port) -> str | None:
-    """Return what the kernel prints, with lanes and speed: ``400 Gb/sec (4X NDR)``."""
+    """Return the rate as the kernel prints it: ``400 Gb/sec (4X NDR)``."""
     key = f"file:{ROOT}/{port.device}/ports/{port.number}/rate"
     if key not in node.evidence:
         return None if port.rate_gbps is None else f"{port.rate_gbps:g} Gb/s"
@@ -123,10 +129,10 @@ def by_rail(read: OfPort) -> Callable[[NodeFacts, Site], str | None]:
 
 
 def _swapped(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Trait:
-    """Make the trait that tells whose point-to-point address lies among those of another rail.
+    """Return the trait for point-to-point addresses that belong to another rail.
 
-    The addresses that the other nodes have on a rail span a network; where the rails' networks lie apart, an address
-    outside its own and inside another's was given to the wrong port.
+    The addresses of the other nodes on a rail span a network. Where the networks of the rails are disjoint, an
+    address outside its own and inside another's is on the wrong port.
     """
     spans = _spans(nodes, sites)
 
@@ -145,7 +151,10 @@ def _swapped(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Trait:
 
 
 def _host_addresses(node: NodeFacts, site: Site) -> tuple[tuple[str, ipaddress.IPv4Address], ...]:
-    """Return the point-to-point addresses of the rails, each with its port; raises EvidenceError."""
+    """Return the point-to-point addresses of the rails, each with its port.
+
+    Raises EvidenceError.
+    """
     return node.remember_for_fleet("point-to-point addresses", _point_to_point, node, site)
 
 
@@ -160,7 +169,10 @@ def _point_to_point(node: NodeFacts, site: Site) -> tuple[tuple[str, ipaddress.I
 
 
 def _spans(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> dict[str, tuple[int, int]]:
-    """Return the span of addresses of each rail, without the least and the greatest tenth; none if they overlap."""
+    """Return the address range of each rail, without the outer tenths.
+
+    Empty if ranges overlap.
+    """
     found: dict[str, list[int]] = defaultdict(list)
     for node in nodes:
         try:
@@ -222,7 +234,7 @@ LEAF = Trait("leaf of each rail", lldp.LLDP, by_rail(_leaf), breaks=True, items=
     scope="fleet",
 )
 def rails_match(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
-    """Compare, rail by rail, IP subnet or InfiniBand subnet, partitions, VLAN and rate across nodes of one kind.
+    """Compare subnets, partitions, VLANs and rates rail by rail.
 
     ## Why it matters
     Rail i of one node talks to rail i of all others: in another subnet, partition or VLAN it reaches nobody, and the
@@ -243,7 +255,10 @@ def rails_match(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
 
 
 def _answers(finding: Finding) -> tuple[str, ...]:
-    """Return the items that a finding speaks of: rates of NT-FAB-3, networks of NT-FAB-4, both of PA-16."""
+    """Return the checklist items of a finding.
+
+    Rates answer NT-FAB-3, networks NT-FAB-4, both PA-16.
+    """
     if finding.subject == "rate of each rail":
         return ("NT-FAB-3", "PA-16")
     if finding.subject:

@@ -34,7 +34,7 @@ def _torch(node: NodeFacts, site: Site) -> str | None:
 
 
 def _plugins(node: NodeFacts, site: Site) -> str | None:
-    """Name NCCL's network and tuner plug-ins in the loader's directories; "none" where there is none."""
+    """Return NCCL's plug-ins in the loader's directories, or "none"."""
     if not node.gpus_on_bus:
         return None
     names = {posixpath.basename(library.path).split(".so")[0] for library in node.libraries}
@@ -105,7 +105,7 @@ SOFTWARE = (
     reads=("file:*.dist-info/INSTALLER",),
 )
 def software(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
-    """Compare PyTorch, NCCL's plug-ins, CUDA toolkit, OFED, mlx5_core, kernel modules and container toolkit.
+    """Compare PyTorch, NCCL plug-ins, CUDA, OFED, drivers and container toolkit.
 
     ## Why it matters
     Ranks of one job that load different software take different paths through it: the job fails in its start, hangs
@@ -135,14 +135,17 @@ class _OfBoard(PerDevice):
 
 
 def nic_firmware(boards: Iterable[str]) -> Iterator[Trait]:
-    """Yield a trait for each board (PSID): a firmware is of a board, and only NICs of one board can be compared."""
+    """Yield a trait for each board (PSID).
+
+    Firmware is specific to a board, so only NICs of one board are compared.
+    """
     for board in sorted(boards):
         yield Trait(f"firmware of NICs {board}", f"file:{ROOT}/*/fw_ver", _OfBoard(board), alone=False,
                     misses=_mixed(board), expects=f"firmware.nics.{board}")  # fmt: skip
 
 
 def _mixed(board: str) -> Misses:
-    """Return the function that reports rdma.firmware where a board is mixed."""
+    """Return a function that names rdma.firmware where a board is mixed."""
 
     def by(node: NodeFacts, site: Site) -> tuple[str, ...]:
         versions = set(_OfBoard(board).devices(node).values())
@@ -157,7 +160,10 @@ def _boards(node: NodeFacts) -> tuple[str, ...]:
 
 
 def _gsp(node: NodeFacts, site: Site) -> str | None:
-    """Say whether GSP runs the driver's own firmware: of another driver fleet.driver-equal speaks."""
+    """Return whether GSP runs the driver's own firmware.
+
+    fleet.driver-equal reports differing drivers.
+    """
     found = of_gpus("gsp", lambda gpu: gpu.gsp)(node, site)
     return "the driver's" if found is not None and found == node.gpu_health.driver else found
 
@@ -191,7 +197,7 @@ FIRMWARE = (
     scope="fleet",
 )
 def firmware(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
-    """Compare the firmware of NICs, board by board (PSID), and VBIOS, InfoROM and GSP of the GPUs.
+    """Compare NIC firmware by board (PSID), and VBIOS, InfoROM and GSP of GPUs.
 
     ## Why it matters
     Firmware decides how a NIC slows down under congestion and how a GPU handles its errors: one node on another

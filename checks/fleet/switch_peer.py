@@ -1,4 +1,4 @@
-"""The other end of each cable: what the switch says of itself, against what the node does."""
+"""Checks of the switch port at the other end of each cable."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _SAME_PLAN = 0.5
 
 
 def no_neighbour(node: NodeFacts, site: Site) -> Finding | None:
-    """Report a node that hears no switch on its RoCE compute ports."""
+    """Report a node without an announced switch on its RoCE compute ports."""
     compute = site.roles(node).compute
-    if absent := efa_only(compute, "whose switches are the cloud's"):
+    if absent := efa_only(compute, "their switches belong to the cloud provider"):
         return absent
     if not _roce(node, site):
         return skipped("no compute port speaks RoCE", evidence=[compute[0].evidence[0]])
     try:
         record = node.evidence.record(LLDP)
         if record.status == "missing" or "unable to connect to socket" in record.err:
-            message = "no LLDP daemon runs here (lldpd), so nobody hears what the switches say"
+            message = "no LLDP daemon runs here (lldpd), so switch announcements are not received"
             return skipped(message, evidence=[LLDP]).about()  # of the switch nothing is known
         if _neighbours(node, site):
             return None
@@ -48,8 +48,8 @@ def no_neighbour(node: NodeFacts, site: Site) -> Finding | None:
             f"the neighbours could not be read: {error.why}", evidence=[LLDP], fix="run as root or with --sudo"
         )
     return unknown(
-        f"no switch says anything on {len(_roce(node, site))} RoCE ports", evidence=[LLDP],
-        fix="switch LLDP on in the switch; a NIC whose firmware answers it itself hides it (mlxconfig LLDP_NB_*)",
+        f"no switch sends LLDP on {len(_roce(node, site))} RoCE ports", evidence=[LLDP],
+        fix="enable LLDP in the switch; NIC firmware that handles LLDP hides it from the host (mlxconfig LLDP_NB_*)",
     )  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def _roce(node: NodeFacts, site: Site) -> list[Port]:
 
 
 def _neighbours(node: NodeFacts, site: Site) -> dict[Port, Neighbour]:
-    """Return the other ends of the RoCE compute ports; raises EvidenceError."""
+    """Return the neighbours of the RoCE compute ports; raises EvidenceError."""
     heard = node.parsed(LLDP, parsers.network.lldp.parse)
     return {port: heard[port.netdev] for port in _roce(node, site) if port.netdev in heard}
 
@@ -75,7 +75,7 @@ def _neighbours(node: NodeFacts, site: Site) -> dict[Port, Neighbour]:
     unless=(no_compute_port, no_neighbour),
 )
 def pfc(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the priorities with PFC that the switch port announces with those of the interface.
+    """Compare the PFC priorities of the switch port with those of the interface.
 
     ## Why it matters
     A pause that only one end knows is ignored by the other: the buffer overflows, packets are lost, and RDMA sends
@@ -116,7 +116,7 @@ def pfc(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if silent:
         cee = " (it speaks CEE, the forerunner of 802.1Qaz)" if any(n.cee for n in neighbours.values()) else ""
         yield unknown(
-            f"the switch does not say what PFC it does on {', '.join(silent)}{cee}", evidence=[LLDP],
+            f"the switch does not announce its PFC setting on {', '.join(silent)}{cee}", evidence=[LLDP],
             fix="switch DCBX on in the switch (IEEE mode), or look there: `show qos interface`",
         )  # fmt: skip
     if same:
@@ -139,7 +139,7 @@ def _listed(priorities: frozenset[int]) -> str:
     unless=(no_compute_port, no_neighbour),
 )
 def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the largest frame that the switch port announces with the interface's MTU and its headers.
+    """Compare the switch port's largest frame with the interface's MTU.
 
     ## Why it matters
     A frame that is too long is dropped without a word: small messages pass, a handshake works, and the first large
@@ -171,7 +171,7 @@ def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if good:
         yield passed(f"{len(good)} switch ports take the largest frames of their interfaces", evidence=[LLDP])
     if all(there.max_frame is None for there in neighbours.values()):
-        yield skipped("the switches do not say what frames they take", evidence=[LLDP]).about()
+        yield skipped("the switches do not announce their maximum frame size", evidence=[LLDP]).about()
 
 
 @check(
@@ -187,7 +187,7 @@ def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     scope="fleet",
 )
 def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
-    """Compare, rail by rail, the switch that each node's compute ports are plugged into with that of its peers.
+    """Compare the leaf switch of each rail with that of the node's peers.
 
     ## Why it matters
     Traffic of a rail that should cross one leaf then climbs to the spine and back: more hops, and uplinks that
@@ -245,9 +245,9 @@ def _leaves_alike(plans: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
 
 
 def _elsewhere(plan: Sequence[str], other: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the rails that two nodes of one wiring plan have on different leaves; none where they are no peers.
+    """Return the rails that two nodes with one wiring plan have on different leaves.
 
-    A port that is down hears nobody: only rails that both have are compared.
+    None if they are not peers. A port that is down has no neighbour: only rails that both nodes have are compared.
     """
     if len(set(other) & set(plan)) < _SAME_PLAN * max(len(other), len(plan)):
         return []
@@ -256,14 +256,14 @@ def _elsewhere(plan: Sequence[str], other: Sequence[str]) -> list[tuple[str, str
 
 
 def _plan(node: NodeFacts, site: Site) -> tuple[tuple[str, ...], Finding | None]:
-    """Return the leaf of each rail, or why there is none to compare."""
+    """Return the leaf of each rail, or the reason why there is none to compare."""
     if absent := no_compute_port(node, site) or no_neighbour(node, site):
         return (), absent
     return tuple(f"{port.netdev}\0{there.switch}" for port, there in _neighbours(node, site).items()), None
 
 
 def _unexpected(node: NodeFacts, site: Site) -> tuple[str, str] | None:
-    """Return the leaves of a node that the cluster file does not expect, and those that it does; None: no such."""
+    """Return the unexpected leaves of a node and the declared ones; else None."""
     value, _ = standing(LEAF, node, site)
     wrong = declared_values.misses(LEAF, value, site) if value is not None else ()
     mine, theirs = ("; ".join(f"{one.device} {leaf}" for one, leaf in listed) for listed in (

@@ -1,4 +1,4 @@
-"""What creeps: numbers that were good every day and are worse each day. They need a history (--history)."""
+"""Checks of slow degradation over many runs; they need --history."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _SLOW = 1.25
     history=True,
 )
 def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare how many errors each port's counters gain a day with what a sound link gains: next to none.
+    """Compare each port's daily growth of error counters with a sound link's.
 
     ## Why it matters
     A cable seldom dies at once. It errs a little more each day, and one morning the job that needs it stands still;
@@ -148,7 +148,7 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     history=True,
 )
 def gpu_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare how many rows each GPU remaps and how many errors ECC corrects a day with what sound memory has.
+    """Compare remapped rows and corrected ECC errors per day with sound memory.
 
     ## Why it matters
     Spare rows run out. When they do, the next error ends a job, and the GPU is exchanged in a hurry.
@@ -201,7 +201,7 @@ def gpu_links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     history=True,
 )
 def temperature(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the degrees that are left before each GPU slows down with how fast they dwindle.
+    """Compare each GPU's temperature margin with its trend.
 
     ## Why it matters
     Dust and a tired pump take a degree a week; the clocks fall on a hot afternoon, and with them the whole job.
@@ -243,7 +243,7 @@ def temperature(node: NodeFacts, site: Site) -> Iterator[Finding]:
     history=True,
 )
 def job_time(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare how long the last job of each name took with the median of those before it.
+    """Compare the duration of the last job of each name with earlier runs.
 
     ## Why it matters
     Nothing crashes, and the bill grows: a job that takes a third longer than last week is the first that anybody
@@ -296,7 +296,7 @@ def _grown(node: NodeFacts, rules: Sequence[_Rule], noun: str) -> Iterator[Findi
 
 def _too_few(found: Sequence[TimeSeries], noun: str) -> Finding:
     if not found:
-        return skipped(f"no {noun} of this node has told such a number", evidence=[COURSE])
+        return skipped(f"no {noun} of this node has reported this value", evidence=[COURSE])
     points = max(len(course.values) for course in found)
     return unknown(
         f"{_count(points, 'run')} in {max(course.days[-1] for course in found):.1f} days: too few for a course",

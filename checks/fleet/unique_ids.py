@@ -1,4 +1,4 @@
-"""What every node must have for itself: GUIDs, addresses, LIDs, serial numbers."""
+"""Checks of values that must be unique: GUIDs, addresses, LIDs, serial numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HARMLESS = {"machine id", "GPU serial number"}
 _NO_GUID = "virtual function: `ip link set PF vf N node_guid …`; else `flint q`"
 
 _WHAT_NOW = {
-    "boot id": "the same machine was asked by several names, or a virtual machine was cloned while it ran",
+    "boot id": "the same machine was collected under several names, or a virtual machine was cloned while it ran",
     "machine id": "nodes were cloned with it: empty /etc/machine-id in the image, and it is made anew at the next boot",
     "host name": "give each node a name of its own: `hostnamectl set-hostname`",
     "node GUID": "an adapter was programmed by hand: `mlxfwmanager`, `flint q`; or a virtual function got a GUID twice",
@@ -55,7 +55,7 @@ _ONE_MACHINE = (
     scope="fleet",
 )
 def identity(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
-    """Look for identifiers that several nodes have, and for GUIDs of compute ports that are all zero.
+    """Look for identifiers that several nodes share, and for GUIDs of zero.
 
     ## Why it matters
     With one address or LID on two nodes, packets for one reach the other: connections time out, now here, now there. Of
@@ -88,9 +88,10 @@ def identity(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[
 
 
 def _identifiers(node: NodeFacts) -> str:
-    """Write what names a node as lines: number of the kind, what it belongs to, where it must be unique, the value.
+    """Return the identifiers of a node as lines of text.
 
-    One text, since that of ten thousand nodes is at hand at once.
+    A line has the number of the kind, the owner, the scope in which it must be unique, and the value. One text is
+    compact: ten thousand nodes are compared at once.
     """
     return "\n".join(f"{KINDS.index(one.kind)}\t{one.of}\t{one.within}\t{one.value}" for one in of_node(node))
 
@@ -105,7 +106,7 @@ def _or(kinds: Sequence[str]) -> str:
 
 
 def _twice(identifiers: Mapping[str, str], nodes: Mapping[str, NodeFacts]) -> Iterator[Finding]:
-    """Yield what several nodes have, the identifiers of the same nodes together."""
+    """Yield identifiers of several nodes, those of the same nodes together."""
     machine: dict[str, str] = {}  # node -> the first name of its machine
     containers = {
         name for name, text in identifiers.items() if any("\tcontainer\t" in line for line in _of_kind(text, 0))
@@ -134,7 +135,10 @@ def _twice(identifiers: Mapping[str, str], nodes: Mapping[str, NodeFacts]) -> It
 
 
 def _one_machine(names: Sequence[str], kinds: Mapping[str, Sequence[Identifier]]) -> Finding:
-    """Return the one finding of nodes that look like one machine; the first of each kind is its example."""
+    """Return the finding of nodes that look like one machine.
+
+    The first identifier of each kind is the example.
+    """
     some = [f"{kind} {found[0].value}" + (f" and {len(found) - 1} more" if len(found) > 1 else "")
             for kind, found in kinds.items()]  # fmt: skip
     return failed(
@@ -174,7 +178,10 @@ def _zero(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Fin
 
 
 def _without_guid(node: NodeFacts, site: Site) -> dict[str, list[str]]:
-    """Return the compute devices whose GUID is all zero, by the file that says so; EFA's may be so on healthy ones."""
+    """Return compute devices with a GUID of zero, by the file that shows it.
+
+    EFA devices may have none on healthy nodes.
+    """
     devices = list(dict.fromkeys(port.device for port in compute(node, site) if not port.efa))
     zero = {name: [one for one in devices if _is_zero(node, one, name)] for name in ("node_guid", "sys_image_guid")}
     return {name: found for name, found in zero.items() if found}

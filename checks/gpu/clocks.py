@@ -1,4 +1,4 @@
-"""The clocks that GPUs are set to."""
+"""Checks of GPU clock settings."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def clocks(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def judge_clocks(health: Health, at_the_top: Container[str] = ()) -> Iterator[Finding]:
     """Judge the application clock of each GPU.
 
-    ``at_the_top`` are GPUs that are sold with their highest one.
+    ``at_the_top`` are GPUs that are sold with their highest clock as default.
     """
 
     def compare(gpu: GpuHealth) -> Finding | None:

@@ -1,4 +1,4 @@
-"""GPUDirect RDMA, the host's part: may the RDMA driver reach GPU memory, and does an IOMMU stand between."""
+"""Checks of GPUDirect RDMA on the host: peer memory, IOMMU."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooti
     unless=(no_gpu, no_rdma),
 )
 def peer_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look for one of the two ways to GPU memory: a peer-memory module, or DMA-BUF.
+    """Look for a path to GPU memory: a peer-memory module, or DMA-BUF.
 
     ## Why it matters
     Without either the NIC cannot read or write GPU memory: NCCL stages every byte through host
@@ -116,7 +116,7 @@ _GROUP_TYPES = (
     unless=(no_gpu, no_rdma),
 )
 def iommu(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the IOMMU domain of each GPU and NIC with passthrough; off is as good.
+    """Compare the IOMMU domain of each GPU and NIC with passthrough or off.
 
     ## Why it matters
     With translation on, every peer-to-peer transfer goes up to the root complex and through the
@@ -164,20 +164,20 @@ def _words(types: dict[str, str]) -> str:
 
 
 def _by_boot_options(node: NodeFacts) -> Finding:
-    """Judge a kernel that made groups and does not tell their type."""
+    """Judge a kernel that does not show the types of IOMMU groups."""
     wish = iommu_wish(node.boot_options)
     keys = [CMDLINE, IOMMU_GROUPS]
     if wish in ("passthrough", "off"):
-        return passed(f"the boot options ask for IOMMU {wish}", found=wish, evidence=keys)
+        return passed(f"the boot options request IOMMU {wish}", found=wish, evidence=keys)
     if wish:
         return failed(
-            "the boot options ask for IOMMU translation, expected iommu=pt",
+            "the boot options request IOMMU translation, expected iommu=pt",
             found=" ".join(str(option) for option in node.boot_options if "iommu" in option.name),
             expected="iommu=pt",
             evidence=keys,
         )
     return unknown(
-        "an IOMMU is on and neither sysfs nor the boot options say whether it translates",
+        "an IOMMU is on and neither sysfs nor the boot options show whether it translates",
         expected="identity",
         evidence=keys,
         fix="look for `iommu: Default domain type` in `dmesg`",

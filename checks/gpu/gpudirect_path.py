@@ -1,4 +1,4 @@
-"""GPUDirect RDMA, the way from each GPU to its NIC: how near they are, and ACS on the bridges between them."""
+"""Checks of the PCIe path from each GPU to its NIC: distance, ACS."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     unless=(no_gpu, no_rdma),
 )
 def path(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Judge the way from each GPU to the nearest compute NIC: its distance, and ACS on the bridges of it.
+    """Judge the distance from each GPU to its nearest NIC, and ACS in between.
 
     ## Why it matters
     NCCL uses GPUDirect RDMA only below a PCIe host bridge (PIX, PXB). There, ACS redirect makes every
@@ -80,7 +80,10 @@ def _by_distance(node: NodeFacts, pairs: Iterable[GpuNicPair]) -> Iterator[Findi
 
 
 def _codes(node: NodeFacts, devices: Iterable[str], pairs: Iterable[GpuNicPair]) -> list[str]:
-    """Return the codes of the matrix between all GPUs and these NICs; those of the pairs where there is no matrix."""
+    """Return the matrix codes between all GPUs and these NICs.
+
+    Without a matrix, the codes of the pairs.
+    """
     try:
         links = node.topology.links
     except EvidenceError:
@@ -91,7 +94,10 @@ def _codes(node: NodeFacts, devices: Iterable[str], pairs: Iterable[GpuNicPair])
 
 
 def _borrowers(node: NodeFacts, site: Site, devices: Iterable[str]) -> Collection[str]:
-    """Return the GPUs that share another's NIC over NVLink, as their board was built; none where nobody knows."""
+    """Return the GPUs that share another GPU's NIC over NVLink by design.
+
+    Empty where this is not known.
+    """
     try:
         topology = node.topology
     except EvidenceError:
@@ -100,7 +106,7 @@ def _borrowers(node: NodeFacts, site: Site, devices: Iterable[str]) -> Collectio
 
 
 def _forced(node: NodeFacts) -> str:
-    """Return the setting that extends GPUDirect RDMA beyond PXB, if there is one."""
+    """Return the setting that allows GPUDirect RDMA beyond PXB, if any."""
     try:
         value = node.nccl_env.text("NCCL_NET_GDR_LEVEL") or ""
     except EvidenceError:
@@ -126,7 +132,7 @@ def _by_numa_node(part: str, pairs: Iterable[GpuNicPair]) -> Iterator[Finding]:
         yield passed(f"{part}: {len(good)} of {len(pairs)} GPUs have a NIC on their own CPU", found=names,
                      evidence=[PCI_BUS])  # fmt: skip
     if silent := [pair.name for pair in pairs if pair.same_node is None]:
-        yield unknown(f"nothing says on which NUMA node {', '.join(silent)} are", evidence=[PCI_BUS])
+        yield unknown(f"unknown NUMA node of {', '.join(silent)}", evidence=[PCI_BUS])
 
 
 def _by_acs(node: NodeFacts, pairs: list[GpuNicPair]) -> Iterator[Finding]:

@@ -42,7 +42,7 @@ _DCGM = "DCGM DcgmHealthWatch (one bit in 10^12: 16 a minute at generation 4 x16
     unless=(no_gpu,),
 )
 def nvlink_errors(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the NVLink errors of each GPU since the driver was loaded with few.
+    """Compare the NVLink errors of each GPU since driver load with a low bound.
 
     ## Why it matters
     Each error is repaired by sending again, and each costs time: a link with thousands slows every exchange between
@@ -71,7 +71,7 @@ def judge_nvlink_errors(
 ) -> Iterator[Finding]:
     """Judge the NVLink errors of each GPU.
 
-    ``names`` are what messages call it and its address, by UUID.
+    ``names`` maps a UUID to the name in messages and the address.
     """
     if not any(counts.values()):
         yield skipped("no GPU counts errors of NVLinks", evidence=evidence)
@@ -113,7 +113,7 @@ def judge_nvlink_errors(
     unless=(no_gpu,),
 )
 def pcie_replay(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the PCIe replays of each GPU with those of a sound link of its speed.
+    """Compare the PCIe replays of each GPU with those of a sound link.
 
     ## Why it matters
     A packet that arrives damaged is sent again. The data is right, but a slot that repeats thousands a minute slows

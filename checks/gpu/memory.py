@@ -27,7 +27,7 @@ RETIRED_LIMIT, RETIRED_DOUBLE_LIMIT = 60, 15
 
 
 def _ecc_off(gpu: GpuHealth) -> str:
-    return "ECC is off, nobody counts" if gpu.ecc is False else ""
+    return "ECC is off, so errors are not counted" if gpu.ecc is False else ""
 
 
 def _mig_hides(gpu: GpuHealth) -> str:
@@ -45,7 +45,7 @@ def _mig_hides(gpu: GpuHealth) -> str:
     unless=(no_gpu,),
 )
 def ecc_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the ECC mode of each GPU with "on", and with the mode it will have after the next reset.
+    """Compare the ECC mode of each GPU, now and after a reset, with "on".
 
     ## Why it matters
     Without ECC a flipped bit in a weight or a gradient is trained on, and nothing counts it.
@@ -86,7 +86,9 @@ def judge_ecc_mode(health: Health) -> Iterator[Finding]:
     unless=(no_gpu,),
 )
 def ecc_uncorrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the volatile uncorrectable errors (SRAM and DRAM) of each GPU with 0, and read its SRAM verdict.
+    """Compare each GPU's volatile uncorrectable errors with 0.
+
+    Both SRAM and DRAM count, and the driver's SRAM verdict.
 
     ## Why it matters
     An uncorrectable error kills the job that meets it; a GPU that had one since its last reset is likely
@@ -137,12 +139,12 @@ def judge_ecc_uncorrected(health: Health) -> Iterator[Finding]:
     impact="drifts",
     explains=(("trend.gpu-memory", "part"),),
     source="azurehpc-health-checks (SRAM > 10 000, DRAM > 20 000 000); GCM has 50 000 000",
-    fix="Watch the GPU: nvidia-smi -q -d ECC. Ask the vendor if the count keeps growing.",
+    fix="Watch the GPU: nvidia-smi -q -d ECC. Contact the vendor if the count keeps growing.",
     action="monitor",
     unless=(no_gpu,),
 )
 def ecc_corrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare each GPU's correctable errors since the driver was loaded with what operators tolerate.
+    """Compare each GPU's corrected errors with the tolerance of operators.
 
     ## Why it matters
     Every one is repaired in flight and costs nothing, but a GPU that corrects millions is on its way to an

@@ -1,4 +1,4 @@
-"""NVLink of each GPU, the fabric it was joined to, and the services that join it."""
+"""Checks of NVLink, the NVLink fabric and its services."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ CHANNELS = "dir:/dev/nvidia-caps-imex-channels"
     unless=(no_gpu,),
 )
 def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the NVLinks that are up on each GPU, and their rate, with the catalogue, else with its peers.
+    """Compare each GPU's active NVLinks and their rate with the catalogue.
+
+    For unknown parts, the peers on the node are the reference.
 
     ## Why it matters
     Traffic between GPUs is spread over all links: one of eighteen that is down costs 6 % of every
@@ -73,7 +75,7 @@ def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 @dataclass(frozen=True)
 class LinkMeasure:
-    """What the NVLinks of a GPU are compared with."""
+    """Reference for the NVLinks of a GPU."""
 
     wanted: int  # links
     rate: float  # GB/s of each, per direction
@@ -94,8 +96,8 @@ def judge_nvlinks(health: Health, measure: LinkMeasure, domain: int = 0) -> Iter
         if up < wanted and measure.board > wanted:
             return unknown(
                 f"{up} NVLinks are up, of {measure.board} of its model, and {wanted} at most on any GPU here: the "
-                "others may lead to GPUs of the board that this machine does not have",
-                found=up, expected=f"{measure.board} on a whole board",
+                "rest may lead to GPUs of the board that this machine does not have",
+                found=up, expected=f"{measure.board} on a complete board",
                 fix="`nvidia-smi nvlink -s` beside an equal node",
             )  # fmt: skip
         if not up and measure.bridges:
@@ -107,7 +109,7 @@ def judge_nvlinks(health: Health, measure: LinkMeasure, domain: int = 0) -> Iter
         if up < wanted:
             return failed(f"{up} of {wanted} NVLinks are up", found=up, expected=f"{wanted} ({source})")
         if speed is None:
-            return unknown(f"the rate of its {up} NVLinks not told: {gpu.why('link_gbytes_s')}", found=up)
+            return unknown(f"no rate for its {up} NVLinks: {gpu.why('link_gbytes_s')}", found=up)
         if speed < measure.rate:
             return failed(
                 f"NVLinks run at {speed:g} GB/s", found=f"{speed:g} GB/s",
@@ -169,7 +171,7 @@ def judge_nvlinks_of_peers(health: Health) -> Iterator[Finding]:
 
 
 def _bridged(node: NodeFacts) -> bool:
-    """Tell whether bridges join cards two by two; no where no matrix tells."""
+    """Return whether bridges join cards in pairs; False without a matrix."""
     try:
         return node.topology.bridged
     except EvidenceError:
@@ -177,14 +179,14 @@ def _bridged(node: NodeFacts) -> bool:
 
 
 def _nvlinks_of_model(node: NodeFacts) -> int:
-    """Return the NVLinks of the catalogue's model, where the node's GPUs are of one that is in it; else 0."""
+    """Return the NVLinks of the catalogue's model of this node; else 0."""
     models = {gpu_model(device) for device in node.gpus_on_bus}
     model = models.pop() if len(models) == 1 else None
     return model.nvlinks if model is not None else 0
 
 
 def _measure(site: Site, gpus: Sequence[GpuHealth]) -> tuple[int, float, str]:
-    """Return the number of links and the rate to ask for, and where they come from."""
+    """Return the expected number and rate of links, and the source of both."""
     if site.part is not None and site.part.gpu.sxm:
         return site.part.gpu.nvlinks, site.part.gpu.link_gbytes_s, site.part.gpu.source
     most = max((sum(gpu.links or ()) for gpu in gpus), default=0)
@@ -195,7 +197,7 @@ def _measure(site: Site, gpus: Sequence[GpuHealth]) -> tuple[int, float, str]:
 def _without(site: Site, evidence: tuple[str, ...]) -> Finding:
     if site.part is not None:
         return skipped(f"{site.part.name}: no NVLink, or optional bridges that are not there", evidence=[PCI_BUS])
-    return unknown("no GPU has an NVLink, and nothing says whether this machine should", evidence=evidence)
+    return unknown("no GPU has an NVLink, and it is not known whether this machine should have any", evidence=evidence)
 
 
 @check(
@@ -209,7 +211,9 @@ def _without(site: Site, evidence: tuple[str, ...]) -> Finding:
     unless=(no_gpu,),
 )
 def fabric_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare each GPU's fabric state with "Completed", its status with "Success", and read its health mask.
+    """Compare each GPU's NVLink fabric state with "Completed" and "Success".
+
+    The health mask is read as well.
 
     ## Why it matters
     Until the fabric manager has joined a GPU, every CUDA program on it ends with error 802, "system not yet
@@ -230,9 +234,9 @@ def fabric_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_fabric_state(health: Health, expected: bool = False) -> Iterator[Finding]:
-    """Judge the NVLink fabric of each GPU; ``expected``.
+    """Judge the NVLink fabric of each GPU.
 
-    Its board has NVSwitches and its driver reports the state.
+    ``expected``: its board has NVSwitches and its driver reports the state.
     """
 
     def judge(gpu: GpuHealth) -> Finding | None:
@@ -259,10 +263,7 @@ def judge_fabric_state(health: Health, expected: bool = False) -> Iterator[Findi
 
 
 def _apart(gpus: Sequence[GpuHealth], evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Report that GPUs of one node joined different NVLink domains.
-
-    Nothing where they are together.
-    """
+    """Report that GPUs of one node joined different NVLink domains; else nothing."""
     joined = [
         (gpu, (gpu.fabric.cluster_uuid if gpu.fabric.multi_node else "", gpu.fabric.clique))
         for gpu in gpus
@@ -305,7 +306,7 @@ def no_managed_switch(node: NodeFacts, site: Site) -> Finding | None:
     unless=(no_gpu, no_managed_switch),
 )
 def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look for the running nvidia-fabricmanager on a node with NVSwitches, and compare its version with the driver's.
+    """Look for a running fabric manager that matches the driver's version.
 
     ## Why it matters
     Without it the NVSwitches route nothing: CUDA ends with error 802 or GPUs see each other over PCIe only. One of
@@ -327,7 +328,7 @@ def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """
     service = node.services.get(MANAGER)
     if service is None:
-        yield unknown(f"systemctl said nothing of {MANAGER}", evidence=[parsers.host.services.SERVICES])
+        yield unknown(f"systemctl did not report {MANAGER}", evidence=[parsers.host.services.SERVICES])
         return
     if service.active != "active":
         state = service.active if service.known else "not installed"
@@ -383,7 +384,7 @@ def _fabric_unread(health: Health) -> bool:
     unless=(no_gpu, fabric_of_one_node),
 )
 def imex(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look for the IMEX service and its channel on nodes whose GPUs belong to a multi-node NVLink fabric.
+    """Look for the IMEX service and its channel on multi-node NVLink fabrics.
 
     ## Why it matters
     Without IMEX a GPU cannot import the memory of another node: NCCL leaves NVLink and goes over the
@@ -399,7 +400,7 @@ def imex(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """
     health = node.gpu_health
     if _fabric_unread(health):
-        yield unknown("whether the NVLink fabric spans nodes was not told", evidence=health.evidence)
+        yield unknown("it is not known whether the NVLink fabric spans nodes", evidence=health.evidence)
         return
     service = node.services.get(IMEX)
     state = "not installed" if service is None or not service.known else service.active

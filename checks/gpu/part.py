@@ -1,4 +1,4 @@
-"""What the GPUs are: one model, of the size that it is sold with, with one firmware."""
+"""Checks of GPU models, their sizes and firmware."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def same_model(node: NodeFacts, site: Site) -> Iterator[Finding]:
     kinds = Counter((gpu.name, gpu.memory_total_mib) for gpu in health.gpus)
     inventory = ", ".join(f"{count} x {name} with {size} MiB" for (name, size), count in kinds.most_common())
     if not kinds or any(name is None or size is None for name, size in kinds):
-        yield unknown("name or memory size of a GPU was not told", found=inventory, evidence=health.evidence)
+        yield unknown("name or memory size of a GPU is not known", found=inventory, evidence=health.evidence)
     elif len(kinds) == 1:
         yield passed(inventory, found=inventory, evidence=[*health.evidence, PCI_BUS])
     else:
@@ -64,12 +64,14 @@ def same_model(node: NodeFacts, site: Site) -> Iterator[Finding]:
     impact="slows-job",
     explains=(("gpu.same-model", "node", "*", ""),),
     source="part catalogue: NVIDIA's whitepapers and datasheets; sizes by PCI id: pci.ids",
-    fix="nvidia-smi -q -i N; compare VBIOS and part number with a good GPU, ask the vendor.",
+    fix="nvidia-smi -q -i N; compare VBIOS and part number with a good GPU; contact the vendor.",
     answers=("GS-5",),
     unless=(no_gpu,),
 )
 def right_part(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare each GPU's memory and CUDA cores, as the driver shows them, with what its PCI id is sold with.
+    """Compare each GPU's memory and CUDA cores with its catalogue entry.
+
+    The PCI id selects the entry.
 
     ## Why it matters
     A GPU that lost a memory stack or some of its processors still answers everything; the job runs out of
@@ -118,7 +120,7 @@ def _compared(gpu: GpuHealth, device: str, model: GpuModel | None) -> Finding | 
     unless=(no_gpu,),
 )
 def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare VBIOS and InfoROM of the node's GPUs with each other, and the GSP firmware with the driver.
+    """Compare VBIOS and InfoROM of the GPUs, and GSP firmware with the driver.
 
     ## Why it matters
     Different firmware on equal boards is the usual cause of one GPU that behaves unlike the others; it comes
@@ -153,7 +155,7 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
             )  # fmt: skip
     read = [gpu for gpu in health.gpus if gpu.vbios is not None]
     if len(read) < len(health.gpus) or not read:
-        yield unknown(f"VBIOS of {len(health.gpus) - len(read)} GPUs not told", evidence=health.evidence)
+        yield unknown(f"VBIOS of {len(health.gpus) - len(read)} GPUs not reported", evidence=health.evidence)
     elif not odd:
         versions_read = " and ".join(sorted({str(gpu.vbios) for gpu in read}))
         yield passed(f"{len(read)} GPUs with VBIOS {versions_read}", evidence=health.evidence)

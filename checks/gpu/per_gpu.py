@@ -1,6 +1,6 @@
-"""How a check judges every GPU on its own.
+"""Judgement of every GPU on its own.
 
-One finding for each that is wrong, one for all that are not.
+Yields one finding for each faulty GPU, and one for all healthy ones.
 """
 
 from __future__ import annotations
@@ -31,14 +31,13 @@ def each_gpu(
 ) -> Iterator[Finding]:
     """Judge every GPU that answered.
 
-    ``judge`` returns None for a good one, else what is wrong with it.
+    ``judge`` returns None for a healthy GPU, else the fault.
 
-    A GPU whose value could not be read is *unknown*, with the driver's words. Where the driver reports
-    what is needed for any GPU (``N/A``) the check does not apply; where only some say so, they are
-    *unknown*. ``also`` are values that a part may lack; ``hidden`` says why ``N/A`` hides a value that the
-    part does have. GPUs that did not answer at all are the
-    business of ``gpu.driver``. Of a pasted text (``health.pasted``) a value that no GPU shows has no finding: its
-    section was not pasted. ``additive``: a value that ``judge`` lacks proves nothing, so those that are there count.
+    A GPU whose value could not be read is *unknown*, with the driver's words. Where the driver reports ``N/A`` for
+    every GPU, the check does not apply; where only some have it, they are *unknown*. ``also`` are values that a part
+    may lack; ``hidden`` is the reason why ``N/A`` hides a value that the part does have. GPUs that did not answer at
+    all are left to ``gpu.driver``. In pasted text (``health.pasted``) a value that no GPU shows has no finding: its
+    section was not pasted. With ``additive``, missing values prove nothing, and the values that are there count.
     """
     evidence = health.evidence
     if health.pasted:  # what no GPU shows was not pasted
@@ -60,7 +59,7 @@ def each_gpu(
         elif names:
             why = hidden(gpu) or gpu.why(names[0])
             yield unknown(
-                f"{gpu.label}: {what} not told: {why}", subject=gpu.address, found=why, evidence=evidence,
+                f"{gpu.label}: {what} not reported: {why}", subject=gpu.address, found=why, evidence=evidence,
                 fix=f"look at it on the node: nvidia-smi -q -i {gpu.address if health.pasted else gpu.index}",
             )  # fmt: skip
         elif (finding := judge(gpu)) is not None:
@@ -71,11 +70,11 @@ def each_gpu(
         yield passed(f"{fine} of {len(health.gpus)} GPUs: {good}", evidence=evidence)
     if health.partial and not health.pasted:
         yield unknown(
-            f"only {len(health.gpus)} GPUs told their {what}: {health.partial}",
+            f"only {len(health.gpus)} GPUs reported their {what}: {health.partial}",
             evidence=evidence, fix="find out on the node why it hangs: nvidia-smi -q, `dmesg | grep -i xid`",
         )  # fmt: skip
     elif not health.gpus and not health.pasted:
-        yield unknown(f"no GPU told its {what}: gpu.driver says why", evidence=evidence)
+        yield unknown(f"no GPU reported its {what}: see gpu.driver", evidence=evidence)
 
 
 def _any(health: Health, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""GPUs and NVSwitches: are they all there, and does the driver answer."""
+"""Checks of the number of GPUs and NVSwitches, and of the driver's answer."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from preflight.model import Finding, check, compare, failed, passed, skipped, un
 
 
 def no_gpu_expected(node: NodeFacts, site: Site) -> Finding | None:
-    """Report a node without GPUs of which no number is expected."""
+    """Report a node without GPUs for which no number is declared."""
     if node.gpus_on_bus or site.gpus.value is not None:
         return None
     return nothing(node, site) or skipped(
-        "GPUs were not judged: the PCI bus holds no NVIDIA GPU, and nothing speaks of one "
-        f"({site.gpus.key} says how many to expect)",
+        "GPUs were not judged: the PCI bus holds no NVIDIA GPU, and none is declared "
+        f"({site.gpus.key} sets how many to expect)",
         evidence=[PCI_BUS],
     )
 
@@ -58,7 +58,7 @@ def no_gpu_expected(node: NodeFacts, site: Site) -> Finding | None:
     unless=(network_switch, no_gpu_expected),
 )
 def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the GPUs on the PCI bus with the number that the cluster file or the board promises.
+    """Compare the GPUs on the PCI bus with the declared or catalogued number.
 
     ## Why it matters
     A job that asks for eight GPUs does not start on seven, or runs as the one rank short that
@@ -147,7 +147,7 @@ def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _in_container(node: NodeFacts, listing: Driver, bus: int) -> Finding:
-    """Compare the GPUs that answer with those that the container was given, where it is known how many."""
+    """Compare the answering GPUs with those that the container was given."""
     try:
         given = gpus_given(node.evidence, node.environment)
         nodes = sum(name.removeprefix("nvidia").isdigit() for name in node.parsed(GPU_NODES, gpu_nodes))
@@ -166,11 +166,14 @@ def _in_container(node: NodeFacts, listing: Driver, bus: int) -> Finding:
                       found=f"{answer} GPUs answer" + (f" ({'; '.join(listing.lost)})" if listing.lost else ""),
                       expected=f"{given}, as it was given", evidence=evidence)  # fmt: skip
     return unknown(f"{answer} of {bus} GPUs are visible in this container", evidence=[listing.evidence, PCI_BUS],
-                   fix="run preflight on the host to judge the others")  # fmt: skip
+                   fix="run preflight on the host to judge the rest")  # fmt: skip
 
 
 def _all_given(node: NodeFacts, site: Site, gpus: int) -> bool:
-    """Tell whether a container was given every GPU of the bus, so that one which does not answer is lost."""
+    """Return whether a container was given every GPU of the bus.
+
+    A GPU that does not answer is then lost.
+    """
     usable, expected = usable_gpu_nodes(node.evidence), site.members.gpus
     if (usable is None and expected is None) or usable not in (None, gpus) or expected not in (None, gpus):
         return False
@@ -195,7 +198,7 @@ def _lost(listing: Driver) -> bool:
 
 
 def _silent(node: NodeFacts, gpus: int, error: EvidenceError) -> Finding:
-    """Tell a driver that is dead from one that nobody could ask."""
+    """Distinguish a dead driver from one that could not be queried."""
     evidence = [error.key, NVIDIA_VERSION, PCI_BUS]
     if node.in_container:
         return unknown(
@@ -224,7 +227,7 @@ def _silent(node: NodeFacts, gpus: int, error: EvidenceError) -> Finding:
         )
     if all(record.status == "missing" for record in answers):
         return unknown(
-            f"a driver is loaded, but neither NVML nor nvidia-smi is there to ask about {gpus} GPUs",
+            f"a driver is loaded, but neither NVML nor nvidia-smi is there to query {gpus} GPUs",
             evidence=evidence,
             fix="install nvidia-smi (package nvidia-utils) on the node",
         )

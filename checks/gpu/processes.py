@@ -30,7 +30,7 @@ ORPHANED_MIB = 1024
     impact="blocks-job",
     explains=(("gpu.memory-headroom", "part"), ("gpu.utilisation-visible", "part")),
     source=f"{NVML_API} (nvmlDeviceGetComputeRunningProcesses); gate of GCM's health_checks",
-    fix="See whose they are (`ps -fp PID`); end those that no job owns.",
+    fix="List their owners (`ps -fp PID`); end those that no job owns.",
     action="fix-job",
     answers=("PA-05",),
     unless=(no_gpu,),
@@ -93,7 +93,9 @@ def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
         for process in gpu.processes or ():
             held[process.pid].append(gpu)
     if blind := [gpu for gpu in health.gpus if gpu.processes is None]:
-        yield unknown(f"processes of {len(blind)} GPUs not told: {blind[0].why('processes')}", evidence=health.evidence)
+        yield unknown(
+            f"processes of {len(blind)} GPUs not reported: {blind[0].why('processes')}", evidence=health.evidence
+        )
     elif not held:
         yield skipped(f"no compute process runs on the {len(health.gpus)} GPUs", evidence=health.evidence)
     elif many := {pid: gpus for pid, gpus in held.items() if len(gpus) > 1}:
@@ -111,13 +113,13 @@ def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="GPU memory is free for the job",
     impact="blocks-job",
     source=f"{NVML_API} (nvmlDeviceGetMemoryInfo_v2); 95 % and 1 GiB are judgements; the job's need: the cluster file",
-    fix="nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv; if nobody owns it, reset the GPU.",
+    fix="nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv; if no process owns it, reset the GPU.",
     action="fix-job",
     answers=("PA-05", "NT-INF-7"),
     unless=(no_gpu,),
 )
 def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the memory in use on each GPU with its size, its processes and what the cluster file says the job needs.
+    """Compare each GPU's memory in use with its size, processes and job's need.
 
     ## Why it matters
     An allocator under pressure fragments, retries and finally fails in the middle of a step; a KV cache
@@ -170,7 +172,7 @@ def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
     unless=(no_gpu,),
 )
 def utilisation_visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read the utilisation of each GPU, and look for one that is busy although no process holds it.
+    """Read the utilisation of each GPU; look for busy GPUs without a process.
 
     ## Why it matters
     What cannot be seen is not noticed when it drops: a cluster that waits for its network looks busy on the

@@ -28,9 +28,9 @@ IDLE_PCT = 10
 
 
 def _slowed() -> Mapping[int, tuple[str, str]]:
-    """Return the reasons that slow a GPU against its will, worst first, each with what to look at."""
+    """Return the reasons that slow a GPU, worst first, each with what to check."""
     power = "Check power supply and cooling; `nvidia-smi -q -d PERFORMANCE` names which."
-    rack = "Check power supplies, PDU and the rack's power cap; the board is told to save power."
+    rack = "Check power supplies, PDU and the rack's power cap; the board is signalled to save power."
     return {
         facts.nvidia.model.HW_THERMAL: (
             "hardware thermal slowdown",
@@ -138,7 +138,7 @@ def judge_temperature_margin(health: Health) -> Iterator[Finding]:
     unless=(no_gpu,),
 )
 def power_limit(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the power limit in force with the default of the same GPU, and the GPUs with each other.
+    """Compare each GPU's power limit with its default and with its peers.
 
     ## Why it matters
     A GPU capped to 70 % of its power loses clocks in every matrix multiplication; capped alone, it holds up
@@ -181,7 +181,9 @@ def judge_power_limit(health: Health, meant: float | None = None) -> Iterator[Fi
     unless=(no_gpu,),
 )
 def pcie_link(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the width, and under load the generation, of each PCIe link with the GPU's own maximum in its slot.
+    """Compare each PCIe link with the GPU's own maximum in its slot.
+
+    The width is always judged, the generation only under load.
 
     ## Why it matters
     A link that lost half its lanes halves all traffic to host and NIC, and GPUDirect RDMA with it.
@@ -262,7 +264,7 @@ def judge_persistence(health: Health) -> Iterator[Finding]:
     unless=(no_gpu,),
 )
 def mig(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the MIG mode of each GPU with "off", and with the mode it will have after the next reset.
+    """Compare the MIG mode of each GPU, now and after a reset, with "off".
 
     ## Why it matters
     A job sees a slice with a share of the memory, without NVLink or P2P to its peers; NCCL between slices
@@ -338,15 +340,16 @@ def judge_compute_mode(health: Health) -> Iterator[Finding]:
 
 @check(
     "gpu.recovery-action",
-    title="The driver asks for no recovery action",
+    title="The driver requests no recovery action",
     impact="blocks-job",
     source=f"{NVML_API} (NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, driver 565 and newer)",
-    fix="Drain the node, then what it asks for: `nvidia-smi -r -i N` (ends all jobs on that GPU), or reboot.",
+    fix="Drain the node, then do what the driver requests: `nvidia-smi -r -i N` (ends all jobs on that GPU), or "
+    "reboot.",
     action="reset",
     unless=(no_gpu,),
 )
 def recovery_action(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read what the driver itself asks for: nothing, a reset, a reboot, a drain.
+    """Read the recovery action that the driver requests: reset, reboot, drain.
 
     ## Why it matters
     The driver knows what its last error did to the GPU; a job that starts before the action was taken meets
@@ -378,9 +381,9 @@ def judge_recovery_action(health: Health) -> Iterator[Finding]:
         if action == "None":
             return None
         if action.startswith("unknown"):
-            return unknown(f"the driver asks for a recovery action {action}", found=action, expected="None")
-        return failed(f"the driver asks for: {action}", found=action, expected="None", fix=fixes.get(action, ""),
+            return unknown(f"the driver requests a recovery action {action}", found=action, expected="None")
+        return failed(f"the driver requests: {action}", found=action, expected="None", fix=fixes.get(action, ""),
                       action=actions.get(action, "reset"))  # fmt: skip
 
     needs = ("recovery_action",)
-    yield from each_gpu(health, judge, what="recovery action", good="no recovery action asked for", needs=needs)
+    yield from each_gpu(health, judge, what="recovery action", good="no recovery action requested", needs=needs)

@@ -39,7 +39,9 @@ def no_nvlink_pair(node: NodeFacts, site: Site) -> Finding | None:
     unless=(no_gpu, no_nvlink_pair),
 )
 def nvlink(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the NVLinks of every pair of GPUs with what the part is wired with, else GPU with GPU.
+    """Compare the NVLinks of every pair of GPUs with the part's wiring.
+
+    For unknown parts, GPUs are compared with each other.
 
     ## Why it matters
     Tensor-parallel traffic of the whole node runs at the pace of its slowest pair; a GPU that fell
@@ -57,13 +59,13 @@ def nvlink(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """
     wanted = site.part.gpu.nvlinks if site.part is not None and site.part.nvswitch else 0
     source = f"{site.part.name}: {site.part.gpu.source}" if site.part is not None else ""
-    fix = f'say it in the cluster file: class.{site.class_name}.part = "..."'
+    fix = f'declare it in the cluster file: class.{site.class_name}.part = "..."'
     yield from judge_topology(node.topology, Wiring(wanted, source, fix), [TOPO])
 
 
 @dataclass(frozen=True)
 class Wiring:
-    """What is known of a machine's NVLinks."""
+    """Known facts about the NVLinks of a machine."""
 
     wanted: int = 0  # links of each pair, where NVSwitches join all; 0: unknown
     source: str = ""
@@ -102,7 +104,7 @@ def judge_topology(topology: Topology, wiring: Wiring, evidence: Sequence[str]) 
 def _mesh(
     topology: Topology, pairs: list[tuple[str, str, int]], wiring: Wiring, evidence: Sequence[str]
 ) -> Iterator[Finding]:
-    """Compare each GPU's links in all.
+    """Compare the total links of each GPU.
 
     Without a switch the pairs of a healthy mesh may differ (DGX-1).
     """
@@ -110,7 +112,7 @@ def _mesh(
     totals = {gpu: sum(links for *pair, links in pairs if gpu in pair) for gpu in gpus}
     most = max(totals.values())
     if not most:
-        none = "no pair of GPUs has an NVLink, and nothing says whether this machine should"
+        none = "no pair of GPUs has an NVLink, and it is not known whether this machine should have any"
         yield unknown(none, evidence=evidence, fix=wiring.fix)
         return
     weak = [gpu for gpu in gpus if totals[gpu] < most]
@@ -129,16 +131,16 @@ def _mesh(
     lower = [{one, other} for one, other, links in pairs if links < best]
     if weak and len(totals) < MESH and len(lower) > 1 and not set.intersection(*lower):
         found = ", ".join(f"{gpu} {totals[gpu]}" for gpu in gpus)
-        yield unknown(f"the GPUs have {found} NVLinks to each other: a part of a mesh, whose other GPUs are not here",
+        yield unknown(f"the GPUs have {found} NVLinks to each other: part of a mesh with GPUs that are not here",
                       found=found, evidence=evidence, fix="`nvidia-smi nvlink -s` beside an equal node")  # fmt: skip
         return
     if not weak:
         if len(gpus) < len(topology.gpus):
             return
-        yield passed(f"each of {len(totals)} GPUs has {most} NVLinks to the others", found=str(most), evidence=evidence)
+        yield passed(f"each of {len(totals)} GPUs has {most} NVLinks to its peers", found=str(most), evidence=evidence)
         return
     yield failed(
-        f"{', '.join(weak)} {'has' if len(weak) == 1 else 'have'} fewer than {most} NVLinks to the others",
+        f"{', '.join(weak)} {'has' if len(weak) == 1 else 'have'} fewer than {most} NVLinks to the other GPUs",
         subject=weak[0] if len(weak) == 1 else "",
         found=", ".join(f"{gpu} {totals[gpu]}" for gpu in weak),
         expected=f"{most}, as the other GPUs of this node",
@@ -147,7 +149,7 @@ def _mesh(
 
 
 def _blame(topology: Topology, weak: list[tuple[str, str, int]], wiring: Wiring, evidence: Sequence[str]) -> Finding:
-    """Name the GPU that all weak pairs have in common, if there is one."""
+    """Name the GPU that all weak pairs share, if any."""
     often = Counter(gpu for one, other, _ in weak for gpu in (one, other))
     culprit, times = often.most_common(1)[0]
     subject = culprit if times == len(weak) and len(weak) > 1 else ""
@@ -222,9 +224,9 @@ def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _of_the_fabric(topology: Topology, site: Site) -> tuple[str, ...]:
-    """Return the NICs that the cluster file does not keep for other traffic.
+    """Return the NICs that the cluster file does not reserve for other traffic.
 
-    All where it knows none of them.
+    All of them if it names none.
     """
     ports = site.members.ports
     aside = {*(ports.storage or ()), *(ports.management or ())}

@@ -1,7 +1,4 @@
-"""What the kernel's log reports of GPUs and NVSwitches.
-
-XIDs and SXIDs, judged by the policy table.
-"""
+"""Checks of XIDs and SXIDs in the kernel log."""
 
 from __future__ import annotations
 
@@ -45,7 +42,7 @@ CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/"
     unless=(no_gpu,),
 )
 def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read the XIDs of each GPU from the kernel's log and judge them by the policy table, root cause first.
+    """Judge the XIDs of each GPU in the kernel log, root cause first.
 
     ## Why it matters
     An uncorrectable error, a GPU off the bus or a dead GSP takes the job with it, and the next job on the
@@ -82,13 +79,13 @@ def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _nowhere(address: str) -> str | None:
-    """Return that the recovery which the driver requires now is unknown."""
+    """Return the finding that the requested recovery is unknown; else None."""
     return None
 
 
 @dataclass(frozen=True)
 class XidContext:
-    """What is known of a log beside its lines."""
+    """Context of a log: facts that its lines do not show."""
 
     evidence: tuple[str, ...]
     since: str = ""  # which window it covers, in brackets
@@ -98,7 +95,7 @@ class XidContext:
 
 
 def judge_xids(found: Events, context: XidContext) -> Iterator[Finding]:
-    """Judge the XIDs of each GPU by the policy table, the first of the worst kind first."""
+    """Judge the XIDs of each GPU by the policy table, worst kind first."""
     harmless: Counter[int] = Counter()
     reported = False
     for address in sorted({event.address for event in found.gpus}):
@@ -114,18 +111,18 @@ def judge_xids(found: Events, context: XidContext) -> Iterator[Finding]:
             f"{code}" + (f" x{number}" if number > 1 else "") for code, number in sorted(harmless.items())
         )
         yield passed(
-            f"no XID that asks for action{context.since}" + (f"; of applications and notes: {notes}" if notes else ""),
+            f"no XID that requires action{context.since}" + (f"; of applications and notes: {notes}" if notes else ""),
             evidence=context.evidence,
         )
     yield from _unreadable(found.unread, "Xid", context)
 
 
 def _unreadable(unread: Sequence[str], kind: str, context: XidContext) -> Iterator[Finding]:
-    """Report lines of which the number or the address is not whole."""
+    """Report lines with an incomplete number or address."""
     if unread:
         lines = f"{len(unread)} lines" if len(unread) > 1 else "a line"
         yield unknown(
-            f"{lines} with an {kind} whose number or address is not whole", found=unread[0][:200],
+            f"{lines} with an {kind} of incomplete number or address", found=unread[0][:200],
             evidence=context.evidence, fix=f"read them on the node: `dmesg | grep {kind}`",
             quote="\n".join(line[:300] for line in unread[:8]),
         )  # fmt: skip
@@ -140,11 +137,11 @@ def _unread(error: EvidenceError) -> Finding:
     fix = (
         "run with --sudo, or as root: this kernel shows its log to root only (kernel.dmesg_restrict)" if denied else ""
     )
-    return unknown(f"could not tell: {error}", evidence=[error.key], fix=fix)
+    return unknown(str(error), evidence=[error.key], fix=fix)
 
 
 def _recovery(node: NodeFacts, address: str) -> str | None:
-    """Return the recovery that the driver asks for now; None where nobody says."""
+    """Return the recovery that the driver requests now; None where unknown."""
     try:
         return next((gpu.recovery_action for gpu in node.gpu_health.gpus if gpu.address == address), None)
     except EvidenceError:

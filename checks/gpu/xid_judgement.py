@@ -1,4 +1,7 @@
-"""What one XID means, given the others in the log and the driver's own word: the policy table, applied."""
+"""Meaning of one XID, from the policy table and its context.
+
+The context is the rest of the log and the driver's requested recovery.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ BAD = (Act.OUT, Act.RESET)
 
 
 def judged(event: XidEvent, found: Events, recovery: str | None = None) -> XidPolicy:
-    """Return what one event means; ``recovery`` is what the driver asks for now, None where it is unknown."""
+    """Return the meaning of one event.
+
+    ``recovery`` is the action that the driver requests now, None where unknown.
+    """
     policy = POLICY.get(event.code) or XidPolicy(f"unknown code: {event.text[:60]}", Act.WARN, SUPPORT, "monitor")
     if event.code == 45 and event.cause is not None and not found.counts.get((event.address, event.cause)):
         first = judged(XidEvent(event.at_s, event.address, event.cause, "", event.line), found, recovery)
@@ -26,7 +32,7 @@ def judged(event: XidEvent, found: Events, recovery: str | None = None) -> XidPo
     if policy.act is Act.READ:
         policy = _read(event, policy, found)
     if recovery == "None" and (policy.fix == RESET or event.code == 154) and policy.act in BAD:
-        meaning = f"{policy.meaning}; the driver asks for no recovery now"
+        meaning = f"{policy.meaning}; the driver requests no recovery now"
         act, action = (Act.NOTE, "none") if event.code == 154 else (Act.WARN, "monitor")
         return XidPolicy(meaning, act, "Was the GPU reset since? Watch it.", action)
     return policy
@@ -38,7 +44,7 @@ def _on_this_gpu_alone(event: XidEvent, found: Events) -> bool:
 
 
 def _read(event: XidEvent, policy: XidPolicy, found: Events) -> XidPolicy:
-    """Judge by the line's own text, or by how often it came."""
+    """Judge by the text of the line, or by the number of occurrences."""
     if event.code == 154:
         match = re.search(r"\bto 0x[0-9a-f]{1,4} \(([^)]{1,60})\)", event.text, re.I)
         named = match[1] if match else event.text[:60]

@@ -1,9 +1,9 @@
-"""What each XID means for the node: the policy table.
+"""Policy table of XIDs.
 
-Meanings and first actions after NVIDIA's XID catalogue (https://docs.nvidia.com/deploy/xid-errors/) for Ampere
-and newer; where operators disagree the milder word was taken for what an application can cause. The word for machines
-follows from the first action of the catalogue: its restart of the application is ``fix-job``, its reset ``reset``, its
-restart of the machine or the virtual machine ``reboot``, and its support alone ``monitor``.
+Meanings and first actions follow NVIDIA's XID catalogue (https://docs.nvidia.com/deploy/xid-errors/) for Ampere and
+newer. Where operators disagree on an error that an application can cause, the milder action applies. The
+machine-readable action follows from the catalogue's first one: a restart of the application is ``fix-job``, its reset
+``reset``, a restart of the machine or virtual machine ``reboot``, and support alone ``monitor``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from preflight._startup.lightclass import dataclass
 
 
 class Act(str, enum.Enum):
-    """What an XID asks for."""
+    """Required action of an XID."""
 
     OUT = "out"  # take GPU or node out now
     RESET = "reset"  # reset or drain soon
@@ -102,7 +102,7 @@ POLICY = _table((
     ("147,148", "NVLink unit event", Act.NOTE, ""),
     ("150", "NVLink unit error", Act.RESET, RESET),
     ("151", "key rotation error", Act.RESET, VM),
-    ("154", "the driver changed what it asks for", Act.READ, ""),
+    ("154", "the driver changed its requested recovery action", Act.READ, ""),
     ("155", "NVLink error found by software", Act.RESET, RESET),
     ("156", "a resource was retired", Act.RESET, RESET),
     ("158", "fatal timeout", Act.OUT, RESET),
@@ -117,11 +117,11 @@ POLICY = _table((
 
 #: What Xid 154 names after "to", and whether it takes the node out.
 RECOVERY = {
-    "none": XidPolicy("the driver asks for no recovery any more", Act.NOTE),
-    "gpu reset required": XidPolicy("the driver asks for a GPU reset", Act.OUT, RESET, "reset"),
-    "drain and reset": XidPolicy("the driver asks to drain and reset the GPU", Act.OUT, RESET, "reset"),
-    "node reboot required": XidPolicy("the driver asks for a reboot", Act.OUT, REBOOT, "reboot"),
-    "drain p2p": XidPolicy("the driver asks to end all peer-to-peer work", Act.OUT, RESET, "reset"),
-    "recover imex domain": XidPolicy("the driver asks to recover the IMEX domain", Act.OUT,
+    "none": XidPolicy("the driver no longer requests recovery", Act.NOTE),
+    "gpu reset required": XidPolicy("the driver requests a GPU reset", Act.OUT, RESET, "reset"),
+    "drain and reset": XidPolicy("the driver requests to drain and reset the GPU", Act.OUT, RESET, "reset"),
+    "node reboot required": XidPolicy("the driver requests a reboot", Act.OUT, REBOOT, "reboot"),
+    "drain p2p": XidPolicy("the driver requests to end all peer-to-peer work", Act.OUT, RESET, "reset"),
+    "recover imex domain": XidPolicy("the driver requests to recover the IMEX domain", Act.OUT,
                                   "Restart nvidia-imex on all nodes of the domain.", "fix-site"),
 }  # fmt: skip

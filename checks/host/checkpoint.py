@@ -1,4 +1,4 @@
-"""Checkpoints: what a job falls back to when a node or the network breaks it."""
+"""Checks of checkpoints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from preflight.probes import checkpoints
     gating=False,
 )
 def age(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the age of the newest entry below the checkpoints' directory with twice the promised interval.
+    """Compare the age of the newest checkpoint with twice the interval.
 
     ## Why it matters
     What was computed since the last checkpoint is lost with the next fault: GPUs x hours, and nobody
@@ -39,7 +39,9 @@ def age(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """
     path, interval_min = site.checkpoint_path, site.checkpoint_interval_min
     if path.value is None:
-        yield unknown("nothing says where checkpoints are saved", fix=f'say it in the cluster file: {path.key} = "/…"')
+        yield unknown(
+            "the path of checkpoints is not declared", fix=f'declare it in the cluster file: {path.key} = "/…"'
+        )
         return
     key = checkpoints(path.value).key
     if _is_missing(node, key):
@@ -58,8 +60,8 @@ def age(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return
     words = f"{latest.path}, written at {latest.changed_at}"
     if interval_min.value is None:
-        yield unknown(f"the newest checkpoint is {words}; nothing says how often to save", found=words, evidence=[key],
-                      fix=f"say it in the cluster file: {interval_min.key} = 30")  # fmt: skip
+        yield unknown(f"the newest checkpoint is {words}; the interval is not declared", found=words, evidence=[key],
+                      fix=f"declare it in the cluster file: {interval_min.key} = 30")  # fmt: skip
     elif age_min < -1:
         yield warned(f"the newest checkpoint is {-age_min:.0f} minutes in the future: {latest.path}", found=words,
                      expected="not in the future", evidence=[key],
@@ -77,7 +79,7 @@ def age(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _loss(node: NodeFacts, bound: str, minutes: float) -> str:
-    """Say what a fault would cost now, in hours of this node's GPUs; empty where nobody can count them."""
+    """Return the GPU hours that a fault would cost now; empty where unknown."""
     try:
         gpus = len(node.gpus_on_bus)
     except EvidenceError:
@@ -87,7 +89,10 @@ def _loss(node: NodeFacts, bound: str, minutes: float) -> str:
 
 
 def _is_missing(node: NodeFacts, key: str) -> bool:
-    """Tell whether find said that the directory is not there; raises EvidenceError if it could not look."""
+    """Return whether find reported the directory missing.
+
+    Raises EvidenceError if it could not look.
+    """
     record = node.evidence.complete_record(key)
     if record.rc == 1 and not record.out and "No such file or directory" in record.err:
         return True

@@ -1,4 +1,4 @@
-"""Whether driver, CUDA, PyTorch and NCCL work with each other."""
+"""Compatibility of driver, CUDA, PyTorch and NCCL."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def no_pytorch(node: NodeFacts, site: Site) -> Finding | None:
     unless=(no_gpu, no_pytorch),
 )
 def compatibility(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the driver with the oldest that runs the CUDA of each installed PyTorch, and its NCCL with that CUDA.
+    """Compare driver and NCCL with the CUDA of each installed PyTorch.
 
     ## Why it matters
     A driver that is older than the CUDA of PyTorch ends each job at its first call with "CUDA driver version is
@@ -120,7 +120,10 @@ def _driver(node: NodeFacts, made: Build, version: tuple[int, ...], written: str
 
 
 def _forward(node: NodeFacts) -> bool:
-    """Tell whether a libcuda for forward compatibility is here; it is not known where the directory was not read."""
+    """Return whether a forward-compatible libcuda is installed.
+
+    Unknown where the directory was not read.
+    """
     if FORWARD not in node.evidence.records or not node.evidence.exists(FORWARD):
         return False
     return any(name.startswith("libcuda.so") for name in node.evidence.listing(FORWARD))

@@ -18,14 +18,17 @@ from preflight.textprep.plain_text import fold_ids
     title="The CPUs keep up during the window",
     impact="slows-job",
     source="proc(5), /proc/stat; the shares are judgements",
-    fix="`mpstat -P ALL 1` and `top -H` show who; interrupts on one CPU: spread them (`set_irq_affinity.sh IF`); TCP "
-    "or staging where RDMA should run: see nccl.transport; stolen time: ask the provider.",
+    fix="`mpstat -P ALL 1` and `top -H` show what uses the CPU; interrupts on one CPU: spread them "
+    "(`set_irq_affinity.sh IF`); TCP "
+    "or staging where RDMA should run: see nccl.transport; stolen time: contact the provider.",
     action="fix-site",
     answers=("NT-CPU-1",),
     window=True,
 )
 def cpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Judge the time that the CPUs of this process spent busy, in interrupts and stolen, over the window.
+    """Judge the busy, interrupt and stolen time of this process's CPUs.
+
+    The window gives two readings.
 
     ## Why it matters
     NCCL's proxy threads, data loaders and the network's interrupts share these CPUs: where they are full, the GPUs

@@ -1,4 +1,4 @@
-"""What a server should have: whether the cluster file declares it."""
+"""Check that the cluster file declares what a server should have."""
 
 from __future__ import annotations
 

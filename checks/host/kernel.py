@@ -32,12 +32,12 @@ class Needed:
 #: nvidia_uvm is loaded by the first CUDA program, so before that it is missing on healthy nodes.
 NEEDED = (
     Needed("mlx5_core", "the NIC has no driver", Status.FAIL),
-    Needed("mlx5_ib", "the NIC is no RDMA device", Status.FAIL),
+    Needed("mlx5_ib", "the NIC is not an RDMA device", Status.FAIL),
     Needed("efa", "the EFA devices have no driver", Status.FAIL, nics=("1d0f",)),
     Needed("ib_uverbs", "no program can open an RDMA device", Status.FAIL, nics=("15b3", "1d0f")),
     Needed("rdma_ucm", "programs that connect by RDMA CM fail (not NCCL)", Status.WARN),
     Needed("ib_umad", "nvlsm cannot reach the NVSwitches behind their bridge NICs", Status.WARN, switches=True),
-    Needed("nvidia_uvm", "CUDA cannot start where nobody may load it: in a container", Status.WARN, nvidia=True),
+    Needed("nvidia_uvm", "CUDA cannot start where it cannot be loaded: in a container", Status.WARN, nvidia=True),
 )
 
 
@@ -75,7 +75,7 @@ def _wanted(node: NodeFacts, site: Site) -> list[Needed]:
     unless=(no_module_needed,),
 )
 def modules(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the kernel's modules with those that the NICs and GPUs on the PCI bus need.
+    """Compare loaded kernel modules with those that the NICs and GPUs need.
 
     ## Why it matters
     A module that was loaded by hand is gone after the next reboot: the hardware is there, the tools
@@ -147,7 +147,7 @@ HINDRANCES = (
     action="fix-site",
 )
 def boot_options(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look for options on the kernel's command line that take memory, CPUs, interrupts or drivers away.
+    """Look for boot options that take memory, CPUs, interrupts or drivers away.
 
     ## Why it matters
     Such an option was set once, to chase a fault or on another machine of the image; it stays for
@@ -173,7 +173,7 @@ CPUFREQ = "/sys/devices/system/cpu/cpufreq"
 
 
 def no_cpufreq(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip where /sys is there, and this part of it is not."""
+    """Skip where /sys was read and has no cpufreq."""
     if node.evidence.exists(f"dir:{CPUFREQ}") or not node.numa_nodes:
         return None
     return skipped("the kernel has no cpufreq: a virtual machine, or the firmware decides", evidence=[f"dir:{CPUFREQ}"])
@@ -208,12 +208,12 @@ def cpu_governor(node: NodeFacts, site: Site) -> Iterator[Finding]:
     elif not governors:
         raise EvidenceError(f"file:{CPUFREQ}/policy*0/scaling_governor", "no policy was recorded")
     elif set(governors) == {"performance"}:
-        yield passed(f"governor performance on all {len(keys)} CPUs that were asked", found="performance",
+        yield passed(f"governor performance on all {len(keys)} CPUs that were read", found="performance",
                      evidence=keys[:1])  # fmt: skip
     else:
         odd = ", ".join(f"{name} ({number})" for name, number in governors.items() if name != "performance")
         yield warned(
-            f"CPU governor {odd} of {len(keys)} CPUs that were asked, expected performance",
+            f"CPU governor {odd} of {len(keys)} CPUs that were read, expected performance",
             found=odd,
             expected="performance",
             evidence=keys[:3],

@@ -1,4 +1,4 @@
-"""The kernel's log beside Xids: hardware errors, disks, links, memory, hangs."""
+"""Checks of the kernel log besides Xids: hardware, disks, links, memory, hangs."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _cut(log: KernelLog, rest: str, judged_bad: bool, evidence: list[str]) -> Iterator[Finding]:
-    """Report what a log that is too long lacks, and what floods it.
+    """Report the missing part of a log that is too long, and what floods it.
 
     What was read is judged; the missing part decides only where nothing has failed yet.
     """
@@ -126,7 +126,7 @@ def _arrays(node: NodeFacts) -> tuple[RaidArray, ...]:
 
 
 def of_problem(problem: Problem, window: Window, expected: str, evidence: list[str], where: str = "") -> Finding:
-    """Return the finding of a problem; ``where`` is put behind its message."""
+    """Return the finding of a problem; ``where`` follows its message."""
     finding = failed(
         f"{problem.message}{window.when(problem.events)}{where}", subject=problem.subject,
         found=problem.events[0].text[:200], expected=expected, evidence=evidence, fix=problem.fix,
@@ -136,7 +136,7 @@ def of_problem(problem: Problem, window: Window, expected: str, evidence: list[s
 
 
 def words_of(judgement: Judged, hours: float) -> str:
-    """Return notes, and what is too old to count, as the rest of a sentence."""
+    """Return notes, and events that are too old to count, as the end of a sentence."""
     down = [f"{problem.message}" for problem in judgement.problems if problem.status is Status.UNKNOWN]
     noted = [*down, *judgement.notes]
     parts = [("noted", noted), (f"more than {hours:g} h ago", judgement.old)]
@@ -158,7 +158,10 @@ def _xids(log: KernelLog) -> list[Xid]:
 
 
 def _notices(node: NodeFacts) -> tuple[KernelLog | None, Finding | None]:
-    """Return the drivers' notices, or why not; neither where they were not collected."""
+    """Return the drivers' notices, or the reason why not.
+
+    Neither where they were not collected.
+    """
     key = facts.kernel_log.NOTICES
     if key not in node.evidence.records:
         return None, None

@@ -1,4 +1,4 @@
-"""A kernel log that is full of one message, too long to be collected completely."""
+"""Detection of one message that floods a kernel log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"(?:0x)?[0-9a-fA-F]*[0-9][0-9a-fA-F]*")
 
 @dataclass(frozen=True)
 class LogFlood:
-    """One message of which a log is full, and the first line of it."""
+    """A message that floods a log, and its first line."""
 
     lines: int
     of_lines: int

@@ -1,6 +1,6 @@
-"""The rules for events of a kernel's log, on a node and in a pasted log alike.
+"""Rules for events of a kernel log, on a node and in pasted logs alike.
 
-What is over and repaired itself counts for some hours; what only a repair or a reboot ends counts since boot.
+Faults that repaired themselves count for some hours; faults that need a repair or a reboot count since boot.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Links that went down and came back, as the drivers of NICs write of them."""
+"""Links that went down and came back, from the messages of NIC drivers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _VIRTUAL = re.compile(
 def flaps(kinds: Mapping[str, Sequence[KernelEvent]], window: Window) -> Iterator[Problem | str]:
     """Yield links that went down and came back, and notes on other changes.
 
-    What happens while a node boots is none. One change is written by the interface, by its RDMA device and by the
-    module in the port: of one PCI function, the one that wrote most counts.
+    Changes during boot are left out. The interface, its RDMA device and the module in the port each log one change:
+    for each PCI function, only the most verbose of them counts.
     """
     downs, ups = (_by_port(kinds.get(kind, ()), window) for kind in ("nic-link-down", "nic-link-up"))
     seldom: list[str] = []
@@ -55,7 +55,7 @@ _FIX = (
 
 
 def _by_port(events: Sequence[KernelEvent], window: Window) -> dict[str, dict[str, list[KernelEvent]]]:
-    """Return the events of each port by who wrote them: port -> name -> events."""
+    """Return the events of each port by source: port -> source -> events."""
     grouped: dict[str, dict[str, list[KernelEvent]]] = defaultdict(lambda: defaultdict(list))
     for event in events:
         if not _VIRTUAL.match(event.device) and not window.booting(event):

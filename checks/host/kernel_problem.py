@@ -52,19 +52,19 @@ class Window:
         return self.since_boot and event.at_s is not None and event.at_s < BOOT_S
 
     def when(self, events: Sequence[KernelEvent]) -> str:
-        """Return how long ago the last of them was; empty if that is unknown."""
+        """Return the age of the last of them; empty if unknown."""
         last = max((event.at_s for event in events if event.at_s is not None), default=None)
         if self.now_s is None or last is None or last > self.now_s:
             return ""
         return f", {'last ' if len(events) > 1 else ''}{age(self.now_s - last)} ago"
 
     def span(self, events: Sequence[KernelEvent]) -> str:
-        """Return over what time they came; empty if that is not known."""
+        """Return the time that they span; empty if unknown."""
         times = [event.at_s for event in events if event.at_s is not None]
         return f" within {age(max(times) - min(times))}" if len(times) > 1 and len(times) == len(events) else ""
 
     def times(self, events: Sequence[KernelEvent]) -> str:
-        """Return how often, if more than once."""
+        """Return the number of occurrences; empty for one."""
         return f" ({len(events)} times)" if len(events) > 1 else ""
 
 

@@ -130,7 +130,9 @@ def shm(node: NodeFacts, site: Site) -> Iterator[Finding]:
     answers=("NT-PIT-5",),
 )
 def local_ports(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the number of ephemeral ports with the job's ranks, and with 10,000 or the cluster file's floor.
+    """Compare the number of ephemeral ports with the job's ranks, or a floor.
+
+    The floor is 10,000, or the cluster file's.
 
     ## Why it matters
     NCCL's bootstrap and socket transport open connections from this range between all ranks; on a
@@ -222,7 +224,7 @@ def time_sync(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if not clock.synchronised:
         yield warned("the clock is not synchronised", found="not synchronised", expected="synchronised", evidence=keys)
     elif clock.offset_s is None:
-        yield passed("the clock is synchronised", found="synchronised, offset not told", evidence=keys)
+        yield passed("the clock is synchronised", found="synchronised, offset not reported", evidence=keys)
     elif abs(clock.offset_s) > 0.05:
         words = f"{abs(clock.offset_s) * 1000:.0f} ms {'ahead' if clock.offset_s > 0 else 'behind'}"
         yield warned(

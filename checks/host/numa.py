@@ -1,4 +1,4 @@
-"""NUMA: may the processes of a job run, and have their memory, near their GPUs and NICs."""
+"""Checks of NUMA placement: CPUs and memory near the GPUs and NICs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     unless=(no_gpu,),
 )
 def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the CPUs that this process may use with the CPUs local to each of its GPUs.
+    """Compare the CPUs of this process with those local to each of its GPUs.
 
     ## Why it matters
     A rank that may not run near its GPU copies every byte over the inter-socket link, and all ranks
@@ -66,14 +66,14 @@ def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield passed(f"the allowed CPUs {fold_ids(allowed)} reach all {len(near)} GPUs", evidence=[STATUS, PCI_BUS])
     if silent := [gpu.address for gpu in gpus if gpu not in placed]:
         yield unknown(
-            f"nothing says which CPUs are near {', '.join(silent)}",
+            f"unknown nearest CPUs of {', '.join(silent)}",
             evidence=[PCI_BUS],
             fix="a virtual machine hides it (numa_node -1): give the VM its NUMA topology",
         )
 
 
 def _one_of_several(node: NodeFacts) -> bool:
-    """Tell whether this process is one rank of several on the node."""
+    """Return whether this process is one of several ranks on the node."""
     return node.rank is not None and (node.rank.local_size or 1) > 1
 
 
@@ -113,7 +113,10 @@ def _far_nics(node: NodeFacts, site: Site, details: Mapping[str, Any]) -> Findin
 
 
 def _nics_out_of_reach(node: NodeFacts, site: Site) -> list[str]:
-    """Return the NICs of this process's GPUs that none of its CPUs is near; none where nobody can tell."""
+    """Return the NICs of this process's GPUs that are near none of its CPUs.
+
+    Empty where the distance is unknown.
+    """
     try:
         devices = [port.device for port in site.roles(node).compute]
         mine = {node.gpu_name(gpu) for gpu in node.own_gpus}
@@ -135,7 +138,7 @@ def _nics_out_of_reach(node: NodeFacts, site: Site) -> list[str]:
     unless=(no_gpu,),
 )
 def memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the NUMA nodes that memory may come from with those of this process's GPUs.
+    """Compare the allowed NUMA nodes for memory with those of the process's GPUs.
 
     ## Why it matters
     Pinned buffers on the far socket send every copy between host and GPU over the inter-socket link,
@@ -166,7 +169,7 @@ def memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield passed(f"memory may come from the NUMA node of all {len(gpus) - len(silent)} GPUs",
                      found=f"nodes {fold_ids(allowed)}", evidence=[STATUS, PCI_BUS])  # fmt: skip
     if silent:
-        yield unknown(f"nothing says on which NUMA node {', '.join(silent)} are", evidence=[PCI_BUS],
+        yield unknown(f"unknown NUMA node of {', '.join(silent)}", evidence=[PCI_BUS],
                       fix="a virtual machine hides it (numa_node -1): give the VM its NUMA topology")  # fmt: skip
 
 
@@ -182,7 +185,7 @@ def memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     unless=(no_gpu,),
 )
 def nccl_affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Hold NCCL_IGNORE_CPU_AFFINITY against the CPU mask that a job started here inherits.
+    """Compare NCCL_IGNORE_CPU_AFFINITY with the inherited CPU mask.
 
     ## Why it matters
     With it NCCL's threads leave the mask and follow the GPU: right where a launcher binds to a wrong

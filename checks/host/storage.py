@@ -1,4 +1,4 @@
-"""Storage that is reached over a network: whether it takes the compute fabric."""
+"""Checks of network storage on the compute fabric."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def no_network_mount(node: NodeFacts, site: Site) -> Finding | None:
     """Skip a node without network mounts, and EFA, which has no interfaces."""
     if not _mounts(node):
         return skipped("nothing is mounted over a network", evidence=[MOUNTS])
-    return efa_only(site.roles(node).compute, "to which no network interface belongs")
+    return efa_only(site.roles(node).compute, "they have no network interface")
 
 
 @check(
@@ -41,7 +41,7 @@ def no_network_mount(node: NodeFacts, site: Site) -> Finding | None:
     unless=(no_rdma, no_network_mount),
 )
 def network(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the interface that leads to the server of each network mount with those of the compute ports.
+    """Compare the interface to each storage server with the compute ports.
 
     ## Why it matters
     A checkpoint or a data loader that shares the ports of the gradients meets them in bursts: every rank waits for
@@ -95,7 +95,10 @@ def _listed(found: tuple[Storage, ...] | list[Storage]) -> str:
 
 
 def _ways(node: NodeFacts, storage: Storage) -> frozenset[str]:
-    """Return the interfaces that lead to the servers, with those below them; empty where any of them is not known."""
+    """Return the interfaces that lead to the servers, and those below them.
+
+    Empty where any of them is unknown.
+    """
     ways: set[str] = set()
     for server in storage.servers:
         names = _interfaces(node, server)
@@ -106,7 +109,10 @@ def _ways(node: NodeFacts, storage: Storage) -> frozenset[str]:
 
 
 def _interfaces(node: NodeFacts, server: IpAddress) -> tuple[str, ...]:
-    """Return the interfaces that lead to an address; IPv6 without its routes, so only in the networks of this node."""
+    """Return the interfaces that lead to an address.
+
+    IPv6 routes are not collected, so only the networks of this node count for it.
+    """
     if not isinstance(server, IPv4Address):
         return node.addresses.beside(server)
     table = node.parsed(addresses.ROUTES, addresses.table)
@@ -114,7 +120,10 @@ def _interfaces(node: NodeFacts, server: IpAddress) -> tuple[str, ...]:
 
 
 def _below(node: NodeFacts, name: str) -> Iterator[str]:
-    """Yield an interface and what it is made of: the parent of a VLAN or partition, the links of a bond."""
+    """Yield an interface and its parts.
+
+    A VLAN or partition has a parent; a bond has links.
+    """
     yield name
     try:
         parent = node.parsed("file:/proc/net/vlan/config", vlans).get(name, (0, ""))[1]

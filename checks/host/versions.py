@@ -15,16 +15,19 @@ from preflight.model import Finding, check, failed, passed, skipped, unknown, wa
 
 @check(
     "versions.driver-files",
-    title="The driver's libraries are whole and of the kernel module's version",
+    title="The driver's libraries are complete and match the kernel module's version",
     impact="blocks-job",
     source="NVIDIA driver README: the user-space libraries and the kernel module are of one version",
-    fix="Install one driver version whole and reboot; in an image remove its own `libcuda.so*` and `libnvidia-*.so*`.",
+    fix="Install one complete driver version and reboot; in an image remove its own `libcuda.so*` and "
+    "`libnvidia-*.so*`.",
     action="fix-site",
     answers=("PA-03",),
     unless=(no_gpu,),
 )
 def driver_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the driver's library files with zero bytes, and their version with the loaded kernel module's.
+    """Compare the driver's libraries with the loaded kernel module's version.
+
+    Empty files are reported as well.
 
     ## Why it matters
     After an upgrade without a reboot, or with a library baked into an image, every CUDA call ends in
@@ -89,7 +92,7 @@ def _points_to(target: str) -> str:
     unless=(no_gpu,),
 )
 def nccl(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the version of the system's NCCL with that of the package that came with PyTorch.
+    """Compare the system's NCCL version with that of PyTorch's package.
 
     ## Why it matters
     With two, LD_LIBRARY_PATH or a plug-in decides which one is loaded, and ranks whose images differ

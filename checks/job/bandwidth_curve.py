@@ -40,7 +40,9 @@ MIB = 2**20
     unless=(no_report,),
 )
 def shape(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare each size of an nccl-tests run with its neighbours, and with the good run that the cluster file names.
+    """Compare each size of an nccl-tests run with its neighbours.
+
+    A good run that the cluster file names is compared as well.
 
     ## Why it matters
     A dip at one size is a wrong algorithm, a congested path or a retransmission; a job whose buckets have that size
@@ -59,7 +61,9 @@ def shape(run: RunFacts, site: Site) -> Iterator[Finding]:
         points = parsers.nccl_tests.curve.curve(report.rows)
         if len(points) < 3 or report.copies > 1 or report.nranks == 1:
             message = (
-                f"{name}: {len(points)} sizes are no curve" if report.copies == 1 else f"{name}: several runs in one"
+                f"{name}: {len(points)} sizes are too few for a curve"
+                if report.copies == 1
+                else f"{name}: several runs in one"
             )
             yield unknown(message, subject=name, evidence=[key], fix="sweep: -b 8 -e 8G -f 2")
             continue
@@ -87,7 +91,7 @@ def _alone(run: RunFacts, key: str, name: str, points: Sequence[Point]) -> Itera
     odd, floor = parsers.nccl_tests.curve.spikes(points), parsers.nccl_tests.curve.floor_us(points)
     if len(odd) >= 3:
         yield warned(
-            f"{name}: {len(odd)} small messages take more than three times as long as the others: "
+            f"{name}: {len(odd)} small messages take more than three times as long as the rest: "
             f"{', '.join(f'{size_of(p.bytes)} {p.time_us:g} us' for p in odd[:3])}",
             subject=name,
             evidence=[key],
@@ -167,7 +171,9 @@ def _against(key: str, name: str, report: Report, points: Sequence[Point], site:
     unless=(no_report,),
 )
 def collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Look for a whole nccl-tests run of each collective of training, at the scale of the job, and print its time.
+    """Look for a complete nccl-tests run of each collective, at job scale.
+
+    The finding states its time.
 
     ## Why it matters
     Data parallel jobs reduce, sharded ones gather and scatter, mixtures of experts exchange all to all. A fabric that
@@ -202,7 +208,7 @@ def collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
             yield warned(broken[wanted], evidence=list(run.nccl_tests)).about(*items)
             continue
         if wanted not in best:
-            advice = f"run `{wanted}_perf` too, to the same size as the others"
+            advice = f"run `{wanted}_perf` too, to the same size as the other collectives"
             yield unknown(f"{wanted}: not measured", evidence=list(run.nccl_tests), fix=advice).about(*items)
             continue
         key, name, point, report = best[wanted]

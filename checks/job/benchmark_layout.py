@@ -1,4 +1,4 @@
-"""Benchmarks held against the job's own layout."""
+"""Comparison of benchmarks with the job's own layout."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from preflight.model import Finding, check, passed, unknown, warned
     unless=(no_report,),
 )
 def job_collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the collectives that were measured whole with those that the declared model uses.
+    """Compare the measured collectives with those that the declared model uses.
 
     ## Why it matters
     A fabric that was only measured with all_reduce may still be slow for what the job does: All-to-All loads the
@@ -45,8 +45,9 @@ def job_collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
     }[model.sharding]  # fmt: skip
     needed += ["alltoall"] * (model.experts is not None) + ["all_reduce"] * ((model.tensor_ways or 1) > 1)
     if not needed:
-        yield unknown("nothing says which collectives the job uses", evidence=keys,
-                      fix="say it in the cluster file: [class.NAME.model] sharding, experts, tensor_ways")  # fmt: skip
+        yield unknown("the collectives that the job uses are not declared", evidence=keys,
+                      fix="declare it in the cluster file: [class.NAME.model] sharding, experts, "
+                          "tensor_ways")  # fmt: skip
         return
     measured = {
         report.collective: short(report, site)

@@ -1,4 +1,4 @@
-"""Whether a benchmark's result can be compared later: what has to be kept with it."""
+"""Metadata that makes a benchmark comparable later."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _HAND_OVER = (
 
 @check(
     "nccl-tests.record",
-    title="A result is kept with the hardware and software that it was measured on",
+    title="A result is recorded with the hardware and software that it was measured on",
     impact="drifts",
-    source="the record that the tuning guide asks for: GPU model, driver, CUDA, NCCL, PyTorch, variables, topology",
+    source="the record that the tuning guide requires: GPU model, driver, CUDA, NCCL, PyTorch, variables, topology",
     fix=_HAND_OVER,
     action="fix-job",
     answers=("NT-REC-1",),
@@ -30,7 +30,7 @@ _HAND_OVER = (
     unless=(no_report,),
 )
 def metadata(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare what is known of a result's nodes with what a result must be kept with.
+    """Compare the known setup of a result's nodes with the required metadata.
 
     ## Why it matters
     A bandwidth of last month is worth nothing if nobody knows with which NCCL on which GPUs it was measured; then the
@@ -52,7 +52,7 @@ def metadata(run: RunFacts, site: Site) -> Iterator[Finding]:
         if report.nranks is None or not hosts:
             yield unknown("the log does not list the GPUs that it was measured over, so neither their number nor their "
                           "hosts are known", subject=name, evidence=[key],
-                          fix="keep the output whole, with its lines `#  Rank  0 … on HOST`")  # fmt: skip
+                          fix="keep the complete output, with its lines `#  Rank  0 … on HOST`")  # fmt: skip
             continue
         if len(nodes) < len(hosts):
             message = f"the record is not complete: evidence is at hand of {len(nodes)} of the {len(hosts)} hosts"
@@ -66,9 +66,9 @@ def metadata(run: RunFacts, site: Site) -> Iterator[Finding]:
         if report.nccl_version is not None:
             several.pop("NCCL", None)
         for name, versions in several.items():
-            yield warned(f"{name} is there in several versions, and the log does not say which was taken: {versions}",
+            yield warned(f"{name} is there in several versions, and the log does not show which was loaded: {versions}",
                          subject=name, found=versions, expected="one version", evidence=[key, LIBRARIES])  # fmt: skip
         if not several:
             setup = "; ".join(f"{name} {value}" for name, value in records[0].items())
-            where = f"measured over {over(report)}, kept with the record of {len(nodes)} nodes"
+            where = f"measured over {over(report)}, recorded with the setup of {len(nodes)} nodes"
             yield passed(f"{where}: {setup}", subject=name, evidence=[key])

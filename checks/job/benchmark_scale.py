@@ -1,4 +1,4 @@
-"""The scale that a benchmark ran at, held against the scale that its answer is wanted for."""
+"""Comparison of a benchmark's scale with that of the job."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ ALL = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
 
 
 def wanted(site: Site) -> tuple[int, str] | None:
-    """Return over how many GPUs the job runs, and where that stands: the job's own number, else all GPUs of the class.
+    """Return the number of GPUs of the job, and its source; else None.
 
-    None where nothing gives it.
+    The job's own number comes first, then all GPUs of the class.
     """
     place = f"{basename(site.path)} class.{site.class_name}"
     if site.members.model.gpus is not None:
@@ -31,7 +31,7 @@ def wanted(site: Site) -> tuple[int, str] | None:
 
 
 def short(report: Report, site: Site) -> str:
-    """Return why a whole run does not answer for the job; empty where it does."""
+    """Return why a complete run does not cover the job; empty where it does."""
     scale = wanted(site)
     if report.groups > 1:
         return f"measured over {over(report)}, in {report.groups} communicators side by side: none spans them all"
@@ -47,7 +47,7 @@ def short(report: Report, site: Site) -> str:
 
 
 def levels(reports: Sequence[Report]) -> tuple[list[str], list[str]]:
-    """Return the collectives that were not measured inside a node, and those that were not measured above it."""
+    """Return the collectives not measured inside a node, and those not above it."""
     complete = [one for one in reports if one.complete and one.copies == 1 and one.groups == 1 and one.nranks != 1]
     inside = {one.collective for one in complete if one.nnodes == 1}
     above = {one.collective for one in complete if one.nnodes is not None and one.nnodes > 1}

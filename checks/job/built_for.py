@@ -1,4 +1,4 @@
-"""A run's logs: whether the driver runs the CUDA that the job's NCCL was built for."""
+"""Check of a log: the driver supports the CUDA that NCCL was built for."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ _VERSION = "set NCCL_DEBUG=INFO in the job: its first lines name both versions"
     unless=(no_nccl,),
 )
 def built_for(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the CUDA that NCCL was built for, by a job's log, with the CUDA of the driver that the log names.
+    """Compare the CUDA that NCCL was built for with that of the driver.
+
+    Both are read from the job's log.
 
     ## Why it matters
     A job brings NCCL in its image. Built for a newer major version of CUDA than the driver knows, its first call ends

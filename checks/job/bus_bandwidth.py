@@ -1,4 +1,4 @@
-"""The bandwidth that nccl-tests measured, held against what the hardware allows."""
+"""Comparison of nccl-tests bandwidth with the hardware's limits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     unless=(no_report,),
 )
 def busbw(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the best bus bandwidth of large messages with what the hardware allows, GB/s.
+    """Compare the best bus bandwidth of large messages with the hardware, GB/s.
 
     ## Why it matters
     All ranks wait for the slowest path: one rail or NVLink that runs at half its rate halves the
@@ -123,9 +123,11 @@ def _judged(
                 found=found,
                 expected=f"more than {_SLOW_GBYTES_S:g} GB/s between nodes of {report.device_names[0]}",
             )
-        message = f"{what}: found {found}, nothing says what to expect{why}"
-        return unknown(message, found=found, fix=f"say it in the cluster file: {floor.key} = ...")
-    assumed = "" if roof.nics is None or _certain(site, report) else "; NICs are assumed: say hcas and ports.rate_gbps"
+        message = f"{what}: found {found}, no expected value is declared{why}"
+        return unknown(message, found=found, fix=f"declare it in the cluster file: {floor.key} = ...")
+    assumed = (
+        "" if roof.nics is None or _certain(site, report) else "; NICs are assumed: declare hcas and ports.rate_gbps"
+    )
     expected = f"about {roof.customary:.0f} GB/s ({_line(roof)}{assumed})"
     if judged.word == "as expected":
         message = f"{what}: {found}, as expected: {_ratio(judged, roof)}{proof(best.busbw_gbytes_s, roof, built)}"
@@ -165,7 +167,7 @@ def _line(roof: Roofline) -> str:
 
 
 def _figures(report: Report, best: Best, roof: Roofline) -> str:
-    """Say how long each of the largest sizes took, and how long it customarily takes."""
+    """Return the time of each of the largest sizes, and the customary time."""
     wanted = parsers.nccl_tests.collective.factor(roof.collective, roof.ranks)
     if wanted is None:
         return ""
@@ -177,7 +179,7 @@ def _figures(report: Report, best: Best, roof: Roofline) -> str:
 
 
 def _certain(site: Site, report: Report) -> bool:
-    """Whether the part was recognised or declared, and so were the NICs of a run over several nodes."""
+    """Return whether the part is known, and for several nodes the NICs as well."""
     if site.part is None:
         return False
     if report.nnodes == 1:
@@ -187,23 +189,23 @@ def _certain(site: Site, report: Report) -> bool:
 
 
 def _unfit(report: Report, site: Site) -> str:
-    """Say why no expectation is one for this run; empty where it is."""
+    """Return why no expectation fits this run; empty where one does."""
     gpus = site.gpus.value
     if report.collective is None:
         return " of a collective that is not named"
     if report.groups > 1:
         return f" of {report.groups} communicators side by side"
     if report.nnodes is None or report.nranks is None:
-        return " of a run whose list of devices is not here"
+        return " of a run without its list of devices"
     if gpus is not None and report.nranks != gpus * report.nnodes:
         return f" of {report.nranks} GPUs where {report.nnodes} x {gpus} would be all"
     return ""
 
 
 def machine(report: Report, site: Site, run: RunFacts, key: str) -> RooflineMachine | str:
-    """Return the machine that a run was on, or why it is not known.
+    """Return the machine of a run, or why it is not known.
 
-    The cluster file and the node's part come first; else the name that CUDA gives the GPU, for whole boards.
+    The cluster file and the node's part come first; else the GPU's name from CUDA, for complete boards.
     """
     ranks, nodes = report.nranks, report.nnodes
     if not ranks or not nodes or ranks % nodes:
@@ -213,14 +215,14 @@ def machine(report: Report, site: Site, run: RunFacts, key: str) -> RooflineMach
         gpu = gpu_named(report.device_names[0]) if len(report.device_names) == 1 else None
         part = _board(gpu, gpus) if gpu is not None else None
     if part is None:
-        return "the part is not known: say part = ... in the cluster file"
+        return "the part is not known: declare part = ... in the cluster file"
     nics = nics_of(site, gpus)
     rate = site.rate_of_each(nics or 0, gpus).value
     built = machine_of(part, gpus, nics if rate is not None else None, rate)
     if built is None:
         return f"{part.name}: NVLink does not join its GPUs, there is no model for it"
     if nodes > 1 and built.node_nics is None and built.domain == built.gpus:
-        return "the NICs are not known: say hcas = ... and ports.rate_gbps = ... in the cluster file"
+        return "the NICs are not known: declare hcas = ... and ports.rate_gbps = ... in the cluster file"
     sharp = site.members.tree.sharp
     if sharp is None and site.link_layer.value == "Ethernet":
         sharp = False
@@ -232,7 +234,7 @@ def machine(report: Report, site: Site, run: RunFacts, key: str) -> RooflineMach
 
 
 def nics_of(site: Site, gpus: int | None) -> int | None:
-    """Return the NICs of a node on the compute fabric; customary for a known part is one for each GPU."""
+    """Return the number of compute NICs of a node; for a known part one per GPU."""
     if site.hcas.value is not None:
         return int(site.hcas.value)
     if site.members.ports.compute is not None:
@@ -241,12 +243,18 @@ def nics_of(site: Site, gpus: int | None) -> int | None:
 
 
 def _board(gpu: GpuModel, gpus: int) -> Part | None:
-    """Return the part of so many GPUs of a model; None where that may be some of the GPUs of a larger board."""
+    """Return the part with this many GPUs of a model.
+
+    None where they may be some of the GPUs of a larger board.
+    """
     return next((part for part in PARTS if part.gpu is gpu and part.gpus == gpus and part.nvswitch), None)
 
 
 def _causes_in_log(run: RunFacts, key: str) -> Iterator[str]:
-    """Yield what the run's own log says of a slow transport; that beats any guess from a figure."""
+    """Yield the log's own messages about a slow transport.
+
+    They outrank any guess from a figure.
+    """
     if (log := run.nccl_logs.get(key)) is None:
         return
     if any(parsers.nccl_log.is_tcp(network) for network in log.network_names):

@@ -1,4 +1,4 @@
-"""How the cause of a missing RDMA is told: what the checks of a run's logs share."""
+"""Cause of missing RDMA, shared by the checks of logs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHOWN, _KEY = 4, 80
 
 @dataclass(frozen=True)
 class HostGroup:
-    """Hosts of a log whose traffic took the same way for the same cause."""
+    """Hosts of a log whose traffic took the same path for the same cause."""
 
     hosts: tuple[HostStatements, ...]
     cause: Cause | None
@@ -29,18 +29,18 @@ class HostGroup:
 
     @property
     def agreed(self) -> bool:
-        """Whether the node bears the cause out."""
+        """Whether the node's evidence confirms the cause."""
         proofs = (facts.nccl_root_cause.Proof.AGREED, facts.nccl_root_cause.Proof.LIKELY)
         return self.cause is not None and self.cause.proof in proofs
 
     @property
     def contradicted(self) -> bool:
-        """Whether the node shows the opposite of what the log says."""
+        """Whether the node shows the opposite of the log."""
         return self.cause is not None and self.cause.proof is facts.nccl_root_cause.Proof.CONTRADICTED
 
     @property
     def named(self) -> str:
-        """The hosts, with their ranks where the log tells them: ``gpu002 (ranks 8-15)``."""
+        """The hosts, with their ranks where the log shows them: ``gpu002 (ranks 8-15)``."""
         return named(self.hosts)
 
 
@@ -49,7 +49,7 @@ def grouped(
     hosts: Collection[HostStatements],
     explain: Callable[[HostStatements, NodeFacts | None], Cause | None],
 ) -> list[HostGroup]:
-    """Explain each host and put those together of which the same is to be told."""
+    """Explain each host, and group those with the same explanation."""
     found: dict[object, tuple[Cause | None, list[HostStatements]]] = {}
     nodes = {host.host: run.host(host.host) for host in hosts}
     for host in hosts:
@@ -66,7 +66,7 @@ def grouped(
 
 
 def blamed(group: HostGroup | None) -> tuple[str, ...]:
-    """Return the check that reports the cause, and its nodes; empty: not proved."""
+    """Return the check that reports the cause, and its nodes; empty if unproved."""
     if group is None or group.cause is None or group.cause.proof is not facts.nccl_root_cause.Proof.AGREED:
         return ()
     check = group.cause.kind.check
@@ -79,7 +79,10 @@ def of_log(log: NcclLog) -> Sequence[HostStatements]:
 
 
 def named(hosts: Sequence[HostStatements]) -> str:
-    """Return the hosts' names, of many the first four; ranks only where there are few hosts."""
+    """Return the names of the hosts, at most four.
+
+    Ranks are added only where there are few hosts.
+    """
     shown = [_one(host, ranks=len(hosts) <= _SHOWN) for host in hosts[:_SHOWN]]
     more = f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else ""
     return ", ".join(shown) + more
@@ -98,10 +101,13 @@ def _one(host: HostStatements, *, ranks: bool) -> str:
 
 
 def because(group: HostGroup, *, named_before: bool = False) -> str:
-    """Return the cause as the end of a sentence; empty where nothing tells it. The hosts may be named before it."""
+    """Return the cause as the end of a sentence; empty where it is unknown.
+
+    The hosts may be named before it.
+    """
     cause = group.cause
     if cause is None or group.contradicted:
-        return "; its cause could not be told" if cause else ""
+        return "; the cause is unknown" if cause else ""
     line = f"line {cause.line.number}: {cause.line.message[:120]}" if cause.line else ""
     if not group.agreed:
         return f"; first stated cause, {line}; probably {cause.names}"
@@ -112,16 +118,16 @@ def because(group: HostGroup, *, named_before: bool = False) -> str:
 
 
 def fix(group: HostGroup) -> str:
-    """Return what to do next: the cure, or what would settle the cause."""
+    """Return the next step: the fix, or a command that would find the cause."""
     if group.cause is None:
         return ""
     if group.agreed:
         return group.cause.kind.fix
-    return f"To settle the cause: {group.cause.kind.confirm_with}." if not group.contradicted else ""
+    return f"To find the cause: {group.cause.kind.confirm_with}." if not group.contradicted else ""
 
 
 def witness(group: HostGroup) -> str:
-    """Return what the nodes' evidence adds to a quote: the records that it rests on, and what they show."""
+    """Return the nodes' records behind a cause, and their content, for a quote."""
     cause = group.cause
     if cause is None or not cause.keys or not cause.summary:
         return ""
@@ -130,19 +136,20 @@ def witness(group: HostGroup) -> str:
 
 
 def contradictions(groups: Iterable[HostGroup], key: str, what: str) -> Iterator[Finding]:
-    """Say where a log and a node's evidence cannot both be of the same state of affairs."""
+    """Report where a log and a node's evidence contradict each other."""
     for group in groups:
         if not group.contradicted or group.cause is None or group.cause.line is None:
             continue
         line = group.cause.line
         yield unknown(
-            f"{key.removeprefix('log:')}: the cause of {what} on {group.named} cannot be told: line {line.number} of "
-            f"the log says {line.message[:120]!r}, the node's evidence: {group.cause.summary}",
+            f"{key.removeprefix('log:')}: the cause of {what} on {group.named} is unknown: line {line.number} of "
+            f"the log has {line.message[:120]!r}, the node's evidence: {group.cause.summary}",
             subject=key.removeprefix("log:"),
             found=group.cause.summary,
             expected=line.message[:120],
             evidence=[key],
             why="The evidence is of another time, or of another place than the job's: the host and not its container.",
-            fix=f"Ask the node where the job runs, while it runs; then: {group.cause.kind.confirm_with}.",
+            fix="Collect from the node while the job runs, in the job's container; then: "
+            f"{group.cause.kind.confirm_with}.",
             quote="\n".join(text for text in (str(line), witness(group)) if text)[:600],
         )

@@ -1,4 +1,4 @@
-"""A run's logs: what the job makes of NCCL: communicators made again, buffers registered, sums in the network."""
+"""Checks of NCCL usage in a log: communicators, buffers, in-network reduction."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
     for key, log in run.nccl_logs.items():
         name = key.removeprefix("log:")
         if not any(one.complete for one in log.communicators):
-            yield unknown(f"{name}: no line tells of a communicator set up", subject=name, evidence=[key],
+            yield unknown(f"{name}: no line shows a communicator set up", subject=name, evidence=[key],
                           fix="run with NCCL_DEBUG=INFO, and keep the log from its start")  # fmt: skip
             continue
         most = max(log.communicators, key=lambda one: one.most_by_one)
@@ -74,7 +74,7 @@ def communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
     unless=(no_nccl,),
 )
 def buffers(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the number of processes that register buffers with the number that set up a communicator.
+    """Compare the processes that register buffers with those in a communicator.
 
     ## Why it matters
     Where one rank has not registered its buffer all fall back to copies, or, with NVLink SHARP, wait for each other.
@@ -98,7 +98,7 @@ def buffers(run: RunFacts, site: Site) -> Iterator[Finding]:
             which = "all" if log.registering else "none"
             yield passed(f"{name}: {which} of {log.processes} processes register buffers", found=which, **at)
         else:
-            yield unknown(f"{name}: nothing in it tells of registered buffers",
+            yield unknown(f"{name}: no line shows registered buffers",
                           fix="run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,REG", **at)  # fmt: skip
 
 
@@ -115,7 +115,7 @@ def buffers(run: RunFacts, site: Site) -> Iterator[Finding]:
     unless=(no_nccl,),
 )
 def in_network(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Look in the log for the SHARP plug-in, and for channels of CollNet or NVLS in use.
+    """Look in the log for the SHARP plug-in, and for CollNet or NVLS channels.
 
     ## Why it matters
     Sums that are made in the switches cross each link once instead of twice; where they were bought and are not used
@@ -152,21 +152,21 @@ def _plugin(log: NcclLog, at: dict[str, Any]) -> Finding:
         return passed(f"{name}: the SHARP plug-in is loaded ({which})", found="loaded", **at)
     lacks = [one for one in log.plugins if one.state in ("not found", "failed", "unsupported", "internal")]
     if _requests_sharp(log) and lacks:
-        return warned(f"{name}: NCCL_COLLNET_ENABLE=1 asks for SHARP, and its plug-in is not loaded: {lacks[0].state}",
+        return warned(f"{name}: NCCL_COLLNET_ENABLE=1 requests SHARP, and its plug-in is not loaded: {lacks[0].state}",
                       found=lacks[0].state, expected="loaded", quote=str(lacks[0].first), **at)  # fmt: skip
     if not _requests_sharp(log):
-        return skipped(f"{name}: SHARP is not asked for", **at)
-    return unknown(f"{name}: no line tells of a plug-in", fix="run with NCCL_DEBUG=INFO", **at)
+        return skipped(f"{name}: SHARP is not requested", **at)
+    return unknown(f"{name}: no line shows a plug-in", fix="run with NCCL_DEBUG=INFO", **at)
 
 
 def _granted(log: NcclLog, at: dict[str, Any]) -> Finding | None:
-    """Say whether the aggregation manager gave the job its trees; None where the log shows no job that wanted any.
+    """Return whether the aggregation manager served the job; None if not wanted.
 
-    The library asks the manager when a communicator is set up, so what it set up was granted.
+    The library queries the manager when a communicator is set up, so a communicator that was set up was granted.
     """
     name = at["subject"]
     if refused := next((one for one in log.failures if one.id == "sharp_failed"), None):
-        return warned(f"{name}: SHARP was asked for and not granted", found=refused.line.text, quote=str(refused.line),
+        return warned(f"{name}: SHARP was requested and not granted", found=refused.line.text, quote=str(refused.line),
                       expected="trees of the aggregation manager (sharp_am)", **at)  # fmt: skip
     if log.collnet:
         return passed(f"{name}: the aggregation manager granted SHARP", found=log.collnet[0].name, **at)
@@ -180,12 +180,12 @@ def _used(log: NcclLog, at: dict[str, Any]) -> Finding:
         return passed(f"{name}: in use: {', '.join(used)}", found=", ".join(used), **at)
     off = log.variable("NCCL_NVLS_ENABLE")
     if _requests_sharp(log) and (log.channels or log.channel_counts is not None):
-        return warned(f"{name}: NCCL_COLLNET_ENABLE=1 asks for SHARP, and no channel uses it", found="no channel",
+        return warned(f"{name}: NCCL_COLLNET_ENABLE=1 requests SHARP, and no channel uses it", found="no channel",
                       expected="CollNet channels", **at)  # fmt: skip
     if log.nvls_support and off is not None and off.value.strip() == "0":
         return warned(f"{name}: the GPUs support NVLS, and NCCL_NVLS_ENABLE=0 switches it off", found="off",
                       expected="in use", quote=str(off.first), **at)  # fmt: skip
     if log.nvls_support is False and not _requests_sharp(log):
-        return skipped(f"{name}: the GPUs have no NVLS, and SHARP is not asked for", **at)
+        return skipped(f"{name}: the GPUs have no NVLS, and SHARP is not requested", **at)
     return unknown(f"{name}: neither SHARP nor NVLS shows in use",
                    fix="run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH,ENV", **at)  # fmt: skip

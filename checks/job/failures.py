@@ -1,4 +1,4 @@
-"""A run's logs: what went wrong, the root cause before its echoes."""
+"""Checks of failures in a log, with the root cause first."""
 
 from __future__ import annotations
 
@@ -28,14 +28,16 @@ _ELSEWHERE = ("ib_no_device_tcp_fallback", "ibverbs_missing", "gdr_disabled_capa
     title="The log holds no failure of NCCL or of what it rests on",
     impact="blocks-job",
     source="signatures in preflight/parsers/nccl_log/signatures.toml, each with its origin; NCCL 2.4 … 2.30",
-    fix="Cure the earliest first: later ones are often its echoes. `preflight check --hosts NODES --log FILE` "
+    fix="Fix the earliest first: later ones are often its consequences. `preflight check --hosts NODES --log FILE` "
     "finds its cause.",
     action="fix-job",
     scope="run",
     unless=(no_nccl,),
 )
 def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Look for known failures in each log, the earliest cause first, without the echoes that it has on other ranks.
+    """Look for known failures in each log, earliest cause first.
+
+    Consequences of the same failure on other ranks are left out.
 
     ## Why it matters
     One rank dies of its own cause; a thousand others then report a closed connection or a time-out, and it is those
@@ -68,13 +70,13 @@ def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _elsewhere(log: NcclLog) -> tuple[str, ...]:
-    """Return the failures that other checks tell of this log."""
+    """Return the failures that other checks report for this log."""
     shut = any(failure.id == "ib_no_device_tcp_fallback" for failure in log.failures)
     return (*_ELSEWHERE, "ib_unable_open_device") if shut else _ELSEWHERE
 
 
 def _causes(run: RunFacts, log: NcclLog, failure: Failure) -> list[HostGroup]:
-    """Ask the nodes of the hosts that report a failure what lies behind it."""
+    """Look for the cause of a failure in the evidence of the hosts that report it."""
     hosts = [host for host in of_log(log) if host.host in failure.hosts]
     return grouped(run, hosts, lambda host, node: facts.nccl_root_cause.of_failure(failure, host, node))
 
@@ -103,14 +105,17 @@ def _finding(failure: Failure, key: str, echoes: int, group: HostGroup | None) -
 
 
 def _steps(remedies: Sequence[str], collect: Sequence[str]) -> str:
-    """Say what to do, and what to look at then; without a full stop, which somebody would copy with the command."""
+    """Return the steps of a fix, without a final full stop.
+
+    A full stop would be copied with the command.
+    """
     look = [f"then look at {', '.join(collect)}"] if collect else []
     return "; ".join((*(remedy.removesuffix(".") for remedy in remedies), *look))
 
 
 def _clean(log: NcclLog, key: str, less: int) -> Finding:
     name = key.removeprefix("log:")
-    but = " but what nccl.transport and nccl.gpudirect-rdma tell" if less else ""
+    but = " except what nccl.transport and nccl.gpudirect-rdma report" if less else ""
     reported = {one.line.message for one in (*log.failures, *log.hints)}
     strange = [line for line in log.warnings if line.message not in reported]
     if strange:  # NCCL itself calls the line a warning

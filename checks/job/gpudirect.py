@@ -1,4 +1,4 @@
-"""A run's logs: whether NICs reach the GPUs' memory by themselves (GPUDirect RDMA)."""
+"""Checks of GPUDirect RDMA in a log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     unless=(no_nccl,),
 )
 def gpudirect_rdma(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the network channels that end in /GDRDMA with all network channels of each log.
+    """Compare the /GDRDMA channels of each log with all its network channels.
 
     ## Why it matters
     Without GPUDirect RDMA each byte is copied through host memory: half the bandwidth or less, and CPU
@@ -72,12 +72,15 @@ def _gpudirect(run: RunFacts, log: NcclLog, nodes: int | None, key: str) -> Iter
 
 
 def _rdma_channels(log: NcclLog) -> list[NetChannels]:
-    """Return the channels over RDMA whose lines show whether they use GPUDirect; cut lines do not."""
+    """Return RDMA channels whose lines show whether they use GPUDirect.
+
+    Cut lines do not.
+    """
     return [one for one in log.channels if not parsers.nccl_log.is_tcp(one.network) and one.gpudirect is not None]
 
 
 def _staged(run: RunFacts, log: NcclLog, key: str) -> Iterator[Finding]:
-    """Report the channels without GPUDirect RDMA, once for all hosts that have them for the same cause."""
+    """Report channels without GPUDirect RDMA, one finding for each cause."""
     name, hosts = log_name(key), of_log(log)
     staged = [host for host in hosts if host.staged]
     groups = grouped(run, staged, facts.nccl_root_cause.of_staging) or [HostGroup(tuple(hosts), None)]
@@ -121,7 +124,10 @@ def _staged(run: RunFacts, log: NcclLog, key: str) -> Iterator[Finding]:
 def _grade(
     channels: list[NetChannels], direct: int, without: int, uses: bool, can: Ability
 ) -> tuple[Callable[..., Finding], str]:
-    """Return how to report channels without GPUDirect RDMA, and the reason as the end of the sentence."""
+    """Return the constructor for channels without GPUDirect RDMA, and the reason.
+
+    The reason is the end of a sentence.
+    """
     if direct == without and _sends_only(channels):
         return warned, "; those that send: NCCL_NET_GDR_READ is 0 where GPUs have no NVLink"
     if uses:
@@ -130,13 +136,16 @@ def _grade(
 
 
 def _sends_only(channels: list[NetChannels]) -> bool:
-    """Tell whether, as far as the first line of each shows, channels that receive use it and those that send do not."""
+    """Return whether receiving channels use it and sending ones do not.
+
+    The first line of each channel decides.
+    """
     ways = {bool(channel.gpudirect): channel.first.message for channel in channels}
     return "[send]" in ways.get(False, "") and "[receive]" in ways.get(True, "")
 
 
 def _gpus(run: RunFacts, group: HostGroup, key: str) -> list[str]:
-    """Return the names of the GPUs of some hosts: as nccl-tests prints them, else as the hosts' evidence has them."""
+    """Return the GPU names of some hosts, from nccl-tests, else the evidence."""
     hosts = {host.host for host in group.hosts}
     named = [
         device.name for report in run.nccl_tests.get(key, ()) for device in report.devices
@@ -152,13 +161,16 @@ def _gpus(run: RunFacts, group: HostGroup, key: str) -> list[str]:
 
 
 def _shape(log: NcclLog) -> str:
-    """Return the name of the topology file, which names a cloud's instance."""
+    """Return the name of the topology file, which identifies a cloud instance."""
     found = log.variable("NCCL_TOPO_FILE")
     return found.value.rpartition("/")[2] if found is not None else ""
 
 
 def _next(network: str, group: HostGroup) -> str:
-    """Return what to do: the fix for a cause that the node confirms, else what fits the network, locality first."""
+    """Return the fix of a confirmed cause, else one that fits the network.
+
+    Locality comes first.
+    """
     family = network_of(network)
     if group.agreed and (group.cause is None or group.cause.kind.id != "no-peer-memory" or family.able):
         return fix(group)

@@ -1,4 +1,4 @@
-"""A run's logs: whether the job keeps to the HCAs of the compute fabric."""
+"""Check of a log: the job uses only HCAs of the compute fabric."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ROLES = "declare them in the cluster file: [class.NAME.ports] compute, storage,
     title="The job keeps to the HCAs of the compute fabric",
     impact="slows-job",
     source=f"{ENV}#nccl-ib-hca; `NET/IB : Using` and `via NET/IB/N` lines, NCCL 2.4 … 2.30",
-    fix="List the compute ports by whole name in the job's environment or in /etc/nccl.conf: "
+    fix="List the compute ports by exact name in the job's environment or in /etc/nccl.conf: "
     "NCCL_IB_HCA==mlx5_0,mlx5_3 (the second `=` makes names exact).",
     action="fix-job",
     answers=("NT-ROL-1",),
@@ -33,7 +33,7 @@ _ROLES = "declare them in the cluster file: [class.NAME.ports] compute, storage,
     unless=(no_nccl,),
 )
 def hca_roles(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the HCAs that NCCL took, by a job's log, with the roles of the cluster file.
+    """Compare the HCAs that NCCL used in a log with the cluster file's roles.
 
     ## Why it matters
     Collectives over a storage port take the checkpoints' bandwidth and leave the fabric that was built for them; over

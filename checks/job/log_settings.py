@@ -1,4 +1,7 @@
-"""NCCL's settings as a run's log tells them, or a pasted list of ``NAME=value`` lines: the same rules as on a node."""
+"""NCCL settings in a log or a pasted list of ``NAME=value`` lines.
+
+The rules are those for a node.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 GIVE_SETTINGS = (
-    "run again with NCCL_DEBUG=INFO, whose subsystem ENV is on by default, or give the output of `env | grep NCCL`"
+    "run again with NCCL_DEBUG=INFO, which includes subsystem ENV by default, or give the output of `env | grep NCCL`"
 )
 
 
@@ -47,7 +50,7 @@ def no_log(run: RunFacts, site: Site) -> Finding | None:
     unless=(no_log,),
 )
 def run_settings(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Judge the settings that a log tells, or a pasted list, by the rules that hold for a node's environment.
+    """Judge the settings in a log or pasted list by the rules for a node.
 
     ## Why it matters
     The log of a slow job shows what was really in force, whoever set it: the one look at the settings that needs
@@ -71,7 +74,7 @@ def _one(run: RunFacts, site: Site, key: str) -> Iterator[Finding]:
     log = run.nccl_logs.get(key)
     collected = of_log(log.environment, key) if log is not None else of_listing(run.log(key).text, key)
     if collected is None or (not collected.settings and log is not None):
-        what = "no line of NCCL in it tells a setting" if log is not None else "no setting of NCCL in it"
+        what = "no NCCL line in it shows a setting" if log is not None else "no setting of NCCL in it"
         yield unknown(f"{name}: {what}", subject=name, evidence=[key], fix=GIVE_SETTINGS)
         return
     ranks = log.nranks if log is not None else world_size({one.name: one.value for one in collected.settings})

@@ -1,4 +1,4 @@
-"""What nccl-tests measured: right values; and what all checks of its reports share."""
+"""Check of wrong values in nccl-tests, and helpers for all its reports."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def name_of(key: str) -> str:
 
 
 def reports(run: RunFacts) -> Iterator[tuple[str, str, Report]]:
-    """Yield (record key, what to call it, report)."""
+    """Yield (record key, display name, report)."""
     for key, found in run.nccl_tests.items():
         for subject, report in zip(report_subjects(name_of(key), found), found, strict=True):
             yield key, subject, report
 
 
 def no_report(run: RunFacts, site: Site) -> Finding | None:
-    """Report logs without nccl-tests, which leave the checklists' items open."""
+    """Report logs without nccl-tests; checklist items stay open."""
     if not run.logs:
         return unknown("no log was given", fix="give the output of nccl-tests: --log FILE")
     if not run.nccl_tests:
@@ -54,13 +54,13 @@ def size_of(size: int) -> str:
 
 
 def over(report: Report) -> str:
-    """Say what a report ran on."""
+    """Return the ranks and nodes of a report."""
     ranks, nodes = report.nranks, report.nnodes
     return f"{ranks} GPUs on {nodes} node{'s' if nodes != 1 else ''}" if ranks else "an unknown number of GPUs"
 
 
 def so_far(report: Report) -> str:
-    """Say how far an unfinished run came."""
+    """Return how far an unfinished run came."""
     best = report.best()
     best_so_far = f", best busbw so far {best.busbw_gbytes_s:g} GB/s" if best else ""
     where = report.cut_rows[-1].bytes if report.cut_rows else None
@@ -120,6 +120,6 @@ def _wrong(run: RunFacts, key: str, name: str, report: Report) -> Finding:
         message = f"{name}: the run did not finish: {so_far(report)}, none of them wrong"
         return unknown(message, subject=name, evidence=[key], fix="run it to its end")
     if not report.validated:
-        message = f"{name}: the run did not validate its results, though it says {report.out_of_bounds} OK"
+        message = f"{name}: the run did not validate its results, though it printed {report.out_of_bounds} OK"
         return unknown(message, subject=name, evidence=[key], fix="run again with -c 1")
     return passed(f"{name}: 0 wrong values in {len(rows)} rows", subject=name, found="0", evidence=[key])

@@ -1,4 +1,4 @@
-"""A run's logs: whether connections between nodes stay on their rail."""
+"""Check of a log: connections between nodes stay on their rail."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
     unless=(no_nccl,),
 )
 def rails(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the index of the NIC that sends with that of the NIC that receives, for each network connection of a log.
+    """Compare the NIC indexes of both ends of each network connection.
 
     ## Why it matters
     On a fabric with one leaf switch for each rail, traffic from one NIC index to another climbs to the spine: it

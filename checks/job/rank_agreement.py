@@ -1,4 +1,4 @@
-"""NCCL on all ranks of a job: the same version, and the same settings wherever they must agree."""
+"""Checks that all ranks of a job have the same NCCL version and settings."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ NCCL = Trait("NCCL", LIBRARIES, _versions, breaks=True, expects="versions.nccl")
     scope="fleet",
 )
 def ranks_agree(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
-    """Compare NCCL's variables across the nodes of the same kind, and across the ranks that run on them.
+    """Compare NCCL variables across nodes of the same kind and their ranks.
 
     ## Why it matters
     Ranks that disagree on an algorithm, a protocol or a buffer's size wait for messages that the others never send:
@@ -102,7 +102,7 @@ def ranks_agree(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
 
 @dataclass(frozen=True)
 class _Settings:
-    """What each kind of rank of a node has set, and the checks of the node that find fault with a variable."""
+    """Variables set by each kind of rank on a node, and checks that reject some."""
 
     of_ranks: tuple[Mapping[str, str], ...]
     faults: Mapping[str, tuple[str, ...]]
@@ -146,12 +146,15 @@ def declared_variables(site: Site) -> Iterator[Trait]:
 
 
 def _shown(of_ranks: Sequence[Mapping[str, str]], name: str) -> str:
-    """Write what the ranks of a node have set."""
+    """Return the settings of a node's ranks."""
     return " and ".join(sorted({settings.get(name, "unset") for settings in of_ranks}) or ["unset"])
 
 
 def _environments(node: NodeFacts) -> Iterator[Mapping[str, str]]:
-    """Yield the settings of each kind of rank on a node, or of the process that was asked; raises EvidenceError."""
+    """Yield the settings of each kind of rank, or of the collecting process.
+
+    Raises EvidenceError.
+    """
     try:
         ranks = node.nccl_ranks.environments
     except EvidenceError:

@@ -1,4 +1,4 @@
-"""What the fabric above a node allows: the levels of its fat tree, and batches that keep the GPUs busy."""
+"""Limits of the fabric above a node: fat-tree levels, batch sizes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DESCRIBE = (
     "links_per_spine"
 )
 
-_DECLARE = "say what the nodes are, in the cluster file: part, hcas and ports.rate_gbps of [class.NAME]"
+_DECLARE = "declare the nodes in the cluster file: part, hcas and ports.rate_gbps of [class.NAME]"
 
 GIB = 2**30
 
@@ -29,7 +29,7 @@ NVSWITCHES = {"Hopper": 6400.0, "Blackwell": 7200.0}
 
 
 def machine(site: Site) -> RooflineMachine | str:
-    """Return the nodes of a site, or what is missing."""
+    """Return the machine of a site, or what is missing."""
     if site.part is None:
         return "the part is not known"
     nics, gpus = nics_of(site, site.gpus.value), site.gpus.value
@@ -63,7 +63,7 @@ def levels(site: Site, built: RooflineMachine) -> tuple[Level, ...]:
 
 
 def _level_text(level: Level) -> str:
-    switches = f"{level.switches / 1000:g} TB/s by its switches" if level.switches is not None else "switches not told"
+    switches = f"{level.switches / 1000:g} TB/s by its switches" if level.switches is not None else "switches unknown"
     return (
         f"{level.name} {level.per_gpu:.4g} GB/s per GPU ({level.links / 1000:g} TB/s by its links, {switches}: "
         f"{level.binds} bind, {level.gpus} GPUs)"
@@ -83,7 +83,7 @@ def _level_text(level: Level) -> str:
     gating=False,
 )
 def fat_tree(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare, level by level, what links and switches of the declared fat tree carry for each GPU.
+    """Compare, level by level, the capacity of the fat tree for each GPU.
 
     ## Why it matters
     A collective over many nodes runs at the pace of its thinnest level, which no measurement of one node or one unit
@@ -120,7 +120,7 @@ def fat_tree(run: RunFacts, site: Site) -> Iterator[Finding]:
         f"{summary}",
         found=f"{ratio:.2f}",
         expected=f"at most {declared:g}" if declared is not None else "1, or what oversubscription declares",
-        fix="add spines or links between leaves and spines, or say oversubscription = ... in the cluster file",
+        fix="add spines or links between leaves and spines, or declare oversubscription = ... in the cluster file",
     )
 
 
@@ -136,7 +136,7 @@ def fat_tree(run: RunFacts, site: Site) -> Iterator[Finding]:
     gating=False,
 )
 def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the declared tokens on each GPU with the fewest at which arithmetic takes longer than communication.
+    """Compare the declared tokens per GPU with the fewest that hide communication.
 
     ## Why it matters
     Below that number every further GPU waits for the network, and the job does not get faster with more of them.
@@ -164,8 +164,8 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
     bounds = f"data parallel {plain:.0f}, FSDP {sharded:.0f} tokens per GPU over {rate:.0f} GB/s ({where})"
     if model.tokens_per_gpu is None:
         yield unknown(
-            f"nothing says how many tokens a GPU works on; the fewest are: {bounds}",
-            fix="say it in the cluster file: [class.NAME.model] tokens_per_gpu = ...",
+            f"the number of tokens per GPU is not declared; the fewest are: {bounds}",
+            fix="declare it in the cluster file: [class.NAME.model] tokens_per_gpu = ...",
         )
         return
     least = sharded if model.sharding == "fsdp" else plain
@@ -179,7 +179,7 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
     message = f"{model.tokens_per_gpu} tokens per GPU, at least {least:.0f} keep it busy: {bounds}"
     enough = model.tokens_per_gpu >= least * (1 - 1e-9)
     if enough and model.sharding is None and model.tokens_per_gpu < least * sharded / plain * (1 - 1e-9):
-        yield unknown(f"{message}, if replicas are whole; FSDP needs {least * sharded / plain:.0f}", found=found,
+        yield unknown(f"{message}, with complete replicas; FSDP needs {least * sharded / plain:.0f}", found=found,
                       fix='declare it in the cluster file: [class.NAME.model] sharding = "data" or "fsdp"')  # fmt: skip
     elif enough:
         yield passed(message, found=found)
@@ -200,7 +200,7 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _all_reduce(site: Site, built: RooflineMachine, ways: int = 1) -> tuple[float, str]:
-    """Return the bandwidth at which an array is reduced over everything, GB/s, and what binds it.
+    """Return the bandwidth of an all-reduce over everything, GB/s, and its limit.
 
     The array may be sharded over some neighbouring GPUs.
     """

@@ -1,4 +1,4 @@
-"""A profiler's trace: what the GPU does, communicates and waits for."""
+"""Checks of GPU time in a profiler trace: compute, communication, idle."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ EXPOSED, TAIL, IDLE = 0.10, 0.10, 0.10
     needs=("trace",),
 )
 def overlap(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the time in which a GPU only communicates with the time that it is busy; and the tail of each step.
+    """Compare a GPU's exposed communication time with its busy time.
+
+    The tail of each step is judged as well.
 
     ## Why it matters
     Communication that nothing hides adds to every step: at 30 % of the time, a third of the GPUs is paid for waiting.
@@ -142,7 +144,9 @@ def _tail(name: str, facts: Mapping[str, Any], at: Mapping[str, Any], waited: fl
     needs=("trace",),
 )
 def idle(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the time in which a GPU runs no kernel, from its first to its last in the trace, with 10 % of it.
+    """Compare the idle time of a GPU in the trace with 10 %.
+
+    The span is from its first to its last kernel.
 
     ## Why it matters
     An idle GPU costs what a busy one does. The rate that the driver reports counts a second as busy in which any

@@ -1,4 +1,4 @@
-"""PyTorch's own word on its collectives: which backend carries them, who hangs, and where."""
+"""Checks of PyTorch's own records: backends, hanging ranks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _WHICH = "Look at that rank first: its own log and stack (`py-spy dump --pid PID
     needs=("trace", "recording"),
 )
 def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Look for the backend of the collectives in traces and in dumps of the flight recorder.
+    """Look for the backend of collectives in traces and flight-recorder dumps.
 
     ## Why it matters
     Gloo copies GPU tensors through the CPU and over TCP: it works, at a hundredth of the speed, and nothing fails.
@@ -61,7 +61,7 @@ def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
         counts = ", ".join(f"{count} by {one}" for one, count in used.items())
         others = [one for one in used if one != "nccl"]
         if document["gpu"] is None:
-            yield unknown(f"{name}: no kernel of a GPU in the trace; configured: {config or 'not told'}",
+            yield unknown(f"{name}: no kernel of a GPU in the trace; configured: {config or 'not reported'}",
                           fix="profile ProfilerActivity.CUDA on a rank of the job", **at)  # fmt: skip
         elif used.get("nccl"):
             yield passed(f"{name}: collectives: {counts}", found=counts, **at)
@@ -70,7 +70,7 @@ def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
             yield failed(f"{name}: GPUs compute, and not NCCL but {', '.join(others) or config} carries the "
                          f"collectives ({carriers})", found=carriers, expected="nccl", **at)  # fmt: skip
         else:
-            yield unknown(f"{name}: no collective in the trace; configured: {config or 'not told'}", **at)
+            yield unknown(f"{name}: no collective in the trace; configured: {config or 'not reported'}", **at)
     if run.recordings:
         every = Counter[str]()
         for key, recording in run.recordings.items():
@@ -80,8 +80,8 @@ def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
         if every.get("nccl"):
             yield passed(f"collectives in {len(run.recordings)} dumps: {summary}", found=summary, **at)
         else:
-            yield unknown(f"collectives in {len(run.recordings)} dumps: {summary or 'none'}; dumps do not tell whether "
-                          "their tensors lie on GPUs", fix="give a trace of the profiler", **at)  # fmt: skip
+            yield unknown(f"collectives in {len(run.recordings)} dumps: {summary or 'none'}; dumps do not show whether "
+                          "their tensors are on GPUs", fix="give a trace of the profiler", **at)  # fmt: skip
 
 
 @check(
@@ -97,7 +97,9 @@ def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
     needs=("recording", "watchdog"),
 )
 def hang(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare which collectives and messages each rank has called and completed: by dumps, else by the watchdog.
+    """Compare the collectives and messages that each rank called and completed.
+
+    Dumps of the flight recorder are used, else the watchdog's lines.
 
     ## Why it matters
     All ranks wait in the same collective for one that never comes; their logs look alike, and a time-out half an hour
@@ -130,13 +132,13 @@ def hang(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _size(run: RunFacts, key: str) -> int | None:
-    """Return how many ranks the job has, where NCCL's own lines beside the watchdog's show it."""
+    """Return the number of ranks from NCCL's lines beside the watchdog's, or None."""
     log = run.nccl_logs.get(key)
     return log.nranks if log is not None else None
 
 
 def _lines(watchdog: parsers.torch.watchdog.Watchdog, one: Hang) -> str:
-    """Quote who said what, first the ranks that are behind."""
+    """Quote the source lines, those of ranks that are behind first."""
     progress = [p for p in watchdog.progress if p.group == one.group] or []
     first = sorted(progress, key=lambda p: (p.rank not in one.behind, p.line))
     return "\n".join(
@@ -177,7 +179,7 @@ def _of_recordings(run: RunFacts) -> Iterator[Finding]:
             yield unknown(f"{len(keys)} dumps hold nothing unfinished; the dump of rank {_ranks(cut)} is cut",
                           evidence=list(keys.values()), fix="give the complete dump")  # fmt: skip
         elif missing or not members:
-            lack = f"of rank {_ranks(missing)} none was given" if missing else "which ranks there are is not told"
+            lack = f"no dump of rank {_ranks(missing)} was given" if missing else "the ranks of the job are not known"
             yield unknown(f"{len(keys)} dumps hold nothing unfinished; {lack}", evidence=list(keys.values()),
                           fix="give the dumps of all ranks")  # fmt: skip
         else:
@@ -193,7 +195,10 @@ def _where(one: Hang) -> str:
 def _finding(
     one: Hang, keys: Sequence[str], name: str, quote: str, elsewhere: Mapping[int, str] | None = None
 ) -> Iterator[Finding]:
-    """State who waits for whom; ``elsewhere``: what a rank waits in meanwhile."""
+    """State which ranks wait for whom.
+
+    ``elsewhere`` is where a rank waits meanwhile.
+    """
     group = f" of process group {one.group}" if one.group else ""
     if one.messages:
         each = "; ".join(f"rank {rank} in {op}" for rank, op in one.messages[:_NAMED])
@@ -255,12 +260,12 @@ _ALL_LOGS = (
 
 
 def _some(one: Hang) -> str:
-    """State whose words a finding rests on, where others may be missing."""
+    """State the source of a finding where other sources may be missing."""
     return f" (of {len(one.shown)} ranks that the text shows; there may be more)"
 
 
 def _calls(differ: Sequence[tuple[int, str]]) -> str:
-    """Name what ranks called, those that called the same together."""
+    """Name the calls of ranks, equal ones together."""
     ranks: dict[str, list[int]] = {}
     for rank, what in differ:
         ranks.setdefault(what, []).append(rank)
@@ -270,7 +275,7 @@ def _calls(differ: Sequence[tuple[int, str]]) -> str:
 
 
 def _stalled(stall: Stall, busy: Mapping[int, str], keys: Sequence[str]) -> Finding:
-    """State who waits for whom in sends and receives, and where the waiting ends."""
+    """State which ranks wait for whom in sends and receives, and where it ends."""
     parts = []
     if stall.circle:
         parts.append(f"ranks {', '.join(map(str, stall.circle[:_NAMED]))} wait for each other in a circle")
@@ -306,8 +311,11 @@ def _stalled(stall: Stall, busy: Mapping[int, str], keys: Sequence[str]) -> Find
 
 
 def _ranks(ranks: Sequence[int]) -> str:
-    """Name ranks, consecutive ones as a range; at most some. Negative ones have no name in their dumps."""
-    found = ["(not told)"] if any(rank < 0 for rank in ranks) else []
+    """Name ranks, consecutive ones as a range, at most some of them.
+
+    Negative ranks have no name in their dumps.
+    """
+    found = ["(unknown)"] if any(rank < 0 for rank in ranks) else []
     at = len([rank for rank in ranks if rank < 0])
     while at < len(ranks):
         end = at

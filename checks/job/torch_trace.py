@@ -1,4 +1,4 @@
-"""A profiler's trace: what the steps of training wait for."""
+"""Checks of training steps in a profiler trace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENOUGH_STEPS, FEW_STEPS = 5, 2
 
 
 def each(run: RunFacts) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield of each trace its record key, what to call it, and its facts."""
+    """Yield for each trace its record key, display name and facts."""
     for key, trace in run.traces.items():
         facts = trace.document()
         rank = f" (rank {facts['rank']})" if facts["rank"] is not None else ""
@@ -39,7 +39,9 @@ def each(run: RunFacts) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     needs=("trace",),
 )
 def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Measure, within the steps, how long calls made the CPU wait for the GPU (.item(), synchronize(), copies).
+    """Measure how long the CPU waited for the GPU within steps.
+
+    The calls are .item(), synchronize() and copies.
 
     ## Why it matters
     While the CPU waits it launches nothing: the GPU runs dry at the start of the next step, on every rank, and the
@@ -90,7 +92,7 @@ def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
     needs=("trace",),
 )
 def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the time in which steps wait for the next batch with the time of all steps.
+    """Compare the time that steps wait for the next batch with their total.
 
     ## Why it matters
     A rank that waits for its data comes late to every collective: on all others it looks as if NCCL were slow.
@@ -157,7 +159,7 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
         )
         yield passed(message, found=f"{sample['mean_ms']:g} ms", **at).about("FP-OBS-8")
         if sample["count"] < ENOUGH_STEPS:
-            yield unknown(f"{name}: {sample['count']} steps are too few to tell their spread",
+            yield unknown(f"{name}: {sample['count']} steps are too few to judge their spread",
                           fix=f"profile at least {ENOUGH_STEPS} steps", **at).about("PA-21")  # fmt: skip
         elif sample["variation"] > VARIATION:
             yield warned(f"{message}: a spread of {sample['variation']:.0%}", found=f"{sample['variation']:.1%}",

@@ -1,4 +1,4 @@
-"""A run's logs: which way the traffic took."""
+"""Check of a log: the transport between nodes."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def _traffic(nodes: int | None) -> str:
         ("nccl-tests.curve", "node"),
     ),
     source=f"{TROUBLESHOOTING}; line formats as in NCCL 2.4 … 2.30",
-    fix="Set NCCL_NET=IB so that a run fails rather than falls back, then cure the first cause that the log states.",
+    fix="Set NCCL_NET=IB so that a run fails rather than falls back, then fix the first cause that the log states.",
     action="fix-job",
     answers=("NT-NCCL-1", "NT-NCCL-2", "NT-LENS-3", "NT-PIT-2"),
     scope="run",
     unless=(no_nccl,),
 )
 def transport(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the network that NCCL's log shows in use between nodes with InfiniBand, RoCE or a plug-in.
+    """Compare the network in use between nodes with InfiniBand, RoCE or a plug-in.
 
     ## Why it matters
     NCCL falls back to TCP without an error: the job runs, at a tenth of the fabric's bandwidth, and
@@ -78,7 +78,10 @@ def transport(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _over_tcp(log: NcclLog, nodes: int | None) -> bool:
-    """Tell whether TCP carries traffic between nodes; False also where nothing says that there are several."""
+    """Return whether TCP carries traffic between nodes.
+
+    False also where the number of nodes is unknown.
+    """
     tcp = any(parsers.nccl_log.is_tcp(network) for network in log.network_names)
     tcp = tcp or any(host.falls_back for host in of_log(log))
     return tcp and nodes != 1 and (nodes is not None or bool(log.channels))
@@ -89,10 +92,10 @@ def _transport(log: NcclLog, nodes: int | None, key: str) -> Finding:
     if nodes == 1:
         return _one_node(log, key)
     if not networks:
-        return unknown(f"{name}: no line says which network is used", evidence=[key], fix=RERUN)
+        return unknown(f"{name}: no line shows which network is used", evidence=[key], fix=RERUN)
     if any(parsers.nccl_log.is_tcp(network) for network in networks):
         return unknown(
-            f"{name}: NCCL chose TCP sockets, and nothing says whether the run had several nodes",
+            f"{name}: NCCL chose TCP sockets, and it is not known whether the run had several nodes",
             evidence=[key],
             fix=RERUN,
             quote=cited(_decisive(log)),
@@ -111,7 +114,10 @@ def _transport(log: NcclLog, nodes: int | None, key: str) -> Finding:
 
 
 def _one_node(log: NcclLog, key: str) -> Finding:
-    """GPUs of one node that talk over a network cannot use NVLink, PCIe or shared memory."""
+    """Report GPUs of one node that communicate over a network.
+
+    They cannot use NVLink, PCIe or shared memory.
+    """
     name = log_name(key)
     if not log.channels:
         return skipped(f"{name}: one node, no traffic between nodes", subject=name, evidence=[key])
@@ -164,7 +170,10 @@ def _fallback(run: RunFacts, log: NcclLog, nodes: int | None, site: Site, key: s
 def _traffic_of_group(
     log: NcclLog, group: HostGroup, others: list[HostStatements], nodes: int | None, *, apart: bool
 ) -> str:
-    """Name the traffic that TCP carries: that of all nodes, or of those hosts that differ, with its share of lines."""
+    """Name the traffic that TCP carries: of all nodes or of some hosts.
+
+    For some hosts its share of lines is added.
+    """
     total = sum(channel.count for channel in log.channels)
     tcp = sum(channel.count for channel in log.channels if parsers.nccl_log.is_tcp(channel.network))
     share = f" on {tcp} of {total} channels" if tcp < total else ""
@@ -198,6 +207,6 @@ def _fallen(log: NcclLog, traffic: str, group: HostGroup, key: str) -> Finding:
 
 
 def _kind(log: NcclLog, network: str) -> str:
-    """Name a network, with what its ports speak where the log lists them."""
+    """Name a network, with the link layer of its ports where the log lists them."""
     layers = sorted({"RoCE" if device.roce else "InfiniBand" for device in log.ib_devices})
     return f"NET/{network}" + (f" ({' and '.join(layers)})" if layers else "")

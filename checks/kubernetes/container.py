@@ -1,4 +1,4 @@
-"""What a container was given of its host: GPUs, networks, RDMA devices that it can use."""
+"""Checks of a container's GPUs, networks and RDMA devices."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def gpu_devices(node: NodeFacts, site: Site) -> Iterator[Finding]:
                      expected="/dev/nvidia0, nvidiactl, nvidia-uvm", **details)  # fmt: skip
     elif not gpus:
         yield unknown(
-            "no GPU device in this container, and nothing says whether it should have one",
+            "no GPU device in this container, and it is not declared whether it should have one",
             fix="if the job needs one: request `nvidia.com/gpu`, with the runtime class `nvidia`",
             **details,
         )
@@ -127,7 +127,7 @@ _WITHHELD = (
     unless=(outside_pod,),
 )
 def pod_networks(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the secondary networks of a pod with the cluster file's, and each with what the pod really has.
+    """Compare a pod's secondary networks with the cluster file and its interfaces.
 
     ## Why it matters
     A pod that Multus attached to the wrong network, or to none, has an interface and an address like any
@@ -145,7 +145,7 @@ def pod_networks(node: NodeFacts, site: Site) -> Iterator[Finding]:
         attached, key = networks(node.evidence)
     except EvidenceError as error:
         yield unknown(
-            f"the pod's networks are not told: {error}",
+            f"the pod's networks are unknown: {error}",
             evidence=[error.key],
             fix="mount metadata.annotations by downward API at /etc/podnetinfo/annotations",
         )
@@ -156,8 +156,8 @@ def pod_networks(node: NodeFacts, site: Site) -> Iterator[Finding]:
     yield from broken
     found = ", ".join(names) or "only the cluster's own network"
     if wanted.value is None:
-        yield unknown(f"the pod's secondary networks: {found}; nothing says which to expect", found=found,
-                      evidence=[key], fix=f'say it in the cluster file: {wanted.key} = ["rdma/rail-0"]')  # fmt: skip
+        yield unknown(f"the pod's secondary networks: {found}; the expected ones are not declared", found=found,
+                      evidence=[key], fix=f'add to the cluster file: {wanted.key} = ["rdma/rail-0"]')  # fmt: skip
     elif missing := [name for name in wanted.value if name not in names and name.split("/")[-1] not in names]:
         yield failed(f"the pod is not attached to {', '.join(missing)}", found=found,
                      expected=f"{', '.join(wanted.value)} ({wanted.source})", evidence=[key])  # fmt: skip
@@ -195,7 +195,7 @@ def judge_guids(guids: Mapping[str, tuple[int, str]], report: Callable[..., Find
 
 def no_address_needed(node: NodeFacts, site: Site) -> Finding | None:
     """Skip EFA."""
-    return efa_only(site.roles(node).compute, "which need no GUID and no interface")
+    return efa_only(site.roles(node).compute, "they need no GUID and no interface")
 
 
 @check(
@@ -210,7 +210,9 @@ def no_address_needed(node: NodeFacts, site: Site) -> Finding | None:
     unless=(no_rdma, no_address_needed),
 )
 def rdma_address(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare each compute device's GUID with zero, and the interface of each RoCE port with those of this namespace.
+    """Compare each compute device's GUID with zero, and look for its interface.
+
+    The interface of a RoCE port must be in this network namespace.
 
     ## Why it matters
     A virtual function without a GUID never joins the fabric; a RoCE device whose interface is in another
@@ -232,7 +234,7 @@ def rdma_address(node: NodeFacts, site: Site) -> Iterator[Finding]:
     roce = [port for port in compute if port.roce]
     here, unread = _here(node, roce)
     if unread and not here:
-        yield unknown(f"whether a RoCE port has its interface in this network namespace was not told: {unread[0]}",
+        yield unknown(f"it is unknown whether a RoCE port has its interface in this network namespace: {unread[0]}",
                       evidence=[error.key for error in unread[:3]])  # fmt: skip
     elif roce and not here:
         yield failed(
@@ -249,7 +251,10 @@ def rdma_address(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _here(node: NodeFacts, roce: list[Port]) -> tuple[list[Port], list[EvidenceError]]:
-    """Return the ports whose interface is in this network namespace, and why that was not told of others."""
+    """Return ports with an interface in this network namespace.
+
+    Errors of the ports that could not be read are returned beside them.
+    """
     here: list[Port] = []
     unread: list[EvidenceError] = []
     for port in roce:

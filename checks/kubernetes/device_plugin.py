@@ -1,4 +1,4 @@
-"""What a device plug-in gave a pod: whether RDMA was asked for, and whether what was given is here."""
+"""Checks of the RDMA resources of a pod: requested, allocated, present."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOT_MOVED = "Exclusive RDMA namespaces: chain the rdma CNI in the network's def
 
 
 def no_sign_of_rdma(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip a pod without a sign of RDMA, of which the API gave no object."""
+    """Skip a pod without a sign of RDMA, where the API returned no object."""
     if resources(node.environment) or site.resources.value or not lacks_rdma(node, site):
         return None
     try:
@@ -47,7 +47,7 @@ def no_sign_of_rdma(node: NodeFacts, site: Site) -> Finding | None:
     unless=(outside_pod, no_sign_of_rdma),
 )
 def device_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the resources that the pod's containers asked for with the RDMA resource of the site, and with /dev.
+    """Compare the pod's requested resources with the site's and with /dev.
 
     ## Why it matters
     A pod that asked for GPUs only is scheduled, starts and trains, over TCP; one that asked for RDMA in its main
@@ -72,7 +72,7 @@ def device_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     devices = found.devices
     wanted: tuple[str, ...] = site.resources.value or ()
     if missing := [name for name in wanted if name not in devices]:
-        yield failed(f"no container of the pod asks for {', '.join(missing)}", found=_shown(devices),
+        yield failed(f"no container of the pod requests {', '.join(missing)}", found=_shown(devices),
                      expected=f"{', '.join(wanted)} ({site.resources.source})", evidence=[POD])  # fmt: skip
         return
     rdma = list(wanted) or [name for name in devices if is_rdma(name) or _is_nic(node, functions, name)]
@@ -85,7 +85,7 @@ def device_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     allocated = ", ".join(f"{name} ({', '.join(devices[name])})" for name in rdma)
     if not node.evidence.exists(DEVICE_NODES):
         requesters = ", ".join(devices[rdma[0]])
-        yield failed(f"{requesters} asked for {rdma[0]}, and this container has no /dev/infiniband", found=allocated,
+        yield failed(f"{requesters} requested {rdma[0]}, and this container has no /dev/infiniband", found=allocated,
                      expected="/dev/infiniband in each container that needs it",
                      evidence=[POD, DEVICE_NODES])  # fmt: skip
     elif not broken:
@@ -94,31 +94,36 @@ def device_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _none(node: NodeFacts, site: Site, found: Pod) -> Finding:
-    """Return the finding of a pod that asked for nothing that is known to be RDMA."""
+    """Return the finding of a pod that requested no known RDMA resource."""
     others = [name for name in found.devices if not is_gpu(name)]
     details: dict[str, Any] = {"found": _shown(found.devices), "evidence": [POD, RDMA_CLASS]}
     key = site.resources.key
     if found.claims or others:
         named = f"the claims {', '.join(found.claims)}" if found.claims else ", ".join(others)
-        fix = f'say it in the cluster file: {key} = ["{others[0]}"]' if others else "see `kubectl get resourceclaims`"
-        return unknown(f"nothing says whether {named} are RDMA", **{**details, "fix": fix})
+        fix = (
+            f'declare it in the cluster file: {key} = ["{others[0]}"]' if others else "see `kubectl get resourceclaims`"
+        )
+        return unknown(f"it is not declared whether {named} are RDMA", **{**details, "fix": fix})
     if lacks_rdma(node, site):
-        return skipped("the pod asks for no RDMA resource, and there is no RDMA device", evidence=details["evidence"])
+        return skipped("the pod requests no RDMA resource, and there is no RDMA device", evidence=details["evidence"])
     promised = bool(site.hcas.value or site.members.ports.compute)
     if promised and node.evidence.exists(DEVICE_NODES):
         how = "a container is privileged" if found.privileged else "by a host path"
         return warned(f"RDMA devices are here without a resource, {how}: two pods may be given the same ones",
                       expected="an RDMA resource", **details)  # fmt: skip
     if promised:
-        return failed("no container of the pod asks for an RDMA resource", expected="an RDMA resource", **details)
-    details["fix"] = f'say it in the cluster file: {key} = ["rdma/hca_shared_devices_a"]'
-    return unknown("the pod asks for no RDMA resource, and nothing says whether it should have one", **details)
+        return failed("no container of the pod requests an RDMA resource", expected="an RDMA resource", **details)
+    details["fix"] = f'declare it in the cluster file: {key} = ["rdma/hca_shared_devices_a"]'
+    return unknown("the pod requests no RDMA resource, and it is not declared whether it should have one", **details)
 
 
 def _without_api(
     node: NodeFacts, site: Site, functions: Mapping[str, Collection[str]], error: EvidenceError
 ) -> Iterator[Finding]:
-    """Yield what the variables of the SR-IOV plug-in tell; a shared device leaves none."""
+    """Yield the findings from the variables of the SR-IOV plug-in.
+
+    A shared device sets none.
+    """
     wanted: tuple[str, ...] = site.resources.value or ()
     unconfirmed = [name for name in wanted if variable_of(name) not in functions]
     nics = _nics(node)
@@ -129,7 +134,7 @@ def _without_api(
     yield from broken
     if not rdma or unconfirmed:
         names = ", ".join(unconfirmed) or "an RDMA resource"
-        yield unknown(f"whether the pod was allocated {names} is not told: {error}",
+        yield unknown(f"it is unknown whether the pod was allocated {names}: {error}",
                       found=", ".join(sorted(functions)) or "no PCIDEVICE_* variable",
                       fix=_access_fix(error.why), evidence=[POD, PROCESS])  # fmt: skip
     elif not broken:
@@ -139,7 +144,7 @@ def _without_api(
 
 
 def _broken(node: NodeFacts, given: Mapping[str, Collection[str]]) -> Iterator[Finding]:
-    """Yield a finding for each allocated function that is no RDMA device in this container."""
+    """Yield each allocated function that is not an RDMA device in this container."""
     nics = _nics(node) if given else set()
     for name, addresses in given.items():
         for address in sorted(set(addresses) - nics):

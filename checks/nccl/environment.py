@@ -1,4 +1,4 @@
-"""NCCL's environment: settings that were left over, and names that mean nothing on this node."""
+"""Checks of NCCL's environment: left-over switches, socket interfaces."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def _rdma(node: NodeFacts, site: Site) -> bool:
 
 
 def _own_rdma(node: NodeFacts, site: Site) -> bool:
-    """Tell whether there is a device for NCCL's own RDMA transport; EFA's are reached by a plug-in."""
+    """Return whether there is a device for NCCL's own RDMA transport.
+
+    EFA devices are reached by a plug-in.
+    """
     return bool(node.rdma_devices) and not is_efa_node(node)
 
 
@@ -59,7 +62,7 @@ def _gpus(node: NodeFacts, site: Site) -> bool:
 
 @dataclass(frozen=True)
 class Leftover:
-    """Where a switch that was left over does harm, and where it has no effect."""
+    """Where a left-over switch does harm, and where it has no effect."""
 
     variable: str  # of SWITCHES
     bites: Callable[[NodeFacts, Site], bool]  # whether this node has what it switches off
@@ -150,7 +153,7 @@ def left_over_disables(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _switches(node: NodeFacts) -> Iterator[tuple[Leftover, Setting]]:
-    """Yield the switches that are set, here or in ranks that run here; what both have is told once."""
+    """Yield the switches set here or in running ranks, each once."""
     seen = set()
     needed = facts.nccl_settings.leftovers.needed
     for number, env in enumerate(environments(node)):
@@ -202,7 +205,9 @@ _LOCAL = ("lo", "docker", "virbr", "cni", "veth", "br-")
     answers=("NT-ENV-2", "PA-15"),
 )
 def socket_ifname(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare what NCCL_SOCKET_IFNAME selects, by NCCL's grammar, with the node's interfaces.
+    """Compare what NCCL_SOCKET_IFNAME selects with the node's interfaces.
+
+    NCCL's grammar applies.
 
     ## Why it matters
     Ranks find each other over this interface whatever the data takes later: with a name that is not

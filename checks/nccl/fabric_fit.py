@@ -1,4 +1,4 @@
-"""NCCL's variables against the fabric that they meet here: GID index, traffic class, queue pairs."""
+"""Checks of NCCL variables against the fabric: GID index, traffic class."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def no_gid_table(node: NodeFacts, site: Site) -> Finding | None:
     unless=(no_gid_table,),
 )
 def gid_index(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look up the row of the GID table that NCCL_IB_GID_INDEX names, on each RoCE port that a job uses.
+    """Look up the GID that NCCL_IB_GID_INDEX selects on each RoCE compute port.
 
     ## Why it matters
     The index counts addresses in the order in which they were added: after a restart of the network, or in a pod,
@@ -99,7 +99,7 @@ def _folded(rows: Sequence[_Row]) -> Iterator[Finding]:
 
 
 def _row(node: NodeFacts, port: Port, index: int, setting: Setting) -> _Row | None:
-    """Return what is wrong with a port's row; None if it is good."""
+    """Return the fault of a port's row; None if it is good."""
     keys = facts.gids.keys(port.device, port.number, index)
     longest = facts.gids.rows_at_most(node.evidence, port.device, port.number)
     if longest is not None and index >= longest:

@@ -1,4 +1,4 @@
-"""Features that NCCL is told to use or not to use: NVLink between nodes, SHARP."""
+"""Checks of NCCL features: NVLink between nodes, SHARP."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
     unless=(no_gpu,),
 )
 def mnnvl(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Hold NCCL_MNNVL_ENABLE against the NVLink fabric that the GPUs were joined to, and against IMEX.
+    """Compare NCCL_MNNVL_ENABLE with the GPUs' NVLink fabric and with IMEX.
 
     ## Why it matters
     1 means "or not at all": on a node whose NVLink ends in the chassis, or where IMEX is down, the job ends at its
@@ -54,7 +54,7 @@ def mnnvl(node: NodeFacts, site: Site) -> Iterator[Finding]:
     health = node.gpu_health
     details: dict[str, Any] = {"subject": setting.name, "found": setting.value, "quote": as_set(setting)}
     if any(gpu.fabric is None and not gpu.not_reported("fabric") for gpu in health.gpus) or not health.gpus:
-        yield unknown(f"{setting.text} in {setting.where}, and whether the NVLink fabric spans nodes was not told",
+        yield unknown(f"{setting.text} in {setting.where}, and it is not known whether the NVLink fabric spans nodes",
                       subject=setting.name, evidence=[setting.source, *health.evidence])  # fmt: skip
     elif not any(gpu.fabric is not None and gpu.fabric.multi_node for gpu in health.gpus):
         message = f"{setting.text} in {setting.where} requires NVLink between nodes, and the fabric ends in this node"
@@ -79,7 +79,7 @@ def _imex(node: NodeFacts, setting: Setting) -> Finding:
 
 @check(
     "nccl.sharp",
-    title="SHARP is neither switched off by a left-over nor asked for in vain",
+    title="SHARP is neither switched off by a left-over nor requested in vain",
     impact="slows-job",
     source=f"{GUIDE}#nccl-collnet-enable; NVIDIA SHARP user manual: InfiniBand, with the rdma-sharp plug-in",
     fix="Unset it after the A/B test; to use SHARP: InfiniBand, the plug-in, sharp_am, and NCCL_COLLNET_ENABLE=1.",
@@ -88,7 +88,7 @@ def _imex(node: NodeFacts, setting: Setting) -> Finding:
     gating=False,  # it can only warn
 )
 def sharp(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look for variables that switch SHARP off on InfiniBand, or ask for it where it cannot be.
+    """Look for variables that disable SHARP on InfiniBand, or request it in vain.
 
     ## Why it matters
     SHARP adds gradients up in the switches; switched off for one comparison and forgotten, the fabric that was
@@ -117,7 +117,7 @@ def sharp(node: NodeFacts, site: Site) -> Iterator[Finding]:
         if infiniband is False:
             yield passed(f"{setting.text}: there is no InfiniBand here, so no SHARP to switch off", **details)
         elif infiniband is None:
-            yield unknown(f"{setting.text} in {setting.where}, and nothing says whether this is InfiniBand", **details)
+            yield unknown(f"{setting.text} in {setting.where}, and the link layer is unknown", **details)
         else:
             yield warned(f"{setting.text} in {setting.where} switches SHARP off", found=setting.value,
                          expected="unset, but in an A/B test", quote=as_set(setting), **details)  # fmt: skip
@@ -138,25 +138,25 @@ def _sharp_requested(node: NodeFacts, setting: Setting, infiniband: bool | None)
     details: dict[str, Any] = {"subject": setting.name, "evidence": [setting.source, RDMA_CLASS]}
     where = f"{setting.text} in {setting.where}"
     if infiniband is False:
-        return warned(f"{where} asks for SHARP, and there is no InfiniBand here", found=setting.value,
+        return warned(f"{where} requests SHARP, and there is no InfiniBand here", found=setting.value,
                       expected="unset on RoCE", quote=as_set(setting), **details)  # fmt: skip
     nodes, least = _nodes(node), node.nccl_env.integer("NCCL_COLLNET_NODE_THRESHOLD") or 2
     if nodes is not None and nodes < least:
-        return warned(f"{where} asks for SHARP on {nodes} of at least {least} nodes", found=f"{nodes} nodes",
+        return warned(f"{where} requests SHARP on {nodes} of at least {least} nodes", found=f"{nodes} nodes",
                       expected=f"{least} nodes (NCCL_COLLNET_NODE_THRESHOLD)", quote=as_set(setting),
                       **details)  # fmt: skip
     plugins = [library.path for library in node.libraries if library.name.startswith("libnccl-net")]
     if infiniband is None or not plugins:
-        layer = "nothing says whether this is InfiniBand"
+        layer = "the link layer is unknown"
         what = "no libnccl-net.so in the loader's directories" if infiniband else layer
-        return unknown(f"{where} asks for SHARP: {what}", subject=setting.name, evidence=[setting.source, LIBRARIES],
+        return unknown(f"{where} requests SHARP: {what}", subject=setting.name, evidence=[setting.source, LIBRARIES],
                        fix="look for `Loaded collnet plugin` in the job's NCCL log")  # fmt: skip
     keys = [setting.source, LIBRARIES]
-    return passed(f"{where} asks for SHARP, over {plugins[0]}", subject=setting.name, evidence=keys)
+    return passed(f"{where} requests SHARP, over {plugins[0]}", subject=setting.name, evidence=keys)
 
 
 def _nodes(node: NodeFacts) -> int | None:
-    """Return the number of nodes of the job, as Slurm tells; None if nobody does."""
+    """Return the number of nodes of the job from Slurm; None if unknown."""
     for name in ("SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES"):
         if (value := node.environment.get(name, "")).isdecimal() and len(value) < 8:
             return int(value)

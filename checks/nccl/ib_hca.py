@@ -1,4 +1,4 @@
-"""NCCL_IB_HCA: the ports that it selects by NCCL's grammar, against the ports that are here and what they are for."""
+"""Check of NCCL_IB_HCA against the ports of the node and their roles."""
 
 from __future__ import annotations
 
@@ -32,13 +32,15 @@ def no_port_to_select(node: NodeFacts, site: Site) -> Finding | None:
     impact="slows-job",
     explains=(("nccl.ib-hca", "node", "NCCL_IB_HCA", "*:*"), ("nccl.transport", "log"), ("nccl.failures", "log")),
     source=f"{GUIDE}#nccl-ib-hca; grammar as in NCCL 2.30 src/misc/socket.cc",
-    fix="List the compute ports by whole name: NCCL_IB_HCA==mlx5_0,mlx5_3 (the second `=` makes names exact).",
+    fix="List the compute ports by exact name: NCCL_IB_HCA==mlx5_0,mlx5_3 (the second `=` makes names exact).",
     action="fix-job",
     answers=("NT-ENV-3", "PA-15", "NT-ROL-1"),
     unless=(no_port_to_select,),
 )
 def ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the ports that NCCL_IB_HCA selects, by NCCL's grammar, with the node's ports and their roles.
+    """Compare the ports that NCCL_IB_HCA selects with the node's ports and roles.
+
+    NCCL's grammar applies.
 
     ## Why it matters
     NCCL leaves out what it does not find without a word: a wrong name costs a rail, a list that
@@ -64,7 +66,7 @@ def ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _answers(site: Site) -> tuple[str, ...]:
-    """Return the checklist items: of roles only where the site declares some."""
+    """Return the checklist items; those of roles only where roles are declared."""
     declared = site.members.ports
     roles = declared.compute is not None or declared.storage or declared.management
     return ("NT-ENV-3", "PA-15", *(("NT-ROL-1",) if roles else ()))
@@ -118,7 +120,7 @@ def _ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def _unset(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Judge what NCCL takes without a list: every active port."""
     if is_efa_node(node):
-        yield skipped("NCCL_IB_HCA is unset, and has no say over EFA devices", evidence=[PROCESS])
+        yield skipped("NCCL_IB_HCA is unset, and has no effect on EFA devices", evidence=[PROCESS])
         return
     if off := _off(node):
         yield skipped(f"NCCL_IB_HCA is unset, and {off.text} keeps NCCL off all HCAs", evidence=[off.source])
@@ -144,7 +146,7 @@ def _unset(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _off(node: NodeFacts) -> Setting | None:
-    """Return the setting that keeps NCCL off all HCAs, whatever they are."""
+    """Return the setting that disables all HCAs for NCCL, or None."""
     disable, network = node.nccl_env.get("NCCL_IB_DISABLE"), node.nccl_env.get("NCCL_NET")
     if disable is not None and node.nccl_env.integer("NCCL_IB_DISABLE"):
         return disable
@@ -152,7 +154,7 @@ def _off(node: NodeFacts) -> Setting | None:
 
 
 def _unmatched(node: NodeFacts, selection: Selection, setting: Setting) -> Iterator[Finding]:
-    """An item that means nothing here; what an exclusion does not find harms nobody."""
+    """Report items that match nothing; unmatched exclusions are harmless."""
     for item in () if selection.exclude else selection.items:
         if any(selection.names(item, port.device) and item.port in (None, port.number) for port in node.rdma_ports):
             continue
@@ -173,7 +175,7 @@ def _unmatched(node: NodeFacts, selection: Selection, setting: Setting) -> Itera
 
 
 def _ambiguous(node: NodeFacts, selection: Selection, setting: Setting) -> Iterator[Finding]:
-    """A name that ends in a number is a prefix of others: mlx5_1 of mlx5_10."""
+    """Report a name that is a prefix of another device: mlx5_1 of mlx5_10."""
     for item in () if selection.exact else selection.items:
         more = [d for d in node.rdma_devices if d.startswith(item.name) and d[len(item.name) :][:1].isdigit()]
         if more and item.name[-1].isdigit():
@@ -181,7 +183,7 @@ def _ambiguous(node: NodeFacts, selection: Selection, setting: Setting) -> Itera
                 f"{setting.name} item {item.name} in {setting.where} also means {', '.join(more)}",
                 subject=setting.name,
                 found=setting.value,
-                expected="whole names: a value that begins with `=`",
+                expected="exact names: a value that begins with `=`",
                 evidence=[setting.source, RDMA_CLASS],
                 quote=as_set(setting),
             )
@@ -190,7 +192,10 @@ def _ambiguous(node: NodeFacts, selection: Selection, setting: Setting) -> Itera
 def _inactive(
     selection: Selection, chosen: list[Port], setting: Setting, compute: Collection[str]
 ) -> Iterator[Finding]:
-    """A port that is down; where the site calls it compute, the list is right and rdma.port-state speaks of it."""
+    """Report a port that is down.
+
+    Declared compute ports are left to rdma.port-state: the list is right.
+    """
     down = [port for port in chosen if not port.active]
     for port in (port for port in down if port.device not in compute):
         named = not selection.exclude and any(item.name == port.device for item in selection.items)
@@ -218,7 +223,7 @@ def _mixed(chosen: list[Port], setting: Setting) -> Iterator[Finding]:
 
 
 def _roles(node: NodeFacts, site: Site, chosen: list[Port], setting: Setting) -> Iterator[Finding]:
-    """Compare with the roles that the cluster file gives; nothing to compare where it gives none."""
+    """Compare the selection with the roles of the cluster file, if any."""
     ports = site.members.ports
     devices = list(dict.fromkeys(port.device for port in chosen))
     keys = [setting.source, RDMA_CLASS]
@@ -243,7 +248,10 @@ def _roles(node: NodeFacts, site: Site, chosen: list[Port], setting: Setting) ->
 def _unlike(
     node: NodeFacts, site: Site, selection: Selection, chosen: list[Port], setting: Setting
 ) -> Iterator[Finding]:
-    """Without roles of the cluster file: a GPU of which no near NIC is selected, and a bond among single ports."""
+    """Report GPUs without a selected near NIC, and a bond among single ports.
+
+    Used where the cluster file gives no roles.
+    """
     if site.members.ports.compute is not None:
         return
     devices = {port.device for port in chosen}
@@ -262,7 +270,7 @@ def _unlike(
 
 
 def _near(node: NodeFacts) -> dict[str, set[str]]:
-    """Return each GPU's near NICs; none where nobody knows."""
+    """Return the near NICs of each GPU; empty where unknown."""
     try:
         topology = node.topology
     except EvidenceError:

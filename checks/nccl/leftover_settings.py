@@ -1,4 +1,4 @@
-"""NCCL's variables: what was set for one experiment and stayed."""
+"""Checks of NCCL variables left over from an experiment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
     gating=False,  # it can only warn
 )
 def debug_output(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare NCCL_DEBUG, NCCL_DEBUG_SUBSYS and NCCL_DEBUG_FILE with what a production job can bear.
+    """Compare NCCL_DEBUG, its subsystems and its file with production limits.
 
     ## Why it matters
     A line for every collective and rank fills the file system and slows every step; ranks that share one log file
@@ -55,12 +55,12 @@ _CHANNELS = ("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_
     title="Algorithm, protocol and channels are left to NCCL",
     impact="slows-job",
     source=f"{GUIDE} (variables for debugging); NCCL 2.30 src/graph/tuning.cc",
-    fix="`unset` it; if a benchmark says otherwise, keep it in the script of that one job, with the benchmark.",
+    fix="`unset` it; if a benchmark justifies it, set it in the script of that one job, with the benchmark.",
     action="fix-job",
     answers=("NT-ENV-9",),
 )
 def pinned(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look for choices that NCCL makes for each size and topology, and that were held fast by hand.
+    """Look for pinned choices that NCCL makes for each size and topology.
 
     ## Why it matters
     What was best for one message size on one generation is wrong for the others: a pinned Ring loses NVLink SHARP,
@@ -93,5 +93,5 @@ def pinned(node: NodeFacts, site: Site) -> Iterator[Finding]:
     elif place(node, site).nvswitch is False:
         yield passed(f"{', '.join(forced)} on GPUs without NVSwitch", evidence=[PROCESS])
     else:
-        yield unknown(f"{', '.join(forced)}, and nothing says whether NVSwitches join the GPUs", evidence=[PROCESS],
+        yield unknown(f"{', '.join(forced)}, and it is not known whether NVSwitches join the GPUs", evidence=[PROCESS],
                       fix="name the part in the cluster file")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Whether NCCL gives the fabric several ways to spread its traffic: queue pairs, adaptive routing, service level."""
+"""Checks of NCCL load balancing: queue pairs, adaptive routing, service level."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SEVERAL = 2
 
 @dataclass(frozen=True)
 class _Way:
-    """How NCCL spreads one connection here; None: unset, so that its default holds."""
+    """How NCCL spreads one connection; None means unset, so the default applies."""
 
     adaptive: int | None  # default 1 on InfiniBand, 0 on RoCE
     pairs: int | None  # default 1
@@ -45,11 +45,11 @@ class _Way:
 
 
 def no_choice_of_paths(node: NodeFacts, site: Site) -> Finding | None:
-    """Report a node of which no port is active or has paths to choose from."""
+    """Report a node without an active port, or without a choice of paths."""
     ports = _active(node, site)
     if not ports:
-        return unknown("no compute port is active: rdma.port-state says so", evidence=[RDMA_CLASS])
-    if absent := efa_only(ports, "which spread every message over many paths by themselves (SRD)"):
+        return unknown("no compute port is active: see rdma.port-state", evidence=[RDMA_CLASS])
+    if absent := efa_only(ports, "they spread every message over many paths by themselves (SRD)"):
         return absent
     if site.load_balancing.value != "one-path":
         return None
@@ -69,7 +69,7 @@ def no_choice_of_paths(node: NodeFacts, site: Site) -> Finding | None:
     unless=(no_rdma, no_choice_of_paths),
 )
 def load_balancing(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare NCCL's queue pairs, adaptive routing and service level with how the fabric spreads flows.
+    """Compare NCCL's queue pairs and adaptive routing with the fabric's balancing.
 
     ## Why it matters
     NCCL's flows are few and heavy. A switch that hashes puts a whole queue pair on one path, and two of them on the
@@ -149,8 +149,8 @@ def _on_roce(way: _Way, site: Site) -> Finding:
         return passed(f"{way.pairs_text} for the switches' hash", found=pairs, evidence=details["evidence"])
     if spread.value == "spray":
         return passed(f"the switches spread packets by themselves ({spread.source})", evidence=details["evidence"])
-    advice = f'say it in the cluster file: {spread.key} = "hash" (ECMP), "adaptive", "spray" or "one-path"'
-    return unknown(f"{way.pairs_text}; nothing says how the switches spread flows", found=pairs, fix=advice,
+    advice = f'declare it in the cluster file: {spread.key} = "hash" (ECMP), "adaptive", "spray" or "one-path"'
+    return unknown(f"{way.pairs_text}; how the switches spread flows is not declared", found=pairs, fix=advice,
                    evidence=details["evidence"])  # fmt: skip
 
 
@@ -166,7 +166,7 @@ def _on_roce(way: _Way, site: Site) -> Finding:
     unless=(no_nccl,),
 )
 def run_balancing(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the queue pairs, adaptive routing and service level of a run's log with how the fabric spreads flows.
+    """Compare the load-balancing settings in a log with the fabric's balancing.
 
     ## Why it matters
     The log tells what was in force while the job was slow, whoever had set it; the nodes tell what the next job gets.

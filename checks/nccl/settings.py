@@ -1,6 +1,6 @@
-"""NCCL's variables: names that nobody reads, values that are read otherwise, settings that undo each other.
+"""Checks of NCCL variables: unknown names, misread values, contradictions.
 
-What a job started here would inherit is judged, and what the ranks that already run here were started with.
+Both the environment that a new job would inherit and those of running ranks are judged.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _counted(node: NodeFacts) -> str:
 
 @check(
     "nccl.unknown-variables",
-    title="Every NCCL variable that is set is one that somebody reads",
+    title="Every NCCL variable that is set is known to NCCL or a plug-in",
     impact="drifts",
     source=f"{GUIDE}; names that NCCL 2.3.5 to 2.30.7 and the known plug-ins read",
     fix="Correct the name (`env | grep -i nccl`, /etc/nccl.conf), or unset it: as it stands it does nothing.",
@@ -46,7 +46,9 @@ def _counted(node: NodeFacts) -> str:
     gating=False,  # it can only warn
 )
 def unknown_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the names of the NCCL variables in force with those that NCCL, its plug-ins and PyTorch read.
+    """Compare the names of NCCL variables with those that known programs read.
+
+    These are NCCL, its plug-ins and PyTorch.
 
     ## Why it matters
     A misspelt name is no error for anybody: the setting that was meant to cure something does nothing, and the
@@ -61,7 +63,7 @@ def unknown_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A variable of a plug-in or of an NCCL newer than 2.30.7 that this version has not heard of.
     """
     found = list(rule_findings(node, site, "unknown_names"))
-    missing = list(unread(node, "a name that nobody reads"))
+    missing = list(unread(node, "a name that neither NCCL nor a plug-in reads"))
     yield from (*found, *missing)
     if not found and not missing:
         yield passed(f"{_counted(node)}{_owners(node)}", evidence=[PROCESS])
@@ -72,7 +74,7 @@ def _owners(node: NodeFacts) -> str:
         return ""
     owners = {table().owner(one.name) for one in node.nccl_env.settings if "NCCL" in one.name}
     theirs = sorted(owners - {"NCCL", ""})
-    return ", each is read by somebody" + (f", some by {' and '.join(theirs)}" if theirs else "")
+    return ", all are known" + (f", some by {' and '.join(theirs)}" if theirs else "")
 
 
 @check(
@@ -85,7 +87,7 @@ def _owners(node: NodeFacts) -> str:
     gating=False,  # it can only warn
 )
 def variable_version(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the NCCL variables in force with what the installed NCCL reads: names come, are renamed, and go.
+    """Compare the NCCL variables in force with what the installed NCCL reads.
 
     ## Why it matters
     Recipes outlive releases: a name that was removed in 2.5 still travels from script to script, and one of 2.28
@@ -137,7 +139,7 @@ def _releases(node: NodeFacts) -> str:
     action="fix-job",
 )
 def variable_values(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read the value of each NCCL variable as NCCL does, and compare it with what NCCL takes.
+    """Read the value of each NCCL variable as NCCL does, and judge it.
 
     ## Why it matters
     NCCL reads numbers as C does and says nothing: ``true`` and ``"1"`` are 0, ``4M`` is 4, ``010`` is 8. Quotes,
@@ -176,7 +178,7 @@ def _defaults(node: NodeFacts) -> str:
     action="fix-job",
 )
 def contradiction(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look for NCCL variables in force that exclude each other, or one of which makes another pointless.
+    """Look for NCCL variables that exclude each other or have no effect together.
 
     ## Why it matters
     The image sets one, the user's file another, the job script a third: each is sensible alone, and together they
@@ -236,7 +238,7 @@ def _two_of(found: dict[str, str]) -> tuple[tuple[str, str], tuple[str, str]]:
     gating=False,  # it can only warn
 )
 def threads(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the number of TCP threads and sockets for each connection with what NCCL takes.
+    """Compare TCP threads and sockets per connection with NCCL's limits.
 
     ## Why it matters
     Beyond 16 threads or 64 sockets NCCL warns in its log and uses fewer than were asked for; below that every

@@ -1,4 +1,4 @@
-"""Where NCCL's settings act, and findings for violations: shared by the checks of settings."""
+"""Scope of NCCL settings, and findings for violations of their rules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def unread(node: NodeFacts, names: str) -> Iterator[Finding]:
-    """Yield *unknown* for each file that could not be read and might set what is unset elsewhere."""
+    """Yield *unknown* for each unreadable file that might set an unset variable."""
     for key, why in node.nccl_env.unreadable.items():
         path = key.partition(":")[2]
         yield unknown(f"{path} could not be read and may set {names}: {why}", subject=path, evidence=[key])
@@ -36,17 +36,20 @@ def nearest_of(name: str, names: Iterable[str]) -> str:
 
 
 def as_set(setting: Setting) -> str:
-    """Return the line that sets a variable, and nothing else of the environment, for quoting."""
+    """Return the line that sets a variable, for quoting; the rest is left out."""
     return f"{setting.line}: {setting.text}" if setting.line else setting.text
 
 
 def concerned(env: NcclEnvironment) -> bool:
-    """Tell whether anything is set that is NCCL's, or was meant to be; where not, no rule is even loaded."""
+    """Return whether any variable of NCCL, or a misspelt one, is set.
+
+    Without one, no rule is loaded.
+    """
     return any("CCL" in setting.name.upper() or "NCL" in setting.name.upper() for setting in env.settings)
 
 
 def environments(node: NodeFacts) -> Iterator[NcclEnvironment]:
-    """Yield what a job started here would inherit, then what the ranks that run here were started with."""
+    """Yield the environment of a new job, then those of the running ranks."""
     yield node.nccl_env
     ranks = known(lambda: node.nccl_ranks)
     for rank in ranks.environments if ranks is not None else ():
@@ -54,7 +57,10 @@ def environments(node: NodeFacts) -> Iterator[NcclEnvironment]:
 
 
 def rule_findings(node: NodeFacts, site: Site, rule: str) -> Iterator[Finding]:
-    """Yield a finding for each violation of a rule, in all environments here; one that two share once."""
+    """Yield a finding for each violation of a rule, in all environments.
+
+    Violations that two environments share are reported once.
+    """
     seen = set()
     for env in environments(node):
         if not concerned(env):
@@ -67,14 +73,17 @@ def rule_findings(node: NodeFacts, site: Site, rule: str) -> Iterator[Finding]:
 
 
 def redacted(node: NodeFacts) -> Iterator[Finding]:
-    """Yield *unknown* for each of NCCL's settings whose value the collector kept back."""
+    """Yield *unknown* for each NCCL setting that the collector redacted."""
     for setting in node.nccl_env.settings:
         if setting.name.startswith("NCCL_") and setting.value == REDACTED:
             yield unknown(f"the value of {setting.name} was redacted", subject=setting.name, evidence=[setting.source])
 
 
 def finding(violation: Violation) -> Finding:
-    """Turn a violation into a finding: what ends a job or its network fails, the rest warns."""
+    """Return the finding of a violation.
+
+    What ends a job or disables its network fails; the rest warns.
+    """
     grade = failed if violation.fatal else warned
     return grade(
         violation.what,
@@ -87,7 +96,7 @@ def finding(violation: Violation) -> Finding:
 
 
 def place(node: NodeFacts, site: Site, env: NcclEnvironment | None = None) -> SettingScope:
-    """Return what is known of the node, as far as its settings depend on it."""
+    """Return the facts about a node that its settings depend on."""
     env = env or node.nccl_env
     if not any(setting.name.startswith("NCCL_") for setting in env.settings):
         return facts.nccl_settings.SettingScope()
@@ -105,7 +114,7 @@ def place(node: NodeFacts, site: Site, env: NcclEnvironment | None = None) -> Se
 
 
 def nccl_versions(node: NodeFacts) -> tuple[Version, ...]:
-    """Return the versions of NCCL that are installed here; none where nobody knows."""
+    """Return the installed NCCL versions; empty where unknown."""
     bundled = [package.version for package in node.packages if package.name.startswith("nvidia_nccl")]
     system = known(lambda: facts.versions.nccl_in_use(node.libraries)) or {}
     from preflight.facts.nccl_settings.catalogue import version
@@ -120,7 +129,7 @@ def nccl_versions(node: NodeFacts) -> tuple[Version, ...]:
 
 
 def has_nvlink(node: NodeFacts, site: Site) -> bool:
-    """Tell whether NVLink joins the GPUs; raises EvidenceError where nobody knows."""
+    """Return whether NVLink joins the GPUs; raises EvidenceError where unknown."""
     if site.part is not None and site.part.nvswitch:
         return True
     codes = {code for row in node.topology.links.values() for code in row.values()}
@@ -133,7 +142,10 @@ def _is_infiniband(node: NodeFacts, site: Site) -> bool | None:
 
 
 def _rails_apart(node: NodeFacts, site: Site) -> bool | None:
-    """Tell whether every RoCE rail is in a subnet of its own; None where there are not two, or one has no address."""
+    """Return whether every RoCE rail has a subnet of its own.
+
+    None with fewer than two rails, or if one has no address.
+    """
     rails = [port.netdev for port in site.roles(node).compute if port.roce and port.active]
     networks = [{a.network for a in node.addresses.ipv4(rail)} for rail in rails if rail]
     if len(networks) < 2 or not all(networks):
@@ -142,7 +154,7 @@ def _rails_apart(node: NodeFacts, site: Site) -> bool | None:
 
 
 def known(fact: Callable[[], T]) -> T | None:
-    """Return a fact, None where nobody knows it."""
+    """Return a fact, or None where it is unknown."""
     try:
         return fact()
     except EvidenceError:

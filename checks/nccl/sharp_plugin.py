@@ -1,4 +1,4 @@
-"""NCCL's SHARP plug-in on the node."""
+"""Check of NCCL's SHARP plug-in on the node."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def no_infiniband(node: NodeFacts, site: Site) -> Finding | None:
     ports = site.roles(node).compute
     if not ports or any(port.infiniband for port in ports):
         return None
-    return skipped("the compute ports are no InfiniBand, and SHARP is InfiniBand's", evidence=[RDMA_CLASS])
+    return skipped("the compute ports are not InfiniBand, which SHARP needs", evidence=[RDMA_CLASS])
 
 
 @check(
     "nccl.sharp-plugin",
-    title="NCCL's SHARP plug-in is installed whole, where the loader finds it",
+    title="NCCL's SHARP plug-in is complete and in the loader's path",
     impact="slows-job",
     source="https://github.com/Mellanox/nccl-rdma-sharp-plugins; HPC-X manual, NCCL-RDMA-SHARP plugins; ld.so(8)",
     fix="Load HPC-X in the job (`source hpcx-init.sh; hpcx_load`), or put the folders of libnccl-net.so and "
@@ -35,7 +35,9 @@ def no_infiniband(node: NodeFacts, site: Site) -> Finding | None:
     unless=(no_gpu, no_rdma, no_infiniband),
 )
 def sharp_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look for the plug-in (libnccl-net.so) and the library that it loads (libsharp_coll.so), and where they are.
+    """Look for the SHARP plug-in and its library, and for both on the loader path.
+
+    They are libnccl-net.so and libsharp_coll.so.
 
     ## Why it matters
     Without either NCCL goes on over its own InfiniBand transport without a word, and the switches that were bought for
@@ -73,10 +75,10 @@ def _none(found: SharpPlugin, requested: bool) -> Finding:
         message = f"{found.others[0].path} is a network plug-in, and whether it is SHARP's is not known"
         return unknown(message, evidence=[FILES], fix="`ldd` it in the job's environment, or read the job's NCCL log")
     if requested:
-        return warned("NCCL_COLLNET_ENABLE=1 asks for SHARP, and no plug-in of it is installed", found="no plug-in",
+        return warned("NCCL_COLLNET_ENABLE=1 requests SHARP, and no plug-in of it is installed", found="no plug-in",
                       expected="libnccl-net.so of nccl-rdma-sharp-plugins", evidence=[FILES, PROCESS])  # fmt: skip
     # nothing asks for it here, but a job may: the checklist's question stays open
-    return skipped("no SHARP plug-in is installed, and nothing asks for one", evidence=[FILES, PROCESS]).about()
+    return skipped("no SHARP plug-in is installed, and nothing requests one", evidence=[FILES, PROCESS]).about()
 
 
 def _loadable(node: NodeFacts, found: SharpPlugin) -> Finding:

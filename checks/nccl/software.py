@@ -1,4 +1,4 @@
-"""NCCL's variables against the software that is here: the files that they name, the PyTorch that reads its own."""
+"""Checks of NCCL variables against installed software."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ _NAMING = ("NCCL_TOPO_FILE", "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_FILE", "NCCL_CON
     answers=("NT-ENV-10",),
 )
 def named_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look for each file that a variable of NCCL's names, and compare a topology file's GPUs with the PCI bus.
+    """Look for each file that an NCCL variable names.
+
+    The GPUs of a topology file are compared with the PCI bus.
 
     ## Why it matters
     NCCL goes on without a topology file that it cannot open: in a virtual machine it then takes every NIC for
@@ -75,7 +77,7 @@ def _file(node: NodeFacts, setting: Setting) -> Finding:
 
 
 def _fault(node: NodeFacts, setting: Setting, named: Named) -> tuple[Any, str, str] | None:
-    """Return how to say it, what is wrong and what is expected; None for a file that is as it should be."""
+    """Return constructor, fault and expectation of a file; None if it is good."""
     if setting.name == "NCCL_TOPO_DUMP_FILE":
         return _dump(named)
     insists = setting.name == "NCCL_NET_PLUGIN" and bool(node.nccl_env.text("NCCL_NET"))
@@ -100,7 +102,7 @@ def _dump(named: Named) -> tuple[Any, str, str] | None:
 
 def _topology(node: NodeFacts, named: Named) -> tuple[Any, str, str] | None:
     if named.text is None:
-        return failed, "it is no topology file of NCCL", "XML that begins with <system"
+        return failed, "it is not an NCCL topology file", "XML that begins with <system"
     from preflight.facts.nccl_settings.named_files import topology_gpus
 
     try:
@@ -154,10 +156,12 @@ _RENAMED = ("BLOCKING_WAIT", "DESYNC_DEBUG", "ENABLE_TIMING", "USE_TENSOR_REGIST
     gating=False,  # it can only warn
 )
 def pytorch_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare PyTorch's NCCL variables with the names that the installed PyTorch reads, and error handling with on.
+    """Compare PyTorch's NCCL variables with the names that PyTorch reads.
+
+    Error handling is compared with on.
 
     ## Why it matters
-    With it off, or set under a name that nobody reads, a rank that dies leaves all others waiting in a collective
+    With it off, or set under a name that NCCL does not read, a dead rank leaves its peers waiting in a collective
     until the scheduler's limit: the whole cluster, paid for and idle.
 
     ## Verdicts
@@ -176,7 +180,7 @@ def pytorch_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     number = node.nccl_env.integer(handling.name) if handling is not None else None
     if handling is not None and number == 0:
         message = (
-            f"{handling.text} in {handling.where} switches error handling off: a dead rank leaves the others waiting"
+            f"{handling.text} in {handling.where} switches error handling off: a dead rank leaves its peers waiting"
         )
         warnings.append(warned(message, subject=handling.name, found=handling.value, expected="unset, or 1 to 3",
                            evidence=[handling.source], quote=as_set(handling)))  # fmt: skip
@@ -195,7 +199,7 @@ def pytorch_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _names(node: NodeFacts, *, old: bool) -> Iterator[Finding]:
-    """Yield the names that the installed PyTorch does not read, or only still reads."""
+    """Yield the names that the installed PyTorch ignores, or deprecates."""
     for stem in ("ASYNC_ERROR_HANDLING", *_RENAMED):
         plain, prefixed = f"NCCL_{stem}", f"TORCH_NCCL_{stem}"
         setting = node.nccl_env.get(prefixed if old else plain)

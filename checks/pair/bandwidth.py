@@ -1,6 +1,6 @@
-"""Tests between two nodes (``preflight pair``): what they measured, or what prevented it.
+"""Checks of tests between two nodes (``preflight pair``).
 
-Each is planned only where its test was carried out, now or in evidence that was saved.
+Each is planned only where its test ran, now or in saved evidence.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ def _bandwidth(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
     if isinstance(floor, (int, float)):
         make_finding = passed if result.average_gbps >= floor else failed
         more = {} if make_finding is passed else {"expected": f"at least {floor:g} Gb/s (--at-least)"}
-        yield make_finding(f"{measured}, asked for at least {floor:g}", **details, **more)
+        yield make_finding(f"{measured}, required at least {floor:g}", **details, **more)
         return
     if any(endpoint.parameters.get("software") for endpoint in (server, client)):
-        yield unknown(f"{measured} between software devices, which have no line rate to be held against",
-                      fix="say what to expect: --at-least GBPS", **details)  # fmt: skip
+        yield unknown(f"{measured} between software devices, which have no line rate to compare with",
+                      fix="declare what to expect: --at-least GBPS", **details)  # fmt: skip
         return
     rates = {endpoint.node: endpoint.parameters.get("rate_gbps") for endpoint in (server, client)}
     known = [rate for rate in rates.values() if isinstance(rate, (int, float)) and rate > 0]
     if len(known) < 2 or result.size < LARGE:
         small = f"messages below {LARGE} bytes do not fill a link"
         why = small if len(known) == 2 else "the rate of a port is not known"
-        yield unknown(f"{measured}, and {why}", fix="say what to expect: --at-least GBPS", **details)
+        yield unknown(f"{measured}, and {why}", fix="declare what to expect: --at-least GBPS", **details)
         return
     rate = min(known)
     share, slow = result.average_gbps / rate, " and ".join(node for node, one in rates.items() if one == rate)
@@ -97,7 +97,7 @@ def _pingpong(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
 
 
 def _details(client: Endpoint, found: str) -> dict[str, Any]:
-    """Return the evidence of a measurement: the client's output, which covers both sides."""
+    """Return the client's output as evidence; it covers both sides."""
     return {"found": found, "evidence": [client.key], "subject": str(client.parameters.get("device"))}
 
 
@@ -117,7 +117,9 @@ FIX = "`preflight check --hosts` of both nodes, then the same test against a thi
     pair="path-mtu",
 )
 def path_mtu(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
-    """Find the largest packet that passes each way with "do not fragment", from the interface's MTU downwards.
+    """Find the largest undivided packet that passes each way.
+
+    "Do not fragment" is set, starting at the interface's MTU.
 
     ## Why it matters
     A switch port with a smaller MTU drops large packets without a word: connections open, the first large
@@ -170,7 +172,9 @@ def pingpong(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
     pair="write-bw",
 )
 def write_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
-    """Compare the bandwidth of RDMA writes with the line rate of the slower of the two ports.
+    """Compare the bandwidth of RDMA writes with the line rate.
+
+    The slower of the two ports counts.
 
     ## Why it matters
     Every ring through this pair runs at its pace: one pair at half rate doubles the time of a collective.
@@ -197,7 +201,9 @@ def write_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
     pair="read-bw",
 )
 def read_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
-    """Compare the bandwidth of RDMA reads with the line rate of the slower of the two ports.
+    """Compare the bandwidth of RDMA reads with the line rate.
+
+    The slower of the two ports counts.
 
     ## Why it matters
     Storage and one-sided libraries read; a limit on outstanding reads or on PCIe reads shows only here.
@@ -223,7 +229,9 @@ def read_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
     pair="write-lat",
 )
 def write_lat(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
-    """Compare the median time of a small RDMA write with what operators see between neighbours, and its tail with it.
+    """Compare the median time of a small RDMA write with that between neighbours.
+
+    Its tail is compared with the median.
 
     ## Why it matters
     Small collectives are bound by latency, and each hop of a ring or tree pays it; a collective waits for the slowest

@@ -1,4 +1,4 @@
-"""The two sides of a test between nodes, as their evidence holds them, and what prevented a test from completing."""
+"""The two endpoints of a pair test, and what prevented it from completing."""
 
 from __future__ import annotations
 
@@ -43,13 +43,16 @@ class Endpoint:
 
     @property
     def status(self) -> str:
-        """How its command ended, as a record's status; "failed" for an exit status other than 0."""
+        """The end of the command as a record's status.
+
+        "failed" for an exit status other than 0.
+        """
         record = self.facts.evidence.record(self.key)
         return "failed" if record.ok and record.rc else record.status
 
     @property
     def tool(self) -> str:
-        """The program, if it is not installed: its name; else empty."""
+        """The name of the program if it is not installed, else empty."""
         record = self.facts.evidence.record(self.key)
         words = self.key.partition(":")[2].split()
         if record.status == "missing":
@@ -58,7 +61,10 @@ class Endpoint:
 
 
 def pairs(nodes: Sequence[NodeFacts], test: str) -> Iterator[tuple[Endpoint, Endpoint] | Finding]:
-    """Yield server and client of every test of this name, or the finding where it could not be carried out."""
+    """Yield server and client of every test of this name.
+
+    Yields a finding instead where the test could not run.
+    """
     by_name = {node.node: node for node in nodes}
     key = f"pair:{test}"
     found = False
@@ -97,13 +103,13 @@ def each(
             for finding in judge(*test_ends):
                 yield _quoting(finding, test_ends).on(names)
         except EvidenceError as error:
-            yield unknown(f"could not tell: {error}", evidence=[error.key]).on(names)
+            yield unknown(str(error), evidence=[error.key]).on(names)
 
 
 def each_finished(
     nodes: Sequence[NodeFacts], test: str, judge: Callable[[Endpoint, Endpoint], Iterator[Finding]]
 ) -> Iterator[Finding]:
-    """Do as ``each`` does, and let only a test that came to its end be judged."""
+    """As ``each``, for tests that completed."""
 
     def unless_hindered(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
         hindered = hindrance(server, client)
@@ -113,7 +119,7 @@ def each_finished(
 
 
 def _quoting(finding: Finding, endpoints: Sequence[Endpoint]) -> Finding:
-    """Let a finding show the end of what its command printed: a table stands there, or a complaint."""
+    """Quote the end of the command's output in a finding: a table or an error."""
     endpoint = next((endpoint for endpoint in endpoints if endpoint.key and endpoint.key in finding.evidence[:1]), None)
     if endpoint is None or endpoint.key not in endpoint.facts.evidence:
         return finding
@@ -125,7 +131,7 @@ def _quoting(finding: Finding, endpoints: Sequence[Endpoint]) -> Finding:
 
 
 def hindrance(server: Endpoint, client: Endpoint) -> Finding | None:
-    """Return the finding of a test that did not come to its end; None if it did."""
+    """Return the finding of an incomplete test; None if it completed."""
     keys = [client.key, server.key]
     for endpoint in (server, client):
         if endpoint.tool:

@@ -1,4 +1,4 @@
-"""The path between two nodes: how large a packet passes undivided, and which hop reports it if it does not."""
+"""Check of the path MTU between two nodes, and the hop that limits it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROCE_HEADERS = 44
 
 
 def path_mtu(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
-    """Judge what each side's pings of many sizes came to."""
+    """Judge the results of each side's pings of many sizes."""
     here, there = (endpoint.parameters.get("interface_mtu") for endpoint in (server, client))
     if here != there:
         yield failed(f"MTU {here} on {server.node}, {there} on {client.node}", found=f"{here} and {there} bytes",
@@ -28,17 +28,17 @@ def path_mtu(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
     if alike:  # an answer is as large as its question, so one obstacle stops both
         yield next(iter(found.values()))
     else:
-        yield from (replace(one, message=f"asked from {node}: {one.message}") for node, one in found.items())
+        yield from (replace(one, message=f"measured from {node}: {one.message}") for node, one in found.items())
     if not found and here == there:
         yield passed(f"{here} bytes pass undivided both ways", evidence=["pair:path-mtu"])
 
 
 def _way(endpoint: Endpoint, other: Endpoint) -> Finding | None:
-    """Return what is wrong with the way from one side to the other; None if its interface's MTU passes."""
+    """Return the fault of the path to the other side; None if its MTU passes."""
     sizes = endpoint.parameters.get("sizes")
     mtu = endpoint.parameters.get("interface_mtu")
     if not isinstance(sizes, dict) or not sizes or not isinstance(mtu, int):
-        raise EvidenceError("pair:path-mtu", f"{endpoint.node} has asked for no size")
+        raise EvidenceError("pair:path-mtu", f"{endpoint.node} has tested no size")
     pings: dict[int, parsers.network.ping.Ping] = {}
     for size, key in sizes.items():
         record = endpoint.facts.evidence.record(key)
@@ -72,10 +72,10 @@ def _way(endpoint: Endpoint, other: Endpoint) -> Finding | None:
     if stopped.silent:
         return failed(f"an MTU black hole: {passing} bytes pass, {size} vanish without an error", fix=fix,
                       why="A connection opens, small messages pass, and the first large one hangs until it times out: "
-                      "neither RDMA nor TCP is told that its packets are too large.", **details)  # fmt: skip
+                      "neither RDMA nor TCP learns that its packets are too large.", **details)  # fmt: skip
     carried = stopped.reported_mtu or stopped.local_mtu
     if carried and carried < mtu:
-        return failed(f"a router on the way carries {carried} bytes and says so", fix=fix, **details)
+        return failed(f"a router on the path carries only {carried} bytes and reports it", fix=fix, **details)
     objection = stopped.objection or f"refused by {endpoint.node} itself"
     return failed(f"{passing} bytes pass, {size} do not: {objection}", fix=fix, **details)
 

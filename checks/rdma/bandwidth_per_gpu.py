@@ -1,4 +1,4 @@
-"""The compute NICs' bandwidth as each GPU's share of it."""
+"""Check of NIC bandwidth per GPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from preflight.model import Finding, Status, check, compare, unknown
     title="Each GPU has its share of NIC bandwidth",
     impact="slows-job",
     source=f"{SYSFS}; sysfs-bus-pci; what is expected: the cluster file, else the part catalogue",
-    fix="`ibstat` and `lspci -vv -s NIC` show ports and links below their rate; of a node that is built with less, say "
+    fix="`ibstat` and `lspci -vv -s NIC` show ports and links below their rate; of a node that is built with less, "
+    "declare "
     "what its jobs need: thresholds.nic_gbps_per_gpu.",
     action="fix-site",
     answers=("FP-BW-1",),
@@ -27,7 +28,7 @@ from preflight.model import Finding, Status, check, compare, unknown
     unless=(no_gpu, no_compute_port),
 )
 def bandwidth_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the rates of the active compute ports together, divided by the node's GPUs, with what each GPU needs.
+    """Compare the compute ports' total rate per GPU with what each GPU needs.
 
     ## Why it matters
     Gradients leave a GPU at the pace of its share: with four ports of 400 Gb/s for eight GPUs each collective between
@@ -70,18 +71,18 @@ def bandwidth_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _nvlink(site: Site, share: float) -> str:
-    """Say how NVLink compares, both in one direction."""
+    """Return NVLink's bandwidth in comparison, both in one direction."""
     nvlink = site.part.gpu.nvlink_gbytes_s * 8 if site.part else 0
     return f" (NVLink: {nvlink:g} Gb/s, {nvlink / share:.1f} times as much)" if nvlink else ""
 
 
 def _doubt(node: NodeFacts, site: Site, roles: Roles, found: tuple[NicAdapter, ...]) -> str:
-    """Say why what falls short may be more; empty where nothing speaks for it."""
+    """Return why the true bandwidth may be higher; empty without such a reason."""
     ports = [port for card in found for port in card.ports]
     if node.in_container:
         return "a container may see some of its host's NICs only"
     if not roles.known_from:
-        return "nothing says which ports a job uses"
+        return "the ports that jobs use are not known"
     if roles.of_near_gpus and gpu_lost(node, site):
         return "the compute NICs are those near a GPU, and a GPU is lost: see gpu.count"
     if (

@@ -1,4 +1,4 @@
-"""Congestion over a window: how long each port was held up, and whether the sender takes notice."""
+"""Checks of congestion over a window: pauses, ignored notifications."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ HELD, STUCK = 0.01, 0.5
     owner="network",
     source=f"{MLX5}; IEEE 802.1Qbb; InfiniBand PortXmitWait; the shares of the window are a judgement",
     fix="Pauses: `preflight check --window 60` on the peers finds the slow receiver. CNPs ignored: `echo 1 > "
-    "/sys/class/net/IF/ecn/roce_rp/enable/3`. Pauses of the whole port: `ethtool -A IF rx off tx off`.",
+    "/sys/class/net/IF/ecn/roce_rp/enable/3`. Pauses of the complete port: `ethtool -A IF rx off tx off`.",
     action="fix-site",
     separate=True,
     answers=(*ITEMS, "FP-BW-4"),
@@ -53,7 +53,7 @@ HELD, STUCK = 0.01, 0.5
     unless=(no_compute_port, no_judged_port),
 )
 def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the share of the window for which each active compute port was held up with 1 %.
+    """Compare the share of the window that each compute port was paused with 1 %.
 
     ## Why it matters
     Congestion spreads: a receiver that pauses its switch makes that switch pause others, and a ring runs at the pace
@@ -87,7 +87,7 @@ def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _ignored(ports: Sequence[PortGrowth], site: Site) -> Iterator[Finding]:
-    """Yield ports whose sender takes no notice of congestion, or that pause more than a priority."""
+    """Yield ports that ignore congestion notifications, or use global pause."""
     for port in ports:
         if ignored := total(port, "rp_cnp_ignored"):
             yield warned(
@@ -99,7 +99,7 @@ def _ignored(ports: Sequence[PortGrowth], site: Site) -> Iterator[Finding]:
         port_pauses = port.matching("[rt]x_global_pause")
         if site.lossless.value and any(one.grown for one in port_pauses):
             yield warned(
-                f"{port.port.name} pauses whole ports, though this site's pauses are per priority",
+                f"{port.port.name} uses global pause, though this site uses pauses per priority",
                 found=", ".join(f"{one.counter.name} +{one.grown}" for one in port_pauses),
                 expected=f"PFC of one priority ({site.lossless.source})",
                 **about(port, port_pauses),
@@ -107,7 +107,7 @@ def _ignored(ports: Sequence[PortGrowth], site: Site) -> Iterator[Finding]:
 
 
 def _held(node: NodeFacts, site: Site, port: PortGrowth) -> Iterator[Finding]:
-    """Judge the share of the window for which a port was held up, in each direction."""
+    """Judge the share of the window for which a port was paused, per direction."""
     warn, fail = port_reporters(node, site)
     for hold in facts.port_stalls.held(port):
         growths = [one for one in port.growths if one.counter.name in hold.counters]
@@ -131,7 +131,7 @@ def _held(node: NodeFacts, site: Site, port: PortGrowth) -> Iterator[Finding]:
 
 
 def _carried(port: PortGrowth, hold: Held) -> float | None:
-    """Return what a port carried in the direction that was held, as a share of its rate; None if it is not known."""
+    """Return the share of its rate that a paused port carried; None if unknown."""
     if port.gbps is None or not port.port.rate_gbps:
         return None
     sent, received = port.gbps
@@ -139,7 +139,7 @@ def _carried(port: PortGrowth, hold: Held) -> float | None:
 
 
 def _summary(ports: Sequence[PortGrowth]) -> str:
-    """Write the longest hold of all ports, and the marks and notifications beside it."""
+    """Return the longest pause of all ports, with their marks and notifications."""
     holds = [(hold.share or 0.0, port.port.name, hold) for port in ports for hold in facts.port_stalls.held(port)]
     longest = "nothing here can hold a port: PFC and pauses are off"
     if holds:
@@ -150,7 +150,10 @@ def _summary(ports: Sequence[PortGrowth]) -> str:
 
 
 def _burst(ports: Sequence[PortGrowth]) -> Finding:
-    """Say whether the fabric took a burst: nothing discarded while the ports were busy."""
+    """Report whether the fabric absorbed a burst.
+
+    It did if nothing was discarded while the ports were busy.
+    """
     loads = [port.load for port in ports if port.load is not None]
     evidence = keys(ports[0].growths)[:3]
     most = max(loads, default=0.0)

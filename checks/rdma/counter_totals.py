@@ -1,7 +1,7 @@
 """Judgement of counters that were read once.
 
-A total since the driver was loaded is history: it warns of nothing by itself, and it is never silence. What is judged
-on a node, growth over a window, is in ``error_counters`` and ``congestion``; both read the same catalogue.
+A total since driver load is history: it never warns by itself, and is always listed. ``error_counters`` and
+``congestion`` judge growth over a window on a node, with the same catalogue.
 """
 
 from __future__ import annotations
@@ -129,7 +129,10 @@ def known(name: str) -> Counter | None:
 def judge_totals(
     check: str, places: Mapping[str, Mapping[str, int]], evidence: tuple[str, ...], complete: bool
 ) -> Iterator[Finding]:
-    """Judge the totals of a check's kinds, by port; empty: not named."""
+    """Judge the totals of a check's kinds, by port.
+
+    An empty name is left out.
+    """
     kinds = CHECKS[check]
     looked_at, calm = 0, True
     for place, counters in places.items():
@@ -170,7 +173,7 @@ _STALLED_MOST = 10
 
 
 def judge_stalls(places: Mapping[str, Mapping[str, int]], evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Report NICs that PCIe holds up."""
+    """Report NICs that wait for PCIe."""
     for place, counters in places.items():
         for name in ("outbound_pci_stalled_rd", "outbound_pci_stalled_wr"):
             if counters.get(name, 0) > _STALLED_MOST:
@@ -187,7 +190,7 @@ _HELD = re.compile(r"rx_global_pause|tx_global_pause|[rt]x_pause_ctrl_phy|[rt]x_
 
 
 def judge_congestion(places: Mapping[str, Mapping[str, int]], evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Report pauses of the whole port, and congestion notifications that were ignored."""
+    """Report global pauses, and ignored congestion notifications."""
     for place, counters in places.items():
         for name, value in counters.items():
             if not value or not _HELD.fullmatch(name):

@@ -1,4 +1,4 @@
-"""RDMA devices: whether the HCAs are there that the node should have, and the kernel made devices of them."""
+"""Checks of the number of RDMA devices, and of their registration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SYSFS = "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infini
 
 
 def no_device_expected(node: NodeFacts, site: Site) -> Finding | None:
-    """Report a node without RDMA devices of which no number is expected."""
+    """Report a node without RDMA devices for which no number is declared."""
     if node.rdma_devices:
         return None
     if node.in_container:
@@ -42,7 +42,7 @@ def no_device_expected(node: NodeFacts, site: Site) -> Finding | None:
     unless=(no_device_expected,),
 )
 def device_count(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the RDMA devices that the kernel registered with those that the cluster file promises.
+    """Compare the registered RDMA devices with those that the cluster file expects.
 
     ## Why it matters
     NCCL spreads traffic over the HCAs that it finds: with one missing the job still starts, and
@@ -78,14 +78,17 @@ def device_count(node: NodeFacts, site: Site) -> Iterator[Finding]:
             found=f"{len(compute)} near a GPU",
             expected=f"{site.hcas.value} ({site.hcas.source})",
             evidence=[RDMA_CLASS],
-            fix=f"mend the GPU first, or name the HCAs: class.{site.class_name}.ports.compute",
+            fix=f"repair the GPU first, or name the HCAs: class.{site.class_name}.ports.compute",
         )
         return
     yield compare(len(compute), site.hcas, what="HCAs of the compute fabric", evidence=[RDMA_CLASS])
 
 
 def gpu_lost(node: NodeFacts, site: Site) -> bool:
-    """Tell whether the matrix, by which compute NICs are told, lacks a GPU that the node has or should have."""
+    """Return whether the topology matrix lacks a GPU that the node should have.
+
+    The matrix identifies the compute NICs.
+    """
     return len(node.topology.gpus) < max(len(node.gpus_on_bus), site.gpus.value or 0)
 
 
@@ -116,7 +119,7 @@ def no_rdma_nic(node: NodeFacts, site: Site) -> Finding | None:
     unless=(no_rdma_nic,),
 )
 def registered(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the RDMA-capable NICs on the PCI bus with the devices in /sys/class/infiniband.
+    """Compare the RDMA NICs on the PCI bus with those in /sys/class/infiniband.
 
     ## Why it matters
     A NIC without its RDMA driver still carries Ethernet, so nothing looks broken, but NCCL falls
@@ -145,7 +148,7 @@ def registered(node: NodeFacts, site: Site) -> Iterator[Finding]:
     unbound = [nic.address for nic in nics if not nic.driver]
     message = f"{len(devices)} RDMA devices for {len(nics)} RDMA NICs on the PCI bus"
     if node.in_container:
-        yield unknown(message + ", as far as this container sees", fix="ask on the host", **details)
+        yield unknown(message + ", as far as this container sees", fix="run preflight on the host", **details)
     elif unbound:
         yield failed(message + f"; no driver on {', '.join(unbound)}", subject=unbound[0], **details)
     else:

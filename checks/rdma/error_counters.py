@@ -1,4 +1,7 @@
-"""Counters over a window: what grew between two readings. A life-long total is history, never a fault."""
+"""Checks of counter growth between two readings.
+
+Totals since boot are history and are not judged.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ _IBERRORS = "rdma-core ibcheckerrs and ibqueryerrors; NVSentinel nic-health-moni
 
 
 def frequent(port: PortGrowth, kind: CounterKind) -> list[Growth]:
-    """Return what grew of a kind, without what is rare among the packets received."""
+    """Return the growth of a kind, without what is rare among received packets."""
     grown = list(port.grown(kind))
     shared = [one for one in grown if one.counter.rare]
     number = sum(one.grown for one in shared)
@@ -62,7 +65,7 @@ def _reading(ports: Sequence[PortGrowth], kinds: set[CounterKind], what: str, of
 
 
 def _cause(port: PortGrowth, names: set[str]) -> str:
-    """Say what an expert reads from the counters that grew together."""
+    """Return the likely cause of the counters that grew together."""
     if names & {"req_transport_retries_exceeded"}:
         return "queue pairs died: NCCL reports error 12 and the job ends"
     if any("discard" in name and name != "port_xmit_discards" and not name.startswith("tx_") for name in names):
@@ -87,7 +90,8 @@ def _cause(port: PortGrowth, names: set[str]) -> str:
     owner="network",
     explains=(("counters.congestion", "names"),),
     source=f"{_IBERRORS}; {MLX5}",
-    fix="Run `preflight check --window 60` on the peers too: the end whose NIC discards, or whose link errs, is the "
+    fix="Run `preflight check --window 60` on the peers too: the end with discards at its NIC, or errors on its "
+    "link, is the "
     "cause. Then `ethtool -S IF | grep discard`, PFC at both ends of the cable, `ibqueryerrors` on InfiniBand.",
     action="fix-site",
     separate=True,
@@ -96,7 +100,7 @@ def _cause(port: PortGrowth, names: set[str]) -> str:
     unless=(no_compute_port, no_judged_port),
 )
 def loss(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare each loss counter of the active compute ports at the two ends of a window.
+    """Compare each loss counter of the compute ports at both ends of a window.
 
     ## Why it matters
     RDMA answers one lost packet by sending the rest of the message again, and a queue pair that loses too many dies
@@ -134,7 +138,7 @@ def loss(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 def no_damage_counted(node: NodeFacts, site: Site) -> Finding | None:
     """Skip EFA."""
-    return efa_only(judged_ports(node, site), "whose driver counts no damaged packets")
+    return efa_only(judged_ports(node, site), "their driver counts no damaged packets")
 
 
 @check(
@@ -151,7 +155,7 @@ def no_damage_counted(node: NodeFacts, site: Site) -> Finding | None:
     unless=(no_compute_port, no_judged_port, no_damage_counted),
 )
 def link_quality(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare symbol, check-sum and retraining counters of each active compute port over the window.
+    """Compare symbol, checksum and retraining counters over the window.
 
     ## Why it matters
     A cable or module that errs makes every packet it damages be sent again, and every ring waits for that port; most
@@ -191,7 +195,7 @@ def link_quality(node: NodeFacts, site: Site) -> Iterator[Finding]:
                 found=f"{listing(other)} in {port.seconds:.0f} s",
                 expected="no growth",
                 **about(port, other),
-                fix="find the link: `ibqueryerrors` lists the port whose SymbolErrorCounter or PortRcvErrors grow",
+                fix="find the link: `ibqueryerrors` lists the port with a growing SymbolErrorCounter or PortRcvErrors",
             )
         if ratio is not None and ratio > 1e-7:
             key = port.matching("rx_corrected_bits_phy")[0].key
@@ -208,7 +212,10 @@ def link_quality(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _raw_ratio(port: PortGrowth) -> float | None:
-    """Return the bit error ratio before FEC; None where it is unknown. A link carries bits when it is idle, too."""
+    """Return the bit error ratio before FEC; None where unknown.
+
+    An idle link carries bits, too.
+    """
     corrected, counted = port.named("rx_corrected_bits_phy"), port.named("rx_bits_phy")
     if corrected is None:
         return None
@@ -221,7 +228,7 @@ _FLAPS = ("counters", "ethtool", "carrier")
 
 def no_flaps_counted(node: NodeFacts, site: Site) -> Finding | None:
     """Skip EFA."""
-    return efa_only(judged_ports(node, site), "whose driver counts no flaps")
+    return efa_only(judged_ports(node, site), "their driver counts no flaps")
 
 
 @check(
@@ -231,14 +238,16 @@ def no_flaps_counted(node: NodeFacts, site: Site) -> Finding | None:
     owner="network",
     explains=(("kernel.events", "part"), ("trend.flaps", "part")),
     source=f"NVSentinel nic-health-monitor; rdma-core ibcheckerrs; {MLX5}",
-    fix="`dmesg -T | grep -i 'link down'` says when; reseat or replace the cable, then look at the peer's port: "
+    fix="`dmesg -T | grep -i 'link down'` shows when; reseat or replace the cable, then look at the peer's port: "
     "one that flaps together with its neighbours is a switch that restarted.",
     answers=("AN-6", "NT-CNT-1"),
     window=True,
     unless=(no_compute_port, no_judged_port, no_flaps_counted),
 )
 def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare how often each active compute port went down, by its own counter, the driver's and the carrier's.
+    """Compare the number of link losses of each compute port over the window.
+
+    The port's own counter, the driver's and the carrier's are read.
 
     ## Why it matters
     While a link is down its queue pairs retry; after some seconds they die, and with them the job. A link that is up
@@ -296,7 +305,7 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     unless=(no_compute_port, no_judged_port),
 )
 def receiver(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the counters of missing receive buffers on each active compute port over the window.
+    """Compare the counters of missing receive buffers over the window.
 
     ## Why it matters
     A host that is too slow for its NIC loses packets or pauses its switch, and the pauses reach nodes that have

@@ -1,4 +1,4 @@
-"""The firmware of a node's RDMA NICs, compared with each other."""
+"""Check that a node's RDMA NICs have equal firmware."""
 
 from __future__ import annotations
 

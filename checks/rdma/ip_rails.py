@@ -1,4 +1,4 @@
-"""IP addressing of the compute fabric: rails apart from each other, and from all other traffic."""
+"""Checks of IP addressing on the compute fabric."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SYSCTLS = "https://docs.kernel.org/networking/ip-sysctl.html (arp_ignore, arp_an
 def no_rail(node: NodeFacts, site: Site) -> Finding | None:
     """Report a node without an active RoCE port that has an interface."""
     compute = site.roles(node).compute
-    if absent := efa_only(compute, "to which no network interface belongs"):
+    if absent := efa_only(compute, "they have no network interface"):
         return absent
     if _rails(node, site):
         return None
@@ -39,7 +39,9 @@ def no_rail(node: NodeFacts, site: Site) -> Finding | None:
     unless=(no_rdma, no_rail),
 )
 def subnets(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the IPv4 subnets of the RoCE rails with each other; where two share one, look at ARP and rp_filter.
+    """Compare the IPv4 subnets of the RoCE rails with each other.
+
+    For a shared subnet, the settings of ARP and rp_filter are judged.
 
     ## Why it matters
     With two rails in one subnet the kernel answers for either address on either port: peers learn the
@@ -119,7 +121,10 @@ def _sharing(node: NodeFacts, rails: list[str], network: str, report: Callable[.
 
 
 def _point_to_point(node: NodeFacts, site: Site, rails: list[str]) -> Iterator[Finding]:
-    """Speak of AN-3: without a word of the cluster file only where the rails are addressed so anyway."""
+    """Report item AN-3.
+
+    Without a declaration, only where the rails have point-to-point addresses.
+    """
     wanted, keys = site.point_to_point, [node.addresses.evidence]
     rails = [name for name in rails if node.addresses.routable(name)]
     wide = [f"{name} {a}" for name in rails for a in node.addresses.ipv4(name) if a.network.prefixlen < 30]
@@ -129,14 +134,14 @@ def _point_to_point(node: NodeFacts, site: Site, rails: list[str]) -> Iterator[F
         yield failed(f"{len(wide)} rails are not addressed point to point", found=", ".join(wide[:4]),
                      expected=f"/30, /31 or IPv6 ({wanted.source})", evidence=keys)  # fmt: skip
     elif wide and wanted.value is False:
-        yield passed(f"{len(wide)} rails are in subnets of a switch, as the site says", found=", ".join(wide[:4]),
+        yield passed(f"{len(wide)} rails are in subnets of a switch, as declared", found=", ".join(wide[:4]),
                      evidence=keys)  # fmt: skip
 
 
 def no_interface(node: NodeFacts, site: Site) -> Finding | None:
-    """Report a node of which no compute port has a network interface."""
+    """Report a node without a network interface on its compute ports."""
     ports = site.roles(node).compute
-    if absent := efa_only(ports, "to which no network interface belongs"):
+    if absent := efa_only(ports, "they have no network interface"):
         return absent
     if any(port.netdev for port in ports):
         return None
@@ -154,7 +159,7 @@ def no_interface(node: NodeFacts, site: Site) -> Finding | None:
     unless=(no_rdma, no_interface),
 )
 def isolated(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look for a default route over a compute port, and for another interface in a rail's subnet.
+    """Look for a default route, or another interface, in a rail's subnet.
 
     ## Why it matters
     Image pulls, storage and logs that take the compute fabric collide with gradients in bursts: step

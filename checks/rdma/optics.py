@@ -1,4 +1,4 @@
-"""Optics and cables: what modules say of themselves, forward error correction, bit error ratios."""
+"""Checks of optical modules, FEC and bit error ratios."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Reporter = Callable[..., Finding]
 
 
 def _unread(errors: Sequence[tuple[Port, EvidenceError]]) -> Iterator[Finding]:
-    """Report once for all alike ports why a tool gave no output."""
+    """Report once for equal ports why a tool gave no output."""
     alike: dict[tuple[str, str], list[tuple[Port, EvidenceError]]] = {}
     for port, error in errors:
         words = error.key.removeprefix("cmd:").split()[:2]
@@ -41,11 +41,11 @@ def _unread(errors: Sequence[tuple[Port, EvidenceError]]) -> Iterator[Finding]:
 def no_cable(node: NodeFacts, site: Site) -> Finding | None:
     """Report a node of which no judged port has a cable of its own."""
     ports = judged_ports(node, site)
-    if absent := efa_only(ports, "whose cable is the cloud's to judge"):
+    if absent := efa_only(ports, "the cloud provider is responsible for their cables"):
         return absent
     if _cabled(node, site):
         return None
-    message = f"{some([port.name for port in ports])}: virtual functions, whose cable is their host's to judge"
+    message = f"{some([port.name for port in ports])}: virtual functions; check their cables on the host"
     return skipped(message, evidence=[f"file:{ROOT}/{ports[0].device}/hca_type"])
 
 
@@ -79,7 +79,7 @@ def _mlxlink(node: NodeFacts, port: Port) -> ethtool_module.LinkQuality:
     unless=(no_compute_port, no_judged_port, no_cable),
 )
 def module(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read the alarms that the module of each active compute port raises, and its temperature.
+    """Read the alarms and temperature of each active compute port's module.
 
     ## Why it matters
     A module that is too hot or receives too little light errs more and more, first corrected and unseen, then by
@@ -169,7 +169,7 @@ def _too_hot(port: Port, link: ethtool_module.LinkQuality, key: str, fail: _Repo
     unless=(no_compute_port, no_judged_port, no_cable),
 )
 def fec(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the forward error correction of each active RoCE port with what its rate needs, and with its peers'.
+    """Compare the FEC of each RoCE port with its rate's requirement and its peers.
 
     ## Why it matters
     Without FEC a fast lane loses packets at an error rate that is normal for it; with another one than its peers' a
@@ -193,7 +193,7 @@ def fec(node: NodeFacts, site: Site) -> Iterator[Finding]:
                 active[port] = node.parsed(key, ethtool_module.parse_fec), key
             else:
                 key = f"cmd:mlxlink -d {port.device} -m -c"
-                active[port] = _mlxlink(node, port).fec or "not told", key
+                active[port] = _mlxlink(node, port).fec or "not reported", key
         except EvidenceError as error:
             errors.append((port, error))
     odd = 0
@@ -235,7 +235,7 @@ RAW, EFFECTIVE, SYMBOL = 1e-7, 1e-12, 1e-12
     unless=(no_compute_port, no_judged_port, no_cable),
 )
 def bit_error_ratio(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the bit error ratios of each active compute port, before and after FEC, with what a good link has.
+    """Compare bit error ratios before and after FEC with those of a good link.
 
     ## Why it matters
     What FEC cannot correct is a packet lost and a message sent again; the ratio before FEC tells how near a link is to

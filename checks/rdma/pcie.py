@@ -39,7 +39,7 @@ SMALL_READ_BYTES = 512
     unless=(no_pci_nic,),
 )
 def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the link that each compute NIC trained with its own maximum, and with the rate of its port.
+    """Compare each compute NIC's PCIe link with its maximum and its port's rate.
 
     ## Why it matters
     A NIC in a slot of half its lanes shows a port at full rate and delivers half of it: 32 GT/s x8 is
@@ -84,17 +84,17 @@ def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     elif virtual:
         yield skipped("virtual functions: the PCIe link is the physical function's", evidence=virtual[:3])
     elif not ports:
-        yield unknown("there is no compute port whose NIC could be judged", evidence=[PCI_BUS])
+        yield unknown("no NIC of a compute port to judge", evidence=[PCI_BUS])
 
 
 def no_reads_to_size(node: NodeFacts, site: Site) -> Finding | None:
     """Skip EFA."""
-    return efa_only(site.roles(node).compute, "whose reads the cloud's own card cuts")
+    return efa_only(site.roles(node).compute, "the cloud's own card splits their reads")
 
 
 @check(
     "pcie.max-read-request",
-    title="The compute NICs ask for large PCIe reads",
+    title="The compute NICs request large PCIe reads",
     impact="slows-job",
     source="NVIDIA adapter performance tuning guides (MaxReadReq 4096); 512 is the power-on default of the PCIe spec.",
     fix="`setpci -s NIC CAP_EXP+8.w` shows it; set bits 14:12 to 5 (4096 bytes) in the firmware or at each boot.",
@@ -151,7 +151,7 @@ def judge_read_requests(small: Sequence[str], what: str, key: str) -> Finding:
 
 def no_need_of_relaxed_ordering(node: NodeFacts, site: Site) -> Finding | None:
     """Skip EFA, and processors of other vendors than AMD."""
-    if absent := efa_only(site.roles(node).compute, "whose ordering is the cloud's own card's matter"):
+    if absent := efa_only(site.roles(node).compute, "the cloud's own card sets their ordering"):
         return absent
     vendor = facts.gpudirect.processor_vendor(node.pci)
     if not vendor or vendor == _AMD:
@@ -172,7 +172,9 @@ def no_need_of_relaxed_ordering(node: NodeFacts, site: Site) -> Finding | None:
     unless=(no_pci_nic, no_need_of_relaxed_ordering),
 )
 def relaxed_ordering(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the NICs' relaxed-ordering bit, and NCCL's own switch, with on; on AMD hosts and in virtual machines.
+    """Compare relaxed ordering of the NICs, and NCCL's switch for it, with on.
+
+    Judged on AMD hosts and in virtual machines.
 
     ## Why it matters
     With strict ordering each write waits for the one before it in the CPU's fabric: AMD hosts then receive at half of
@@ -187,7 +189,9 @@ def relaxed_ordering(node: NodeFacts, site: Site) -> Iterator[Finding]:
     An AMD host whose BIOS prefers the NIC's traffic (Preferred I/O) may reach the full rate without
     it.
     """
-    unseen = "in a virtual machine" if node.in_virtual_machine else "on a host whose processor the bus does not show"
+    unseen = (
+        "in a virtual machine" if node.in_virtual_machine else "on a host with a processor that the bus does not show"
+    )
     place = "on an AMD host" if facts.gpudirect.processor_vendor(node.pci) else unseen
     setting = node.nccl_env.get("NCCL_IB_PCI_RELAXED_ORDERING")
     if setting is not None and node.nccl_env.integer(setting.name) == 0:
@@ -231,7 +235,7 @@ def _virtual(functions: Mapping[str, PciDevice]) -> Finding | None:
 
 
 def _configurations(node: NodeFacts, functions: Mapping[str, PciDevice]) -> dict[str, PciFunction | None]:
-    """Return what lspci says of each physical one; raises EvidenceError."""
+    """Return lspci's view of each physical function; raises EvidenceError."""
     physical = {device: function for device, function in functions.items() if not function.is_virtual_function}
     if not physical:
         return {}

@@ -1,4 +1,4 @@
-"""What checks of counters have in common: the ports that are judged, and what to say of what could not be read."""
+"""Helpers for checks of port counters: judged ports, unread counters."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ def no_judged_port(node: NodeFacts, site: Site) -> Finding | None:
     if not active:
         keys = compute[0].evidence[:1]
         return unknown("no compute port is active: see rdma.port-state", evidence=keys, fix="see rdma.port-state")
-    message = f"{', '.join(sorted(active))}: software devices, whose counters tell of software"
+    message = f"{', '.join(sorted(active))}: software devices, without hardware counters"
     return skipped(message, evidence=[RDMA_CLASS])
 
 
 def judged_ports(node: NodeFacts, site: Site) -> list[Port]:
     """Return the active compute ports of real HCAs.
 
-    A spare port that is down counts nothing, and a software device its own retries: it tells nothing of a fabric.
+    A spare port that is down counts nothing, and a software device counts only its own retries.
     """
     return [port for port in site.roles(node).compute if port.active and not is_software(node.evidence, port.device)]
 
 
 def windows(node: NodeFacts, site: Site) -> list[PortGrowth]:
-    """Return what the counters of the judged ports did in the window."""
+    """Return the counter growth of the judged ports in the window."""
     return [node.port_growth[port.name] for port in judged_ports(node, site)]
 
 
@@ -76,7 +76,7 @@ def port_reporters(node: NodeFacts, site: Site) -> tuple[Callable[..., Finding],
 
 
 def unread(ports: Iterable[PortGrowth], sources: Collection[str]) -> Iterator[Finding]:
-    """Report once for all alike ports which source did not answer twice, and why."""
+    """Report once for equal ports which source was not read twice, and why."""
     alike: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for port in ports:
         for source, error in port.refused.items():
@@ -87,37 +87,40 @@ def unread(ports: Iterable[PortGrowth], sources: Collection[str]) -> Iterator[Fi
             f"{some([name for name, _ in found])}: nothing is known from {NAMES[source]}: {why}",
             subject=found[0][0] if len(found) == 1 else "",
             evidence=[key for _, key in found[:MOST_NAMED]],
-            fix="ask again with --window 60" if "read once" in why else "",
+            fix="collect again with --window 60" if "read once" in why else "",
         )
 
 
 def unclear(ports: Iterable[PortGrowth], kinds: Collection[CounterKind]) -> Iterator[Finding]:
-    """Name the counters of these kinds whose growth is unknown: they stopped, wrapped or were reset."""
+    """Name the counters of these kinds with unknown growth.
+
+    They stopped, wrapped or were reset.
+    """
     for port in ports:
         vague = [one for one in port.unclear if one.counter.kind in kinds]
         if vague:
             listed = "; ".join(f"{one.counter.name} {one.why}" for one in vague[:MOST_NAMED])
             yield unknown(
-                f"{port.port.name}: growth cannot be told: {listed}",
+                f"{port.port.name}: growth is unknown: {listed}",
                 subject=port.port.name,
                 evidence=sorted({one.key for one in vague}),
-                fix="ask again; one at its maximum counts again once the operator has cleared it (`perfquery -R`)",
+                fix="collect again; a counter at its maximum counts again once it is cleared (`perfquery -R`)",
             )
 
 
 def is_complete(port: PortGrowth, sources: Collection[str], kinds: Collection[CounterKind] = ()) -> bool:
-    """Return whether all sources were read twice and no counter of these kinds is unclear."""
+    """Return whether all sources were read twice and no growth is unclear."""
     read = not set(port.refused) & set(sources)
     return read and not any(one.counter.kind in kinds for one in port.unclear)
 
 
 def listing(growths: Sequence[Growth]) -> str:
-    """Write counters with what they grew by: ``symbol_error +12 (0.2/s)``."""
+    """Return counters with their growth: ``symbol_error +12 (0.2/s)``."""
     return ", ".join(f"{one.counter.name} +{quantity(one)} ({rate(one.per_s)})" for one in growths)
 
 
 def about(port: PortGrowth, growths: Sequence[Growth]) -> dict[str, Any]:
-    """Return what a finding on counters of a port rests on: its subject, the records, and both readings."""
+    """Return subject, records and both readings for a finding on a port."""
     return {"subject": port.port.name, "evidence": keys(growths), "quote": quoted(growths)}
 
 
@@ -127,7 +130,7 @@ def quoted(growths: Iterable[Growth]) -> str:
 
 
 def total(port: PortGrowth, *patterns: str) -> int:
-    """Return by how much the counters grew together whose names match."""
+    """Return the total growth of the counters with matching names."""
     return sum(one.grown for pattern in patterns for one in port.matching(pattern))
 
 
@@ -137,17 +140,17 @@ def quantity(growth: Growth) -> str:
 
 
 def rate(per_s: float) -> str:
-    """Write a rate: by the second, or by the hour where it is small."""
+    """Return a rate: by the second, or by the hour where it is small."""
     return f"{per_s:.3g}/s" if per_s >= 1 else f"{per_s * 3600:.3g}/h"
 
 
 def keys(growths: Iterable[Growth]) -> list[str]:
-    """Return the records that counters stand in."""
+    """Return the records of counters."""
     return list(dict.fromkeys(growth.key for growth in growths))
 
 
 def some(names: Sequence[str]) -> str:
-    """Name a few things, and say how many there are."""
+    """Name a few things, and the number of the rest."""
     if len(names) <= MOST_NAMED:
         return ", ".join(names)
     return f"{len(names)} ports ({', '.join(names[:MOST_NAMED])}, …)"

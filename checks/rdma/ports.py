@@ -50,7 +50,7 @@ def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     `ports.compute`.
     """
     roles = site.roles(node)
-    report, known_from = failing(roles, site), roles.known_from or "nobody says"
+    report, known_from = failing(roles, site), roles.known_from or "unknown"
     up = [port for port in roles.compute if port.active]
     if up:
         yield passed(
@@ -102,7 +102,7 @@ def _meaning(port: Port) -> str:
     unless=(no_compute_port,),
 )
 def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare each active compute port's negotiated rate, Gb/s, with its peers on the node and the expected one.
+    """Compare each compute port's rate, Gb/s, with its peers and the expectation.
 
     ## Why it matters
     A port that trained at fewer lanes or a lower speed still reports ACTIVE; every ring through it
@@ -128,11 +128,12 @@ def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
         expected = site.rate_of_each(len(compute), len(node.gpus_on_bus))
         if all_efa(compute) and best == EFA_PLACEHOLDER_GBPS < (expected.value or 0):
             yield unknown(
-                f"the efa driver says {best:g} Gb/s of all {len(at_rate)} devices, which an old one does of any",
+                f"the efa driver reports {best:g} Gb/s for all {len(at_rate)} devices, as old drivers do for any "
+                "device",
                 found=f"{best:g} Gb/s",
                 expected=f"{expected.value:g} Gb/s ({expected.source})",
                 evidence=[at_rate[0].evidence[-1]],
-                fix="a newer efa driver tells the device's own rate; or run `fi_info -p efa -v`",
+                fix="a newer efa driver reports the device's own rate; or run `fi_info -p efa -v`",
             )
             return
         yield compare(
@@ -185,7 +186,7 @@ def judge_port_rates(active: Sequence[Port], report: Callable[..., Finding], pee
     unless=(no_compute_port,),
 )
 def link_layer(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the compute ports' link layers with each other and with the expected one.
+    """Compare the compute ports' link layers with each other and the expectation.
 
     ## Why it matters
     NCCL uses HCAs of one link layer only: with a mixture it drops the rest, and a port of the wrong

@@ -1,4 +1,4 @@
-"""Traffic over a window: how evenly the rails share it, and on which priority it runs."""
+"""Checks of traffic over a window: rail balance, lossless priority."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     unless=(no_compute_port, no_judged_port),
 )
 def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the bytes that each active compute port carried in the window with those of the middle one.
+    """Compare the bytes of each compute port in the window with the median port.
 
     ## Why it matters
     NCCL gives every rail the same share, and a collective ends with its slowest rail: a NIC that carries half of what
@@ -64,7 +64,7 @@ def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield skipped("one compute port only: nothing to compare", evidence=keys(rated[0][0].growths)[:1])
     elif not any("counters" in port.refused for port in ports):
         evidence = keys(ports[0].growths)[:1]
-        yield unknown("no port tells how many bytes it carried", evidence=evidence, fix="see counters.visible")
+        yield unknown("no port reports how many bytes it carried", evidence=evidence, fix="see counters.visible")
 
 
 def _compare(rated: Sequence[tuple[PortGrowth, float]], site: Site, known_from: str) -> Iterator[Finding]:
@@ -77,9 +77,9 @@ def _compare(rated: Sequence[tuple[PortGrowth, float]], site: Site, known_from: 
         return
     odd = [(port, rate) for port, rate in rated if rate < middle / 2 or rate > 2 * middle]
     if odd and not known_from:
-        message = f"{', '.join(port.port.name for port, _ in odd)} carried less or more than the others"
+        message = f"{', '.join(port.port.name for port, _ in odd)} carried less or more than the other ports"
         fix = f"name the job's HCAs: class.{site.class_name}.ports.compute = [...]"
-        yield unknown(f"{message}, and nothing says whether a job uses them", evidence=evidence, fix=fix)
+        yield unknown(f"{message}, and it is not known whether jobs use them", evidence=evidence, fix=fix)
         return
     for port, rate in odd:
         way = "less than half of" if rate < middle else "more than twice"
@@ -98,7 +98,7 @@ def _compare(rated: Sequence[tuple[PortGrowth, float]], site: Site, known_from: 
 def no_lossless_priority(node: NodeFacts, site: Site) -> Finding | None:
     """Skip EFA, InfiniBand, and RoCE without PFC by design."""
     ports = judged_ports(node, site)
-    if absent := efa_only(ports, "which have no priorities to class by"):
+    if absent := efa_only(ports, "they have no priorities"):
         return absent
     if site.lossless.value is False:
         reason = f"the site runs RoCE without PFC by design ({site.lossless.source})"
@@ -121,7 +121,9 @@ def no_lossless_priority(node: NodeFacts, site: Site) -> Finding | None:
     unless=(no_compute_port, no_judged_port, no_lossless_priority),
 )
 def traffic_class(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the bytes of the lossless priority with the RDMA bytes that each RoCE port carried in the window.
+    """Compare the bytes on the lossless priority with all RDMA bytes.
+
+    Each RoCE port is judged over the window.
 
     ## Why it matters
     PFC protects one priority. Traffic that goes out unmarked runs on priority 0, where every burst drops packets,
@@ -139,10 +141,10 @@ def traffic_class(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if site.lossless.value is None or site.pfc_priority.value is None:
         used = sorted({_busiest(port) for port in roce if port.matching(_PRIORITIES)})
         yield unknown(
-            "nothing says which priority of this fabric is lossless",
+            "the lossless priority of this fabric is not declared",
             found=f"most bytes on priority {', '.join(map(str, used))}" if used else "no bytes by priority",
             evidence=keys(roce[0].matching("rx_prio0_bytes")) or roce[0].port.evidence[:1],
-            fix=f"say it in the cluster file: {site.lossless.key} = true, and pfc_priority",
+            fix=f"declare it in the cluster file: {site.lossless.key} = true, and pfc_priority",
         )
         return
     yield from unread(roce, ("counters", "ethtool"))
@@ -167,10 +169,11 @@ _PRIORITIES = "[rt]x_prio[0-7]_bytes"
 
 
 def _off_priority(port: PortGrowth, priority: int, source: str) -> Finding | None:
-    """Return what is wrong with the priority that a port's RDMA runs on; None if it is the lossless one."""
+    """Return the fault of a port's RDMA priority; None if it is lossless."""
     if not port.matching(_PRIORITIES):
         return unknown(f"{port.port.name} does not count bytes by priority", subject=port.port.name,
-                       evidence=keys(port.growths)[:3], fix="ask the host, or a newer driver")  # fmt: skip
+                       evidence=keys(port.growths)[:3], fix="run preflight on the host, or update the "
+                       "driver")  # fmt: skip
     rdma, marked = total(port, "port_(xmit|rcv)_data"), total(port, f"[rt]x_prio{priority}_bytes")
     if marked >= rdma / 2:
         return None

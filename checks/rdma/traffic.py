@@ -1,4 +1,4 @@
-"""Traffic over a window: whether the ports count what they carry, lose, mark and pause."""
+"""Check that ports count traffic, losses, ECN marks and pauses."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     title="Throughput, errors, ECN and pauses of the ports can be seen",
     impact="drifts",
     source=MLX5,
-    fix="In a virtual machine or pod ask the host, which has the physical function; else update the driver, and read "
-    "`ethtool -S IF` and /sys/class/infiniband/DEVICE/ports/1/hw_counters by hand.",
+    fix="In a virtual machine or pod run preflight on the host, which has the physical function; else update the "
+    "driver, "
+    "and read `ethtool -S IF` and /sys/class/infiniband/DEVICE/ports/1/hw_counters by hand.",
     action="fix-site",
     answers=("FP-OBS-3", "FP-OBS-4", "FP-OBS-5", "FP-OBS-6", "NT-CNT-1", "FP-LOSS-3"),
     gating=False,
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
     unless=(no_compute_port, no_judged_port),
 )
 def visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look whether each active compute port tells its traffic, losses, ECN marks and pauses, twice.
+    """Look whether each compute port counts traffic, losses, marks and pauses.
+
+    Both readings of the window are compared.
 
     ## Why it matters
     What nobody can see nobody can alarm on: a port without these counters loses packets in silence, and the job's
@@ -103,7 +106,7 @@ def _lacking(ports: Sequence[PortGrowth], what: str, evidence: Sequence[str]) ->
 
 def _ecn_seen(ports: Sequence[PortGrowth], evidence: Sequence[str]) -> Finding:
     roce = [port for port in ports if port.port.roce]
-    if skip := efa_only([port.port for port in ports], "whose driver counts no ECN marks"):
+    if skip := efa_only([port.port for port in ports], "their driver counts no ECN marks"):
         return skip
     if not roce:
         return skipped("the compute ports are InfiniBand, which marks no packets with ECN of IP", evidence=evidence[:1])
@@ -118,7 +121,7 @@ def _ecn_seen(ports: Sequence[PortGrowth], evidence: Sequence[str]) -> Finding:
 
 def _pauses_seen(node: NodeFacts, site: Site, ports: Sequence[PortGrowth], evidence: Sequence[str]) -> Finding:
     roce = [port for port in ports if port.port.roce]
-    if skip := efa_only([port.port for port in ports], "which have no pauses"):
+    if skip := efa_only([port.port for port in ports], "they have no pauses"):
         return skip
     if not roce:
         return skipped("the compute ports are InfiniBand, which has credits, no pauses", evidence=evidence[:1])
@@ -130,11 +133,9 @@ def _pauses_seen(node: NodeFacts, site: Site, ports: Sequence[PortGrowth], evide
     if not without:
         return passed(f"pauses are counted on {len(roce)} ports", found=pauses, evidence=evidence)
     if priority is None:
-        return skipped("no pause counter of any priority: PFC is off, and nothing asks for it", evidence=evidence[:3])
+        return skipped("no pause counter of any priority: PFC is off, and not required", evidence=evidence[:3])
     if all(_pfc_is_off(node, port.port, priority) for port in roce if port.port.name in without):
-        message = (
-            f"{some(without)}: PFC is off for priority {priority}, so nothing counts its pauses: roce.chain says so"
-        )
+        message = f"{some(without)}: PFC is off for priority {priority}, so its pauses are not counted: see roce.chain"
         return skipped(message, evidence=evidence[:3])
     virtual = any(
         facts.rdma_ports.is_virtual_function(node.evidence, p.port.device) for p in roce if p.port.name in without
@@ -143,14 +144,17 @@ def _pauses_seen(node: NodeFacts, site: Site, ports: Sequence[PortGrowth], evide
     return report(
         f"{some(without)}: no pause counter of priority {priority}: PFC is off there, or hidden from this function",
         evidence=evidence,
-        fix="see roce.chain; in a virtual machine or pod ask the host",
+        fix="see roce.chain; in a virtual machine or pod run preflight on the host",
         found=f"no {wanted}",
         expected=f"pause counters of priority {priority} ({site.pfc_priority.source})",
     )
 
 
 def _pfc_is_off(node: NodeFacts, port: Port, priority: int) -> bool:
-    """Tell whether a port is known to have no PFC for a priority; False where nobody could tell."""
+    """Return whether a port is known to have PFC off for a priority.
+
+    False where this is unknown.
+    """
     try:
         return priority not in facts.port_qos.pfc(node.evidence, port.netdev or "").value
     except EvidenceError:

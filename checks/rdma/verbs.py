@@ -1,4 +1,4 @@
-"""RDMA from user space: what a process that opens an HCA gets, its device node and the MTU that ibv_devinfo reads."""
+"""Checks of RDMA from user space: device nodes, active MTU."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ _RESOURCE = (
     unless=(no_rdma,),
 )
 def device_nodes(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare /dev/infiniband/uverbsN with the RDMA devices, and this user's access to each.
+    """Compare /dev/infiniband/uverbsN with the RDMA devices, and test access.
+
+    The collecting user's permissions count.
 
     ## Why it matters
     Without its device node an HCA cannot be opened from user space: NCCL finds "No device" and
@@ -101,7 +103,7 @@ def device_nodes(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def no_infiniband(node: NodeFacts, site: Site) -> Finding | None:
     """Skip a node without an InfiniBand port."""
     compute = site.roles(node).compute
-    if absent := efa_only(compute, "whose MTU no subnet manager sets"):
+    if absent := efa_only(compute, "no subnet manager sets their MTU"):
         return absent
     if any(port.infiniband for port in compute):
         return None
@@ -121,7 +123,9 @@ def no_infiniband(node: NodeFacts, site: Site) -> Finding | None:
     unless=(no_compute_port, no_infiniband),
 )
 def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare each active InfiniBand compute port's active MTU, bytes, with the cluster file's, else with 4096.
+    """Compare each InfiniBand compute port's active MTU with the expectation.
+
+    The cluster file's value counts, else 4096 bytes.
 
     ## Why it matters
     Peers use the smaller MTU of the two: one port at 1024 sends four times the packets, and where an

@@ -1,4 +1,4 @@
-"""RoCE: one verdict for each port, from its interface to its congestion control."""
+"""Check of the RoCE chain of a port, from interface to congestion control."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SERVICE_ITEMS = tuple(dict.fromkeys(item for name in SERVICE for item in ITEMS[n
 def no_roce(node: NodeFacts, site: Site) -> Finding | None:
     """Skip a node without RoCE, and a fabric that is meant to be InfiniBand."""
     compute = site.roles(node).compute
-    if absent := efa_only(compute, "which speak SRD, not RoCE"):
+    if absent := efa_only(compute, "they use SRD, not RoCE"):
         return absent
     key = compute[0].evidence[0].replace("/state", "/link_layer")
     if not any(port.roce for port in compute):
@@ -51,13 +51,15 @@ def no_roce(node: NodeFacts, site: Site) -> Finding | None:
     explains=(("switch.pfc", "part", "*PFC is *"), ("pair.path-mtu", "part", "*interface has MTU*")),
     source="Linux kernel: iboe_get_mtu; IEEE 802.1Qbb; RFC 2474, RFC 3168; dcb(8), mlnx_qos, ethtool(8); MLNX_OFED "
     "RoCE ECN (roce_np, roce_rp)",
-    fix="Mend the first broken link, then judge again: `preflight check`; the later ones rest on it.",
+    fix="Repair the first broken link, then judge again: `preflight check`; the later ones rest on it.",
     action="fix-site",
     answers=ALL_ITEMS,
     unless=(no_compute_port, no_roce),
 )
 def chain(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look along the chain that makes RoCE fast, on each active compute port, and name the first link that is broken.
+    """Find the first broken link of the RoCE chain on each compute port.
+
+    The chain is what makes RoCE fast.
 
     ## Why it matters
     One broken link makes transfers several times slower and looks healthy: packets drop under load and RDMA sends
@@ -97,7 +99,7 @@ def chain(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def policy(site: Site) -> RocePolicy:
-    """Return how the site wants its RoCE ports."""
+    """Return the site's declared RoCE policy."""
 
     def want(expected: Expected) -> Want:
         return Want(expected.value, expected.source)
@@ -108,7 +110,10 @@ def policy(site: Site) -> RocePolicy:
 
 
 def _nameless(ports: Sequence[Port]) -> Finding:
-    """Say that the interface of ports is not known: in another network namespace, or one of several."""
+    """Report ports whose interface is unknown.
+
+    It is in another network namespace, or one of several.
+    """
     return unknown(
         f"{', '.join(port.name for port in ports)}: no single interface here belongs to it",
         subject=ports[0].name if len(ports) == 1 else "",
@@ -150,7 +155,7 @@ def _judge_chains(chains: Sequence[Chain], ports: int, site: Site, report: Calla
 
 
 def _left_open(chain: Chain, link: ChainLink) -> bool:
-    """Tell whether a link is not asked for: nobody says that the fabric is lossless."""
+    """Return whether a link is not required: lossless is not declared."""
     return chain.inferred and link.name in SERVICE
 
 
@@ -174,7 +179,7 @@ def _unsure(names: Sequence[str], alike: Sequence[Chain]) -> Finding:
     link = alike[0].link(names[0])
     items = tuple(dict.fromkeys(item for name in names for item in ITEMS[name]))
     return unknown(
-        f"{_named(alike)}: could not tell {', '.join(names)}: {link.reason}",
+        f"{_named(alike)}: {', '.join(names)} unknown: {link.reason}",
         subject=alike[0].port.name if len(alike) == 1 else "",
         found=alike[0].line,
         evidence=link.evidence,
@@ -195,7 +200,7 @@ def _intact(chains: Sequence[Chain], ports: int) -> Finding:
 
 
 def _of_any_node(value: str) -> str:
-    """Leave out the addresses of this node, so that the values of sound nodes are equal and reported together."""
+    """Remove this node's own addresses, so that equal values are grouped."""
     words = []
     for word in value.split(" "):
         try:
@@ -208,7 +213,10 @@ def _of_any_node(value: str) -> str:
 
 
 def _sound(chains: Sequence[Chain]) -> tuple[list[str], tuple[str, ...]]:
-    """Return the links that hold on every port, and the checklist items of which no link is in doubt."""
+    """Return the links that hold on every port.
+
+    The checklist items without a doubtful link are returned beside them.
+    """
     states = {name: {one.link(name).state for one in chains} for name in ITEMS}
     shaky = {item for name, found in states.items() if found & {State.BROKEN, State.UNKNOWN} for item in ITEMS[name]}
     sound = [name for name, found in states.items() if found == {State.OK}]
@@ -219,9 +227,9 @@ def _lossless_unknown(chains: Sequence[Chain], site: Site) -> Finding:
     priorities = sorted({one.link("PFC").value for one in chains if one.inferred})
     there = f"; PFC is {', '.join(priorities)}" if priorities else ""
     return unknown(
-        f"nothing says whether this RoCE fabric is meant to be lossless{there}",
+        f"it is not declared whether this RoCE fabric is meant to be lossless{there}",
         evidence=chains[0].port.evidence[:1],
-        fix=f"say it in the cluster file: {site.lossless.key} = true, and pfc_priority",
+        fix=f"declare it in the cluster file: {site.lossless.key} = true, and pfc_priority",
     ).about(*SERVICE_ITEMS)
 
 
@@ -231,5 +239,5 @@ def _named(alike: Sequence[Chain]) -> str:
 
 
 def _for_all(fix: str, alike: Sequence[Chain]) -> str:
-    """Write a command for one interface as one for each of several."""
+    """Return a command for one interface as a loop over several."""
     return fix if len(alike) == 1 else fix.replace(f"{alike[0].port.netdev}", "IF")

@@ -1,4 +1,4 @@
-"""RoCE settings that must be alike on all nodes, whatever they are."""
+"""Checks of RoCE settings that must be equal on all nodes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _trust(node: NodeFacts, port: Port) -> str:
 
 
 def _dscp(node: NodeFacts, port: Port) -> str:
-    """Write the map from DSCP to priority as runs: ``0-7 to 0, 8-15 to 1``."""
+    """Return the map from DSCP to priority as runs: ``0-7 to 0, 8-15 to 1``."""
     if _trust(node, port) == "pcp":
         return "not looked at, the port trusts the VLAN tag"
     table = facts.port_qos.dscp_map(node.evidence, port.netdev or "").value
@@ -59,7 +59,10 @@ def _pause(node: NodeFacts, port: Port) -> str:
 
 
 def _by_port(of_port: OfPort) -> Callable[[NodeFacts, Site], str | None]:
-    """Read a value of every RoCE port; of a port whose own check breaks at it, nothing is said again."""
+    """Read a value of every RoCE port.
+
+    Ports where roce.chain breaks at this value are left out.
+    """
 
     def read(node: NodeFacts, site: Site) -> str | None:
         return " and ".join(sorted({of_port(node, port) for port in _ports(node, site)})) or None
@@ -100,7 +103,7 @@ PORTS = (
     scope="fleet",
 )
 def roce_ports(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
-    """Compare what each RoCE port was read to do: trust state, PFC, ECN of every priority, DSCP map, global pause.
+    """Compare trust state, PFC, ECN, DSCP map and global pause of RoCE ports.
 
     ## Why it matters
     Where one node sends RDMA on another priority, or does not pause on the one of the others, its packets are lost
@@ -117,7 +120,7 @@ def roce_ports(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterato
 
 
 def _ports(node: NodeFacts, site: Site) -> list[Port]:
-    """Return the active RoCE compute ports with an interface here; none on a node without RDMA."""
+    """Return active RoCE compute ports with an interface; none without RDMA."""
     if not node.rdma_devices or site.link_layer.value == "InfiniBand":
         return []  # one that runs as Ethernet where the site says InfiniBand is told by rdma.link-layer
     return [port for port in site.roles(node).compute if port.roce and port.active and port.netdev]
@@ -135,7 +138,7 @@ def _ports(node: NodeFacts, site: Site) -> list[Port]:
     scope="fleet",
 )
 def gid_index(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
-    """Compare the rows of the GID tables that hold the ports' RoCE v2 addresses across nodes of the same kind.
+    """Compare the GID table rows of RoCE v2 addresses across nodes of one kind.
 
     ## Why it matters
     One number in NCCL_IB_GID_INDEX, UCX_IB_GID_INDEX or a benchmark's -x means another address on the odd node, or
@@ -165,7 +168,10 @@ def _gid_indexes(node: NodeFacts, site: Site) -> str | None:
 
 
 def _names_another_row(node: NodeFacts, site: Site) -> tuple[str, ...]:
-    """Name nccl.gid-index where it finds fault with a port; of the variable itself it may only warn."""
+    """Name nccl.gid-index where it reports a port.
+
+    It may only warn about the variable itself.
+    """
     return (fabric_fit.gid_index.id,) if subjects(fabric_fit.gid_index, node, site) - {VARIABLE} else ()
 
 
@@ -194,7 +200,7 @@ def _is_fixed(node: NodeFacts) -> bool:
     reads=("file:/sys/kernel/debug/mlx5/*/cc_params/*",),
 )
 def roce_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
-    """Compare traffic class, DSCP of notifications, DCBX mode and DCQCN parameters across nodes of the same kind.
+    """Compare traffic class, CNP DSCP, DCBX and DCQCN across nodes of one kind.
 
     ## Why it matters
     A sender that recovers faster than the others takes their bandwidth, one that slows down more starves; a CNP in
@@ -229,7 +235,10 @@ def _chains(node: NodeFacts, site: Site) -> tuple[Chain, ...]:
 
 
 def _shared(chains: Sequence[Chain], name: str) -> str | None:
-    """Return what the ports of a node have; None where it does not apply. Raises EvidenceError if it is unknown."""
+    """Return the value of a node's ports; None where it does not apply.
+
+    Raises EvidenceError if it is unknown.
+    """
     values = set()
     for link in (chain.link(name) for chain in chains):
         if link.state is State.UNKNOWN:
@@ -240,7 +249,7 @@ def _shared(chains: Sequence[Chain], name: str) -> str | None:
 
 
 def _of_link(link: str, what: str) -> Trait:
-    """Compare what a link of the chain reads."""
+    """Compare the value of one link of the chain."""
     return Trait(f"RoCE: {what}", f"dir:{facts.rdma_ports.ROOT}", lambda node, site: _shared(_chains(node, site), link),
                  misses=breaks(link), expects="qos.dcqcn" if link == "DCQCN" else "")  # fmt: skip
 

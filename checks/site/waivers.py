@@ -1,4 +1,4 @@
-"""The site's own exceptions: waivers of the cluster file that have run out."""
+"""Check of waivers that have expired."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ def no_waiver(node: NodeFacts, site: Site) -> Finding | None:
     title="No waiver of the cluster file has expired",
     impact="drifts",
     source="the cluster file: [[waiver]]",
-    fix="Mend what it waives and delete it from the file, or have its owner set a new day; then `preflight lint FILE`.",
+    fix="Fix what it waives and delete it from the file, or have its owner set a new date; then `preflight lint FILE`.",
     action="fix-site",
     unless=(no_waiver,),
 )
 def expired(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the last day of each waiver that speaks of this node with the day of the evidence, in UTC.
+    """Compare the last day of each waiver of this node with the evidence's date.
+
+    Both are in UTC.
 
     ## Why it matters
     A waiver that nobody renews is a fault that everybody has forgotten: the jobs of this node have paid for it ever
@@ -42,7 +44,7 @@ def expired(node: NodeFacts, site: Site) -> Iterator[Finding]:
     try:
         today = date.fromisoformat(node.evidence.collected_at[:10])
     except ValueError:
-        raise EvidenceError("collected_at", f"is no time: {node.evidence.collected_at[:40]!r}") from None
+        raise EvidenceError("collected_at", f"is not a time: {node.evidence.collected_at[:40]!r}") from None
     for waiver in site.waivers:
         subject = f"{waiver.check} {waiver.subject}" if waiver.subject else waiver.check or ""
         if waiver.expired(today):

@@ -93,7 +93,7 @@ ITEMS = (
     ),
     _LIST.item(
         "FP-CON-4", "Can PFC pause propagate through the fabric?", "window",
-        question("How long pauses held each port, and whether they stop the whole port", "counters.congestion",
+        question("How long pauses stopped each port, and whether they are global", "counters.congestion",
                  where=ROCE),
         lack("Who paused whom", "pauses sent and received, matched over nodes and switch ports", where=ROCE),
     ),

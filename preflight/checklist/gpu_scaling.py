@@ -37,7 +37,8 @@ ITEMS = (
         question("Data, FSDP, tensor and expert parallelism: the declared batch is large enough", "scale.batch"),
     ),
     _LIST.item(
-        "GS-5", "GPU specification table (SMs, memory, bandwidth, FLOPs) to tell a wrong or throttled part", "node",
+        "GS-5", "GPU specification table (SMs, memory, bandwidth, FLOPs) to recognise a wrong or throttled "
+                "part", "node",
         question("All GPUs of the node are of one model", "gpu.same-model"),
         question("Memory size and cores are those of the model", "gpu.right-part"),
         lack("Memory bandwidth and FLOPs are those of the model", "memory bandwidth and FLOPs as measured"),

@@ -148,7 +148,7 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-ENV-13", "SHARP switched off only for an A/B test", "node",
-        question("No variable switches it off, or asks for it in vain", "nccl.sharp"),
+        question("No variable switches it off, or requests it in vain", "nccl.sharp"),
         within=ENVIRONMENT,
     ),
     _LIST.item(
@@ -158,18 +158,18 @@ ITEMS = (
     ),
     # SHARP
     _LIST.item(
-        "NT-SHP-1", "SHARP-capable switches (on RoCE: does not apply, said so)", "fabric",
+        "NT-SHP-1", "SHARP-capable switches (not applicable to RoCE)", "fabric",
         question("Every switch has an aggregation node", "fabric.sharp", where=INFINIBAND),
     ),
     _LIST.item(
         "NT-SHP-2", "aggregation manager reachable", "node fabric",
         question("It is registered with the subnet manager", "fabric.sharp", where=INFINIBAND),
         question("It grants a job of these hosts its trees", "nccl.in-network", where=INFINIBAND),
-        within="a job's log that asks for SHARP; `sharp_hello` would start a job of its own, which no probe does",
+        within="a job's log that requests SHARP; `sharp_hello` would start a job of its own, which no probe does",
     ),
     _LIST.item(
         "NT-SHP-3", "NCCL RDMA SHARP plugin present and loadable", "node",
-        question("The job's log shows it loaded, where it is asked for", "nccl.in-network"),
+        question("The job's log shows it loaded, where it is requested", "nccl.in-network"),
         question("The file is on the node, what it needs is too, and the loader finds both", "nccl.sharp-plugin"),
     ),
     _LIST.item(
@@ -186,13 +186,13 @@ ITEMS = (
         "every result records GPU model, driver, CUDA, NCCL, PyTorch, image, NCCL variables, counts, topology",
         "report",
         question(
-            "GPU model, driver, CUDA, NCCL, PyTorch, image, NCCL variables, counts, topology of each node are kept",
+            "GPU model, driver, CUDA, NCCL, PyTorch, image, NCCL variables, counts, topology of each node are recorded",
             "nccl-tests.record",
         ),
         within="a result of nccl-tests, with evidence from where it ran",
     ),
     _LIST.item(
-        "NT-ROL-1", "fabric roles kept apart: NCCL uses the compute fabric, not storage or management", "node trace",
+        "NT-ROL-1", "separate fabric roles: NCCL uses the compute fabric, not storage or management", "node trace",
         question("NCCL_IB_HCA keeps NCCL off the ports of other roles", "nccl.ib-hca", needs=COMPUTE),
         question("No connection in the job's log uses a port of another role", "nccl.hca-roles", needs=COMPUTE),
     ),

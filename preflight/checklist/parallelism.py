@@ -30,7 +30,7 @@ ITEMS = (
                  "fleet.driver-equal", "fleet.nccl-equal", "fleet.software", "node.expected"),
         question("The driver runs the CUDA that PyTorch and its NCCL are built for", "versions.compatibility"),
         question("It runs the CUDA that the job's NCCL is built for", "nccl.built-for"),
-        within="the PyTorch that is installed where preflight runs, and the jobs whose logs are given",
+        within="the PyTorch that is installed where preflight runs, and the jobs with a given log",
     ),
     _LIST.item(
         "PA-04", "PCIe/NIC locality of each GPU", "node",
@@ -41,7 +41,7 @@ ITEMS = (
     _LIST.item(
         "PA-05", "GPU memory headroom", "node declared",
         question("No process of a former job holds memory", "gpu.left-over-processes"),
-        question("Memory is free, at least as much as the cluster file asks for", "gpu.memory-headroom"),
+        question("At least as much memory is free as the cluster file requires", "gpu.memory-headroom"),
         lack("What this job needs fits: parameters, gradients, optimizer, activations, fragmentation",
              "the need of the job, worked out from model, layout and batch"),
     ),
@@ -108,7 +108,8 @@ ITEMS = (
     ),
     _LIST.item(
         "PA-18", "AllReduce / AllGather / ReduceScatter benchmarked", "bench",
-        question("Each was measured whole, over the number of GPUs that the job will have", "nccl-tests.collectives"),
+        question("Each was measured completely, over the number of GPUs that the job will "
+                 "have", "nccl-tests.collectives"),
     ),
     _LIST.item(
         "PA-19", "egress congestion and packet-drop counters", "window",
@@ -159,7 +160,7 @@ ITEMS = (
         lack("At the job's own message sizes", "the sizes of the job's messages"),
     ),
     _LIST.item(
-        "PA-N3", "the whole job fits one NVLink domain (8, or 72 on NVL72), or crosses it knowingly", "declared",
+        "PA-N3", "the job fits one NVLink domain (8, or 72 on NVL72), or crosses it knowingly", "declared",
         lack("The job's ranks are in one domain, or the layout crosses it", _LAYOUT),
     ),
     _LIST.item(

@@ -49,7 +49,10 @@ def connection(request: CollectRequest) -> Iterator[AutoTransport | SshTransport
 
 
 def _ssh(hosts: Sequence[str], options: CollectOptions) -> AutoTransport | SshTransport | PipedTransport:
-    """Return SSH with paramiko, which ``auto`` leaves where a host needs more; raises TransportError."""
+    """Return SSH with paramiko; ``auto`` falls back where a host needs more.
+
+    Raises TransportError.
+    """
     try:
         # import-at-use: preflight as one file has no paramiko
         from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport

@@ -33,7 +33,7 @@ def collect(request: CollectRequest) -> Collected:
     answered = {evidence.node for evidence in already}
     waiting = replace(request, nodes=tuple(node for node in request.nodes if node not in answered))
     if already:
-        print_text(f"{len(already)} nodes have answered already; asking {len(waiting.nodes)}\n", sys.stderr)
+        print_text(f"{len(already)} nodes have answered already; collecting from {len(waiting.nodes)}\n", sys.stderr)
     answers, saved = Spool(already), True
     if not waiting.nodes:
         return Collected(answers.documents(), via=options.via)

@@ -31,7 +31,10 @@ class ResumeError(PreflightError):
 def describe_run(
     hosts: Sequence[str], cluster_file: Path | None, plan: Mapping[str, Any], options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what has to be the same for a run to be continued: nodes, cluster file, plan and options."""
+    """Return what must be equal for a run to be resumed.
+
+    These are the nodes, the cluster file, the plan and the options.
+    """
     raw = cluster_file.read_bytes() if cluster_file else b""
     return {
         "schema": SCHEMA,
@@ -43,12 +46,18 @@ def describe_run(
 
 
 def begin(folder: Path, run: Mapping[str, Any]) -> None:
-    """Write the journal; documents that are already there are of earlier runs. Raises OSError."""
+    """Write the journal. Raises OSError.
+
+    Documents that are already in the folder belong to earlier runs.
+    """
     write(folder / JOURNAL, json.dumps(run, indent=1) + "\n")
 
 
 def proceed(folder: Path, run: Mapping[str, Any]) -> list[Evidence]:
-    """Return the documents of the nodes that have answered; raises ResumeError if it was another run."""
+    """Return the documents of the nodes that answered.
+
+    Raises ResumeError if the journal is of another run.
+    """
     journal = folder / JOURNAL
     try:
         started_ns = journal.stat().st_mtime_ns
@@ -88,8 +97,8 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
     if before["cluster_file"] != now["cluster_file"]:
         differences.append("its cluster file was another one")
     if before["plan"] != now["plan"]:
-        differences.append("it asked other questions (another version of preflight, or other plug-ins)")
+        differences.append("it collected other records (another version of preflight, or other plug-ins)")
     for name, value in now["options"].items():
         if before["options"].get(name) != value:
-            differences.append(f"it was asked with another --{name}")
+            differences.append(f"it ran with another --{name}")
     return differences

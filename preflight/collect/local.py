@@ -43,7 +43,7 @@ def collect_interruptibly(request: CollectRequest, meanwhile: Callable[[], objec
     """Collect from this node; Ctrl-C or SIGTERM gives a node without an answer."""
     (name,) = request.nodes
     try:
-        with _sigterm_interrupts(), progress(f"asking {name}"):
+        with _sigterm_interrupts(), progress(f"collecting from {name}"):
             return collect(request, meanwhile)
     except KeyboardInterrupt:
         return _unanswered(name, "collect", "interrupted")

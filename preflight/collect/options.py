@@ -1,4 +1,4 @@
-"""Collection options: transport, deadlines, privileges; and the probe plan of each node."""
+"""Options of a collection, and the probe plan of each node."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ MARGIN_S = 10.0
 
 @dataclass(frozen=True)
 class CollectOptions:
-    """Options of a collection. ``deadline_s`` is the overall deadline; None: the default."""
+    """Options of a collection.
+
+    ``deadline_s`` is the overall deadline; None: the default.
+    """
 
     deadline_s: float | None = None
     sudo: bool = False
@@ -54,7 +57,10 @@ class CollectOptions:
         return Kubectl(self.namespace or "", self.container or "")
 
     def limits(self, usual_s: float) -> float:
-        """Return the deadline of a run that usually has ``usual_s`` seconds; a window comes on top of that."""
+        """Return the deadline in seconds of a run that usually takes ``usual_s``.
+
+        A window is added to it.
+        """
         if self.deadline_s is None:
             return usual_s + self.extra_s
         if self.window_s is not None and self.deadline_s < self.window_s + MARGIN_S:
@@ -68,9 +74,10 @@ class CollectOptions:
 def plans(
     probes: Sequence[Probe], cluster: Cluster | None, options: CollectOptions, sweeper: str | None = None
 ) -> Callable[[str, float], Mapping[str, Any]]:
-    """Return a function that makes a node's plan: with sudo unless its class forbids it, and its checkpoints' path.
+    """Return a function that makes the plan of a node.
 
-    ``sweeper`` is the one node that sweeps the fabric.
+    The class of the node can forbid sudo and names the path of its checkpoints. ``sweeper`` is the one node that
+    sweeps the fabric.
     """
     from preflight.collect.class_probes import class_probes
     from preflight.probes import OUTPUT_CAP, SWEEP_CAP, plan, sweep
@@ -91,9 +98,9 @@ def plans(
 
 
 def sweeper(nodes: Sequence[str], cluster: Cluster | None, options: CollectOptions) -> str | None:
-    """Return the one of the nodes that sweeps the fabric, if ``--fabric`` is given.
+    """Return the node that sweeps the fabric, if ``--fabric`` is given.
 
-    Never more than one, and never one that is not named: every sweep queries every switch and HCA there is.
+    At most one sweeps, and only a node that the cluster file names: every sweep queries every switch and HCA.
     """
     if not options.fabric:
         return None
@@ -101,8 +108,8 @@ def sweeper(nodes: Sequence[str], cluster: Cluster | None, options: CollectOptio
     if named is None and len(nodes) == 1:
         return nodes[0]
     if named is None:
-        raise UsageError('--fabric: say which node sweeps, in the cluster file: [fabric] sweep_from = "NODE"')
+        raise UsageError('--fabric: declare which node sweeps, in the cluster file: [fabric] sweep_from = "NODE"')
     found = [node for node in nodes if named in (node, node.split(".")[0])]
     if not found:
-        raise UsageError(f"--fabric: {named}, which [fabric] sweep_from names, is not among the nodes that are asked")
+        raise UsageError(f"--fabric: {named}, which [fabric] sweep_from names, is not among the nodes to collect from")
     return found[0]

@@ -22,7 +22,7 @@ _PER_SECOND = 4
 
 
 class ProgressLine:
-    """Counts events of ``fleet.gather`` and shows them on a terminal; on anything else, shows nothing."""
+    """Shows the progress of ``scheduler.gather`` on a terminal, else nothing."""
 
     def __init__(
         self, nodes: int, stream: TextIO | None = None, through_openssh: Mapping[str, str] = MappingProxyType({})
@@ -39,7 +39,7 @@ class ProgressLine:
         self._live: Live | None = None
 
     def __call__(self, event: NodeEvent) -> None:
-        """Take note of an event; from any thread."""
+        """Record an event, from any thread."""
         with self._lock:
             if event.evidence is None:
                 self._begun[event.host] = event.at
@@ -66,12 +66,15 @@ class ProgressLine:
             self._live.stop()
 
     def line(self) -> str:
-        """Return ``51 of 60 answered, 4 without an answer, 5 waiting; slowest: gpu013 4 s, gpu017 3 s``."""
+        """Return the line of progress.
+
+        For example ``51 of 60 answered, 4 gave no answer, 5 waiting; slowest: gpu013 4 s, gpu017 3 s``.
+        """
         with self._lock:
             begun, answered, silent = dict(self._begun), self._answered, self._silent
         parts = [f"{answered} of {self._nodes} answered"]
         if silent:
-            parts.append(f"{silent} without an answer")
+            parts.append(f"{silent} gave no answer")
         if waiting := self._nodes - answered - silent:
             parts.append(f"{waiting} waiting")
         if self._through_openssh:

@@ -1,4 +1,4 @@
-"""Requests to collect: nodes, transport, probes and limits; and what came of them."""
+"""Requests to collect: nodes, transport, probes and limits; and the results."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class Targets:
 def _pods(targets: Targets, selector: str, options: CollectOptions) -> tuple[str, ...]:
     """Return the names of the pods with these labels that have not ended."""
     if not selector.strip():
-        raise UsageError("--pods is empty, which would mean all pods: say which, such as job-name=training")
+        raise UsageError("--pods is empty, which would mean all pods: give labels, such as job-name=training")
     from preflight.transport.errors import TransportError
     from preflight.transport.kubernetes.kubectl import find
 
     if targets.hosts or targets.hostfile or targets.job or targets.rerun:
-        raise UsageError("--pods says which: give it, or other targets, not both")
+        raise UsageError("give --pods or other targets, not both")
     if options.via != "kubectl":
         raise UsageError("--pods are reached over kubectl: add --via kubectl")
     try:
@@ -62,7 +62,7 @@ def _pods(targets: Targets, selector: str, options: CollectOptions) -> tuple[str
     except TransportError as error:
         raise UsageError(str(error)) from None
     if ended:
-        print_text(f"warning: {ended} more pods with these labels have ended; they are not asked\n", sys.stderr)
+        print_text(f"warning: {ended} more pods with these labels have ended and are left out\n", sys.stderr)
     return names
 
 
@@ -70,9 +70,8 @@ def _pods(targets: Targets, selector: str, options: CollectOptions) -> tuple[str
 class CollectRequest:
     """What to collect: from which nodes, by which transport, with which probes.
 
-    ``nodes`` are names of nodes or pods; of this node what it is to be called. ``cluster_file`` is where ``cluster``
-    was read from. With ``save`` each document is written to that directory as it arrives; ``resume`` continues a run
-    that did so.
+    ``nodes`` are names of nodes or pods, or the name to give this node. ``cluster_file`` is the path of ``cluster``.
+    With ``save`` each document is written to that directory as it arrives; ``resume`` continues such a run.
     """
 
     nodes: tuple[str, ...]

@@ -1,7 +1,7 @@
-"""Collection from many nodes at once: bounded threads, a deadline for each node and one for all.
+"""Collection from many nodes at once, with deadlines.
 
-The transport does the talking; this module decides which node is queried when, and every node ends as exactly one
-document, also after a hang or an interrupt.
+A bounded number of threads calls the transport. This module decides when each node is collected; every node ends as
+exactly one document, also after a hang or an interrupt.
 """
 
 from __future__ import annotations
@@ -43,12 +43,18 @@ class NodeTransport(Protocol):
     """What ``gather`` needs of ``preflight.transport``."""
 
     def collect(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
-        """Carry out a plan on a node by ``until`` on the monotonic clock; return an Evidence document."""
+        """Carry out a plan on a node and return an Evidence document.
+
+        ``until`` is the deadline on the monotonic clock.
+        """
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a run may take: nodes at once; seconds for one node, its connection included; seconds for all."""
+    """Limits of a run: nodes at once; seconds for one node and for all.
+
+    The seconds of a node include its connection.
+    """
 
     fanout: int = FANOUT
     node_s: float = 60.0
@@ -57,7 +63,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class NodeEvent:
-    """A node was begun (``evidence`` is None) or has ended; ``at`` is on the monotonic clock."""
+    """Start (``evidence`` is None) or end of one node's collection.
+
+    ``at`` is on the monotonic clock.
+    """
 
     host: str
     at: float
@@ -77,12 +86,12 @@ def gather(
     on_event: Callable[[NodeEvent], None] | None = None,
     stop: threading.Event | None = None,
 ) -> Iterator[Evidence]:
-    """Collect from every node and yield one document for each, in the order in which they end.
+    """Collect from every node; yield one document for each, as they end.
 
-    All have been yielded soon after ``limits.run_s`` seconds; a node whose turn did not come is a
-    ``no_answer`` of phase ``queue``. Once ``stop`` is set, or at a KeyboardInterrupt while it waits,
-    what has arrived is yielded and the rest are ``no_answer`` with the reason ``interrupted``. What
-    is still in hand then runs on in daemon threads: close the transport to end it.
+    All are yielded soon after ``limits.run_s`` seconds; a node that was not started is a ``no_answer`` of phase
+    ``queue``. Once ``stop`` is set, or at a KeyboardInterrupt while it waits, what has arrived is yielded and the
+    rest are ``no_answer`` with the reason ``interrupted``. Unfinished nodes go on in daemon threads: close the
+    transport to end them.
     """
     crew = _Crew(hosts, transport, plan_for, limits, on_event or (lambda event: None))
     try:
@@ -96,9 +105,10 @@ def gather(
 
 @contextmanager
 def interruptible() -> Iterator[threading.Event]:
-    """Let the first Ctrl-C or SIGTERM set the event that is yielded, the second raise KeyboardInterrupt.
+    """Set the yielded event at the first Ctrl-C or SIGTERM.
 
-    For the main thread; a scheduler's time limit, announced by SIGTERM, then still gets a report.
+    The second raises KeyboardInterrupt. For the main thread; a scheduler's time limit, announced by SIGTERM, then
+    still gets a report.
     """
     stop = threading.Event()
 
@@ -124,7 +134,7 @@ class _Turn:
 
 
 class _Crew:
-    """The workers of one run, and what they share with the thread that takes the documents."""
+    """Worker threads of one run, and the state they share with its main thread."""
 
     def __init__(
         self,
@@ -147,7 +157,7 @@ class _Crew:
             self._hire()
 
     def answers(self, stop: threading.Event) -> Iterator[Evidence]:
-        """Yield documents until every node has ended, the time is over, or ``stop`` is set."""
+        """Yield documents until every node has ended, time is up, or ``stop`` is set."""
         while self._owed:
             if stop.is_set():
                 yield from self.rest("interrupted", "interrupted")
@@ -173,7 +183,7 @@ class _Crew:
             yield self._ended(host, phase, reason)
 
     def dismiss(self) -> None:
-        """Let the workers go; none of them is waited for."""
+        """Release the workers without waiting for them."""
         self._dismissed.set()
         with self._lock:
             self._waiting.clear()
@@ -211,7 +221,7 @@ class _Crew:
             return _silent(turn.host, "collect", f"preflight itself failed: {type(error).__name__}: {error}")
 
     def _deliver(self, turn: _Turn, evidence: Evidence) -> bool:
-        """Hand a document over, unless the node was given up meanwhile; return whether to go on."""
+        """Hand over a document unless the node was given up; return whether to go on."""
         with self._lock:
             if turn not in self._turns:
                 return False
@@ -231,7 +241,7 @@ class _Crew:
     # --- in the thread that takes the documents ---
 
     def _overdue(self, now: float) -> list[_Turn]:
-        """Take the nodes whose worker did not come back in time out of its hand."""
+        """Return the nodes with overdue workers, and give these up."""
         with self._lock:
             late = [turn for turn in self._turns if now > turn.until + _OVERDUE_S]
             self._turns.difference_update(late)

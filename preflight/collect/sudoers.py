@@ -1,4 +1,4 @@
-"""The lines of sudoers(5) that let ``--sudo`` run what needs root, and nothing more."""
+"""Lines of sudoers(5) that allow ``--sudo`` exactly its probes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ def sudoers(probes: Iterable[Probe]) -> list[str]:
 
 
 def _commands(probe: Probe) -> list[str]:
-    """Return what a probe may run. What another command lists is a number: a wildcard would let options through."""
+    """Return the commands that a probe may run.
+
+    What another command lists is a number: a wildcard would also match options.
+    """
     if not probe.listed:
         return [_escaped(probe.target)]
     numbers = [_escaped(probe.target.replace("{}", "[0-9]" * digits)) for digits in range(1, 6)]
@@ -32,9 +35,10 @@ def _commands(probe: Probe) -> list[str]:
 
 
 def _escaped(target: str) -> str:
-    """Write a command as sudoers(5) wants its arguments; each word that ``{}`` stands for is any.
+    """Return a command with its arguments escaped for sudoers(5).
 
-    A command without arguments may be given any, such as a file to write to, unless ``""`` forbids it.
+    Each word that stands for ``{}`` matches anything. A command without arguments would be allowed any, such as a
+    file to write to, so ``""`` forbids them.
     """
     escaped = re.sub(r"([,:=\\])", r"\\\1", target).replace("{}", "*")
     return escaped if " " in escaped else f'{escaped} ""'

@@ -1,4 +1,4 @@
-"""Target nodes: names on the command line, a file, a Slurm job, or those of an earlier report."""
+"""Target nodes: from the command line, a file, a Slurm job or a report."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class TargetError(PreflightError):
 def resolve(
     hosts: str | None = None, hostfile: Path | None = None, job: str | None = None, rerun: Path | None = None
 ) -> tuple[str, ...]:
-    """Return the names of the target nodes, sorted, each once; raise TargetError if there are none.
+    """Return the names of the target nodes, sorted and unique.
 
-    Exactly one is given: ``hosts`` in NodeSet syntax, groups included; ``hostfile`` with a name or a
-    NodeSet in each line; ``job``, the number of a Slurm job; ``rerun``, a report, of which the nodes
-    that failed or gave no answer are taken.
+    Exactly one is given: ``hosts`` in NodeSet syntax, groups included; ``hostfile`` with a name or a NodeSet in each
+    line; ``job``, the number of a Slurm job; ``rerun``, a report, of which the nodes that failed or gave no answer
+    are taken. Raises TargetError if there are none.
     """
     given = [
         name
@@ -44,7 +44,7 @@ def resolve(
         if value is not None
     ]
     if len(given) != 1:
-        raise TargetError(f"{' and '.join(given) or 'nothing'} says which nodes: give exactly one of them")
+        raise TargetError(f"{' and '.join(given) or 'no nodes'} given: give one of --hosts, --hostfile, --job, --rerun")
     if hosts is not None:
         return _checked(_unfolded(hosts, "--hosts"), "--hosts")
     if hostfile is not None:
@@ -90,7 +90,10 @@ def _from_file(path: Path) -> tuple[str, ...]:
 
 
 def from_text(text: str, where: str) -> tuple[str, ...]:
-    """Return the names in the text of a host file, each once. ``where`` is its path; raises TargetError."""
+    """Return the names in a host file, each once; raises TargetError.
+
+    ``where`` is its path.
+    """
     found: dict[str, None] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if names := _of_line(line, f"{where}:{number}"):
@@ -103,7 +106,10 @@ def from_text(text: str, where: str) -> tuple[str, ...]:
 
 
 def _of_line(line: str, where: str) -> tuple[str, ...]:
-    """Return the names in a line; ``slots=8`` and the like, as MPI and DeepSpeed write, are let be."""
+    """Return the names in a line.
+
+    Entries such as ``slots=8``, as in files of MPI and DeepSpeed, are ignored.
+    """
     words = line.split("#", 1)[0].split()
     names = " ".join(word for word in words if "=" not in word)
     if not words:
@@ -117,8 +123,8 @@ def _of_line(line: str, where: str) -> tuple[str, ...]:
 def _of_job(job: str) -> tuple[str, ...]:
     """Return the nodes of a job, or of all tasks of an array.
 
-    squeue prints only fields of Slurm's own: scontrol prints the names that people give to jobs unquoted among its
-    fields, and one that contains ``NodeList=`` would lead us to other hosts.
+    squeue prints only fields that Slurm writes. scontrol prints user-chosen job names unquoted among its fields, and
+    a name with ``NodeList=`` would lead to other hosts.
     """
     if not _JOB.fullmatch(job):
         raise TargetError(f"--job: {excerpt(job)} is not the number of a Slurm job, such as 4711 or 4711_3")
@@ -133,7 +139,7 @@ def _of_job(job: str) -> tuple[str, ...]:
 
 
 def _slurm(tool: str, *arguments: str) -> str:
-    """Return what a tool of Slurm's prints; its own words are the reason when it fails."""
+    """Return the output of a Slurm tool; its error output is the reason if it fails."""
     command = " ".join((tool, *arguments))
     if not (path := shutil.which(tool)):
         raise TargetError(f"--job: there is no {tool} in PATH; run on a node of the Slurm cluster, or give --hosts")
@@ -159,7 +165,7 @@ def _slurm(tool: str, *arguments: str) -> str:
 def _of_report(path: Path) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(_to_rerun(_report(path))))
     if not names:
-        raise TargetError(f"--rerun: in {path} every node answered and none failed: there is nothing to ask again")
+        raise TargetError(f"--rerun: in {path} every node answered and none failed: no node to collect again")
     return _checked(names, str(path))
 
 
@@ -169,7 +175,7 @@ def _report(path: Path) -> Mapping[str, Any]:
     except stored.ReportError as error:
         raise TargetError(str(error)) from None
     if report is None:
-        raise TargetError(f"{path}: is no report of this version; give one written with `preflight check --json`")
+        raise TargetError(f"{path}: is not a report of this version; give one written with `preflight check --json`")
     for place, node in enumerate(report["nodes"]):
         if lacks := {"name", "status"} - set(node):
             where = f"nodes[{place}].{min(lacks)}"

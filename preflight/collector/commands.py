@@ -83,7 +83,7 @@ class _Run:
         """Wait for the end, force it if need be, and say which it was."""
         ended = self._wait(min(began + timeout_s, deadline.at))
         if self.full:
-            why = "longer than {0} bytes; the first {0} were kept, the command was ended".format(self._cap)
+            why = "longer than {0} bytes; the first {0} were saved, the command was ended".format(self._cap)
             return self._force({"status": "cut", "bytes": self._cap, "why": why}, deadline, term=False)
         if not ended:
             why = deadline.why if deadline.passed else "no end after {:g} s".format(timeout_s)
@@ -92,7 +92,7 @@ class _Run:
         signal_group(self.process.pid, signal.SIGKILL)
         if self._sinks:
             self._drain()
-            record["why"] = "a descendant kept the output open after the command's own end and "
+            record["why"] = "a descendant held the output open after the command's own end and "
             record["why"] += "is ended with the run" if self._sinks else "was ended"
             if self.full:
                 record.update(status="cut", bytes=self._cap)

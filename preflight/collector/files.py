@@ -43,7 +43,7 @@ def read_file(path: str, cap: int) -> Record:
             os.close(fd)
     except OSError as error:
         return refusal(error)
-    why = "longer than {0} bytes; the first {0} were kept".format(cap)
+    why = "longer than {0} bytes; the first {0} were saved".format(cap)
     return {"status": "cut", "out": text(bytes(content[:cap])), "bytes": cap, "why": why}
 
 
@@ -66,7 +66,7 @@ def read_files(path: str, cap: int) -> Record:
         else:
             failed.append("{}: {}".format(name(entry), record["why"]))
         if size > cap:
-            why = "{} files, {} were kept".format(len(found), len(value))
+            why = "{} files, {} were saved".format(len(found), len(value))
             return {"status": "cut", "value": value, "bytes": cap, "why": why}
     return {"status": "ok", "value": value, "err": "".join(line + "\n" for line in failed)}
 
@@ -83,7 +83,7 @@ def read_dir(path: str, cap: int) -> Record:
     for entry in found:
         size += len(entry)
         if size > cap:
-            record.update(status="cut", why="{} entries, {} were kept".format(len(found), len(entries)))
+            record.update(status="cut", why="{} entries, {} were saved".format(len(found), len(entries)))
             break
         try:
             entries[name(entry)] = _look(os.path.join(path, entry))

@@ -125,7 +125,7 @@ def _decode(payload: memoryview, decode: "Callable[[bytes], Any]") -> "Dict[str,
             raise
         raise DamagedFrame("the answer is damaged: {}".format(error or "too large")) from None
     if not isinstance(document, dict):
-        raise DamagedFrame("the answer is damaged: it is no JSON object")
+        raise DamagedFrame("the answer is damaged: it is not a JSON object")
     return document
 
 

@@ -60,4 +60,4 @@ def lacking(subjects: "Iterable[str]", presence: "Optional[Dict[str, bool]]" = N
         if presence[subject]:
             return ""
         reasons.append(absent)
-    return "nothing to ask: there is " + " and ".join(reasons) if reasons else ""
+    return "nothing to collect: there is " + " and ".join(reasons) if reasons else ""

@@ -40,7 +40,7 @@ def answer(
 ) -> Record:
     """Answer a probe of kind ``kube``; ``pod`` is the only target."""
     if target != "pod":
-        return {"status": "error", "why": "this collector asks the Kubernetes API for nothing but its own pod"}
+        return {"status": "error", "why": "this collector reads only its own pod from the Kubernetes API"}
     if "KUBERNETES_SERVICE_HOST" not in variables:
         return {"status": "missing", "why": "not in a Kubernetes pod"}
     if not os.path.exists(folder + "/token"):
@@ -101,7 +101,7 @@ def _get(
         why = "{}: {}".format(type(error).__name__, error.strerror or error)
         return {"status": "error", "why": "the API server cannot be reached: " + why}
     except (http.client.HTTPException, ValueError) as error:
-        return {"status": "error", "why": "the API server's answer is no HTTP: {}".format(type(error).__name__)}
+        return {"status": "error", "why": "the API server's answer is not HTTP: {}".format(type(error).__name__)}
     if len(raw) > _LARGEST:
         return {"status": "error", "why": "the API server's answer is longer than {} bytes".format(_LARGEST)}
     return _judged(answered.status, raw, namespace, name)

@@ -165,9 +165,9 @@ class ProbeJob:
         put("cmd:" + name(" ".join(argv)), record)
         found = list(dict.fromkeys(re.findall(pattern, record.get("out", ""))))
         if not found:
-            put(probe["key"], {"status": "missing", "why": "nothing to ask: " + " ".join(argv) + " lists none"})
+            put(probe["key"], {"status": "missing", "why": "nothing to collect: " + " ".join(argv) + " lists none"})
         if len(found) > _MOST_LISTED:
-            why = "{} are listed; the first {} were asked".format(len(found), _MOST_LISTED)
+            why = "{} are listed; the first {} were collected".format(len(found), _MOST_LISTED)
             put(probe["key"], {"status": "error", "why": why})
         return self._jobs_for(dict.fromkeys(found[:_MOST_LISTED], True), put)
 
@@ -180,7 +180,7 @@ class ProbeJob:
             return []
         patterns = ", ".join(probe["each"])
         if not found:
-            put(self.key, {"status": "missing", "why": "nothing to ask: no match for " + patterns})
+            put(self.key, {"status": "missing", "why": "nothing to collect: no match for " + patterns})
         return self._jobs_for(found, put)
 
     def _jobs_for(self, subjects: "Mapping[str, bool]", put: "Put") -> "List[ProbeJob]":
@@ -189,7 +189,7 @@ class ProbeJob:
         for subject, usable in subjects.items():
             key = probe["key"].replace("{}", paths.in_key(subject))
             if not usable:
-                put(key, {"status": "error", "why": "not asked: the name could be taken for an option"})
+                put(key, {"status": "error", "why": "not collected: the name could be taken for an option"})
                 continue
             argv = [word.replace("{}", subject) for word in probe["argv"]]
             subject_probe = {**probe, "key": key, "argv": argv}

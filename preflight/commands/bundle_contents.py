@@ -17,7 +17,7 @@ from preflight.reports.html_page import render
 from preflight.version import VERSION
 
 README = """\
-What preflight saw on some nodes of a cluster, and what it said of it.
+What preflight found on some nodes of a cluster, and its report.
 
 report.html    the report, for people        report.json   the same, for programs
 versions.json  what each node runs           evidence/     what was seen on each node
@@ -29,7 +29,7 @@ MANIFEST.json  every file with its SHA-256
 
 REDACTED = """
 Names, addresses, GUIDs, LIDs and serial numbers are aliases: equal where the originals are equal, in the same subnets,
-of the same makers. Only who sent this can tell whose they are.
+of the same makers. Only the sender can map them back.
 """
 
 

@@ -45,7 +45,7 @@ def runs(file: Path, as_json: bool) -> None:
          "record": run.record}
         for run in recorded
     ]  # fmt: skip
-    words = {0: "passed", 1: "failed", 3: "could not tell"}
+    words = {0: "passed", 1: "failed", 3: "unknown"}
     rows = [(run.at, run.command, run.version, words.get(run.exit_status, str(run.exit_status))) for run in recorded]
     _print_rows(entries, as_json, ("at", "command", "version", "verdict"), rows)
 
@@ -65,7 +65,8 @@ def node(file: Path, name: str, as_json: bool) -> None:
     if not rows:  # no finding is not a pass
         times = sum(name in names for names in answered.values())
         print_text(
-            f"{visible(name)}: answered in {times} of {len(answered)} runs; nothing is kept against it\n", sys.stderr
+            f"{visible(name)}: answered in {times} of {len(answered)} runs, and has no entry in the history\n",
+            sys.stderr,
         )
     _print_rows([dict(zip(keys, row, strict=True)) for row in rows], as_json, keys, rows)
 

@@ -124,7 +124,7 @@ def _evidences(paths: Sequence[Path], request: RunRequest) -> Sequence[Evidence]
     named = request.targets.named
     if paths:
         if named:
-            raise UsageError("give evidence that was saved, or nodes to ask, not both")
+            raise UsageError("give saved evidence, or nodes to collect from, not both")
         return load_evidence(paths).evidences
     from preflight.collect import fleet
 

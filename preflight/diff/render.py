@@ -14,7 +14,7 @@ _HEADS = {
 _COUNTED = {"still": "still failing, with another value"}
 
 _NODES = {
-    "fell_silent": "answered before and do not answer now", "answer_again": "answer again",
+    "fell_silent": "answered before and give no answer now", "answer_again": "answer again",
     "silent_in_both": "gave no answer in both runs", "came": "only in the second run",
     "came_silent": "only in the second run, and gave no answer", "went": "only in the first run",
 }  # fmt: skip
@@ -80,9 +80,9 @@ def _headline(comparison: Mapping[str, Any]) -> str:
         parts.append(f"{len(lost)} check{'' if len(lost) == 1 else 's'} not judged again")
     if comparison["values"]:
         parts.append(f"{len(comparison['values'])} values changed")
-    for key, words in (("fell_silent", "fell silent"), ("came_silent", "new without an answer"), ("went", "gone")):
+    for key, words in (("fell_silent", "no answer any more"), ("came_silent", "new, no answer"), ("went", "gone")):
         if nodes := comparison["nodes"][key]:
             parts.append(f"{len(nodes)} node{'' if len(nodes) == 1 else 's'} {words}")
-    word = {0: "NO WORSE", 1: "WORSE", 3: "COULD NOT TELL"}[comparison["exit_status"]]
+    word = {0: "NO WORSE", 1: "WORSE", 3: "UNKNOWN"}[comparison["exit_status"]]
     compared = f"{both} node{'' if both == 1 else 's'} compared"
     return f"{word}: {', '.join([compared, *parts]) if parts else f'{compared}, nothing changed'}"

@@ -1,7 +1,7 @@
-"""A bundle: documents of chosen nodes in one archive, ``preflight.bundle/1``, read without being unpacked to disk.
+"""Archive of evidence: the format ``preflight.bundle/1``.
 
-An archive comes from somebody else. Nothing in it chooses a path on this machine; it is read as a stream, within the
-limits below, and must be what its manifest says.
+It is read without being unpacked to disk. An archive is untrusted: nothing in it chooses a path on this machine; it
+is read as a stream, within the limits below, and must match its manifest.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _MOST_HEADER = 16_384
 
 
 class BundleError(PreflightError):
-    """A bundle cannot be read; the text names it, the limit or the fault, and the cure."""
+    """A bundle cannot be read; the text names it, the limit or fault, and the fix."""
 
 
 def write(stream: io.BufferedIOBase, about: dict[str, Any], files: Iterable[tuple[str, Iterable[bytes]]]) -> None:
-    """Write a bundle: the manifest with ``about`` in it, then the files; the same files give the same bytes.
+    """Write a bundle: a manifest with ``about``, then the files.
 
-    The files come in pieces, and wait on disk for the manifest.
+    The same files give the same bytes. The files come in pieces, and wait on disk for the manifest.
     """
     with tempfile.TemporaryFile(prefix="preflight-") as held:
         listed = [_held(held, name, content) for name, content in files]
@@ -63,7 +63,7 @@ def write(stream: io.BufferedIOBase, about: dict[str, Any], files: Iterable[tupl
 
 
 def _held(held: IO[bytes], name: str, content: Iterable[bytes]) -> dict[str, Any]:
-    """Put a file aside; return what the manifest says of it."""
+    """Store a file temporarily; return its entry of the manifest."""
     digest, begin = hashlib.sha256(), held.tell()
     for piece in content:
         digest.update(piece)
@@ -78,7 +78,10 @@ def _info(name: str, size: int) -> tarfile.TarInfo:
 
 
 def documents(path: Path) -> Iterator[Evidence]:
-    """Yield the evidence in a bundle; raises BundleError. What is no evidence is a node without an answer."""
+    """Yield the evidence in a bundle; raises BundleError.
+
+    A file that is not evidence becomes a node without an answer.
+    """
     for name, content in _files(path):
         if name.startswith(EVIDENCE) and name.endswith(".json"):
             try:
@@ -88,7 +91,10 @@ def documents(path: Path) -> Iterator[Evidence]:
 
 
 def expected(path: Path) -> dict[str, bytes]:
-    """Return the cluster file in a bundle and what it names, which stand before the evidence; raises BundleError."""
+    """Return the cluster file in a bundle and the files that it names.
+
+    They precede the evidence. Raises BundleError.
+    """
     held: dict[str, bytes] = {}
     for name, content in _files(path):
         if name.startswith(EVIDENCE):
@@ -101,7 +107,10 @@ def expected(path: Path) -> dict[str, bytes]:
 
 
 def _files(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a bundle as they come, each compared with the manifest; raises BundleError."""
+    """Yield the files of a bundle in order, compared with the manifest.
+
+    Raises BundleError.
+    """
     try:
         with path.open("rb") as raw, gzip.GzipFile(fileobj=raw) as unpacked:
             stream = _Limited(unpacked, raw, path)
@@ -110,7 +119,7 @@ def _files(path: Path) -> Iterator[tuple[str, bytes]]:
     except OSError as error:  # gzip.BadGzipFile among them
         raise BundleError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (EOFError, zlib.error, tarfile.TarError, UnicodeError, ValueError, OverflowError) as error:
-        raise BundleError(f"{path}: is no bundle, or damaged ({error}); ask for it again") from None
+        raise BundleError(f"{path}: is not a bundle, or damaged ({error}); request it again") from None
 
 
 def _checked(path: Path, archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]]:
@@ -122,7 +131,7 @@ def _checked(path: Path, archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]
             raise BundleError(f"{path}: holds more than {MOST_FILES} files")
         parts = PurePosixPath(name).parts
         if not info.isreg() or info.issparse():
-            raise BundleError(f"{path}: {name[:200]!r} in it is no plain file; a bundle holds nothing else")
+            raise BundleError(f"{path}: {name[:200]!r} in it is not a regular file; a bundle contains nothing else")
         if name.startswith("/") or ".." in parts or "\\" in name or "\0" in name:
             raise BundleError(f"{path}: {name[:200]!r} in it names a place outside; no `preflight bundle` made it")
         if name in seen:
@@ -139,12 +148,12 @@ def _checked(path: Path, archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]
         if listed is None:
             raise BundleError(f"{path}: {name[:200]!r} in it is not in its manifest")
         if not len(content) == info.size == listed["bytes"] or listed["sha256"] != hashlib.sha256(content).hexdigest():
-            raise BundleError(f"{path}: {name[:200]!r} in it is not what its manifest says; ask for it again")
+            raise BundleError(f"{path}: {name[:200]!r} in it does not match its manifest; request it again")
         yield name, content
     if expected is None:
         raise BundleError(f"{path}: holds no files; no `preflight bundle` made it")
     if missing := sorted(set(expected) - seen):
-        raise BundleError(f"{path}: is incomplete: {missing[0][:200]!r} is missing; ask for it again")
+        raise BundleError(f"{path}: is incomplete: {missing[0][:200]!r} is missing; request it again")
 
 
 def _manifest(path: Path, name: str, content: bytes) -> dict[str, dict[str, Any]]:
@@ -159,7 +168,7 @@ def _manifest(path: Path, name: str, content: bytes) -> dict[str, dict[str, Any]
     except ValueError as error:
         wrong = str(error)
     if wrong:
-        raise BundleError(f"{path}: its {MANIFEST} is damaged, or of another version: {wrong}; ask for it again")
+        raise BundleError(f"{path}: its {MANIFEST} is damaged, or of another version: {wrong}; request it again")
     return {one["name"]: one for one in document["files"]}
 
 
@@ -169,7 +178,7 @@ _LONG = (
 
 
 class _Info(tarfile.TarInfo):
-    """A header of an archive; one that is longer than any name is refused before it is read."""
+    """Header of an archive member; a header longer than any name is refused."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> _Info:

@@ -1,7 +1,7 @@
-"""The Evidence document: what was seen on one node, or why it was not.
+"""The Evidence document: the records of one node, or why it has none.
 
-A document is plain JSON (``schemas/evidence-1.json``). Nothing in this module interprets what a
-tool printed; it only keeps *seen*, *not there*, *refused*, *cut* and *never asked* apart.
+A document is plain JSON (``schemas/evidence-1.json``). Nothing in this module interprets the output of a tool; it
+only distinguishes *seen*, *missing*, *denied*, *cut* and *not collected*.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ STATUSES = {
 
 
 class EvidenceError(PreflightError):
-    """A record cannot answer: ``key`` names it, ``why`` is the reason."""
+    """A record cannot be used: ``key`` names it, ``why`` is the reason."""
 
     def __init__(self, key: str, why: str) -> None:
         super().__init__(f"{key}: {why}")
@@ -62,7 +62,7 @@ class DocumentError(PreflightError, ValueError):
 
 @dataclass(frozen=True)
 class Record:
-    """One answer of a node, as the collector wrote it."""
+    """One record of a node, as the collector wrote it."""
 
     key: str
     status: str
@@ -99,7 +99,7 @@ class PairScope:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known of one node (or, with ``node=None``, of a run: its logs)."""
+    """All records of one node (or, with ``node=None``, of a run: its logs)."""
 
     node: str
     collected_at: str
@@ -111,18 +111,21 @@ class Evidence:
 
     @property
     def answered(self) -> bool:
-        """Whether the node gave any record at all."""
+        """Whether the node has any record."""
         return self.no_answer is None and bool(self.records)
 
     def __contains__(self, key: str) -> bool:
         return key in self.records
 
     def record(self, key: str) -> Record:
-        """Return the record, whatever its status; raise EvidenceError if it is absent or malformed."""
+        """Return the record, whatever its status.
+
+        Raises EvidenceError if it is absent or malformed.
+        """
         if (known := self._taken.get(key)) is not None:
             return known
         if key not in self.records:
-            raise EvidenceError(key, "was never asked of this node")
+            raise EvidenceError(key, "was not collected from this node")
         record = self._taken[key] = _record(key, self.records[key])
         return record
 
@@ -145,7 +148,10 @@ class Evidence:
         return record
 
     def text(self, key: str, allow_rc: tuple[int, ...] = (0,)) -> str:
-        """Return a file's content, or the output of a command that ended with an allowed status."""
+        """Return the content of a file, or the output of a command.
+
+        The command must have ended with an allowed status.
+        """
         record = self.complete_record(key)
         if record.rc is not None and record.rc not in allow_rc:
             lines = (record.err or record.out).strip().splitlines()
@@ -153,14 +159,17 @@ class Evidence:
         return record.out
 
     def value(self, key: str) -> Any:
-        """Return what a library call or the environment gave."""
+        """Return the value of a library call or of the environment."""
         record = self.complete_record(key)
         if record.value is None:
             raise EvidenceError(key, "the record holds no value")
         return record.value
 
     def listing(self, key: str) -> Mapping[str, Mapping[str, Any]]:
-        """Return a directory's entries by name, each with its ``type``, ``mode``, ``target``, ``access``."""
+        """Return the entries of a directory by name.
+
+        Each has ``type``, ``mode``, ``target`` and ``access``.
+        """
         entries = self.complete_record(key).entries
         if entries is None:
             raise EvidenceError(key, "the record holds no entries")
@@ -170,7 +179,10 @@ class Evidence:
         return entries
 
     def exists(self, key: str) -> bool:
-        """Return whether a file or directory was there; raise EvidenceError if that is unknown."""
+        """Return whether a file or directory exists.
+
+        Raises EvidenceError if that is unknown.
+        """
         record = self.record(key)
         if record.status == "missing":
             return False
@@ -179,9 +191,9 @@ class Evidence:
         return True
 
     def keys(self, pattern: str) -> Iterator[str]:
-        """Yield the keys of records that match a shell pattern (``file:/sys/class/net/*/mtu``), in order.
+        """Yield the record keys that match a shell pattern, in order.
 
-        As on a file system, ``*`` does not cross a ``/``.
+        For example ``file:/sys/class/net/*/mtu``. As on a file system, ``*`` does not cross a ``/``.
         """
         head, parts = _pattern(pattern)
         keys = self._sorted_keys
@@ -205,13 +217,13 @@ class Evidence:
 
 @cache
 def _pattern(pattern: str) -> tuple[str, tuple[Callable[[str], object], ...]]:
-    """Return what stands before the first wildcard of a shell pattern, and what matches each of its parts."""
+    """Return the fixed prefix of a shell pattern, and a matcher for each part."""
     head = re.split(r"[*?[]", pattern, maxsplit=1)[0]
     return head, tuple(re.compile(fnmatch.translate(part)).match for part in pattern.split("/"))
 
 
 def _record(key: str, raw: object) -> Record:
-    """Take a record apart; raises EvidenceError if it is malformed."""
+    """Decode a record; raises EvidenceError if it is malformed."""
     if wrong := checker("evidence-1", ("status",), "record", partly=True)(raw):
         raise EvidenceError(key, f"the record is damaged: {wrong.lstrip('.')}")
     made = cast("Mapping[str, Any]", raw)
@@ -231,7 +243,10 @@ LONGEST_NAME = 1024
 
 
 def from_document(document: object, name: str) -> Evidence:
-    """Take a decoded document apart. ``name`` is what to call it in errors; raises DocumentError."""
+    """Decode a document; raises DocumentError.
+
+    ``name`` is used in errors.
+    """
     if not isinstance(document, dict):
         raise DocumentError(f"{name} holds a JSON {type(document).__name__}, not an evidence document")
     doc = cast("dict[str, Any]", document)
@@ -282,7 +297,10 @@ def read(path: Path) -> Evidence:
 
 
 def decode(raw: bytes, name: str) -> Evidence:
-    """Read one document from the bytes of a file. ``name`` is what to call it in errors; raises DocumentError."""
+    """Read one document from the bytes of a file; raises DocumentError.
+
+    ``name`` is used in errors.
+    """
     return from_document(_decoded(lambda: json_limits.decoded(raw), name), name)
 
 
@@ -318,7 +336,10 @@ def to_document(evidence: Evidence) -> dict[str, Any]:
 
 
 def no_answer(node: str, phase: str, reason: str, at: str) -> Evidence:
-    """Make the document of a node that gave none: ``phase`` is where it ended, ``reason`` why."""
+    """Return the document of a node without an answer.
+
+    ``phase`` is where it ended, ``reason`` why.
+    """
     return Evidence(node, at, {}, no_answer={"phase": phase, "reason": reason})
 
 

@@ -1,6 +1,7 @@
-"""JSON of others, decoded only where its values fit in memory: 128 KB of ``[],[],`` packed become 3 GB of lists.
+"""Decoding of untrusted JSON within a memory limit.
 
-What a document will take is estimated from the bytes that make objects, counted before any object is made.
+128 KB of packed ``[],[],`` become 3 GB of lists. The memory of a document is estimated from the bytes that create
+objects, counted before any object is made.
 """
 
 from __future__ import annotations
@@ -37,19 +38,22 @@ _MOST_NAMES = 50_000
 
 
 class DocumentTooLarge(PreflightError, ValueError):
-    """The values would take more memory than is given to one document."""
+    """The values would take more memory than one document is allowed."""
 
 
 def read(path: str | Path, longest: int = safe_read.DOCUMENT, once: bool = False) -> Any:
-    """Decode a file; raises OSError, or ValueError whatever is wrong with the text.
+    """Decode a file; raises OSError, or ValueError for any fault of the text.
 
-    ``once`` refuses a key that an object has twice; looking for that takes as long as decoding.
+    ``once`` refuses duplicate keys of an object; looking for them takes as long as decoding.
     """
     return _made([safe_read.content(path, longest)], FILE, 0, True, once)
 
 
 def decoded(raw: bytes, most: int = FILE, strict: bool = True, once: bool = False) -> Any:
-    """Decode JSON in UTF-8; raises ValueError whatever is wrong with it. ``strict``: no line ends within texts."""
+    """Decode JSON in UTF-8; raises ValueError for any fault.
+
+    ``strict`` forbids line ends within texts.
+    """
     return _made([raw], most, len(raw), strict, once)
 
 
@@ -61,19 +65,22 @@ def answer(raw: bytes) -> Any:
 
 
 def decoded_answer(raw: bytes) -> Any:
-    """Decode a node's answer of which it is known that it fits; raises ValueError."""
+    """Decode a node's answer that is known to fit; raises ValueError."""
     return _json().loads(raw.decode("utf-8"), strict=False)
 
 
 def text_size(raw: bytes) -> int:
-    """Return at most how many bytes the text of a document takes while it is decoded."""
+    """Return an upper bound of the bytes of a document's text while decoding."""
     return len(raw) * (1 if raw.isascii() else 4)
 
 
 def text(
     text: str, strict: bool = True, most: int = PART, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None
 ) -> Any:
-    """Decode JSON that stands in a record or log; raises ValueError. ``pairs`` makes an object of its members."""
+    """Decode JSON inside a record or log; raises ValueError.
+
+    ``pairs`` makes an object of its members.
+    """
     check(text, most=most)
     try:
         return _json().loads(text, strict=strict, object_pairs_hook=pairs)
@@ -82,7 +89,7 @@ def text(
 
 
 def begun(text: str, start: int) -> tuple[Any, int]:
-    """Decode the JSON value that begins at a place of a text: (value, where it ends); raises ValueError."""
+    """Decode the JSON value at a position: (value, end); raises ValueError."""
     check(text, start)
     try:
         return _json().JSONDecoder().raw_decode(text, start)  # type: ignore[no-any-return]
@@ -91,13 +98,16 @@ def begun(text: str, start: int) -> tuple[Any, int]:
 
 
 def check(text: str, start: int = 0, most: int = PART) -> None:
-    """Raise DocumentTooLarge where a text and its values may take more memory than a part of a document is given."""
+    """Raise DocumentTooLarge where a text and its values exceed a part's limit."""
     if len(text) - start > _SURELY_FITS and memory(text[start:].encode("utf-8", "surrogatepass"), most) > most:
         raise DocumentTooLarge(f"it would take more than {most >> 20} MiB of memory")
 
 
 def _made(taken: list[bytes], most: int, held: int, strict: bool, once: bool) -> Any:
-    """Decode the bytes in a list, which then holds them no more: text and values are enough at a time."""
+    """Decode the bytes in a list, and empty the list.
+
+    Text and values are in memory at the same time; the bytes need not be.
+    """
     if (needed := held + memory(taken[0], most - held)) > most:
         raise DocumentTooLarge(f"it would take {needed >> 20} MiB of memory; a document is given {most >> 20} at most")
     try:
@@ -122,7 +132,10 @@ def _json() -> Any:
 
 
 def memory(raw: bytes, enough: int = 0) -> int:
-    """Return at most how many bytes the text of a document and its values take; roughly, where ``enough`` is more."""
+    """Return an upper bound of the bytes of a document's text and values.
+
+    A rough one where it exceeds ``enough``.
+    """
     wide = 1 if raw.isascii() else 4
     text, escaped = text_size(raw), b"\\u" in raw
     counts = [raw.count(mark) for mark in _MARKS]
@@ -142,7 +155,10 @@ def _weight(counts: list[int], names: int) -> int:
 
 
 def _within(raw: bytes, wide: int, escaped: bool, enough: int = 0) -> tuple[list[int], int]:
-    """Count the same marks where they are not within texts, up to more than enough; and the bytes of the texts."""
+    """Count the marks outside of texts, and the bytes of the texts.
+
+    Counting stops beyond ``enough``.
+    """
     bare = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
     counts, within, size = [0, 0, 0, 0], 0, 0
     for at in range(0, len(bare), _CHUNK):
@@ -160,7 +176,7 @@ def _within(raw: bytes, wide: int, escaped: bool, enough: int = 0) -> tuple[list
 
 
 def _names(raw: bytes, colons: int) -> tuple[int, int]:
-    """Return at most how many keys are different ones, and how many bytes of text the others have."""
+    """Return upper bounds for distinct keys, and for the bytes of other texts."""
     known: set[bytes] = set()
     found = again = 0
     for match in _NAME.finditer(raw):

@@ -1,4 +1,7 @@
-"""A report read from a file part by part: of ten thousand nodes most say the same, and that is held once."""
+"""Report files, read part by part; equal parts are stored once.
+
+In a report of ten thousand nodes most parts are equal.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ _SPACE = " \t\n\r"
 
 
 def read(path: str | Path) -> Any:
-    """Decode a report; raises OSError, or ValueError whatever is wrong with the text.
+    """Decode a report; raises OSError, or ValueError for any fault of the text.
 
-    Equal parts of it are one object: it is to be read, not changed.
+    Equal parts of it are one object: treat it as read-only.
     """
     text = _Window(safe_read.pieces(path, safe_read.REPORT, b"{"))
     try:
@@ -36,7 +39,10 @@ def read(path: str | Path) -> Any:
 
 
 def written(report: Mapping[str, Any], sort_keys: bool = False) -> Iterator[str]:
-    """Yield a report as JSON, in pieces: that of ten thousand nodes is hundreds of megabytes."""
+    """Yield a report as JSON, in pieces.
+
+    A report of ten thousand nodes has hundreds of megabytes.
+    """
     pieces: list[str] = []
     for piece in json.JSONEncoder(indent=1, sort_keys=sort_keys).iterencode(report):
         pieces.append(piece)
@@ -47,7 +53,7 @@ def written(report: Mapping[str, Any], sort_keys: bool = False) -> Iterator[str]
 
 
 class _Window:
-    """The part of a text that is being read; one value of it fits into ``decoding.PART``."""
+    """The part of a text being read; one value fits into ``decoding.PART``."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces, self._codec = pieces, codecs.getincrementaldecoder("utf-8-sig")("surrogatepass")
@@ -55,14 +61,17 @@ class _Window:
         self._text, self._at, self._over = "", 0, False
 
     def sign(self, *expected: str) -> str:
-        """Take the next character that is no white space, which is one of these; raises ValueError."""
+        """Take the next non-blank character, which must be one of these.
+
+        Raises ValueError.
+        """
         if (sign := self.peek()) not in expected:
             raise ValueError(f"{' or '.join(map(repr, expected))} is expected, not {sign!r}")
         self._at += 1
         return sign
 
     def peek(self) -> str:
-        """Return the next character that is no white space; empty at the end."""
+        """Return the next non-blank character; empty at the end."""
         while True:
             while (sign := self._text[self._at : self._at + 1]) and sign in _SPACE:
                 self._at += 1
@@ -84,7 +93,10 @@ class _Window:
                 return value
 
     def _more(self) -> bool:
-        """Double what is left of the window; False at the end of the text. Raises DocumentTooLarge."""
+        """Double the rest of the window; False at the end of the text.
+
+        Raises DocumentTooLarge.
+        """
         if self._over:
             return False
         held = [self._text[self._at :]]
@@ -101,7 +113,7 @@ class _Window:
 
 
 class _Held:
-    """Values of which equal ones are the same object, up to a number of bytes."""
+    """Values, equal ones stored once, up to a number of bytes."""
 
     def __init__(self, most: int) -> None:
         self._left = most
@@ -109,7 +121,7 @@ class _Held:
         self._count = 0
 
     def pay(self, size: int) -> None:
-        """Count some bytes; raises DocumentTooLarge."""
+        """Count bytes against the limit; raises DocumentTooLarge."""
         self._left -= size
         if self._left < 0:
             raise json_limits.DocumentTooLarge(f"it would take more than {MOST >> 20} MiB of memory")

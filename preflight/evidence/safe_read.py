@@ -39,32 +39,36 @@ class UnreadableFile(PreflightError, OSError):
 
 
 def require_regular_file(path: str | Path) -> None:
-    """Raise UnreadableFile for a pipe, socket or device, unless the shell hands it over: it may never end."""
+    """Raise UnreadableFile for a pipe, socket or device, which may never end.
+
+    Those that the shell passes in are allowed.
+    """
     found = os.stat(path)
     mode, handed_over = found.st_mode, os.fspath(path).startswith(_HANDED_OVER)
     if is_endless(found) or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or handed_over):
-        raise UnreadableFile(errno.EINVAL, "it is no regular file")
+        raise UnreadableFile(errno.EINVAL, "it is not a regular file")
 
 
 def is_endless(found: os.stat_result) -> bool:
-    """Return whether this is a device without an end, or a disk."""
+    """Return whether this is an endless device, or a disk."""
     device = found.st_rdev
     memory = stat.S_ISCHR(found.st_mode) and os.major(device) == _MEMORY and os.minor(device) != _NULL
     return memory or stat.S_ISBLK(found.st_mode)
 
 
 def content(path: str | Path, most: int, begins: bytes = b"") -> bytes:
-    """Return what is in a file; raises OSError, ``UnreadableFile`` if it is not a regular file or longer than ``most``.
+    """Return the content of a file; raises OSError.
 
-    Of a file that does not start with ``begins``, white space aside, only the first bytes are read and returned.
-    What the shell hands over (``<(…)``, ``/dev/stdin``) may be a pipe; anywhere else a pipe is a trap.
+    Raises UnreadableFile if it is not a regular file or longer than ``most``. If the file does not start with
+    ``begins``, white space aside, only its first bytes are read and returned. A file that the shell passes in
+    (``<(…)``, ``/dev/stdin``) may be a pipe; any other pipe is refused.
     """
     found = list(pieces(path, most, begins, at_once=True))
     return found[0] if len(found) == 1 else b"".join(found)
 
 
 def pieces(path: str | Path, most: int, begins: bytes = b"", at_once: bool = False) -> Iterator[bytes]:
-    """Yield what is in a file, as ``content`` returns it; raises OSError."""
+    """Yield the content of a file as ``content`` returns it; raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         mode, size = os.fstat(fd).st_mode, os.fstat(fd).st_size
@@ -72,7 +76,7 @@ def pieces(path: str | Path, most: int, begins: bytes = b"", at_once: bool = Fal
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not stat.S_ISREG(mode):
             if not os.fspath(path).startswith(_HANDED_OVER):
-                raise UnreadableFile(errno.EINVAL, "it is no regular file")
+                raise UnreadableFile(errno.EINVAL, "it is not a regular file")
             os.set_blocking(fd, True)
         left, first = most + 1, True
         while left > 0 and size <= most:

@@ -1,4 +1,4 @@
-"""A copy on disk of what comes through a pipe, up to a limit."""
+"""Temporary copy of piped input, up to a limit."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def _consistent(reader: schema.TableReader, classes: Mapping[str, NodeClass]) ->
     if len(rest) > 1:
         reader.add_error(
             ("class", rest[1]), f"two classes ({', '.join(rest)}) list no nodes",
-            'say which nodes each holds: nodes = "gpu[001-064]"',
+            'list the nodes of each: nodes = "gpu[001-064]"',
         )  # fmt: skip
     seen: dict[str, str] = {}
     for name, members in classes.items():
@@ -148,7 +148,7 @@ def _consistent(reader: schema.TableReader, classes: Mapping[str, NodeClass]) ->
             seen[node] = name
         if members.checkpoint.interval_min is not None and members.checkpoint.path is None:
             reader.add_error(
-                ("class", name, "checkpoint", "interval_min"), "says how often and not where",
+                ("class", name, "checkpoint", "interval_min"), "has an interval and no path",
                 'add path = "/shared/checkpoints"',
             )  # fmt: skip
         if (

@@ -26,8 +26,8 @@ def device(value: Any) -> str:
 class FabricTable:
     """The fabric; without the table: no expectation, and nobody in particular sweeps it."""
 
-    sweep_from: str | None = schema.key(schema.text, "the one node that sweeps the fabric when --fabric asks for it")
-    device: str | None = schema.key(device, "RDMA device whose fabric is swept; left out: the first active one")
+    sweep_from: str | None = schema.key(schema.text, "the one node that sweeps the fabric with --fabric")
+    device: str | None = schema.key(device, "RDMA device from which the fabric is swept; default: the first active one")
     reference: str | None = schema.key(
         schema.file_name, "file of a sweep that was good: `ibnetdiscover > FILE`, or evidence"
     )
@@ -60,7 +60,7 @@ def read(reader: schema.TableReader, body: Any, path: str) -> FabricSite:
     file = Path(path).parent / settings.reference
     try:
         if file.exists() and not file.is_file():
-            raise ValueError("it is no regular file")
+            raise ValueError("it is not a regular file")
         return FabricSite(
             path, settings, fabric_reference.read(safe_read.content(file, safe_read.DOCUMENT), settings.reference)
         )
@@ -68,5 +68,5 @@ def read(reader: schema.TableReader, body: Any, path: str) -> FabricSite:
         reader.add_error(("fabric", "reference"), f"{file} cannot be read: {error.strerror}", "correct the path")
     except ValueError as error:
         fix = "sweep again while the fabric is good: `ibnetdiscover > FILE`"
-        reader.add_error(("fabric", "reference"), f"{file} is no reference: {error}", fix)
+        reader.add_error(("fabric", "reference"), f"{file} is not a reference: {error}", fix)
     return FabricSite(path, settings)

@@ -29,7 +29,7 @@ class GateHook:
 
     fail: str | None = schema.key(schema.one_of(*_FAIL), "what to do about a node that fails")
     unknown: str | None = schema.key(schema.one_of(*_OTHER), "what to do about a node that could not be judged")
-    error: str | None = schema.key(schema.one_of(*_OTHER), "what to do about a mistake in the configuration")
+    error: str | None = schema.key(schema.one_of(*_OTHER), "what to do about an error in the configuration")
     strict: bool | None = schema.key(schema.boolean, "whether a node that could not be judged gets no job")
     deadline_s: float | None = schema.key(schema.number(1, 3600), "seconds that the hook may take")
     cached: bool | None = schema.key(schema.boolean, "whether a verdict of a little while ago will do")
@@ -42,15 +42,15 @@ class Gate:
     """Settings of all hooks; ``hooks`` holds the overrides of single ones."""
 
     strict: bool | None = schema.key(schema.boolean, "whether a node that could not be judged gets no job")
-    dry_run: bool | None = schema.key(schema.boolean, "say what would be done, and let every job start")
+    dry_run: bool | None = schema.key(schema.boolean, "report what would be done, and let every job start")
     refresh_s: float | None = schema.key(schema.number(5, 86400), "seconds after which a verdict is judged anew")
     deadline_s: float | None = schema.key(schema.number(1, 3600), "seconds that a hook may take")
     only: tuple[str, ...] | None = schema.key(check_globs, "the checks to run")
     skip: tuple[str, ...] | None = schema.key(check_globs, "checks to leave out")
-    shadow: tuple[str, ...] | None = schema.key(check_globs, "checks that are told, and hold no job back")
-    job: tuple[str, ...] | None = schema.key(check_globs, "checks whose failure is the job's own problem")
-    site: tuple[str, ...] | None = schema.key(check_globs, "checks whose failure is the site's problem, not a node's")
-    node: tuple[str, ...] | None = schema.key(check_globs, "checks whose failure is the node's problem")
+    shadow: tuple[str, ...] | None = schema.key(check_globs, "checks that are reported, and hold no job back")
+    job: tuple[str, ...] | None = schema.key(check_globs, "checks that fail because of the job itself")
+    site: tuple[str, ...] | None = schema.key(check_globs, "checks that fail because of the site, not of a node")
+    node: tuple[str, ...] | None = schema.key(check_globs, "checks that fail because of the node")
     publish: str | None = schema.key(directory, "shared directory to which each node writes its verdict")
     slurm_bin: str | None = schema.key(directory, "directory of scontrol and sinfo")
     drain_share_pct: float | None = schema.key(

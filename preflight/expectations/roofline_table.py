@@ -39,7 +39,9 @@ class Model:
 
     gpus: int | None = schema.key(schema.integer(1, 10**6), "GPUs that the job runs on")
     tokens_per_gpu: int | None = schema.key(schema.integer(1, 10**9), "tokens of a batch on each GPU")
-    sharding: str | None = schema.key(schema.one_of("data", "fsdp"), "data parallel: whole replicas, or sharded ones")
+    sharding: str | None = schema.key(
+        schema.one_of("data", "fsdp"), "data parallel: complete replicas, or sharded ones"
+    )
     tensor_ways: int | None = schema.key(schema.integer(1, 1024), "GPUs that share a layer")
     feed_forward: int | None = schema.key(schema.integer(1, 10**7), "width of the feed-forward layer")
     experts: int | None = schema.key(schema.integer(1, 100_000), "experts of a mixture")
@@ -105,12 +107,12 @@ def baseline(reader: schema.TableReader, name: str, file: str | None, path: str)
     where, key = Path(path).parent / file, ("class", name, "baseline")
     try:
         if where.exists() and not where.is_file():
-            raise OSError(0, "it is no regular file")
+            raise OSError(0, "it is not a regular file")
         found = text.parse(safe_read.content(where, safe_read.BY_HAND).decode("utf-8", "replace"))
     except OSError as error:
         reader.add_error(key, f"{where} cannot be read: {error.strerror}", "correct the path")
         return ()
     complete = tuple(report for report in found if report.complete and report.rows)
     if not complete:
-        reader.add_error(key, f"{where} holds no whole report of nccl-tests", "save the output of a good run in it")
+        reader.add_error(key, f"{where} has no complete report of nccl-tests", "save the output of a good run in it")
     return complete

@@ -151,7 +151,7 @@ def integer(low: int, high: int) -> Kind:
 
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise ValueError(f"takes a whole number from {low} to {high}, without quotes or unit")
+            raise ValueError(f"takes an integer from {low} to {high}, without quotes or unit")
         return value
 
     return read
@@ -325,7 +325,7 @@ class TableReader:
             named = f" {written_path(error.path)}:" if error.path else ""
             yield f"{where}:{named} {error.what} - {error.fix}"
         if self._more:
-            yield f"{path}: and {self._more} mistakes more - mend these first"
+            yield f"{path}: and {self._more} more errors; fix these first"
 
 
 def written_path(path: KeyPath) -> str:

@@ -25,7 +25,7 @@ _WORDS = (
         "something follows the value",
         "write numbers without a unit (400, not 400G), and text in quotes",
     ),
-    (r"Invalid (date|time)|day is out of range|month must be", "is no date", "write it as 2026-12-31"),
+    (r"Invalid (date|time)|day is out of range|month must be", "is not a date", "write it as 2026-12-31"),
     (r"Expected '=' after a key", "has no value", "write it as key = value, and a table as [name]"),
     (
         r"Expected '\]'|Expected ']'|at the end of a table declaration",
@@ -39,7 +39,7 @@ _WORDS = (
     ),
     (
         r"Invalid (initial character|statement)|Invalid key",
-        "is no key",
+        "is not a key",
         "write key = value; a # begins a remark",
     ),
 )

@@ -88,10 +88,10 @@ class Waiver:
 
 #: Keys that a waiver has to have, and how they are written.
 _REQUIRED = {
-    "check": 'say which: check = "rdma.port-state"',
-    "owner": 'say who answers for it: owner = "jane@example.org"',
-    "reason": 'say why: reason = "cable on order"',
-    "until": "say for how long: until = 2026-12-31",
+    "check": 'add which: check = "rdma.port-state"',
+    "owner": 'add who is responsible: owner = "jane@example.org"',
+    "reason": 'add the reason: reason = "cable on order"',
+    "until": "add an end date: until = 2026-12-31",
 }
 
 
@@ -109,7 +109,7 @@ def read_waivers(reader: schema.TableReader, data: Mapping[str, Any], today: dat
             if name not in body:
                 reader.add_error(path, f"has no {name}", fix)
         if today is not None and made.expired(today):
-            fix = "mend what it waives, or have its owner set a new day"
+            fix = "fix what it waives, or have its owner set a new date"
             reader.add_error((*path, "until"), f"expired on {made.until}", fix)
         waivers.append(made)
     return tuple(waivers)

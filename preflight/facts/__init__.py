@@ -1,6 +1,6 @@
 """Typed facts, read from evidence: ``parse_x(text) -> X``, one module per source.
 
-``facts.xid`` imports that parser when it is first spoken of: most nodes lack most of what there is to read.
+A module is imported on first use: most nodes lack most of the sources.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""IP addresses of the network interfaces, the default route, and how the kernel answers ARP.
+"""IP addresses of interfaces, default routes, and ARP settings.
 
 Sources: psutil.net_if_addrs, else ``ip -j addr`` (iproute2); ``/proc/net/route``;
 Documentation/networking/ip-sysctl.rst.
@@ -44,7 +44,10 @@ class Addresses:
 
 
 def addresses(evidence: Evidence) -> Addresses:
-    """Return the addresses from whichever source answered; raises EvidenceError naming both."""
+    """Return the addresses from the source that answered.
+
+    Raises EvidenceError naming both.
+    """
     refusals = []
     for key, read in ((PSUTIL, _from_psutil), (IP, _from_ip)):
         try:
@@ -65,7 +68,7 @@ def _from_ip(evidence: Evidence, key: str) -> dict[str, tuple[Address, ...]]:
 
 
 def parse_psutil(value: Any) -> dict[str, tuple[Address, ...]]:
-    """Take psutil's mapping apart; raises ValueError."""
+    """Decode psutil's mapping; raises ValueError."""
     if not isinstance(value, dict) or not value:
         raise ValueError("holds no network interface")
     found = {}
@@ -96,7 +99,10 @@ def parse_ip(text: str) -> dict[str, tuple[Address, ...]]:
 
 
 def _interface(address: Any, mask: Any) -> Address:
-    """Join an address and its mask, which psutil gives as an address too; a scope after ``%`` is dropped."""
+    """Join an address and its mask, which psutil gives as an address too.
+
+    A scope after ``%`` is dropped.
+    """
     if not isinstance(address, str) or isinstance(mask, bool) or not isinstance(mask, (str, int, type(None))):
         raise ValueError(f"an address of type {type(address).__name__} with a mask of type {type(mask).__name__}")
     host = address.split("%")[0]
@@ -109,17 +115,19 @@ def _interface(address: Any, mask: Any) -> Address:
 
 
 def default_routes(text: str) -> tuple[str, ...]:
-    """Return the interfaces that hold an IPv4 default route in ``/proc/net/route``; raises ValueError.
+    """Return interfaces with an IPv4 default route; raises ValueError.
 
-    A route to one half of all addresses counts: VPNs and DHCP clients set both halves to come before a default route.
+    They are read from ``/proc/net/route``. A route to one half of all addresses counts: VPNs and DHCP clients set
+    both halves to precede a default route.
     """
     return tuple(dict.fromkeys(name for name, network in routes(text) if network.prefixlen <= 1))
 
 
 def routes(text: str) -> tuple[tuple[str, ipaddress.IPv4Network], ...]:
-    """Return interface and destination of each route in ``/proc/net/route``, the main table; raises ValueError.
+    """Return interface and destination of each route; raises ValueError.
 
-    A route that is down (flag U missing) or that refuses (flag !) is none.
+    They are read from ``/proc/net/route``, the main table. A route that is down (flag U missing) or that rejects
+    (flag !) is left out.
     """
     found = []
     for row in _route_rows(text):
@@ -136,12 +144,12 @@ def routes(text: str) -> tuple[tuple[str, ipaddress.IPv4Network], ...]:
 
 @dataclass(frozen=True)
 class RoutingTable:
-    """The kernel's main table of IPv4 routes: interface, destination and metric of each."""
+    """The kernel's main table of IPv4 routes: interface, destination, metric."""
 
     rows: tuple[tuple[str, ipaddress.IPv4Network, int], ...]
 
     def to(self, address: ipaddress.IPv4Address, shortest: int = 0) -> tuple[str, ...]:
-        """Return the interfaces over which an address is reached: longest prefix, then smallest metric.
+        """Return the interfaces to an address: longest prefix, then smallest metric.
 
         ``shortest`` is the shortest prefix that counts: 1 leaves default routes out.
         """
@@ -175,7 +183,10 @@ def _route_rows(text: str) -> list[list[str]]:
 
 
 def effective(evidence: Evidence, interface: str, setting: str) -> int:
-    """Return arp_ignore, arp_announce or rp_filter as it holds for an interface: the larger of all's and its own."""
+    """Return the effective arp_ignore, arp_announce or rp_filter of an interface.
+
+    It is the larger of all's and the interface's own.
+    """
     return max(_setting(evidence, name, setting) for name in ("all", interface))
 
 

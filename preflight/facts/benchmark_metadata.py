@@ -1,4 +1,4 @@
-"""What a result has to be kept with to be compared later: the machine and the software that it came from."""
+"""Metadata of a benchmark's result: hardware and software of its nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def record(node: NodeFacts) -> dict[str, str]:
-    """Return what is known, by name; what nobody could read, and what is not there, is left out."""
+    """Return the known metadata by name; unread and absent values are left out."""
     found = {}
     for name, part in _PARTS:
         try:
@@ -30,7 +30,10 @@ def record(node: NodeFacts) -> dict[str, str]:
 
 
 def ambiguous(node: NodeFacts) -> Iterator[tuple[str, str]]:
-    """Yield name and versions of software that is installed in several: which one the job used is unknown."""
+    """Yield software with several installed versions.
+
+    Which one the job used is unknown.
+    """
     for name, installed in (("NCCL", _nccls), ("PyTorch", _torches)):
         try:
             found = installed(node)
@@ -61,7 +64,7 @@ def _torches(node: NodeFacts) -> set[str]:
 
 
 def _cuda(node: NodeFacts) -> str:
-    """Return CUDA of the toolkit that is installed, else the one that PyTorch brought."""
+    """Return the version of the installed CUDA toolkit, else of PyTorch's CUDA."""
     try:
         return node.parsed(system_settings.CUDA, system_settings.cuda_version)
     except EvidenceError:
@@ -70,7 +73,7 @@ def _cuda(node: NodeFacts) -> str:
 
 
 def _pytorch(node: NodeFacts) -> str:
-    """Return PyTorch's versions; "none" only where every place was looked at."""
+    """Return PyTorch's versions; "none" only where every place was searched."""
     if found := _torches(node):
         return " and ".join(sorted(found))
     looked = [key for key in node.evidence.records if key.endswith(".dist-info/INSTALLER")]
@@ -79,7 +82,7 @@ def _pytorch(node: NodeFacts) -> str:
 
 
 def _topology(node: NodeFacts) -> str:
-    """Say how GPUs and NICs are joined: how many pairs by which way."""
+    """Return how GPUs and NICs are connected: the number of pairs for each code."""
     matrix = node.topology
     between = Counter(
         code for gpu in matrix.gpus for other, code in matrix.links.get(gpu, {}).items() if other in matrix.gpus

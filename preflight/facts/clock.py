@@ -1,7 +1,7 @@
-"""Whether the node's clock is disciplined: ``chronyc -n tracking``, else ``timedatectl show``.
+"""Clock discipline: ``chronyc -n tracking``, else ``timedatectl show``.
 
-Sources: chronyc(1); timedatectl(1). The kernel's own flag, which timedatectl prints, holds for PTP
-and ntpd too; only chrony tells the offset.
+Sources: chronyc(1); timedatectl(1). The kernel's own flag, which timedatectl prints, holds for PTP and ntpd too; only
+chrony reports the offset.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Clock:
 
 
 def clock(evidence: Evidence) -> Clock:
-    """Return what whichever tool answered says; raises EvidenceError naming both."""
+    """Return the clock from the tool that answered; raises EvidenceError for both."""
     refusals = []
     for key, parse in ((CHRONYC, parse_tracking), (TIMEDATECTL, parse_timedatectl)):
         try:

@@ -1,4 +1,4 @@
-"""How to get a record that is missing: one sentence, by the reason why it is."""
+"""Hints on how to collect a missing record, by the reason it is missing."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _PACKAGES = {
 
 
 def collection_hint(key: str, evidence: Evidence) -> str:
-    """Say in one sentence how to get a record that is missing."""
+    """Return a sentence on how to collect a missing record."""
     kind, _, target = key.partition(":")
     try:
         record = evidence.record(key)
     except EvidenceError:
-        return f"collect again with this version of preflight, which asks for {target}"
+        return f"collect again with this version of preflight, which reads {target}"
     status = record.status
-    if status == "missing" and kind == "cmd" and not record.why.startswith("nothing to ask"):
+    if status == "missing" and kind == "cmd" and not record.why.startswith(("nothing to collect", "nothing to ask")):
         tool = target.split()[0]
         return f"install `{tool}`{_PACKAGES.get(tool, '')} on the node"
     if status == "missing" and kind in ("psutil", "nvml"):

@@ -1,4 +1,4 @@
-"""Which CUDA the installed PyTorch and NCCL were built for, and which drivers run it.
+"""CUDA versions of PyTorch and NCCL, and the drivers that run them.
 
 Sources: ``torch/version.py``, which PyTorch's build writes, and the names of ``dist-info`` directories; NVIDIA, CUDA
 Compatibility: the oldest driver of each major version, within which all minor versions run.
@@ -41,14 +41,20 @@ class Build:
 
 
 def built_for(text: str) -> str | None:
-    """Read CUDA's version in ``torch/version.py``: ``12.4``, or None where it is built without; raises ValueError."""
+    """Read CUDA's version in ``torch/version.py``; raises ValueError.
+
+    For example ``12.4``; None where it is built without CUDA.
+    """
     if not (match := _CUDA.search(text)):
         raise ValueError(f"{text.strip()[:60]!r} does not name the CUDA of a PyTorch")
     return match[1]
 
 
 def build(evidence: Evidence, package: Package) -> Build:
-    """Return what a PyTorch was built for, by version.py, else by ``+cu124`` in its version; raises EvidenceError."""
+    """Return what a PyTorch was built for; raises EvidenceError.
+
+    version.py decides, else ``+cu124`` in its version.
+    """
     key = f"file:{package.directory}/torch/version.py"
     try:
         return Build(package, built_for(evidence.text(key)), key)
@@ -67,7 +73,7 @@ def _installer(package: Package) -> str:
 
 
 def nccl_beside(packages: Sequence[Package], torch: Package) -> tuple[tuple[int, Package], ...]:
-    """Return NCCL's packages in the directory of a PyTorch, each with the major version of CUDA that it is for."""
+    """Return the NCCL packages beside a PyTorch, with their CUDA major versions."""
     return tuple(
         (int(match[1]), package)
         for package in packages
@@ -83,6 +89,9 @@ def driver_version(text: str) -> tuple[int, ...]:
 
 
 def runs(driver: tuple[int, ...], major: int) -> bool | None:
-    """Tell whether a driver runs programs of a CUDA; None for a major version that the table does not have."""
+    """Return whether a driver runs programs of a CUDA major version.
+
+    None for a version that the table does not have.
+    """
     oldest = OLDEST_DRIVER.get(major)
     return None if oldest is None else driver >= oldest

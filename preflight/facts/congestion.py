@@ -1,4 +1,4 @@
-"""RoCE congestion control on the host: ECN per priority, CNPs, the parameters of DCQCN.
+"""RoCE congestion control on the host: ECN, CNPs, DCQCN parameters.
 
 Sources: MLNX_OFED's sysfs (``/sys/class/net/IF/ecn``); upstream's debugfs (``/sys/kernel/debug/mlx5/BDF/cc_params``),
 which only root may read and which has no switch per priority: there ECN is unknown, not off.
@@ -36,7 +36,10 @@ class Ecn:
 
 
 def ecn(evidence: Evidence, netdev: str, priority: int) -> Ecn:
-    """Return ECN of one priority; raises EvidenceError where the driver does not show it."""
+    """Return ECN of one priority.
+
+    Raises EvidenceError where the driver does not show it.
+    """
     bits, keys = [], []
     for role in ("np", "rp"):
         key = f"file:{ROOT}/{netdev}/ecn/roce_{role}/enable/{priority}"
@@ -50,31 +53,37 @@ def ecn(evidence: Evidence, netdev: str, priority: int) -> Ecn:
 
 @dataclass(frozen=True)
 class Parameters:
-    """What a port's congestion control runs with, by name; rates in Mb/s, times in µs."""
+    """Parameters of a port's congestion control; rates in Mb/s, times in µs."""
 
     of: Mapping[str, int]
     evidence: tuple[str, ...]
 
     @property
     def changed(self) -> dict[str, int]:
-        """Those that differ from the firmware's defaults, as far as these are known."""
+        """Parameters that differ from the known defaults of the firmware."""
         return {name: value for name, value in sorted(self.of.items()) if DEFAULTS.get(name, value) != value}
 
 
 def cnp_dscp(evidence: Evidence, netdev: str, function: str) -> tuple[int, str]:
-    """Return the DSCP of CNPs and the record; ``function`` is the port's PCI address. Raises EvidenceError."""
+    """Return the DSCP of CNPs and the record; raises EvidenceError.
+
+    ``function`` is the port's PCI address.
+    """
     key = f"file:{ROOT}/{netdev}/ecn/roce_np/cnp_dscp"
     upstream = f"file:{DEBUGFS}/{function}/cc_params/np_cnp_dscp"
     if key not in evidence and upstream in evidence:
         key = upstream
     found = _number(evidence, key)
     if found > 63:
-        raise EvidenceError(key, f"holds {found}, which is no DSCP")
+        raise EvidenceError(key, f"holds {found}, which is not a DSCP")
     return found, key
 
 
 def parameters(evidence: Evidence, netdev: str, function: str) -> Parameters:
-    """Return the parameters of DCQCN; raises EvidenceError where no driver shows them to this user."""
+    """Return the parameters of DCQCN.
+
+    Raises EvidenceError where no driver shows them to this user.
+    """
     found: dict[str, int] = {}
     keys: list[str] = []
     for key, name in _files(evidence, netdev, function):
@@ -86,7 +95,7 @@ def parameters(evidence: Evidence, netdev: str, function: str) -> Parameters:
 
 
 def _files(evidence: Evidence, netdev: str, function: str) -> Iterator[tuple[str, str]]:
-    """Yield the records of parameters, each with the name that both drivers mean by it."""
+    """Yield the records of parameters, each with its common name in both drivers."""
     for key in evidence.keys(f"file:{ROOT}/{netdev}/ecn/roce_rp/*"):
         name = key.rsplit("/", 1)[1]
         if name != "enable":

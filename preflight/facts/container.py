@@ -1,7 +1,7 @@
-"""What a container was given: Multus networks, device-plugin resources, GPU device nodes.
+"""Resources of a container: Multus networks, device plug-ins, GPU devices.
 
-Sources: Kubernetes Network Custom Resource Definition De-facto Standard (network-status); the SR-IOV
-network device plugin (``PCIDEVICE_*`` variables); the NVIDIA container toolkit.
+Sources: Kubernetes Network Custom Resource Definition De-facto Standard (network-status); the SR-IOV network device
+plugin (``PCIDEVICE_*`` variables); the NVIDIA container toolkit.
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ _KUBERNETES = "KUBERNETES_SERVICE_HOST"
 
 
 def in_pod(environment: Mapping[str, str]) -> bool:
-    """Tell whether the process runs in a Kubernetes pod."""
+    """Return whether the process runs in a Kubernetes pod."""
     return _KUBERNETES in environment
 
 
 def resources(environment: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return device-plugin resource (as in the variable's name) -> PCI addresses that it gave."""
+    """Return device-plugin resource -> its PCI addresses.
+
+    Resources are spelled as in the variables.
+    """
     found = {}
     for name, value in environment.items():
         if name.startswith("PCIDEVICE_") and not name.endswith("_INFO"):
@@ -47,7 +50,10 @@ def resources(environment: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 
 
 def networks(evidence: Evidence) -> tuple[tuple[PodNetwork, ...], str]:
-    """Return the pod's networks and the record they come from; raises EvidenceError where none has them."""
+    """Return the pod's networks and their record.
+
+    Raises EvidenceError where no record has them.
+    """
     from preflight.parsers.network.network_status import parse_network_status  # start-up: most nodes run no pod
 
     environment = evidence.value(PROCESS)
@@ -77,7 +83,10 @@ def _annotation(annotations: Mapping[str, str]) -> str:
 
 
 def parse_annotations(text: str) -> dict[str, str]:
-    """Read a downward-API file: lines of ``name="value"``, quoted as Go and JSON do; raises ValueError."""
+    """Read a downward-API file; raises ValueError.
+
+    Its lines are ``name="value"``, quoted as Go and JSON do.
+    """
     found = {}
     for line in text.splitlines():
         name, equals, value = line.partition("=")
@@ -101,9 +110,10 @@ _SLURM_LISTS, _SLURM_COUNT = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"), "SLURM_GPUS_
 
 
 def given_all_gpus(nodes: frozenset[str], environment: Mapping[str, str], gpus: int) -> bool:
-    """Tell whether a container was given all of so many GPUs: it has their device nodes, and no choice was made.
+    """Return whether a container was given all of so many GPUs.
 
-    A list that is not understood (MIG instances, a path) is a choice.
+    It has their device nodes, and nothing selects some of them. A list that is not understood (MIG instances, a path)
+    is a selection.
     """
     if sum(name.removeprefix("nvidia").isdigit() for name in nodes) < gpus:
         return False
@@ -129,9 +139,10 @@ def usable_gpu_nodes(evidence: Evidence) -> int | None:
 
 
 def gpus_given(evidence: Evidence, environment: Mapping[str, str]) -> int | None:
-    """Return how many GPUs a container was given, by what chose them; None where nothing does, or they contradict.
+    """Return the number of GPUs given to a container, from its selection.
 
-    A device plug-in that shares GPUs is asked for more than it gives: its list of GPUs and the pod then differ.
+    None without a selection, or where selections contradict each other. A plug-in that shares GPUs is requested more
+    than it gives: its list of GPUs and the pod then differ.
     """
     lists = [environment[name] for name in (*_SLURM_LISTS, "NVIDIA_VISIBLE_DEVICES") if name in environment]
     chosen = [{item.strip() for item in text.split(",")} for text in lists if text not in _NO_CHOICE]
@@ -145,8 +156,11 @@ def gpus_given(evidence: Evidence, environment: Mapping[str, str]) -> int | None
 
 
 def gpu_nodes(text: str) -> frozenset[str]:
-    """Return the names of NVIDIA's device nodes, ``nvidia0``, ``nvidiactl``; raises ValueError."""
+    """Return the names of NVIDIA's device nodes; raises ValueError.
+
+    For example ``nvidia0``, ``nvidiactl``.
+    """
     names = [line.strip() for line in text.splitlines() if line.strip()]
     if wrong := [name for name in names if not re.fullmatch(r"/dev/nvidia[\w.-]{0,60}", name)]:
-        raise ValueError(f"{wrong[0][:60]!r} is no device node of NVIDIA's")
+        raise ValueError(f"{wrong[0][:60]!r} is not a device node of NVIDIA's")
     return frozenset(name.removeprefix("/dev/") for name in names)

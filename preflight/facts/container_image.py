@@ -1,8 +1,4 @@
-"""The container image that a node's software comes from, or that there is none.
-
-Sources: podman-run(1), ``/run/.containerenv``; Apptainer, "Environment and metadata" (APPTAINER_CONTAINER);
-pyxis (options that srun exports); core/v1 Pod, ``spec.containers[].image`` and ``status.containerStatuses[].imageID``.
-"""
+"""Container image of a node's software, if any."""
 
 from __future__ import annotations
 
@@ -25,7 +21,10 @@ VARIABLES = (
 
 
 def image(node: NodeFacts) -> str:
-    """Return the image, or that there is none; empty where a container does not show its image."""
+    """Return the image, or that there is none.
+
+    Empty where a container does not show its image.
+    """
     where = node.evidence.collector.get("where")
     if where in ("host", "vm"):
         return f"none: preflight ran on the {'host' if where == 'host' else 'virtual machine'}"
@@ -50,7 +49,10 @@ def _podman(evidence: Evidence) -> str:
 
 
 def containerenv(text: str) -> str:
-    """Read the image and its digest in podman's ``.containerenv``; raises ValueError if there is none."""
+    """Read image and digest in podman's ``.containerenv``.
+
+    Raises ValueError if there is none.
+    """
     fields = dict(re.findall(r'^(image|imageid)="([^"\n]{1,400})"$', text, re.MULTILINE))
     if "image" not in fields:
         raise ValueError(f"{text.strip()[:60]!r} names no image")

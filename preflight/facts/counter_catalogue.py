@@ -1,10 +1,4 @@
-"""The counters of RDMA ports as data: what each counts, how wide it is, and from which growth on it is a fault.
-
-Sources: Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst (kernel); InfiniBand
-Architecture Specification, PortCounters (the widths of sysfs ``counters``, which stop at their maximum); mlx5_ib
-counters.c (hw_counters are 32 bits wide and wrap; those of ECN, CNP and ICRC are 64). Limits: rdma-core's
-ibcheckerrs and ibqueryerrors, NVSentinel's nic-health-monitor.
-"""
+"""Catalogue of RDMA port counters: meaning, width, and growth limits."""
 
 from __future__ import annotations
 
@@ -30,7 +24,10 @@ class CounterKind(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Counter:
-    """One counter. ``fail_per_h``: the growth per hour above which it fails; None: it only warns."""
+    """One counter.
+
+    ``fail_per_h`` is the growth per hour above which it fails; None: it only warns.
+    """
 
     name: str
     kind: CounterKind
@@ -143,9 +140,9 @@ _ETHTOOL = (
     _row("tx_prioN_pause", _C, "pauses sent"),
     _row("rx_prioN_pause_duration", _C, "time that the switch held this port", unit="us"),
     _row("tx_prioN_pause_duration", _C, "time that this port held the switch", unit="us"),
-    _row("rx_global_pause", _C, "pauses of the whole port received"),
-    _row("tx_global_pause", _C, "pauses of the whole port sent"),
-    _row("rx_global_pause_duration", _C, "time that the switch held the whole port", unit="us"),
+    _row("rx_global_pause", _C, "global pauses received"),
+    _row("tx_global_pause", _C, "global pauses sent"),
+    _row("rx_global_pause_duration", _C, "time that global pauses stopped this port", unit="us"),
     _row("tx_global_pause_duration", _C, "time that this port held all of the switch's", unit="us"),
     _row("tx_pause_storm_warning_events", _C, "pause storms"),
     _row("rx_prioN_bytes", _T, "bytes of the priority received", unit="bytes"),
@@ -163,7 +160,10 @@ _BY_SOURCE = {
 
 @cache
 def counter(source: str, name: str) -> Counter:
-    """Return what is known of a counter of ``counters``, ``hw_counters`` or ``ethtool``; neutral if nothing is."""
+    """Return the catalogue entry of a counter; a neutral one if there is none.
+
+    The source is ``counters``, ``hw_counters`` or ``ethtool``.
+    """
     row = _BY_SOURCE[source].get(re.sub(r"(?<=x_prio)[0-7](?=_)", "N", name))
     if row is None:
         return Counter(name, CounterKind.NEUTRAL, "")

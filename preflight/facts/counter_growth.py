@@ -1,6 +1,6 @@
 """Growth of a port's counters over a window, from sysfs and ``ethtool -S``.
 
-Growth is told only where it is certain: a counter that stands at its maximum, or went back, tells none.
+Growth is known only where it is certain: a counter at its maximum, or one that went back, has none.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Growth:
 
     @property
     def grown(self) -> int:
-        """By how much, in the counter's unit; at least, if it reached its maximum meanwhile."""
+        """The growth in the counter's unit; a lower bound if it reached its maximum."""
         return (self.after - self.before) * self.counter.scale
 
     @property
@@ -45,7 +45,7 @@ class Growth:
 
     @property
     def sure_per_h(self) -> float:
-        """Events per hour that are certain: the growth less twice its square root, which may be chance."""
+        """Certain events per hour: growth less twice its square root, which is chance."""
         return max(0.0, self.grown - 2 * math.sqrt(self.grown)) * 3600 / self.seconds if self.grown > 0 else 0.0
 
     @property
@@ -57,7 +57,7 @@ class Growth:
 
 @dataclass(frozen=True)
 class Unclear:
-    """A counter whose growth cannot be told."""
+    """A counter with unknown growth."""
 
     counter: Counter
     key: str
@@ -66,7 +66,7 @@ class Unclear:
 
 @dataclass(frozen=True)
 class PortGrowth:
-    """All that a port's counters tell of a window; what could not be read is in ``refused``, by source."""
+    """Growth of a port's counters; ``refused`` has the unread sources."""
 
     port: Port
     growths: tuple[Growth, ...]
@@ -83,11 +83,11 @@ class PortGrowth:
         return tuple(g for g in self.growths if g.grown and g.counter.kind in kinds)
 
     def named(self, name: str) -> Growth | None:
-        """Return one counter; None if it was not read, or its growth cannot be told."""
+        """Return one counter; None if it was not read, or its growth is unknown."""
         return self._by_name.get(name)
 
     def matching(self, pattern: str) -> tuple[Growth, ...]:
-        """Return the counters whose whole name matches a regular expression."""
+        """Return the counters with names that match a regular expression completely."""
         return tuple(self.growths[place] for place in _places(pattern, self._names))
 
     @cached_property
@@ -100,7 +100,7 @@ class PortGrowth:
 
     @property
     def gbps(self) -> tuple[float, float] | None:
-        """Gigabits per second sent and received; None if nobody says."""
+        """Gigabits per second sent and received; None if unknown."""
         names = ("tx_bytes", "rx_bytes") if self.port.efa else ("port_xmit_data", "port_rcv_data")
         sent, received = map(self.named, names)
         if sent is None or received is None:
@@ -109,7 +109,7 @@ class PortGrowth:
 
     @property
     def packets(self) -> int | None:
-        """Packets received in the window; None if nobody says."""
+        """Packets received in the window; None if unknown."""
         received = self.named("rx_pkts" if self.port.efa else "port_rcv_packets")
         return None if received is None else received.grown
 
@@ -123,22 +123,31 @@ class PortGrowth:
 
 @lru_cache(maxsize=1024)
 def _places(pattern: str, names: tuple[str, ...]) -> tuple[int, ...]:
-    """Return which of the names match; asked again and again, as the ports of a fleet have the same counters."""
+    """Return the indexes of the matching names.
+
+    Cached, as the ports of a fleet have the same counters.
+    """
     return tuple(place for place, name in enumerate(names) if re.fullmatch(pattern, name))
 
 
 def key_of(source: str, port: Port) -> str:
-    """Return the record of a source; raises EvidenceError where the port has no one interface to ask."""
+    """Return the record of a source.
+
+    Raises EvidenceError where the port has no single interface.
+    """
     if source != "ethtool":
         return f"files:{ROOT}/{port.device}/ports/{port.number}/{source}"
     if port.netdev is None:
         key = f"dir:{ROOT}/{port.device}/device/net"
-        raise EvidenceError(key, "no single interface here belongs to the port: ask on the host")
+        raise EvidenceError(key, "no single interface here belongs to the port: run preflight on the host")
     return f"cmd:ethtool -S {port.netdev}"
 
 
 def sources_of(port: Port) -> tuple[str, ...]:
-    """Return where a port's counters stand; IPoIB's ``ethtool -S`` tells nothing of an InfiniBand port."""
+    """Return the sources of a port's counters.
+
+    IPoIB's ``ethtool -S`` has nothing about an InfiniBand port.
+    """
     if port.efa:
         return ("hw_counters",)  # its driver answers no management datagrams, which sysfs' counters are read by
     return SOURCES if port.roce else SOURCES[:2]
@@ -215,7 +224,7 @@ def parse_files(value: Any) -> dict[str, int]:
 
 
 def parse_ethtool(text: str) -> Mapping[str, int]:
-    """Read ``ethtool -S``; raises ValueError if there is no counter in it, or it breaks off."""
+    """Read ``ethtool -S``; raises ValueError if it has no counter or is cut."""
     if not text.strip():
         raise ValueError("there is no counter in it")
     return parse_complete(text, ethtool_statistics.begins, ethtool_statistics.parse_lines).counters

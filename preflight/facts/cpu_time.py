@@ -1,4 +1,4 @@
-"""What the CPUs did during a window, from ``/proc/stat`` (proc(5)): shares of time, per CPU."""
+"""CPU time during a window, from ``/proc/stat`` (proc(5)): shares per CPU."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CpuWindow:
 
 
 def parse(text: str) -> dict[int, tuple[int, ...]]:
-    """Read ``/proc/stat``: CPU -> ticks by column; raises ValueError if there is no CPU in it."""
+    """Read ``/proc/stat``: CPU -> ticks by column; raises ValueError without a CPU."""
     found: dict[int, tuple[int, ...]] = {}
     for line in text.split("\n"):
         if match := re.fullmatch(r"cpu([0-9]{1,5})((?: [0-9]{1,20}){4,12})\s*", line):
@@ -49,7 +49,7 @@ def parse(text: str) -> dict[int, tuple[int, ...]]:
 
 
 def cpu_window(evidence: Evidence) -> CpuWindow:
-    """Return what each CPU that was there all the time did; raises EvidenceError."""
+    """Return each CPU that was online all the time; raises EvidenceError."""
     readings = twice(evidence, STAT, lambda record: parse(record.out))
     cpus: dict[int, CpuTime] = {}
     for cpu in sorted(readings.before.keys() & readings.after.keys()):

@@ -1,7 +1,7 @@
-"""The GID table of an RDMA port: the addresses that a RoCE connection can be made from, by index.
+"""The GID table of an RDMA port, by index.
 
 Source: Documentation/ABI/stable/sysfs-class-infiniband (gids, gid_attrs/types). An empty row reads as all zeros, and
-its type as an error; so does a row whose interface is in another network namespace.
+its type as an error; so does a row of an interface in another network namespace.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Gid:
 
     @property
     def empty(self) -> bool:
-        """Whether there is no address in it that this network namespace may use."""
+        """Whether the row has no address that this network namespace may use."""
         return int(self.address) == 0 or not self.type
 
     @property
     def shown(self) -> str:
-        """The address as people write it: ``10.0.0.1 (RoCE v2)``, ``fe80::1 (IB/RoCE v1)``."""
+        """The address for people: ``10.0.0.1 (RoCE v2)``, ``fe80::1 (IB/RoCE v1)``."""
         return f"{self.address.ipv4_mapped or self.address} ({self.type or 'of no type here'})"
 
 
@@ -49,7 +49,7 @@ def keys(device: str, port: int, index: int) -> tuple[str, str]:
 
 
 def rows_at_most(evidence: Evidence, device: str, port: int) -> int | None:
-    """Return a number of rows that a port's table does not exceed; None where nobody looked, or it is longer."""
+    """Return an upper bound for the rows of a port's table; None where unknown."""
     if MARKS_KEY not in evidence or not evidence.record(MARKS_KEY).ok:
         return None
     for mark in MARKS:
@@ -60,7 +60,7 @@ def rows_at_most(evidence: Evidence, device: str, port: int) -> int | None:
 
 
 def gid(evidence: Evidence, device: str, port: int, index: int) -> Gid:
-    """Return a row; raises EvidenceError if nobody looked, or it holds no address."""
+    """Return a row; raises EvidenceError if it was not read or is empty."""
     address_key, type_key = keys(device, port, index)
     text = evidence.text(address_key).strip()
     try:

@@ -1,7 +1,7 @@
-"""GPU–NIC pairs: which NIC serves which GPU, how far it is, and which bridges lie between them.
+"""Pairs of GPU and NIC: distance, and the bridges between them.
 
-Distance comes from ``nvidia-smi topo -m``; where that is not to be had, from the PCI tree in sysfs.
-The tree tells the bridges of a path in any case, for ACS is a matter of bridges.
+Distance comes from ``nvidia-smi topo -m``, else from the PCI tree in sysfs. The bridges of a path, which matter for
+ACS, always come from the tree.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ class GpuNicPair:
 
 
 def nic_functions(evidence: Evidence, bus: Collection[PciDevice], devices: Collection[str]) -> dict[str, PciDevice]:
-    """Return RDMA device -> its PCI function, for those that have one; raises EvidenceError."""
+    """Return RDMA device -> PCI function; raises EvidenceError.
+
+    Devices without a function are left out.
+    """
     by_address = {function.address: function for function in bus}
     found = {}
     for device in devices:
@@ -62,10 +65,11 @@ def pairs(
     topology: Topology | None,
     evidence: tuple[str, ...],
 ) -> tuple[GpuNicPair, ...]:
-    """Pair each GPU with its nearest NIC: by the best code, equals by NUMA node and then by the nearest bus number.
+    """Pair each GPU with its nearest NIC.
 
-    On Grace every code is the same, and domain numbers do not tell which NIC is on whose processor. Behind one
-    PCIe switch NCCL uses every NIC: one that is nobody's nearest is paired with the first GPU it is equally near to.
+    The best code wins, then the NUMA node, then the nearest bus number. On Grace every code is the same, and domain
+    numbers do not show which NIC is on which processor. Behind one PCIe switch NCCL uses every NIC: a NIC that is
+    nearest to no GPU is paired with the first GPU it is equally near to.
     """
     found, equals = list[GpuNicPair](), dict[str, GpuNicPair]()
     for gpu, function in gpus.items():
@@ -95,7 +99,7 @@ def _pair(
 
 
 def gpu_names(driver: Driver | None, topology: Topology | None, gpus: Collection[PciDevice]) -> dict[str, PciDevice]:
-    """Return GPU -> its PCI function, by the matrix' names where the driver says which is which."""
+    """Return GPU -> its PCI function, by the matrix' names where known."""
     by_address = {gpu.address: gpu for gpu in gpus}
     if driver is None or topology is None:
         return by_address
@@ -104,7 +108,7 @@ def gpu_names(driver: Driver | None, topology: Topology | None, gpus: Collection
 
 
 def common(one: PciDevice, other: PciDevice) -> int:
-    """Return how many bridges two functions have in common, counted from the root port."""
+    """Return the number of common bridges of two functions, from the root port."""
     number = 0
     for mine, theirs in zip(one.parents, other.parents, strict=False):
         if mine != theirs:
@@ -114,7 +118,7 @@ def common(one: PciDevice, other: PciDevice) -> int:
 
 
 def bridges(one: PciDevice, other: PciDevice) -> tuple[str, ...]:
-    """Return the bridges that traffic between two functions passes below their common one.
+    """Return the bridges between two functions below their common one.
 
     Of two functions without a common bridge these are root ports too, where ACS changes nothing.
     """
@@ -123,7 +127,10 @@ def bridges(one: PciDevice, other: PciDevice) -> tuple[str, ...]:
 
 
 def _code(gpu: PciDevice, nic: PciDevice) -> str:
-    """Tell the distance from the tree, coarser than the driver does: it knows no host bridges."""
+    """Return the distance from the tree.
+
+    It is coarser than the driver's: the tree has no host bridges.
+    """
     if shared := common(gpu, nic):
         return "PIX" if max(len(gpu.parents), len(nic.parents)) - shared <= 1 else "PXB"
     return {True: "NODE", False: "SYS", None: "PHB"}[_same_node(gpu, nic)]
@@ -136,7 +143,7 @@ def _same_node(gpu: PciDevice, nic: PciDevice) -> bool | None:
 
 
 def _far(gpu: PciDevice, nic: PciDevice) -> tuple[bool, int]:
-    """Return whether a NIC is known to be on another NUMA node, and how far its bus number is."""
+    """Return whether a NIC is on another NUMA node, and its bus distance."""
 
     def bus(device: PciDevice) -> int:
         domain, number, _ = device.address.split(":")
@@ -153,7 +160,7 @@ LANE_GBPS = {"2.5": 2.0, "5.0": 4.0, "8.0": 7.877, "16.0": 15.754, "32.0": 31.50
 
 @dataclass(frozen=True)
 class PcieLink:
-    """A PCIe link: what it trained at and what the device could do."""
+    """A PCIe link: its trained state and the device's maximum."""
 
     speed_gts: str  # current_link_speed, GT/s
     width: int  # current_link_width, lanes
@@ -163,18 +170,18 @@ class PcieLink:
 
     @property
     def gbps(self) -> float:
-        """What the link carries in each direction, Gb/s, protocol headers not yet taken off."""
+        """Bandwidth of the link per direction, Gb/s, with protocol headers."""
         return LANE_GBPS[self.speed_gts] * self.width
 
     def __str__(self) -> str:
-        """Return the link as people write it."""
+        """Return the link as text."""
         return f"x{self.width} at {self.speed_gts} GT/s"
 
 
 def nic_link(evidence: Evidence, device: str) -> PcieLink | None:
-    """Return the PCIe link of an RDMA device, None for a virtual function; raises EvidenceError.
+    """Return the PCIe link of an RDMA device; raises EvidenceError.
 
-    A virtual function reports no width and no speed: the link is that of its physical function.
+    None for a virtual function, which reports no width and no speed: the link is that of its physical function.
     """
     base = f"file:/sys/class/infiniband/{device}/device"
     keys = tuple(f"{base}/{which}_link_{what}" for what in ("speed", "width") for which in ("current", "max"))
@@ -202,9 +209,9 @@ def _width(evidence: Evidence, key: str) -> int:
 
 
 def processor_vendor(bus: Collection[PciDevice]) -> str:
-    """Return the processor's PCI vendor: 1022 AMD, 8086 Intel, 10de Grace; empty if nothing tells.
+    """Return the processor's PCI vendor: 1022 AMD, 8086 Intel, 10de Grace.
 
-    Its host bridges tell. Grace has none: its root ports, which have no bridge above them, tell.
+    Empty if unknown. Host bridges show it; Grace has none, so its root ports without a bridge above them do.
     """
     vendors = [device.vendor for device in bus if device.class_code >> 8 == 0x0600]
     vendors = vendors or [device.vendor for device in bus if device.class_code >> 8 == 0x0604 and not device.parents]

@@ -1,4 +1,7 @@
-"""Limits, NUMA nodes and allowed CPUs of the collector's process, from /proc and /sys."""
+"""Limits, NUMA nodes and allowed CPUs of the collector's process.
+
+Sources: /proc and /sys.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ _CAP_IPC_LOCK = 14
 
 
 def memlock_bytes(text: str) -> float:
-    """Read the soft "Max locked memory" of ``/proc/self/limits`` in bytes; ``inf`` for unlimited."""
+    """Read the soft "Max locked memory" of ``/proc/self/limits`` in bytes.
+
+    ``inf`` for unlimited.
+    """
     if not (match := re.search(r"^Max locked memory\s+(unlimited|\d+)\s", text, re.MULTILINE)):
         raise ValueError("there is no line 'Max locked memory' in it")
     return math.inf if match[1] == "unlimited" else int(match[1])
@@ -32,7 +38,10 @@ def open_files(text: str) -> float:
 
 
 def may_lock_memory(text: str) -> bool:
-    """Tell from ``/proc/self/status`` whether CAP_IPC_LOCK lifts the memlock limit."""
+    """Return whether CAP_IPC_LOCK lifts the memlock limit.
+
+    Read from ``/proc/self/status``.
+    """
     if not (match := re.search(r"^CapEff:\s*([0-9a-fA-F]{1,16})\s*$", text, re.MULTILINE)):
         raise ValueError("there is no line 'CapEff' in it")
     return bool(int(match[1], 16) >> _CAP_IPC_LOCK & 1)
@@ -46,14 +55,14 @@ def allowed_cpus(text: str) -> frozenset[int]:
 
 
 def allowed_memory_nodes(text: str) -> frozenset[int]:
-    """Read ``Mems_allowed_list`` of ``/proc/self/status``: the NUMA nodes that memory may come from."""
+    """Read ``Mems_allowed_list`` of ``/proc/self/status``: allowed NUMA nodes."""
     if not (match := re.search(r"^Mems_allowed_list:\s*(\S+)\s*$", text, re.MULTILINE)):
         raise ValueError("there is no line 'Mems_allowed_list' in it")
     return id_list(match[1], "Mems_allowed_list")
 
 
 def integer_file(evidence: Evidence, key: str) -> int:
-    """Return the number that a file of /proc or /sys holds; raises EvidenceError."""
+    """Return the number in a file of /proc or /sys; raises EvidenceError."""
     try:
         return integer(evidence.text(key), key.rsplit("/", 1)[-1])
     except ValueError as error:
@@ -78,7 +87,10 @@ def shm_bytes(evidence: Evidence) -> int:
 
 @dataclass(frozen=True)
 class NumaNode:
-    """One NUMA node; Grace GPU memory and CXL nodes have no CPUs and are no sockets."""
+    """One NUMA node.
+
+    Grace GPU memory and CXL nodes have no CPUs and are not sockets.
+    """
 
     number: int
     cpus: frozenset[int]

@@ -67,9 +67,10 @@ def nvme_drives(evidence: Evidence) -> tuple[tuple[str, str], ...]:
 
 
 def lasting(text: str) -> dict[str, MountEntry]:
-    """Read the disks and network file systems mounted for good, by place.
+    """Read the lasting disks and network file systems by mount point.
 
-    What an automounter brings (below a mount of ``autofs``, or on it) depends on who was there. Raises ValueError.
+    File systems of an automounter (below or on a mount of ``autofs``) come and go and are left out. Raises
+    ValueError.
     """
     mounts = parse(text)
     automounted = tuple(mount.place for mount in mounts if mount.kind == "autofs")

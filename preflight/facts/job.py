@@ -26,7 +26,10 @@ _HOSTNAME = "file:/proc/sys/kernel/hostname"
 
 
 class RunFacts:
-    """Facts of the logs of one run; each log is a record ``log:NAME``. Its nodes are those that were judged with it."""
+    """Facts of the logs of one run; each log is a record ``log:NAME``.
+
+    Its nodes are those that were judged with it.
+    """
 
     def __init__(self, evidence: Evidence, nodes: Sequence[NodeFacts] = ()) -> None:
         self.evidence = evidence
@@ -35,10 +38,10 @@ class RunFacts:
         self.refused: dict[str, str] = {}  # logs that look like PyTorch's and were not read, with the reason
 
     def host(self, name: str | None) -> NodeFacts | None:
-        """Return the node that a log calls so; None where none, or more than one, is called so.
+        """Return the node with a log's host name; None if none or several match.
 
-        NCCL prints a host's name up to the first dot. A node is known by the name that it was asked for by, else by
-        its own (``/proc/sys/kernel/hostname``), as where it was asked for by an address.
+        NCCL prints a host's name up to the first dot. A node is known by the name given to collect it, else by its
+        own (``/proc/sys/kernel/hostname``), as where it was given as an address.
         """
         if name is None:
             return None
@@ -72,12 +75,12 @@ class RunFacts:
 
     @cached_property
     def _job_logs(self) -> dict[str, JobLog]:
-        """The logs that are no file of PyTorch's, by record key."""
+        """The logs that PyTorch's tools did not write, by record key."""
         return {key: self.log(key) for key in self.logs if key not in self._pytorch}
 
     @cached_property
     def nccl_logs(self) -> dict[str, parsers.nccl_log.NcclLog]:
-        """Every log that holds lines of NCCL, by record key."""
+        """Every log with lines of NCCL, by record key."""
         return {key: log.nccl for key, log in self._job_logs.items() if log.nccl is not None}
 
     @cached_property
@@ -125,7 +128,10 @@ class RunFacts:
 
     @cached_property
     def kinds(self) -> frozenset[str]:
-        """What PyTorch wrote that is among the logs: ``trace``, ``recording``, ``watchdog``; also what was refused."""
+        """The kinds of PyTorch output among the logs, including refused ones.
+
+        They are ``trace``, ``recording`` and ``watchdog``.
+        """
         try:
             inputs = {
                 "trace": self.traces,
@@ -138,7 +144,7 @@ class RunFacts:
 
     @cached_property
     def watchdogs(self) -> dict[str, parsers.torch.watchdog.Watchdog]:
-        """What PyTorch's watchdog says in each log, by record key."""
+        """The content of PyTorch's watchdog in each log, by record key."""
         return {key: log.watchdog for key, log in self._job_logs.items() if log.watchdog}
 
 
@@ -157,7 +163,7 @@ def _streamed_log() -> ModuleType:
 
 
 def _read(key: str, call: Callable[[], T]) -> T:
-    """Read a log where it lies; raises EvidenceError where that cannot be done."""
+    """Read a log in place; raises EvidenceError."""
     try:
         return call()
     except OSError as error:

@@ -29,7 +29,10 @@ DMA_BUF = (5, 12)
 
 
 def modules(evidence: Evidence) -> frozenset[str]:
-    """Return the kernel's modules, underscores in their names; raises EvidenceError if they were not read."""
+    """Return the kernel's modules, with underscores in their names.
+
+    Raises EvidenceError if they were not read.
+    """
     return frozenset(evidence.listing(MODULES))
 
 
@@ -46,7 +49,10 @@ class Option:
 
 
 def boot_options(text: str) -> tuple[Option, ...]:
-    """Read ``/proc/cmdline`` in order; a value may be quoted and hold blanks. Raises ValueError."""
+    """Read ``/proc/cmdline`` in order; raises ValueError.
+
+    A value may be quoted and contain blanks.
+    """
     words = _words(text)
     if not words:
         raise ValueError("the kernel's command line is empty")
@@ -62,7 +68,10 @@ def boot_options(text: str) -> tuple[Option, ...]:
 
 
 def _words(text: str) -> list[str]:
-    """Divide a command line at the blanks that are not quoted; a quote that nothing closes is a character."""
+    """Split a command line at unquoted blanks.
+
+    An unclosed quote is an ordinary character.
+    """
     words: list[list[str]] = [[]]
     for part in re.findall(r'\s+|[^\s"]+|"[^"\n]*"|"', text):
         if part.isspace():
@@ -80,7 +89,10 @@ def release(text: str) -> tuple[int, int]:
 
 
 def open_modules(text: str) -> bool:
-    """Tell from ``/proc/driver/nvidia/version`` whether the driver's open kernel modules run; raises ValueError."""
+    """Return whether the driver's open kernel modules run; raises ValueError.
+
+    Read from ``/proc/driver/nvidia/version``.
+    """
     if not (match := re.search(r"^NVRM version:(.*)$", text, re.MULTILINE)):
         raise ValueError(f"{text.strip()[:80]!r} has no line 'NVRM version:'")
     return "Open Kernel Module" in match[1]
@@ -96,12 +108,12 @@ _TYPES = TRANSLATED | {"identity", "blocked", "unmanaged", "auto"}
 def iommu_type(text: str) -> str:
     """Read the domain type of an IOMMU group; raises ValueError."""
     if (word := text.strip()) not in _TYPES:
-        raise ValueError(f"{word[:60]!r} is no type of an IOMMU domain")
+        raise ValueError(f"{word[:60]!r} is not a type of an IOMMU domain")
     return word
 
 
 def iommu_types(evidence: Evidence, patterns: Iterable[str]) -> dict[str, str]:
-    """Return record key -> domain type for the devices that the patterns name and that have a group.
+    """Return record key -> IOMMU domain type for the matching devices.
 
     A device without a group is not behind an IOMMU. Raises EvidenceError if a file was not readable.
     """
@@ -117,14 +129,18 @@ def iommu_types(evidence: Evidence, patterns: Iterable[str]) -> dict[str, str]:
 
 
 def iommu_is_on(evidence: Evidence) -> bool:
-    """Tell whether the kernel made any IOMMU group; raises EvidenceError if nobody could tell."""
+    """Return whether the kernel created any IOMMU group.
+
+    Raises EvidenceError if that is unknown.
+    """
     return evidence.exists(IOMMU_GROUPS) and bool(evidence.listing(IOMMU_GROUPS))
 
 
 def iommu_wish(options: Iterable[Option]) -> str:
-    """Return ``passthrough``, ``off``, ``translated`` or an empty text: what the boot options ask for.
+    """Return the IOMMU mode of the boot options.
 
-    The last word counts, as in the kernel; ``off`` of either vendor's driver is off.
+    ``passthrough``, ``off``, ``translated`` or empty. The last option wins, as in the kernel; ``off`` for either
+    vendor's driver is off.
     """
     wish = ""
     for option in options:

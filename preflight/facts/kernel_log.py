@@ -1,4 +1,4 @@
-"""The kernel's log of a node, the time, and how far the log reaches back."""
+"""The kernel's log of a node, the time, and the log's range."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BOOT_S = 60
 
 @dataclass(frozen=True)
 class KernelLog:
-    """The newest boot's lines, and how far they reach back."""
+    """The newest boot's lines, and the range they cover."""
 
     lines: tuple[KernelLogLine, ...]
     now_s: float | None  # of the same clock; None if it is not known
@@ -28,14 +28,14 @@ class KernelLog:
 
     @property
     def since(self) -> str:
-        """Say which window the log covers."""
+        """The window that the log covers."""
         first = self.lines[0].at_s
         if first < _BOOT_S:
             return "since boot" if self.now_s is None else f"since boot, {age(self.now_s - first)} ago"
-        return "the kept lines" if self.now_s is None else f"the last {age(self.now_s - first)}"
+        return "the saved lines" if self.now_s is None else f"the last {age(self.now_s - first)}"
 
     def ago(self, at_s: float) -> str:
-        """Say how long ago a line was written; empty if that is not known."""
+        """Return the age of a line; empty if unknown."""
         return "" if self.now_s is None or self.now_s < at_s else f"{age(self.now_s - at_s)} ago"
 
 
@@ -48,9 +48,9 @@ def age(seconds: float) -> str:
 
 
 def kernel_log(evidence: Evidence, key: str = DMESG) -> KernelLog:
-    """Return the log; raises EvidenceError where it may not be read or is not one.
+    """Return the log; raises EvidenceError where it is not readable or not a log.
 
-    Of a log that was longer than the output cap the first part is kept, and ``cut`` says so.
+    A log longer than the output cap is cut: only its first part is there, and ``cut`` is set.
     """
     record = evidence.record(key)
     cut = record.describe() if record.status == "cut" else ""
@@ -63,7 +63,7 @@ def kernel_log(evidence: Evidence, key: str = DMESG) -> KernelLog:
 
 
 def all_levels(log: KernelLog, notices: KernelLog) -> KernelLog:
-    """Return one log of warnings and notices, in the order in which they were written."""
+    """Return one log of warnings and notices, in the order of writing."""
     lines = tuple(merge(log.lines, notices.lines, key=lambda line: line.at_s))
     return KernelLog(lines, log.now_s, log.cut or notices.cut)
 

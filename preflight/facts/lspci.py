@@ -1,7 +1,7 @@
-"""``lspci -Dnvv``: what of a PCI function's configuration sysfs does not show.
+"""``lspci -Dnvv``: PCI configuration that sysfs does not show.
 
-Source: pciutils, ls-caps.c and ls-ecaps.c. Capabilities are readable by root only; for an ordinary
-user lspci prints ``Capabilities: <access denied>``, which is unknown, not absent.
+Source: pciutils, ls-caps.c and ls-ecaps.c. Capabilities are readable by root only; for an ordinary user lspci prints
+``Capabilities: <access denied>``, which is unknown, not absent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How the values of many nodes are compared: majority, outliers, identifiers that occur twice.
+"""Statistics across nodes: majority, outliers, duplicate identifiers.
 
 The share of a majority and the rule of outliers are field practice: a value is the reference if 60 % of at least
 three nodes have it; a number is an outlier by the modified z-score (Iglewicz and Hoaglin, 1993: 3.5 times the
@@ -22,7 +22,7 @@ Z, ENOUGH = 3.5, 5
 
 @dataclass(frozen=True)
 class Vote:
-    """What the nodes of one kind have of one value."""
+    """Readings of one value on the nodes of one kind."""
 
     values: Mapping[str, tuple[str, ...]]  # value -> nodes, in order
     usual: str | None  # the value of the majority; None: there is none
@@ -45,12 +45,12 @@ class Vote:
 
 
 def is_majority(holders: int, total: int) -> bool:
-    """Tell whether so many of all make a value the reference for the others."""
+    """Return whether this many of all make a value the reference."""
     return total >= QUORUM and holders >= MAJORITY * total
 
 
 def vote(reported: Iterable[tuple[str, str]]) -> Vote:
-    """Count (node, value) pairs; a value that all have is usual however few they are."""
+    """Count (node, value) pairs; a unanimous value is usual, however few there are."""
     values: dict[str, list[str]] = defaultdict(list)
     for node, value in reported:
         values[value].append(node)
@@ -64,9 +64,9 @@ def vote(reported: Iterable[tuple[str, str]]) -> Vote:
 
 
 def near(numbers: Mapping[str, float], tolerance: float) -> dict[str, float]:
-    """Give numbers that lie within a share of each other one value, so that they count as equal: node -> number.
+    """Give numbers within a tolerance of each other one value: node -> number.
 
-    Each run of neighbours stands for the number that most of its nodes have, else its median.
+    They then count as equal. A run of neighbours gets the number that most of its nodes have, else its median.
     """
     from statistics import median
 
@@ -91,10 +91,10 @@ class Outlier:
 
 
 def outliers(numbers: Mapping[str, float], floor: float, *, up: bool = True, down: bool = True) -> list[Outlier]:
-    """Return the numbers that lie more than 3.5 spreads and more than ``floor`` from the median.
+    """Return numbers more than 3.5 spreads and ``floor`` from the median.
 
-    The floor is in the unit of the numbers: without one, a fleet whose values hardly differ would make an outlier of
-    the least of differences. Fewer than five numbers have no outlier.
+    The floor is in the unit of the numbers: without one, in a fleet with nearly equal values the smallest difference
+    would be an outlier. Fewer than five numbers have no outlier.
     """
     if len(numbers) < ENOUGH:
         return []
@@ -112,9 +112,10 @@ def outliers(numbers: Mapping[str, float], floor: float, *, up: bool = True, dow
 
 
 def sides(numbers: Mapping[str, float], floor: float) -> tuple[dict[str, float], dict[str, float]] | None:
-    """Return the two groups that numbers fall into, the lower first; None where they are one, or fewer than five.
+    """Return the two groups of numbers, the lower first; None for one group.
 
-    The widest gap divides them, where it is wider than ``floor`` and than 3.5 spreads within each group.
+    None for fewer than five numbers as well. The widest gap divides them, where it is wider than ``floor`` and than
+    3.5 spreads within each group.
     """
     if len(numbers) < ENOUGH:
         return None
@@ -134,7 +135,10 @@ def _spread(numbers: Iterable[float]) -> float:
 
 
 def shared(owners: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    """Return the identifiers that several nodes have, of (node, identifier) pairs: identifier -> nodes."""
+    """Return the identifiers of several nodes: identifier -> nodes.
+
+    The input is pairs of node and identifier.
+    """
     first: dict[str, str] = {}
     several: dict[str, dict[str, None]] = {}
     for node, identifier in owners:
@@ -145,5 +149,8 @@ def shared(owners: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
 
 
 def systemic(hit: int, of: int, share: float = 0.3, least: int = QUORUM) -> bool:
-    """Tell whether a fault on so many of the nodes looks like the site's: at least 30 % of them, and three."""
+    """Return whether a fault on so many nodes looks like the site's.
+
+    At least 30 % of the nodes, and three.
+    """
     return hit >= least and hit >= share * of

@@ -1,4 +1,4 @@
-"""NCCL's environment: which variables are in force on a node, and where each was set.
+"""NCCL's environment: the variables in force on a node, and their sources.
 
 Sources: NCCL user guide, "Environment Variables"; NCCL source (src/misc/param.cc, src/misc/socket.cc,
 src/misc/utils.cc). The process environment wins over the user's file, and that over /etc/nccl.conf:
@@ -39,14 +39,20 @@ class Setting:
 
     @property
     def where(self) -> str:
-        """The place to edit: ``the environment``, ``the environment of process 4711`` or ``/etc/nccl.conf line 3``."""
+        """The place to edit: ``the environment`` or ``/etc/nccl.conf line 3``.
+
+        For a running rank, ``the environment of process 4711``.
+        """
         if self.line is None:
             return self.holder or "the environment"
         return f"{self.source.partition(':')[2]} line {self.line}"
 
     @property
     def text(self) -> str:
-        """``NAME=VALUE``, blanks and control characters made visible where they could hide; a long value is cut."""
+        """``NAME=VALUE``; hidden blanks and control characters are made visible.
+
+        A long value is cut.
+        """
         plain = self.value.isprintable() and self.value == self.value.strip()
         shown = self.value if plain else repr(self.value)
         return f"{self.name}={shown if len(shown) <= LONGEST_SHOWN else shown[:LONGEST_SHOWN] + '…'}"
@@ -78,7 +84,10 @@ class Selection:
 
     @classmethod
     def parse(cls, value: str, *, empty_port_is_any: bool = True) -> Selection:
-        """Read a list as NCCL does; ``empty_port_is_any`` holds from 2.30.7 on, which has rails."""
+        """Parse a list as NCCL does.
+
+        ``empty_port_is_any`` holds from 2.30.7 on, which has rails.
+        """
         exclude = value.startswith("^")
         rest = value[1:] if exclude else value
         exact = rest.startswith("=")
@@ -90,21 +99,21 @@ class Selection:
         return cls(tuple(items), exclude, exact)
 
     def names(self, item: SelectionItem, name: str) -> bool:
-        """Tell whether an item means this device or interface, port and ``^`` aside."""
+        """Return whether an item names this device, port and ``^`` aside."""
         return name == item.name if self.exact else name.startswith(item.name)
 
     def matches(self, device: str, port: int) -> bool:
-        """Tell whether an RDMA port is selected."""
+        """Return whether an RDMA port is selected."""
         listed = any(self.names(item, device) and item.port in (None, port) for item in self.items)
         return (listed or not self.items) != self.exclude
 
     def matches_name(self, name: str) -> bool:
-        """Tell whether a network interface is selected; what follows a colon is ignored."""
+        """Return whether an interface is selected; text after a colon is ignored."""
         return (any(self.names(item, name) for item in self.items) or not self.items) != self.exclude
 
 
 def _port(text: str, empty_is_any: bool) -> int | None:
-    """Read a port as atoi does: text is 0, which no port has; -1 is NCCL's own word for any."""
+    """Parse a port as atoi does: text is 0, which no port has; -1 means any."""
     if empty_is_any and not text.partition(":")[0]:
         return None
     match = re.match(r"[ \t\n\v\f\r]*([+-]?[0-9]{1,9})", text)
@@ -116,7 +125,10 @@ _STRTOLL = re.compile(r"[ \t\n\v\f\r]*([+-]?)(?:0[xX]([0-9a-fA-F]+)|0([0-7]*)|([
 
 
 def strtoll(text: str) -> int | None:
-    """Read a number as C's ``strtoll(…, 0)`` does: ``true`` is 0, ``4M`` 4, ``010`` 8; None if it overflows."""
+    """Parse a number as C's ``strtoll(…, 0)``; None if it overflows.
+
+    ``true`` is 0, ``4M`` 4, ``010`` 8.
+    """
     if not (match := _STRTOLL.match(text)):
         return 0
     sign, hexadecimal, octal, decimal = match.groups()
@@ -129,7 +141,7 @@ def strtoll(text: str) -> int | None:
 
 @dataclass(frozen=True)
 class NcclEnvironment:
-    """The variables in force, one setting for each name, and the sources that could not be read."""
+    """The variables in force, and the sources that could not be read."""
 
     settings: tuple[Setting, ...]
     unreadable: Mapping[str, str]  # record key -> why; a variable that is unset elsewhere may be set there
@@ -139,33 +151,39 @@ class NcclEnvironment:
         return next((setting for setting in self.settings if setting.name == name), None)
 
     def text(self, name: str) -> str | None:
-        """Return a value, None if unset; raises EvidenceError if the collector kept it back."""
+        """Return a value, None if unset; raises EvidenceError if it was redacted."""
         setting = self.get(name)
         if setting is not None and setting.value == REDACTED:
             raise EvidenceError(setting.source, f"the value of {name} was redacted")
         return setting.value if setting else None
 
     def integer(self, name: str) -> int | None:
-        """Return a number as NCCL reads it; None where NCCL takes its default (unset, empty, overflow)."""
+        """Return a number as NCCL parses it; None where NCCL uses its default.
+
+        It does for an unset or empty variable, and on overflow.
+        """
         return strtoll(value) if (value := self.text(name)) else None
 
     @property
     def hca_selection(self) -> Selection | None:
-        """NCCL_IB_HCA; None where it leaves everything in (unset, empty, ``=``)."""
+        """NCCL_IB_HCA; None where it selects everything (unset, empty, ``=``)."""
         selection = Selection.parse(self.text("NCCL_IB_HCA") or "")
         return selection if selection.items or selection.exclude else None
 
     @property
     def socket_selection(self) -> Selection | None:
-        """NCCL_SOCKET_IFNAME; None where NCCL chooses: a value of one character counts as unset."""
+        """NCCL_SOCKET_IFNAME; None where NCCL chooses.
+
+        A value of one character counts as unset.
+        """
         value = self.text("NCCL_SOCKET_IFNAME") or ""
         return Selection.parse(value) if len(value) > 1 else None
 
 
 def read(evidence: Evidence) -> NcclEnvironment:
-    """Merge environment and files as NCCL does; raises EvidenceError if the environment was not read.
+    """Merge environment and files as NCCL does.
 
-    From 2.23 on NCCL_CONF_FILE replaces the user's file.
+    From 2.23 on NCCL_CONF_FILE replaces the user's file. Raises EvidenceError if the environment was not read.
     """
     environment = evidence.value(PROCESS)
     if not isinstance(environment, Mapping):
@@ -193,12 +211,12 @@ def read(evidence: Evidence) -> NcclEnvironment:
 
 
 def _conf_file(evidence: Evidence, path: str) -> str:
-    """Return what the file named by NCCL_CONF_FILE holds; empty if there is no such file."""
+    """Return the content of NCCL_CONF_FILE; empty if there is no such file."""
     from preflight.facts.nccl_settings import named_files  # rarely needed, and above this module
 
     named = named_files.named(evidence).get("NCCL_CONF_FILE")
     if named is None or named.path != path:
-        raise EvidenceError(f"file:{path}", "was never asked of this node")
+        raise EvidenceError(f"file:{path}", "was not collected from this node")
     if named.missing:
         return ""
     if named.text is None:
@@ -207,9 +225,10 @@ def _conf_file(evidence: Evidence, path: str) -> str:
 
 
 def parse_file(text: str, key: str) -> Iterator[Setting]:
-    """Yield the settings of one file: no quoting, no trimming, ``#`` only as the first character.
+    """Yield the settings of one file, without quoting or trimming.
 
-    Up to 2.29 blanks and a CR at the end of a line become part of the value.
+    ``#`` begins a comment only as the first character. Up to 2.29 blanks and a CR at the end of a line become part of
+    the value.
     """
     for number, line in enumerate(text.split("\n"), 1):
         name, equals, value = line.partition("=")

@@ -1,7 +1,7 @@
-"""Whether channels of a log could use GPUDirect RDMA: by the GPU's name and the network; and what to do by network.
+"""Support for GPUDirect RDMA by GPU name and network, and fixes by network.
 
-Sources: CUDA's GPUDirect RDMA documentation (data-centre and professional GPUs), NVIDIA DGX Spark release notes
-(GB10 has none), AWS's EFA documentation (GPUs of p4d and later).
+Sources: CUDA's GPUDirect RDMA documentation (data-centre and professional GPUs), NVIDIA DGX Spark release notes (GB10
+has none), AWS's EFA documentation (GPUs of p4d and later).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EFA_SHAPE = re.compile(r"\b(p4d|p4de|p5|p5e|p5en|p6|p6e)[.-]", re.I)
 
 @dataclass(frozen=True)
 class NetworkFamily:
-    """A family of networks: by which names NCCL calls it, whether it can, and what to do where it does not."""
+    """A family of networks: NCCL's names, support, and the fix without support."""
 
     names: re.Pattern[str]
     able: bool | None  # None: it depends on the GPU, or is not known
@@ -79,7 +79,10 @@ _OTHER = NetworkFamily(re.compile(".*"), None, "Look in the documentation of thi
 
 @dataclass(frozen=True)
 class Ability:
-    """Whether GPUDirect RDMA can be had; ``why`` in words: None where the text does not name the GPU or the network."""
+    """Whether GPUDirect RDMA is possible, and ``why``.
+
+    None where the text does not name the GPU or the network.
+    """
 
     able: bool | None
     why: str
@@ -91,7 +94,10 @@ def network_of(name: str) -> NetworkFamily:
 
 
 def ability(network: str, gpus: Iterable[str], shape: str = "") -> Ability:
-    """Tell whether these GPUs can use GPUDirect RDMA over a network; ``shape`` is the name of a topology file."""
+    """Return whether these GPUs can use GPUDirect RDMA over a network.
+
+    ``shape`` is the name of a topology file.
+    """
     names, family = sorted({name.strip() for name in gpus if name.strip()}), network_of(network)
     if never := [name for name in names if _NEVER.search(name)]:
         return Ability(False, f"{never[0]} has no GPUDirect RDMA")

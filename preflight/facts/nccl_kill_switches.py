@@ -1,7 +1,8 @@
-"""The NCCL variables that switch a transport off: good for finding a fault, and bad for everything after.
+"""NCCL variables that switch a transport off.
 
-Which value switches is NCCL's own rule (src/transport/*.cc, src/graph/paths.cc, 2.30): P2P_DISABLE and SHM_DISABLE act
-only at 1, IB_DISABLE at anything but 0, a level at LOC or, in the old numbering, 0.
+They help to find a fault and do harm when they stay. Which value switches is NCCL's own rule (src/transport/*.cc,
+src/graph/paths.cc, 2.30): P2P_DISABLE and SHM_DISABLE act only at 1, IB_DISABLE at anything but 0, a level at LOC or,
+in the old numbering, 0.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Storage that is reached over a network: file systems that are mounted, NVMe devices of fabrics.
+"""Network storage: mounted file systems, NVMe over fabrics.
 
 Sources: proc_pid_mountinfo(5); nfs(5), ``addr=``; Lustre's network identifiers, ``ADDRESS@o2ib``; ceph(8),
 ``mon_addr=``; Documentation/ABI/testing/sysfs-class-nvme (transport, address). No name is resolved.
@@ -30,7 +30,7 @@ MAX_MOUNTS = 512
 
 @dataclass(frozen=True)
 class Storage:
-    """One file system or device, and the addresses of its servers as far as they are known."""
+    """One file system or device, and the known addresses of its servers."""
 
     kind: str  # nfs4, lustre, …; nvme-tcp, nvme-rdma
     place: str  # where it is mounted; of a device its name
@@ -40,7 +40,10 @@ class Storage:
 
 
 def parse_mounts(text: str) -> tuple[Storage, ...]:
-    """Read the network file systems in ``/proc/self/mountinfo``, each source once; raises ValueError."""
+    """Read the network file systems in ``/proc/self/mountinfo``.
+
+    Each source once; raises ValueError.
+    """
     found: dict[tuple[str, str], Storage] = {}
     for mount in mounts.parse(text):
         kind, source = mount.kind, mount.source
@@ -66,7 +69,7 @@ def _servers(kind: str, source: str, options: str) -> Iterator[IpAddress]:
 
 
 def _host(text: str) -> str:
-    """Take a port off: ``192.0.2.1:6789``, ``[2001:db8::1]:6789``."""
+    """Remove a port: ``192.0.2.1:6789``, ``[2001:db8::1]:6789``."""
     match = re.fullmatch(r"\[([0-9a-fA-F:.]{2,45})\](?::[0-9]{1,5})?|([0-9.]{7,15})(?::[0-9]{1,5})?", text)
     return (match[1] or match[2]) if match else text
 
@@ -80,7 +83,7 @@ def _addresses(texts: Iterable[str]) -> Iterator[IpAddress]:
 
 
 def nvme(evidence: Evidence) -> tuple[Storage, ...]:
-    """Return the NVMe controllers that are reached over TCP or RDMA; raises EvidenceError."""
+    """Return the NVMe controllers over TCP or RDMA; raises EvidenceError."""
     found = []
     for key in evidence.keys("file:/sys/class/nvme/*/transport"):
         transport = evidence.text(key).strip()

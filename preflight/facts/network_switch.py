@@ -1,4 +1,4 @@
-"""Which network operating system a machine runs: a switch answers over SSH, and is no node that jobs run on.
+"""Detection of network switches among the nodes.
 
 SONiC and Cumulus are Debian with Python, Arista EOS is a Fedora or AlmaLinux, so the collector runs there as well.
 Sources: sonic-buildimage (``/etc/sonic/sonic_version.yml``), ONIE (``machine.conf``, kept by network operating
@@ -31,9 +31,9 @@ _ONIE = re.compile(r"^(?:onie|aboot)_platform=([\w.-]{1,60})\s*$", re.M)
 
 
 def network_switch(evidence: Evidence, bus: Iterable[PciDevice]) -> tuple[str, str] | None:
-    """Return the name of a switch's operating system and the record that shows it; None if this is no switch.
+    """Return a switch's operating system and the record that shows it; else None.
 
-    A machine with a GPU is none, whatever its files are called.
+    A machine with a GPU is not a switch, whatever its files are called.
     """
     devices = tuple(bus)
     if any(device.is_gpu for device in devices):

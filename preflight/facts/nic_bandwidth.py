@@ -1,4 +1,4 @@
-"""What the NICs of a node carry together: the rates of their ports, bounded by the PCIe links below them.
+"""Total bandwidth of a node's NICs: port rates, limited by PCIe links.
 
 Sources: sysfs-class-infiniband (rate), sysfs-bus-pci (current_link_speed, current_link_width).
 """
@@ -22,12 +22,12 @@ class NicAdapter:
 
     @property
     def rate_gbps(self) -> float:
-        """Rates of its ports together, Gb/s."""
+        """Total rate of its ports, Gb/s."""
         return sum(port.rate_gbps or 0 for port in self.ports)
 
     @property
     def gbps(self) -> float:
-        """What it carries in each direction, Gb/s."""
+        """Bandwidth per direction, Gb/s."""
         return self.rate_gbps if self.pcie_gbps is None else min(self.rate_gbps, self.pcie_gbps)
 
     @property
@@ -37,7 +37,10 @@ class NicAdapter:
 
 
 def cards(evidence: Evidence, ports: Iterable[Port]) -> tuple[NicAdapter, ...]:
-    """Return the cards of the active ports, without virtual functions whose physical port is counted already."""
+    """Return the adapters of the active ports.
+
+    Virtual functions of a counted physical port are left out.
+    """
     found: dict[str, list[Port]] = {}
     for port in _distinct(evidence, [port for port in ports if port.active]):
         path = device_path(evidence, port.device)
@@ -54,7 +57,10 @@ def _pcie(evidence: Evidence, port: Port) -> float | None:
 
 
 def _distinct(evidence: Evidence, ports: list[Port]) -> Iterator[Port]:
-    """Yield physical ports, and of several virtual functions of one adapter without it the first."""
+    """Yield physical ports.
+
+    Of several virtual functions without their physical port, the first is yielded.
+    """
     virtual = {port.name for port in ports if is_virtual_function(evidence, port.device)}
     counted = {guid for port in ports if port.name not in virtual if (guid := _adapter(evidence, port))}
     for port in ports:
@@ -67,7 +73,7 @@ def _distinct(evidence: Evidence, ports: list[Port]) -> Iterator[Port]:
 
 
 def _adapter(evidence: Evidence, port: Port) -> str:
-    """Return the GUID that all functions of an adapter share; empty where it is not known."""
+    """Return the GUID shared by all functions of an adapter; empty where unknown."""
     try:
         return evidence.text(f"file:/sys/class/infiniband/{port.device}/sys_image_guid").strip().strip("0:")
     except EvidenceError:

@@ -1,7 +1,7 @@
 """All facts of one node, each parsed on first use.
 
-A fact that cannot be had raises :class:`EvidenceError` naming the record; the judge turns that into
-*unknown*. The error is remembered, so every check that needs the fact says the same.
+A fact that is not available raises :class:`EvidenceError` naming the record; the judge turns that into *unknown*. The
+error is cached, so every check that needs the fact reports the same.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class NodeFacts:
         self.fleet_answers: FleetAnswers = {}
 
     def remember_for_fleet(self, name: str, query: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
-        """Return ``query(...)``, a value that a check of the fleet needs of each node, and remember it, or its error.
+        """Return ``query(...)`` for a fleet check, and cache the value or its error.
 
-        Of a large fleet these answers are all that is at hand when its nodes are compared; for anything else a node's
-        evidence is read again. So an answer is small, and its name means one thing only, in all checks.
+        Of a large fleet these answers are all that is in memory when its nodes are compared; for anything else a
+        node's evidence is read again. So an answer is small, and its name has one meaning in all checks.
         """
         if name not in self.fleet_answers:
             try:
@@ -53,7 +53,7 @@ class NodeFacts:
         return cast("T", value)
 
     def parsed(self, key: str, parse: Callable[[str], T]) -> T:
-        """Parse a record's text; raises EvidenceError with the parser's words if it cannot be read."""
+        """Parse a record's text; raises EvidenceError with the parser's message."""
         if (known := self._parsed.get((key, parse))) is not None:
             return cast("T", known)
         text = self.evidence.text(key)
@@ -65,7 +65,7 @@ class NodeFacts:
 
     @cached_property
     def failing(self) -> dict[str, frozenset[str]]:
-        """Check id -> the subjects on which it fails or warns here, of the checks of a node that were run."""
+        """Check id -> failing or warning subjects, of the node checks that ran."""
         return {}
 
     @cached_property
@@ -79,10 +79,11 @@ class NodeFacts:
 
     @property
     def in_virtual_machine(self) -> bool:
-        """Whether this is a virtual machine, where switches, IOMMU and physical functions are the host's and hidden.
+        """Whether this is a virtual machine.
 
-        A container in one does not know; there a GPU that hangs on a root bus, without even a root port above it,
-        gives it away: no card can be plugged in like that.
+        Switches, IOMMU and physical functions belong to its host and are hidden. A container in a virtual machine is
+        not marked as such; there a GPU on a root bus, without even a root port above it, shows it: no card can be
+        plugged in like that.
         """
         return self.evidence.collector.get("where") == "vm" or any(not gpu.parents for gpu in self.gpus_on_bus)
 
@@ -95,17 +96,17 @@ class NodeFacts:
 
     @property
     def gpus_on_bus(self) -> tuple[PciDevice, ...]:
-        """The NVIDIA GPUs on the PCI bus, whether or not their driver lives."""
+        """The NVIDIA GPUs on the PCI bus, with a working driver or not."""
         return tuple(device for device in self.pci if device.is_gpu)
 
     @property
     def rdma_nics_on_bus(self) -> tuple[PciDevice, ...]:
-        """The PCI functions that should be RDMA devices, whether or not their driver lives."""
+        """The PCI functions that should be RDMA devices, with a driver or not."""
         return tuple(device for device in self.pci if device.is_rdma_nic)
 
     @cached_property
     def network_switch(self) -> tuple[str, str] | None:
-        """The operating system of a network switch, and the record that shows it; None if this is no switch."""
+        """The operating system of a network switch and its record; else None."""
         return facts.network_switch.network_switch(self.evidence, _or_none(lambda: self.pci) or ())
 
     @cached_property
@@ -130,7 +131,7 @@ class NodeFacts:
 
     @cached_property
     def kernel_notices(self) -> facts.kernel_log.KernelLog:
-        """What the kernel's drivers wrote of links, slots and mounts since boot."""
+        """The messages of kernel drivers about links, slots and mounts since boot."""
         return facts.kernel_log.kernel_log(self.evidence, facts.kernel_log.NOTICES)
 
     @cached_property
@@ -152,13 +153,13 @@ class NodeFacts:
 
     @cached_property
     def port_growth(self) -> Mapping[str, facts.counter_growth.PortGrowth]:
-        """What the counters of each active port did in the window, by its name, ``mlx5_0:1``."""
+        """Counter growth of each active port in the window, by name, ``mlx5_0:1``."""
         active = [port for port in self.rdma_ports if port.active]
         return {port.name: facts.counter_growth.port_growth(self.evidence, port) for port in active}
 
     @cached_property
     def cpu_window(self) -> facts.cpu_time.CpuWindow:
-        """What the CPUs did in the window."""
+        """CPU time in the window."""
         return facts.cpu_time.cpu_window(self.evidence)
 
     @cached_property
@@ -175,11 +176,11 @@ class NodeFacts:
 
     @cached_property
     def pci_configuration(self) -> Mapping[str, PciFunction]:
-        """What lspci reads of each PCI function's configuration, by address."""
+        """The PCI configuration from lspci, by address."""
         return self.parsed(facts.lspci.LSPCI, facts.lspci.parse)
 
     def gpu_name(self, function: PciDevice) -> str:
-        """Return what the matrix calls a GPU, else its PCI address."""
+        """Return the matrix' name of a GPU, else its PCI address."""
         driver, matrix = _or_none(lambda: self.driver), _or_none(lambda: self.topology)
         named = facts.gpudirect.gpu_names(driver, matrix, self.gpus_on_bus)
         return next((name for name, gpu in named.items() if gpu == function), function.address)
@@ -228,7 +229,7 @@ class NodeFacts:
 
     @property
     def rank(self) -> facts.rank_binding.Rank | None:
-        """Which rank of a job the collector's process is; None if it is none, or nobody knows."""
+        """The rank of the collector's process in a job; None if none or unknown."""
         environment = _or_none(lambda: self.environment)
         return facts.rank_binding.rank(environment) if environment is not None else None
 
@@ -285,7 +286,10 @@ class NodeFacts:
 
     @property
     def cpu_nodes(self) -> int | None:
-        """Number of NUMA nodes with CPUs; None if nobody says. Sockets, or parts of them (NPS4, sub-NUMA clusters)."""
+        """Number of NUMA nodes with CPUs; None if unknown.
+
+        These are sockets, or parts of them (NPS4, sub-NUMA clusters).
+        """
         nodes = _or_none(lambda: self.numa_nodes)
         return None if nodes is None else sum(bool(numa.cpus) for numa in nodes)
 
@@ -293,12 +297,12 @@ class NodeFacts:
 
     @cached_property
     def nccl_env(self) -> facts.nccl_environment.NcclEnvironment:
-        """The NCCL variables in force, each with where it was set."""
+        """The NCCL variables in force, each with its source."""
         return facts.nccl_environment.read(self.evidence)
 
     @cached_property
     def nccl_ranks(self) -> Ranks:
-        """The ranks of a job that run here, with the environments that they were started with."""
+        """The ranks of a job on this node, with their start environments."""
         from preflight.facts.nccl_settings import collect
 
         return collect.ranks(self.evidence)

@@ -1,4 +1,4 @@
-"""The PCI bus as sysfs shows it: the witness that is left when a driver is dead.
+"""The PCI bus from sysfs, which works even where a driver is dead.
 
 Sources: ``/sys/bus/pci/devices`` (links into the device tree) and each function's ``uevent``,
 ``numa_node`` and ``local_cpulist`` (Documentation/ABI/testing/sysfs-bus-pci).
@@ -72,16 +72,19 @@ class PciDevice:
 
     @property
     def is_virtual_function(self) -> bool:
-        """A part of a NIC that its host gave away (SR-IOV).
+        """A virtual function of a NIC (SR-IOV), given to this machine by its host.
 
-        Link, read request and ordering are the physical function's; what the virtual one shows of them
-        is reserved by the SR-IOV specification and reads as zero.
+        Link, read request and ordering are the physical function's; the values of the virtual one are reserved by the
+        SR-IOV specification and read as zero.
         """
         return self.vendor == "15b3" and self.device in _VIRTUAL_FUNCTIONS
 
 
 def bus(evidence: Evidence) -> tuple[PciDevice, ...]:
-    """Return all PCI functions, sorted by address; raises EvidenceError if the bus was not read."""
+    """Return all PCI functions, sorted by address.
+
+    Raises EvidenceError if the bus was not read.
+    """
     listing = evidence.listing(f"dir:{ROOT}")
     devices = []
     for name in sorted(listing):

@@ -1,4 +1,4 @@
-"""The pod that a node's collector ran in, as the Kubernetes API tells it: what its containers were given.
+"""The pod of a node's collector from the Kubernetes API: its resources.
 
 Sources: Kubernetes API reference, core/v1 Pod (resources, claims); "Device Plugins" and "Dynamic Resource Allocation"
 in the Kubernetes documentation; names of RDMA resources as the READMEs of k8s-rdma-shared-dev-plugin,
@@ -40,7 +40,7 @@ class Container:
 
 @dataclass(frozen=True)
 class Pod:
-    """What the API knows of the pod."""
+    """The pod in the API."""
 
     namespace: str
     name: str
@@ -50,7 +50,7 @@ class Pod:
 
     @property
     def devices(self) -> dict[str, tuple[str, ...]]:
-        """Device-plugin resource -> the containers that asked for at least one of it."""
+        """Device-plugin resource -> the containers that request at least one of it."""
         found: dict[str, list[str]] = {}
         for container in self.containers:
             for name, quantity in container.resources.items():
@@ -60,7 +60,10 @@ class Pod:
 
     @property
     def gpus(self) -> int | None:
-        """How many GPUs each container that asked for some asked for; None where they differ, or asked for parts."""
+        """GPUs of each container that requests some; None where they differ.
+
+        None for parts of a GPU as well.
+        """
         requested = {(name, quantity) for container in self.containers for name, quantity in container.resources.items()
                  if is_gpu(name)}  # fmt: skip
         if len(requested) != 1:
@@ -75,33 +78,39 @@ class Pod:
 
     @property
     def privileged(self) -> bool:
-        """Whether a container sees the host's devices without asking for any."""
+        """Whether a container sees the host's devices without requesting any."""
         return any(container.privileged for container in self.containers)
 
 
 def is_device(resource: str) -> bool:
-    """Tell whether a resource is a device plug-in's: only theirs have a domain, which is not Kubernetes' own."""
+    """Return whether a resource is a device plug-in's.
+
+    Only those have a domain that is not Kubernetes' own.
+    """
     domain, slash, _ = resource.partition("/")
     return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
 
 
 def is_rdma(resource: str) -> bool:
-    """Tell whether a resource's name says that it is RDMA; a site may call it anything."""
+    """Return whether the name of a resource contains RDMA.
+
+    A site may use any name.
+    """
     return bool(_RDMA.search(resource.lower())) and not is_gpu(resource)
 
 
 def is_gpu(resource: str) -> bool:
-    """Tell whether a resource is GPUs."""
+    """Return whether a resource is GPUs."""
     return bool(_GPU.match(resource))
 
 
 def variable_of(resource: str) -> str:
-    """Return a resource's name as the SR-IOV device plug-in writes it in ``PCIDEVICE_…``."""
+    """Return a resource's name in ``PCIDEVICE_…`` of the SR-IOV device plug-in."""
     return re.sub(r"[^A-Z0-9]", "_", resource.upper())
 
 
 def pod(evidence: Evidence) -> Pod:
-    """Return the pod; raises EvidenceError where the API did not tell."""
+    """Return the pod; raises EvidenceError where the API gave none."""
     value = evidence.value(POD)
     try:
         return parse_pod(value)

@@ -1,4 +1,7 @@
-"""Quality of service of a RoCE port, from whichever source answers: the vendor's sysfs and tool, dcb(8), ethtool(8)."""
+"""Quality of service of a RoCE port, from the first source that answers.
+
+Sources: the vendor's sysfs and tool, dcb(8), ethtool(8).
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ def dcb_key(netdev: str, what: str) -> str:
 
 
 def _first(evidence: Evidence, *sources: tuple[str, Callable[[str], T]]) -> Reading[T]:
-    """Return what the first source that can tell says; raises EvidenceError naming all."""
+    """Return the answer of the first source; raises EvidenceError naming all."""
     refusals = []
     for key, parse in sources:
         try:
@@ -47,7 +50,7 @@ def _first(evidence: Evidence, *sources: tuple[str, Callable[[str], T]]) -> Read
 
 
 def _of_tool(netdev: str, what: str, take: Callable[[PortQos], T | None]) -> tuple[str, Callable[[str], T]]:
-    """Return mlnx_qos as a source of one of the things that it shows; ``what`` names that."""
+    """Return mlnx_qos as a source for one of its values, named by ``what``."""
 
     def parse(text: str) -> T:
         if (found := take(mlnx_qos.parse_record(text))) is None:
@@ -64,17 +67,17 @@ def pfc(evidence: Evidence, netdev: str) -> Reading[frozenset[int]]:
 
 
 def trust(evidence: Evidence, netdev: str, *, empty_is_pcp: bool) -> Reading[str]:
-    """Return what a port takes a packet's priority from: ``dscp`` or ``pcp``; raises EvidenceError.
+    """Return the source of a packet's priority: ``dscp`` or ``pcp``.
 
-    ``empty_is_pcp``: whether the driver trusts PCP until a DSCP is listed, as mlx5 does; of others an empty list of
-    dcb(8) tells nothing.
+    ``empty_is_pcp``: the driver trusts PCP until a DSCP is listed, as mlx5 does; for others an empty list of dcb(8)
+    shows nothing. Raises EvidenceError.
     """
 
     def of_list(text: str) -> str:
         if dcb.parse_app(text).of:
             return "dscp"
         if not empty_is_pcp:
-            raise ValueError("lists no DSCP, which with this driver tells nothing of the trust state")
+            raise ValueError("lists no DSCP, which with this driver does not show the trust state")
         return "pcp"
 
     sources: list[tuple[str, Callable[[str], str]]] = [
@@ -122,7 +125,10 @@ def _complete_buffers(tool: PortQos) -> Buffers | None:
 
 
 def dcbx(evidence: Evidence, netdev: str) -> Reading[str]:
-    """Return who sets DCB: ``os`` or ``firmware``; raises EvidenceError naming both tools."""
+    """Return who sets DCB: ``os`` or ``firmware``.
+
+    Raises EvidenceError naming both tools.
+    """
     return _first(
         evidence, _of_tool(netdev, "DCBX mode", lambda tool: tool.dcbx_owner), (dcb_key(netdev, "dcbx"), dcb.parse_dcbx)
     )
@@ -130,28 +136,32 @@ def dcbx(evidence: Evidence, netdev: str) -> Reading[str]:
 
 @dataclass(frozen=True)
 class Pause:
-    """Global pause frames (IEEE 802.3x), which stop a port as a whole."""
+    """Global pause frames (IEEE 802.3x), which stop all traffic of a port."""
 
     rx: bool
     tx: bool
 
 
 def pause(evidence: Evidence, netdev: str) -> Reading[Pause]:
-    """Return whether a port takes and sends global pause frames; raises EvidenceError."""
+    """Return whether a port accepts and sends global pause; raises EvidenceError."""
     return _first(evidence, (f"cmd:ethtool -a {netdev}", parse_pause))
 
 
 def parse_pause(text: str) -> Pause:
-    """Read ``ethtool -a IF``; raises ValueError. What the link negotiated counts, where it is shown."""
+    """Read ``ethtool -a IF``; raises ValueError.
+
+    The negotiated state counts, where it is shown.
+    """
     found = parse_complete(text, ethtool_pause.begins, ethtool_pause.parse_lines)
     rx, tx = found.effective
     return Pause(rx is True, tx is True)
 
 
 def traffic_class(evidence: Evidence, device: str, port: int) -> Reading[int] | None:
-    """Return the traffic class that the vendor's driver gives every queue pair; None where none is set.
+    """Return the driver's traffic class for every queue pair; None where unset.
 
-    The upstream driver has no such file and sets none. Raises EvidenceError if nobody looked, or it cannot be read.
+    The upstream driver has no such file and sets none. Raises EvidenceError if it was not collected or cannot be
+    read.
     """
     key = f"file:{IB}/{device}/tc/{port}/traffic_class"
     if key not in evidence:
@@ -166,9 +176,9 @@ def traffic_class(evidence: Evidence, device: str, port: int) -> Reading[int] | 
 
 
 def parse_traffic_class(text: str) -> int | None:
-    """Read ``tc/1/traffic_class``: ``Global tclass=106``, then rules for single peers; None if there is no global one.
+    """Read ``tc/1/traffic_class``; None without a global class.
 
-    Raises ValueError.
+    It has ``Global tclass=106``, then rules for single peers. Raises ValueError.
     """
     for line in normalize_text(text).split("\n"):
         name, equals, value = line.partition("=")

@@ -1,8 +1,8 @@
-"""How long a port was held up in a window: by pauses of Ethernet, or for want of credits on InfiniBand.
+"""Stalls of a port in a window: Ethernet pauses, missing InfiniBand credits.
 
 Sources: counters.rst of mlx5 (``rx_prioN_pause_duration`` counts microseconds; the counters of a priority exist only
 while PFC is on for it); IEEE 802.1Qbb (a pause lasts at most 65535 quanta of 512 bit times); InfiniBand PortXmitWait
-(ticks, of which no length is fixed).
+(ticks of no fixed length).
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ PAUSES = "([rt]x)_(prio[0-7]|global)_pause"
 
 @dataclass(frozen=True)
 class Held:
-    """The longest hold of a port in one direction, as a share of the window; None: it cannot be worked out."""
+    """The longest stall of a port in one direction, as a share of the window.
+
+    None: it cannot be computed.
+    """
 
     way: str  # rx: the switch held this port; tx: this port held the switch
     what: str  # its counter, with the growth
@@ -37,7 +40,7 @@ class Held:
 
 
 def held(port: PortGrowth) -> tuple[Held, ...]:
-    """Return the longest hold in each direction; empty where the port has nothing by which it could be held."""
+    """Return the longest stall in each direction; empty without stall counters."""
     if port.port.efa:
         return ()
     if not port.port.roce:
@@ -55,7 +58,10 @@ def held(port: PortGrowth) -> tuple[Held, ...]:
 
 
 def _paused(port: PortGrowth, way: str) -> Held:
-    """Work out the hold by the priority that was held longest: priorities are paused at the same time."""
+    """Return the stall of the priority that was paused longest.
+
+    Priorities are paused at the same time.
+    """
     longest = Held(way, f"{way} pauses +0", (), 0.0)
     for one in port.matching(PAUSES):
         name = one.counter.name

@@ -1,8 +1,7 @@
-"""Which rank of a job this process is, and which GPUs are its own.
+"""Rank of this process in a job, and its GPUs.
 
-Sources: sbatch(1) and srun(1), "OUTPUT ENVIRONMENT VARIABLES"; torchrun; Open MPI's mpirun(1); CUDA C++
-programming guide, CUDA_VISIBLE_DEVICES. A batch script has SLURM_LOCALID too and is no rank: only a
-step has SLURM_STEP_ID.
+Sources: sbatch(1) and srun(1), "OUTPUT ENVIRONMENT VARIABLES"; torchrun; Open MPI's mpirun(1); CUDA C++ programming
+guide, CUDA_VISIBLE_DEVICES. A batch script has SLURM_LOCALID too and is not a rank: only a step has SLURM_STEP_ID.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Rank:
 
 
 def rank(environment: Mapping[str, str]) -> Rank | None:
-    """Return the rank that this process is, None if it is none."""
+    """Return the rank of this process, None if it is not one."""
     for name in _LOCAL_RANK:
         if name == "SLURM_LOCALID" and "SLURM_STEP_ID" not in environment:
             continue
@@ -41,7 +40,7 @@ def rank(environment: Mapping[str, str]) -> Rank | None:
 
 
 def world_size(environment: Mapping[str, str]) -> int | None:
-    """Return the number of ranks of the job, None if nobody says."""
+    """Return the number of ranks of the job, None if unknown."""
     return _first(environment, _WORLD)
 
 
@@ -57,7 +56,7 @@ def _number(text: str | None) -> int | None:
 
 
 def own_gpus(environment: Mapping[str, str], gpus: Sequence[GpuIdentity]) -> tuple[GpuIdentity, ...]:
-    """Return the GPUs that this process uses: those it may see, and as a rank among equals only its own.
+    """Return the GPUs that this process uses: the visible ones, or a rank's own.
 
     CUDA numbers equal GPUs in the order of their bus addresses, as NVML does.
     """
@@ -69,7 +68,10 @@ def own_gpus(environment: Mapping[str, str], gpus: Sequence[GpuIdentity]) -> tup
 
 
 def _visible(value: str | None, gpus: Sequence[GpuIdentity]) -> tuple[GpuIdentity, ...]:
-    """Apply CUDA_VISIBLE_DEVICES; a list that cannot be followed (MIG, another host's indices) leaves all."""
+    """Apply CUDA_VISIBLE_DEVICES.
+
+    A list that cannot be followed (MIG, another host's indices) leaves all GPUs.
+    """
     if value is None or not value.strip():
         return tuple(gpus)
     chosen = []

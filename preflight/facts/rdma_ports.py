@@ -1,6 +1,7 @@
-"""RDMA devices and ports: sysfs first, ``ibstat`` where sysfs cannot be read, ``ibv_devinfo`` for the MTU.
+"""RDMA devices and ports from sysfs, ``ibstat`` and ``ibv_devinfo``.
 
-Sources: Documentation/ABI/stable/sysfs-class-infiniband; infiniband-diags; ibverbs-utils.
+``ibstat`` is used where sysfs cannot be read, ``ibv_devinfo`` for the MTU. Sources:
+Documentation/ABI/stable/sysfs-class-infiniband; infiniband-diags; ibverbs-utils.
 """
 
 from __future__ import annotations
@@ -74,28 +75,28 @@ class Port:
 
     @property
     def infiniband(self) -> bool:
-        """Whether it is on an InfiniBand fabric: with a subnet manager, LIDs and partitions."""
+        """Whether it is InfiniBand: with a subnet manager, LIDs and partitions."""
         return self.link_layer == "InfiniBand"
 
     @property
     def efa(self) -> bool:
-        """Whether it is AWS EFA's: no interface, subnet manager or switch of ours; NCCL reaches it by a plug-in only.
+        """Whether it is AWS EFA, which has no interface and no subnet manager.
 
         NCCL's own InfiniBand transport takes ports of InfiniBand and Ethernet only (src/transport/net_ib.cc), so
-        no NCCL_IB_* variable has a say here; aws-ofi-nccl carries the data through libfabric.
+        NCCL_IB_* variables have no effect; aws-ofi-nccl carries the data through libfabric.
         """
         return self.link_layer == UNSPECIFIED
 
 
 def all_efa(ports: Collection[Port]) -> bool:
-    """Tell whether there are ports and all of them are AWS EFA's."""
+    """Return whether there are ports and all of them are AWS EFA."""
     return bool(ports) and all(port.efa for port in ports)
 
 
 def devices(evidence: Evidence) -> tuple[str, ...]:
-    """Return the RDMA devices that the kernel registered; none if the class directory is absent.
+    """Return the registered RDMA devices; none if the class directory is absent.
 
-    Raises EvidenceError if nobody could tell.
+    Raises EvidenceError if that is unknown.
     """
     key = f"dir:{ROOT}"
     if not evidence.exists(key):
@@ -104,7 +105,10 @@ def devices(evidence: Evidence) -> tuple[str, ...]:
 
 
 def uverbs(evidence: Evidence) -> dict[str, str]:
-    """Return RDMA device -> ``uverbsN`` from ``/sys/class/infiniband_verbs``; raises EvidenceError if unread."""
+    """Return RDMA device -> ``uverbsN``; raises EvidenceError if unread.
+
+    Source: ``/sys/class/infiniband_verbs``.
+    """
     pattern = "file:/sys/class/infiniband_verbs/*/ibdev"
     found = {evidence.text(key).strip(): key.split("/")[-2] for key in evidence.keys(pattern)}
     if not found:
@@ -113,7 +117,10 @@ def uverbs(evidence: Evidence) -> dict[str, str]:
 
 
 def is_software(evidence: Evidence, device: str) -> bool:
-    """Tell whether a device is Soft-RoCE or the like: it lives under ``/sys/devices/virtual``, on no bus."""
+    """Return whether a device is Soft-RoCE or similar.
+
+    Such a device is under ``/sys/devices/virtual``, on no bus.
+    """
     return "/virtual/" in str(evidence.listing(f"dir:{ROOT}").get(device, {}).get("target", ""))
 
 
@@ -122,7 +129,7 @@ _BLUEFIELD = frozenset({"MT41682", "MT41686", "MT41692", "MT41695"})
 
 
 def is_bluefield(evidence: Evidence, device: str) -> bool:
-    """Tell whether a device is a port of a BlueField DPU; False where nobody says."""
+    """Return whether a device is a port of a BlueField DPU; False where unknown."""
     try:
         return evidence.text(f"file:{ROOT}/{device}/hca_type").strip() in _BLUEFIELD
     except EvidenceError:
@@ -134,7 +141,10 @@ _VIRTUAL = frozenset({"MT4116", "MT4118", "MT4120", "MT4122", "MT4124", "MT4126"
 
 
 def is_virtual_function(evidence: Evidence, device: str) -> bool:
-    """Tell whether a device is a virtual function, which its host configures; False where nobody says."""
+    """Return whether a device is a virtual function; False where unknown.
+
+    Its host configures it.
+    """
     try:
         return evidence.text(f"file:{ROOT}/{device}/hca_type").strip() in _VIRTUAL
     except EvidenceError:
@@ -142,7 +152,7 @@ def is_virtual_function(evidence: Evidence, device: str) -> bool:
 
 
 def is_mlx5(evidence: Evidence, device: str) -> bool:
-    """Tell whether a device is driven by mlx5: by its model, else by the name that the driver gives it."""
+    """Return whether a device is driven by mlx5, by its model or its name."""
     try:
         return evidence.text(f"file:{ROOT}/{device}/hca_type").strip().startswith("MT")
     except EvidenceError:
@@ -150,13 +160,16 @@ def is_mlx5(evidence: Evidence, device: str) -> bool:
 
 
 def device_path(evidence: Evidence, device: str) -> tuple[str, ...]:
-    """Return the PCI addresses from the root port down to a device's own; empty for a virtual one."""
+    """Return the PCI addresses from the root port down to a device.
+
+    Empty for a virtual device.
+    """
     target = evidence.listing(f"dir:{ROOT}").get(device, {}).get("target", "")
     return tuple(re.findall(r"(?<=/)[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?=/)", f"{target}/"))
 
 
 def _pci_vendor(evidence: Evidence, device: str) -> str:
-    """Return a device's PCI vendor, four hex digits in lower case; empty where nobody says."""
+    """Return a device's PCI vendor, four lower-case hex digits; empty if unknown."""
     try:
         address = device_path(evidence, device)[-1]
         found = re.search("^PCI_ID=([0-9A-F]{4}):", evidence.text(f"file:{PCI}/{address}/uevent"), re.MULTILINE)
@@ -172,7 +185,10 @@ def natural(name: str) -> tuple[tuple[int, str], ...]:
 
 
 def ports(evidence: Evidence) -> tuple[Port, ...]:
-    """Return all ports of all devices, from the best source that answered; raises EvidenceError."""
+    """Return all ports of all devices, from the best source.
+
+    Raises EvidenceError.
+    """
     try:
         found = _sysfs_ports(evidence)
     except EvidenceError as sysfs:
@@ -250,7 +266,10 @@ def _sm_lid(evidence: Evidence, key: str) -> int | None:
 
 
 def _netdev(evidence: Evidence, device: str, number: int) -> str | None:
-    """Find the port's interface: the GID table's own word first, then the PCI function's, then rxe's."""
+    """Return the port's interface from the GID table, PCI function or rxe.
+
+    They are tried in this order.
+    """
     for key in (f"file:{ROOT}/{device}/ports/{number}/gid_attrs/ndevs/0", f"file:{ROOT}/{device}/parent"):
         try:
             if name := evidence.text(key).strip():
@@ -265,9 +284,9 @@ def _netdev(evidence: Evidence, device: str, number: int) -> str | None:
 
 
 def interfaces(evidence: Evidence, port: Port) -> tuple[str, ...]:
-    """Return the interfaces that a port may have in this network namespace; none if all are in another one.
+    """Return the port's possible interfaces in this network namespace.
 
-    Raises EvidenceError if nobody could tell.
+    Empty if all are in another one. Raises EvidenceError if that is unknown.
     """
     if port.netdev:
         return (port.netdev,)
@@ -276,7 +295,7 @@ def interfaces(evidence: Evidence, port: Port) -> tuple[str, ...]:
 
 
 def parse_ibstat(text: str) -> tuple[Port, ...]:
-    """Read ``ibstat``; raises ValueError if it holds no port, its list is incomplete, or a port's block is."""
+    """Read ``ibstat``; raises ValueError for no ports or an incomplete list."""
     from preflight.parsers.rdma import ibstat  # start-up: sysfs answers on nearly every node
     from preflight.parsers.record import parse_complete
 
@@ -293,7 +312,10 @@ def _ibstat_port(port: RdmaPort) -> Port:
 
 
 def of_listed(port: RdmaPort, evidence: tuple[str, ...]) -> Port:
-    """Return the port of a tool's list in sysfs words; what the tool does not print is empty or None."""
+    """Return the port of a tool's list in sysfs words.
+
+    A value that the tool does not print is empty or None.
+    """
     layer = _LINK_LAYERS.get(port.link_layer or "", port.link_layer or "")
     # rxe prints 2.5 whatever it runs at; a rate below 10 Gb/s is a placeholder on every HCA of today
     known = port.logical == "ACTIVE" and port.rate_gbps is not None and port.rate_gbps >= 10
@@ -304,7 +326,10 @@ def of_listed(port: RdmaPort, evidence: tuple[str, ...]) -> Port:
 
 
 def parse_active_mtus(text: str) -> dict[tuple[str, int], int]:
-    """Read ``ibv_devinfo``: (device, port) -> active MTU in bytes; raises ValueError if there is none."""
+    """Read ``ibv_devinfo``: (device, port) -> active MTU in bytes.
+
+    Raises ValueError if there is none.
+    """
     from preflight.parsers.rdma import ibv_devinfo  # start-up: not printed on nodes without RDMA devices
     from preflight.parsers.record import parse_complete
 

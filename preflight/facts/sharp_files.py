@@ -1,4 +1,4 @@
-"""The files of NCCL's SHARP plug-in on a node: the plug-in, the library that it needs, and where the loader looks.
+"""Files of NCCL's SHARP plug-in, its library, and the loader's path.
 
 Sources: HPC-X and its nccl_rdma_sharp_plugin folder, /opt/mellanox/sharp of DOCA and MLNX_OFED; ld.so(8).
 """
@@ -28,7 +28,7 @@ _USUAL = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64
 
 @dataclass(frozen=True)
 class SharpPlugin:
-    """What is there of NCCL's SHARP plug-in."""
+    """The files of NCCL's SHARP plug-in."""
 
     plugins: tuple[Library, ...]  # libnccl-net*.so in a folder of SHARP's
     others: tuple[Library, ...]  # libnccl-net*.so elsewhere: whose they are, their names do not tell
@@ -36,7 +36,7 @@ class SharpPlugin:
 
 
 def plugin(node: NodeFacts) -> SharpPlugin:
-    """Return what is there; raises EvidenceError."""
+    """Return the files of the plug-in; raises EvidenceError."""
     text = node.evidence.text(FILES, allow_rc=(0, 1))  # 1: a directory is not there
     try:
         found = parse_libraries(text)
@@ -51,6 +51,6 @@ def plugin(node: NodeFacts) -> SharpPlugin:
 
 
 def on_the_path(libraries: Iterable[Library], search: str) -> Library | None:
-    """Return the first that the loader finds by LD_LIBRARY_PATH or in its usual folders."""
+    """Return the first library on LD_LIBRARY_PATH or in the usual folders."""
     folders = [posixpath.normpath(folder) for folder in search.split(":") if folder.startswith("/")] + [*_USUAL]
     return next((one for folder in folders for one in libraries if posixpath.dirname(one.path) == folder), None)

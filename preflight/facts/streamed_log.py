@@ -1,7 +1,7 @@
-"""A log given with ``--log``: read where it lies, once in a run.
+"""A log given with ``--log``, read in place, once in a run.
 
-Only the process that was handed the file reads it so. A document that names such a file is not believed: its record
-says that the log was not kept, and nothing is opened.
+Only the process that was given the file reads it so. A document that names such a file is not trusted: its record has
+no text, and nothing is opened.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class LogFile(dict[str, Any]):
 
     def __init__(self, path: Path, why: str = "", log: job_log.JobLog | None = None,
                  seen: torch.TorchOutput | None = None) -> None:  # fmt: skip
-        """Take the file, and what was read of it already."""
+        """Set the file, and the part that was read already."""
         if why:
-            super().__init__(status="cut", why=f"{why}; it is not kept in the evidence: give it again with --log")
+            super().__init__(status="cut", why=f"{why}; it is not in the evidence: give it again with --log")
         else:
             super().__init__(status="ok", out="")
         self.path = path
@@ -83,7 +83,10 @@ def with_texts(run: Evidence) -> Evidence:
 
 
 def seen_on_disk(path: Path) -> torch.TorchOutput:
-    """Read a file as a profiler's trace or a flight recorder's dump; raises UnsafePickle, other ValueError, OSError."""
+    """Read a file as a profiler's trace or a flight recorder's dump.
+
+    Raises UnsafePickle, other ValueError, OSError.
+    """
     with path.open("rb") as stream:
         head = stream.read(8)
         stream.seek(0)

@@ -1,4 +1,4 @@
-"""What a node's firmware, kernel and installed software are set to, each from one small file.
+"""Settings of a node's firmware, kernel and software, one small file each.
 
 Sources: Documentation/ABI/testing/sysfs-class-dmi, proc(5), Documentation/admin-guide/mm/transhuge.rst,
 Documentation/networking/ip-sysctl.rst; the CUDA toolkit's version.json; ``nvidia-ctk --version``.
@@ -34,7 +34,10 @@ class Cpu:
 
 
 def cpu(text: str) -> Cpu:
-    """Read the beginning of ``/proc/cpuinfo``: x86's names, Arm's numbers; raises ValueError."""
+    """Read the beginning of ``/proc/cpuinfo``; raises ValueError.
+
+    x86 has names, Arm has numbers.
+    """
     fields = dict(re.findall(r"^([A-Za-z][A-Za-z ]{0,30}?)[ \t]*: ?(.{0,120})$", text, re.MULTILINE)[::-1])
     if model := fields.get("model name", "").strip():
         return Cpu(" ".join(model.split()), fields.get("microcode", "").strip())
@@ -44,14 +47,17 @@ def cpu(text: str) -> Cpu:
 
 
 def memory_gib(text: str) -> float:
-    """Read the memory that the kernel manages from ``/proc/meminfo``, GiB; raises ValueError."""
+    """Read the kernel's total memory from ``/proc/meminfo``, GiB; raises ValueError."""
     if not (match := re.search(r"^MemTotal:[ \t]*([0-9]{1,15}) kB$", text, re.MULTILINE)):
         raise ValueError(f"{text.strip()[:60]!r} has no line 'MemTotal:'")
     return int(match[1]) / 2**20
 
 
 def chosen(text: str) -> str:
-    """Read which of several words is chosen: ``madvise`` of ``always [madvise] never``; raises ValueError."""
+    """Read the selected word: ``madvise`` of ``always [madvise] never``.
+
+    Raises ValueError.
+    """
     found = re.findall(r"\[([a-z_+0-9]{1,30})\]", text)
     if len(found) != 1:
         raise ValueError(f"{text.strip()[:60]!r} does not choose one word")
@@ -86,11 +92,14 @@ def cuda_version(text: str) -> str:
 
 
 def vlans(text: str) -> dict[str, tuple[int, str]]:
-    """Read ``/proc/net/vlan/config``: interface -> VLAN id, and the interface below it; raises ValueError."""
+    """Read ``/proc/net/vlan/config``: interface -> VLAN id and parent.
+
+    Raises ValueError.
+    """
     found = {}
     for line in text.splitlines()[2:]:
         if not (match := re.fullmatch(r"\s*(\S{1,32})\s*\|\s*([0-9]{1,4})\s*\|\s*(\S{1,32})\s*", line)):
-            raise ValueError(f"{line.strip()[:60]!r} is no line of VLANs")
+            raise ValueError(f"{line.strip()[:60]!r} is not a line of VLANs")
         found[match[1]] = (int(match[2]), match[3])
     return found
 
@@ -103,13 +112,19 @@ def partition_key(text: str) -> int:
 
 
 def imex_nodes(text: str) -> tuple[str, ...]:
-    """Read IMEX's list of nodes in its order: one address or name a line, comments after ``#``."""
+    """Read IMEX's list of nodes in its order.
+
+    One address or name a line, comments after ``#``.
+    """
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     return tuple(line for line in lines if line)
 
 
 def sockets(evidence: Evidence) -> int | None:
-    """Count the sockets, by every tenth CPU; None where nobody says (a socket of fewer than ten CPUs may be missed)."""
+    """Return the number of sockets from every tenth CPU; None where unknown.
+
+    A socket of fewer than ten CPUs may be missed.
+    """
     found = set()
     for key in evidence.keys(SOCKETS):
         record = evidence.record(key)

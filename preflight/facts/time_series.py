@@ -54,7 +54,10 @@ class TimeSeries:
 
 
 def since_reset(series: TimeSeries) -> TimeSeries:
-    """Return the part of a counter's series after it last went back: a reboot sets most counters to nought."""
+    """Return the part of a counter's series since it last went back.
+
+    A reboot sets most counters to zero.
+    """
     start = max((place for place in range(1, len(series.values)) if series.values[place] < series.values[place - 1]),
                 default=0)  # fmt: skip
     first = series.days[start]

@@ -1,6 +1,6 @@
-"""Two readings of one record, taken in one collector run: what grew between them, and in how many seconds.
+"""Two readings of one record in one collector run, and the seconds in between.
 
-A single reading is history: since boot, since the driver was loaded, since somebody cleared it; nobody knows.
+A single reading is history since boot, since driver load or since a reset: which is unknown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ class Readings(Generic[T]):
 
 
 def twice(evidence: Evidence, key: str, parse: Callable[[Record], T]) -> Readings[T]:
-    """Parse both readings of a record; raises EvidenceError that says which of them is missing, and why."""
+    """Parse both readings of a record.
+
+    Raises EvidenceError that names the missing one and the reason.
+    """
     first = evidence.complete_record(key)
     before = _parsed(key, first, parse)
     second = first.again
@@ -37,7 +40,7 @@ def twice(evidence: Evidence, key: str, parse: Callable[[Record], T]) -> Reading
     after = _parsed(key, second, parse)
     seconds = math.nan if first.at_s is None or second.at_s is None else second.at_s - first.at_s
     if not 0 < seconds < math.inf:
-        raise EvidenceError(key, "its two readings do not say how far they are apart")
+        raise EvidenceError(key, "the time between its two readings is unknown")
     return Readings(key, before, after, seconds)
 
 

@@ -1,4 +1,4 @@
-"""What tells a node from every other: identifiers that no two machines may share.
+"""Identifiers of a node that no two machines may share.
 
 Sources: InfiniBand architecture specification (GUIDs), Documentation/ABI/stable/sysfs-class-infiniband,
 machine-id(5), Documentation/admin-guide/sysctl/kernel.rst (boot_id), NVML (UUID and serial of a GPU).
@@ -54,7 +54,7 @@ def guid(text: str) -> int:
 
 
 def mac(text: str) -> str:
-    """Read the address of an interface: 6 bytes of Ethernet, 20 of IPoIB; raises ValueError."""
+    """Read a MAC address: 6 bytes of Ethernet, 20 of IPoIB; raises ValueError."""
     if not re.fullmatch(r"\s*(?:[0-9a-fA-F]{2}:){5}(?:(?:[0-9a-fA-F]{2}:){14})?[0-9a-fA-F]{2}\s*", text):
         raise ValueError(f"{text.strip()[:60]!r} is not the address of an interface")
     return text.strip().lower()
@@ -67,9 +67,9 @@ def shown(number: int) -> str:
 
 
 def of_node(node: NodeFacts) -> Iterator[Identifier]:
-    """Yield what names this node, as far as it was read; what a container has of its own is left out.
+    """Yield the identifiers of this node that were read.
 
-    The boot id of a container is its machine's: ``of`` is CONTAINER then.
+    A container's own are left out; its boot id is its machine's, with ``of`` set to CONTAINER.
     """
     if boot := _text(node, BOOT_ID):
         yield Identifier("boot id", boot, CONTAINER if node.in_container else "", BOOT_ID)
@@ -127,9 +127,9 @@ def _of_port(node: NodeFacts, port: Port) -> Iterator[Identifier]:
 
 
 def interfaces(node: NodeFacts) -> tuple[str, ...]:
-    """Return the interfaces that are the node's own: those of RDMA ports, and those of its default routes.
+    """Return the node's own interfaces: of RDMA ports and of default routes.
 
-    Bridges of container engines, service addresses of Kubernetes and USB links to the BMC are alike on all nodes.
+    Bridges of container engines, service addresses of Kubernetes and USB links to the BMC are equal on all nodes.
     """
     own = {port.netdev for port in _ports(node) if port.netdev}
     with suppress(EvidenceError):

@@ -1,7 +1,7 @@
-"""Versions of what is installed, by file names: nothing is imported or executed to learn them.
+"""Versions of installed software from file names.
 
-``find -printf`` lists the driver's libraries and the system's NCCL in the directories of the loader;
-PyTorch and the NCCL that came with it are told by the names of their ``dist-info`` directories.
+Nothing is imported or executed. ``find -printf`` lists the driver's libraries and the system's NCCL in the
+directories of the loader; PyTorch and its NCCL are identified by the names of their ``dist-info`` directories.
 """
 
 from __future__ import annotations
@@ -36,13 +36,16 @@ class Library:
 
     @property
     def version(self) -> str:
-        """The version in the name: ``570.124.06`` of ``libcuda.so.570.124.06``; empty if it holds none."""
+        """The version in the name: ``570.124.06`` of ``libcuda.so.570.124.06``.
+
+        Empty if there is none.
+        """
         match = re.search(r"\.so\.(\d{1,4}(?:\.\d{1,6}){1,3})$", self.name)
         return match[1] if match else ""
 
 
 def parse_libraries(text: str) -> tuple[Library, ...]:
-    """Read ``SIZE PATH TARGET`` lines; raises ValueError with the line that cannot be read."""
+    """Read ``SIZE PATH TARGET`` lines; raises ValueError with the faulty line."""
     found = []
     for line in text.splitlines():
         if not line.strip():
@@ -55,7 +58,10 @@ def parse_libraries(text: str) -> tuple[Library, ...]:
 
 
 def nccl_in_use(libraries: Iterable[Library]) -> dict[str, str]:
-    """Return directory -> version of the system's NCCL (``libnccl.so.2``, by what it points to)."""
+    """Return directory -> version of the system's NCCL.
+
+    It is the target of ``libnccl.so.2``.
+    """
     found = {}
     for library in libraries:
         if library.name == "libnccl.so.2" and library.target:
@@ -75,7 +81,10 @@ class Package:
 
 
 def packages(evidence: Evidence) -> tuple[Package, ...]:
-    """Return PyTorch and NCCL packages of the places that are looked at; in each, the name tells."""
+    """Return the PyTorch and NCCL packages of all searched places.
+
+    Their directory names identify them.
+    """
     keys = [key for key in sorted(evidence.records) if key.endswith(".dist-info/INSTALLER") and "*" not in key]
     return tuple(package for key in keys if (package := _package(key)) is not None)
 

@@ -1,6 +1,6 @@
-"""XIDs of GPUs and SXIDs of NVSwitches in the kernel's log, as incidents since the driver was loaded.
+"""XIDs of GPUs and SXIDs of NVSwitches in the kernel log since driver load.
 
-Some faults are logged without a code; they get the one that NVIDIA's catalogue has for them.
+Some faults are logged without a code; they get the code that NVIDIA's catalogue has for them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INCIDENT_S = 60
 
 @dataclass(frozen=True)
 class XidEvent:
-    """One XID of one GPU, or what the log says in its place."""
+    """One XID of one GPU, or an equivalent message."""
 
     at_s: float
     address: str  # of the GPU, in the kernel's form
@@ -58,7 +58,7 @@ class SwitchEvent:
 
 @dataclass(frozen=True)
 class Events:
-    """What the log holds since the driver was loaded, and since each GPU's recovery was cleared."""
+    """Events since driver load, and since each GPU's recovery was cleared."""
 
     gpus: tuple[XidEvent, ...]
     switches: tuple[SwitchEvent, ...]
@@ -89,11 +89,10 @@ def _grouped(pairs: Iterable[tuple[int, _Value]]) -> Mapping[int, frozenset[_Val
 
 
 def events(lines: Iterable[KernelLogLine], *, pasted: bool = False) -> Events:
-    """Find all events, without repetitions.
+    """Return all events, without repetitions.
 
-    What a driver load or a cleared recovery action ended is left out.
-
-    Of a pasted log nothing is left out: whether it reaches up to now is unknown. Its addresses may be masked or short.
+    Events before a driver load or a cleared recovery action are left out. Of a pasted log nothing is left out:
+    whether it reaches up to now is unknown. Its addresses may be masked or short.
     """
     gpus: list[XidEvent] = []
     switches: list[SwitchEvent] = []

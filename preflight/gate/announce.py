@@ -1,6 +1,6 @@
-"""Output of a verdict: a line on the screen or in the caller's log, one in the system's log, the termination log.
+"""Output of a verdict: screen or log of the caller, system log, kubelet.
 
-What is written comes from ``Verdict``, which holds printable ASCII only. Imported before every job.
+The text comes from ``Verdict``, which holds printable ASCII only. Imported before every job.
 """
 
 from __future__ import annotations
@@ -86,7 +86,10 @@ def print_line(text: str, *, loud: bool) -> None:
 
 
 def log(text: str, status: str) -> None:
-    """Write a line to the system's log, where there is one; it may block, which ``Watch.close`` limits."""
+    """Write a line to the system log, if any.
+
+    It may block, which ``Watch.close`` limits.
+    """
     import syslog
 
     priority = {"pass": syslog.LOG_INFO, "unknown": syslog.LOG_WARNING}.get(status, syslog.LOG_ERR)
@@ -96,9 +99,10 @@ def log(text: str, status: str) -> None:
 
 
 def terminate(path: str, lines: Sequence[str]) -> str:
-    """Write the most important lines to the file that a kubelet reads; return what went wrong, "" if nothing.
+    """Write the most important lines to the kubelet's termination log.
 
-    The file is a mount of the kubelet's: it is written in place, and must be there.
+    Returns the error, "" if there is none. The file is a mount of the kubelet's: it is written in place, and must
+    exist.
     """
     text = "\n".join(lines).encode("ascii", "backslashreplace") + b"\n"
     if len(text) > TERMINATION_MOST:

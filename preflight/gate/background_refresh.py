@@ -1,4 +1,4 @@
-"""Judging in the background: HealthCheckProgram may not be kept waiting for a slow disk.
+"""Judgement in the background: HealthCheckProgram must not wait for a slow disk.
 
 Fork rather than exec: ``sys.executable`` can be empty when PATH is unset.
 """
@@ -21,10 +21,10 @@ DEADLINE_S = 60.0
 
 
 def start(options: Options, judge: Callable[[Options], object]) -> bool:
-    """Judge this node anew in a process of its own; return False if there is nowhere to write the verdict.
+    """Judge this node again in a separate process.
 
-    ``judge`` runs a hook. The process belongs to another session, so that slurmd does not end it with the process
-    group of its caller.
+    Returns False if there is nowhere to write the verdict. ``judge`` runs a hook. The process has its own session, so
+    that slurmd does not end it with the process group of its caller.
     """
     try:
         state_dir.StateDir(state_dir.locate(options.state_dir), create=True).close()

@@ -21,10 +21,10 @@ _REPORT = "report.json"
 
 @dataclass(frozen=True)
 class CacheWriter:
-    """What is needed to write a verdict.
+    """Writer of verdicts.
 
-    ``store`` is None where verdicts are not cached, or where that is impossible because of ``store_error``. ``config``
-    is None before the cluster file, which is at ``cluster``, has been read; ``error`` is what is wrong with it.
+    ``store`` is None where verdicts are not cached, or where that is impossible because of ``store_error``.
+    ``config`` is None before the cluster file, which is at ``cluster``, has been read; ``error`` is its fault.
     """
 
     store: StateDir | None

@@ -1,4 +1,7 @@
-"""Configuration of a hook: the cluster file, or its last valid copy, and a hash of a verdict's inputs."""
+"""Configuration of a hook: the cluster file or its last valid copy.
+
+A hash covers the inputs of a verdict.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ class UnknownCheck(PreflightError, ValueError):
 
 @dataclass(frozen=True)
 class Configuration:
-    """A cluster file as it was read; ``error`` is what is wrong with the given one."""
+    """A cluster file as it was read; ``error`` is the fault of the given one."""
 
     cluster: Cluster
     raw: bytes
@@ -56,11 +59,14 @@ class Configuration:
         return [str(Path(self.cluster.path).parent / name) for name in names if name]
 
     def inputs(self, path: str) -> list[tuple[str, Stamp]]:
-        """Return the files whose change makes a verdict worthless, the cluster file first."""
+        """Return the files that invalidate a verdict on change, cluster file first."""
         return [(path, self.stamp), *((name, stamp(name)) for name in (*self.named, *installed()))]
 
     def policy(self, checks: Iterable[str], choices: Sequence[str]) -> str:
-        """Return a hash of what a verdict rests on: files, version, checks, and ``choices`` of the hook."""
+        """Return a hash of a verdict's inputs.
+
+        They are files, version, checks, and ``choices`` of the hook.
+        """
         digest = sha256()
         for part in (VERSION, *checks, "", *choices):
             digest.update(part.encode() + b"\0")
@@ -70,9 +76,10 @@ class Configuration:
 
 
 def read(path: str | None, store: StateDir | None, ids: Ids) -> Configuration:
-    """Read a cluster file; where it has errors, the copy of its last valid content, if there is one.
+    """Read a cluster file, or the copy of its last valid content.
 
-    ``ids`` returns the ids of all checks, as for ``expectations.cluster_file.load``.
+    The copy is used where the file has errors. ``ids`` returns the ids of all checks, as for
+    ``expectations.cluster_file.load``.
     """
     if path is None:
         return Configuration(Cluster(), b"", None)
@@ -91,7 +98,10 @@ def read(path: str | None, store: StateDir | None, ids: Ids) -> Configuration:
 
 
 def last_valid(path: str) -> str:
-    """Return the name of the copy of the last valid content of a path, in the state directory."""
+    """Return the name of the copy of a path's last valid content.
+
+    It is in the state directory.
+    """
     return f"cluster-{sha256(os.path.abspath(path).encode('utf-8', 'surrogateescape')).hexdigest()[:32]}.toml"
 
 
@@ -122,11 +132,14 @@ def _keep(store: StateDir, name: str, raw: bytes) -> None:
 
 
 def _bytes(path: str) -> bytes:
-    """Return a file's content; raises OSError, also for what is no regular file, which might never end."""
+    """Return the content of a file; raises OSError.
+
+    Anything but a regular file, which might never end, is refused.
+    """
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(fd, "rb") as stream:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(0, "it is no regular file")
+            raise OSError(0, "it is not a regular file")
         raw = stream.read(_MOST_BYTES + 1)
     if len(raw) > _MOST_BYTES:
         raise OSError(0, f"it is longer than {_MOST_BYTES} bytes")

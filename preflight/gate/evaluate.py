@@ -1,4 +1,4 @@
-"""From evidence to a verdict: which checks a hook runs, what of their findings counts for the job, the reason."""
+"""Evaluation of evidence for a hook: checks, relevant findings, reason."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EXPECTATIONS, NO_ANSWER, NOTHING = "gate.expectations", "gate.no-answer", "gate.
 _REASON_MOST = 185
 _FOUND_MOST = 60
 
-#: Checks that are named where many could not tell for one reason.
+#: Checks that are named where many unknown for one reason.
 _FEW = 4
 
 _URGENT = {"node": 0, "site": 1, "job": 2}
@@ -40,7 +40,7 @@ _URGENT = {"node": 0, "site": 1, "job": 2}
 
 @dataclass(frozen=True)
 class CheckSelection:
-    """The checks that a hook runs, those that are switched off, and those that only report."""
+    """The checks that a hook runs, those switched off, and those that only report."""
 
     checks: tuple[Check, ...]
     off: tuple[str, ...]
@@ -49,7 +49,7 @@ class CheckSelection:
 
 @dataclass(frozen=True)
 class NodeEvaluation:
-    """The result of judging a node: the report, and what of it counts for the hook.
+    """Result of judging a node: the report, and what of it counts for the hook.
 
     ``lines`` print it, the most urgent first. ``all_gpus``: no GPU was left out as another job's.
     """
@@ -70,7 +70,8 @@ class NodeEvaluation:
 def select(checks: Sequence[Check], gate: Gate, settings: GateHook, name: str) -> CheckSelection:
     """Choose the checks of a hook; raises UnknownCheck where none is left.
 
-    A pattern of ``only`` that matches no known check may be of a plug-in that cannot be loaded, which then is reported.
+    A pattern of ``only`` that matches no known check may belong to a plug-in that cannot be loaded, which is then
+    reported.
     """
     only, skip = settings.only, (*(settings.skip or ()), *(BUSY if name in _ANY_TIME and settings.only is None else ()))
     if only is not None and any(not any(fnmatchcase(check.id, glob) for check in checks) for glob in only):
@@ -98,7 +99,7 @@ def evaluate_node(
 ) -> NodeEvaluation:
     """Judge one node for a hook.
 
-    ``expects``: it cannot pass unless the cluster file or the part says how many GPUs and HCAs there should be.
+    ``expects``: it cannot pass unless the cluster file or the part sets how many GPUs and HCAs there should be.
     ``gpus`` are the indices of the GPUs that the job has; None: all of the node.
     """
     report = judge([evidence], selection.checks, cluster, off=selection.off)
@@ -116,7 +117,7 @@ def evaluate_node(
     outside = _in_no_class(report, cluster)
     if expects and evidence.no_answer is None and (lacking := _unexpected(cluster.site(facts))):
         keys = f"{', '.join(lacking)} of the cluster file"
-        missing.append((EXPECTATIONS, outside or f"nothing says how many to expect: {keys}"))
+        missing.append((EXPECTATIONS, outside or f"the expected number is not declared: {keys}"))
     causes = tuple(dict.fromkeys(f["check"] for f in failed))
     unknowns = tuple(dict.fromkeys([*(check for check, _ in missing), *(f["check"] for f in vague)]))
     lines = [_line("FAIL", f, owners) for f in failed] + [f"  UNKNOWN {check}: {why}" for check, why in missing]
@@ -139,7 +140,7 @@ def evaluate_node(
 
 
 def _by_choice(report: Mapping[str, Any], selection: CheckSelection) -> tuple[str, ...]:
-    """Return the checks that the cluster file switched off, lets only report, or waives, wherever it says so."""
+    """Return the checks that the cluster file disables, shadows or waives."""
     coverage, usual = report["coverage"], {check.id for check in selection.checks if check.gating}
     quiet = [finding["check"] for finding in report["findings"] if not finding["gating"] and finding["check"] in usual]
     in_class = [check for checks in coverage.get("off_in_class", {}).values() for check in checks]
@@ -147,7 +148,10 @@ def _by_choice(report: Mapping[str, Any], selection: CheckSelection) -> tuple[st
 
 
 def reason(finding: Mapping[str, Any]) -> str:
-    """Return ``preflight: CHECK: SUBJECT: found X, expected Y (what it means)``, the most important words first."""
+    """Return the reason, most important words first.
+
+    It is ``preflight: CHECK: SUBJECT: found X, expected Y (meaning)``.
+    """
     subject = f"{finding['subject']}: " if finding["subject"] else ""
     if finding["found"] is None:
         return ascii_reason(f"{PREFIX}{finding['check']}: {finding['message']}", _REASON_MOST)
@@ -183,14 +187,17 @@ def _line(word: str, finding: Mapping[str, Any], owners: Mapping[str, str]) -> s
 def _missing(
     report: Mapping[str, Any], vague: Sequence[Mapping[str, Any]], failed: bool, evidence: Evidence, aside: bool
 ) -> Iterator[tuple[str, str]]:
-    """Yield what kept the node from being judged, where no gating check says so: an identifier, and why."""
+    """Yield what prevented the judgement of the node: an identifier, and why.
+
+    Only where no gating check reports it.
+    """
     if evidence.no_answer is not None:
         yield NO_ANSWER, f"{evidence.no_answer.get('phase', '?')}: {evidence.no_answer.get('reason', '?')}"
     elif not any(finding["status"] in ("pass", "warn", "fail") for finding in report["findings"]):
-        yield NOTHING, "no check could say anything"
+        yield NOTHING, "no check reached a result"
     elif report["exit_status"] == 3 and not vague and not aside and not failed:
         crashed = [f for f in report["findings"] if f["status"] == "unknown"]
-        yield NOTHING, f"{crashed[0]['check']}: {crashed[0]['message']}" if crashed else "the report could not tell"
+        yield NOTHING, f"{crashed[0]['check']}: {crashed[0]['message']}" if crashed else "the result is unknown"
 
 
 def _in_no_class(report: Mapping[str, Any], cluster: Cluster) -> str:
@@ -204,14 +211,17 @@ def _in_no_class(report: Mapping[str, Any], cluster: Cluster) -> str:
 
 
 def _unexpected(site: Site) -> list[str]:
-    """Return the keys of the cluster file without which nobody knows whether GPUs or HCAs are missing."""
+    """Return the missing keys of the cluster file.
+
+    Without them it is unknown whether GPUs or HCAs are missing.
+    """
     lacking = [site.gpus.key] if site.gpus.value is None else []
     return lacking + ([site.hcas.key] if site.hcas.value is None and site.members.ports.compute is None else [])
 
 
 @dataclass(frozen=True)
 class _Others:
-    """GPUs of the node that are not the job's: what is wrong with them does not hold it back."""
+    """GPUs of the node that are not the job's; their faults do not hold it back."""
 
     addresses: frozenset[str] = frozenset()
     confined: bool = False  # a cgroup hides them from the driver
@@ -222,12 +232,15 @@ class _Others:
         return self.confined or bool(self.addresses)
 
     def own(self, finding: Mapping[str, Any]) -> bool:
-        """Return whether a finding is about a GPU of others."""
+        """Return whether a finding is about a GPU of other jobs."""
         return finding["subject"] in self.addresses or (self.confined and finding["check"] == "gpu.driver")
 
 
 def _others(facts: NodeFacts, gpus: frozenset[int] | None) -> _Others:
-    """Return the GPUs that are not the job's; where a cgroup hides them, the driver does not report them either."""
+    """Return the GPUs that are not the job's.
+
+    Where a cgroup hides them, the driver does not report them either.
+    """
     if gpus is None:
         return _Others()
     try:

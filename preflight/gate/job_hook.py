@@ -1,7 +1,7 @@
-"""The hook ``slurm-controller``: a job starts when all of its nodes have passed, by their own verdicts.
+"""The hook ``slurm-controller``: a job starts when all its nodes have passed.
 
-The nodes publish them (``[gate] publish``), or are queried now over SSH (``--hosts``). The controller cannot know their
-boot, so only the age of a verdict and its node are held against it, and the two clocks may differ.
+The nodes publish their verdicts (``[gate] publish``), or are queried now over SSH (``--hosts``). The controller
+cannot know their boot, so only the age of a verdict and its node are verified, and the two clocks may differ.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def run(request: GateRequest, watch: Watch) -> GateResult:
     folder = options.verdicts or config.gate.publish
     verdicts: Mapping[str, Verdict | str]
     if options.hosts:
-        watch.enter("asking the nodes over SSH")
+        watch.enter("collecting from the nodes over SSH")
         try:
             verdicts = remote_verdicts.verdicts(nodes, request, config, watch.left_s)
         except (configuration.UnknownCheck, errors.DuplicateCheck, remote_verdicts.UsageError) as error:
@@ -62,7 +62,7 @@ def run(request: GateRequest, watch: Watch) -> GateResult:
         watch.enter(f"reading {announce.plain(folder)}")
         verdicts = _published(Path(folder), nodes, verdict_cache.INTERVALS * refresh_s)
     else:
-        why = "no verdicts: say where the nodes publish theirs ([gate] publish, or --verdicts), or give --hosts"
+        why = "no verdicts: set where the nodes publish theirs ([gate] publish, or --verdicts), or give --hosts"
         return in_time(progress.unjudged("gate.no-verdict", why))
     return in_time(replace(progress, judgement=_together(request, nodes, verdicts)))
 
@@ -112,12 +112,15 @@ def _job_verdict(request: GateRequest, nodes: int, failed: Mapping[str, Verdict]
 
 
 def _bad(verdict: Verdict) -> bool:
-    """Return whether a node is bad for any job: a problem of an earlier job ended with it."""
+    """Return whether a node is bad for any job.
+
+    A problem of an earlier job ended with it.
+    """
     return verdict.status == "fail" and verdict.owner != "job"
 
 
 def _why(verdict: Verdict | str) -> str:
-    """Return why a node is neither good nor bad; "" if it is one of them."""
+    """Return why a node is neither good nor bad; else ""."""
     if isinstance(verdict, str):
         return verdict
     if verdict.status == "pass" or _bad(verdict):
@@ -132,7 +135,10 @@ def _published(folder: Path, nodes: Sequence[str], most_s: float) -> dict[str, V
 
 
 def _untrusted(folder: Path) -> str:
-    """Return why a directory is not trusted; "" if only root and this user can write there."""
+    """Return why a directory is not trusted; else "".
+
+    Only root and this user may write there.
+    """
     try:
         info = os.stat(folder)
     except OSError as error:
@@ -147,7 +153,7 @@ def _read(path: Path, node: str, most_s: float) -> Verdict | str:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(fd, "rb") as stream:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                return f"{path} is no regular file"
+                return f"{path} is not a regular file"
             document = json_limits.decoded(stream.read(_MOST_BYTES), once=True)
         if wrong := find_error(document, "verdict-1", exact=True):
             raise UnusableVerdict(wrong)
@@ -157,7 +163,7 @@ def _read(path: Path, node: str, most_s: float) -> Verdict | str:
     except OSError as error:
         return f"{path}: {error.strerror}"
     except (UnusableVerdict, ValueError) as error:
-        return f"{path} is no verdict: {error}"
+        return f"{path} is not a verdict: {error}"
     age_s = time.time() - verdict.at
     if verdict.node != node:
         return f"{path} is of the node {verdict.node}"

@@ -1,9 +1,9 @@
 """Entry point of ``preflight gate``.
 
 A fresh verdict is served before anything that judges is imported. Other requests are judged (``node_hook``,
-``job_hook``). The policy makes a result of the verdict, which is written by this thread, or by the deadline thread from
-what has been completed. However it goes wrong, the process ends as the table of the hook says: a typo in a script must
-not drain a cluster.
+``job_hook``). The policy turns the verdict into a result, which this thread writes, or the deadline thread from what
+has been completed. Whatever fails, the process ends as the table of the hook requires: a typo in a script must not
+drain a cluster.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _CONTEXTS = {"prolog_slurmd": "slurm-prolog", "prolog_slurmctld": "slurm-control
 
 
 def main(words: Sequence[str], otherwise: Callable[[Sequence[str]], int]) -> int:
-    """Carry out the words after ``preflight gate``; return the exit status.
+    """Run the words after ``preflight gate``; return the exit status.
 
-    ``otherwise`` carries out what is not plain: help, and errors, which it leaves to ``usage_error``.
+    ``otherwise`` handles what is not plain: help, and errors, which it leaves to ``usage_error``.
     """
     parsed = parse_plain(words)
     if parsed is not None:
@@ -68,7 +68,10 @@ def _finish_late(progress: Progress, why: str, killed: bool) -> int:
 
 
 def crashed(hook: str, error: Exception) -> int:
-    """Report a fault of ours that no verdict could be made of; return the exit status of *unknown*."""
+    """Report an internal error that left no verdict.
+
+    Returns the exit status of *unknown*.
+    """
     hook = hook if hook in policy.HOOKS else _CONTEXTS.get(os.environ.get("SLURM_SCRIPT_CONTEXT", ""), "")
     text = announce.plain(f"preflight: NOT JUDGED: preflight itself failed: {_where(error)} (gate {hook})")
     announce.print_line(text, loud=True)
@@ -92,7 +95,7 @@ def usage_error(hook: str, what: str) -> int:
 
 
 def _run(request: GateRequest, watch: Watch) -> GateResult | PassedOn:
-    """Serve a cached verdict that is good for the hook, or judge."""
+    """Serve a cached verdict that is valid for the hook, or judge."""
     hook, options, cached = request.hook, request.options, None
     if hook.cached and not options.refresh:
         watch.enter("reading the state directory")
@@ -115,7 +118,7 @@ def _run(request: GateRequest, watch: Watch) -> GateResult | PassedOn:
 
 
 def _look(request: GateRequest) -> tuple[Cached | None, str]:
-    """Return the verdict that is in the state directory, or why none there is good."""
+    """Return the verdict in the state directory, or why none there is valid."""
     from preflight.gate import state_dir, verdict_cache
     from preflight.gate.verdict import UnusableVerdict
 
@@ -130,7 +133,10 @@ def _look(request: GateRequest) -> tuple[Cached | None, str]:
 
 
 def _in_background(request: GateRequest, watch: Watch) -> bool:
-    """Judge the node in a process that outlives this one; return whether its verdict can be written."""
+    """Judge the node in a process that outlives this one.
+
+    Returns whether its verdict can be written.
+    """
     from preflight.gate import background_refresh
 
     return watch.run_single_threaded(lambda: background_refresh.start(request.options, run_hook))

@@ -44,7 +44,10 @@ _MOST_LINES = 12
 
 
 def run(request: GateRequest, watch: Watch, before: Cached | None) -> GateResult | PassedOn:
-    """Judge this node; return the result. ``before`` is a verdict that is still good."""
+    """Judge this node; return the result.
+
+    ``before`` is a verdict that is still valid.
+    """
     if request.hook.name == "slurm-step":
         if scheduler_env.other_task():
             why = f"task 0 of this node judges it, not task {os.environ['SLURM_LOCALID'][:9]}"
@@ -62,7 +65,7 @@ def run(request: GateRequest, watch: Watch, before: Cached | None) -> GateResult
 
 
 def _store(request: GateRequest) -> tuple[StateDir | None, str]:
-    """Return the state directory of a hook that caches verdicts, or why there is none."""
+    """Return the state directory of a caching hook, or why there is none."""
     if not request.hook.cached:
         return None, ""
     try:
@@ -72,7 +75,7 @@ def _store(request: GateRequest) -> tuple[StateDir | None, str]:
 
 
 def _is_judged_elsewhere(store: StateDir) -> bool:
-    """Return whether another process judges this node; else lock it for this one."""
+    """Return whether another process judges this node; else lock it."""
     try:
         return store.lock(_LOCK) is None
     except StateDirError:  # a file system that was made read-only; judge all the same
@@ -149,7 +152,7 @@ class _Evaluator:
         return self._selection
 
     def prepare(self) -> None:
-        """Import the checks, and what turns their findings into a verdict."""
+        """Import the checks and the verdict code."""
         import syslog  # noqa: F401
 
         from preflight.judge import prepare
@@ -176,7 +179,7 @@ def _collect(
 
     reserve_s = min(_RESERVE_S, _RESERVE_SHARE * watch.deadline_s) + _SLACK_S
     limit_s = max(0.5, watch.left_s - reserve_s)
-    watch.enter("asking this node")
+    watch.enter("collecting from this node")
     options = CollectOptions(deadline_s=limit_s)
     wanted = CollectRequest((request.node,), relevant_probes(probes), options, config.cluster)
     return collect(wanted, meanwhile)
@@ -208,7 +211,7 @@ def _applied(progress: Progress, gate: Gate, watch: Watch) -> Progress:
     lifts = verdict.status == "pass" and request.hook.name == "slurm-healthcheck"
     if not (rule.action in ("drain", "refuse") or lifts):
         return progress
-    watch.enter("telling Slurm")
+    watch.enter("updating Slurm")
     from preflight._startup.lightclass import replace as replace_settings
     from preflight.gate import slurm
     from preflight.gate.slurm import drain_settings

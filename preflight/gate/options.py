@@ -56,7 +56,7 @@ class Options:
 
 
 def parse_plain(words: Sequence[str]) -> Options | None:
-    """Parse ``HOOK [--OPTION VALUE | --FLAG]…``; None for all that is left to click."""
+    """Parse ``HOOK [--OPTION VALUE | --FLAG]…``; None for all that click handles."""
     values = fast_options.parse("gate", words)
     if values is None or values["hook"] is None:
         return None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def write(result: GateResult) -> list[str]:
-    """Write the requested outputs; return a line for each thing that could not be written."""
+    """Write the requested outputs; return a line for each failure."""
     complaints = []
     for target, make in (
         (result.textfile, _metrics), (result.report_dir, _report), (result.publish, _published),
@@ -34,17 +34,23 @@ def write(result: GateResult) -> list[str]:
 
 
 def _metrics(path: Path, result: GateResult) -> None:
-    """Write the file of a textfile collector, which reads ``*.prom`` only, so that it never sees half of it."""
+    """Write the file of a textfile collector atomically.
+
+    The collector reads ``*.prom`` only.
+    """
     text = "".join(f"{line}\n" for line in metrics(result)) + _of_report(result)
     with replacing(path, 0o644) as stream:
         stream.write(text.encode())
 
 
 def metrics(result: GateResult) -> Iterator[str]:
-    """Yield the lines of the exposition format; the labels are names of nodes and words of ours, nothing else."""
+    """Yield the lines of the exposition format.
+
+    The labels are names of nodes and fixed words.
+    """
     verdict = result.verdict
     labels = {"node": verdict.node, "seat": result.hook}
-    verdict_metric = Metric("preflight_gate_verdict", "Whether this is what the gate said last of the node.")
+    verdict_metric = Metric("preflight_gate_verdict", "Whether this is the gate's last verdict on the node.")
     for status in STATUSES:
         verdict_metric.add(status == verdict.status, **labels, status=status)
     yield from verdict_metric.lines()
@@ -53,7 +59,7 @@ def metrics(result: GateResult) -> Iterator[str]:
     yield from action.lines()
     for name, value, about in (
         ("failed_checks", len(verdict.causes), "Gating checks that failed."),
-        ("unknown_checks", len(verdict.unknowns), "Gating checks that could not tell."),
+        ("unknown_checks", len(verdict.unknowns), "Gating checks that are unknown."),
         ("off_checks", len(verdict.off), "Checks that were switched off, or hold no job back, by choice."),
         ("exit_status", result.exit_status, "Exit status of the gate."),
         ("verdict_time_seconds", verdict.at, "When the node was judged, in seconds since 1970 UTC."),
@@ -72,7 +78,10 @@ def _of_report(result: GateResult) -> str:
 
 
 def _report(folder: Path, result: GateResult) -> None:
-    """Write verdict, report and evidence to a volume: what a finished init container has printed is gone soon."""
+    """Write verdict, report and evidence to a volume.
+
+    The output of a finished init container is soon lost.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     write_file(folder / "verdict.json", json.dumps(to_document(result.verdict), indent=1) + "\n")
     if result.report is not None:
@@ -87,5 +96,5 @@ def _report(folder: Path, result: GateResult) -> None:
 
 
 def _published(folder: Path, result: GateResult) -> None:
-    """Write the verdict to where the hook ``slurm-controller`` reads it."""
+    """Publish the verdict for the hook ``slurm-controller``."""
     write_file(folder / file_name(result.verdict.node), json.dumps(to_document(result.verdict)) + "\n")

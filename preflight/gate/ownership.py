@@ -34,12 +34,15 @@ _OF_OTHERS = ("env", "ranks")
 
 
 def relevant_probes(probes: Iterable[Probe]) -> list[Probe]:
-    """Return the probes whose answers may count for a job or its node."""
+    """Return the probes that matter for a job or its node."""
     return [probe for probe in probes if (probe.kind, probe.target) != _OF_OTHERS]
 
 
 def owner_of(check: str, hook: str, configured: Mapping[str, Sequence[str]] | None = None) -> str:
-    """Return "node", "job" or "site" for a check's id; ``configured`` has the cluster file's lists, by that word."""
+    """Return "node", "job" or "site" for a check's id.
+
+    ``configured`` has the cluster file's lists, by that word.
+    """
     usual = {"site": SITE, "job": JOB if hook in IN_JOB else JOB_ON_NODE}
     for table in (configured or {}, usual):
         for owner in ("node", "job", "site"):

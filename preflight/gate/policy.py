@@ -1,12 +1,12 @@
-"""The one table of what follows from a verdict: hook x status -> exit status, action.
+"""Policy table: hook x status -> exit status, action.
 
-Exit statuses are those of the README (0 passed, 1 failed, 2 configuration, 3 unknown) but where a scheduler
-gives them a meaning of its own: slurmd drains a node whose Prolog does not end with 0, so there only what is to
-drain or to hold back a job ends otherwise.
+Exit statuses are those of the README (0 passed, 1 failed, 2 configuration, 3 unknown), except where a scheduler gives
+them a meaning of its own: slurmd drains a node if its Prolog does not end with 0, so there only what has to drain or
+to hold back a job ends otherwise.
 
 In the hooks ``slurm-prolog`` and ``slurm-healthcheck``, ``preflight.gate.slurm.apply`` is called for the actions
-"drain" and "refuse", and for a pass that was judged in the background, where a drain of ours may have to be lifted. It
-may choose another exit status: that which then serves the job best.
+"drain" and "refuse", and for a pass that was judged in the background, where a drain of ours may have to be lifted.
+It may choose another exit status that serves the job better.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OVERRIDES = {
 
 
 class PolicyRule:
-    """What a hook does: the exit status of the process, and the action (one of ``ACTIONS``)."""
+    """What a hook does: exit status of the process, and action (of ``ACTIONS``)."""
 
     __slots__ = ("action", "exit")
 
@@ -47,11 +47,11 @@ class PolicyRule:
 
 
 class Hook:
-    """A place from which preflight is called: what it does by default, how long it may take, what it may believe.
+    """A place from which preflight is called, with its defaults and limits.
 
-    ``deadline_s`` is well under the limit of the caller. ``strict`` is what it does on *unknown* with --strict.
-    ``expects``: it cannot pass without knowing how many GPUs and HCAs there should be.
-    ``cached``: it takes a fresh verdict from the state directory. ``drains``: it has the right to, and may.
+    ``deadline_s`` is well under the limit of the caller. ``strict`` is the rule for *unknown* with --strict.
+    ``expects``: it cannot pass without knowing how many GPUs and HCAs there should be. ``cached``: it takes a fresh
+    verdict from the state directory. ``drains``: it has the right to, and may.
     """
 
     __slots__ = ("about", "cached", "deadline_s", "drains", "expects", "name", "rules", "strict")

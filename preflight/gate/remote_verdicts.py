@@ -1,4 +1,7 @@
-"""The nodes of a job, queried now over SSH, for a controller to which they publish no verdicts."""
+"""Verdicts on a job's nodes, queried now over SSH.
+
+For a controller to which they publish no verdicts.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ _RESERVE_S = 1.5
 def verdicts(
     nodes: Sequence[str], request: GateRequest, config: Configuration, left_s: float
 ) -> Mapping[str, Verdict | str]:
-    """Return the verdict on each node within ``left_s`` seconds, or why there is none.
+    """Return the verdict on each node within ``left_s`` seconds, or an error.
 
     Raises UsageError if SSH is configured wrongly, UnknownCheck if the table [gate] is.
     """
@@ -40,7 +43,7 @@ def verdicts(
     ssh_config = Path(request.options.ssh_config) if request.options.ssh_config else None
     options = CollectOptions(deadline_s=limit_s, ssh_config=ssh_config, connect_timeout_s=min(15.0, limit_s))
     wanted = CollectRequest(tuple(nodes), relevant_probes(check_registry.probes), options, config.cluster)
-    answers: dict[str, Verdict | str] = dict.fromkeys(nodes, "it was not asked in time")
+    answers: dict[str, Verdict | str] = dict.fromkeys(nodes, "it did not answer in time")
     with connection(wanted) as transport:
         for evidence in gather(
             nodes, cast(NodeTransport, transport), wanted.plans(), Limits(options.fanout, limit_s, limit_s)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class GateRequest:
     """One call of a hook.
 
-    ``node`` is what is judged: this node, or the nodes of a job as Slurm folds them. ``job`` is the number of the Slurm
+    ``node`` is the subject: this node, or the nodes of a job as Slurm folds them. ``job`` is the number of the Slurm
     job ("" outside one), ``at`` the time in seconds since 1970 UTC, ``began`` the same on the monotonic clock.
     ``deadline_s`` is that of the option or the hook; the cluster file and slurmd may limit it further.
     """
@@ -55,7 +55,7 @@ class GateRequest:
 
 
 def from_options(options: Options) -> GateRequest:
-    """Return the request that a command line and the scheduler's environment make."""
+    """Return the request of a command line and the scheduler's environment."""
     hook = policy.HOOKS[options.hook]
     default_log = hook.name == "init-container" and options.termination_log is None
     if default_log and os.path.exists(announce.TERMINATION_LOG):
@@ -67,5 +67,5 @@ def from_options(options: Options) -> GateRequest:
 
 
 def changed(options: Options, **changes: Any) -> Options:
-    """Return a copy of some options, a few of them changed."""
+    """Return a copy of some options with changes."""
     return Options(**{name: getattr(options, name) for name in Options.__slots__} | changes)

@@ -1,7 +1,7 @@
-"""Progress of a run of the gate, and the result that it comes to.
+"""Progress of a run of the gate, and its result.
 
-``Progress`` is what has been completed so far. The pipeline or the deadline thread makes the one ``GateResult`` of it,
-which ``announce`` writes. Imported before every job.
+``Progress`` is what has been completed so far. The pipeline or the deadline thread turns it into the one
+``GateResult``, which ``announce`` writes. Imported before every job.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GateRules:
-    """The policy of this run, as options, cluster file or cached verdict change it.
+    """The policy of this run, after options, cluster file or cached verdict.
 
-    ``actions`` replace those of the table, by status. ``error`` is what is wrong with the cluster file where an older
-    one is used, ``publish`` the directory to which verdicts are published.
+    ``actions`` replace those of the table, by status. ``error`` is the fault of the cluster file where an older one
+    is used, ``publish`` the directory to which verdicts are published.
     """
 
     strict: bool = False
@@ -44,7 +44,7 @@ class GateRules:
         return rule
 
     def exit_status(self, hook: str, status: str, slurm: SlurmResult | None) -> int:
-        """Return the exit status that a verdict leads to.
+        """Return the exit status of a verdict.
 
         slurmd drains a node if its Prolog does not exit 0. A prolog without a verdict therefore exits 0, even with
         --strict, unless the job was requeued.
@@ -60,7 +60,7 @@ class GateRules:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict and what explains it.
+    """A verdict and its explanation.
 
     ``lines``: the most important first; report and evidence: where the node was judged now. ``age_s`` is the age of a
     cached verdict in seconds. ``cacheable``: it may be served to the next job.
@@ -76,10 +76,10 @@ class Judgement:
 
 @dataclass(frozen=True)
 class GateResult:
-    """What a run of the gate came to, and all that is to be written of it.
+    """Result of a run of the gate, and all its output.
 
-    ``text`` is the one line, ``troubles`` are what is wrong with the cluster file or the state directory, ``lines``
-    explain the verdict, ``slurm_line`` is what was done in Slurm.
+    ``text`` is the one line, ``troubles`` are faults of the cluster file or the state directory, ``lines`` explain
+    the verdict, ``slurm_line`` is what was done in Slurm.
     """
 
     hook: str
@@ -100,7 +100,7 @@ class GateResult:
 
 @dataclass(frozen=True)
 class PassedOn:
-    """The end of a process that leaves judging to another one.
+    """End of a process that leaves judging to another one.
 
     ``loud``: a job may be waiting for the verdict.
     """
@@ -189,7 +189,7 @@ def _result(progress: Progress, judgement: Judgement) -> GateResult:
     slurm_line = progress.slurm.line if progress.slurm is not None else ""
     if slurm_line:
         slurm_line = ascii_reason(f"{PREFIX}{slurm_line.removeprefix(PREFIX)}", 1000)
-    unwritten = announce.plain(f"{PREFIX}the verdict is not kept: {progress.cache_error}")
+    unwritten = announce.plain(f"{PREFIX}the verdict is not saved: {progress.cache_error}")
     return GateResult(
         hook,
         request.node,

@@ -1,7 +1,8 @@
-"""Environment set by the scheduler: slurmd, slurmctld, srun, a kubelet. Imported before every job.
+"""Environment set by the scheduler: slurmd, slurmctld, srun, a kubelet.
 
-Slurm starts a Prolog with neither PATH nor HOME; HealthCheckProgram gets SLURMD_NODENAME and nothing else. Sources:
-slurm.conf(5), "Prolog and Epilog Scripts" of Slurm's documentation, and what Slurm 22.05 was seen to set.
+Imported before every job. Slurm starts a Prolog with neither PATH nor HOME; HealthCheckProgram gets SLURMD_NODENAME
+and nothing else. Sources: slurm.conf(5), "Prolog and Epilog Scripts" of Slurm's documentation, and the behaviour of
+Slurm 22.05.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _MOST_BYTES = 4 << 20
 
 
 def sanitize_process() -> None:
-    """Give Python and its children what a bare environment lacks: the interpreter's path and a PATH."""
+    """Set the interpreter's path and PATH where a bare environment lacks them."""
     if not sys.executable:  # started by the name alone, and without a PATH to find it in
         try:
             sys.executable = os.readlink("/proc/self/exe")
@@ -32,7 +33,7 @@ def sanitize_process() -> None:
 
 
 def node_name(given: str | None, environ: Mapping[str, str] = os.environ) -> str:
-    """Return what this node is called: as given, as slurmd calls it, else its host name."""
+    """Return the name of this node: as given, from slurmd, else its host name."""
     return given or environ.get("SLURMD_NODENAME") or os.uname().nodename
 
 
@@ -43,12 +44,15 @@ def job(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def node_list(environ: Mapping[str, str] = os.environ) -> str:
-    """Return the job's nodes as Slurm folds them: a Prolog has only SLURM_NODELIST, other hooks SLURM_JOB_NODELIST."""
+    """Return the job's nodes, folded by Slurm.
+
+    A Prolog has only SLURM_NODELIST, other hooks have SLURM_JOB_NODELIST.
+    """
     return environ.get("SLURM_JOB_NODELIST") or environ.get("SLURM_NODELIST") or ""
 
 
 def gpus(environ: Mapping[str, str] = os.environ) -> frozenset[int] | None:
-    """Return the indices of the GPUs that the job has on this node; None where Slurm sets none."""
+    """Return the indices of the job's GPUs on this node; None if not set."""
     listed = environ.get("SLURM_STEP_GPUS") or environ.get("SLURM_JOB_GPUS") or ""
     indices: set[int] = set()
     for part in listed.split(","):
@@ -60,9 +64,9 @@ def gpus(environ: Mapping[str, str] = os.environ) -> frozenset[int] | None:
 
 
 def time_limit(environ: Mapping[str, str] = os.environ) -> float:
-    """Return the seconds after which slurmd ends a Prolog and drains its node, by slurm.conf; 0.0 if unset.
+    """Return the time limit of a Prolog in seconds, from slurm.conf.
 
-    Files that slurm.conf includes are not read.
+    Then slurmd ends the Prolog and drains its node. 0.0 if unset; files that slurm.conf includes are not read.
     """
     path = environ.get("SLURM_CONF", "")
     if environ.get("SLURM_SCRIPT_CONTEXT") != "prolog_slurmd" or not path.startswith("/"):
@@ -80,12 +84,12 @@ def time_limit(environ: Mapping[str, str] = os.environ) -> float:
 
 
 def other_task(environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether this is one of several tasks of a step on this node, and not the first."""
+    """Return whether this is a task of a step other than the first on this node."""
     return environ.get("SLURM_LOCALID", "0") not in ("", "0")
 
 
 def uncovered(environ: Mapping[str, str] = os.environ) -> str:
-    """Return how a step leaves nodes of its job unjudged; "" if it does not, or there is no job."""
+    """Return how a step leaves nodes of its job unjudged; else ""."""
     if environ.get("SLURM_HET_SIZE", "").isdigit() and int(environ["SLURM_HET_SIZE"]) > 1:
         return _uncovered_parts(int(environ["SLURM_HET_SIZE"]), environ)
     nodes = environ.get("SLURM_JOB_NUM_NODES") or environ.get("SLURM_NNODES") or "1"
@@ -100,7 +104,10 @@ def uncovered(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def _uncovered_parts(parts: int, environ: Mapping[str, str]) -> str:
-    """Do the same for a heterogeneous job, whose parts each have nodes of their own; srun takes the first by itself."""
+    """Return the same for a heterogeneous job.
+
+    Its parts have separate nodes; srun takes the first part by default.
+    """
     from preflight.nodeset import unfold
 
     lists = [environ.get(f"SLURM_JOB_NODELIST_HET_GROUP_{part}", "") for part in range(min(parts, 1000))]
@@ -110,7 +117,7 @@ def _uncovered_parts(parts: int, environ: Mapping[str, str]) -> str:
         step = environ.get("SLURM_STEP_NODELIST", "") if environ.get("SLURM_STEP_ID", "").isdigit() else ""
         left = sorted(nodes.difference(unfold(step) if step else ()))
     except ValueError:
-        return f"which nodes the {parts} parts of the job have is not told: {start}"
+        return f"which nodes the {parts} parts of the job have is unknown: {start}"
     if not left:
         return ""
     return f"{len(left)} of the job's {len(nodes)} nodes would not be judged, {left[0]} among them: {start}"

@@ -1,6 +1,6 @@
-"""The state directory: owned by one user; no other user can steer what root reads or overwrites.
+"""The state directory: no other user can control what root reads or writes.
 
-Imported before every job: nothing but ``os``.
+Imported before every job: imports only ``os``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ class StateDirError(PreflightError):
 
 
 def locate(given: str | None) -> str:
-    """Return the state directory: as given, by ``$STATE_DIRECTORY`` (systemd.exec(5)), else the user's own."""
+    """Return the state directory: given, ``$STATE_DIRECTORY``, or the user's own.
+
+    The variable is set by systemd.exec(5).
+    """
     configured = given or os.environ.get("STATE_DIRECTORY", "").split(":")[0]
     if configured:
         return os.path.abspath(configured)
@@ -39,7 +42,10 @@ def locate(given: str | None) -> str:
 
 
 class StateDir:
-    """An open state directory. Its files are regular, ours, linked once, and not writable by others."""
+    """An open state directory.
+
+    Its files must be regular, owned by this user, linked once, and not writable by others.
+    """
 
     def __init__(self, path: str, *, create: bool = False) -> None:
         """Open the directory, or make it (0700); raises StateDirError."""
@@ -68,7 +74,10 @@ class StateDir:
         os.close(self._fd)
 
     def read(self, name: str, most: int) -> bytes:
-        """Return a file of at most ``most`` bytes; raises FileNotFoundError or StateDirError."""
+        """Return a file of at most ``most`` bytes.
+
+        Raises FileNotFoundError or StateDirError.
+        """
         try:
             fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self._fd)
         except FileNotFoundError:
@@ -89,7 +98,7 @@ class StateDir:
         return os.stat(name, dir_fd=self._fd, follow_symlinks=False).st_mtime
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file so that a reader sees the old content or the new, never half of it; raises StateDirError."""
+        """Write a file atomically; raises StateDirError."""
         temporary = f".{name}.{_thread.get_native_id()}"  # the deadline thread may write as well
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
@@ -116,7 +125,10 @@ class StateDir:
             return
 
     def lock(self, name: str) -> int | None:
-        """Take a lock until this process ends, without waiting; None if another has it. Raises StateDirError."""
+        """Take a lock until this process ends, without waiting.
+
+        None if another process has it. Raises StateDirError.
+        """
         import fcntl
 
         try:
@@ -133,7 +145,7 @@ class StateDir:
     def _ours(self, name: str, info: os.stat_result, most: int) -> None:
         why = ""
         if not stat.S_ISREG(info.st_mode):
-            why = "is no regular file"
+            why = "is not a regular file"
         elif info.st_uid != os.geteuid():
             why = f"belongs to user {info.st_uid}"
         elif info.st_mode & _WRITABLE_BY_OTHERS:
@@ -158,7 +170,10 @@ def _make(path: str) -> None:
 
 
 def _trusted_parents(path: str) -> None:
-    """Raise StateDirError where a user other than root and this one could replace the directory."""
+    """Raise StateDirError where another user could replace the directory.
+
+    Root and this user may.
+    """
     ancestor = ""
     for part in os.path.dirname(path).split("/")[1:]:
         ancestor = f"{ancestor}/{part}"

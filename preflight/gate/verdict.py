@@ -1,6 +1,6 @@
 """The verdict on one node: the document ``preflight.verdict/1``.
 
-Strict both ways: what cannot be a verdict cannot be made, and what is read with anything odd in it is none.
+Strict both ways: an invalid verdict cannot be made, and a document with anything unexpected is not read as one.
 Imported before every job, so neither ``dataclasses`` nor ``typing`` is.
 """
 
@@ -47,11 +47,11 @@ class UnusableVerdict(PreflightError, ValueError):
 
 
 class Verdict:
-    """What was found on a node, in the few words that a scheduler takes.
+    """Result on a node, in the few words that a scheduler takes.
 
     ``at`` is in seconds since 1970 UTC, ``seconds`` how long judging took. ``cause`` is the id of the most urgent
-    gating check that failed ("" if none did), ``causes`` all of them, ``unknowns`` those that were unknown,
-    ``off`` those that were switched off or set to shadow by choice. ``policy`` is a hash of what it was judged by,
+    gating check that failed ("" if none did), ``causes`` all of them, ``unknowns`` those that were unknown, ``off``
+    those that were switched off or set to shadow by choice. ``policy`` is a hash of the judgement's inputs,
     ``action`` what the node needs.
     """
 
@@ -91,7 +91,7 @@ class Verdict:
         off: tuple[str, ...] = (),
         seconds: float = 0.0,
     ) -> None:
-        """Raise UnusableVerdict for what contradicts itself."""
+        """Raise UnusableVerdict for contradictory values."""
         values = {
             "node": node, "status": status, "at": at, "boot_id": boot_id, "policy": policy, "cause": cause,
             "reason": reason, "owner": owner, "action": action or _USUAL.get(status, ""),
@@ -115,7 +115,10 @@ class Verdict:
 
 
 def ascii_reason(text: str, most: int = REASON_MOST) -> str:
-    """Return text as one line of printable ASCII of at most ``most`` characters, cut with an ellipsis of dots."""
+    """Return text as one line of at most ``most`` printable ASCII characters.
+
+    Longer text ends in dots.
+    """
     plain = " ".join(text.split()).encode("ascii", "backslashreplace").decode("ascii")
     plain = "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in plain)
     return plain if len(plain) <= most else plain[: most - 3].rstrip() + "..."
@@ -135,7 +138,10 @@ _REQUIRED = frozenset(("schema", *(_KEYS.get(name, name) for name in Verdict.__s
 
 
 def from_document(document: object) -> Verdict:
-    """Decode a document; raises UnusableVerdict for anything that ``to_document`` would not have written."""
+    """Decode a document; raises UnusableVerdict.
+
+    Refuses anything that ``to_document`` would not have written.
+    """
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise UnusableVerdict(f"it is not of the schema {SCHEMA}")
     if odd := _REQUIRED.symmetric_difference(document) - {"action"}:
@@ -156,7 +162,7 @@ def _validate(values: Mapping[str, Any]) -> None:
     for name in ("causes", "unknowns", "off"):
         entries = values[name]
         if not isinstance(entries, tuple) or len(entries) > _LIST_MOST:
-            raise UnusableVerdict(f"{name} is no list of check ids")
+            raise UnusableVerdict(f"{name} is not a list of check ids")
         for entry in entries:
             _text(name, entry, _ID_MOST)
     status, at, seconds = values["status"], values["at"], values["seconds"]
@@ -165,13 +171,13 @@ def _validate(values: Mapping[str, Any]) -> None:
     if status not in STATUSES:
         raise UnusableVerdict("its status is none of " + ", ".join(STATUSES))
     if values["owner"] not in OWNERS:
-        raise UnusableVerdict("whose is none of " + ", ".join(OWNERS))
+        raise UnusableVerdict("owner is none of " + ", ".join(OWNERS))
     if values["action"] not in ACTIONS:
         raise UnusableVerdict("action is none of " + ", ".join(ACTIONS))
     if type(at) is not int or not 0 <= at < 1 << 40:
-        raise UnusableVerdict("at is no time in seconds")
+        raise UnusableVerdict("at is not a time in seconds")
     if type(seconds) not in (int, float) or not 0 <= seconds < 1e9:  # NaN is not either
-        raise UnusableVerdict("seconds is no duration")
+        raise UnusableVerdict("seconds is not a duration")
     if status == "pass" and (values["causes"] or values["unknowns"]):
         raise UnusableVerdict("it passes, and names checks that did not")
     if (status == "pass") != (values["action"] == "none"):
@@ -186,4 +192,4 @@ def _validate(values: Mapping[str, Any]) -> None:
 
 def _text(name: str, value: object, most: int) -> None:
     if not isinstance(value, str) or len(value) > most or not value.isascii() or not value.isprintable():
-        raise UnusableVerdict(f"{name} is no short line of printable ASCII")
+        raise UnusableVerdict(f"{name} is not a short line of printable ASCII")

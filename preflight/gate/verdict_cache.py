@@ -1,10 +1,10 @@
 """Cached verdicts in the state directory.
 
-A verdict is as good as new where node and boot are the same, it is not from the future and not too old, and nothing
-that it was judged by has changed: the cluster file and what that names, the checks, the plug-ins.
+A cached verdict is valid for the same node and boot, while it has not expired, is not from the future, and its inputs
+are unchanged: the cluster file and what that names, the checks, the plug-ins.
 
-Imported before every job. ``verdict.json`` is for people and tools; what is read back is ``verdict.cached``, lines of a
-key and a value, since importing ``json`` takes half as long as Python's own start.
+Imported before every job. ``verdict.json`` is for people and tools; ``verdict.cached`` is what is read back: lines of
+a key and a value, since importing ``json`` takes half as long as Python's own start.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _TEXTS = ("node", "status", "boot_id", "policy", "cause", "reason", "whose")
 
 
 class Cached:
-    """A verdict, how old it is in seconds, and the rules that held when it was judged.
+    """A verdict, its age in seconds, and the rules in force when it was judged.
 
-    ``hooks`` is hook -> {"strict": bool, "cached": bool, "actions": {status: action}}; ``error`` is what was wrong with
-    the cluster file, if an older one was judged by.
+    ``hooks`` is hook -> {"strict": bool, "cached": bool, "actions": {status: action}}; ``error`` is the fault of the
+    cluster file, if an older one was used.
     """
 
     __slots__ = ("age_s", "error", "hooks", "refresh_s", "verdict")
@@ -57,7 +57,7 @@ class Cached:
 
     @property
     def due(self) -> bool:
-        """Whether it is time to judge anew."""
+        """Whether it is time to judge again."""
         return self.age_s >= self.refresh_s
 
     def allowed(self, hook: str) -> bool:
@@ -106,7 +106,10 @@ def put(
     store: StateDir, found: Verdict, refresh_s: float, hooks: Mapping[str, Any], inputs: Iterable[tuple[str, Stamp]],
     error: str = "",
 ) -> None:  # fmt: skip
-    """Write a verdict. ``inputs`` are the files that it was judged by, the cluster file first; raises StateDirError."""
+    """Write a verdict; raises StateDirError.
+
+    ``inputs`` are the files that it was judged by, the cluster file first.
+    """
     import json
 
     document = verdict.to_document(found)
@@ -127,7 +130,10 @@ def put(
 
 
 def look(store: StateDir, node: str, cluster: str | None) -> Cached:
-    """Return the verdict on this node by this cluster file; raises UnusableVerdict with the reason why none is good."""
+    """Return the cached verdict on this node for this cluster file.
+
+    Raises UnusableVerdict with the reason why none is valid.
+    """
     try:
         raw = store.read(FILE, _MOST_BYTES)
     except FileNotFoundError:
@@ -158,19 +164,22 @@ def look(store: StateDir, node: str, cluster: str | None) -> Cached:
 
 
 def decode(raw: bytes) -> tuple[Cached, str, list[tuple[str, str]]]:
-    """Read a verdict, the version that wrote it, and its inputs as (stamp, path); raises UnusableVerdict."""
+    """Decode a verdict, its version, and its inputs as (stamp, path).
+
+    Raises UnusableVerdict.
+    """
     try:
         return _decoded(raw)
     except UnusableVerdict:
         raise
     except (ValueError, KeyError, IndexError, TypeError):
-        raise UnusableVerdict("it is no whole verdict") from None
+        raise UnusableVerdict("it is not a complete verdict") from None
 
 
 def _decoded(raw: bytes) -> tuple[Cached, str, list[tuple[str, str]]]:
     lines = raw.decode("ascii").split("\n")
     if lines[0] != SCHEMA or lines[-2:] != [END, ""]:
-        raise UnusableVerdict("it is empty, or not whole")
+        raise UnusableVerdict("it is empty, or incomplete")
     values: dict[str, str] = {}
     hooks: dict[str, Mapping[str, Any]] = {}
     inputs: list[tuple[str, str]] = []
@@ -185,7 +194,7 @@ def _decoded(raw: bytes) -> tuple[Cached, str, list[tuple[str, str]]]:
             was, _, path = value.partition(" ")
             inputs.append((was, _unquoted(path)))
         elif key in values:
-            raise UnusableVerdict(f"it says {key[:40]!a} twice")
+            raise UnusableVerdict(f"it has {key[:40]!a} twice")
         else:
             values[key] = value
     document: dict[str, Any] = {"schema": verdict.SCHEMA, "at": int(values.pop("at"))}
@@ -196,7 +205,7 @@ def _decoded(raw: bytes) -> tuple[Cached, str, list[tuple[str, str]]]:
     if values.pop("counts") != f"{len(hooks)},{len(inputs)}":
         raise UnusableVerdict("rules or inputs are missing")
     if not 0 < refresh_s < 1e6:
-        raise UnusableVerdict("its refresh interval is no number of seconds")
+        raise UnusableVerdict("its refresh interval is not a number of seconds")
     found = verdict.from_document({**document, **values})  # what is left over is odd
     return Cached(found, time.time() - found.at, refresh_s, hooks, error), version, inputs
 
@@ -204,7 +213,7 @@ def _decoded(raw: bytes) -> tuple[Cached, str, list[tuple[str, str]]]:
 def _hook_rules(words: dict[str, str]) -> Mapping[str, Any]:
     flags = {name: {"0": False, "1": True}[words.pop(name)] for name in ("strict", "cached")}
     if any(action not in policy.OVERRIDES[status] for status, action in words.items()):
-        raise UnusableVerdict("its rules are not whole")
+        raise UnusableVerdict("its rules are incomplete")
     return {**flags, "actions": words}
 
 

@@ -1,8 +1,8 @@
-"""The end of a hook is certain: a thread that waits for the deadline, SIGTERM, SIGINT and SIGHUP, and then ends it all.
+"""Deadline of a hook: a thread that ends the process in time.
 
-The main thread may be waiting for a file server that is gone, where no handler of Python's ever runs. The kernel
-kills such a thread when the process ends, so a second thread can report the verdict and exit. slurmd sends SIGKILL
-10 ms after SIGTERM. Imported before every job.
+It waits for the deadline, SIGTERM, SIGINT and SIGHUP. The main thread may hang on a dead file server, where Python's
+signal handlers never run. The kernel kills such a thread when the process ends, so a second thread can report the
+verdict and exit. slurmd sends SIGKILL 10 ms after SIGTERM. Imported before every job.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Watch:
 
     @property
     def progress(self) -> Progress:
-        """The progress that was handed over last."""
+        """The last progress that was handed over."""
         return self._progress
 
     def start(self) -> None:
@@ -73,11 +73,11 @@ class Watch:
         self._begin()
 
     def enter(self, phase: str) -> None:
-        """Note what is going on, in words that fit after "while"."""
+        """Set the current activity, in words that fit after "while"."""
         self._phase = phase
 
     def advance(self, progress: Progress) -> Progress:
-        """Hand over what has been completed, and return it.
+        """Record the progress, and return it.
 
         Never returns once the deadline thread is ending the process.
         """
@@ -88,7 +88,7 @@ class Watch:
         _wait_for_the_end()
 
     def run_single_threaded(self, act: Callable[[], R]) -> R:
-        """Do something that needs a single-threaded process, such as a fork.
+        """Run something that needs a single-threaded process, such as a fork.
 
         It is unwatched, so it must be short.
         """

@@ -101,7 +101,7 @@ class HistoryStore:
         finally:
             os.close(handle)
         if not stat.S_ISREG(found.st_mode):
-            raise HistoryError(f"{self.path}: the history is no regular file")
+            raise HistoryError(f"{self.path}: the history is not a regular file")
         if found.st_uid != os.geteuid():
             raise HistoryError(f"{self.path}: the history belongs to user {found.st_uid}; take a file of your own")
         if found.st_mode & 0o022:

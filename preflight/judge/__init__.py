@@ -1,8 +1,7 @@
-"""Facts in, findings out: run the checks over evidence and make the report document.
+"""The judge: runs the checks over evidence and makes the report document.
 
-Pure: the same evidence, cluster file, checks and version give the same document (all but ``run``,
-which the caller adds), whatever the number of processes. Nodes are judged one by one; of each only what
-it said is kept, equal outcomes once.
+Pure: the same evidence, cluster file, checks and version give the same document (except ``run``, which the caller
+adds), whatever the number of processes. Nodes are judged one by one; only their results are stored, equal ones once.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from preflight.model import Check, Scope
 
 
 def prepare(checks: Sequence[Check]) -> None:
-    """Import the checks and parsers that every node is judged by, whatever it lacks: for the time in which it is asked.
+    """Import the checks and parsers that every node needs, while collecting.
 
-    The others are imported when they run.
+    The rest are imported when they run.
     """
     from importlib import import_module
 
@@ -47,10 +46,10 @@ def judge(
     off: Sequence[str] = (),
     processes: int = 1,
 ) -> dict[str, Any]:
-    """Judge nodes (and the logs of a run) and return the report document without its ``run`` block.
+    """Judge nodes, and the logs of a run; return the report document.
 
-    ``off`` are the ids of checks that were switched off by choice; they are named in the coverage. With more than
-    one of the ``processes``, documents on disk are judged in as many; the checks then are the registry's.
+    The ``run`` block is not included. ``off`` are the ids of checks that were switched off; the coverage names them.
+    With several ``processes``, documents on disk are judged in parallel; the checks are then those of the registry.
     """
     cluster = cluster or Cluster()
     judged = _judged(evidences, checks, cluster, run, off, processes)
@@ -67,13 +66,16 @@ def judge(
 def findings(
     evidences: Sequence[Evidence], checks: Sequence[Check], *, run: Evidence | None = None
 ) -> list[dict[str, Any]]:
-    """Return the findings alone of such a report, for what has neither coverage nor checklists: a pasted text."""
+    """Return only the findings of a report, for pasted text.
+
+    Pasted text has neither coverage nor checklists.
+    """
     judged = _judged(evidences, checks, Cluster(), run, (), 1)
     return list(finding_documents(judged.folded, judged.subjects))
 
 
 class _Judged(NamedTuple):
-    """All that a report is made of."""
+    """All parts of a report."""
 
     planned: Planned
     fleet: Fleet
@@ -123,7 +125,10 @@ def _judged(
 def _each(
     evidences: Sequence[Evidence], checks: Sequence[Check], cluster: Cluster, processes: int
 ) -> tuple[Fleet, ResultTable]:
-    """Judge every node by itself; of few nodes the facts are held, of many those that the fleet's checks will ask."""
+    """Judge every node by itself.
+
+    The facts of a few nodes are stored; of many nodes, those that fleet checks need.
+    """
     sources: Sequence[Evidence | EvidenceSource] = getattr(evidences, "sources", evidences)
     many = len(sources) > HELD or getattr(evidences, "large", False)
     seen: list[NodeResult] = []
@@ -156,14 +161,17 @@ def _surveys(
 
 
 def _has_history(evidences: Sequence[Evidence]) -> bool:
-    """Whether documents carry the course of their numbers; those that are not in memory say so together."""
+    """Return whether the documents have a history of their numbers.
+
+    Documents that are not in memory share one answer.
+    """
     if hasattr(evidences, "sources"):
         return bool(getattr(evidences, "remembered", False))
     return any(COURSE in evidence for evidence in evidences)
 
 
 def _add_growth(fleet: Fleet, folded: ResultTable) -> None:
-    """Run the checks of growth where counters were read once, too: there they say that nobody knows."""
+    """Run the checks of growth as *unknown* where counters were read once."""
     for number, facts in fleet.nodes.items():
         if not fleet.seen[number].windowed:
             site = fleet.sites[facts.node]
@@ -172,7 +180,7 @@ def _add_growth(fleet: Fleet, folded: ResultTable) -> None:
 
 
 def _outside(fleet: Fleet, cluster: Cluster) -> list[str]:
-    """Return the nodes that none of the classes of the cluster file covers."""
+    """Return the nodes that no class of the cluster file covers."""
     if not cluster.classes:
         return []
     names = (

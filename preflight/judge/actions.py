@@ -16,7 +16,7 @@ _SETTINGS = ("fix-job", "fix-site")
 def action_of(check: Check, finding: Finding) -> str:
     """Return the action of a finding.
 
-    A pass and a skip require nothing; what is unknown or excused is to be watched; a warning requires what a failure
+    A pass and a skip require nothing; unknown and excused findings are monitored; a warning requires what a failure
     does only where that leaves the hardware alone.
     """
     if finding.status in (Status.PASS, Status.SKIP):
@@ -33,9 +33,9 @@ def action_of(check: Check, finding: Finding) -> str:
 
 
 def strongest(actions: Iterable[str]) -> str:
-    """Return the strongest of some actions, of none "none".
+    """Return the strongest of some actions, or "none" without any.
 
-    One that is not known counts as isolate.
+    An unknown action counts as isolate.
     """
     return max(actions, key=_rank, default="none")
 

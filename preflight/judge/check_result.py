@@ -1,4 +1,7 @@
-"""What one check says of one subject; a record that cannot answer, a crash and silence all become *unknown*."""
+"""Result of one check on one subject.
+
+A missing record, a crash or no finding becomes *unknown*.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from preflight.model import Check, Finding, Status, unknown, worst
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one check said of one subject, a node or the run; those of nodes that are alike are equal."""
+    """Result of one check on one subject, a node or the run.
+
+    Results of equal nodes are equal.
+    """
 
     check: int  # its place in the list of checks that were to run: a Check itself does not travel between processes
     findings: tuple[Finding, ...]
@@ -21,7 +27,7 @@ class Outcome:
 
     @cached_property
     def binding(self) -> Status:
-        """The roll-up of what the site does not excuse."""
+        """The roll-up of the findings that are not excused."""
         return worst(finding.status if not finding.excused else Status.WARN for finding in self.findings)
 
     @property
@@ -38,7 +44,10 @@ class Outcome:
 def outcome(
     number: int, check: Check, name: str, facts: object, site: object, evidence: Callable[[], Evidence]
 ) -> Outcome:
-    """Run one check on a subject of this name; ``evidence`` is asked for only where a record cannot answer."""
+    """Run one check on a subject of this name.
+
+    ``evidence`` is called only where a record is missing.
+    """
     findings: list[Finding] = []
     crashed = False
     try:
@@ -47,9 +56,7 @@ def outcome(
                 raise TypeError(f"it yielded {type(finding).__name__}, not a finding")
             findings.append(finding)
     except EvidenceError as error:
-        findings.append(
-            unknown(f"could not tell: {error}", evidence=[error.key], fix=collection_hint(error.key, evidence()))
-        )
+        findings.append(unknown(str(error), evidence=[error.key], fix=collection_hint(error.key, evidence())))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a check that calls sys.exit() must not set the status of the run
@@ -64,5 +71,5 @@ def outcome(
             )
         )
     if not findings:
-        findings.append(unknown("the check said nothing", fix="this is a fault of the check: report it"))
+        findings.append(unknown("the check returned no finding", fix="this is a bug in the check: report it"))
     return Outcome(number, tuple(findings), crashed)

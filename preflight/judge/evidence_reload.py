@@ -1,4 +1,4 @@
-"""Reloading of nodes of a large fleet when a check needs more evidence than was cached."""
+"""Nodes of a large fleet, reloaded when a check needs uncached evidence."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class EvidenceCache:
 
 
 class ReloadedNode(NodeFacts):
-    """Facts of a node that was judged before: its fleet answers are at hand, anything else is read again."""
+    """Facts of a judged node: fleet answers are cached, the rest is reloaded."""
 
     def __init__(
         self, node: str, fleet_answers: FleetAnswers, read: Callable[[], Evidence], recall: EvidenceCache
@@ -55,7 +55,7 @@ class ReloadedNode(NodeFacts):
         return self._recall.of(self)
 
     def forget(self) -> None:
-        """Let go of all facts but the fleet answers."""
+        """Drop all facts but the fleet answers."""
         retained = ("node", "fleet_answers", "read", "_recall")
         for name in [name for name in vars(self) if name not in retained]:
             del vars(self)[name]

@@ -1,4 +1,4 @@
-"""Where the evidence of a node is kept until it is judged."""
+"""Source of a node's evidence until it is judged."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class EvidenceSource(Protocol):
     """A document that can be read, more than once; it travels between processes."""
 
     def read(self) -> Evidence:
-        """Return the evidence; what cannot be read any more is a node without an answer."""
+        """Return the evidence; an unreadable document is a node without an answer."""
         ...
 
 
 def opened(source: Evidence | EvidenceSource) -> Callable[[], Evidence]:
-    """Return what reads a document, or what returns one that is at hand."""
+    """Return the reader of a document, or a function that returns a loaded one."""
     return (lambda: source) if isinstance(source, Evidence) else source.read

@@ -1,4 +1,4 @@
-"""The passages of the evidence that a finding rests on, cut to what a reader takes in: where they name the subject."""
+"""Excerpts of the evidence that a finding rests on, near its subject."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _PCI = re.compile(r"(?:[0-9a-f]{4,8}:)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
 
 
 class Search:
-    """Finds the lines that name a subject, as long as there are characters left to search.
+    """Finds the lines that name a subject, within a budget of characters.
 
-    It lives as long as one report is made: of thousands of findings that rest on one record, each needs its text.
+    It lives as long as one report is made: each of thousands of findings on one record needs its text.
     """
 
     def __init__(self, chars: int = SEARCHED_CHARS) -> None:
@@ -42,7 +42,7 @@ class Search:
         self._made: dict[tuple[int, Callable[[Any], Any]], tuple[Any, Any]] = {}
 
     def once(self, value: Any, make: Callable[[Any], T]) -> T:
-        """Return what is made of a value, which findings that follow each other share."""
+        """Return the result of ``make`` for a value, cached for adjacent findings."""
         place = id(value), make
         if place not in self._made:
             if len(self._made) >= _REMEMBERED:
@@ -53,7 +53,7 @@ class Search:
     def first_part(self, parts: Sequence[tuple[Mapping[str, Any], str]], names: Names) -> Mapping[str, Any] | None:
         """Return the first part with one of the names; None if there is none.
 
-        None as well where no characters are left to search.
+        None as well once the budget is spent.
         """
         for name in names:
             for part, text in parts:
@@ -67,14 +67,17 @@ class Search:
     def shortened(self, lines: Sequence[str]) -> Sequence[str]:
         """Return the lines of a value.
 
-        Where too many large values were put together already, only their beginnings.
+        Only their beginnings once too many large values were joined.
         """
         size = sum(map(len, lines))
         self._joined -= size if size > _LARGE else 0
         return lines if size <= _LARGE or self._joined > 0 else [line[:_CHARS] for line in lines]
 
     def first_line(self, text: str, names: Names) -> int:
-        """Return where the first line that has one of the names begins; 0 where none has or nothing is left."""
+        """Return the start of the first line with one of the names.
+
+        0 where none has, or once the budget is spent.
+        """
         for name in names:
             self._left -= len(text)
             if self._left < 0:
@@ -85,7 +88,10 @@ class Search:
 
 
 def excerpts(finding: Finding, node: str, evidence: Evidence | None, search: Search) -> Iterator[dict[str, str]]:
-    """Yield node, record key and text of each passage; the finding's own quote where it has one."""
+    """Yield node, record key and text of each excerpt.
+
+    The finding's own quote comes first where it has one.
+    """
     if finding.quote:
         yield {"node": node, "key": finding.evidence[0] if finding.evidence else "", "text": finding.quote}
         return
@@ -102,7 +108,7 @@ def excerpts(finding: Finding, node: str, evidence: Evidence | None, search: Sea
 
 
 def _names(subject: str) -> Names:
-    """Return what a subject is called in the evidence: of "mlx5_3 port 1" that, then mlx5_3."""
+    """Return the names of a subject in evidence: "mlx5_3 port 1", then "mlx5_3"."""
     full_name = subject.lower()
     if address := _PCI.fullmatch(full_name):
         words = [address.group(1)]
@@ -112,7 +118,7 @@ def _names(subject: str) -> Names:
 
 
 def _words(message: str) -> frozenset[str]:
-    """Return what a finding speaks of: of "17 of 18 NVLinks are up" "nvlink"."""
+    """Return the keywords of a finding: "17 of 18 NVLinks are up" gives "nvlink"."""
     return frozenset(word.rstrip("s") for word in re.findall(r"[a-z]{4,}", message.lower()))
 
 
@@ -129,7 +135,7 @@ def _passage(record: Record, names: Names, words: frozenset[str], search: Search
 
 
 def _cut(text: str, names: Names, search: Search) -> str:
-    """Return the head of a text; where the head does not name the subject, the lines from where it is named."""
+    """Return the head of a text, or the lines from where the subject is named."""
     head = _head(text, 0)
     if len(head) == len(text):
         return text
@@ -141,7 +147,7 @@ def _cut(text: str, names: Names, search: Search) -> str:
 
 
 def _head(text: str, begin: int) -> str:
-    """Return the first lines of a text from a place on."""
+    """Return the first lines of a text from a position on."""
     return "\n".join(text[begin : begin + _CHARS].split("\n", _LINES)[:_LINES])
 
 
@@ -150,7 +156,10 @@ def _stripped(text: str) -> str:
 
 
 def _lines(value: Any, names: Names, words: frozenset[str], search: Search) -> Iterator[str]:
-    """Yield a value line by line; of a list of parts (GPUs) the one that is the subject, what is spoken of first."""
+    """Yield a value line by line.
+
+    Of a list of parts (GPUs), the part that is the subject, with keywords first.
+    """
     if not isinstance(value, Mapping):
         yield search.once(value, _text)
         return

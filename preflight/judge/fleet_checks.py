@@ -1,4 +1,4 @@
-"""The checks that look at all nodes: of a fleet, of pairs, of sweeps of the fabric, of a run's logs."""
+"""Checks of all nodes: of a fleet, of pairs, of fabric sweeps, of logs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Fleet:
     reported: Reported
 
     def compare(self, number: int, check: Check) -> Iterator[tuple[int, Outcome]]:
-        """Run a check of the fleet, or of a pair, and share its findings out to the nodes that they speak of."""
+        """Run a check of the fleet or of a pair; yield its outcome for each node."""
         meant = [
             place
             for place, seen in enumerate(self.seen)
@@ -55,7 +55,7 @@ class Fleet:
         yield from self._shared(fleet_outcome, places)
 
     def _of_one(self, place: int) -> bool:
-        """Tell whether the cluster file declares that a node is the only one of its class."""
+        """Return whether the cluster file declares a node to be alone in its class."""
         site = self.sites.get(self.seen[place].node)
         return site is not None and site.members.nodes is not None and len(site.members.nodes) == 1
 
@@ -66,7 +66,7 @@ class Fleet:
                 if name in of_node and (not of_node[name] or of_node[name][-1] != number):
                     of_node[name].append(number)
         findings = [replace(finding, nodes=()) for finding in fleet_outcome.findings]
-        silence = (unknown("the check said nothing of this node"),)
+        silence = (unknown("the check returned no finding for this node"),)
         made: dict[tuple[tuple[int, tuple[str, ...]], ...], Outcome] = {}
         for place in places:
             mine = tuple(
@@ -84,21 +84,21 @@ _GRAVITY = {Status.WARN: 1, Status.FAIL: 2}
 
 
 class Reported:
-    """Which checks of a node fail or warn on which of the nodes, as the site has it count."""
+    """Checks that fail or warn on nodes, after waivers and shadow settings."""
 
     def __init__(self, folded: ResultTable) -> None:
         self._folded = folded
         self._of: dict[str, dict[int, int]] = {}
 
     def on(self, place: int, finding: Finding) -> tuple[str, ...]:
-        """Return the checks that report the cause of a finding on a node, as gravely as the finding does."""
+        """Return the node checks that report the cause of a finding as gravely."""
         if finding.status is Status.SKIP:
             return finding.reported_by  # there was nothing to compare with
         least = _GRAVITY.get(finding.status, 0)
         return tuple(id for id in finding.reported_by if self._gravity(id).get(place, 0) >= max(least, 1))
 
     def _gravity(self, id: str) -> Mapping[int, int]:
-        """Return the gravity by node of a check; a waiver takes nothing from it."""
+        """Return the gravity of a check by node, before waivers."""
         if id not in self._of:
             found = self._of[id] = {}
             for outcome, members in self._folded.outcomes.items():
@@ -108,15 +108,15 @@ class Reported:
 
 
 def _gravity(finding: Finding) -> int:
-    """Return how grave a finding is; a waiver makes a warning of a failure."""
+    """Return the gravity of a finding; a waiver makes a failure a warning."""
     waived = finding.status is Status.WARN and finding.excused not in ("", SHADOW)
     return _GRAVITY[Status.FAIL] if waived else _GRAVITY.get(finding.status, 0)
 
 
 def _once(mine: Sequence[tuple[Finding, tuple[str, ...]]]) -> tuple[Finding, ...]:
-    """Leave to a check of the node what it reports.
+    """Replace findings that a check of the node reports already.
 
-    A node on which a check of its own reports one of the compared values passes none of them: that is skipped.
+    A node on which such a check reports a compared value passes none of them: it is skipped.
     """
     if not any(by for _, by in mine):
         return tuple(replace(finding, reported_by=()) for finding, _ in mine)
@@ -134,7 +134,7 @@ def _once(mine: Sequence[tuple[Finding, tuple[str, ...]]]) -> tuple[Finding, ...
 
 
 def sweeps(fleet: Fleet) -> list[tuple[str, FabricFacts]]:
-    """Return the sweeps of the fabric in the evidence, each with the name that its findings are kept under."""
+    """Return the fabric sweeps in the evidence, with the names for their findings."""
     if not any(seen.swept for seen in fleet.seen):
         return []
     from preflight.facts.fabric.sweep import FABRIC, sweeps
@@ -146,12 +146,15 @@ def sweeps(fleet: Fleet) -> list[tuple[str, FabricFacts]]:
 
 
 def run_facts(run: Evidence, fleet: Fleet) -> RunFacts:
-    """Return the facts of a run's logs, each read once, and of the nodes that they may name."""
+    """Return the facts of a run's logs, and of the nodes that they may name.
+
+    Each log is read once.
+    """
     return RunFacts(run, [facts for place, facts in fleet.nodes.items() if fleet.seen[place].pair is None])
 
 
 def has_logs(check: Check, run: RunFacts | None) -> bool:
-    """Tell whether a log of the kind that a check of a run is about was handed over."""
+    """Return whether a log of the kind that a check needs was given."""
     return run is not None and (not check.needs or bool(run.kinds & set(check.needs)))
 
 
@@ -161,6 +164,6 @@ def of_sweep(number: int, check: Check, name: str, swept: FabricFacts, cluster: 
 
 
 def of_run(number: int, check: Check, run: RunFacts, fleet: Fleet, cluster: Cluster) -> Outcome:
-    """Run a check of a run's logs, which may ask the nodes that they name."""
+    """Run a check of a run's logs, which may use the nodes that they name."""
     site = cluster.run_site(fleet.sites.values())
     return outcome(number, check, run.evidence.node, run, site, lambda: run.evidence)

@@ -1,6 +1,7 @@
-"""One node: every check of nodes is run on it, and what the report and the checks of the fleet need is kept.
+"""Judgement of one node by every node check.
 
-The evidence is not: it is a thousand times as large, and ten thousand nodes are judged in one gibibyte.
+Only what the report and the fleet checks need is stored. The evidence is a thousand times as large, and ten thousand
+nodes are judged within one gibibyte.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SWEPT = "cmd:ibnetdiscover"
 
 @dataclass
 class NodeResult:
-    """What is left of a node once it was judged."""
+    """Results of a judged node, without its evidence."""
 
     node: str
     no_answer: Mapping[str, str] | None
@@ -47,7 +48,7 @@ class NodeResult:
 
 
 def inspect(evidence: Evidence) -> NodeResult:
-    """Return what is known of a node before any check was run."""
+    """Return the facts about a node before any check runs."""
     return NodeResult(
         node=evidence.node,
         no_answer=evidence.no_answer,
@@ -63,9 +64,10 @@ def inspect(evidence: Evidence) -> NodeResult:
 def judge_node(
     evidence: Evidence, checks: Sequence[Check], cluster: Cluster, fleet_answers: bool
 ) -> tuple[NodeResult, NodeFacts]:
-    """Judge a node by itself; with ``fleet_answers`` also collect what the checks of the fleet will need of it.
+    """Judge a node by itself.
 
-    Checks of growth are run where counters were read twice. A node that gave no answer is not judged.
+    With ``fleet_answers`` also collect what fleet checks will need. Checks of growth run where counters were read
+    twice. A node without an answer is not judged.
     """
     seen, facts = inspect(evidence), NodeFacts(evidence)
     if seen.no_answer is not None:
@@ -82,7 +84,10 @@ def judge_node(
 
 
 def outcomes(facts: NodeFacts, site: Site, checks: Sequence[Check], which: Callable[[Check], bool]) -> list[Outcome]:
-    """Run checks of nodes on one; one that was asked for tests with another node alone is not judged by itself."""
+    """Run checks on one node.
+
+    A document that holds only pair tests is not judged by itself.
+    """
     if facts.evidence.pair is not None:
         return []
     wanted = [
@@ -100,24 +105,27 @@ def outcomes(facts: NodeFacts, site: Site, checks: Sequence[Check], which: Calla
 
 
 def not_of_switch(number: int, key: str) -> Outcome:
-    """Return the outcome of a check that does not apply to a network switch; the record shows that it is one."""
+    """Return the outcome of a check that does not apply to a network switch.
+
+    The record shows that it is one.
+    """
     return Outcome(number, (skipped(f"a network switch: see {NAMES_SWITCH}", evidence=[key]),))
 
 
 def of_every_node(check: Check) -> bool:
-    """Return whether a check's module is needed on any node, whatever it lacks."""
+    """Return whether a check's module is needed on every node."""
     special = check.sweep or check.pair or check.window or check.history
     elsewhere = any(absent.__module__ != check.run.__module__ for absent in check.unless)
     return check.scope is Scope.NODE and not special and not elsewhere
 
 
 def of_fleet(check: Check) -> bool:
-    """Whether a check compares all nodes with each other."""
+    """Return whether a check compares all nodes with each other."""
     return check.scope is Scope.FLEET and not check.sweep and not check.pair
 
 
 def _vote(facts: NodeFacts, site: Site, checks: Sequence[Check]) -> None:
-    """Run the checks of the fleet on this node alone, so that it remembers the answers that they need."""
+    """Run fleet checks on this node alone, so that it caches their answers."""
     for check in checks:
         if of_fleet(check):
             try:
@@ -151,7 +159,10 @@ def _about(facts: NodeFacts, site: Site) -> tuple[dict[str, Any], dict[str, Any]
 
 
 def _record(facts: NodeFacts) -> dict[str, str]:
-    """Return what a figure that was measured here has to be kept with; nothing of a node without a GPU."""
+    """Return the setup to record with a figure measured here.
+
+    Empty on a node without a GPU.
+    """
     try:
         if not facts.gpus_on_bus:
             return {}

@@ -1,6 +1,7 @@
-"""Nodes judged in several processes: documents are read, judged and let go there; what was said comes back.
+"""Judgement of nodes in several processes.
 
-Workers start afresh, since whoever judges may have threads; they end with whoever started them.
+Documents are read, judged and dropped in the workers; only results come back. Workers are spawned, since the parent
+may have threads, and end with the parent.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ LARGE = 32 << 20
 def surveys(
     sources: Sequence[Evidence | EvidenceSource], checks: Sequence[Check], cluster: Cluster, processes: int
 ) -> Iterator[NodeResult]:
-    """Yield what is left of each node, in order. A worker that dies costs time, never a node.
+    """Yield the result of each node, in order.
 
-    ``checks`` are those of the registry, or some of them.
+    A worker that dies costs time, never a node. ``checks`` are those of the registry, or some of them.
     """
     batches = [sources[start : start + BATCH] for start in range(0, len(sources), BATCH)]
     context = get_context("forkserver")
@@ -64,7 +65,7 @@ def surveys(
 
 
 def _share(batch: Sequence[NodeResult], known: dict[bytes, Any]) -> None:
-    """Let nodes of which the same is expected, and that are wired alike, share what says so."""
+    """Share equal expectations and equal wiring between nodes."""
     for seen in batch:
         if seen.site is not None:
             seen.site = known.setdefault(pickle.dumps(seen.site), seen.site)
@@ -81,7 +82,7 @@ _alone: AbstractContextManager[Any] = nullcontext()
 
 
 def _begin(ids: Sequence[str], cluster: Cluster, alone: AbstractContextManager[Any]) -> None:
-    """Set a worker up: Ctrl-C is whoever started it to hear, and its end is ours."""
+    """Set up a worker: it ignores Ctrl-C and ends with its parent."""
     global _checks, _cluster, _alone
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -97,7 +98,7 @@ def _end_with_parent() -> None:
 
 
 def _batch(sources: Sequence[Evidence | EvidenceSource]) -> list[NodeResult]:
-    """Judge some nodes; what is equal is made one, so that it is written once when it travels."""
+    """Judge some nodes; equal values are shared, so that they are pickled once."""
     outcomes: dict[Outcome, Outcome] = {}
     found = []
     for source in sources:

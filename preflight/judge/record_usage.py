@@ -1,9 +1,9 @@
-"""Which records a check reads, found out by running it: a check is a pure function of records.
+"""Records that a check reads, found by running it.
 
-It is run on the nodes of the demo, and on one of them with what it asked for taken away: one kind of record at a time,
-and one more each time; the latter also in a pod and without a cluster file. So the sources that it falls back on are
-asked too. What it asks for on rare machines only, it declares (``reads`` of ``@check``); a test holds all this against
-what the check asks for in its fixtures.
+A check is a pure function of records. It runs on the nodes of the demo, and on one of them with the records that it
+read removed: one kind at a time, then one more each time; the latter also in a pod and without a cluster file. So its
+fallback sources are read, too. Records that it needs on rare machines only are declared (``reads`` of ``@check``). A
+test compares all this with what the check reads in its fixtures.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TrackedRecords(Mapping[str, Any]):
 
 
 class _Run(RunFacts):
-    """Facts of a run, which remember what its logs were read as."""
+    """Facts of a run that record how its logs were read."""
 
     def __init__(self, evidence: Evidence) -> None:
         super().__init__(evidence)
@@ -83,7 +83,7 @@ class _Run(RunFacts):
 
 
 def records_of(check: Check) -> frozenset[str]:
-    """Return the keys of the records that a check may ask for."""
+    """Return the keys of the records that a check may read."""
     if check.sweep:  # no sweep is among the demo: it declares what it reads
         return frozenset(check.reads)
     found = _of_run(check) if check.scope is Scope.RUN else _of_nodes(check)
@@ -139,7 +139,7 @@ def _of_run(check: Check) -> frozenset[str]:
 
 
 def _exhaust(findings: Callable[[], Iterator[object]]) -> None:
-    """Take all findings; what a check says of a record that is missing is of no interest here."""
+    """Consume all findings; their content does not matter here."""
     try:
         for _ in findings():
             pass
@@ -150,7 +150,7 @@ def _exhaust(findings: Callable[[], Iterator[object]]) -> None:
 
 
 def _kind(key: str) -> str:
-    """Return what is taken away together: all records of one format, else the record alone."""
+    """Return what is removed together: all records of one format, else one record."""
     form = provenance.format_of(key)
     return form.name if form else key
 

@@ -25,16 +25,16 @@ _LOOKED_AT = 64
 
 
 class Subjects:
-    """What findings are about: the nodes by number, then the run and the sweeps, each with its evidence."""
+    """Subjects of findings: nodes by number, then the run and the sweeps."""
 
     def __init__(self, nodes: Sequence[str], others: Mapping[str, Evidence], read: Mapping[int, Any]) -> None:
-        """Take the names of the nodes, the evidence of others by name, and facts of the nodes that answered."""
+        """Set the names of nodes, other evidence by name, and facts of the nodes."""
         self.names = [*nodes, *others]
         self._read = read
         self._others = {len(nodes) + place: evidence for place, evidence in enumerate(others.values())}
 
     def number(self, other: str) -> int:
-        """Return the number of a subject that is no node."""
+        """Return the number of a subject that is not a node."""
         return len(self.names) - 1 - self.names[::-1].index(other)
 
     def evidence(self, number: int) -> Evidence | None:
@@ -46,7 +46,7 @@ class Subjects:
 
 @dataclass
 class Planned:
-    """Which checks were to run, and which of them lack what they judge."""
+    """The planned checks, and those that lack their input."""
 
     checks: Sequence[Check]
     off: Sequence[str]
@@ -56,7 +56,10 @@ class Planned:
     paired: frozenset[str]
 
     def coverage(self, seen: Sequence[NodeResult], counts: Mapping[Status, int], not_run: int) -> dict[str, Any]:
-        """Return the ``coverage`` block; its parts add up. ``not_run`` are off on the nodes of a class."""
+        """Return the ``coverage`` block; its parts add up.
+
+        ``not_run`` are off on the nodes of a class.
+        """
         unread = [] if self.windowed else [check for check in self.checks if check.window]
         per_node = sum(
             check.scope is not Scope.RUN and not (check.sweep or check.pair or (check.window and not self.windowed))
@@ -110,7 +113,7 @@ def document(planned: Planned, seen: Sequence[NodeResult], folded: ResultTable, 
 
 
 def _record(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what the result of the whole run has to be kept with: each value with the number of nodes that have it."""
+    """Return the setup of a run's result: each value with its number of nodes."""
     counts: dict[str, Counter[str]] = {}
     for node in nodes:
         for name, value in node.get("record", {}).items():
@@ -185,7 +188,10 @@ def finding_documents(folded: ResultTable, subjects: Subjects) -> Iterator[dict[
 
 
 def _holder(finding: Finding, numbers: Sequence[int], subjects: Subjects) -> int:
-    """Return the first of the nodes that has the record on which a finding rests most: of a pair, only one has it."""
+    """Return the first node that has the main record of a finding.
+
+    Of a pair, only one node has it.
+    """
     key = finding.evidence[0] if finding.evidence else ""
     for number in numbers[:_LOOKED_AT] if key else ():
         evidence = subjects.evidence(number)
@@ -195,7 +201,7 @@ def _holder(finding: Finding, numbers: Sequence[int], subjects: Subjects) -> int
 
 
 def _next(check: Check, finding: Finding, evidence: Evidence | None) -> str:
-    """Say what to do next: the finding's own word, else the check's cure, or how to learn what is unknown."""
+    """Return the next step: the finding's own, the check's, or how to collect."""
     if finding.fix or finding.status is not Status.UNKNOWN:
         return finding.fix or check.fix
     return collection_hint(finding.evidence[0], evidence) if finding.evidence and evidence else ""

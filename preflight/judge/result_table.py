@@ -1,4 +1,7 @@
-"""Outcomes of all checks on all subjects; equal outcomes are stored once, so memory does not grow with the nodes."""
+"""Outcomes of all checks on all subjects; equal outcomes are stored once.
+
+Memory does not grow with the number of nodes.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,14 @@ DISPLAY = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.SKIP, Status.PASS)
 
 @dataclass
 class ResultTable:
-    """Outcomes, each with the subjects (by number, in any order) that it holds for."""
+    """Outcomes, each with the numbers of its subjects, in any order."""
 
     checks: Sequence[Check]
     excuses: Excuses
     outcomes: dict[Outcome, array[int]] = field(default_factory=dict)
 
     def add(self, subject: int, outcome: Outcome) -> None:
-        """Take in what a check said of a subject, as the site has it count."""
+        """Add the outcome of a check on a subject, after waivers."""
         counted = self.excuses(subject, outcome)
         if counted is None:
             return
@@ -62,7 +65,7 @@ class ResultTable:
         return strongest_of
 
     def by_item(self) -> dict[tuple[str, str], Status]:
-        """Roll up what each check found for each checklist item that it answers, and under "" for all."""
+        """Roll up the findings for each checklist item; under "" for all."""
         found: dict[tuple[str, str], list[Status]] = {}
         for outcome in self.outcomes:
             check = self.checks[outcome.check]
@@ -73,7 +76,10 @@ class ResultTable:
         return {key: worst(statuses) for key, statuses in found.items()}
 
     def exit_status(self, silent: bool) -> int:
-        """Return 1 if a gating check failed, 3 if something could not be told or a node was ``silent``, else 0."""
+        """Return 1 if a gating check failed; else 3 if unknown or ``silent``; else 0.
+
+        ``silent`` counts nodes without an answer.
+        """
         gating = [outcome.binding for outcome in self.outcomes if self.checks[outcome.check].gating]
         if Status.FAIL in gating:
             return 1
@@ -82,10 +88,10 @@ class ResultTable:
         return 3 if Status.UNKNOWN in gating or crashed or silent or not judged else 0
 
     def findings(self) -> Iterator[tuple[Check, Finding, list[int]]]:
-        """Yield equal findings once, with all the subjects that they hold for, most urgent first.
+        """Yield equal findings once with all their subjects, most urgent first.
 
-        Of equal urgency they stand in the order of the checks, then of the first subject. Passes are equal whatever was
-        measured: each node has its own temperature and its own clock.
+        Findings of equal urgency are in the order of the checks, then of the first subject. Passes are equal whatever
+        was measured: each node has its own temperature and its own clock.
         """
         groups: dict[tuple[int, Finding], _Group] = {}
         for outcome, members in self.outcomes.items():

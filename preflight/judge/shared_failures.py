@@ -1,4 +1,4 @@
-"""What fails on so many nodes that it looks like the site's problem, and not like a node's."""
+"""Failures on so many nodes that they look like the site's problem."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from preflight.facts.majority import systemic
 
 
 def shared_faults(findings: Iterable[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the checks that fail or warn on at least 30 % of the nodes that answered, and on three; most nodes first.
+    """Return the checks that fail or warn on 30 % of the answering nodes.
 
-    What a person answers for (a waiver) does not count. The share is a judgement: faults of single nodes are
-    independent of each other, and a tenth of a fleet that fails alike is rare already.
+    At least three nodes; most nodes first. Waived failures do not count. The share is a judgement: faults of single
+    nodes are independent, and equal failures on a tenth of a fleet are rare already.
     """
     answered = {node["name"] for node in nodes if not node.get("no_answer")}
     hit: dict[tuple[str, str], set[str]] = {}

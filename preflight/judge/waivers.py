@@ -1,4 +1,4 @@
-"""Waivers that expire, checks that only report, and checks that are off for a class of nodes."""
+"""Waivers, shadow settings, and checks that are off for a class of nodes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ WAIVERS = "site.waivers"
 
 
 def chosen(checks: Sequence[Check], off: Sequence[str], cluster: Cluster) -> tuple[Sequence[Check], Sequence[str]]:
-    """Apply ``[checks]`` of the cluster file: return the checks to run, and the ids of those that are off.
+    """Apply ``[checks]`` of the cluster file.
 
-    The check of waivers is planned only where there are any: else it would pass everywhere, and tell nothing.
+    Returns the checks to run, and the ids of those that are off. The check of waivers is planned only where there are
+    waivers: else it would pass everywhere without meaning.
     """
     table = cluster.checks
     if not cluster.waivers:
@@ -38,7 +39,7 @@ def chosen(checks: Sequence[Check], off: Sequence[str], cluster: Cluster) -> tup
 
 
 class Excuses:
-    """Applies waivers and the check settings of node classes to outcomes, and counts the effect."""
+    """Applies waivers and class settings to outcomes, and counts the effect."""
 
     def __init__(self, cluster: Cluster, checks: Sequence[Check]) -> None:
         self._cluster = cluster
@@ -52,11 +53,11 @@ class Excuses:
         self.not_run = 0
 
     def add_node(self, node: str, collected_at: str) -> None:
-        """Add the next node; its evidence has the date."""
+        """Add the next node, with the date of its evidence."""
         self._nodes.append((node, None if self._idle else _day(collected_at)))
 
     def __call__(self, subject: int, outcome: Outcome) -> Outcome | None:
-        """Return an outcome as it counts for a subject; None where the check is off."""
+        """Return an outcome after waivers; None where the check is off."""
         if self._idle:
             return outcome
         node, today = self._nodes[subject] if subject < len(self._nodes) else ("", self._newest())
@@ -96,7 +97,7 @@ class Excuses:
         return max((day for _, day in self._nodes if day), default=None)
 
     def coverage(self) -> dict[str, Any]:
-        """Return what the coverage says of it; nothing where the site excuses nothing."""
+        """Return the coverage block of waivers; empty without any."""
         if self._idle:
             return {}
         return {

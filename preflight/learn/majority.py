@@ -145,7 +145,7 @@ def _qos(members: Sequence[NodeValues]) -> Iterator[Value]:
     share = f"{len(found.holders)} of {len(members)} nodes"
     if len(usual) != 1:
         what = f"PFC on for {', '.join(map(str, usual))}" if usual else "no PFC"
-        why = f"{share} have {what}: a lossless fabric has it on one priority; say false if it is lossy by design"
+        why = f"{share} have {what}: a lossless fabric has it on one priority; set false if it is lossy by design"
         yield Value("qos", "lossless", "", why, False, odd)
         return
     yield Value("qos", "lossless", "true", f"{share} have PFC on one priority", True, odd)
@@ -182,7 +182,7 @@ def _mounts(members: Sequence[NodeValues]) -> Iterator[Value]:
 def _unmarked(value: Any, part: Part | None) -> str:
     """Return why a value of a lossless fabric is not to become the norm."""
     if value is False:
-        return "without ECN only PFC is left, which stops whole paths; say it yourself if it is meant so"
+        return "without ECN only PFC is left, which stops complete paths; declare it if this is intended"
     return ""
 
 

@@ -35,7 +35,7 @@ def text(
     lines = [
         *_comment(
             f"Learnt by `preflight learn` from {total} nodes: a value stands here if all nodes of its class have it or "
-            "60 % of at least three, and beside it where it came from. Read it before you rely on it: it says what "
+            "60 % of at least three, with its source beside it. Read it before you rely on it: it has what "
             "the nodes have, not what they should have."
         ),
     ]  # fmt: skip
@@ -54,7 +54,7 @@ def text(
         lines += ["#", *_comment(f"No answer: {_nodes(silent)}")]
     for one in classes:
         lines += ["", *_class(one, [fault for fault in faults if fault.class_name == one.kind.name])]
-    lines += ["", *_comment("What no evidence shows, say yourself: ports.load_balancing (how switches spread flows), "
+    lines += ["", *_comment("Declare what no evidence shows: ports.load_balancing (how switches spread flows), "
                             "thresholds.gpu_memory_gib and nic_gbps_per_gpu (what the job needs of each), [fabric]; "
                             "`preflight lint` checks this file.")]  # fmt: skip
     return "\n".join(lines) + "\n"

@@ -82,8 +82,8 @@ def _origin(cluster: Cluster, text: str, name: str, words: tuple[str, ...], part
     if isinstance(expected, Expected) and expected.value is not None:
         weight = "" if expected.binding else "; customary, so that missing it only warns"
         return f"{schema.written_path(path)} = {_shown(expected.value)}: {expected.source}{weight}"
-    unknown = "" if part else " (the part is not known: give evidence, or say it with `part`)"
-    return f"{schema.written_path(path)}: nothing says{unknown}"
+    unknown = "" if part else " (the part is not known: give evidence, or declare `part`)"
+    return f"{schema.written_path(path)}: not declared{unknown}"
 
 
 def _shown(value: Any) -> str:

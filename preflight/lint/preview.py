@@ -11,7 +11,7 @@ from preflight.judge import judge
 from preflight.model import Check
 from preflight.nodeset import fold
 
-_STATUSES = (("fail", "would fail"), ("unknown", "could not be told"))
+_STATUSES = (("fail", "would fail"), ("unknown", "unknown"))
 
 
 def preview(

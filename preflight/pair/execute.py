@@ -115,7 +115,7 @@ def look(wanted: Wanted) -> list[Probe]:
     probes.append(Probe("file", "/proc/net/{tcp,tcp6}", "which TCP ports are free"))
     if wanted.gid_index is not None:
         rows = f"/sys/class/infiniband/*/ports/*/{{gids,gid_attrs/types}}/{wanted.gid_index}"
-        probes.append(Probe("file", rows, "the row of the GID table that is asked for"))
+        probes.append(Probe("file", rows, "the selected row of the GID table"))
     return probes
 
 

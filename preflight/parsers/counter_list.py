@@ -25,7 +25,7 @@ class CounterList:
     extended: bool | None = None  # perfquery -x: counters of 64 bits, which do not stop
 
     def by_place(self) -> Mapping[str, Mapping[str, int]]:
-        """Return the counters by port; under an empty name what no port is named of."""
+        """Return the counters by port; under "" those without a port."""
         return self.by_port or {"": self.counters}
 
 

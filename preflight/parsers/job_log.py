@@ -31,11 +31,11 @@ class JobLog:
 
     @property
     def dropped(self) -> int:
-        """Lines of these that are not held: there are too many."""
+        """The number of lines that were dropped because there are too many."""
         return self._selection.dropped
 
     def tool_text(self) -> NumberedText:
-        """Return those of these lines in which output of tools may stand."""
+        """Return the lines that may be output of tools."""
         return self._selection.tool_text()
 
     @cached_property
@@ -45,7 +45,7 @@ class JobLog:
 
     @cached_property
     def watchdog(self) -> torch.watchdog.Watchdog:
-        """What PyTorch's watchdog wrote."""
+        """The output of PyTorch's watchdog."""
         return torch.watchdog.parse(self.text)
 
     @property

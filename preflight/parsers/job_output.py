@@ -1,4 +1,4 @@
-"""Lines of a job's output, as they were before a terminal, a launcher or a mail got hold of them."""
+"""Lines of a job's output, without marks of terminals, launchers and mails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _AUTOLINK = re.compile(r"\[([^\[\]]{1,200})\]\(https?://[^()\s]{1,200}\)")
 
 
 def lines(source: str | NumberedText, holding: str = "") -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, line) without escape sequences and HTML; only lines that hold a text."""
+    """Yield (line number from 1, line) without escape sequences and HTML.
+
+    Only lines with text are yielded.
+    """
     source = source if isinstance(source, NumberedText) else NumberedText(source)
     marked = _MARKS.search(source.text) is not None
     for number, raw in source.lines():
@@ -34,7 +37,10 @@ def lines(source: str | NumberedText, holding: str = "") -> Iterator[tuple[int, 
 
 
 def unmarked(line: str) -> str:
-    """Take HTML escapes, a page's empty cells, colour codes without their ESC and Markdown links off a line."""
+    """Remove HTML escapes, empty table cells, colour codes and Markdown links.
+
+    Colour codes may have lost their ESC.
+    """
     if "&" in line:
         line = unescape(line)
     if "| |" in line[-6:]:

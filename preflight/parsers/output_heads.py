@@ -1,4 +1,4 @@
-"""Lines with which an output begins and that no other output holds: where one comes, what stood before it is over."""
+"""First lines that are unique to one output; they end the output before."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WORDS = re.compile(
 
 
 def next_head(kind: str, lines: Lines, begin: int, end: int) -> int:
-    """Return where among the lines of an output another kind's head stands; ``end`` where none does."""
+    """Return where another kind's head is among an output's lines; else ``end``."""
     for at in range(begin, end):
         text = lines[at].text
         if _WORDS.search(text):

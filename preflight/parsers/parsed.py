@@ -1,7 +1,4 @@
-"""The result of a parser.
-
-A typed value, and the gaps in the text that it was read from.
-"""
+"""Result of a parser: a typed value and the gaps of its text."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ class ParseGap:
 
 @dataclass(frozen=True)
 class Parsed(Generic[Value]):
-    """A value, and what the text lacks of it."""
+    """A value, and its gaps in the text."""
 
     value: Value
     gaps: tuple[ParseGap, ...]  # none: the output is complete

@@ -1,9 +1,8 @@
-"""What preflight has seen of each format that it reads: real output, or only a manual.
+"""Provenance of each format: real output, or only a manual.
 
-A format counts as seen when its tests hold a text whose form is a real tool's: re-made from published output, with
-names, addresses and values of our own (``tests/data/outside/index.toml`` names each), or recorded. A parser
-of a format that was never seen may be wrong in ways that its author could not think of; ``preflight explain``
-says so.
+A format counts as seen when its tests hold a text in a real tool's form: re-made from published output, with names,
+addresses and values of our own (``tests/data/outside/index.toml`` names each), or recorded. A parser of a format that
+was never seen may be wrong in ways that its author could not think of; ``preflight explain`` marks it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from preflight._startup.lightclass import dataclass
 
 @dataclass(frozen=True)
 class Format:
-    """One format: what prints it, which records hold it, and where real output was seen."""
+    """One format: its tool, its records, and where real output was seen."""
 
     name: str  # of the tool, or of the files
     records: tuple[str, ...]  # record keys; * stands for anything
@@ -204,13 +203,16 @@ def _pattern(records: str) -> re.Pattern[str]:
 
 @cache
 def format_of(key: str) -> Format | None:
-    """Return the format of a record: that of the longest pattern that fits; None if it is not in the table."""
+    """Return the format of a record: the longest matching pattern, or None."""
     fitting = [(len(one), form) for form in FORMATS for one in form.records if _pattern(one).fullmatch(key)]
     return max(fitting, key=lambda found: found[0])[1] if fitting else None
 
 
 def unverified(keys: Iterable[str]) -> tuple[str, ...]:
-    """Return the formats of these records of which no real output was seen, by name; unknown records by their keys."""
+    """Return the formats of these records without real output, by name.
+
+    Unknown records are named by their keys.
+    """
     found = set()
     for key in keys:
         form = format_of(key)

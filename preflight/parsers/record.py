@@ -1,4 +1,4 @@
-"""Records of a node through the parsers of pasted text: a gap that read shows is an error here."""
+"""Records of a node through the parsers of pasted text: gaps are errors."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _NOISE = re.compile(r"\s*(?:ib(?:warn|panic)\s*:.*|Failed to (?:open|query) devi
 
 
 def lines_of_record(text: str) -> list[Line]:
-    """Return the lines of a node's record; nothing but a terminal's marks is taken off."""
+    """Return the lines of a node's record, without terminal marks."""
     text = limit_blank_runs(normalize_text(text))
     return [Line(number, line.rstrip()) for number, line in enumerate(text.split("\n"), 1)]
 
 
 def parse_complete(text: str, begins: Callable[[Lines, int], bool], parse: Callable[[Lines, int], Parsed[T]]) -> T:
-    """Return the value of a node's record; raise ValueError for a gap, naming its line.
+    """Return the value of a node's record.
 
-    The record must hold one output and nothing else.
+    The record must hold one output and nothing else. Raises ValueError for a gap, naming its line.
     """
     lines = lines_of_record(text)
     first = next((at for at, line in enumerate(lines) if line.text.strip()), None)

@@ -1,6 +1,6 @@
-"""Which module reads which format.
+"""Registry of format parsers.
 
-A module of a format has ``begins(lines, at)``, ``parse_lines(lines, at)``, which returns ``Parsed``, and ``HINTS``:
+A format's module has ``begins(lines, at)``, ``parse_lines(lines, at)``, which returns ``Parsed``, and ``HINTS``:
 texts of which the first line of an output has one (none: any line may begin it). Families are in the order in which
 the formats are tried, the surest first.
 """
@@ -124,7 +124,7 @@ class FormatParser(NamedTuple):
 
 
 def parser(name: str) -> FormatParser:
-    """Return the parser of a format; raise KeyError for a name that no family has."""
+    """Return the parser of a format; raise KeyError for an unknown name."""
     path = next((family[name] for family in FAMILIES if name in family), None)
     if path is None:
         raise KeyError(name)

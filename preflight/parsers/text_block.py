@@ -1,4 +1,4 @@
-"""Blocks of ``name: value`` lines, prompts and marks of lines left out, as many outputs have them."""
+"""Blocks of ``name: value`` lines, prompts, and marks of omitted lines."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _WITHHELD = re.compile(
 
 
 def field(text: str) -> tuple[str, str] | None:
-    """Take a ``name: value`` line apart; None if it is none."""
+    """Split a ``name: value`` line; None for another line."""
     return (match[1], match[2].strip()) if (match := _FIELD.fullmatch(text)) else None
 
 
@@ -64,10 +64,10 @@ def block(
     blanks: int = 2,
     again: Callable[[str], bool] = lambda text: False,
 ) -> tuple[int, list[Line]]:
-    """Return where a block ends that begins at ``at``, and its lines without the blank ones.
+    """Return the end of a block from ``at``, and its lines without blank ones.
 
-    It goes on while lines belong, over at most so many blank lines in a row, up to a prompt or to a line
-    that begins it ``again``.
+    It goes on while lines belong, over at most so many blank lines in a row, up to a prompt or to a line that begins
+    it ``again``.
     """
     taken, end, empty = [lines[at]], at + 1, 0
     for index in range(at + 1, len(lines)):
@@ -87,7 +87,10 @@ def block(
 
 
 def fields_from(lines: Lines, at: int, belongs: Callable[[str], bool]) -> tuple[int, dict[str, str]]:
-    """Return where a block of fields ends, and the fields; of several alike the first counts."""
+    """Return the end of a block of fields, and the fields.
+
+    The first of equal names counts.
+    """
     end, taken = block(lines, at, belongs, blanks=0)
     fields: dict[str, str] = {}
     for name, value in filter(None, (field(line.text) for line in taken)):
@@ -96,12 +99,12 @@ def fields_from(lines: Lines, at: int, belongs: Callable[[str], bool]) -> tuple[
 
 
 def printed(fields: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the fields by the names that are printed; None for one without a value."""
+    """Return the fields by printed name; None for one without a value."""
     return {name: value_or_none(value) for name, value in fields.items()}
 
 
 def switch(text: str | None) -> bool | None:
-    """Read ``on`` and ``off``."""
+    """Parse ``on`` and ``off``."""
     return {"on": True, "off": False}.get(text.lower()) if text else None
 
 
@@ -109,9 +112,9 @@ _NAME_BEGUN = re.compile(r"(\s+)[\w\[][\w ()/.,\[\]-]{0,70}:?\s*")
 
 
 def broken_off(lines: Lines, end: int) -> bool:
-    """Return whether the text stops within the line that follows a list.
+    """Return whether the text stops within the line after a list.
 
-    Indented as the list, and without a value.
+    It is indented as the list, and has no value.
     """
     if not 0 < len(lines) - end <= 2 or any(line.text.strip() for line in lines[end + 1 :]):
         return False
@@ -121,7 +124,7 @@ def broken_off(lines: Lines, end: int) -> bool:
 
 
 def stops_in(lines: Lines, end: int, head: re.Pattern[str]) -> bool:
-    """Tell whether nothing follows a list but a line that begins as another entry of it."""
+    """Return whether only the beginning of another entry follows a list."""
     if len(lines) - end > 4:
         return False
     rest = [line.text for line in lines[end:] if line.text.strip()]
@@ -134,10 +137,7 @@ def follows_command(lines: Lines, at: int, command: str) -> bool:
 
 
 def queried_device(lines: Lines, at: int, command: str) -> str | None:
-    """Return the device that the command on the line before names.
-
-    None where it names none.
-    """
+    """Return the device that the command on the line before names, or None."""
     match = re.search(rf"(?<![\w-]){command}(?:\s+-[a-ce-z])*\s+(?:-d[ =]?)?({_DEVICE})(?![\w.-])", _before(lines, at))
     return match[1] if match else None
 
@@ -160,7 +160,7 @@ def number(text: str | None) -> int | None:
 
 
 def cpu_ids(text: str) -> list[int] | None:
-    """Read a list of CPUs, as ``0-3,8`` or ``0 1 2 3 8``; None for what is none."""
+    """Read a list of CPUs, as ``0-3,8`` or ``0 1 2 3 8``; None for other text."""
     found: list[int] = []
     for item in filter(None, re.split(r"[\s,]+", text)):
         match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", item)
@@ -175,9 +175,9 @@ _FIRST_LINES = 64
 
 
 def json_at(lines: Lines, at: int, most: int = 200_000) -> tuple[int, Any] | None:
-    """Return where a JSON value that begins on a line ends, and the value.
+    """Return the end of a JSON value that begins on a line, and the value.
 
-    None if there is no whole one.
+    None if it is incomplete.
     """
     end, size = min(at + most, len(lines)), _FIRST_LINES
     while True:

@@ -1,4 +1,4 @@
-"""`preflight read`: detect the tool output in a pasted text, parse it and judge it.
+"""`preflight read`: detection, parsing and judgement of pasted tool output.
 
 Data flow:
 
@@ -109,7 +109,7 @@ def _written(written: Sequence[tuple[str, Lines]]) -> list[TextPart]:
 
 
 def _taken(lines: Lines, found: Sequence[TextPart]) -> set[int]:
-    """Return the numbers of those lines that are part of something."""
+    """Return the numbers of the lines that are part of something."""
     numbers = [line.number for line in lines]
     spans = ((bisect_left(numbers, part.first), bisect_right(numbers, part.last)) for part in found)
     return {number for first, end in spans for number in numbers[first:end]}
@@ -148,7 +148,7 @@ def document(
 def exit_status(sources: Sequence[tuple[str, Sequence[TextPart]]]) -> int:
     """Return 1 if something failed, 3 if something was not judged, else 0.
 
-    Not judged: a source in which nothing was recognised, a part without a finding, an unknown finding.
+    Not judged: an unrecognised source, a part without a finding, an unknown finding.
     """
     statuses = {finding["status"] for _, parts in sources for part in parts for finding in part.findings}
     if "fail" in statuses:

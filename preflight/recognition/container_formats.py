@@ -1,4 +1,4 @@
-"""Reads a source as it is and, where it is packed in something, what is inside; keeps what tells no less."""
+"""Source and its unpacked content: the one with more facts is used."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def best(source: InputSource, read: _Read) -> list[TextPart]:
 
 
 def _renumber(part: TextPart, numbers: Sequence[int]) -> None:
-    """Name the lines of a part as the source counts them."""
+    """Renumber the lines of a part as in the source."""
 
     def at(number: int) -> int:
         return numbers[min(max(number, 1), len(numbers)) - 1]

@@ -1,6 +1,6 @@
-"""``kubectl describe pod``, with annotations that hold an output of their own.
+"""``kubectl describe pod``, with annotations that contain another output.
 
-The status of the pod's networks.
+It is the status of the pod's networks.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _NETWORKS = ("network-status", "networks-status")
 
 
 def read_described(lines: Lines, writer: str, kinds: Sequence[OutputFormat]) -> tuple[list[TextPart], list[Line]]:
-    """Return the descriptions of pods, and the lines that are left.
+    """Return the descriptions of pods, and the remaining lines.
 
-    Those of annotations with networks stay.
+    Annotations with networks remain.
     """
     if not any(line.text.startswith("Namespace:") for line in lines):
         return [], list(lines)

@@ -24,7 +24,7 @@ class TextGap:
 
 @dataclass
 class ParsedPart:
-    """One parsed output: its facts, with the documented keys, up to the line before ``end``.
+    """One parsed output: its documented facts, up to the line before ``end``.
 
     ``summary`` is one line for the reader.
     """
@@ -36,16 +36,17 @@ class ParsedPart:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is missing, as far as the text itself shows."""
+        """Whether the text has no visible gap."""
         return not self.cut
 
 
 @dataclass(frozen=True)
 class OutputFormat:
-    """One output format: ``matches`` looks at a line and those after it, ``parse`` reads from there.
+    """One output format.
 
-    ``matches`` must be cheap: it runs on every line that contains one of the ``hints``, or on every line if there are
-    none. ``parse`` never raises for the content of a text.
+    ``matches`` looks at a line and those after it, ``parse`` reads from there. ``matches`` must be cheap: it runs on
+    every line that contains one of the ``hints``, or on every line if there are none. ``parse`` never raises for the
+    content of a text.
     """
 
     name: str
@@ -90,7 +91,10 @@ _NO_DIGITS = str.maketrans("", "", "0123456789")
 
 
 def _by_hints(lines: Lines, kinds: Sequence[OutputFormat]) -> Callable[[str], Sequence[OutputFormat]]:
-    """Return a function that lists, in order, the formats that a line may begin, by their hints."""
+    """Return a function that lists the possible formats of a line, by hints.
+
+    The formats are in order.
+    """
     # what differs in its digits only is looked at once: a job prints such lines by the thousand
     text = "\n".join({line.text.translate(_NO_DIGITS) for line in lines})
     hints = {hint for kind in kinds for hint in kind.hints if hint.translate(_NO_DIGITS) in text}
@@ -110,7 +114,7 @@ _FAR, _PERIODS = 1000, (1, 2, 3, 4)
 
 
 class _Repetition(NamedTuple):
-    """Lines that are, with all that stands near them, those of a period before."""
+    """Lines that repeat those of a period before, with their surroundings."""
 
     start: int
     end: int
@@ -118,7 +122,7 @@ class _Repetition(NamedTuple):
 
 
 def _repeated(lines: Lines) -> list[_Repetition]:
-    """Return where a few lines repeat for long: no new format begins there."""
+    """Return where a few lines repeat for long: no format begins there."""
     repetitions: list[_Repetition] = []
     for period in _PERIODS:
         first = period

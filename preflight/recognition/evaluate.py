@@ -1,8 +1,7 @@
-"""Judges what was read.
+"""Judgement of recognised parts.
 
-The facts of each writer's output become evidence, and the judges make findings of it.
-
-A judge is unknown of a part that it read; of a part that it does not read, it has no finding.
+The facts of each writer's output become evidence, and the judges make findings of it. A judge that reads a part may
+find it unknown; a judge that does not read it has no finding.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _MOST_EARLIER = 64
 
 
 def add_findings(parts: Sequence[TextPart], source: str) -> None:
-    """Put to each part the findings that rest on it."""
+    """Add to each part the findings that rest on it."""
     earlier: dict[tuple[str, str], list[Any]] = defaultdict(list)
     for part in parts:
         if not isinstance(part.taken, TypedPart):

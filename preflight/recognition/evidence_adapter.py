@@ -1,4 +1,4 @@
-"""Keys of the records that hold what was read: one record for each kind."""
+"""Record keys of recognised outputs: one record for each kind."""
 
 from __future__ import annotations
 

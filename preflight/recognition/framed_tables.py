@@ -1,7 +1,7 @@
 """Outputs with a frame of their own: ``nvidia-smi``, ``dcgmi``.
 
-Their bars look like the frame that a page puts around a text, and their rules like the lines of a patch. They are read
-before marks are stripped; a launcher's mark in front of them names the writer.
+Their bars look like the frame that a page puts around a text, and their rules like the lines of a patch. They are
+read before marks are stripped; a launcher's prefix in front of them names the writer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_WRITERS = 256
 
 
 def read_framed(lines: Lines, kinds: Sequence[OutputFormat], most: int) -> tuple[list[TextPart], list[Line]]:
-    """Return the parts with a frame, and the lines that are left."""
+    """Return the parts with a frame, and the remaining lines."""
     if not any(_WORDS.search(line.text) for line in lines if "|" in line.text or "NvLink" in line.text):
         return [], list(lines)
     framed = [kind for kind in kinds if kind.name in FRAMED]

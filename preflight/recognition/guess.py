@@ -1,4 +1,4 @@
-"""What a text looks like that no format recognised, and what to run and paste instead."""
+"""Guess at an unrecognised text, and the commands to run instead."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Guess(NamedTuple):
-    """A guess by the look of a text."""
+    """A guess at the kind of a text."""
 
     looks_like: str
     commands: tuple[str, str, str]
@@ -56,7 +56,7 @@ _LOOKED_AT = 20_000
 
 
 def guess(text: str) -> Guess:
-    """Return what a text looks like."""
+    """Return the guess at a text."""
     head = text[:_LOOKED_AT]
     for name, pattern, commands in _LOOKS:
         if pattern.search(head):

@@ -1,4 +1,7 @@
-"""Where a pasted text comes from: a file of any size, plain or compressed, or standard input."""
+"""Sources of pasted text: files of any size, or standard input.
+
+Files may be compressed.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ class SourceError(PreflightError):
 
 @dataclass(frozen=True)
 class InputSource:
-    """A text on disk, or what is read in its place: what was inside an envelope."""
+    """A text on disk, or the content of an envelope."""
 
     name: str
     path: Path
@@ -59,7 +62,7 @@ class InputSource:
 
     @cached_property
     def text(self) -> NumberedText:
-        """The lines in which output of tools is looked for. Raises SourceError."""
+        """The lines that may be output of tools. Raises SourceError."""
         if self.log.text.complete or self.log.is_job:
             return self.log.tool_text()
         with self._reading(), self.path.open("rb") as stream:
@@ -77,7 +80,10 @@ class InputSource:
 
 
 def open_sources(names: tuple[str, ...]) -> Iterator[InputSource]:
-    """Yield each source by name, ``-`` for standard input, spooled to disk. Raises SourceError."""
+    """Yield each source by name; ``-`` is standard input, spooled to disk.
+
+    Raises SourceError.
+    """
     with ExitStack() as stack:
         for name in names:
             source = InputSource(name, stack.enter_context(_standard_input()) if name == "-" else Path(name))
@@ -90,23 +96,26 @@ def open_sources(names: tuple[str, ...]) -> Iterator[InputSource]:
 
 @contextmanager
 def _standard_input() -> Iterator[Path]:
-    """Keep standard input on disk meanwhile: it is read more than once. Raises SourceError."""
+    """Spool standard input to disk: it is read more than once.
+
+    Raises SourceError.
+    """
     if sys.stdin is None:
         raise SourceError("standard input is closed")
     if safe_read.is_endless(os.fstat(sys.stdin.fileno())):
-        raise SourceError("standard input: cannot be read: it is no regular file")
+        raise SourceError("standard input: cannot be read: it is not a regular file")
     try:
         spooled = spool(sys.stdin.buffer)
     except safe_read.UnreadableFile as error:
         raise SourceError(f"standard input: {error.strerror}") from None
     except OSError as error:
-        raise SourceError(f"standard input cannot be kept: {error.strerror}; {_FREE_SPACE_FIX}") from None
+        raise SourceError(f"standard input cannot be saved: {error.strerror}; {_FREE_SPACE_FIX}") from None
     with spooled:
         yield Path(spooled.name)
 
 
 def _held(reader: ByteReader) -> NumberedText:
-    """Return the beginning and the end of what a reader gives."""
+    """Return the beginning and the end of a reader's text."""
     head, tail = bytearray(), bytearray()
     head_lines = tail_lines = dropped = 0
     full = is_cut = False
@@ -137,7 +146,7 @@ def _held(reader: ByteReader) -> NumberedText:
 
 
 def _drop(tail: bytearray) -> int:
-    """Drop all but the end of a text that is held, and return how many line ends that takes away."""
+    """Drop all but the end of a text; return the number of dropped line ends."""
     begin = _begin(tail)
     dropped = tail.count(b"\n", 0, begin)
     del tail[:begin]
@@ -145,7 +154,10 @@ def _drop(tail: bytearray) -> int:
 
 
 def _end(data: bytes, most: int, most_lines: int) -> int:
-    """Return where the first ``most`` bytes of data end, or its first ``most_lines`` lines if that is sooner."""
+    """Return the end of the first ``most`` bytes or ``most_lines`` lines.
+
+    The sooner counts.
+    """
     end = min(most, len(data))
     if data.count(b"\n", 0, end) <= most_lines:
         return end
@@ -153,7 +165,10 @@ def _end(data: bytes, most: int, most_lines: int) -> int:
 
 
 def _begin(data: bytes | bytearray) -> int:
-    """Return where the last ``HELD`` bytes of data begin, or its last ``HELD_LINES`` lines if that is later."""
+    """Return the start of the last ``HELD`` bytes or ``HELD_LINES`` lines.
+
+    The later counts.
+    """
     begin = max(len(data) - HELD, 0)
     if data.count(b"\n", begin) <= HELD_LINES:
         return begin

@@ -1,4 +1,4 @@
-"""A job's output: the log of NCCL and the tables of nccl-tests, which stand within each other's lines."""
+"""Job output: NCCL's log and nccl-tests' tables, interleaved."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _run_checks() -> tuple[Check, ...]:
 
 
 def judge_logs(parts: list[TextPart], source: InputSource, seen: TorchOutput | None = None) -> None:
-    """Let the checks of a run's logs speak, each finding with the part that it is about."""
+    """Run the checks of logs, and add each finding to its part."""
     log = None if seen else source.log
     run = Evidence(RUN, "", {f"log:{source.name}": LogFile(source.path, log=log, seen=seen)})
     by_kind = {kind: [part for part in parts if part.kind == kind] for kind in (NCCL_LOG, NCCL_TESTS, *_FILES)}
@@ -106,7 +106,7 @@ def judge_logs(parts: list[TextPart], source: InputSource, seen: TorchOutput | N
 
 
 def judge_settings(parts: list[TextPart], name: str) -> None:
-    """Judge lists of settings as those of a run; each by itself."""
+    """Judge lists of settings as those of a run, each by itself."""
     checks = [check for check in _run_checks() if check.id == "nccl.run-settings"]
     for part in parts:
         if part.kind == NCCL_ENV and part.text:

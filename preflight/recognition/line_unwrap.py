@@ -1,4 +1,4 @@
-"""Broken lines are put together where an output is then read better."""
+"""Wrapped lines, joined where an output is then read better."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_LINES = 5000
 
 
 def prefer_unwrapped(lines: Lines, found: list[TextPart], read: Callable[[Lines], list[TextPart]]) -> list[TextPart]:
-    """Return the parts of the lines, or of the joined lines if these are more complete.
+    """Return the parts of the lines, or of the joined lines if more complete.
 
     ``found`` are the parts of the lines as they are. Complete parts stay as they are.
     """
@@ -47,7 +47,7 @@ def _pieces(found: Sequence[TextPart]) -> tuple[int, int]:
 
 
 def _broken(found: Sequence[TextPart]) -> int:
-    """Return how many pieces are missing: what is cut, and what begins anew after a line or two."""
+    """Return the number of missing pieces: cut parts, and early restarts."""
     again = sum(one.kind == other.kind and other.first - one.last <= _GAP
                 for one, other in pairwise(found))  # fmt: skip
     return again + sum(not part.taken.complete for part in found)

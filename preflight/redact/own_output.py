@@ -22,12 +22,12 @@ _FORMATS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         rf"(?m)^nodes: (?P<names>{_LINES})\s*?$",
         rf"(?m)^ {{0,2}}\d{{1,3}}  (?:blocks job|slows job|redundancy|drifts) {{2,12}}(?P<names>{_LIST}) {{2}}",
         rf"(?m)^  \? (?P<names>{_LIST})  \S",
-        rf"(?m)^(?:FAIL|WARN|UNKNOWN|NO ANSWER|pass|skip)\s{{1,8}}(?P<names>{_LINES})(?:\s{{2}}|\n)\S",
+        rf"(?m)^(?:FAIL|WARN|UNKNOWN|NO ANSWER|pass|skip|n/a)\s{{1,8}}(?P<names>{_LINES})(?:\s{{2}}|\n)\S",
         r"(?m)^FAIL: [^\n]{0,200} failed on (?P<names>[^\s;,]{1,255})",
         rf"\bin\s+no\s+class\s+of\s+[^\n:]{{1,255}}:\s(?P<names>{_LINES})",
         rf"\bnot\s+(?:judged|collected):\s(?P<names>{_LINES})",
     )),
-    ("comparison", r"(?m)^(?:NO WORSE|WORSE|COULD NOT TELL|NOT COMPARED): ", (
+    ("comparison", r"(?m)^(?:NO WORSE|WORSE|UNKNOWN|COULD NOT TELL|NOT COMPARED): ", (
         rf"(?m)^(?P<names>{_LIST}): (?:only in the |answer again|answered before|gave no answer)",
         rf"(?m)^(?:NEW|WORSE|UNCLEAR|better|gone)\s{{2}}(?P<names>{_LIST})\s{{2}}\S",
         rf"(?m)^\s{{2}}(?P<names>{_LIST})\s{{2}}\S[^\n]{{0,400}}: ",

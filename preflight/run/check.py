@@ -36,7 +36,7 @@ def check(cluster: Path | None, **arguments: Any) -> int:
 
 
 def _collected(request: RunRequest) -> Collected:
-    """Collect from this node, or from those that are named."""
+    """Collect from this node, or from the named nodes."""
     if wanted := _of_many(request):
         from preflight.collect import fleet
 
@@ -46,7 +46,7 @@ def _collected(request: RunRequest) -> Collected:
 
 
 def _of_many(request: RunRequest) -> CollectRequest | None:
-    """Return what to collect from the nodes that are named; None if none are."""
+    """Return the request for the named nodes; None if none are named."""
     targets, options = request.targets, request.options
     if not targets.named and options.via == "srun":
         job = _own_job()
@@ -58,14 +58,14 @@ def _of_many(request: RunRequest) -> CollectRequest | None:
     if request.resume:
         raise UsageError("--resume continues a run of many nodes: give the --hosts that it had")
     if options.via == "kubectl":
-        raise UsageError("--via kubectl: say which pods, with --pods LABELS or --hosts NAMES")
+        raise UsageError("--via kubectl: select pods with --pods LABELS or --hosts NAMES")
     return None
 
 
 def _own_job() -> str:
-    """Return the number of the Slurm job that we run in."""
+    """Return the number of the Slurm job that this process runs in."""
     if not (job := os.environ.get("SLURM_JOB_ID")):
-        raise UsageError("--via srun: say which nodes, with --hosts or --job ID, or run inside a Slurm job")
+        raise UsageError("--via srun: select nodes with --hosts or --job ID, or run inside a Slurm job")
     return job
 
 

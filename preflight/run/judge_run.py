@@ -20,7 +20,7 @@ _OF_MANY = ("judge", "checklist")
 
 
 def judge_run(request: RunRequest, collected: Collected) -> dict[str, Any]:
-    """Judge what was collected, and record it in the history; return the report."""
+    """Judge the collected evidence, record it in the history, return the report."""
     from preflight.judge import judge
     from preflight.run import saved_cluster
     from preflight.run.run_block import run_block

@@ -76,9 +76,9 @@ def _note_undecided(report: Mapping[str, Any]) -> None:
 
 
 def _print(report: Mapping[str, Any], outputs: Outputs) -> bool:
-    """Print the report; return whether standard output took it.
+    """Print the report; return whether standard output accepted it.
 
-    Where it did not, the files and the exit status must not be lost.
+    If not, the files and the exit status are still written.
     """
     try:
         if outputs.replaces_text:

@@ -54,7 +54,7 @@ class Outputs:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What a run is to do: collect from which nodes, judge by what, write where.
+    """What a run does: nodes to collect from, expectations, outputs.
 
     ``site`` is what the cluster file holds, ``selected`` are the checks to run (None: all) and ``off`` the ids of those
     that are switched off. ``started`` is on the monotonic clock. ``saved`` is False where the cluster file could not be
@@ -79,7 +79,7 @@ class RunRequest:
 
     @property
     def cluster(self) -> Cluster:
-        """What the site expects: without a cluster file, nothing."""
+        """The expectations of the site; empty without a cluster file."""
         if self.site is not None:
             return self.site
         from preflight.expectations import Cluster
@@ -106,7 +106,7 @@ def new_request(
     skip: Sequence[str] = (), selected: Sequence[Check] | None = None, logs: Sequence[Path] = (),
     targets: Targets = _UNNAMED, options: CollectOptions = _USUAL, resume: bool = False, cluster_origin: str = "",
 ) -> RunRequest:  # fmt: skip
-    """Return a request; raises UsageError where anything is wrong with it.
+    """Return a request; raises UsageError for invalid arguments.
 
     Plug-ins that cannot be loaded are reported. ``selected`` are the checks of a command that has its own, instead of
     those that ``only`` and ``skip`` leave.

@@ -1,9 +1,10 @@
-"""The cluster file beside saved evidence: what a run was judged by, so that it can be judged the same again.
+"""The cluster file saved beside evidence.
 
-``--save DIR`` copies it to ``DIR/expected/cluster.toml``, with the files that it names. Evidence may come from anyone,
-so the copy is all that is ever read: no path that a document names is followed, no link, nothing outside the folder,
-and no group of nodes is looked up, which would run commands of the site.
-A bundle carries it, too; it is unpacked to a private folder, and nothing but it and the files that it names.
+``--save DIR`` copies it to ``DIR/expected/cluster.toml``, with the files that it names, so that a run can be judged
+again. Evidence is untrusted, so only the copy is read: no path that a document names is followed, no link, nothing
+outside the folder, and no node group is resolved, which would run commands of the site.
+
+A bundle has it, too; only the file and the files that it names are unpacked, to a private folder.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ FOLDER, NAME = "expected", "cluster.toml"
 
 
 def save(directory: Path, cluster: Path | None) -> None:
-    """Copy a cluster file and what it names beside the evidence; without one take an older copy away. Raises OSError.
+    """Copy a cluster file and the files that it names beside the evidence.
 
-    What a copy cannot hold, a file outside of the cluster file's own folder, is left out.
+    Without one, an older copy is removed. A file outside of the cluster file's own folder is left out. Raises
+    OSError.
     """
     folder = directory / FOLDER
     if cluster is None or not cluster.is_file():
@@ -40,7 +42,10 @@ def save(directory: Path, cluster: Path | None) -> None:
 
 
 def files(cluster: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield what a cluster file names inside its folder, then the file itself as NAME; raises OSError."""
+    """Yield the files that a cluster file names in its folder, then itself.
+
+    It comes as NAME. Raises OSError.
+    """
     raw = safe_read.content(cluster, safe_read.BY_HAND)
     for name in dict.fromkeys(_named(raw)):
         if _is_inside(name) and (cluster.parent / name).is_file():
@@ -56,9 +61,9 @@ def _write(path: Path, raw: bytes) -> None:
 
 
 def found(paths: Sequence[Path]) -> tuple[Path | None, str]:
-    """Return the copy that was saved with evidence, and why there is none to use (empty: none was saved).
+    """Return the copy saved with evidence, or why it cannot be used.
 
-    Beside a node's document that is named by itself, it is the copy of its folder. Raises BundleError.
+    The reason is empty if none was saved. For a single document, the copy in its folder is used. Raises BundleError.
     """
     folders = dict.fromkeys(_folder(path) for path in paths)
     copies = [copy for path in folders if _is_plain(path / FOLDER) and (copy := path / FOLDER / NAME).exists()]
@@ -89,7 +94,7 @@ _UNPACKED: dict[Path, tuple[Path, Folder]] = {}
 
 
 def _folder(path: Path) -> Path:
-    """Return the folder in which the copy of some evidence would lie; that of a bundle is unpacked."""
+    """Return the folder of the copy; that of a bundle is unpacked."""
     if path.suffix == ".json" and path.is_file():
         return path.parent
     from preflight.archive.lazy import Folder, is_bundle
@@ -116,7 +121,7 @@ def shown(cluster: str) -> str:
 
 
 def _own(folder: Path, name: str, most: int = safe_read.BY_HAND) -> bytes:
-    """Return what a file of the folder holds; raises OSError, for a link too."""
+    """Return the content of a file of the folder; raises OSError, also for a link."""
     if (folder / name).resolve() != folder.resolve() / name:
         raise safe_read.UnreadableFile(errno.EINVAL, f"{name} is a link")
     return safe_read.content(folder / name, most)
@@ -134,7 +139,7 @@ def _is_inside(name: str) -> bool:
 def group_names(data: Any, key: str = "") -> Iterator[str]:
     """Yield each list of nodes that names a group.
 
-    Commands of this site would look it up.
+    Commands of this site would resolve it.
     """
     if isinstance(data, dict):
         for name, value in data.items():
@@ -147,7 +152,7 @@ def group_names(data: Any, key: str = "") -> Iterator[str]:
 
 
 def _named(raw: bytes) -> Iterator[str]:
-    """Yield the files that a cluster file names: a reference of the fabric, reports of a good run."""
+    """Yield the files that a cluster file names: fabric references, good runs."""
     from preflight.expectations.cluster_file import decoded_or_none
 
     data: Any = decoded_or_none(raw)

@@ -1,4 +1,4 @@
-"""Saved evidence, logs and cluster files that a command is given."""
+"""Saved evidence, logs and cluster files given to a command."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def load_evidence(paths: Sequence[Path]) -> Collected:
 
 
 def read_logs(paths: Sequence[Path]) -> Evidence | None:
-    """Read the logs that were handed over; None if there are none."""
+    """Read the given logs; None without any."""
     if not paths:
         return None
     from preflight.archive.directory import ArchiveError, logs

@@ -127,7 +127,7 @@ def _place(name: str) -> str:
 
 def _type(schema: Mapping[str, Any], made: _Make) -> _Check:
     names = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
-    tests, wrong = [_TYPES[name] for name in names], f" is no {' or '.join(names)}"
+    tests, wrong = [_TYPES[name] for name in names], f" is not of type {' or '.join(names)}"
     if len(tests) == 1:
         (test,) = tests
         return lambda value: "" if test(value) else wrong
@@ -233,7 +233,7 @@ def _closed(schema: Mapping[str, Any]) -> _Check:
 
     def check(value: Any) -> str:
         odd = next((name for name in value if name not in known), None) if isinstance(value, dict) else None
-        return "" if odd is None else f"{_place(odd)} is no key of it"
+        return "" if odd is None else f"{_place(odd)} is not a key of it"
 
     return check
 

@@ -1,1 +1,1 @@
-"""What terminals, launchers, mails and pages did to a text, undone."""
+"""Removal of what terminals, launchers, mails and pages add to a text."""

@@ -1,4 +1,4 @@
-"""Output that stands in comments or in a list of points: ``# driver: mlx5_core``, ``* driver: mlx5_core``."""
+"""Output in comments or list items: ``# driver: mlx5_core``, ``* driver: …``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEAST = 2
 
 
 def commented(lines: Lines, taken: Set[int]) -> Iterator[list[Line]]:
-    """Yield stretches of lines that are not taken and bear one mark, without it."""
+    """Yield runs of free lines with one common mark, without it."""
     stretch: list[Line] = []
     mark = ""
     for line in lines:

@@ -1,4 +1,7 @@
-"""A mark that every line of a stretch begins with, and that no list has: a logger's, a loop's over hosts, a number."""
+"""Common prefix of a run of lines: a logger's, a loop's, a number.
+
+It is in no list of prefixes.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,10 @@ _EACH = 3
 
 
 def unmarked(lines: Lines, taken: Set[int]) -> Iterator[list[list[tuple[str, list[Line]]]]]:
-    """Yield each stretch of lines that are not taken, without a mark it may bear.
+    """Yield each run of free lines, without a possible prefix.
 
-    What begins alike on every line may be more than the mark; what may be is a list of writers and their lines.
+    The common beginning of lines may be more than the prefix; a possible prefix gives a list of writers with their
+    lines.
     """
     if len(lines) > _MOST_LINES:
         return
@@ -65,7 +69,10 @@ def _split(text: str, length: int) -> tuple[str, str]:
 
 
 def _marks(texts: list[str]) -> list[int]:
-    """Return how many tokens the marks have that all lines begin with, whatever their numbers; the shortest first."""
+    """Return the possible lengths of a common prefix in tokens, shortest first.
+
+    Numbers in it may differ.
+    """
     if len(texts) < _LEAST:
         return []
     lists = [_tokens(text) for text in texts]

@@ -1,7 +1,7 @@
-"""What a text may be packed in: strings of JSON or Python, records of a log's store, a page's source, a patch.
+"""Envelopes of a text: strings, log records, page sources, patches.
 
-Each of these is opened by itself and may hold another. What is inside is a text as any other, of which each line
-knows on which line of the source it stands.
+Strings are of JSON or Python. Each envelope is opened by itself and may contain another. The content is a text like
+any other, and each line knows its line in the source.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from preflight.textprep.table_cells import cells, messages
 
 @dataclass(frozen=True)
 class UnpackedText:
-    """What an envelope held; ``numbers`` has for each line the number of the source's line that it stands on."""
+    """The content of an envelope.
+
+    ``numbers`` has the source line of each line.
+    """
 
     text: str
     numbers: list[int]
@@ -34,9 +37,9 @@ _LEAST, _SHARE = 3, 0.8
 
 
 def opened(text: str) -> list[UnpackedText]:
-    """Return what a text is packed in, the innermost first; none if it is packed in nothing that is known here.
+    """Return the content of a text's envelopes, innermost first; empty without one.
 
-    What looks like an envelope may be part of what a tool printed: then the one around it is the last.
+    What looks like an envelope may be part of a tool's output: then the one around it is the last.
     """
     lines: _Lines = list(enumerate(limit_blank_runs(text).split("\n"), 1))
     found: list[UnpackedText] = []
@@ -68,7 +71,10 @@ _STRING_ENDS = re.compile(r"\\?[\"']\s*(?:[,}\])].{0,200})?$")
 
 
 def _strings(lines: _Lines) -> _Lines | None:
-    """Open strings that hold line ends as ``\\n``; also one of which the end or the beginning is cut off."""
+    r"""Open strings that hold line ends as ``\n``.
+
+    Either end of a string may be cut off.
+    """
     found: _Lines = []
     any_ = False
     for number, line in lines:
@@ -88,7 +94,7 @@ def _strings(lines: _Lines) -> _Lines | None:
 
 
 def _apart(piece: str) -> tuple[str, str, str]:
-    """Return what stands before a string, its quotation mark, and its first line, of which it is the last."""
+    """Return the text before a string, its quotation mark, and its first line."""
     match = next((match for pattern in _STRING_BEGINS if (match := pattern.match(piece))), None)
     if not match:
         return "", "", piece
@@ -117,7 +123,7 @@ _NAMED_ELEMENT = re.compile(rf"\s*(?=\S)[\w.:\[\] ]{{1,60}}?\s*:?=(?:\s*\()?\s*(
 
 
 def _records(lines: _Lines) -> _Lines | None:
-    """Take the lines of a job out of records, each of which holds one."""
+    """Extract the lines of a job from records of one line each."""
     for take in (_of_json, _of_logfmt):
         inside = [(number, line, take(line)) for number, line in lines]
         count = sum(inner is not None for _, _, inner in inside)
@@ -183,7 +189,7 @@ def _elements(lines: _Lines) -> _Lines | None:
 
 
 def _element(line: str, first: bool) -> str | None:
-    """Return the string that a line is an element of; the ``first`` of a program's may have a name before it."""
+    """Return the string of a list element; the ``first`` may follow a name."""
     if match := _ELEMENT.fullmatch(line):
         return match[1]
     named = _NAMED_ELEMENT.fullmatch(line) if first else None
@@ -191,7 +197,7 @@ def _element(line: str, first: bool) -> str | None:
 
 
 def _pieces(string: str) -> list[str]:
-    """Return the lines that an element holds: one, and its end may be written out."""
+    """Return the lines of an element: one, and its end may be escaped."""
     return _unescaped(string[1:-1]).removesuffix("\n").split("\n")
 
 

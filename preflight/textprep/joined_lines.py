@@ -1,4 +1,4 @@
-"""Output that lost its line ends: a page, a chat or a cell of a table put it on one line."""
+"""Output on one line: line ends lost in a page, a chat or a table cell."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class _Tool:
-    """First words of a tool's lines; only lines of that tool contain its ``keywords``."""
+    """First words of a tool's lines; only its lines contain its ``keywords``."""
 
     keywords: tuple[str, ...]
     begins: re.Pattern[str]
@@ -164,7 +164,7 @@ _LONG = 60
 
 
 def apart(text: str) -> list[str]:
-    """Return the lines that a line holds; the line itself where it holds one."""
+    """Return the lines that a line holds; the line itself where it is one."""
     if "``" in text and len(pieces := _BACKTICKS.split(text, 1)) > 1 and _COMMAND.fullmatch(pieces[0]):
         return [pieces[0], *_of_line(pieces[1])]
     return _of_line(text)

@@ -1,4 +1,4 @@
-"""Prefixes of launchers and log collectors: who wrote a line, and when."""
+"""Prefixes of launchers and log collectors: writer and time of a line."""
 
 from __future__ import annotations
 

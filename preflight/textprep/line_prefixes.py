@@ -1,4 +1,4 @@
-"""What launchers, searches and collectors of logs put before each line: who wrote it, when, which line it is."""
+"""Prefixes of launchers, searches and log collectors: writer, time, number."""
 
 from __future__ import annotations
 
@@ -53,9 +53,10 @@ def split_by_writer(lines: Lines, depth: int = 2) -> Iterator[tuple[str, list[Li
 def _marked(
     lines: Lines, at: int, refused: dict[re.Pattern[str], tuple[int, int]]
 ) -> tuple[int, dict[str, list[Line]]]:
-    """Return where a stretch of marked lines that begins here ends, and its lines by writer; ``at`` if none does.
+    """Return the end of a run of prefixed lines, and its lines by writer.
 
-    ``refused`` keeps which marks were taken for part of the text, up to which line and how often.
+    The end is ``at`` if there is no such run. ``refused`` caches prefixes that turned out to be text, up to which
+    line and how often.
     """
     text = lines[at].text
     if text.lstrip()[:1].isdigit() and (numbered := _numbered(lines, at, refused)):
@@ -91,7 +92,10 @@ def _marked(
 
 
 def _unframed(text: str) -> str:
-    """Take off the bar that closes a frame, or those of the empty cells at a row's end; none is glued to a word."""
+    """Remove the bar that closes a frame, or those of empty cells at a row's end.
+
+    No bar touches a word.
+    """
     end = len(text.rstrip())
     if text[:end].endswith(("│", "┃", "║")):
         return text[: end - 1].rstrip()
@@ -113,7 +117,10 @@ _MOST_TWICE = 5000
 
 
 def unread(lines: Lines, written: Iterable[Lines], taken: Set[int]) -> Iterator[list[Line]]:
-    """Yield stretches that lost a mark and are no part of anything: it was none, as the name in ``State: Active``."""
+    """Yield runs that lost a prefix and belong to nothing.
+
+    It was not a prefix, as the name in ``State: Active``.
+    """
     if len(lines) > _MOST_TWICE:
         return
     before = {line.number: line.text for line in lines}
@@ -132,12 +139,12 @@ def unread(lines: Lines, written: Iterable[Lines], taken: Set[int]) -> Iterator[
 
 
 def _least(writers: Iterable[str]) -> int:
-    """Return how often each must write: names of hosts have numbers, words of a text have none."""
+    """Return how often each writer must occur: host names have numbers, words none."""
     return _LEAST_PER_WRITER - all(re.search(r"\d", name) for name in writers)
 
 
 def _uncommented(lines: Lines) -> list[Line]:
-    """Return the lines without the ``#`` that somebody put before each; none if not each has it."""
+    """Return the lines without a ``#`` before each; empty if one has none."""
     count = sum(line.text.startswith("#") for line in lines)
     if count < _LEAST_COMMENTED or any(line.text.strip() and not line.text.startswith("#") for line in lines):
         return []
@@ -145,14 +152,17 @@ def _uncommented(lines: Lines) -> list[Line]:
 
 
 def _of_kernel(texts: list[str]) -> bool:
-    """Tell whether lines are a kernel's, whose time was taken for a mark: they bear no other."""
+    """Return whether lines are a kernel's, with its time mistaken for a prefix.
+
+    They have no other prefix.
+    """
     if not any(_KERNEL.search(text) for text in texts):
         return False
     return sum(bool(_KERNEL_TIME.match(text)) for text in texts) * 2 < len(texts)
 
 
 def _numbered(lines: Lines, at: int, refused: dict[re.Pattern[str], tuple[int, int]]) -> list[Line]:
-    """Return the lines from here on whose numbers go up one by one, without the numbers."""
+    """Return the lines from here with ascending numbers, without these."""
     if at < refused.get(_LINE_NUMBER, (0, 0))[0]:
         return []
     found: list[Line] = []
@@ -176,7 +186,7 @@ def _numbered(lines: Lines, at: int, refused: dict[re.Pattern[str], tuple[int, i
 
 
 def _listed(lines: Lines, at: int) -> list[Line]:
-    """Return the lines that are elements of a JSON list from here on, as they were."""
+    """Return the lines that are elements of a JSON list from here, restored."""
     found: list[Line] = []
     for line in _from(lines, at):
         match = _JSON_STRING.fullmatch(line.text) if '"' in line.text else None

@@ -1,4 +1,4 @@
-"""What is no message at a message's end: what a terminal, a page, a program's source or a reader of the log left."""
+"""Suffixes of a message, left by terminals, pages, sources or log readers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEFT_BEHIND = (*_FRAMES[2:], *_WRITTEN_OUT)
 
 
 def trimmed(text: str) -> str:
-    """Take off what a terminal, a frame around it, a table or a written-out line end left behind a message."""
+    """Remove the suffix of a terminal, frame, table or escaped line end."""
     if _WORD.fullmatch(text):
         return text
     text = strip_ray_repeat(text.partition("\r")[0].strip())

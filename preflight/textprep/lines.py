@@ -1,4 +1,4 @@
-"""A pasted text as lines: without what a terminal, a mail or a page put into it."""
+"""Lines of a pasted text, without marks of terminals, mails and pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ LONGEST = 1 << 20
 
 
 class Line(NamedTuple):
-    """One line; ``number`` counts from 1 in the source, ``text`` has no marks and no blanks at its end."""
+    """One line; ``number`` counts from 1 in the source.
+
+    ``text`` has no marks and no blanks at its end.
+    """
 
     number: int
     text: str
@@ -61,7 +64,7 @@ _LEAST_DOUBLED = 6
 
 
 def lines_of(source: str | NumberedText) -> list[Line]:
-    """Take a text apart."""
+    """Split a text into lines."""
     source = source if isinstance(source, NumberedText) else NumberedText(source)
     text = source.text
     text = limit_blank_runs(quoted_printable.decoded(text) if quoted_printable.is_quoted_printable(text) else text)
@@ -82,7 +85,7 @@ def lines_of(source: str | NumberedText) -> list[Line]:
 
 
 def _unmarked(line: str) -> str:
-    """Return a line without what a terminal, a page or a tracker put into it."""
+    """Return a line without marks of a terminal, a page or a tracker."""
     if "[" in line:
         line = _TMUX_MARK.sub("", _COLOUR_WITHOUT_ESC.sub("", line))
     if "<" in line:
@@ -108,7 +111,7 @@ def _unmarked(line: str) -> str:
 
 
 def bare(lines: Lines) -> list[Line]:
-    """Return lines that a launcher's marks were taken off: without a mail's below them, and without explanations."""
+    """Return lines without launcher prefixes, free of mail quotes and comments."""
     found = _unquoted(lines)
     return [Line(line.number, _unexplained(line.text)) if _ANNOTATING.search(line.text) else line for line in found]
 
@@ -121,7 +124,7 @@ def _unexplained(text: str) -> str:
 
 
 def _unquoted(lines: Lines) -> list[Line]:
-    """Drop fences; take the marks off quoted lines, and the blank lines between all lines."""
+    """Drop fences, quote marks, and blank lines between all lines."""
     found = []
     for line in lines:
         text = line.text
@@ -134,7 +137,7 @@ def _unquoted(lines: Lines) -> list[Line]:
 
 
 def _undoubled(lines: list[Line]) -> list[Line]:
-    """Drop the blank line that a mail or a page put after every line."""
+    """Drop the blank line that a mail or a page added after every line."""
     if sum(not line.text or line.text.isspace() for line in lines) < _LEAST_DOUBLED - 1:
         return lines  # the last line may have none behind it
     found: list[Line] = []

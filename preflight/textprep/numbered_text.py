@@ -31,7 +31,7 @@ class NumberedText:
         return self.text.count("\n") + 1 if self.numbers is None else self.numbers[-1] if self.numbers else 1
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """Yield (number, line); of a long gap of empty lines only its beginning."""
+        """Yield (number, line); of a long run of empty lines only its beginning."""
         if self.numbers is None:
             yield from numbered(self.text)
         elif self.numbers:
@@ -44,7 +44,7 @@ class NumberedText:
         return self.numbers[min(max(line, 1), len(self.numbers)) - 1]
 
     def between(self, spans: Iterable[tuple[int, int]]) -> Iterator[str]:
-        """Yield the lines of each span, of those that are here.
+        """Yield the available lines of each span.
 
         A span is two numbers of lines; both lines are part of it.
         """
@@ -63,5 +63,5 @@ _LEFT_OUT = re.compile(
 
 
 def left_out(text: str) -> bool:
-    """Return whether a line stands for lines that were left out."""
+    """Return whether a line stands for omitted lines."""
     return ("." in text or "…" in text or "<" in text or "[" in text) and bool(_LEFT_OUT.fullmatch(text))

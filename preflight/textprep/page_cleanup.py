@@ -1,4 +1,7 @@
-"""What a page, a mail, a viewer or a terminal puts around a text: elements, a frame, marks, numbers, a fence."""
+"""Page, mail, viewer and terminal marks around a text.
+
+They are elements, frames, quote marks, numbers and fences.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,5}|#x[0-9a-fA-F]{1,4})
 
 
 def page(lines: _Lines) -> _Lines | None:
-    """Take the text out of a page's source."""
+    """Extract the text from a page's source."""
     if not any(_ELEMENTS.search(line) or _ENTITY.search(line) for _, line in lines if "<" in line or "&" in line):
         return None
     found: _Lines = []
@@ -46,7 +49,7 @@ _FRAME_RULE = re.compile(r"\s*[+┌┐└┘├┤╭╮╰╯╔╗╚╝═─
 
 
 def framed(lines: _Lines) -> _Lines | None:
-    """Take the text out of a frame that closes every line."""
+    """Extract the text from a frame that closes every line."""
     texts = [line for _, line in lines if line.strip()]
     inside = sum(bool(_FRAMED.fullmatch(line)) for line in texts)
     if inside < max(_LEAST, _SHARE * len(texts)):
@@ -62,7 +65,7 @@ def framed(lines: _Lines) -> _Lines | None:
 
 
 def fenced(lines: _Lines) -> _Lines | None:
-    """Take a fence off the line that it was glued to."""
+    """Separate a fence from the line that it was joined to."""
     found: _Lines = []
     any_ = False
     for number, line in lines:
@@ -90,7 +93,7 @@ _QUOTED = re.compile(r"\s{0,3}(?:>\s?){1,8}")
 
 
 def quoted(lines: _Lines) -> _Lines | None:
-    """Take the marks of a mail off, and a margin that every line has."""
+    """Remove the marks of a mail, and a margin of every line."""
     texts = [line for _, line in lines if line.strip()]
     quoted = sum(bool(_QUOTED.match(line)) for line in texts)
     if quoted >= max(_LEAST, _SHARE * len(texts)):
@@ -102,7 +105,7 @@ def quoted(lines: _Lines) -> _Lines | None:
 
 
 def returned(lines: _Lines) -> _Lines | None:
-    """Leave of a line that was written anew what stands there at last, and what NCCL wrote before."""
+    """Reduce a rewritten line to its final text, and to NCCL's lines before it."""
     if not any("\r" in line.rstrip("\r") for _, line in lines):
         return None
     found: _Lines = []
@@ -119,7 +122,7 @@ _LEAST_COUNTED = 8
 
 
 def counted(lines: _Lines) -> _Lines | None:
-    """Take the numbers off lines that are counted from 1 on; a launcher counts its tasks from 0."""
+    """Remove line numbers from 1 on; a launcher counts its tasks from 0."""
     filled = [(number, line) for number, line in lines if line.strip()]
     matches = [_NUMBER.match(line) for _, line in filled]
     if len(filled) < _LEAST_COUNTED or any(not match or int(match[1]) != at for at, match in enumerate(matches, 1)):

@@ -1,4 +1,4 @@
-"""A text that stands in a patch: with the marks of ``diff`` before its lines, and lines that were there before."""
+"""Text in a patch: ``diff`` marks before lines, and removed lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNIFORM = (re.compile("-"), re.compile(r"\+(?![-=+]{2})"), re.compile("<(?: |$)
 
 
 def patched(lines: _Lines) -> _Lines | None:
-    """Return what a file holds after a patch; what it held, where the patch only takes away."""
+    """Return a file after a patch; before it, where the patch only removes lines."""
     marked = _hunks(lines) or _changes(lines)
     if marked is None:
         return None
@@ -30,7 +30,10 @@ def patched(lines: _Lines) -> _Lines | None:
 
 
 def _hunks(lines: _Lines) -> list[tuple[int, str, str]] | None:
-    """Return the lines of a unified diff with their marks; what stands around it has a blank for one."""
+    """Return the lines of a unified diff with their marks.
+
+    Lines around it get a blank as mark.
+    """
     found: list[tuple[int, str, str]] = []
     inside = fenced = False
     count, least = 0, _LEAST
@@ -52,7 +55,7 @@ def _hunks(lines: _Lines) -> list[tuple[int, str, str]] | None:
 
 
 def _changes(lines: _Lines) -> list[tuple[int, str, str]] | None:
-    """The same of ``diff`` as it prints without options."""
+    """Return the same for ``diff`` without options."""
     if not any(_COMMAND.fullmatch(line) for _, line in lines):
         return None
     found: list[tuple[int, str, str]] = []
@@ -67,7 +70,7 @@ def _changes(lines: _Lines) -> list[tuple[int, str, str]] | None:
 
 
 def marked_alike(lines: _Lines) -> _Lines | None:
-    """Take the mark of a patch or of a list off where all lines bear the same, and the patch's head was not copied."""
+    """Remove the common mark of a patch or list, where the head is missing."""
     texts = [line for _, line in lines if line.strip()]
     for pattern in _UNIFORM:
         marked = [line for line in texts if pattern.match(line)]

@@ -1,4 +1,4 @@
-"""What every parser does first: take a terminal's and a launcher's marks off a text."""
+"""First step of every parser: removal of terminal and launcher marks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _REPEATED = re.compile(r"\[repeated \d{1,7}x across [a-z ]{1,20}\]")
 
 
 def strip_ray_repeat(line: str) -> str:
-    """Return a line without Ray's word on how often it came."""
+    """Return a line without Ray's note on repetitions."""
     match = _REPEATED.search(line) if "[repeated " in line else None
     return line[: match.start()].rstrip() if match else line
 
@@ -46,7 +46,7 @@ _EMPTY = re.compile(rf"\n{{{_MOST_EMPTY + 2},}}")
 
 
 def numbered(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines with their numbers from 1; of a long gap of empty lines only its beginning."""
+    """Yield the lines with numbers from 1; long runs of empty lines are cut."""
     number, begin = 1, 0
     for gap in _EMPTY.finditer(text):
         yield from enumerate(text[begin : gap.start() + _MOST_EMPTY].split("\n"), number)
@@ -66,7 +66,7 @@ def integer(text: str, what: str) -> int:
 
 
 def id_list(text: str, what: str) -> frozenset[int]:
-    """Read a kernel list of ids (``0-3,8``); raises ValueError with the offending text."""
+    """Read a kernel list of ids (``0-3,8``); raises ValueError with the text."""
     ids: set[int] = set()
     named = 0
     for item in text.strip().split(","):
@@ -85,7 +85,7 @@ def id_list(text: str, what: str) -> frozenset[int]:
 
 
 def fold_ids(ids: frozenset[int]) -> str:
-    """Write ids as the kernel does: ``0-3,8``; none as an empty text."""
+    """Return ids as the kernel writes them: ``0-3,8``; empty for none."""
     runs: list[list[int]] = []
     for number in sorted(ids):
         if runs and number == runs[-1][1] + 1:

@@ -41,7 +41,7 @@ def is_prose(text: str) -> bool:
 
 
 def is_quoting(text: str) -> bool:
-    """Return whether a line is prose that quotes output between back-quotes."""
+    """Return whether a line is prose that quotes output in backquotes."""
     return text.count("`") > 1 and is_prose(text)
 
 

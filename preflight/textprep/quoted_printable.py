@@ -1,4 +1,4 @@
-"""A mail as it was sent: quoted-printable, where ``=20`` is a blank and ``=`` at its end breaks a line."""
+"""Quoted-printable mails: ``=20`` is a blank, a final ``=`` breaks a line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LEAST = 2
 
 
 def is_quoted_printable(text: str) -> bool:
-    """Tell whether a text is a mail's in its transfer encoding."""
+    """Return whether a text is a mail in its transfer encoding."""
     if "=20" not in text and "=3D" not in text and "=\n" not in text:
         return False
     broken = len(_BREAK.findall(text))
@@ -28,7 +28,7 @@ def is_quoted_printable(text: str) -> bool:
 
 
 def decoded(text: str) -> str:
-    """Return the text of a mail; the rest of a line that was broken stands on the first, and leaves ``GONE``."""
+    """Return the text of a mail; a broken line is joined and leaves ``GONE``."""
     found: list[str] = []
     pieces: list[str] = []
     for line in text.split("\n"):
@@ -42,7 +42,7 @@ def decoded(text: str) -> str:
 
 
 def _plain(pieces: list[str]) -> str:
-    """Put the pieces of a line together; an answer's mark, which stands before each, counts once."""
+    """Join the pieces of a line; a reply mark before each counts once."""
     quoted = re.match(r"(?:> ?){0,8}", pieces[0])
     mark = quoted[0] if quoted else ""
     joined = "".join(piece.removesuffix("=").removeprefix(mark if at else "") for at, piece in enumerate(pieces))

@@ -1,4 +1,7 @@
-"""A table of cells as a spreadsheet, a store of logs or a page's text gives it away: commas, semicolons, bars."""
+"""Tables of cells from a spreadsheet, a log store or a page.
+
+Separators are commas, semicolons or bars.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _DECIMAL_COMMA = re.compile(r"(-?\d{1,15}),(\d{1,12})")
 
 
 def messages(lines: _Lines) -> _Lines | None:
-    """Take the messages out of a table with commas, as a store of logs gives it away."""
+    """Extract the messages from a log store's table with commas."""
     filled = [(number, line) for number, line in lines if line.strip()]
     if (
         len(filled) < _LEAST
@@ -46,7 +49,7 @@ def messages(lines: _Lines) -> _Lines | None:
 
 
 def cells(lines: _Lines) -> _Lines | None:
-    """Set the cells of a table with blanks, as tools print one; other lines of it lose what fills them up."""
+    """Separate the cells of a table with blanks; remove padding from other lines."""
     if len(lines) > _MOST_LINES:
         return None
     texts = [line.strip() for _, line in lines if line.strip()]
@@ -75,7 +78,7 @@ def _set(line: str, separator: str) -> str:
 
 
 def _row(line: str, separator: str) -> list[str] | None:
-    """Return the cells of a line; None if it is no row of them."""
+    """Return the cells of a line; None if it is not a row."""
     if separator not in line and line[:1] != '"':
         return None
     text = line.strip()

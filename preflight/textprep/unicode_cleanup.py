@@ -1,4 +1,4 @@
-"""A text in the characters that tools print, without those that pages, chats and terminals put in their place."""
+"""Replacement of typeset characters by those that tools print."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ _MOST_TAKEN_BACK = 64
 
 
 def plain_characters(text: str) -> str:
-    """Return a text without colours, unseen characters and typeset quotes, with the same lines."""
+    """Return a text without colours, invisible characters and typeset quotes.
+
+    Its lines stay the same.
+    """
     if "\x1b" in text:
         text = uncoloured(_GO_RIGHT.sub(lambda match: " " * int(match[1]), text))
     if "[" in text and _SHOWN_COLOUR.search(text):

@@ -1,4 +1,4 @@
-"""Lines that a terminal, a mail or a page broke at a width: put together."""
+"""Lines that a terminal, a mail or a page wrapped at a width, joined again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LONGEST = 4096
 
 
 def continued(lines: list[bytes]) -> list[bytes]:
-    """Return the lines with those joined that are indented below one that cannot end where it does."""
+    """Return lines joined with indented continuations, where they cannot end."""
     joined = list(lines)
     at = 0
     while at < len(lines) - 1:
@@ -42,15 +42,16 @@ def continued(lines: list[bytes]) -> list[bytes]:
 
 
 def _below(line: bytes, depth: int) -> bool:
-    """Return whether a line is indented deeper than that, and no empty one."""
+    """Return whether a line is not empty and indented deeper than that."""
     return bool(line.strip()) and len(line) - len(line.lstrip(b" \t")) > depth
 
 
 def unwrapped(lines: list[bytes]) -> list[bytes]:
-    """Return the lines with those joined that were one; what follows a joined line is left empty, to keep numbers.
+    """Return the lines with wrapped ones joined.
 
-    A width is believed where no line is longer, and where nearly all lines of NCCL and of PyTorch's watchdog that
-    are just as long are followed by one that begins like no line of a log.
+    The joined lines leave empty ones, to keep numbers. A width is accepted where no line is longer, and where nearly
+    all lines of NCCL and of PyTorch's watchdog that are just as long are followed by one that begins like no line of
+    a log.
     """
     lengths = [len(line.rstrip(b"\r")) for line in lines]
     width = max(lengths, default=0)
@@ -74,7 +75,7 @@ def unwrapped(lines: list[bytes]) -> list[bytes]:
 
 
 def join_at(lines: Sequence[str], width: int, goes_on: Callable[[str], bool]) -> list[str]:
-    """Join lines of a width with what goes on below; empty lines keep numbers."""
+    """Join lines of a width with their continuation; empty lines keep numbers."""
     joined, at = list(lines), 0
     while at < len(joined) - 1:
         end = at
@@ -102,7 +103,7 @@ _WORD = 40
 
 
 def unbroken(lines: Lines) -> Iterator[list[Line]]:
-    """Yield the lines put together, as for a screen and as for a mail."""
+    """Yield joined lines, as for a screen and as for a mail."""
     if sum(bool(_REST.match(line.text)) for line in lines) >= _LEAST_RESTS:
         yield _put_together(lines, lambda line, after: line + after if _REST.match(after) else None)
     widths = Counter(len(line.text) for line in lines)
@@ -116,7 +117,10 @@ def unbroken(lines: Lines) -> Iterator[list[Line]]:
 
 
 def _screen(line: str, after: str, width: int) -> str | None:
-    """Return two lines as one if a screen of that width broke it; blanks at the end of a line are lost."""
+    """Return two lines as one if a screen of that width broke it; else None.
+
+    Blanks at the end of a line are lost.
+    """
     if len(line) == width:
         return line + after
     if width - len(line) <= 8 and after[:1].isspace():
@@ -125,7 +129,7 @@ def _screen(line: str, after: str, width: int) -> str | None:
 
 
 def _mail(line: str, after: str, width: int) -> str | None:
-    """Return two lines as one if the first word of the second did not fit below that width."""
+    """Return two lines as one if the second's first word exceeded the width."""
     words = after.split(None, 1)
     if not words or after[:1].isspace() or not width - _WORD <= len(line):
         return None

@@ -1,1 +1,1 @@
-"""How a collector is started somewhere and its document brought back."""
+"""Transports: start a collector and bring its document back."""

@@ -1,7 +1,7 @@
-"""Memory for the answers of all nodes: they are decoded one by one.
+"""Memory budget for the answers of all nodes, which are decoded one by one.
 
-An answer as it came, compressed, waits on disk where it is large. Whether it fits is known before it is decoded; while
-it waits for memory, others are decoded, and small answers have memory that large ones cannot take.
+A large compressed answer waits on disk. Whether it fits is known before it is decoded; while it waits for memory,
+others are decoded, and small answers have memory reserved.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _M_MMAP_THRESHOLD = -3
 
 @functools.cache
 def _give_back_at_once() -> None:
-    """Have glibc return freed memory above 1 MiB to the system at once.
+    """Make glibc return freed memory above 1 MiB to the system at once.
 
-    Each thread else keeps blocks of up to 64 MiB for its next ones (mallopt(3), M_MMAP_THRESHOLD).
+    Otherwise each thread keeps blocks of up to 64 MiB for later use (mallopt(3), M_MMAP_THRESHOLD).
     """
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 1 << 20)
 
 
 class _Records(dict[str, Any]):
-    """The records of an answer; when they go, so does their share."""
+    """The records of an answer; freeing them frees their share."""
 
     __slots__ = ("__weakref__",)
 
@@ -60,7 +60,7 @@ class _Full(PreflightError):
 
 
 class AnswerMemory:
-    """Memory that is left for answers."""
+    """Memory budget for answers."""
 
     def __init__(self, most: int = MOST, wait_s: float = WAIT_S, reserved: int = 0) -> None:
         self._decoding = threading.Lock()  # held while an answer is inflated and decoded

@@ -1,8 +1,8 @@
-"""Starts the collector behind a login shell of unknown kind and habits, and takes its answer.
+"""Protocol that starts the collector behind any login shell.
 
-One command, one channel, nothing written on the node. The command looks for a Python and announces
-itself on standard output; until it has, nothing is sent that a shell could mistake for work. Nothing
-here does input or output, so that every transport with three streams can use it.
+One command, one channel, nothing written on the node. The command looks for a Python and announces itself on standard
+output; until then, nothing is sent that a shell could execute. No I/O happens here, so that every transport with
+three streams can use it.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ HANGS = "a start-up file hangs, or execs a shell or program that takes our input
 
 _GUARD = "guard it there with: case $- in *i*) exec …;; esac"
 _REDIRECTED = {
-    _UNFED: f"what the collector is sent does not reach it: a start-up file redirects standard input; {_GUARD}",
-    _UNHEARD: f"what the collector says does not reach us: a start-up file redirects standard output; {_GUARD}",
+    _UNFED: f"the collector's input does not arrive: a start-up file redirects standard input; {_GUARD}",
+    _UNHEARD: f"the collector's output does not arrive: a start-up file redirects standard output; {_GUARD}",
 }
 
 
@@ -107,13 +107,19 @@ def collector() -> bytes:
 
 
 def request(plan: Mapping[str, Any], source: str = payload.BOOT) -> bytes:
-    """Return what to write to a command that has announced itself; ``source`` is what starts the collector there."""
+    """Return the input of a command that has announced itself.
+
+    ``source`` starts the collector there.
+    """
     boot = source.encode("ascii")
     return b"%s %d\n%s" % (_BOOT.encode(), len(boot), boot) + payload.frame_of(collector(), plan)
 
 
 def arguments(wanted: bytes) -> list[str]:
-    """Return a request as the arguments of ``sh -c SCRIPT_OF_ARGUMENTS sh``; the kernel takes 128 KiB in each."""
+    """Return a request as the arguments of ``sh -c SCRIPT_OF_ARGUMENTS sh``.
+
+    The kernel accepts 128 KiB in each.
+    """
     text = base64.b64encode(zlib.compress(wanted, 9)).decode("ascii")
     return [text[at : at + 100_000] for at in range(0, len(text), 100_000)]
 
@@ -142,11 +148,11 @@ class CollectorProtocol:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more need be read: the answer is complete, or the output too long."""
+        """Whether reading can stop: the answer is complete, or the output too long."""
         return self.complete or bool(self._flood())
 
     def hear(self, data: bytes) -> None:
-        """Take bytes from the node's standard output."""
+        """Process bytes from the node's standard output."""
         self.stdout_bytes += len(data)
         if self.announced:
             self.complete = self._reader.feed(data) or self.complete
@@ -160,15 +166,15 @@ class CollectorProtocol:
         self._noise = self._noise[-_TAIL:]
 
     def hear_error(self, data: bytes) -> None:
-        """Take bytes from the node's standard error."""
+        """Process bytes from the node's standard error."""
         self.stderr_bytes += len(data)
         self._stderr = (self._stderr + data)[-_TAIL:]
 
     def document(self, ended: str, status: int | None = None, *, late: bool = False) -> dict[str, Any]:
-        """Return the node's Evidence document, or raise NoAnswer with the true cause.
+        """Return the node's Evidence document, or raise NoAnswer with the cause.
 
-        ``ended`` is how the exchange ended if not by itself (``the connection was lost``);
-        ``status`` is the command's exit status where it is known; ``late`` if our own deadline was what ended it.
+        ``ended`` is how the exchange ended if not by itself (``the connection was lost``); ``status`` is the
+        command's exit status where it is known; ``late`` if our own deadline ended it.
         """
         if flood := self._flood():
             raise NoAnswer("read" if self.announced else "start", flood)
@@ -202,7 +208,7 @@ class CollectorProtocol:
             also = f"; {unusable} cannot be used" if unusable else ""
             return f"no python3 (3.6 or newer) on the node{also}; searched PATH {quoted(match['path'])}"
         if system := network_switch(b"\n".join((self._stderr, self._noise))):
-            why = f"this is a network switch ({system}), whose command line took our command for its own"
+            why = f"this is a network switch ({system}), not a server: its command line rejected the collector"
             return self._with_output(f"{why}; leave it out of --hosts")
         if ended:
             why = f": {HANGS}" if late else ""
@@ -223,7 +229,7 @@ class CollectorProtocol:
 
     def _with_output(self, reason: str) -> str:
         output = quoted(b" ".join(part for part in (self._stderr, self._noise, self._reader.noise) if part))
-        return f"{reason}; the node said: {output}" if output else reason
+        return f"{reason}; the node printed: {output}" if output else reason
 
 
 def _ended(ended: str, status: int | None) -> str:

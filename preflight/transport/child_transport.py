@@ -1,7 +1,7 @@
-"""Nodes that are reached through a program of the system: one child process each, three pipes, the usual frames.
+"""Transport through a system program: one child per node, three pipes.
 
-``ssh`` and ``kubectl`` differ in their command line and in what they say when they fail; the conversation, its
-deadline, and the end of everything that was started are the same, and stand here.
+``ssh`` and ``kubectl`` differ in their command line and in their error messages; the exchange, its deadline, and the
+end of all processes are the same, and are here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CHUNK, _STDERR_BYTES = 65536, 8000
 
 
 class ConnectionRejected(PreflightError):
-    """The connection was ended before anything was said on it; ``answer`` is what to tell if it stays so."""
+    """The connection ended before any output; ``answer`` is the final report."""
 
     def __init__(self, answer: NoAnswer) -> None:
         super().__init__(str(answer))
@@ -39,10 +39,10 @@ class ConnectionRejected(PreflightError):
 
 
 class PipedTransport:
-    """Collects from nodes over child processes; every method may be called from any thread."""
+    """Collects from nodes over child processes; methods are thread-safe."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        """Take the environment of the children; nothing is started yet."""
+        """Set the environment of the children; nothing is started yet."""
         self.warnings: tuple[str, ...] = ()
         self.through_openssh: dict[str, str] = {}
         self._environment = dict(environment)
@@ -51,10 +51,10 @@ class PipedTransport:
         self._processes: set[subprocess.Popen[bytes]] = set()
 
     def collect(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
-        """Carry out a plan on a node by ``until`` on the monotonic clock; return its Evidence document.
+        """Carry out a plan on a node and return its Evidence document.
 
-        Whatever goes wrong is a ``no_answer`` document. The collector is given less time than the
-        plan says if the connection has used it up.
+        ``until`` is the deadline on the monotonic clock. Any failure is a ``no_answer`` document. The collector gets
+        less time than the plan has if the connection has used it up.
         """
         at = utc_now()
         for attempt in range(_ATTEMPTS):
@@ -79,16 +79,16 @@ class PipedTransport:
                 kill_group(process)
 
     def _once(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
-        """Ask a node once; raise NoAnswer, or ConnectionRejected if it may be worth another try."""
+        """Try a node once; raise NoAnswer, or ConnectionRejected for a retry."""
         raise NotImplementedError
 
     def _converse(
         self, command: Sequence[str], plan: Mapping[str, Any], until: float, notices: re.Pattern[bytes]
     ) -> tuple[ChildChannel, int | None]:
-        """Start a child, run the exchange with the collector behind it, end it; return the channel and the exit status.
+        """Run the exchange with the collector behind a child.
 
-        The status is None if the child did not end by itself. ``notices`` are words of the program itself on
-        standard error, which are not the node's output.
+        Returns the channel and the exit status, None if the child did not end by itself. ``notices`` are messages of
+        the program itself on standard error, which are not the node's output.
         """
         process = self._start(command)
         channel = ChildChannel(process, plan, until, notices)
@@ -115,7 +115,7 @@ class PipedTransport:
         return process
 
     def _end(self, process: subprocess.Popen[bytes], patience_s: float) -> int | None:
-        """End a child and its group; return its exit status, None if it did not end by itself."""
+        """End a child and its group; return its exit status, None if it was killed."""
         by_itself = has_ended(process.pid, patience_s)
         with self._lock:
             self._processes.discard(process)
@@ -127,12 +127,12 @@ class PipedTransport:
 
 
 class ChildChannel:
-    """Both directions of the exchange with a node, through one child, up to a deadline."""
+    """Both directions of the exchange through one child, up to a deadline."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], plan: Mapping[str, Any], until: float, notices: re.Pattern[bytes]
     ) -> None:
-        """Begin with a child that was just started; ``notices``: see ``PipedTransport``."""
+        """Set up for a child that was just started; ``notices``: see PipedTransport."""
         self.protocol = CollectorProtocol()
         self.stderr = b""
         self.late = self.heard_out = False
@@ -142,7 +142,7 @@ class ChildChannel:
         self._requested = False
 
     def run(self) -> None:
-        """Go on until the answer is whole, the child has closed its side, or the time is over."""
+        """Run until the answer is complete, the child has ended, or time is up."""
         os.set_blocking(self._stdin.fileno(), False)
         with selectors.DefaultSelector() as selector:
             selector.register(self._stdin, selectors.EVENT_WRITE)
@@ -162,7 +162,7 @@ class ChildChannel:
             self.heard_out = not reading
 
     def _write(self, selector: selectors.BaseSelector) -> None:
-        """Write what the pipe takes; watch it only while there is something to write."""
+        """Write what the pipe accepts; watch it only while there is something to write."""
         if self.protocol.announced and not self._requested:
             left_s = self._until - time.monotonic() - _RETURN_S
             deadline_s = max(0.1, min(self._plan["deadline_s"], left_s))

@@ -15,11 +15,17 @@ PHASES = ("queue", "resolve", "connect", "banner", "host-key", "authenticate", "
 
 
 class TransportError(PreflightError):
-    """The run cannot begin: a configuration or key file is unusable. No node was touched."""
+    """The run cannot begin: a configuration or key file is unusable.
+
+    No node was touched.
+    """
 
 
 class NoAnswer(PreflightError):
-    """One node gave no answer: ``phase`` is one of PHASES, ``reason`` the true cause and its fix."""
+    """One node gave no answer.
+
+    ``phase`` is one of PHASES, ``reason`` the cause and its fix.
+    """
 
     def __init__(self, phase: str, reason: str) -> None:
         super().__init__(f"{phase}: {reason}")
@@ -27,14 +33,14 @@ class NoAnswer(PreflightError):
         self.reason = reason
 
     def document(self, node: str, at: str) -> dict[str, Any]:
-        """Return the Evidence document of the node; ``at`` is when it was queried, see ``utc_now``."""
+        """Return the Evidence document of the node; ``at`` is the time of collection."""
         return evidence.to_document(evidence.no_answer(node, self.phase, self.reason, at))
 
 
 class OpenSshRequired(NoAnswer):
-    """The host or its configuration wants what paramiko cannot do and the system's ``ssh`` may; ``why`` names it.
+    """The host or its configuration needs what only the system's ``ssh`` may do.
 
-    Raised only where nothing was refused and no deadline has passed.
+    ``why`` names it. Raised only where nothing was refused and no deadline has passed.
     """
 
     def __init__(self, phase: str, why: str) -> None:
@@ -43,7 +49,10 @@ class OpenSshRequired(NoAnswer):
 
 
 def check_readable(configuration: Path) -> None:
-    """Raise TransportError for an SSH configuration that cannot be read, or that never ends: a pipe, a device."""
+    """Raise TransportError for an unreadable or endless SSH configuration.
+
+    A pipe or a device is endless.
+    """
     try:
         safe_read.content(configuration, safe_read.BY_HAND)
     except OSError as error:

@@ -49,7 +49,7 @@ def test_a_text_of_cut_lines_is_shown_in_short() -> None:
     """A line for each of 29,000 cut lines hid what was found."""
     document = {"sources": [{"name": "a.log", "parts": [{
         "lines": [1, 500], "kind": "kernel log", "writer": "", "summary": "", "judged": False, "findings": [],
-        "cut": [{"line": number, "what": "the number of an Xid is not whole"} for number in range(1, 501)],
+        "cut": [{"line": number, "what": "the number of an Xid is incomplete"} for number in range(1, 501)],
     }]}]}  # fmt: skip
     text = render(document, "")
     assert (text.count("not whole"), "and 480 more" in text) == (20, True)

@@ -165,7 +165,7 @@ def test_a_place_is_named_as_one_line() -> None:
 def test_a_part_within_itself_is_compared() -> None:
     """A record's second reading is a record; seen before the correction: anything was one."""
     record = {"status": "ok", "again": {"status": "ok", "rc": "0"}}
-    assert conform.find_error(record, "evidence-1", part="record") == "again.rc is no integer"
+    assert conform.find_error(record, "evidence-1", part="record") == "again.rc is not of type integer"
 
 
 # --- verdicts --------------------------------------------------------------------------------------
@@ -192,9 +192,9 @@ def test_a_verdict_with_two_statuses_is_none(tmp_path: Path) -> None:
     good = to_document(Verdict("n1", "pass", int(time.time())))
     path = tmp_path / "n1.json"
     path.write_text(json.dumps(good).replace('"status": "pass"', '"status": "fail", "status": "pass"'))
-    assert job_hook._read(path, "n1", 600) == f"{path} is no verdict: it has the key 'status' twice"
+    assert job_hook._read(path, "n1", 600) == f"{path} is not a verdict: it has the key 'status' twice"
     path.write_text(json.dumps({**good, "causes": [7]}))
-    assert job_hook._read(path, "n1", 600) == f"{path} is no verdict: causes[0] is no string"
+    assert job_hook._read(path, "n1", 600) == f"{path} is not a verdict: causes[0] is not of type string"
 
 
 @pytest.mark.parametrize("kind", NO_FILES)
@@ -300,7 +300,7 @@ def test_a_journal_that_is_no_file_is_named(kind: str, tmp_path: Path) -> None:
 def test_the_place_in_a_journal_is_named(tmp_path: Path) -> None:
     """Seen before the correction: "its journal is of another version", or no word of it."""
     journal.begin(tmp_path, {**JOURNAL, "hosts": ["n1", 7]})
-    assert "(hosts[1] is no string)" in proceed(tmp_path)
+    assert "(hosts[1] is not of type string)" in proceed(tmp_path)
     journal.begin(tmp_path, JOURNAL)
     assert proceed(tmp_path) == ""
 

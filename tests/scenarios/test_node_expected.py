@@ -158,7 +158,7 @@ def test_a_rail_that_the_node_does_not_show_is_no_pass() -> None:
         ("[class.a.firmware]\nnics = { MT_0000000838 = [1, 2] }\n", 2, "MT_0000000838: takes the value as a report"),
         ("[class.a.versions]\ndriver = ['1', '2']\n", 2, "takes the value as a report shows it, in quotes"),
         ("[class.a.nccl]\nFOO = 'x'\n", 1, "FOO: takes names such as NCCL_ALGO"),
-        ("[class.a.host]\nboot_options = 'a'\nsockets = 0\n", 3, "takes a whole number from 1 to 1024"),
+        ("[class.a.host]\nboot_options = 'a'\nsockets = 0\n", 3, "takes an integer from 1 to 1024"),
     ],
 )
 def test_a_wrong_key_names_line_and_fix(text: str, line: int, words: str) -> None:

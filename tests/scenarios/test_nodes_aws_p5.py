@@ -125,7 +125,7 @@ def test_healthy() -> None:
         "gpu.retired-pages", "gpudirect.iommu", "kernel.cpu-governor", "nvlink.imex",
     }  # fmt: skip
     skips = [one for one in found["findings"] if one["check"] in NOT_OF_EFA]
-    assert all(one["message"].startswith("EFA devices, ") and LINK_LAYER in str(one["evidence"]) for one in skips)
+    assert all(one["message"].startswith("EFA devices: ") and LINK_LAYER in str(one["evidence"]) for one in skips)
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -266,7 +266,7 @@ FAILED: dict[str, tuple[dict[str, Any], str]] = {
     "no time between": (
         {"status": "ok", "rc": 0, "out": "NIC statistics:\n  rx_discards_phy: 1\n", **FIRST,
          "again": {"status": "ok", "rc": 0, "out": "NIC statistics:\n  rx_discards_phy: 1\n", **FIRST}},
-        "how far they are apart",
+        "the time between its two readings is unknown",
     ),
 }  # fmt: skip
 _DEVICE = "mlx5_5"

@@ -25,7 +25,7 @@ from tests.support.fixture import whole_node
 from tests.support.sshfarm import Farm, View
 from tests.support.sshfarm.marks import needs_farm
 
-BARE = "has neither a GPU nor an RDMA NIC, and nothing says that it should have none"
+BARE = "has neither a GPU nor an RDMA NIC, and is not declared to have none"
 #: Devices of the whole node that are neither bridges nor part of the board.
 LEFT = "0000:00:00.0"
 OPTIONS = "[class.other]\nnodes = '{}'\ngpus = {}\nhcas = {}\n"
@@ -81,7 +81,7 @@ def test_one_node_and_twelve_agree(tmp_path: Path, many: int) -> None:
     status, text = judge_saved(tmp_path, [document(f"n{at:02}") for at in range(many)])
     assert status == 3
     assert first(text) == f"NOT JUDGED: n00 {BARE}" if many == 1 else (
-        "NOT JUDGED: 12 of 12 nodes have neither a GPU nor an RDMA NIC, and nothing says that they should have none"
+        "NOT JUDGED: 12 of 12 nodes have neither a GPU nor an RDMA NIC, and are not declared to have none"
     )  # fmt: skip
     assert "preflight demo" in text
     assert "hcas = 0" in text
@@ -212,4 +212,4 @@ def test_a_switch_behind_ssh_is_named(farm: Farm) -> None:
     report = judged(found)
     assert report["exit_status"] == 3
     assert "are network switches" in verdict_line.headline(report)
-    assert "did not answer" not in verdict_line.headline(report)
+    assert "gave no answer" not in verdict_line.headline(report)

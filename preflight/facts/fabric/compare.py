@@ -1,4 +1,4 @@
-"""What is wrong with a link by its peers, and with a subnet by an earlier sweep of it."""
+"""Comparison of links with their peers, and of a sweep with a reference."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Slow:
 
 
 def slow(net: Net, reference: Net | None = None) -> tuple[Slow, ...]:
-    """Find the links that run slower than most links between the same kinds of chips, or in a single lane.
+    """Return the links slower than most of their kind, or in a single lane.
 
-    Links of different kinds of HCAs are no peers: a storage server's HDR port beside NDR ports is no fault. What is
-    usual is counted as among nodes (``majority.is_majority``). A link of the reference is held against its own speed
-    there, and has no vote.
+    Links of different kinds of HCAs are not peers: a storage server's HDR port beside NDR ports is no fault. A
+    majority is counted as among nodes (``majority.is_majority``). A link of the reference is compared with its own
+    speed there, and does not vote.
     """
     due = _by_ends(reference)
     found = []
@@ -49,9 +49,9 @@ def slow(net: Net, reference: Net | None = None) -> tuple[Slow, ...]:
 
 
 def mixed(net: Net, reference: Net | None = None) -> tuple[FabricLink, ...]:
-    """Return the links of kinds that run at several speeds, of which the fastest is not that of most links.
+    """Return the links of kinds with several speeds, where the fastest is rare.
 
-    Which speed is meant is not known; a link that is as in the reference needs no peers.
+    The intended speed is unknown; a link that is as in the reference needs no peers.
     """
     due = _by_ends(reference)
     found: list[FabricLink] = []
@@ -130,10 +130,10 @@ class PortErrorGrowth:
 
 
 def growth(before: Errors, now: Errors) -> tuple[PortErrorGrowth, ...]:
-    """Return every counter that is not what it was; a smaller one was reset in between.
+    """Return every counter that changed; a smaller one was reset in between.
 
-    A counter that a reading does not list is 0, or at most the threshold that the site gave the tool: then what was
-    added is given as the least that it can be.
+    A counter that a reading does not list is 0, or at most the threshold that the site gave the tool: then the growth
+    is a lower bound.
     """
     found = []
     for port in sorted({*before.counters, *now.counters}):

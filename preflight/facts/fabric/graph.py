@@ -1,4 +1,4 @@
-"""A subnet as a graph: tiers of switches, what each leaf has below and above it, how far hosts are apart.
+"""A subnet as a graph: tiers of switches, leaf links, distances of hosts.
 
 A path's length is counted in switches: 1 for two HCAs on one leaf, 3 over a spine, 5 over a core.
 """
@@ -18,7 +18,7 @@ LEAF_SHARE = 0.2
 
 @dataclass(frozen=True)
 class Leaf:
-    """A switch that hosts hang on, and the rates of its links."""
+    """A switch with hosts, and the rates of its links."""
 
     switch: FabricDevice
     hosts: int  # HCA links
@@ -29,12 +29,15 @@ class Leaf:
 
     @property
     def ratio(self) -> float:
-        """Downlinks against uplinks by rate: 1 is non-blocking, 2 is two to one; infinite without an uplink."""
+        """Downlinks to uplinks by rate: 1 is non-blocking, 2 is two to one.
+
+        Infinite without an uplink.
+        """
         return self.down_gbps / self.up_gbps if self.up_gbps else float("inf")
 
 
 class Graph:
-    """What follows from the links of a sweep."""
+    """Graph of the links of a sweep."""
 
     def __init__(self, net: Net) -> None:
         self.net = net
@@ -70,7 +73,10 @@ class Graph:
 
     @cached_property
     def tiers(self) -> tuple[tuple[FabricDevice, ...], ...]:
-        """Switches by their distance from the leaves: leaves, spines, cores; those that reach none stand last."""
+        """Switches by distance from the leaves: leaves, spines, cores.
+
+        Those that reach no leaf come last.
+        """
         depth = self._depths(leaf.switch.guid for leaf in self.leaves)
         tiers: dict[int, list[FabricDevice]] = {}
         beyond = max(depth.values(), default=-1) + 1
@@ -79,7 +85,7 @@ class Graph:
         return tuple(tuple(tiers[number]) for number in sorted(tiers))
 
     def _depths(self, starts: Iterable[str]) -> dict[str, int]:
-        """Return the number of links from the nearest start to each switch, over switches only."""
+        """Return the number of links from the nearest start to each switch."""
         depth = dict.fromkeys(starts, 0)
         queue = deque(depth)
         while queue:
@@ -97,21 +103,25 @@ class Graph:
         return {guid: tuple({link.other(guid)[0] for link in self._links[guid]} & switches) for guid in switches}
 
     def distances(self, leaf: str) -> Mapping[str, int]:
-        """Return, for each switch, how many switches a path from a leaf to it crosses: itself 1."""
+        """Return the number of switches on a path from a leaf to each switch.
+
+        The leaf itself counts 1.
+        """
         if leaf not in self._tables:
             self._tables[leaf] = {guid: links + 1 for guid, links in self._depths([leaf]).items()}
         return self._tables[leaf]
 
     def leaf_of(self, hca: str) -> str | None:
-        """Return the GUID of the switch that an HCA hangs on; None if it hangs on none, or on several."""
+        """Return the GUID of an HCA's switch; None if it has none or several."""
         switches = {link.other(hca)[0] for link in self.links_of(hca)}
         found = [guid for guid in switches if self.net.devices[guid].is_switch]
         return found[0] if len(found) == 1 else None
 
     def along(self, route: tuple[int, ...]) -> str:
-        """Say where a directed route from the node that swept ends: ``leaf00 port 3``; empty if it cannot be walked.
+        """Return the end of a directed route from the sweeping node: ``leaf00 port 3``.
 
-        The first number stands for the sweeping port itself; each of the others is the port it is left by.
+        Empty if it cannot be followed. The first number stands for the sweeping port itself; each of the others is an
+        outgoing port.
         """
         here = self.net.start[0] if self.net.start else ""
         if here not in self.net.devices:
@@ -126,7 +136,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where the HCAs of a job hang, one rail at a time, and how far they are apart."""
+    """Switches of a job's HCAs, for one rail, and their distances."""
 
     nodes: int  # of the job, on the fabric
     pairs: Mapping[int, int]  # switches on the path -> pairs of HCAs of one rail
@@ -136,7 +146,10 @@ class Placement:
 
 
 def place(graph: Graph, rails: Mapping[str, Mapping[str, str]]) -> Placement:
-    """Work out a job's paths; ``rails`` holds, by name of the rail, the job's nodes with the GUID of their HCA."""
+    """Return the paths of a job.
+
+    ``rails`` maps each rail to the job's nodes with the GUID of their HCA.
+    """
     hung = {rail: {node: leaf for node, hca in members.items() if (leaf := graph.leaf_of(hca)) is not None}
             for rail, members in rails.items()}  # fmt: skip
     everywhere = Counter(leaf for members in hung.values() for leaf in members.values())
@@ -164,7 +177,10 @@ def place(graph: Graph, rails: Mapping[str, Mapping[str, str]]) -> Placement:
 
 
 def _nearest_fit(graph: Graph, around: Iterable[str], nodes: int, part: float) -> int:
-    """Return the longest path of the closest leaves that have room for so many nodes, around one that is in use."""
+    """Return the longest path of the closest leaves with room for so many nodes.
+
+    The leaves are around one that is in use.
+    """
     room = {leaf.switch.guid: leaf.hosts * part for leaf in graph.leaves}
     if max(room.values(), default=0) >= nodes:
         return 1

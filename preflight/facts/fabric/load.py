@@ -1,6 +1,6 @@
-"""What the job's nodes can send at once to one port of the fabric, and how evenly a leaf's uplinks carry it.
+"""Fan-in to a port of the fabric, and the load of a leaf's uplinks.
 
-A leaf is left by its uplinks and entered by them; which one a flow takes, routing decides, not the load.
+Routing, not load, decides which uplink a flow takes.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class FanIn:
 
 
 def fan_ins(graph: Graph, rails: Mapping[str, Mapping[str, str]]) -> tuple[FanIn, ...]:
-    """Return every HCA of a job that others of its rail may send to, the widest fan-in first.
+    """Return every HCA that others of its rail may send to, widest fan-in first.
 
-    ``rails`` holds, by name of the rail, the job's nodes with the GUID of their HCA. HCAs that hang on no switch, on
-    several, or over a link without a known rate are left out.
+    ``rails`` maps each rail to the job's nodes with the GUID of their HCA. HCAs on no switch, on several, or over a
+    link of unknown rate are left out.
     """
     leaves = {leaf.switch.guid: leaf for leaf in graph.leaves}
     found = []
@@ -75,14 +75,15 @@ class Uplinks:
 
     @property
     def excess(self) -> float:
-        """What the busiest carries, against its share; 1 is even."""
+        """The busiest uplink's traffic relative to its share; 1 is even."""
         return self.carried[self.busiest] / self.share_gbps if self.share_gbps else 1.0
 
 
 def uplinks(graph: Graph, rates: Mapping[End, Rate]) -> Sequence[Uplinks]:
-    """Return how the uplinks of each leaf shared what passed, both ways; leaves with a port that was not read left out.
+    """Return how the uplinks of each leaf shared the traffic, both ways.
 
-    A host's own rate is the least that one uplink must carry: few senders cannot fill many uplinks.
+    Leaves with an unread port are left out. A host's own rate is the least that one uplink must carry: few senders
+    cannot fill many uplinks.
     """
     found = []
     for leaf in graph.leaves:

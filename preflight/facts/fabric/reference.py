@@ -1,4 +1,4 @@
-"""An earlier sweep that the site holds to be good: an `ibnetdiscover` output, or a whole evidence document."""
+"""Reference sweep of the site: `ibnetdiscover` output or an evidence document."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from preflight.parsers.infiniband import ibnetdiscover, ibqueryerrors
 
 @dataclass(frozen=True)
 class Reference:
-    """What the fabric was."""
+    """The fabric of the reference."""
 
     path: str
     net: ibnetdiscover.Net
@@ -22,7 +22,10 @@ class Reference:
 
 
 def read(raw: bytes, path: str) -> Reference:
-    """Read a reference; ``path`` is what to call it. Raises ValueError with what is wrong with it."""
+    """Read a reference; raises ValueError.
+
+    ``path`` is used in errors.
+    """
     if not raw.lstrip().startswith(b"{"):
         return Reference(path, _require_complete(ibnetdiscover.parse(raw.decode("utf-8", "backslashreplace")), ""))
     evidence = decode(raw, path)
@@ -32,7 +35,7 @@ def read(raw: bytes, path: str) -> Reference:
     try:
         net = _require_complete(found.net, found.partial)
     except EvidenceError as error:
-        raise ValueError(f"holds no whole sweep: {error}") from None
+        raise ValueError(f"has no complete sweep: {error}") from None
     try:
         errors = found.errors
     except EvidenceError:
@@ -42,12 +45,12 @@ def read(raw: bytes, path: str) -> Reference:
 
 def _require_complete(net: ibnetdiscover.Net, partial: str) -> ibnetdiscover.Net:
     if partial or not net.links or any(link.seen_by == 1 for link in net.links):
-        raise ValueError(f"is not whole, so that nothing can be missed by it: {partial or 'links lack an end'}")
+        raise ValueError(f"is incomplete, so missing links cannot be found with it: {partial or 'links lack an end'}")
     return net
 
 
 def hours(before: str, now: str) -> float | None:
-    """Return the hours between two times in ISO 8601; None if one is not told."""
+    """Return the hours between two times in ISO 8601; None if one is unknown."""
     try:
         one, other = (datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (before, now))
         return (other - one).total_seconds() / 3600

@@ -1,6 +1,6 @@
-"""A sweep of the InfiniBand fabric, made by one node that is allowed to, and the job's nodes in it.
+"""A sweep of the InfiniBand fabric, and the job's nodes in it.
 
-The records of a sweep stand in the document of the node that made it; what they tell is the whole cluster's.
+The records of a sweep are in the document of the node that made it; they describe the complete cluster.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ Compute = Callable[[NodeFacts], Sequence[Port]]
 
 
 class FabricFacts:
-    """Facts of one sweep; ``of`` is how its commands name the swept device, ``" -C mlx5_0"`` or empty."""
+    """Facts of one sweep.
+
+    ``of`` is the device option of its commands, ``" -C mlx5_0"`` or empty.
+    """
 
     def __init__(self, sweeper: NodeFacts, of: str, nodes: Sequence[NodeFacts], compute: Compute) -> None:
         self.sweeper = sweeper
@@ -52,15 +55,18 @@ class FabricFacts:
 
     @cached_property
     def net(self) -> ibnetdiscover.Net:
-        """Switches, HCAs and links; raises EvidenceError if nothing was seen beyond the node's own port."""
+        """Switches, HCAs and links.
+
+        Raises EvidenceError if the sweep has nothing beyond the node's own port.
+        """
         net = self._parsed(self.net_key, ibnetdiscover.parse)
         if not net.links:
-            raise EvidenceError(self.net_key, "shows no link: the port that was swept from sees nobody")
+            raise EvidenceError(self.net_key, "shows no link: the port that sweeps has no neighbour")
         return net
 
     @cached_property
     def graph(self) -> fabric_graph.Graph:
-        """What follows from the links."""
+        """The graph of the links."""
         return fabric_graph.Graph(self.net)
 
     @cached_property
@@ -75,7 +81,10 @@ class FabricFacts:
 
     @cached_property
     def window(self) -> tuple[ibqueryerrors.Errors, ibqueryerrors.Errors, float] | None:
-        """The counters at both ends of a window, and its hours; None if they were read once. Raises EvidenceError."""
+        """The counters at both ends of a window, and its hours.
+
+        None if they were read once. Raises EvidenceError.
+        """
         if self.evidence.complete_record(self.errors_key).again is None:
             return None
         latest, seconds = self._second(self.errors_key, ibqueryerrors.parse)
@@ -83,13 +92,19 @@ class FabricFacts:
 
     @cached_property
     def rates(self) -> Mapping[ibnetdiscover.End, ibqueryerrors_data.Rate]:
-        """What each port of a switch carried in a window; raises EvidenceError, also where there was none."""
+        """The traffic of each switch port in a window.
+
+        Raises EvidenceError, also without a window.
+        """
         before = self._parsed(self.traffic_key, ibqueryerrors_data.parse)
         after, seconds = self._second(self.traffic_key, ibqueryerrors_data.parse)
         return ibqueryerrors_data.rates(before, after, seconds)
 
     def _second(self, key: str, parse: Callable[[str], T]) -> tuple[T, float]:
-        """Return the second reading of a record, and the seconds between the two; raises EvidenceError."""
+        """Return the second reading of a record, and the seconds in between.
+
+        Raises EvidenceError.
+        """
         first = self.evidence.complete_record(key)
         if (second := first.again) is None:
             raise EvidenceError(key, "was read once")
@@ -100,7 +115,7 @@ class FabricFacts:
         except ValueError as error:
             raise EvidenceError(key, f"the second reading cannot be read: {error}") from None
         if first.at_s is None or second.at_s is None or second.at_s <= first.at_s:
-            raise EvidenceError(key, "does not say when it was read")
+            raise EvidenceError(key, "has no time of reading")
         return latest, second.at_s - first.at_s
 
     @cached_property
@@ -132,23 +147,23 @@ class FabricFacts:
 
     @cached_property
     def crashed(self) -> Mapping[str, int]:
-        """The signals by which tools of the sweep ended, by their records: nobody knows what they had yet to ask."""
+        """Tools of the sweep that a signal ended, by record: their queries are lost."""
         records = self.evidence.records
         ended = {key: records[key].get("rc") for key in (self.links_key, self.errors_key) if key in records}
         return {key: -rc for key, rc in ended.items() if isinstance(rc, int) and rc < 0}
 
     @property
     def partial(self) -> str:
-        """Say why the picture of switches and links is not whole; empty if it is."""
+        """Why the sweep is incomplete; empty if it is complete."""
         if lost := self.lost.get(self.net_key):
             return f"the sweep is partial: {lost.count} queries got no answer"
         halves = [link for link in self.net.links if link.seen_by == 1 or not link.speed]
         if halves:
-            return f"the sweep is partial: {len(halves)} links are told by one end only, or without their speed"
+            return f"the sweep is partial: {len(halves)} links were reported by one end only, or without their speed"
         return ""
 
     def silent_places(self) -> Iterator[str]:
-        """Yield where what did not answer hangs, as far as the routes of the lost queries can be followed."""
+        """Yield the locations of lost queries, as far as their routes can be followed."""
         routes = dict.fromkeys(route for lost in self.lost.values() for route in lost.routes)
         yield from dict.fromkeys(filter(None, (self.graph.along(route) for route in routes)))
 
@@ -156,12 +171,12 @@ class FabricFacts:
 
     @cached_property
     def master(self) -> sminfo_saquery.Manager | None:
-        """The manager that answers this node; None if it was asked and none did."""
+        """The manager that answers this node; None if none answered the query."""
         return self._parsed(self.master_key, sminfo_saquery.parse_sminfo, allow_rc=(0, 255))
 
     @cached_property
     def managers(self) -> Mapping[int, sminfo_saquery.Manager | None]:
-        """What each port that runs a subnet manager says of itself, by LID; None: it did not answer."""
+        """The answer of each subnet manager's port by LID; None without an answer."""
         found: dict[int, sminfo_saquery.Manager | None] = {}
         for key in sorted(self.evidence.records):
             if key.startswith(f"{self.master_key} ") and (lid := key[len(self.master_key) + 1 :]).isdecimal():
@@ -172,7 +187,7 @@ class FabricFacts:
         return found
 
     def device_of(self, port_guid: str) -> str:
-        """Name the HCA or switch that a port GUID belongs to; the GUID itself if the sweep does not know it."""
+        """Return the device of a port GUID, or the GUID if the sweep lacks it."""
         try:
             end = self.net.end_of(port_guid, 0)
         except EvidenceError:
@@ -196,7 +211,10 @@ class FabricFacts:
 
     @cached_property
     def rails(self) -> Mapping[str, Mapping[str, str]]:
-        """By RDMA device name, the nodes that were asked and the GUID of its HCA; what was not read is left out."""
+        """HCAs of the collected nodes by RDMA device name; unread ones are left out.
+
+        Each maps a node to the GUID of its HCA.
+        """
         rails: dict[str, dict[str, str]] = {}
         for node in self.nodes:
             try:
@@ -210,14 +228,14 @@ class FabricFacts:
         return rails
 
     def here(self) -> Mapping[str, Mapping[str, str]]:
-        """Return those of the rails' HCAs that the sweep has seen."""
+        """Return the rails' HCAs that are in the sweep."""
         seen = {
             rail: {n: g for n, g in members.items() if g in self.net.devices} for rail, members in self.rails.items()
         }
         return {rail: members for rail, members in seen.items() if members}
 
     def elsewhere(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the active compute HCAs of the nodes that were asked and that the sweep has not seen, by rail."""
+        """Return the nodes' active compute HCAs that the sweep lacks, by rail."""
         absent = {
             rail: tuple(sorted(n for n, g in members.items() if g not in self.net.devices))
             for rail, members in self.rails.items()
@@ -226,16 +244,20 @@ class FabricFacts:
 
     @property
     def foreign(self) -> tuple[str, ...]:
-        """The compute devices of the sweeping node, if none of them is in the sweep: then it is of another fabric.
+        """The sweeping node's compute devices, if the sweep has none of them.
 
-        The tools take the first active port unless told otherwise; on HGX B200 that is one of the NVSwitches' bridges.
+        The sweep is then of another fabric. By default the tools take the first active port; on HGX B200 that is one
+        of the NVSwitches' bridges.
         """
         own = {rail: members[self.sweeper.node] for rail, members in self.rails.items() if self.sweeper.node in members}
         return () if any(guid in self.net.devices for guid in own.values()) else tuple(own)
 
     @property
     def not_infiniband(self) -> tuple[str, ...]:
-        """The records that show no compute port of the sweeping node to be InfiniBand; none if one is not."""
+        """The records that show that no compute port of the node is InfiniBand.
+
+        Empty if one is.
+        """
         try:
             ports = self._compute(self.sweeper)
         except EvidenceError:

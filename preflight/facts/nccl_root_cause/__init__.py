@@ -1,8 +1,8 @@
-"""Why a run does not use RDMA, or GPUDirect, or fails on it: a log's words joined with its hosts' evidence.
+"""Causes of missing RDMA or GPUDirect, from a log and its hosts' evidence.
 
-One pure function for each symptom: of what a host said and, where it is known, of the facts of that node. The causes
-stand in the order of their layers, from settings over devices and libraries to the fabric, and the earliest wins:
-without a device node nobody gets as far as a GID table.
+One pure function for each symptom: from the statements of a host and, where known, the facts of that node. Causes are
+in the order of their layers, from settings over devices and libraries to the fabric, and the earliest wins: without a
+device node, no process gets as far as a GID table.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ SWITCHED_OFF = CauseKind(
 )  # fmt: skip
 NO_NIC = CauseKind(
     "no-rdma-nic", "no RDMA NIC", device_evidence.no_nic, _CONTAINER,
-    "A node without RDMA: say hcas = 0 in the cluster file; else look for the NIC in `lspci` and in the server.",
+    "A node without RDMA: declare hcas = 0 in the cluster file; else look for the NIC in `lspci` and in the server.",
     check="rdma.device-count",
 )  # fmt: skip
 NOT_REGISTERED = CauseKind(

@@ -1,4 +1,4 @@
-"""From symptoms to suspects, and from suspects and a node's evidence to the cause."""
+"""Decision: from symptoms to suspects, and with evidence to the cause."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def of_fallback(host: HostStatements, node: NodeFacts | None = None) -> Cause | None:
-    """Return why TCP carries a host's traffic; None where neither the log nor the node says anything of it.
+    """Return why TCP carries a host's traffic; None where unknown.
 
     ``node``: the facts of that host, if they are known.
     """
@@ -27,14 +27,15 @@ def of_fallback(host: HostStatements, node: NodeFacts | None = None) -> Cause | 
 
 
 def of_staging(host: HostStatements, node: NodeFacts | None = None) -> Cause | None:
-    """Return why RDMA channels of a host go without GPUDirect; None where nothing tells."""
+    """Return why RDMA channels of a host lack GPUDirect; None where unknown."""
     return _decide(list(_of_staging(host)), host, node)
 
 
 def of_failure(failure: Failure, host: HostStatements, node: NodeFacts | None = None) -> Cause | None:
-    """Return what lies behind a failure of the network on a host; None where it is no such failure or nothing tells.
+    """Return the cause of a network failure on a host; None where unknown.
 
-    A failure has many causes, and its signature names them: only one that the node shows is told.
+    None as well for any other failure. A failure has many possible causes, and its signature names them: only one
+    that the node confirms is reported.
     """
     cause = _decide(list(_of_failure(failure, host)), host, node)
     return cause if cause is not None and cause.proof is not Proof.PROBABLE else None
@@ -67,7 +68,7 @@ def _of_fallback(host: HostStatements, node: NodeFacts | None) -> Iterator[Suspe
 
 
 def _switch(host: HostStatements) -> LogLine | None:
-    """Return the line that says that RDMA was switched off by a setting."""
+    """Return the line that reports RDMA switched off by a setting."""
     if (disable := host.variable("NCCL_IB_DISABLE")) is not None and strtoll(disable.value) != 0:
         return disable.first
     if (network := host.variable("NCCL_NET")) is not None and is_tcp(network.value):
@@ -76,7 +77,7 @@ def _switch(host: HostStatements) -> LogLine | None:
 
 
 def _plugin(host: HostStatements) -> LogLine | None:
-    """Return the line that says that a plug-in which was wanted did not load."""
+    """Return the line that reports a required plug-in as not loaded."""
     if line := host.line("ofi_no_provider", "net_plugin_not_found"):
         return line
     wanted = host.variable("NCCL_NET_PLUGIN")
@@ -135,7 +136,10 @@ def _of_failure(failure: Failure, host: HostStatements) -> Iterator[Suspect]:
 
 
 def _decide(suspects: Sequence[Suspect], host: HostStatements, node: NodeFacts | None) -> Cause | None:
-    """Blame the first that the node shows; else what the log states; nobody where both are silent."""
+    """Return the first suspect that the node confirms, else the log's own cause.
+
+    None where both are silent.
+    """
     examined: list[tuple[Suspect, NodeEvidence]] = []
     for suspect in suspects:
         evidence = _node_evidence(suspect, host, node)

@@ -1,4 +1,7 @@
-"""What a node shows of the first layers: settings, NICs, device nodes, libraries, filter, ports."""
+"""Node evidence of the first layers: settings, NICs, device nodes, libraries.
+
+The HCA filter and the ports belong to them, too.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +30,15 @@ _SHOWN = 4
 
 
 def names(found: list[str] | tuple[str, ...]) -> str:
-    """Return names with commas; of many the first four."""
+    """Return names with commas, at most four."""
     return ", ".join(found[:_SHOWN]) + (f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else "")
 
 
 def setting(node: NodeFacts, name: str) -> Setting | None:
-    """Return a variable as a node's ranks, its environment or its files have it; None if nobody who answered does."""
+    """Return a variable from a node's ranks, its environment or its files.
+
+    None if none of those that were read has it.
+    """
     environments: list[NcclEnvironment] = []
     with suppress(EvidenceError):
         environments += [rank.settings for rank in node.nccl_ranks.environments]
@@ -42,7 +48,7 @@ def setting(node: NodeFacts, name: str) -> Setting | None:
 
 
 def value(node: NodeFacts | None, host: HostStatements, name: str) -> str | None:
-    """Return a variable's value: as NCCL says that it read it, else as the node has it."""
+    """Return a variable's value: as NCCL logged it, else from the node."""
     if (read := host.variable(name)) is not None:
         return read.value
     found = setting(node, name) if node is not None else None
@@ -53,7 +59,7 @@ def value(node: NodeFacts | None, host: HostStatements, name: str) -> str | None
 
 
 def switched_off(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
-    """Find what sets NCCL_IB_DISABLE, or NCCL_NET to TCP."""
+    """Find the setting of NCCL_IB_DISABLE, or of NCCL_NET to TCP."""
     for name, off in (("NCCL_IB_DISABLE", lambda text: strtoll(text) != 0), ("NCCL_NET", is_tcp)):
         found = setting(node, name)
         if found is not None and found.value and off(found.value):
@@ -62,7 +68,7 @@ def switched_off(node: NodeFacts, host: HostStatements, line: LogLine | None) ->
 
 
 def gpudirect_off(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
-    """Find what sets NCCL_NET_GDR_LEVEL to LOC."""
+    """Find the setting of NCCL_NET_GDR_LEVEL to LOC."""
     found = setting(node, "NCCL_NET_GDR_LEVEL")
     if found is not None and found.value in ("LOC", "0"):
         return NodeEvidence(True, f"{found.text} in {found.where}", (found.source,))
@@ -94,7 +100,7 @@ def not_registered(node: NodeFacts, host: HostStatements, line: LogLine | None) 
 
 
 def device_nodes(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
-    """Look for a device node that may be opened, of each RDMA device that NCCL_IB_HCA leaves."""
+    """Look for an accessible device node of each device that NCCL_IB_HCA selects."""
     devices: tuple[str, ...] = node.rdma_devices
     if selection(node, host) is not None:  # one that selects nothing is the filter's fault
         devices = tuple(dict.fromkeys(port.device for port in selected_ports(node, host))) or devices
@@ -118,7 +124,7 @@ def device_nodes(node: NodeFacts, host: HostStatements, line: LogLine | None) ->
 
 
 def no_verbs(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
-    """Ask whether ibv_devinfo found the verbs library: it cannot start without."""
+    """Return whether ibv_devinfo found the verbs library, which it needs to start."""
     record = node.evidence.record(_DEVINFO)
     if not record.ok:
         return SILENT
@@ -135,7 +141,7 @@ def no_verbs(node: NodeFacts, host: HostStatements, line: LogLine | None) -> Nod
 
 
 def selection(node: NodeFacts | None, host: HostStatements) -> Selection | None:
-    """Return NCCL_IB_HCA as NCCL reads it; None where nobody sets it, or it leaves everything in."""
+    """Return NCCL_IB_HCA as NCCL parses it; None where it selects everything."""
     text = value(node, host, "NCCL_IB_HCA") or ""
     version = tuple(int(part) for part in re.findall(r"\d{1,4}", host.log.nccl_version or ""))
     found = Selection.parse(text, empty_port_is_any=not version or version >= RAILS)
@@ -143,13 +149,16 @@ def selection(node: NodeFacts | None, host: HostStatements) -> Selection | None:
 
 
 def selected_ports(node: NodeFacts, host: HostStatements) -> list[Port]:
-    """Return the ports that NCCL_IB_HCA leaves NCCL, active or not; raises EvidenceError."""
+    """Return the ports that NCCL_IB_HCA selects, active or not.
+
+    Raises EvidenceError.
+    """
     chosen = selection(node, host)
     return [port for port in node.rdma_ports if chosen is None or chosen.matches(port.device, port.number)]
 
 
 def hca_filter(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
-    """Hold NCCL_IB_HCA against the ports that are here."""
+    """Compare NCCL_IB_HCA with the ports of the node."""
     text, ports = value(node, host, "NCCL_IB_HCA"), node.rdma_ports
     if not ports or selection(node, host) is None:
         return SILENT
@@ -176,7 +185,7 @@ def ports_down(node: NodeFacts, host: HostStatements, line: LogLine | None) -> N
 
 
 def no_plugin(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
-    """Look for a network plug-in among the libraries of the loader's usual directories."""
+    """Look for a network plug-in in the loader's usual directories."""
     found = sorted({library.path for library in node.libraries if library.name.startswith("libnccl-net")})
     key = facts.versions.LIBRARIES
     if found:

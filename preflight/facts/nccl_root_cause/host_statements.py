@@ -1,4 +1,4 @@
-"""What the processes of one host said in a log, as far as it bears on the way that their traffic took."""
+"""Statements of one host's processes in a log about their transport."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class HostStatements:
         return any(is_tcp(name) for name in self.networks)
 
     def line(self, *failures: str) -> LogLine | None:
-        """Return the line of the first of these failures that this host's processes report."""
+        """Return the first of these failures that this host's processes report."""
         found = (*self.log.failures, *self.log.hints)
         return next((one.line for name in failures for one in found if one.id == name and self.reports(one)), None)
 
     def reports(self, failure: Failure) -> bool:
-        """Tell whether a failure is one of this host's; one that names no host is everybody's."""
+        """Return whether a failure is this host's; one without a host is every host's."""
         return not failure.hosts or self.host in failure.hosts or len(failure.hosts) >= _NAMED
 
     def variable(self, name: str) -> ReportedVariable | None:
-        """Return a variable as this host's processes say that they read it."""
+        """Return a variable as this host's processes logged it."""
         for one in self.log.environment:
             if one.name == name and (not one.hosts or self.host in one.hosts or len(one.hosts) >= _NAMED):
                 return one
@@ -51,7 +51,7 @@ class HostStatements:
 
 
 def hosts(log: NcclLog) -> Mapping[str | None, HostStatements]:
-    """Return each host of a log, in its order; one without a name where the log names none."""
+    """Return the hosts of a log in order; one without a name if it has none."""
     ways: dict[str | None, dict[str, None]] = {}
     counts: dict[str | None, list[int]] = {}
     for entry in log.by_host:
@@ -84,7 +84,10 @@ def hosts(log: NcclLog) -> Mapping[str | None, HostStatements]:
 
 
 def _count(counts: list[int], entry: HostChannels | NetChannels) -> None:
-    """Add channels to those over TCP, with GPUDirect or without; cut lines do not tell."""
+    """Add channels to those over TCP, with GPUDirect or without.
+
+    Cut lines count as neither.
+    """
     if is_tcp(entry.network):
         counts[0] += entry.count
     elif entry.gpudirect is not None:

@@ -37,7 +37,7 @@ SILENT = NodeEvidence(None, "")
 
 @dataclass(frozen=True)
 class CauseKind:
-    """A cause as such."""
+    """Kind of a cause."""
 
     id: str
     name: str  # in two or three words
@@ -61,7 +61,7 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Cause:
-    """Why a host's traffic took the way that it took."""
+    """Why a host's traffic took its path."""
 
     kind: CauseKind  # the earliest layer that bears the blame
     proof: Proof

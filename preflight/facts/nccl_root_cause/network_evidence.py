@@ -1,4 +1,4 @@
-"""What a node shows of the later layers: locked memory, GIDs, routes, the way between GPU and NIC."""
+"""Node evidence of the later layers: locked memory, GIDs, routes, PCIe paths."""
 
 from __future__ import annotations
 
@@ -56,7 +56,10 @@ def memlock(node: NodeFacts, host: HostStatements, line: LogLine | None) -> Node
 
 
 def gid(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
-    """Look up the row of the GID table that the connection was made from: empty, or of RoCE version 1."""
+    """Look up the row of the GID table that the connection used.
+
+    An empty row, or RoCE version 1, is the cause.
+    """
     message = line.message if line else ""
     device, index = _DEVICE.search(message), _INDEX.search(message)
     row = int(index[1]) if index else strtoll(value(node, host, "NCCL_IB_GID_INDEX") or "-1")
@@ -82,7 +85,10 @@ def gid(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvid
 
 
 def no_route(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
-    """Look for a way from the port's interface to the peer's address: its own subnets, then the main table."""
+    """Look for a route from the port's interface to the peer's address.
+
+    Its own subnets come first, then the main table.
+    """
     message = line.message if line else ""
     device, peer = _DEVICE.search(message) or re.search(r"\bhca ([\w.-]{1,63})", message), _REMOTE.search(message)
     if not device or not peer:
@@ -107,7 +113,7 @@ def no_route(node: NodeFacts, host: HostStatements, line: LogLine | None) -> Nod
 
 
 def no_peer_memory(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
-    """Look for a peer-memory module, or for what DMA-BUF takes."""
+    """Look for a peer-memory module, or for the requirements of DMA-BUF."""
     if loaded := [name for name in PEER_MODULES if name in node.modules]:
         return NodeEvidence(False, f"{loaded[0]} is loaded", (MODULES,))
     is_open, (major, minor) = node.parsed(NVIDIA_VERSION, open_modules), node.parsed(RELEASE, release)

@@ -1,8 +1,8 @@
-"""What is wrong with a set of NCCL variables: rules that need nothing but the settings, where they act, and a version.
+"""Rules for NCCL variables that need only the settings, a scope and a version.
 
 One set of rules for a node's environment, the ``set by environment`` lines of a log, a pasted list, and the processes
-of a running job. A rule that depends on the node or the job (:class:`SettingScope`) is silent where that is unknown.
-Sources: NCCL user guide, "Environment Variables"; NCCL 2.30 src/.
+of a running job. A rule that depends on the node or the job (:class:`SettingScope`) yields nothing where that is
+unknown. Sources: NCCL user guide, "Environment Variables"; NCCL 2.30 src/.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ RULES: Mapping[str, SettingRule] = {
 def lint(
     env: NcclEnvironment, here: SettingScope | None = None, rules: Iterable[str] | None = None
 ) -> Iterator[Violation]:
-    """Yield all that is wrong; a setting whose value was kept back is left out, and its reader must say so."""
+    """Yield all violations.
+
+    Redacted settings are left out; the caller reports them.
+    """
     plain = NcclEnvironment(tuple(one for one in env.settings if one.value != REDACTED), env.unreadable)
     place = here or SettingScope()
     for name in RULES if rules is None else rules:

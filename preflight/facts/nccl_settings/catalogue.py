@@ -1,8 +1,8 @@
-"""NCCL's variables: what each is, since when, until when, and whose the other names are.
+"""NCCL's variables: meaning, first and last version, owners of other names.
 
 The table ``variables.json`` holds facts of the NCCL user guide ("Environment Variables", 2.30) and of which of the
-releases 2.3.5 to 2.30.7 reads what; it is read at the first question. ``since`` and ``last`` of a name that the guide
-does not have come from a sample of releases and may be a little off.
+releases 2.3.5 to 2.30.7 reads what; it is loaded on first use. ``since`` and ``last`` of a name that the guide does
+not have come from a sample of releases and may be a little off.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Variable:
     number: int | None = None  # the default of the newest release, where it is a plain number
 
     def is_read_by(self, version: Version) -> bool:
-        """Tell whether a release reads it."""
+        """Return whether a release reads it."""
         if self.ended in ("removed", "renamed"):
             return self.last is not None and version <= self.last
         return self.since is None or version >= self.since
@@ -57,7 +57,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class VariableTable:
-    """All that is known of names."""
+    """Table of known names."""
 
     newest: Version  # the newest release that was looked at
     variables: Mapping[str, Variable]
@@ -66,7 +66,7 @@ class VariableTable:
     invented: Mapping[str, str]  # name that nobody reads -> the one that was meant; empty: there is none
 
     def owner(self, name: str) -> str:
-        """Return whose a name is: ``NCCL``, a plug-in's, ``PyTorch``; empty for nobody's."""
+        """Return the owner of a name: ``NCCL``, a plug-in, ``PyTorch``; else empty."""
         if name in self.invented:  # also where a plug-in's names begin so: NCCL_SHARP_ENABLE
             return ""
         if name in self.variables:
@@ -82,7 +82,7 @@ class VariableTable:
 def version(text: str) -> Version:
     """Read ``2.27.5``, ``2.27.5-1`` or ``2.5``; raises ValueError."""
     if not (match := re.match(r"v?(\d{1,3})\.(\d{1,3})(?:\.(\d{1,3}))?(?![\d.])", text)):
-        raise ValueError(f"{text[:40]!r} is no version of NCCL")
+        raise ValueError(f"{text[:40]!r} is not an NCCL version")
     return int(match[1]), int(match[2]), int(match[3] or 0)
 
 
@@ -123,7 +123,7 @@ def _variable(row: Mapping[str, Any]) -> Variable:
 def nearest(name: str, names: Iterable[str] | None = None) -> str:
     """Return the known name that was probably meant; empty if none is near.
 
-    The same words in another order, the beginning of one longer name, or a slip of the pen.
+    Words in another order, the beginning of one longer name, and typing errors are near.
     """
     import difflib  # with re it is most of the start of this module, and needed for a typing error only
 

@@ -1,4 +1,4 @@
-"""NCCL's settings from elsewhere than a node's own environment: a log, a pasted list, the processes of a running job.
+"""NCCL settings from a log, a pasted list or the processes of a running job.
 
 All give :class:`~preflight.facts.nccl_environment.NcclEnvironment`, so that one set of rules judges them.
 """
@@ -48,7 +48,7 @@ class CollectedSettings:
 
     @property
     def values(self) -> Mapping[str, tuple[str, ...]]:
-        """The different values of each name, in the order in which they were told."""
+        """The different values of each name, in order of appearance."""
         found: dict[str, dict[str, None]] = {}
         for setting in self.settings:
             found.setdefault(setting.name, {})[setting.value] = None
@@ -56,15 +56,18 @@ class CollectedSettings:
 
 
 def of_log(variables: Iterable[ReportedVariable], key: str) -> CollectedSettings:
-    """Take the ``NAME set by environment to VALUE`` lines of a log; numbers are as NCCL has read them."""
+    """Collect the ``NAME set by environment to VALUE`` lines of a log.
+
+    Numbers are as NCCL has parsed them.
+    """
     return CollectedSettings(tuple(Setting(one.name, one.value, key, one.first.number) for one in variables))
 
 
 def of_listing(text: str | NumberedText, key: str) -> CollectedSettings | None:
-    """Read pasted lines of ``NAME=value`` (``env``, ``export -p``, ``srun -l env``); None if there is none of NCCL.
+    """Parse pasted lines of ``NAME=value``; None if there is none of NCCL.
 
-    What ``export`` and ``declare`` print is quoted for a shell and is unquoted here; of ``env`` quotes are part of the
-    value. Never raises.
+    They may come from ``env``, ``export -p`` or ``srun -l env``. What ``export`` and ``declare`` print is quoted for
+    a shell and is unquoted here; of ``env`` quotes are part of the value. Never raises.
     """
     from preflight.parsers.job_output import lines
     from preflight.textprep.launcher_prefixes import strip_launcher_prefix
@@ -82,7 +85,7 @@ def of_listing(text: str | NumberedText, key: str) -> CollectedSettings | None:
 
 
 def _unquoted(value: str) -> str:
-    """Take one layer of a shell's quotes off."""
+    """Remove one layer of a shell's quotes."""
     plain = value.strip()
     if len(plain) >= 2 and plain[0] == plain[-1] and plain[0] in "'\"":
         return re.sub(r"\\([\\\"$`])", r"\1", plain[1:-1]) if plain[0] == '"' else plain[1:-1]
@@ -107,7 +110,10 @@ class RankEnvironment:
 
     @property
     def settings(self) -> NcclEnvironment:
-        """The variables as settings; files are not added: a process in a container has others than its host."""
+        """The variables as settings, without files.
+
+        A process in a container has other files than its host.
+        """
         holder = f"the environment of {self.who}"
         made = tuple(Setting(name, value, RANKS, holder=holder) for name, value in self.variables.items())
         return NcclEnvironment(made, {})
@@ -123,9 +129,9 @@ class Ranks:
 
 
 def ranks(evidence: Evidence) -> Ranks:
-    """Return the environments of the ranks that run on a node; raises EvidenceError if nobody looked.
+    """Return the start environments of the ranks on a node.
 
-    It is what they were started with: what a program sets later in itself does not show.
+    What a program sets later in itself is not visible. Raises EvidenceError if they were not collected.
     """
     value = evidence.value(RANKS)
     if not isinstance(value, Mapping) or not isinstance(value.get("environments"), list):
@@ -137,7 +143,7 @@ def ranks(evidence: Evidence) -> Ranks:
 
 def _rank(entry: object) -> RankEnvironment:
     if not isinstance(entry, Mapping):
-        raise EvidenceError(RANKS, "an environment is no object")
+        raise EvidenceError(RANKS, "an environment is not an object")
     pids, names = entry.get("pids"), entry.get("environment")
     if not isinstance(pids, list) or not pids or not all(isinstance(pid, int) for pid in pids):
         raise EvidenceError(RANKS, "an environment names no process")

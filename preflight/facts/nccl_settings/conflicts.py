@@ -10,7 +10,7 @@ from preflight.facts.nccl_settings.violation import SettingScope, SettingsReader
 
 
 def contradictions(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
-    """Settings that undo or exclude each other."""
+    """Yield settings that undo or exclude each other."""
     read = SettingsReader(env)
     yield from _network_clashes(read, here)
     yield from _memory_clashes(read, here)
@@ -61,7 +61,7 @@ def _memory_clashes(read: SettingsReader, here: SettingScope) -> Iterator[Violat
     if any(item.startswith("nvls") for item in algorithms) and read.number("NCCL_NVLS_ENABLE") == 0:
         alone = all(item.startswith("nvls") for item in algorithms)
         fatal = alone and here.version is not None and here.version >= STRICT
-        yield read.clash("no algorithm is left, the job ends at its start" if fatal else "NVLS is asked for and off",
+        yield read.clash("no algorithm is left, the job ends at its start" if fatal else "NVLS is requested and off",
                          "one or the other", "NCCL_ALGO", "NCCL_NVLS_ENABLE", fatal=fatal)  # fmt: skip
     if read.number("NCCL_P2P_DISABLE") == 1:
         if read.set("NCCL_P2P_LEVEL"):
@@ -84,7 +84,10 @@ def _count_clashes(read: SettingsReader) -> Iterator[Violation]:
 
 
 def socket_threads(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
-    """More TCP than NCCL takes: at most 16 threads, and 64 sockets in all (src/transport/net_socket.cc)."""
+    """Yield more TCP threads or sockets than NCCL accepts.
+
+    The limits are 16 threads, and 64 sockets in all (src/transport/net_socket.cc).
+    """
     read = SettingsReader(env)
     threads, each = read.number("NCCL_SOCKET_NTHREADS"), read.number("NCCL_NSOCKS_PERTHREAD")
     names = ("NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD")

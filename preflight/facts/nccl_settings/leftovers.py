@@ -1,4 +1,4 @@
-"""What was set for one experiment, or for another fabric, and stayed."""
+"""Rules for settings left over from an experiment or another fabric."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from preflight.facts.nccl_settings.violation import SettingScope, SettingsReader
 
 
 def left_over(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
-    """A transport that is switched off; what is here tells whether it matters (nccl.left-over-disables)."""
+    """Yield a transport that is switched off.
+
+    The scope shows whether it matters (nccl.left-over-disables).
+    """
     for name, switch in SWITCHES.items():
         for setting in SettingsReader(env).set(name):
             if switch.on(setting.value) and not (switch.of_rdma and here.rdma is False):
@@ -22,7 +25,7 @@ def left_over(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
 
 
 def verbose_log(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
-    """A log that slows the job down, or that its ranks overwrite."""
+    """Yield a log that slows the job down, or that its ranks overwrite."""
     read = SettingsReader(env)
     level = read.text("NCCL_DEBUG").strip().upper()
     debug = read.set("NCCL_DEBUG")
@@ -49,11 +52,11 @@ _GOOGLES = re.compile("NCCL_(GPUDIRECTTCPX|FASTRAK)_")
 
 
 def of_googles_plugin(env: NcclEnvironment, setting: Setting) -> bool:
-    """Tell whether a setting is of the recipe that Google prescribes beside GPUDirect-TCPX and TCPXO.
+    """Return whether a setting belongs to Google's GPUDirect-TCPX and TCPXO recipe.
 
     The plug-ins carry the protocol Simple, TCPXO in a second profile LL128 as well, know rings and trees, and their
-    guide switches NVLink SHARP off and counts the channels (GKE, "Maximize GPU network bandwidth"; nccl-env-profile.sh
-    and the tuner's a3plus_tuner_config_ll128.textproto of the plug-in's image).
+    guide switches NVLink SHARP off and counts the channels (GKE, "Maximize GPU network bandwidth";
+    nccl-env-profile.sh and the tuner's a3plus_tuner_config_ll128.textproto of the plug-in's image).
     """
     theirs = {match[1] for one in env.settings if (match := _GOOGLES.match(one.name))}
     if not theirs:
@@ -67,18 +70,24 @@ def of_googles_plugin(env: NcclEnvironment, setting: Setting) -> bool:
 
 
 def needed(env: NcclEnvironment, setting: Setting) -> bool:
-    """Tell whether a switch must be set as it is: Google's recipe, or ranks that share a GPU, which NVLS cannot do."""
+    """Return whether a switch is required.
+
+    Google's recipe needs some, and ranks that share a GPU, which NVLS cannot do.
+    """
     shared = SettingsReader(env).number("NCCL_MULTI_RANK_GPU_ENABLE") == 1
     return (shared and setting.name == "NCCL_NVLS_ENABLE") or of_googles_plugin(env, setting)
 
 
 def _of_amazons_plugin(setting: Setting, here: SettingScope) -> bool:
-    """Tell whether aws-ofi-nccl set this itself, as it does on instances whose EFA keeps no order (P3dn, P4d)."""
+    """Return whether aws-ofi-nccl set this itself.
+
+    It does on instances with unordered EFA (P3dn, P4d).
+    """
     return here.libfabric and setting.name == "NCCL_PROTO" and setting.value.strip().casefold() == "simple"
 
 
 def pinned_choices(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
-    """Choices pinned by hand that NCCL makes better for each size and topology."""
+    """Yield choices pinned by hand that NCCL makes better by size and topology."""
     read = SettingsReader(env)
     for name, kind in (("NCCL_ALGO", "algorithm"), ("NCCL_PROTO", "protocol")):
         for setting in read.set(name):
@@ -104,7 +113,7 @@ def pinned_choices(env: NcclEnvironment, here: SettingScope) -> Iterator[Violati
 
 
 def _holds(value: str, kind: str) -> str:
-    """Say what a list of algorithms or protocols does: it leaves one, some, or all but some."""
+    """Return the effect of a list of algorithms or protocols: one, some, all but."""
     if value.lstrip().startswith("^"):
         return f"keeps NCCL from the {kind} {value.strip()[1:]}"
     several = "," in value or ";" in value or ":" in value
@@ -112,7 +121,7 @@ def _holds(value: str, kind: str) -> str:
 
 
 def fabric_fit(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
-    """Tuning of one fabric on another."""
+    """Yield tuning of one fabric on another."""
     read = SettingsReader(env)
     pairs = read.number("NCCL_IB_QPS_PER_CONNECTION")
     if pairs is not None and pairs > 1 and here.infiniband:
@@ -131,5 +140,5 @@ def fabric_fit(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
         number = read.number(name)
         if number is not None and 0 <= number <= 255 and number & 3 == 3:
             (setting,) = read.set(name)
-            what = f"{setting.text} in {setting.where}: its two last bits say that every packet met congestion"
+            what = f"{setting.text} in {setting.where}: its two last bits mark every packet as having met congestion"
             yield Violation("fabric-fit", (setting,), what, f"{number - 1} (DSCP {number >> 2}, ECN-capable)")

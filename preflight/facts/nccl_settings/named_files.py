@@ -1,4 +1,4 @@
-"""The files that NCCL's variables name, as the collector found them: there or not, for reading or writing.
+"""Files that NCCL's variables name, with their accessibility.
 
 ``env:files`` follows NCCL_CONF_FILE, NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE, NCCL_GRAPH_FILE and, where it names a path,
 NCCL_NET_PLUGIN, from the environment or a configuration file, in NCCL's order.
@@ -35,7 +35,10 @@ class Named:
 
 
 def named(evidence: Evidence) -> Mapping[str, Named]:
-    """Return the named files by variable; raises EvidenceError if nobody looked."""
+    """Return the named files by variable.
+
+    Raises EvidenceError if they were not collected.
+    """
     value = evidence.value(FILES)
     if not isinstance(value, Mapping):
         raise EvidenceError(FILES, f"holds a {type(value).__name__}, not names and files")
@@ -44,7 +47,7 @@ def named(evidence: Evidence) -> Mapping[str, Named]:
 
 def _named(name: str, entry: object) -> Named:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("path"), str):
-        raise EvidenceError(FILES, f"the entry of {name[:60]!r} is no file")
+        raise EvidenceError(FILES, f"the entry of {name[:60]!r} is not a file")
     words = {field: entry.get(field, "") for field in ("status", "type", "access", "folder_access", "why")}
     if wrong := [field for field, word in words.items() if not isinstance(word, str)]:
         raise EvidenceError(FILES, f"the {wrong[0]} of {name[:60]!r} is not text")
@@ -53,13 +56,13 @@ def _named(name: str, entry: object) -> Named:
 
 
 def topology_gpus(text: str) -> tuple[str, ...]:
-    """Return the PCI addresses of the GPUs in a topology file, as the kernel writes them; raises ValueError.
+    """Return the PCI addresses of the GPUs in a topology file; raises ValueError.
 
-    A ``pci`` element of class 0x0302 (or 0x0300) is a GPU. The file is searched, not parsed as XML: one that is cut or
-    hostile costs nothing.
+    They are in the kernel's form. A ``pci`` element of class 0x0302 (or 0x0300) is a GPU. The file is searched, not
+    parsed as XML, so a cut or hostile one is harmless.
     """
     if "<system" not in text:
-        raise ValueError("it holds no <system>, so it is no topology file of NCCL")
+        raise ValueError("it holds no <system>, so it is not an NCCL topology file")
     found = []
     for element in re.findall(r"<pci\b([^<>]{0,2000})>", text):
         fields = dict(re.findall(r'\b(busid|class)="([^"]{0,64})"', element))

@@ -1,4 +1,4 @@
-"""Which of NCCL's variables must be the same on all ranks of a job, and when two values are the same."""
+"""NCCL variables that must be equal on all ranks, and when values are equal."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _MAY_DIFFER = re.compile(
 
 
 def compared(name: str) -> bool:
-    """Tell whether ranks are compared by a variable."""
+    """Return whether ranks are compared by a variable."""
     return name.startswith(("NCCL_", "TORCH_NCCL_")) and not _MAY_DIFFER.fullmatch(name)
 
 
 def values(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return what ranks are compared by: numbers as NCCL reads them, without what is the default anyway."""
+    """Return the compared values of ranks: parsed numbers, without defaults."""
     known, found = table().variables, dict[str, str]()
     for name, value in variables.items():
         if not compared(name):
@@ -46,7 +46,10 @@ def values(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def disagreements(collected: CollectedSettings) -> list[Violation]:
-    """Return the variables that several ranks read with several values, of a log or a pasted list of all ranks."""
+    """Return the variables with several values on several ranks.
+
+    The input is a log or a pasted list of all ranks.
+    """
     found = []
     for name, used in collected.values.items():
         different = dict.fromkeys(values({name: value}).get(name, "default") for value in used)

@@ -1,7 +1,7 @@
-"""NCCL's settings as people spell them elsewhere than in ``env``: scripts, command lines, images, manifests.
+"""NCCL settings in scripts, command lines, images and manifests.
 
 A value that a shell, a template or a reader has yet to fill in (``$IFACE``, ``{{ .Values.hca }}``, ``<interface>``)
-is no setting yet: it is told, and judged by nobody.
+is listed and not judged.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _OPEN = re.compile(r"\$|`|\{\{|^<.*>$|^\[|\.\.\.|…|(?i:^x{2,}$|^your[-_]|^(?:i
 
 @dataclass(frozen=True)
 class ParsedAssignment:
-    """One setting on a line; ``is_literal``: its value is what NCCL will read."""
+    """One setting on a line; ``is_literal``: NCCL will read this very value."""
 
     name: str
     value: str
@@ -68,7 +68,10 @@ class ParsedAssignment:
 
 
 def on_lines(line: str, after: str) -> ParsedAssignment | None:
-    """Return the setting that a line is, with the line after it where that holds the value; None if it is none."""
+    """Return the setting of a line; None if it is none.
+
+    The next line may hold its value.
+    """
     if "CCL_" not in line:
         return None
     if match := _SHELL.fullmatch(line) or _APART.fullmatch(line) or _MAPPED.fullmatch(line):
@@ -82,7 +85,10 @@ def on_lines(line: str, after: str) -> ParsedAssignment | None:
 
 
 def several(line: str) -> list[ParsedAssignment]:
-    """Return the settings of a line that holds nothing but assignments, at least two; none of any other."""
+    """Return the settings of a line with at least two assignments and nothing else.
+
+    Empty for any other line.
+    """
     if line.count("=") < 2 or "CCL_" not in line or not _SEVERAL.fullmatch(line):
         return []
     return [ParsedAssignment(match["name"], _unquoted(match["value"])) for match in _EACH.finditer(line)]
@@ -101,7 +107,7 @@ _SET_FIRST = re.compile(rf"\s{{0,12}}(?:(?:ENV|export|-[xe])\s{{1,4}})?{NAME}=")
 
 
 def in_command(text: str) -> Iterator[ParsedAssignment]:
-    """Yield the settings of a command that was put on one line; nothing of a sentence."""
+    """Yield the settings of a command on one line; nothing of a sentence."""
     if _COMMAND.search(text + " ") or _SET_FIRST.match(text):
         yield from (ParsedAssignment(match["name"], _unquoted(match["value"])) for match in _WITHIN.finditer(text))
 

@@ -1,4 +1,4 @@
-"""Names and values, each on its own: what nobody reads, what this NCCL does not read, what it reads otherwise."""
+"""Rules for single names and values: unknown, not in this version, misread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _settings(env: NcclEnvironment) -> Iterator[Setting]:
 
 
 def unknown_names(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
-    """Names that nobody reads: misspelt, invented, or with a blank or ``export`` before them."""
+    """Yield unknown names: misspelt, invented, after a blank or ``export``."""
     known = table()
     for setting in env.settings:
         name = setting.name
@@ -37,18 +37,18 @@ def unknown_names(env: NcclEnvironment, here: SettingScope) -> Iterator[Violatio
                 meant or "unset: the time limit is the framework's",
             )
         elif meant := nearest(name):
-            what, expected = "nobody reads it", meant
+            what, expected = "no known program reads it", meant
             if name.strip().upper() == meant:
                 what = "the case of letters counts" if name.strip() == name else "the blank is part of the name"
             elif name.split()[-1:] == [meant]:
-                what = "nobody reads a line that begins so"
+                what = "no known program reads a line that begins so"
         else:
-            what, expected = "nobody that is known here reads it", "a name of the user guide, or a plug-in's"
+            what, expected = "no program known to preflight reads it", "a name of the user guide, or a plug-in's"
         yield Violation("unknown-name", (setting,), f"{shown} in {setting.where}: {what}", expected)
 
 
 def version_names(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
-    """Names that the NCCL in use does not read any more, does not read yet, or wants under another name."""
+    """Yield names that this NCCL no longer reads, does not yet read, or renamed."""
     known = table()
     for setting in env.settings:
         if (variable := known.variables.get(setting.name)) is None:
@@ -87,7 +87,7 @@ def _ended(text: str) -> Version:
 
 
 def bad_values(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
-    """Values that NCCL reads otherwise than they were meant, or not at all."""
+    """Yield values that NCCL parses in an unintended way, or not at all."""
     known = table()
     for setting in _settings(env):
         variable = known.variables.get(setting.name)
@@ -101,7 +101,7 @@ def bad_values(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
 
 
 def repeats_default(env: NcclEnvironment) -> tuple[str, ...]:
-    """Return the names that are set to what they are anyway; no fault, and one thing less to read."""
+    """Return the names that are set to their default, which is no fault."""
     known = table().variables
     return tuple(
         setting.name for setting in _settings(env)

@@ -1,4 +1,4 @@
-"""What NCCL makes of a value: whether it reads what was written, and whether the value is one it takes.
+"""NCCL's parsing of a value, and whether it accepts the result.
 
 Numbers are C's ``strtoll(…, 0)``: ``true`` is 0, ``4M`` is 4, ``010`` is 8. A word that NCCL does not know is mostly
 ignored without a message. Sources: NCCL user guide, "Environment Variables"; src/misc/param.cc.
@@ -26,7 +26,7 @@ _QUOTED = re.compile(r"(['\"]).*\1", re.S)
 
 @dataclass(frozen=True)
 class InvalidValue:
-    """What is the matter with one value."""
+    """Fault of one value."""
 
     what: str  # follows "NAME=VALUE in WHERE "
     expected: str
@@ -34,7 +34,7 @@ class InvalidValue:
 
 
 def faults(variable: Variable, value: str, version: Version | None = None) -> Iterator[InvalidValue]:
-    """Yield what is wrong with a value; nothing for one that NCCL takes as it is written."""
+    """Yield the faults of a value; none for one that NCCL takes literally."""
     if not value:
         if not (variable.kind == "text" or variable.name.startswith("NCCL_DEBUG_TIMESTAMP")):
             yield InvalidValue("is empty: NCCL takes its default, and no file fills it in", "a value, or unset")
@@ -62,11 +62,11 @@ def _number(variable: Variable, value: str) -> Iterator[InvalidValue]:
         yield InvalidValue("is beyond 64 bits: NCCL takes its default", wanted)
     elif not re.match(r"[+-]?[0-9]", plain):
         meant = ", where 1 was meant" if _TRUE.fullmatch(value) or re.fullmatch(r"['\"]\s*1\s*['\"]", plain) else ""
-        yield InvalidValue(f"is no number: NCCL reads it as 0{meant}", wanted)
+        yield InvalidValue(f"is not a number: NCCL reads it as 0{meant}", wanted)
     elif re.fullmatch(r"[+-]?0[0-9]+", plain) and number != int(plain):
         yield InvalidValue(f"begins with 0: NCCL reads it as octal, {number}", f"{int(plain)} or {number}")
     elif not re.fullmatch(r"[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+)", plain):
-        yield InvalidValue(f"is read as {number}: NCCL stops at what is no digit", wanted)
+        yield InvalidValue(f"is read as {number}: NCCL stops at the first character that is not a digit", wanted)
     elif not _in_range(variable, number):
         yield InvalidValue(_out_of_range(variable, number), wanted)
     else:
@@ -85,7 +85,7 @@ def _in_range(variable: Variable, number: int) -> bool:
 
 def _out_of_range(variable: Variable, number: int) -> str:
     if variable.name == "NCCL_IB_TIMEOUT":
-        return "waits for ever: a dead peer hangs the job" if number >= 32 else "is no time-out"
+        return "waits for ever: a dead peer hangs the job" if number >= 32 else "is not a time-out"
     if variable.kind in ("switch", "truth"):
         return "is neither 0 nor 1"
     return "is none of the values that NCCL takes" if variable.values else "is out of range"
@@ -102,7 +102,7 @@ def _wanted(variable: Variable) -> str:
 
 
 def _advice(variable: Variable, number: int) -> Iterator[InvalidValue]:
-    """Yield what NCCL takes and a job regrets."""
+    """Yield values that NCCL accepts and a job should not use."""
     if variable.name == "NCCL_IB_TIMEOUT" and number == 0:
         yield InvalidValue("waits for ever: a dead peer hangs the job", "18 to 22; 20 is the default")
     elif variable.name == "NCCL_IB_TIMEOUT" and number < 18:
@@ -114,7 +114,7 @@ def _advice(variable: Variable, number: int) -> Iterator[InvalidValue]:
         yield InvalidValue("gives up earlier than the hardware can: the default is the maximum", "7")
     elif variable.name == "NCCL_BUFFSIZE" and (number < 2**20 or number & (number - 1)):
         yield InvalidValue(
-            "is no power of two of at least 1 MiB: chunks and slots do not fit it", "4194304, the default"
+            "is not a power of two of at least 1 MiB: chunks and slots do not fit it", "4194304, the default"
         )
 
 
@@ -134,16 +134,16 @@ def _text(variable: Variable, value: str, version: Version | None) -> Iterator[I
             yield InvalidValue("is none of the words that NCCL takes", ", ".join(map(str, variable.values)))
     elif kind == "path":
         if value.startswith("~") or "$" in value:
-            yield InvalidValue("is taken as it is written: NCCL expands neither ~ nor $", "a whole path")
+            yield InvalidValue("is taken as it is written: NCCL expands neither ~ nor $", "an absolute path")
     elif kind == "network":
         if not _is_network(value):
-            yield InvalidValue("is no network in CIDR form", "10.0.0.0/8, or IPv6")
+            yield InvalidValue("is not a network in CIDR form", "10.0.0.0/8, or IPv6")
     elif kind in ("ports", "interfaces") and any(item != item.strip() for item in value.split(",")):
         yield InvalidValue(
             "has a blank in its list, which NCCL takes as part of a name", re.sub(r"\s*,\s*", ",", value)
         )
     elif kind == "address" and not re.fullmatch(r"(?:\[[0-9A-Fa-f:.%\w]+\]|[^\s:\[\]]+):[0-9]{1,5}", value):
-        yield InvalidValue("is no host:port", "localhost:28028; an IPv6 address in square brackets")
+        yield InvalidValue("is not host:port", "localhost:28028; an IPv6 address in square brackets")
 
 
 def _known(variable: Variable, word: str) -> bool:
@@ -173,12 +173,15 @@ def _level(value: str) -> Iterator[InvalidValue]:
         yield InvalidValue("is ignored without a word: NODE is nvidia-smi's", "PHB (one CPU) or SYS (across CPUs)")
     else:
         yield InvalidValue(
-            "is ignored without a word: it is no distance", ", ".join(("LOC", "NVL", "PIX", "PXB", "PHB", "SYS"))
+            "is ignored silently: it is not a distance", ", ".join(("LOC", "NVL", "PIX", "PXB", "PHB", "SYS"))
         )
 
 
 def _words(variable: Variable, value: str, version: Version | None) -> Iterator[InvalidValue]:
-    """Judge a list, or from 2.24 on one for each function: ``allreduce:tree;broadcast:ring``; tell its first fault."""
+    """Judge a list of words; yield its first fault.
+
+    From 2.24 on there may be one for each function: ``allreduce:tree;broadcast:ring``.
+    """
     pinned = variable.name in ("NCCL_ALGO", "NCCL_PROTO")
     by_function = pinned and ":" in value
     if by_function and version is not None and version < STRICT:
@@ -216,6 +219,6 @@ def _is_network(value: str) -> bool:
 
 
 def same_number(variable: Variable, value: str) -> int | None:
-    """Return the number that NCCL reads, None where it is text or the default."""
+    """Return the number that NCCL parses, None where it is text or the default."""
     numeric = variable.kind in ("switch", "number", "bytes")
     return strtoll(value) if value and numeric else None

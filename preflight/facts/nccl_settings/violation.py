@@ -1,4 +1,4 @@
-"""Violations of a rule, the scope of the settings, and the settings as NCCL reads them."""
+"""Violations of rules, the scope of settings, and settings as NCCL reads them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class SettingScope:
-    """What is known of the node and the job that the settings apply to; None: unknown."""
+    """Known facts of the node and job of the settings; None: unknown."""
 
     versions: tuple[Version, ...] = ()  # of the NCCLs that a job may load; empty: unknown
     rdma: bool | None = None  # there are RDMA devices

@@ -1,4 +1,7 @@
-"""Health of all GPUs of a node: NVML's answer, completed from ``nvidia-smi -q -x`` and ``nvidia-smi nvlink -s``."""
+"""Health of a node's GPUs: NVML, completed from nvidia-smi.
+
+``nvidia-smi -q -x`` and ``nvidia-smi nvlink -s`` are the second sources.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,8 @@ from preflight.parsers.nvidia import nvlink_status
 def health(evidence: Evidence) -> Health:
     """Return the health of all GPUs: NVML's, completed from ``nvidia-smi -q -x``.
 
-    Where NVML hung on one GPU, what it said of those before is kept. Raises EvidenceError naming
-    NVML's refusal if neither source answered.
+    Where NVML hung on one GPU, the answers for those before are used. Raises EvidenceError naming NVML's refusal if
+    neither source answered.
     """
     found = _health(evidence)
     return found if all(gpu.links is not None for gpu in found.gpus) else _with_links(found, evidence)
@@ -37,7 +40,7 @@ def _health(evidence: Evidence) -> Health:
 
 
 def _with_links(found: Health, evidence: Evidence) -> Health:
-    """Fill in the NVLinks from ``nvidia-smi nvlink -s``, for GPUs of which NVML did not tell them."""
+    """Fill in NVLinks that NVML did not report, from ``nvidia-smi nvlink -s``."""
     try:
         links = nvlink_status.parse(evidence.text(nvlink_status.NVLINK))
     except (EvidenceError, ValueError) as error:
@@ -54,7 +57,7 @@ def _linked(gpu: GpuHealth, links: nvlink_status.Links | None) -> GpuHealth:
 
 
 def _lacking(gpu: GpuHealth) -> list[str]:
-    """Return the values that the other source may know: those that are missing without being ``N/A``."""
+    """Return the missing values that are not ``N/A``: another source may have them."""
     return [name for name, why in gpu.absent.items() if why != NOT_REPORTED]
 
 
@@ -66,7 +69,7 @@ def _try(read: Callable[[], Health]) -> Health | EvidenceError:
 
 
 def _completed(first: Health, second: Health) -> Health:
-    """Fill what the first source could not tell with what the second says of the same GPU."""
+    """Fill the gaps of the first source from the second's values of the same GPU."""
     others = {gpu.uuid: gpu for gpu in second.gpus}
     filled = tuple(_filled(gpu, others[gpu.uuid]) if gpu.uuid in others else gpu for gpu in first.gpus)
     return replace(first, gpus=filled, evidence=first.evidence + second.evidence)

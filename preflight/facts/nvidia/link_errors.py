@@ -55,7 +55,7 @@ def totals(evidence: Evidence) -> Counts:
 
 
 def _of_nvml(record: Record) -> Counts:
-    """Return what NVML counts of each link, by UUID; raises ValueError."""
+    """Return NVML's counts of each link, by UUID; raises ValueError."""
     gpus: dict[str, dict[int, dict[str, int]]] = {}
     for gpu in _gpus(record):
         links = gpus.setdefault(str(gpu.get("uuid", "")), {})
@@ -77,7 +77,7 @@ def _of_nvml(record: Record) -> Counts:
 def growth(evidence: Evidence) -> tuple[list[LinkGrowth], int, float]:
     """Return the links that gained errors, the number of links, and the seconds.
 
-    A counter that went back was reset meanwhile: what it has now came since. Raises EvidenceError.
+    A counter that went back was reset meanwhile: its value came since. Raises EvidenceError.
     """
     key = source(evidence)
     readings: Readings[Counts] = twice(
@@ -121,7 +121,7 @@ def _replays(record: Record) -> dict[str, int]:
 
 
 def _gpus(record: Record) -> list[Mapping[str, Any]]:
-    """Return what NVML answered of each GPU; raises ValueError."""
+    """Return NVML's answers for each GPU; raises ValueError."""
     value: Any = record.value
     gpus = value.get("gpus") if isinstance(value, Mapping) else None
     if not isinstance(gpus, list):
@@ -130,7 +130,7 @@ def _gpus(record: Record) -> list[Mapping[str, Any]]:
 
 
 def usual_replays_per_min(generation: int | None, width: int | None) -> int | None:
-    """Return the PCIe replays a minute of one wrong bit in 10^12; None: unknown."""
+    """Return the PCIe replays per minute of one wrong bit in 10^12; None: unknown."""
     if generation not in _GIGATRANSFERS or not width or not 0 < width <= 32:
         return None
     return math.ceil(_GIGATRANSFERS[generation] * 60 / 1000 * width)

@@ -1,7 +1,7 @@
-"""Health of a GPU as typed values, the same from NVML and from ``nvidia-smi -q -x``.
+"""Health of a GPU as typed values, the same from NVML and nvidia-smi.
 
-A field is None where the source gave no value; ``absent`` keeps why. ``N/A`` is a driver that does not
-report it for this part, which is never the same as "fine".
+A field is None where the source gave no value; ``absent`` has the reason. ``N/A`` is a driver that does not report it
+for this part, which is never the same as "fine".
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Process:
 
 @dataclass(frozen=True)
 class GpuFabric:
-    """What a GPU says of the NVLink fabric that it was joined to."""
+    """A GPU's state in its NVLink fabric."""
 
     state: str  # Not Started, In Progress, Completed
     status: str  # of the last registration: Success, or an NVML error
@@ -130,11 +130,14 @@ class GpuHealth:
     absent: Mapping[str, str] = field(default_factory=dict, compare=False)  # field -> why it is None
 
     def why(self, name: str) -> str:
-        """Say why a field has no value: ``N/A``, the driver's words, or that nobody asked."""
+        """Return why a field has no value.
+
+        ``N/A``, the driver's words, or that it was not collected.
+        """
         return self.absent.get(name, NOT_IN_OUTPUT)
 
     def not_reported(self, name: str) -> bool:
-        """Whether the driver says that this part has no such value."""
+        """Return whether the driver reports that this part has no such value."""
         return getattr(self, name) is None and self.absent.get(name) == NOT_REPORTED
 
     @property
@@ -146,7 +149,7 @@ class GpuHealth:
 
     @property
     def margin_c(self) -> int | None:
-        """Degrees left before the GPU slows down, from whichever of its limits it tells."""
+        """Degrees left before the GPU slows down, from whichever limit it reports."""
         if self.temperature_margin_c is not None:
             return self.temperature_margin_c
         if self.temperature_c is None or self.temperature_slowdown_c is None:
@@ -156,7 +159,7 @@ class GpuHealth:
 
 @dataclass(frozen=True)
 class Health:
-    """What the driver said of all its GPUs."""
+    """The driver's answers for all GPUs."""
 
     driver: str
     gpus: tuple[GpuHealth, ...]
@@ -167,26 +170,26 @@ class Health:
 
 
 class Gathered:
-    """Values of one GPU as a source gives them, and why others are missing."""
+    """Values of one GPU from a source, and why others are missing."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
         self.absent: dict[str, str] = {}
 
     def take(self, name: str, read: Callable[..., Any], *arguments: Any) -> None:
-        """Keep what ``read`` returns; a ValueError is why there is none."""
+        """Store the result of ``read``; a ValueError is why there is none."""
         try:
             self.values[name] = read(*arguments)
         except ValueError as error:
             self.absent[name] = str(error)
 
     def since_driver(self, driver: str) -> None:
-        """Note what drivers before a release do not report."""
+        """Record what drivers before a release do not report."""
         if "recovery_action" in self.absent and re.match(r"[0-9]{3}\.", driver) and driver[:3] < RECOVERY_SINCE:
             self.absent["recovery_action"] = NOT_REPORTED
 
     def gpu(self, index: int, bus_id: str, uuid: str, driver: str) -> GpuHealth:
-        """Make the GPU; raises ValueError if it has no name of its own."""
+        """Make the GPU; raises ValueError without an identifier of its own."""
         if not uuid.startswith("GPU-"):
             raise ValueError(f"{uuid[:60]!r} is not the UUID of a GPU")
         self.since_driver(driver)

@@ -1,4 +1,7 @@
-"""NVML's answer (``nvml:gpus``) as :class:`GpuHealth`; every value was asked for on its own."""
+"""NVML's answers (``nvml:gpus``) as :class:`GpuHealth`.
+
+Every value comes from a call of its own.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ _MISCONFIGURED = {
 
 
 def read_health(evidence: Evidence) -> Health:
-    """Return what NVML said; raises EvidenceError unless it answered for every GPU that it counts."""
+    """Return NVML's answers; raises EvidenceError unless every GPU answered."""
     value = evidence.value(NVML)
     try:
         return _health(value, "")
@@ -66,7 +69,7 @@ def read_health(evidence: Evidence) -> Health:
 
 
 def part(evidence: Evidence) -> Health | None:
-    """Return what NVML said of the first GPUs before it hung; None if it said nothing of use."""
+    """Return NVML's answers before it hung; None if there are none of use."""
     try:
         record = evidence.record(NVML)
         found = _health(record.value, record.describe())
@@ -125,7 +128,7 @@ class _Reader:
         self._raw = raw
 
     def raw(self, key: str) -> Any:
-        """Return what NVML answered to one call."""
+        """Return NVML's answer to one call."""
         if key in self._raw:
             return self._raw[key]
         refused = self._raw.get("not_supported")
@@ -137,7 +140,7 @@ class _Reader:
         raise ValueError("not in the output")
 
     def __call__(self, key: str, inside: str | int | None = None) -> int:
-        """Return a whole number, or one out of a list or an object."""
+        """Return an integer, or one out of a list or an object."""
         value = self.raw(key)
         if isinstance(inside, int):
             value = value[inside] if isinstance(value, list) and len(value) > inside else None
@@ -169,13 +172,13 @@ class _Reader:
         return value
 
     def word(self, key: str, words: Mapping[int, str]) -> str:
-        """Return nvidia-smi's word for a number; one that is not known is kept as a number."""
+        """Return nvidia-smi's word for a number; an unknown number as it is."""
         value = self(key)
         return words.get(value, f"unknown ({value})")
 
 
 def _sram(number: _Reader, span: str, severity: str) -> int:
-    """Newer drivers tell SRAM errors by a call of their own."""
+    """Return SRAM errors; newer drivers report them by a separate call."""
     try:
         return number(f"ecc_{span}_sram_{severity}")
     except ValueError as error:

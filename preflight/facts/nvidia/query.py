@@ -1,4 +1,4 @@
-"""The GPUs that the driver answers for: NVML where it can be called, else ``nvidia-smi --query-gpu``."""
+"""The GPUs that the driver answers for: NVML, else ``nvidia-smi --query-gpu``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class GpuIdentity:
 
 @dataclass(frozen=True)
 class Driver:
-    """What the NVIDIA driver said of itself and its GPUs."""
+    """The NVIDIA driver's answers about itself and its GPUs."""
 
     version: str
     gpus: tuple[GpuIdentity, ...]
@@ -35,7 +35,10 @@ class Driver:
 
 
 def driver(evidence: Evidence) -> Driver:
-    """Return the driver's own view; raises EvidenceError naming NVML's refusal if nothing answered."""
+    """Return the driver's own view.
+
+    Raises EvidenceError naming NVML's refusal if nothing answered.
+    """
     try:
         return _from_nvml(evidence.value(NVML))
     except EvidenceError as error:
@@ -69,7 +72,10 @@ def _from_nvml(value: Any) -> Driver:
 
 
 def parse_query(text: str) -> Driver:
-    """Read ``index,pci.bus_id,name,uuid,driver_version`` rows; raises ValueError with the offending line."""
+    """Read rows of ``nvidia-smi --query-gpu``; raises ValueError with the line.
+
+    The columns are ``index,pci.bus_id,name,uuid,driver_version``.
+    """
     gpus, versions, lost = [], set(), []
     for line in normalize_text(text).split("\n"):
         if not line.strip():
@@ -81,7 +87,7 @@ def parse_query(text: str) -> Driver:
         elif re.search(r"Unable to determine the device handle|GPU is lost|requires reset", line):
             lost.append(line.strip())
         elif line.strip() == "No devices were found":
-            raise ValueError("nvidia-smi says: No devices were found")
+            raise ValueError("nvidia-smi printed: No devices were found")
         else:
             raise ValueError(f"{line.strip()[:100]!r} is not a row of five cells")
     if len(versions) != 1:
@@ -90,7 +96,10 @@ def parse_query(text: str) -> Driver:
 
 
 def kernel_driver_version(text: str) -> str:
-    """Read the version of the loaded module from ``/proc/driver/nvidia/version``; raises ValueError."""
+    """Read the version of the loaded module; raises ValueError.
+
+    Source: ``/proc/driver/nvidia/version``.
+    """
     found = re.search(r"^NVRM version:(.*)$", text, re.MULTILINE)
     if not found or not (match := re.search(r"\s([0-9]{3}\.[0-9]{1,4}(?:\.[0-9]{1,4})?)(?:\s|$)", found[1])):
         raise ValueError(f"{text.strip()[:80]!r} names no NVRM version")

@@ -1,9 +1,9 @@
 """``nvidia-smi -q`` as :class:`GpuHealth`.
 
-The second source, and the only one where NVML cannot be called.
+It is the second source, and the only one where NVML cannot be called.
 
-Values are found by name; units stand inside the text (``67.03 W``, ``16x``, ``81559 MiB``). Names that
-changed between R515 and R580 are listed side by side.
+Values are found by name; units are inside the text (``67.03 W``, ``16x``, ``81559 MiB``). Names that changed between
+R515 and R580 are listed side by side.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ _HEALTHY = ("full", "false", "none", "healthy")
 
 
 def read_health(evidence: Evidence) -> Health:
-    """Return what nvidia-smi said; raises EvidenceError."""
+    """Return nvidia-smi's answers; raises EvidenceError."""
     text = evidence.text(XML)
     try:
         return parse(text)
@@ -129,7 +129,7 @@ def read_health(evidence: Evidence) -> Health:
 
 
 def parse(text: str) -> Health:
-    """Read the document; raises ValueError naming the place at which it ends or breaks."""
+    """Read the document; raises ValueError with the place of the fault."""
     text = normalize_text(text)
     start = text.find("<nvidia_smi_log")
     if start < 0:
@@ -158,7 +158,7 @@ def parse(text: str) -> Health:
 
 
 def of_paste(log: QueryLog, evidence: str) -> Health:
-    """Return the health of the GPUs in a pasted output, with what it lacks of each.
+    """Return the health of the GPUs in a pasted output, with its gaps.
 
     A GPU that answers with ``GPU is lost`` or ``GPU requires reset`` is silent.
     """
@@ -204,7 +204,7 @@ def _shown_index(tree: Tree) -> int:
 def bus_address(bus_id: str) -> str:
     """Return a PCI address in the kernel's form.
 
-    Empty where the text has none, or a piece of one.
+    Empty where the text has none, or a part of one.
     """
     try:
         return address(bus_id)
@@ -245,7 +245,7 @@ class _Reader:
         self._tree = tree
 
     def text(self, paths: str) -> str:
-        """Return the text at the first of the paths (``new|old``) that is there."""
+        """Return the text at the first existing path (``new|old``)."""
         refused = ""
         for path in paths.split("|"):
             if isinstance(value := query_log.value_at(self._tree, path), str):
@@ -289,7 +289,10 @@ def _checked(value: str, path: str) -> str:
 
 
 def _ecc(read: _Reader, span: str, memory: str, severity: str) -> int:
-    """SRAM uncorrectable errors are one number until R535, parity and SEC-DED after it; Volta counts bits."""
+    """Return SRAM uncorrectable errors.
+
+    One number until R535, parity and SEC-DED after it; Volta counts bits.
+    """
     kind = "correctable" if severity == "corrected" else "uncorrectable"
     base = f"ecc_errors/{span}/{memory}_{kind}"
     try:

@@ -1,4 +1,4 @@
-"""The RoCE chain's first links, which any RoCE port needs: interface, IP address, MTU, GID."""
+"""First links of the RoCE chain: interface, IP address, MTU, GID."""
 
 from __future__ import annotations
 
@@ -94,7 +94,10 @@ def _of_gid_table(at: Place) -> gids.Gid | None:
 
 
 def routable(evidence: Evidence, port: Port) -> gids.Gid | None:
-    """Return the GID that a RoCE v2 connection is made from; None if there is none. Raises EvidenceError if unread."""
+    """Return the GID of RoCE v2 connections; None if there is none.
+
+    Raises EvidenceError if unread.
+    """
     return best_row(_rows(evidence, port))
 
 
@@ -111,6 +114,9 @@ def _rows(evidence: Evidence, port: Port) -> list[gids.Gid]:
 
 
 def best_row(rows: Sequence[gids.Gid]) -> gids.Gid | None:
-    """Return the row that NCCL 2.21 and newer takes: RoCE v2 of an IPv4 address, else of a routable IPv6 address."""
+    """Return the row that NCCL 2.21 and newer selects.
+
+    RoCE v2 of an IPv4 address, else of a routable IPv6 address.
+    """
     usable = [row for row in rows if not row.empty and "v2" in row.type and not row.address.is_link_local]
     return next((row for row in usable if row.address.ipv4_mapped), usable[0] if usable else None)

@@ -1,7 +1,7 @@
-"""The RoCE chain of a port: from its interface to its congestion control, link by link, in an expert's order.
+"""The RoCE chain of a port: from its interface to its congestion control.
 
-Each link says what was read, of which record, and whether it holds. A later link is of use only where those before it
-hold, so the first broken one is what is wrong with a port.
+Each link has its value, its record and its state. A later link matters only where those before it hold, so the first
+broken one is the fault of the port.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ Step = Callable[[Place, str], ChainLink]
 
 
 def _step(module: str, function: str) -> Step:
-    """Return a function of a module that is imported when a port is asked for: most nodes have none."""
+    """Return a function that imports its module when called.
+
+    Most nodes have no RoCE port.
+    """
 
     def take(at: Place, name: str) -> ChainLink:
         found: Step = getattr(import_module(f"preflight.facts.{module}"), function)
@@ -62,9 +65,9 @@ SERVICE: Mapping[str, Step] = {
 
 
 def chains(node: NodeFacts, ports: Sequence[Port], policy: RocePolicy) -> tuple[Chain, ...]:
-    """Build the chain of each of these RoCE ports, which are active and have an interface here.
+    """Return the chains of these active RoCE ports; cached for the node.
 
-    Checks of a node and of the fleet ask for the same chains: a node remembers them.
+    Checks of a node and of the fleet need the same chains.
     """
     known: list[tuple[tuple[Port, ...], RocePolicy, tuple[Chain, ...]]] = node.__dict__.setdefault("_chains", [])
     for its_ports, its_policy, made in known:
@@ -80,7 +83,7 @@ def _chain(at: Place) -> Chain:
     if at.priority is not None:
         links += [_of_bond(at, name, step) for name, step in SERVICE.items()]
     else:
-        why = "nothing says whether the fabric is lossless"
+        why = "whether the fabric is lossless is not declared"
         if at.policy.lossless.value is not None:
             why = f"lossy by design ({at.policy.lossless.source})"
         links += [ChainLink(name, State.APART, reason=why) for name in SERVICE]
@@ -88,7 +91,10 @@ def _chain(at: Place) -> Chain:
 
 
 def _of_bond(at: Place, name: str, step: Step) -> ChainLink:
-    """Try a link on each interface of a bond, and return the worst; of any other port, on its own."""
+    """Judge a link on each interface of a bond and return the worst.
+
+    Any other port is judged on its own.
+    """
     try:
         slaves = at.slaves
     except EvidenceError as error:
@@ -119,7 +125,7 @@ def _tried(at: Place, name: str, step: Step) -> ChainLink:
             why = why.replace(at.netdev, "IF")
         fix = _learn(at, name, error.key)
         if name not in ADDRESSING and rdma_ports.is_virtual_function(at.evidence, at.port.device):
-            why, fix = "a virtual function, whose quality of service its host sets and knows", "ask on its host"
+            why, fix = "a virtual function: its host sets the quality of service", "run preflight on its host"
         if name not in ADDRESSING and _is_software(at):
             why, fix = "a software device, which leaves quality of service to the NIC below it", f"`dcb` of {at.netdev}"
         return ChainLink(name, State.UNKNOWN, reason=why, evidence=(error.key,), fix=fix)
@@ -133,7 +139,7 @@ def _is_software(at: Place) -> bool:
 
 
 def _learn(at: Place, name: str, key: str) -> str:
-    """Return how to learn what a record does not show: by the reason, where the tool is there."""
+    """Return how to collect what a record lacks, where the tool is installed."""
     status = at.evidence.record(key).status if key in at.evidence.records else "missing"
     if status == "ok" and name == "active MTU":
         return "see rdma.device-nodes: `ibv_devinfo` lists only devices that it may open"
@@ -152,12 +158,13 @@ _LEARN = {
     "global pause": "install `ethtool` on the node",
     **dict.fromkeys(
         ("traffic class", "DSCP"),
-        "where jobs set it themselves, say so in the cluster file (qos.traffic_class = 106); else NCCL_IB_TC=106 in "
+        "where jobs set it themselves, declare it in the cluster file (qos.traffic_class = 106); else NCCL_IB_TC=106 "
+        "in "
         "/etc/nccl.conf",
     ),
     **dict.fromkeys(
         ("trust", "priority", "PFC", "buffers", "DCBX"),
-        "install iproute2's `dcb`, or run with --sudo for `mlnx_qos`; a virtual function cannot tell: ask its host",
+        "install iproute2's `dcb`, or run with --sudo for `mlnx_qos`; on a virtual function, run preflight on its host",
     ),
     **dict.fromkeys(
         ("ECN", "CNP", "DCQCN"),
@@ -168,7 +175,7 @@ _LEARN = {
 
 
 def _with_odd_ones(found: Sequence[Chain]) -> tuple[Chain, ...]:
-    """Mark the ports whose congestion control runs otherwise than that of most ports of the node."""
+    """Mark ports with congestion control that differs from most ports' of the node."""
     values = Counter(chain.link("DCQCN").value for chain in found if chain.link("DCQCN").state is State.OK)
     if len(values) < 2:
         return tuple(found)

@@ -1,4 +1,7 @@
-"""The RoCE chain's flow and congestion control: PFC, ECN, CNPs, global pause, buffers, DCBX, DCQCN."""
+"""Flow-control links of the RoCE chain: PFC, ECN, CNPs, pause, buffers, DCBX.
+
+DCQCN belongs to them, too.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ def _row(at: Place) -> str:
 
 
 def pfc(at: Place, name: str) -> ChainLink:
-    """Compare the priorities with PFC on with the lossless one, which must be the only one."""
+    """Compare the priorities with PFC with the lossless one, which must be alone."""
     found = port_qos.pfc(at.evidence, at.netdev)
     if found.value == {at.priority}:
         return ChainLink(name, State.OK, f"on for {at.priority} only", evidence=(found.evidence,))
@@ -28,7 +31,10 @@ def pfc(at: Place, name: str) -> ChainLink:
 
 
 def ecn(at: Place, name: str) -> ChainLink:
-    """Look whether the lossless priority answers marked packets (np) and slows down on the answers (rp)."""
+    """Look whether ECN is on for the lossless priority, as receiver and sender.
+
+    np answers marked packets, rp slows down on the answers.
+    """
     if at.policy.ecn.value is False:
         return _without_ecn(at, name)
     assert at.priority is not None
@@ -47,7 +53,10 @@ def ecn(at: Place, name: str) -> ChainLink:
 
 
 def cnp(at: Place, name: str) -> ChainLink:
-    """Compare the DSCP of congestion notifications with the site's; their priority must not be the lossless one."""
+    """Compare the DSCP of CNPs with the site's.
+
+    Their priority must not be the lossless one.
+    """
     if at.policy.ecn.value is False:
         return _without_ecn(at, name)
     if at.trusts_pcp:
@@ -64,7 +73,7 @@ def cnp(at: Place, name: str) -> ChainLink:
     table = port_qos.dscp_map(at.evidence, at.netdev)
     priority = table.value.priority(found)
     if priority is None:
-        raise EvidenceError(table.evidence, f"does not settle the priority of DSCP {found}")
+        raise EvidenceError(table.evidence, f"does not map DSCP {found}")
     if priority != at.priority:
         return ChainLink(name, State.OK, f"DSCP {found}, priority {priority}", evidence=(key, table.evidence))
     return ChainLink(
@@ -82,13 +91,14 @@ def pause(at: Place, name: str) -> ChainLink:
         return ChainLink(name, State.OK, "off", evidence=(found.evidence,))
     return ChainLink(
         name, State.BROKEN, f"{' and '.join(on)} on",
-        f"global pause is on ({', '.join(on)}) together with PFC: it stops the whole port, and PFC is not honoured",
+        f"global pause is on ({', '.join(on)}) together with PFC: it stops all traffic of the port, and PFC is not "
+        "honoured",
         "RX off, TX off", (found.evidence,), fix=f"`ethtool -A {at.netdev} rx off tx off`",
     )  # fmt: skip
 
 
 def buffers(at: Place, name: str) -> ChainLink:
-    """Look whether the lossless priority has a receive buffer of its own, of more than 0 bytes."""
+    """Look whether the lossless priority has a receive buffer of more than 0 bytes."""
     found = port_qos.buffers(at.evidence, at.netdev)
     assert at.priority is not None
     number, size, wrong = headroom(found.value, at.priority)
@@ -103,7 +113,10 @@ def buffers(at: Place, name: str) -> ChainLink:
 
 
 def headroom(buffers: Buffers, priority: int) -> tuple[int, int, str]:
-    """Return the number and size of a priority's buffer, and why it has no headroom; empty if it has."""
+    """Return number and size of a priority's buffer, and why it has no headroom.
+
+    The reason is empty if it has.
+    """
     number = buffers.of_priority[priority]
     size = buffers.bytes[number]
     if not size:
@@ -113,7 +126,10 @@ def headroom(buffers: Buffers, priority: int) -> tuple[int, int, str]:
 
 
 def dcbx(at: Place, name: str) -> ChainLink:
-    """Compare who sets DCB with the site's word; without one, firmware in control is worth a look."""
+    """Compare who sets DCB with the site's declaration.
+
+    Without one, firmware in control is reported.
+    """
     found, wanted = port_qos.dcbx(at.evidence, at.netdev), at.policy.dcbx
     right = wanted.value or "os"
     if found.value == right:
@@ -123,14 +139,15 @@ def dcbx(at: Place, name: str) -> ChainLink:
         name, State.BROKEN, f"{found.value} controlled",
         f"DCBX is {found.value} controlled, expected {right}{cost}",
         f"{right} controlled ({wanted.source or 'PFC is set on the host'})", (found.evidence,),
-        fix=f"`mlnx_qos -i {at.netdev} -d {'os' if right == 'os' else 'fw'}`, or say dcbx = \"{found.value}\" in the "
+        fix=f"`mlnx_qos -i {at.netdev} -d {'os' if right == 'os' else 'fw'}`, or declare dcbx = \"{found.value}\" in "
+            "the "
         "cluster file",
         minor=wanted.value is None,
     )  # fmt: skip
 
 
 def dcqcn(at: Place, name: str) -> ChainLink:
-    """Read the parameters of congestion control; other values than the firmware's are named, not judged."""
+    """Read the DCQCN parameters; values other than the defaults are not judged."""
     if at.policy.ecn.value is False:
         return _without_ecn(at, name)
     found = congestion.parameters(at.evidence, at.netdev, at.function)

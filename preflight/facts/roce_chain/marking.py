@@ -1,8 +1,7 @@
-"""The RoCE chain's marking: trust state, traffic class, DSCP, and the priority that they come to.
+"""Marking links of the RoCE chain: trust, traffic class, DSCP, priority.
 
 RFC 2474: the DSCP is the traffic class without its two lowest bits, which are ECN's (RFC 3168; 3 means congested).
-The number itself is not judged: 41, 52, 84 and 106 are all in use. What counts is the priority that the node's own
-map gives it.
+The number itself is not judged: 41, 52, 84 and 106 are all in use. Only the priority in the node's own map matters.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ MARK = "set {where} to 4 x DSCP + 2 of the lossless priority (`mlnx_qos -i IF` s
 
 
 def trust(at: Place, name: str) -> ChainLink:
-    """Compare what the port takes a packet's priority from with the site's, else with DSCP."""
+    """Compare the source of a packet's priority with the site's, else with DSCP."""
     found, wanted = at.trust, at.policy.trust.value or "dscp"
     if found.value == wanted:
         return ChainLink(name, State.OK, found.value, evidence=(found.evidence,))
@@ -53,17 +52,21 @@ class TrafficClass:
         return self.evidence.partition(":")[2]
 
     def fix_for(self, value: int) -> str:
-        """Return how to make it another value, where it is set: the driver's own overrides NCCL_IB_TC."""
+        """Return how to change the value at its source.
+
+        The driver's own overrides NCCL_IB_TC.
+        """
         if self.of_driver:
             return f"`echo {value} > {self.file}` as root: the driver's value overrides NCCL_IB_TC"
         return f"set NCCL_IB_TC={value}"
 
 
 def mark(at: Place) -> TrafficClass:
-    """Return the traffic class of a job's packets; raises EvidenceError where nothing determines it.
+    """Return the traffic class of a job's packets.
 
-    The driver's own overrides what NCCL asks for. Without NCCL_IB_TC a job uses 0, unless the program sets it
-    itself; whether a job sets it can be seen in a job only, so elsewhere its absence tells nothing.
+    The driver's own overrides NCCL's. Without NCCL_IB_TC a job uses 0, unless the program sets it itself; that is
+    visible inside a job only, so elsewhere its absence shows nothing. Raises EvidenceError where nothing determines
+    it.
     """
     if driver := port_qos.traffic_class(at.evidence, at.port.device, at.port.number):
         return TrafficClass(driver.value, "the driver's, for all queue pairs", driver.evidence, of_driver=True)
@@ -85,9 +88,9 @@ def mark(at: Place) -> TrafficClass:
 
 
 def _of_running_job(at: Place) -> TrafficClass | None:
-    """Return the NCCL_IB_TC that all ranks of a running job were started with; None where none was, or nobody looked.
+    """Return the NCCL_IB_TC of all ranks of a running job; None where unknown.
 
-    That it is unset tells nothing: a file in the job's container may set it. Raises EvidenceError if the ranks differ.
+    Unset shows nothing: a file in the job's container may set it. Raises EvidenceError if the ranks differ.
     """
     try:
         environments = [rank.settings for rank in at.node.nccl_ranks.environments]
@@ -142,7 +145,7 @@ def priority(at: Place, name: str) -> ChainLink:
     found, table = mark(at), port_qos.dscp_map(at.evidence, at.netdev)
     priority = table.value.priority(found.dscp)
     if priority is None:
-        raise EvidenceError(table.evidence, f"does not settle the priority of DSCP {found.dscp}")
+        raise EvidenceError(table.evidence, f"does not map DSCP {found.dscp}")
     because = f"traffic class {found} is DSCP {found.dscp}"
     where = found.file if found.of_driver else "NCCL_IB_TC"
     return _compared(at, name, priority, because, (table.evidence, found.evidence), where)

@@ -1,4 +1,4 @@
-"""The links of a RoCE port's chain: what one is, what a site wants of it, and where it is looked at."""
+"""Model of the RoCE chain: links, the site's expectations, the port."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class State(str, enum.Enum):
-    """What is known of a link."""
+    """State of a link."""
 
     OK = "ok"
     BROKEN = "BROKEN"
@@ -31,7 +31,7 @@ class State(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Want:
-    """What a site expects: the value (None: it does not say), and where it says so."""
+    """A site's expectation: the value (None: not declared), and its source."""
 
     value: Any = None
     source: str = ""
@@ -86,7 +86,10 @@ class Chain:
 
     @property
     def line(self) -> str:
-        """The chain in one line: ``MTU > GID > [PFC: priority none] > ECN?``; what does not apply is left out."""
+        """The chain in one line: ``MTU > GID > [PFC: priority none] > ECN?``.
+
+        Links that do not apply are left out.
+        """
         shown = {State.OK: "{0.name}", State.BROKEN: "[{0.name}: {0.value}]", State.UNKNOWN: "{0.name}?"}
         return " > ".join(shown[link.state].format(link) for link in self.links if link.state in shown)
 
@@ -99,10 +102,10 @@ class Chain:
 
 
 class Place:
-    """A port whose links are looked at, and what several links need of it."""
+    """A port of the chain, with values that several links need."""
 
     def __init__(self, node: NodeFacts, port: Port, policy: RocePolicy) -> None:
-        """Take a port that is active and has an interface here."""
+        """Set up for an active port with an interface here."""
         self.node, self.port, self.policy = node, port, policy
         self.evidence, self.netdev = node.evidence, port.netdev or ""
         self.inferred = False
@@ -114,7 +117,7 @@ class Place:
             self.inferred = self.priority is not None
 
     def _with_pfc(self) -> int | None:
-        """Take the one priority that has PFC for the lossless one, where nobody says."""
+        """Return the one priority with PFC as lossless, where none is declared."""
         try:
             enabled = {port_qos.pfc(self.evidence, slave).value for slave in self.slaves or (self.netdev,)}
         except EvidenceError:
@@ -124,13 +127,13 @@ class Place:
 
     @cached_property
     def slaves(self) -> tuple[str, ...]:
-        """The interfaces that a bond is made of, each with a quality of service of its own; none if it is no bond."""
+        """The interfaces of a bond, each with its own quality of service; else none."""
         key = f"file:{interfaces.ROOT}/{self.netdev}/bonding/slaves"
         if key not in self.evidence or not self.evidence.exists(key):
             return ()
         names = tuple(self.evidence.text(key).split())
         if not all(re.fullmatch(r"[^\s/]{1,15}", name) for name in names):
-            raise EvidenceError(key, "holds what is no name of an interface")
+            raise EvidenceError(key, "contains something other than the name of an interface")
         return names
 
     def of_slave(self, name: str) -> Place:
@@ -147,7 +150,10 @@ class Place:
 
     @property
     def function(self) -> str:
-        """The port's PCI address; empty for a device that is on no bus, and for a bond's other function."""
+        """The port's PCI address.
+
+        Empty for a device on no bus, and for the other function of a bond.
+        """
         if self.slaves and self.netdev not in self.evidence.listing(
             f"dir:{rdma_ports.ROOT}/{self.port.device}/device/net"
         ):
@@ -156,13 +162,16 @@ class Place:
 
     @cached_property
     def trust(self) -> port_qos.Reading[str]:
-        """What the port takes a packet's priority from; raises EvidenceError."""
+        """The source of a packet's priority; raises EvidenceError."""
         mlx5 = rdma_ports.is_mlx5(self.evidence, self.port.device)
         return port_qos.trust(self.evidence, self.netdev, empty_is_pcp=mlx5)
 
     @property
     def trusts_pcp(self) -> bool:
-        """Whether it is the VLAN tag's priority, so that DSCP means nothing; False where nobody knows."""
+        """Whether the VLAN tag's priority counts, so that DSCP has no effect.
+
+        False where unknown.
+        """
         try:
             return self.trust.value == "pcp"
         except EvidenceError:

@@ -1,8 +1,8 @@
-"""Drain and lift the own node in Slurm, and requeue its job. Nothing else is changed there.
+"""Draining in Slurm: drain or resume this node, requeue its job.
 
-``apply`` is the entry point. ``scontrol`` runs scontrol, ``scontrol_nodes`` and ``squeue`` parse its output,
-``drain_reason`` recognizes the drains of preflight, ``drain_limit`` limits their number, ``drain`` drains and lifts,
-``requeue`` puts a job back.
+Nothing else is changed in Slurm. ``apply`` is the entry point. ``scontrol`` runs scontrol, ``scontrol_nodes`` and
+``squeue`` parse its output, ``drain_reason`` recognizes the drains of preflight, ``drain_limit`` limits their number,
+``drain`` drains and lifts, ``requeue`` requeues a job.
 """
 
 from __future__ import annotations

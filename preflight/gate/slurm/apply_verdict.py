@@ -17,10 +17,10 @@ from preflight.gate.verdict import Verdict
 
 @dataclass(frozen=True)
 class SlurmResult:
-    """What was done: a line for the log, whether the node is out of service, and the exit status.
+    """Result in Slurm: a log line, whether the node is drained, the exit status.
 
-    ``exit`` is that of the rule but where it would make slurmd drain a node that is not to be drained: 0 then, and
-    the job was put back. ``human``: an administrator has to look.
+    ``exit`` is that of the rule, unless it would make slurmd drain a node that must not be drained: then it is 0, and
+    the job was requeued. ``human``: an administrator has to look.
     """
 
     line: str
@@ -32,10 +32,10 @@ class SlurmResult:
 def apply(
     verdict: Verdict, rule: PolicyRule, settings: Settings | None = None, environ: Mapping[str, str] = os.environ
 ) -> SlurmResult:
-    """Do in Slurm what follows from a verdict on this node: drain, lift, or take the job off.
+    """Apply a verdict on this node: drain, lift, or take the job off.
 
-    Acts on the node that slurmd names (SLURMD_NODENAME) and on no other, and only if its host name is this host's;
-    on the job that it names (SLURM_JOB_ID) only in a Prolog. Never raises: what could not be done is in the line.
+    Acts only on the node in SLURMD_NODENAME, and only if its host name is this host's; on the job in SLURM_JOB_ID
+    only in a Prolog. Never raises: failures are in the line.
     """
     settings = settings or Settings()
     number = _job(environ)
@@ -46,7 +46,7 @@ def apply(
         if number and not outcome.drained and rule.action in ("refuse", "drain") and rule.exit != 0:
             return _job_away(controller, number, verdict, rule, outcome, settings)
     except ControllerError as error:
-        line = f"Slurm was not told: {_plain(str(error))}; {verdict.reason}"
+        line = f"Slurm was not updated: {_plain(str(error))}; {verdict.reason}"
         return SlurmResult(line, False, rule.exit, human=rule.exit != 0)
     return SlurmResult(_plain(outcome.line), outcome.drained, rule.exit, outcome.human)
 
@@ -62,7 +62,10 @@ def _act(controller: Controller, name: str, verdict: Verdict, rule: PolicyRule, 
 def _job_away(
     controller: Controller, number: str, verdict: Verdict, rule: PolicyRule, outcome: DrainOutcome, settings: Settings
 ) -> SlurmResult:
-    """Take the job off the node; an exit status other than 0 would drain it as "Prolog error"."""
+    """Take the job off the node.
+
+    A non-zero exit status would drain it as "Prolog error".
+    """
     if settings.dry_run:
         return SlurmResult(_plain(f"{outcome.line}; dry run: job {number} starts"), False, 0, outcome.human)
     try:
@@ -74,7 +77,10 @@ def _job_away(
 
 
 def _this_node(controller: Controller, environ: Mapping[str, str]) -> str:
-    """Return the name that Slurm has for this node; raises ControllerError where it is not this node's."""
+    """Return Slurm's name of this node.
+
+    Raises ControllerError where it is another node's.
+    """
     name = environ.get("SLURMD_NODENAME", "")
     if not name:
         raise ControllerError("SLURMD_NODENAME is not set: not started by slurmd")
@@ -92,6 +98,6 @@ def _job(environ: Mapping[str, str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return text as one line of printable ASCII: a node's comment, a log and a terminal may show it."""
+    """Return text as one line of printable ASCII, for comments, logs, terminals."""
     ascii_text = " ".join(text.split()).encode("ascii", "backslashreplace").decode("ascii")
     return "".join(letter if letter.isprintable() else "?" for letter in ascii_text)[:1000]

@@ -1,7 +1,8 @@
-"""Draining and lifting: read, act, read again; what is not ours is left alone.
+"""Drains and their removal: read, act, read again.
 
-slurmctld has no compare-and-set. Between reading and acting lie some milliseconds in which an administrator may
-drain the node by hand; what is read afterwards shows it only if that was later than our drain.
+Drains that preflight did not set are left alone. slurmctld has no compare-and-set: in the milliseconds between
+reading and acting an administrator may drain the node by hand; the second reading shows it only if that was later
+than our drain.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _NEXT_SECOND = 1.1
 
 @dataclass(frozen=True)
 class DrainOutcome:
-    """Result for a node: a line to log, whether it is out of service now, whether a human is needed."""
+    """Outcome for a node: a log line, whether it is drained, whether to alert."""
 
     line: str
     drained: bool = False
@@ -33,9 +34,9 @@ class DrainOutcome:
 def drain(
     controller: Controller, name: str, verdict: Verdict, settings: Settings, wait: Callable[[float], None] = time.sleep
 ) -> DrainOutcome:
-    """Drain a node that failed, unless it is drained already, has a reason set by others, or too many are.
+    """Drain a node that failed; raises ControllerError if that was impossible.
 
-    Raises ControllerError if it was not drained.
+    It stays in service if it has a reason set by others, or if too many nodes are drained.
     """
     text = drain_reason.drained(name, verdict.reason, verdict.owner)
     nodes = controller.nodes()
@@ -59,7 +60,10 @@ def drain(
 
 
 def _look_again(controller: Controller, name: str, text: str, verdict: Verdict, settings: Settings) -> DrainOutcome:
-    """See what became of our drain, and undo it if it is one too many; raises ControllerError."""
+    """Verify our drain, and undo it if it exceeds the limit.
+
+    Raises ControllerError.
+    """
     nodes = controller.nodes()
     own = _own(nodes, name)
     if own.reason != text:
@@ -73,7 +77,10 @@ def _look_again(controller: Controller, name: str, text: str, verdict: Verdict, 
 
 
 def lift(controller: Controller, name: str, verdict: Verdict, settings: Settings) -> DrainOutcome:
-    """Lift our drain, or take our comment away, from a node that passed; raises ControllerError."""
+    """Lift our drain or remove our comment from a node that passed.
+
+    Raises ControllerError.
+    """
     own = controller.node(name)
     if own.drained and drain_reason.ours(name, own.reason):
         if verdict.at <= own.at:
@@ -96,7 +103,7 @@ def lift(controller: Controller, name: str, verdict: Verdict, settings: Settings
 def _update_reason(
     controller: Controller, own: Node, mark: drain_reason.DrainMark, text: str, verdict: Verdict, settings: Settings
 ) -> DrainOutcome:
-    """Leave our drain in place; where its cause has changed, update its reason."""
+    """Keep our drain; update its reason where the cause has changed."""
     if mark.cause in verdict.causes or settings.dry_run:
         return DrainOutcome(f"the node is drained already: {own.reason}", True)
     controller.set_reason(own.name, text)
@@ -107,19 +114,22 @@ def _update_reason(
 
 
 def _undrain(controller: Controller, own: Node) -> DrainOutcome:
-    """Lift our drain if it is still the one that was read last, and check the result."""
+    """Lift our drain if it is unchanged since the last reading; verify the result."""
     before = controller.node(own.name)
     if (before.reason, before.at, before.user) != (own.reason, own.at, own.user):
         return DrainOutcome(f"the drain is no longer ours and stays: {_as_it_is(before)}", before.drained)
     controller.undrain(own.name)
     now = controller.node(own.name)
     if now.drained:
-        return DrainOutcome(f"somebody drained the node at the same time: {_as_it_is(now)}", True)
+        return DrainOutcome(f"the node was drained by someone else at the same time: {_as_it_is(now)}", True)
     return DrainOutcome(f"lifted our drain: {own.reason}")
 
 
 def _hold(controller: Controller, own: Node, verdict: Verdict, why: str, settings: Settings) -> DrainOutcome:
-    """Leave a sick node in service, and call for a human: in the log, and in the node's comment if it is free."""
+    """Leave a failed node in service, and alert: in the log and its comment.
+
+    A comment of others is not overwritten.
+    """
     line = f"NOT DRAINED, call a human: {why}; [{verdict.owner}] {verdict.reason.removeprefix(PREFIX)}"
     if settings.dry_run:
         return DrainOutcome(f"dry run: {line}", human=True)
@@ -131,7 +141,7 @@ def _hold(controller: Controller, own: Node, verdict: Verdict, why: str, setting
 
 
 def _comment(controller: Controller, name: str, text: str) -> None:
-    """Set a node's comment if that can be done: it is for people, and what is done to the node must not hang on it."""
+    """Set a node's comment; errors are ignored, since it is only informative."""
     with contextlib.suppress(ControllerError):
         controller.comment(name, text)
 
@@ -143,7 +153,7 @@ def _own(nodes: dict[str, Node], name: str) -> Node:
 
 
 def _as_it_is(node: Node) -> str:
-    """Return a node's state and the reason that others gave; their text may hold anything."""
+    """Return a node's state and the reason set by others, which is untrusted."""
     reason = node.reason.encode("ascii", "backslashreplace").decode()
     reason = " ".join("".join(letter if letter.isprintable() else " " for letter in reason).split())[:200]
     return f"{'+'.join(node.states)}{f' by {node.user}' if node.user else ''}: {reason or 'no reason given'}"

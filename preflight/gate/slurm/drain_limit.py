@@ -1,7 +1,7 @@
-"""How many nodes may be drained: a gate that is wrong everywhere may not empty the cluster.
+"""Limit on drains: a gate that is wrong everywhere must not empty the cluster.
 
-Counted from the controller's list of all nodes, since a prolog sees only itself. Pure functions: when six gates
-fail in the same second, each comes to the same answer from the same nodes, and those that were too many know it.
+Drains are counted in the controller's list of all nodes, since a prolog sees only its own. Pure functions: when six
+gates fail in the same second, each computes the same answer from the same nodes, and those beyond the limit know it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from preflight.gate.slurm.scontrol_nodes import Node
 
 @dataclass(frozen=True)
 class Drain:
-    """A drain of ours: when, which node, for which check. In this order they are let through."""
+    """A drain of ours: time, node, check; the limit admits them in this order."""
 
     at: int
     node: str
@@ -24,9 +24,10 @@ class Drain:
 
 
 def eligible(nodes: Mapping[str, Node], own: Node) -> tuple[Node, ...]:
-    """Return the nodes whose share counts: of this node's partitions, with GPUs if it has any, and in service.
+    """Return the nodes that the limit is a share of.
 
-    Those that we drained count as in service, those that others drained do not.
+    They are in this node's partitions, in service, and have GPUs if it has any. Nodes that we drained count as in
+    service, those that others drained do not.
     """
     return tuple(
         node
@@ -39,12 +40,12 @@ def eligible(nodes: Mapping[str, Node], own: Node) -> tuple[Node, ...]:
 
 
 def limit(number: int, settings: Settings) -> int:
-    """Return how many of a number of eligible nodes may be drained within the window."""
+    """Return the allowed drains within the window for a number of nodes."""
     return min(max(1, int(number * settings.share)), settings.most)
 
 
 def drains(nodes: Sequence[Node]) -> list[Drain]:
-    """Return our drains among nodes, the first one first."""
+    """Return our drains among nodes, oldest first."""
     marked = [(node, drain_reason.ours(node.name, node.reason)) for node in nodes if node.drained]
     return sorted(
         (Drain(node.at, node.name, mark.cause) for node, mark in marked if mark and not mark.at),
@@ -53,7 +54,7 @@ def drains(nodes: Sequence[Node]) -> list[Drain]:
 
 
 def before(nodes: Mapping[str, Node], own: Node, cause: str, now: int, settings: Settings) -> str:
-    """Return why a node may not be drained for a cause now; empty if it may."""
+    """Return why a node must not be drained for a cause now; empty if it may."""
     counted = eligible(nodes, own)
     recent = [drain for drain in drains(counted) if drain.node != own.name and drain.at > now - settings.window_s]
     held = _held(counted, cause, now, settings)
@@ -62,10 +63,10 @@ def before(nodes: Mapping[str, Node], own: Node, cause: str, now: int, settings:
 
 
 def after(nodes: Mapping[str, Node], own: Node, settings: Settings) -> str:
-    """Return why our own drain of a node has to be undone; empty if it stands.
+    """Return why our own drain of a node must be undone; empty if it stands.
 
-    Those before it, by time and name, are let through one after the other, each if there is room for it and none
-    before it has the same cause. A query later than the second of its own drain sees all that came before.
+    Earlier drains, by time and name, are admitted in order, each if there is room for it and none before it has the
+    same cause. A query later than the second of its own drain sees all earlier ones.
     """
     counted = eligible(nodes, own)
     found = drains(counted)
@@ -81,7 +82,7 @@ def after(nodes: Mapping[str, Node], own: Node, settings: Settings) -> str:
 
 
 def _held(nodes: Sequence[Node], cause: str, now: int, settings: Settings) -> set[str]:
-    """Return the nodes that failed for a cause within the window and were not drained."""
+    """Return the nodes that failed for a cause in the window, and stayed in service."""
     marks = ((node.name, drain_reason.ours(node.name, node.comment)) for node in nodes)
     return {name for name, mark in marks if mark and mark.cause == cause and mark.at > now - settings.window_s}
 

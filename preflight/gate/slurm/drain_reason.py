@@ -1,4 +1,4 @@
-"""Recognize drain reasons set by preflight.
+"""Drain reasons set by preflight.
 
 A drain is ours if its reason is, letter by letter, one that preflight wrote for this very node: it begins with
 ``preflight: `` and ends with a checksum. An administrator who edits the reason takes the drain over, and
@@ -23,29 +23,33 @@ _BRACKETS = str.maketrans("[]", "()")
 
 @dataclass(frozen=True)
 class DrainMark:
-    """Content of a reason or comment of preflight: the check that failed, and when the node was held (0: drained)."""
+    """Content of preflight's reason or comment: failed check, time of holding.
+
+    The time is 0 for a drain.
+    """
 
     cause: str
     at: int = 0
 
 
 def drained(node: str, reason: str, owner: str) -> str:
-    """Return the reason of a drain: what was found, ``[owner]`` of the problem, and the checksum.
+    """Return the reason of a drain: the finding, ``[owner]``, and the checksum.
 
-    Brackets within are made round: scontrol appends ``[user@time]``, and nothing else may look like that.
+    Brackets within are replaced by parentheses: scontrol appends ``[user@time]``, and nothing else may look like
+    that.
     """
     return _sealed(node, f"{ascii_reason(reason).translate(_BRACKETS)} [{owner}]")
 
 
 def held(node: str, reason: str, owner: str, now: int) -> str:
-    """Return the comment of a node that failed and was not drained, with the time at which that was so."""
+    """Return the comment of a failed node that was not drained, with the time."""
     when = datetime.fromtimestamp(now, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     summary = ascii_reason(reason).removeprefix(PREFIX).translate(_BRACKETS)
     return _sealed(node, f"{PREFIX}not drained {when}: {summary} [{owner}]")
 
 
 def ours(node: str, text: str) -> DrainMark | None:
-    """Read back what ``drained`` and ``held`` wrote for a node; None for any other text."""
+    """Parse what ``drained`` and ``held`` wrote for a node; else None."""
     found = _OURS.fullmatch(text)
     if found is None or found["seal"] != _seal(node, found["text"]):
         return None

@@ -1,4 +1,4 @@
-"""What a site may say about draining, with the values that hold where it says nothing."""
+"""Settings of draining, with their defaults."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from preflight.expectations.gate_table import Gate
 class Settings:
     """How preflight behaves towards Slurm.
 
-    ``bin`` is the folder of scontrol ("": the first of the customary ones), ``dry_run`` says what would be done and
-    does nothing. The breaker: at most ``share`` of the eligible nodes, but one at least and ``most`` at most, are
-    drained within ``window_s`` seconds; all three are judgements. A job that is put back starts ``put_back_s`` seconds
-    later at the earliest: by then the breaker lets the next node drain. ``call_s`` limits one call of scontrol
-    (which by itself waits for MessageTimeout, 10 s, several times), ``deadline_s`` all of them together.
+    ``bin`` is the folder of scontrol ("": the first of the customary ones); ``dry_run`` only reports what would be
+    done. The breaker drains at most ``share`` of the eligible nodes, but at least one and at most ``most``, within
+    ``window_s`` seconds; all three are judgements. A requeued job starts after ``put_back_s`` seconds at the
+    earliest: by then the breaker lets the next node drain. ``call_s`` limits one call of scontrol (which by itself
+    waits for MessageTimeout, 10 s, several times), ``deadline_s`` all of them together.
     """
 
     bin: str = ""
@@ -28,7 +28,7 @@ class Settings:
 
 
 def of(gate: Gate) -> Settings:
-    """Return what the cluster file's table ``[gate]`` says about Slurm."""
+    """Return the Slurm settings of the cluster file's table ``[gate]``."""
     usual = Settings()
     return Settings(
         bin=gate.slurm_bin or usual.bin,

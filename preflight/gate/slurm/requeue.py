@@ -1,7 +1,7 @@
-"""What becomes of the job of a node that failed and may not be drained.
+"""Handling of the job on a failed node that may not be drained.
 
-A Prolog has one word for "not here", an exit status that is not 0, and slurmd makes a drain of it (``Prolog error``):
-exactly what the breaker, or the policy, has just forbidden. So the job is taken off the node through the controller,
+A Prolog can refuse a job only by a non-zero exit status, and slurmd turns that into a drain (``Prolog error``):
+exactly what the breaker, or the policy, has just forbidden. So the job is taken off the node through the controller
 before the Prolog ends with 0: slurmd then finds it "already killed" and starts nothing.
 """
 
@@ -16,11 +16,12 @@ _STARTS = ("CONFIGURING", "RUNNING", "SUSPENDED", "RESIZING", "STAGE_OUT", "SIGN
 
 
 def put_back(controller: Controller, number: str, why: str, settings: Settings, hold: bool = False) -> str:
-    """Take a job off this node before it starts, and return how; raises ControllerError if it would start all the same.
+    """Take a job off this node before it starts; return how.
 
-    A batch job goes back into the queue, for ``put_back_s`` seconds or, with ``hold``, until it is released. A
-    job of srun or salloc, and one submitted with --no-requeue, ends, as Slurm itself ends them when a Prolog fails;
-    its owner is notified. Several nodes of one job may do this at once.
+    A batch job is requeued, for ``put_back_s`` seconds or, with ``hold``, until it is released. A job of srun or
+    salloc, and one submitted with --no-requeue, ends, as Slurm itself ends them when a Prolog fails; its owner is
+    notified. Several nodes of one job may do this at once. Raises ControllerError if the job would start all the
+    same.
     """
     job = controller.job(number)
     if job is None or job.state not in _STARTS:

@@ -1,4 +1,4 @@
-"""scontrol, run safely: from a trusted folder, without a shell, never longer than its deadline."""
+"""Safe calls of scontrol: trusted folder, no shell, a deadline."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHOWN = 200
 
 
 class ControllerError(PreflightError):
-    """The controller gave no answer, or refused; the text says which command, and why."""
+    """The controller gave no answer or refused; the text names the command."""
 
 
 class Controller:
@@ -36,7 +36,7 @@ class Controller:
     """
 
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
-        """Find scontrol; raises ControllerError where there is none to be trusted."""
+        """Find scontrol; raises ControllerError where none can be trusted."""
         self._tool = _scontrol(settings.bin)
         self._call_s = settings.call_s
         self._until = time.monotonic() + settings.deadline_s
@@ -64,15 +64,18 @@ class Controller:
         self._run("update", f"nodename={_checked(name)}", f"reason={reason}")
 
     def undrain(self, name: str) -> None:
-        """Take the drain off a node, and nothing else: ``resume`` would cancel a pending reboot, and raise the dead."""
+        """Remove only the drain of a node.
+
+        ``resume`` would also cancel a pending reboot and resume a node that is down.
+        """
         self._run("update", f"nodename={_checked(name)}", "state=undrain")
 
     def comment(self, name: str, text: str) -> None:
-        """Set a node's comment, or take it away."""
+        """Set or remove a node's comment."""
         self._run("update", f"nodename={_checked(name)}", f"comment={text}")
 
     def job(self, number: str) -> SlurmJob | None:
-        """Return a job by the number in its environment; None once the controller has forgotten it."""
+        """Return a job by its number; None once the controller has dropped it."""
         query = ("-h", "--all", "--local", "--states=all", f"--jobs={number}", "-O", squeue.FORMAT)
         try:
             return squeue.read(self._run(*query, tool="squeue"), number)
@@ -88,11 +91,11 @@ class Controller:
         self._run("requeue", number)
 
     def hold_back(self, number: str, seconds: int, why: str) -> None:
-        """Let a pending job start so many seconds from now at the earliest, with the reason for its owner."""
+        """Delay a pending job by some seconds, with the reason for its owner."""
         self._run("update", f"jobid={number}", f"starttime=now+{seconds}seconds", f"admincomment={why}")
 
     def hold(self, number: str, why: str) -> None:
-        """Put a batch job back and hold it until it is released, with the reason for its owner."""
+        """Requeue a batch job and hold it until it is released, with the reason."""
         self._run("requeuehold", number)
         self._run("update", f"jobid={number}", f"admincomment={why}")
 
@@ -148,9 +151,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _checked(name: str) -> str:
-    """Return a node's name; raises ControllerError for what could name several nodes, or none."""
+    """Return a node's name; raises ControllerError unless it names one node."""
     if not _NAME.fullmatch(name) or name.upper() == "ALL":
-        raise ControllerError(f"{name[:60]!r} is no name of one node")
+        raise ControllerError(f"{name[:60]!r} is not the name of one node")
     return name
 
 
@@ -166,7 +169,10 @@ def _scontrol(folder: str) -> str:
 
 
 def _untrusted(path: str) -> str:
-    """Return who else could replace the file at a path, or its target; empty if no other user could."""
+    """Return who else could replace the file at a path; empty if no one.
+
+    The target of a link counts as well.
+    """
     owners = {0, os.geteuid()}
     for start in (path, os.path.realpath(path)):
         place = start

@@ -1,8 +1,8 @@
 """Parser of ``scontrol show node --oneliner``.
 
-The format is that of Slurm 22.05 as it was seen, with what 23.11 adds (ReservationName, MAINTENANCE). Text that people
-wrote (Reason, Comment, Extra) stands unquoted among the fields, so each is looked for behind the last field before
-it that users cannot write.
+The format is that of Slurm 22.05, with the additions of 23.11 (ReservationName, MAINTENANCE). User-written text
+(Reason, Comment, Extra) is unquoted among the fields, so each is searched after the last field before it that users
+cannot write.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ class Node:
 
     @property
     def down(self) -> bool:
-        """Whether it is down, failed, or not there (powered down, or only planned in the configuration)."""
+        """Whether it is down, failed, powered down or only planned."""
         gone = ("DOWN", "FAIL", "FAILING", "ERROR", "FUTURE", "UNKNOWN", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN")
         return any(state in gone for state in self.states)
 
 
 def read(text: str) -> dict[str, Node]:
-    """Take the answer of scontrol apart, by node's name; raises ValueError where it is no such answer.
+    """Parse the answer of scontrol, by node name; raises ValueError.
 
-    A reason may have line breaks; what does not begin with NodeName= belongs to the node before.
+    A reason may have line breaks; a line that does not begin with NodeName= belongs to the node before.
     """
     records = re.split(r"(?m)^NodeName=", text)
     if records[0].strip():
@@ -100,5 +100,5 @@ def _word(text: str, key: str) -> str:
 
 
 def _seconds(stamp: str) -> int:
-    """Return a time of scontrol, which writes in UTC here; raises ValueError."""
+    """Parse a time of scontrol, in UTC; raises ValueError."""
     return int(datetime.fromisoformat(stamp).replace(tzinfo=timezone.utc).timestamp())

@@ -1,7 +1,7 @@
-"""Parser of squeue: fields of a job that only Slurm writes.
+"""Parser of squeue: job fields that only Slurm writes.
 
-``scontrol show job`` prints the names and comments of jobs unquoted among its fields: a user who calls a job
-``x HetJobId=9`` would have root put back another's job, and root would be shown all tasks of an array at once.
+``scontrol show job`` prints user-chosen names and comments unquoted among its fields: a job named ``x HetJobId=9``
+would have root requeue another user's job. To root it also shows all tasks of an array at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FORMAT = ",".join(f"{name}:{_WIDTH}" for name in _FIELDS)
 
 @dataclass(frozen=True)
 class SlurmJob:
-    """A job as the controller knows it: its number, its array and task, the heterogeneous job that it is a part of."""
+    """A job as the controller knows it: number, array task, heterogeneous job."""
 
     number: str
     array: str
@@ -29,12 +29,15 @@ class SlurmJob:
 
     @property
     def name(self) -> str:
-        """What to call this job, and no other: one task of an array has the number of the whole array."""
+        """The name of this job alone.
+
+        One task of an array has the number of the array.
+        """
         return f"{self.array}_{self.task}" if self.task.isdigit() else self.number
 
     @property
     def target_id(self) -> str:
-        """Identifier to requeue or cancel: a heterogeneous job only as a unit."""
+        """Identifier to requeue or cancel; a heterogeneous job only as a unit."""
         return self.heterogeneous if self.heterogeneous.isdigit() else self.name
 
     @property
@@ -44,9 +47,9 @@ class SlurmJob:
 
 
 def read(text: str, number: str) -> SlurmJob | None:
-    """Find a job in the answer of squeue, which has a line for each task of an array; None if it is not there.
+    """Find a job in the answer of squeue; None if it is not there.
 
-    Raises ValueError where it is no such answer.
+    There is a line for each task of an array. Raises ValueError for any other text.
     """
     for line in text.splitlines():
         cells = [line[start : start + _WIDTH].strip() for start in range(0, _WIDTH * len(_FIELDS), _WIDTH)]

@@ -23,9 +23,9 @@ class CheckpointEntry:
 
 
 def newest(text: str) -> CheckpointEntry | None:
-    """Return the entry that was changed last, None if the directory is empty; raises ValueError.
+    """Return the last changed entry, None for an empty directory.
 
-    Sharded checkpoints lie deeper than find looks: then the directory that was made for them counts.
+    Sharded checkpoints are deeper than find looks: then their directory counts. Raises ValueError.
     """
     best: CheckpointEntry | None = None
     for line in text.splitlines():
@@ -38,7 +38,10 @@ def newest(text: str) -> CheckpointEntry | None:
 
 
 def seconds(collected_at: str) -> float:
-    """Read a document's time, ``2026-11-21T03:00:00Z``, as seconds since 1970; raises ValueError."""
+    """Read a document's time as seconds since 1970; raises ValueError.
+
+    The form is ``2026-11-21T03:00:00Z``.
+    """
     try:
         at = datetime.strptime(collected_at, "%Y-%m-%dT%H:%M:%SZ")
     except ValueError:

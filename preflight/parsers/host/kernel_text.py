@@ -219,15 +219,15 @@ def parse_lines(lines: Lines, at: int) -> Parsed[KernelText]:
         log_lines.append(line)
         marks = xids_in(text)
         if not marks and _TORN.search(text):
-            gaps.append(ParseGap(number, "the address of an Xid is not whole"))
+            gaps.append(ParseGap(number, "the address of an Xid is incomplete"))
         for mark in marks:
             if mark.code is None:
-                gaps.append(ParseGap(number, "the number of an Xid is not whole"))
+                gaps.append(ParseGap(number, "the number of an Xid is incomplete"))
             else:
                 xids.append(LoggedCode(mark, line))
         for mark in () if marks else sxids_in(text):
             if mark.code is None:
-                gaps.append(ParseGap(number, "the number of an SXid is not whole"))
+                gaps.append(ParseGap(number, "the number of an SXid is incomplete"))
             else:
                 device = _DEVICE.search(text)
                 sxids.append(LoggedCode(mark, line, int(device[1]) if device else None))

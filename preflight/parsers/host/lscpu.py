@@ -147,7 +147,7 @@ def _json(lines: Lines, at: int) -> Parsed[HostCpus]:
         cpus.setdefault(node, []).append(int(cpu))
     nodes |= {node: PrintedNumaNode(tuple(ids)) for node, ids in cpus.items()}
     complete = lines[end - 1].text.strip().endswith("}") and text.count("{") == text.count("}")
-    gaps = () if complete else (ParseGap(lines[end - 1].number, "the JSON is not whole"),)
+    gaps = () if complete else (ParseGap(lines[end - 1].number, "the JSON is incomplete"),)
     return Parsed(_host(fields, nodes), gaps, end)
 
 

@@ -44,7 +44,7 @@ class MountEntry:
 
     @property
     def turned_read_only(self) -> bool:
-        """Whether the kernel did that: the mount itself is for writing."""
+        """Whether the kernel made it read-only: the mount itself is for writing."""
         return self.kind in _ON_DISKS and self.read_only and "ro" not in self.options
 
 
@@ -61,7 +61,7 @@ class Space:
 
 
 def parse(text: str) -> tuple[MountEntry, ...]:
-    """Read ``/proc/self/mountinfo``: a later mount covers an earlier one."""
+    """Read ``/proc/self/mountinfo``; a later mount hides an earlier one."""
     entries = []
     for line in text.split("\n"):
         if not line.strip():

@@ -74,9 +74,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[HostCpus]:
 
 
 def _joined(text: str, more: str) -> list[str]:
-    """Put a list of CPUs together that was broken, between two numbers or within one.
+    """Join the broken list of CPUs, split between or within numbers.
 
-    Whole ones go up.
+    Complete numbers ascend.
     """
     numbers = [int(number) for number in re.findall(r"\d{1,5}", text[-24:])][-2:]
     cut = numbers[-1:] <= numbers[-2:-1] or [int(more.split()[0])] <= numbers[-1:]

@@ -24,7 +24,7 @@ class ProcessEntry:
 
     @property
     def zombie(self) -> bool:
-        """Whether it has ended, and its parent has not taken notice."""
+        """Whether it has ended without being reaped by its parent."""
         return self.state.startswith("Z")
 
 

@@ -1,4 +1,4 @@
-"""System services, as ``systemctl show`` prints them, and the version of the fabric manager."""
+"""System services from ``systemctl show``, and the fabric manager's version."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ class Service:
 
 
 def parse(text: str) -> Mapping[str, Service]:
-    """Read blocks of ``KEY=value`` divided by empty lines, by unit name; raises ValueError."""
+    """Read blocks of ``KEY=value`` by unit name; raises ValueError.
+
+    Empty lines divide the blocks.
+    """
     found = {}
     for block in re.split(r"\n[ \t]*\n", normalize_text(text).strip()):
         values = dict(line.split("=", 1) for line in block.split("\n") if "=" in line)

@@ -1,6 +1,6 @@
-"""``iblinkinfo``: the state of every port of a subnet, also of those with nothing at the other end.
+"""``iblinkinfo``: the state of every port of a subnet, also of unused ones.
 
-Source: infiniband-diags, iblinkinfo(8). With ``-l`` a line says whose port it is; without, a line above does.
+Source: infiniband-diags, iblinkinfo(8). With ``-l`` each line names its device; otherwise a line above does.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[PortState, ...]]:
-    """Read the ports from a line on, up to a line that is none."""
+    """Read the ports from a line on, up to the first other line."""
     result: list[PortState] = []
     above, name, end = "", "", at
     gaps = []
@@ -90,7 +90,10 @@ def _port(text: str, above: str, name: str) -> PortState | None:
 
 
 def parse(text: str) -> tuple[PortState, ...]:
-    """Read a node's list of all ports; raises ValueError with the offending line, or if there is none."""
+    """Read a node's list of all ports; raises ValueError with the faulty line.
+
+    An empty list is an error, too.
+    """
     lines = lines_of_record(text)
     parsed = parse_lines(lines, 0)
     for line in lines[parsed.end :]:

@@ -1,6 +1,6 @@
-"""``ibnetdiscover``: the switches and HCAs of a subnet and the links between them.
+"""``ibnetdiscover``: switches, HCAs and links of a subnet.
 
-Source: infiniband-diags, ibnetdiscover(8) "topology file format". A link stands in it twice, once at each end.
+Source: infiniband-diags, ibnetdiscover(8) "topology file format". Each link is in it twice, once at each end.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class FabricDevice:
 
     @property
     def is_switch(self) -> bool:
-        """Whether it forwards."""
+        """Whether it forwards packets."""
         return self.kind == "switch"
 
     @property
     def aggregates(self) -> bool:
-        """Whether it is the aggregation node (SHARP) inside a switch, and no HCA of a host."""
+        """Whether it is the aggregation node (SHARP) of a switch, not a host's HCA."""
         return self.kind == "hca" and (self.device_id == AGGREGATION_NODE or self.name == _AGGREGATION_NAME)
 
     @property
@@ -83,7 +83,7 @@ class FabricLink:
 
 @dataclass(frozen=True)
 class Net:
-    """A subnet as one sweep saw it."""
+    """A subnet in one sweep."""
 
     devices: Mapping[str, FabricDevice]
     links: tuple[FabricLink, ...]
@@ -97,28 +97,34 @@ class Net:
 
     @property
     def hcas(self) -> tuple[FabricDevice, ...]:
-        """The HCAs of hosts: no aggregation nodes."""
+        """The HCAs of hosts, without aggregation nodes."""
         found = (d for d in self.devices.values() if d.kind == "hca" and not d.aggregates)
         return tuple(sorted(found, key=lambda d: (d.label, d.guid)))
 
     def end_of(self, guid: str, number: int) -> End | None:
-        """Return the end that a tool means by a GUID, a switch's or an HCA port's, and a port number."""
+        """Return the end for a GUID and a port number in a tool's output.
+
+        The GUID is a switch's or an HCA port's.
+        """
         if guid in self.devices and self.devices[guid].is_switch:
             return guid, number
         return self.port_guids.get(guid)
 
     def port(self, end: End) -> str:
-        """Return what to call one end of a link: ``leaf01 port 3``, or the HCA's name."""
+        """Return the name of one end of a link: ``leaf01 port 3``, or the HCA's name."""
         device = self.devices[end[0]]
         return device.label if device.kind == "hca" and device.ports == 1 else f"{device.label} port {end[1]}"
 
     def words(self, link: FabricLink) -> str:
-        """Return what to call a link."""
+        """Return the name of a link."""
         return f"{self.port(link.ends[0])} - {self.port(link.ends[1])}"
 
 
 def parse(text: str) -> Net:
-    """Read a topology file; raises ValueError with the offending line, or if there is no device in it."""
+    """Read a topology file; raises ValueError with the faulty line.
+
+    A file without devices is an error, too.
+    """
     devices: dict[str, FabricDevice] = {}
     halves: dict[tuple[End, End], list[str]] = {}
     port_guids: dict[str, End] = {}
@@ -167,7 +173,10 @@ def _device(match: re.Match[str], fields: Mapping[str, str]) -> FabricDevice:
 
 
 def _far(match: re.Match[str], here: FabricDevice) -> tuple[FabricDevice, str]:
-    """Return the other end as its own entry would have it, until that is read, and the link's speed."""
+    """Return the other end, as its own entry would describe it, and the speed.
+
+    It stands in until that entry is read.
+    """
     name, rest = _quoted(match[7])
     found = _SPEED.search(rest)
     far = FabricDevice(match[4].lower(), _PREFIX[match[3]], name, 1 if match[3] == "H" else 0, described=False)
@@ -175,7 +184,10 @@ def _far(match: re.Match[str], here: FabricDevice) -> tuple[FabricDevice, str]:
 
 
 def _quoted(comment: str) -> tuple[str, str]:
-    """Return the description in a comment, which may hold quotation marks itself, and what follows it."""
+    """Return the description in a comment, and the text after it.
+
+    The description may contain quotation marks.
+    """
     first, last = comment.find('"'), comment.rfind('"')
     if first == last:
         return "", comment

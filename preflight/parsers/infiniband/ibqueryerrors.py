@@ -1,7 +1,7 @@
-"""``ibqueryerrors``: the error counters of a subnet's ports since somebody last reset them.
+"""``ibqueryerrors``: error counters of a subnet's ports since their last reset.
 
-Source: infiniband-diags, ibqueryerrors(8). Its exit status is 1 where it found errors. Without a subnet manager
-it prints nothing at all and ends with 0. The line "port ALL" adds counters up until they are full, and is not read.
+Source: infiniband-diags, ibqueryerrors(8). Its exit status is 1 where it found errors. Without a subnet manager it
+prints nothing and ends with 0. The line "port ALL" adds counters up until they are full, and is not read.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[Errors]:
-    """Read the report from a line on; its summary is its end."""
+    """Read the report from a line on, up to its summary."""
     counters: dict[tuple[str, int], dict[str, int]] = {}
     names: dict[str, str] = {}
     thresholds: dict[str, int] = {}
@@ -84,7 +84,10 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Errors]:
 
 
 def parse(text: str) -> Errors:
-    """Read a report; raises ValueError if it has no summary, which is the end of a whole one, or a line is odd."""
+    """Read a report; raises ValueError without a summary, or for an odd line.
+
+    The summary is the end of a complete report.
+    """
     if not text.strip():
         raise ValueError("it is empty: no subnet manager answered")
     lines = lines_of_record(text)

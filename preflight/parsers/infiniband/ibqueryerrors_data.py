@@ -1,7 +1,7 @@
-"""``ibqueryerrors --counters``: what each port of a subnet has sent and received since its counters were last reset.
+"""``ibqueryerrors --counters``: traffic of a subnet's ports since their reset.
 
-Source: infiniband-diags, ibqueryerrors(8); IBA 16.1.3.5 and 16.1.4.11: data are counted in words of four bytes. A port
-without extended counters stops at 32 bits.
+Source: infiniband-diags, ibqueryerrors(8); IBA 16.1.3.5 and 16.1.4.11: data are counted in words of four bytes. A
+port without extended counters stops at 32 bits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Port = tuple[str, int]  # GUID, number
 
 @dataclass(frozen=True)
 class Data:
-    """What a port has carried, in words of four bytes."""
+    """Traffic of a port, in words of four bytes."""
 
     sent: int
     received: int
@@ -35,7 +35,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Rate:
-    """What a port carried on average between two readings, Gb/s."""
+    """Average rate of a port between two readings, Gb/s."""
 
     sent: float
     received: float
@@ -63,7 +63,10 @@ def parse(text: str) -> Mapping[Port, Data]:
 
 
 def rates(before: Mapping[Port, Data], after: Mapping[Port, Data], seconds: float) -> Mapping[Port, Rate]:
-    """Return the rate of every port whose counters were neither full nor reset in between."""
+    """Return the rate of every port with valid counters.
+
+    Ports with full counters, or reset in between, are left out.
+    """
     found = {}
     for port, now in after.items():
         then = before.get(port)

@@ -1,4 +1,4 @@
-"""``sminfo`` and ``saquery``: who manages a subnet, and what services have registered with it.
+"""``sminfo`` and ``saquery``: subnet managers and registered services.
 
 Source: infiniband-diags, sminfo(8), saquery(8); IBA 14.4.1 for the states.
 """
@@ -31,7 +31,7 @@ _ROUTE = re.compile(r"DR path slid [0-9]+; dlid [0-9]+; ([0-9]{1,3}(?:,[0-9]{1,3
 
 @dataclass(frozen=True)
 class Manager:
-    """A subnet manager as it describes itself."""
+    """A subnet manager's description of itself."""
 
     lid: int
     guid: str  # of the port that it runs on, 16 hexadecimal digits
@@ -40,12 +40,12 @@ class Manager:
 
     @property
     def is_master(self) -> bool:
-        """Whether it says that it manages the subnet."""
+        """Whether it claims to manage the subnet."""
         return self.state == MASTER
 
     @property
     def words(self) -> str:
-        """Name it in a finding."""
+        """Its description in a finding."""
         return f"LID {self.lid}, GUID 0x{self.guid}, priority {self.priority}"
 
 
@@ -60,7 +60,10 @@ def parse_sminfo(text: str) -> Manager | None:
 
 
 def parse_services(text: str) -> tuple[str, ...]:
-    """Read the names in ``saquery SR``; none if nothing is registered. Raises ValueError if there is other text."""
+    """Read the names in ``saquery SR``; raises ValueError for other text.
+
+    Empty if nothing is registered.
+    """
     names = []
     for line in normalize_text(text).split("\n"):
         if not line.strip() or line.strip() == "ServiceRecord dump:":
@@ -74,7 +77,7 @@ def parse_services(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Lost:
-    """Queries that a tool sent and nothing answered."""
+    """Queries of a tool without an answer."""
 
     count: int
     routes: tuple[tuple[int, ...], ...]  # directed routes to what did not answer: (0, 1, 3), each once
@@ -82,7 +85,7 @@ class Lost:
 
 
 def lost(err: str) -> Lost | None:
-    """Find queries without an answer in what a tool wrote to standard error; None if there are none.
+    """Find lost queries in a tool's standard error; None if there are none.
 
     A tool that lost some ends with status 0 and prints what is left.
     """

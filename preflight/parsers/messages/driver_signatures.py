@@ -39,7 +39,7 @@ SIGNATURES = signatures(NVIDIA_SMI, (
      "On a board with NVSwitches start the fabric manager in the driver's version, then reset the GPUs."),
     ("nvml-unknown-error", "Failed to initialize NVML: Unknown Error",
      r"Failed to initialize NVML: Unknown Error",
-     "fail", "the process may not open the GPUs' device nodes: typical for a container whose cgroup was rewritten",
+     "fail", "the process may not open the GPUs' device nodes: typical for a container with a rewritten cgroup",
      "container.gpu-devices", _CONTAINER,
      "Restart the container; set `native.cgroupdriver=cgroupfs` or give it the device nodes (`--device`)."),
     ("nvml-permissions", "Insufficient Permissions|GPU access blocked",

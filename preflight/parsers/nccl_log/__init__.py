@@ -1,4 +1,4 @@
-"""NCCL's own log (NCCL_DEBUG=INFO): which network it chose, the transports of its channels, its warnings.
+"""NCCL's log (NCCL_DEBUG=INFO): networks, transports, warnings.
 
 Formats of NCCL 2.3 … 2.30 (src/debug.cc, src/init.cc, src/plugin/, src/transport/), behind any launcher's
 prefix. The NET subsystem is off by default: a missing line proves nothing. A line on what *could* be used

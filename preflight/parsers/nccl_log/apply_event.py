@@ -1,4 +1,4 @@
-"""Counting of parsed events."""
+"""Counters of parsed events."""
 
 from __future__ import annotations
 
@@ -31,14 +31,17 @@ def nowhere() -> LogLine:
 
 
 def add_version(tally: LogCounters, version: object, cuda: object, line: Callable[[], LogLine], count: int = 1) -> None:
-    """Count a version of NCCL, and the CUDA that it was built for where the line names one."""
+    """Count an NCCL version, and the CUDA that it was built for, if named."""
     tally.add("version", (version,), line, count)
     if cuda is not None:
         tally.add("built", (cuda,), line, count)
 
 
 def apply(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[], LogLine], count: int = 1) -> None:
-    """Count an event of one process, which may have come several times; the line is built only where it is stored."""
+    """Count an event of one process, with its number of occurrences.
+
+    The line is built only where it is stored.
+    """
     if event.kind in OF_COMMUNICATORS:
         _ranks(tally, event, origin, line, count)
     elif event.kind in _PLAIN:
@@ -80,13 +83,13 @@ def apply(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[]
 
 
 def sized(tally: LogCounters, nranks: int) -> None:
-    """Keep that there is a communicator of so many ranks, of which a line names no rank."""
+    """Record a communicator of so many ranks, of which a line names no rank."""
     if 0 < nranks <= MOST_RANKS:
         tally.add("collective size", (nranks,), nowhere, 0)
 
 
 def _ranks(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[], LogLine], count: int) -> None:
-    """Take in who takes part in a communicator."""
+    """Record the ranks of a communicator."""
     if event.kind == "comm":
         phase, rank, nranks, name = cast("tuple[str, int, int, str | None]", event.values)
     else:
@@ -120,7 +123,7 @@ def _ranks(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[
 
 
 def _obstacle(tally: LogCounters, event: LogEvent, line: Callable[[], LogLine], count: int) -> None:
-    """Keep what keeps a run from RDMA, as far as a variable or a plug-in does."""
+    """Record what prevents RDMA: a variable or a plug-in."""
     if event.kind == "env":
         name, value = cast("tuple[str, str]", event.values)
         off = name == "NCCL_IB_DISABLE" and value not in ("", "0")

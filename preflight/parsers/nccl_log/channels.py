@@ -1,4 +1,4 @@
-"""Lines of channels: between whom they run and over what, rings, trees and how many there are."""
+"""Lines of channels: their ends, transports, rings, trees and numbers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _RING_USE = re.compile(r"Connected all rings(?:, use ring PXN (\d) GDR (\d))?")
 
 
 class Via(NamedTuple):
-    """The way that a channel takes."""
+    """The transport of a channel."""
 
     transport: str  # "NET", "COLLNET", "P2P/CUMEM", "SHM", …
     network: str  # with NET: IB, Socket, AWS Libfabric, …
@@ -50,7 +50,7 @@ class Via(NamedTuple):
 
 
 def via(text: str) -> Via | None:
-    """Read what follows "via" on a channel's line; None where it is cut or unknown."""
+    """Parse what follows "via" on a channel's line; None where cut or unknown."""
     text = trimmed(text).partition('"')[0]
     if match := _NET.fullmatch(text):
         direct = _direct(match["rest"])
@@ -65,37 +65,40 @@ def via(text: str) -> Via | None:
 
 
 def _direct(rest: str) -> bool | None:
-    """Tell from what follows the NIC whether it reads the GPU's memory; nothing else begins as this word does."""
+    """Return whether the text after the NIC shows GPUDirect RDMA.
+
+    No other word has the same beginning.
+    """
     if rest.startswith(_GPUDIRECT) or (len(rest) > 1 and _GPUDIRECT.startswith(rest)):
         return True
     return None if rest and _CUT.fullmatch(rest) else False
 
 
 def ranks_of(way: str) -> int | None:
-    """Return the size of the communicator that RCCL names behind a channel's way."""
+    """Return the communicator size that RCCL prints after a channel's transport."""
     match = _WAY_SIZE.search(way)
     return int(match[1]) if match else None
 
 
 def connects(text: str) -> bool:
-    """Tell whether what stands before "via" names a channel, and between whom it runs."""
+    """Return whether the text before "via" names a channel and its ends."""
     return _CONNECTION.match(text) is not None
 
 
 def plain_connection(message: str) -> LogEvent | None:
-    """Read a connection where no bracket tells the direction."""
+    """Parse a connection without a bracket that gives the direction."""
     way = via(match[1]) if (match := _PLAIN_CONNECTION.fullmatch(message)) else None
     return LogEvent("via", tuple(way)) if way else None
 
 
 def ring(message: str) -> LogEvent | None:
-    """Read a ring, written out: the ranks that one channel goes through."""
+    """Parse a ring: the ranks that one channel visits."""
     match = _RING.fullmatch(message)
     return LogEvent("ring", (int(match[1]), int(match[2] or 0), " ".join(match[3].split()))) if match else None
 
 
 def tree(message: str) -> LogEvent | None:
-    """Read how many trees there are."""
+    """Parse the number of trees."""
     if "[0] " not in message:
         return None
     size = _TREE_SIZE.search(message)
@@ -103,18 +106,18 @@ def tree(message: str) -> LogEvent | None:
 
 
 def counts(message: str) -> LogEvent | None:
-    """Read how many channels there are of each kind."""
+    """Parse the number of channels of each kind."""
     match = _COUNTS.search(message)
     return LogEvent("counts", tuple(None if part is None else int(part) for part in match.groups())) if match else None
 
 
 def shape(message: str) -> LogEvent | None:
-    """Read the same of RCCL."""
+    """Parse the same line of RCCL."""
     match = _SHAPE.match(message)
     return LogEvent("shape", tuple(None if part is None else int(part) for part in match.groups())) if match else None
 
 
 def connected(message: str) -> LogEvent | None:
-    """Read that all rings stand, and over what they may run."""
+    """Parse the message that all rings are connected, and over what."""
     match = _RING_USE.match(message)
     return LogEvent("connected", (match[1] == "1", match[2] == "1") if match[1] else ()) if match else None

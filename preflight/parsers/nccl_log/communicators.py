@@ -24,7 +24,7 @@ _COLLECTIVE_SIZE = re.compile(rb" \[nranks=(\d{1,7})\]")
 
 
 def comm(message: str) -> LogEvent | None:
-    """Read a rank of a communicator, and what it has come to."""
+    """Parse a rank of a communicator, and its state."""
     if not (match := _COMM.match(message)):
         plain = _RANK.search(message)
         return LogEvent("rank", (int(plain[1]), int(plain[2]))) if plain else None
@@ -44,7 +44,7 @@ def comm(message: str) -> LogEvent | None:
 
 
 def nranks(message: str) -> LogEvent | None:
-    """Read how many GPUs one process drives that sets up all ranks itself (2.4 … 2.6)."""
+    """Parse the number of GPUs of one process that sets up all ranks (2.4 … 2.6)."""
     if match := _RANK.match(message):
         return LogEvent("rank", (int(match[1]), int(match[2])))
     match = re.fullmatch(r"nranks (\d{1,7})", message)
@@ -52,18 +52,18 @@ def nranks(message: str) -> LogEvent | None:
 
 
 def tuned(message: str) -> LogEvent | None:
-    """Read for how many ranks and nodes a tuner was made."""
+    """Parse the ranks and nodes of a tuner."""
     match = _TUNED.search(message)
     return LogEvent("shape", (int(match[1]), int(match[2]), None)) if match else None
 
 
 def collective_size(message: bytes) -> int | None:
-    """Return the ranks of the communicator that a line of the subsystem COLL names."""
+    """Return the number of ranks of a communicator in a COLL line."""
     match = _COLLECTIVE_SIZE.search(message)
     return int(match[1]) if match else None
 
 
 def size_in_warning(message: str) -> int | None:
-    """Return the ranks of the communicator that a warning of the bootstrap names."""
+    """Return the number of ranks of a communicator in a bootstrap warning."""
     match = _CHECKED_IN.search(message)
     return int(match[1]) if match else None

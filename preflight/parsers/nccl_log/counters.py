@@ -1,7 +1,7 @@
-"""What is counted of a log, in memory that follows the number of hosts and ranks, never that of lines.
+"""Counters of a log, in memory that depends on hosts and ranks, not lines.
 
-A tally of one part of a log and that of the next add up to the tally of both (a monoid), so that parts
-can be read by several processes and logs come in one file for each rank.
+Counters of two parts of a log add up to those of both (a monoid), so that several processes can read parts, and logs
+may come in one file for each rank.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Occurrence:
 
 @dataclass(slots=True)
 class Comm:
-    """A communicator: which ranks began it and finished it, as bits of a number."""
+    """A communicator: the ranks that began and finished it, as bits."""
 
     first: LogLine
     started: int = 0
@@ -88,7 +88,7 @@ class LogCounters:
             self.warnings.append(line())
 
     def spanned(self, first: int, last: int) -> None:
-        """Keep that these lines are NCCL's."""
+        """Record that these lines are NCCL's."""
         self.span = (min(first, self.span[0]), max(last, self.span[1])) if self.span else (first, last)
 
     def comm(self, key: tuple[str, int], line: LogLine) -> Comm:
@@ -100,7 +100,7 @@ class LogCounters:
         return known
 
     def _fold(self) -> None:
-        """Make room: count those communicators that all their ranks have set up; if all wait, the oldest half."""
+        """Make room: count complete communicators; if all wait, the oldest half."""
         done = [key for key, comm in self.comms.items() if comm.completed.bit_count() == key[1]]
         if not done:
             done = list(self.comms)[: MAX_COMMUNICATORS // 2]
@@ -111,7 +111,7 @@ class LogCounters:
             self.folded[key[1]] = (made + 1, destroyed + bool(comm.destroyed))
 
     def merge(self, other: LogCounters) -> None:
-        """Take in the tally of a later part."""
+        """Add the counters of a later part."""
         for kind, table in other.seen.items():
             mine = self.seen.setdefault(kind, {})
             for key, seen in table.items():

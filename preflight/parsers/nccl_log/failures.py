@@ -1,4 +1,4 @@
-"""Which failures a log shows, the cause before what follows from it."""
+"""Failures of a log, causes before consequences."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def _failure(signature: Signature, found: list[Occurrence], members: Members, ti
 
 
 def _ordered(found: Iterable[Failure], explains: dict[str, tuple[str, ...]], timed: bool) -> tuple[Failure, ...]:
-    """Put what is fatal before what only slows, and echoes last; then a cause before what it explains; then by time.
+    """Sort failures: fatal before slow, consequences last, then causes, then time.
 
-    Of echoes those that only name the kind of error come last: a framework says the kind before the words.
+    Of consequences those that only name the kind of error come last: a framework prints the kind before the message.
     """
     rest = sorted(found, key=lambda f: (f.echo, f.severity != "fatal", f.layer == "summary", _when(f.line, timed)))
     order: list[Failure] = []
@@ -100,7 +100,7 @@ def _when(line: LogLine, timed: bool) -> tuple[str, int]:
 
 @cache
 def _named_by_people() -> frozenset[str]:
-    """Return the failures that people name in their sentences: kinds of errors, not NCCL's own words."""
+    """Return the failures that people name in sentences, as opposed to NCCL's words."""
     return frozenset(one.id for one in signatures.all_signatures() if one.layer in ("summary", "framework"))
 
 
@@ -117,9 +117,9 @@ def _host(line: LogLine) -> str | None:
 
 
 def _rank(line: LogLine, members: Members, signature: Signature) -> int | None:
-    """Return who failed: from the process, else from the launcher's mark, else from the text.
+    """Return the failed rank: from the process, the launcher's prefix or the text.
 
-    The rank in PyTorch's own text is that within its process group; the mark's is that of the job.
+    The rank in PyTorch's own text is that within its process group; the prefix has that of the job.
     """
     known = members.rank_of((line.host or line.tag, line.pid, line.device))
     if known is not None:

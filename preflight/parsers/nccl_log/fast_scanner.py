@@ -1,9 +1,8 @@
-"""The pass over a log's lines, in bytes.
+"""Scanner of a log's lines, in bytes.
 
-Nearly all lines of a large log are channel lines that differ in nothing but who says them. They are
-taken apart by two searches for a constant and counted by who speaks and the way; text is made, and
-patterns are tried, only where such a pair is met for the first time. Other messages that a process
-repeats are counted in the same way.
+Nearly all lines of a large log are channel lines that differ only in their process. They are split by two searches
+for a constant and counted by process and transport; they are decoded and matched only for the first such pair. Other
+messages that a process repeats are counted in the same way.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ _Read = tuple[bytes, LogEvent | None, str | None]
 
 
 class Scanner(LineParser):
-    """Reads lines in order, the many that are alike in bulk."""
+    """Reads lines in order, equal ones in bulk."""
 
     def __init__(self, first_line: int = 0, file: str = "", selection: LineSelection | None = None) -> None:
         """Begin after so many lines; ``selection`` takes the lines of other parsers."""
@@ -162,13 +161,13 @@ class Scanner(LineParser):
         return code
 
     def _select(self, number: int, line: bytes) -> None:
-        """Hand a line over to other parsers, once."""
+        """Pass a line to other parsers, once."""
         if self.selection is not None and number != self.last_selected:
             self.selection.add(number, line, self.gap)
             self.last_selected, self.gap = number, False
 
     def flush_counts(self) -> None:
-        """Add to the tally what processes repeated."""
+        """Add repeated messages to the tally."""
         table = self.tally.seen.get("via", {})
         for head, ways in self.ways.items():
             host = self.origins[head].host  # type: ignore[union-attr]
@@ -195,7 +194,7 @@ class Scanner(LineParser):
     # --- channels ----------------------------------------------------------------------------------
 
     def _new_way(self, line: bytes, head: bytes, before: bytes, way: bytes) -> None:
-        """Take in a channel's line of a kind that its process did not write yet."""
+        """Count a channel's line of a new kind of its process."""
         origin = self._origin(head, line)
         if (entry := self.known_ways.get(way)) is None:
             if len(self.known_ways) >= _MAX_MESSAGES:
@@ -222,7 +221,7 @@ class Scanner(LineParser):
     # --- other messages of level INFO --------------------------------------------------------------
 
     def _info(self, line: bytes, head: bytes, message: bytes) -> None:
-        """Take in a message that its process did not write yet, or that is not remembered."""
+        """Count a message that is new for its process, or not cached."""
         origin = self._origin(head, line)
         if origin is None and has_level(head):  # a warning and another message in one line
             self.parse_line(self.number, line)
@@ -262,7 +261,7 @@ class Scanner(LineParser):
             self.failed(failure, origin, line, count)
 
     def _sized(self, message: bytes) -> None:
-        """Keep the size of the communicator that a collective's line names, and each size once."""
+        """Record the communicator size in a collective's line, each size once."""
         size = message[message.find(b" [nranks=") :][:20]
         if size[:1] == b" " and size not in self.sizes and (ranks := collective_size(size)) is not None:
             if len(self.sizes) < _MAX_MESSAGES:
@@ -292,7 +291,7 @@ class Scanner(LineParser):
     # --- all the rest ------------------------------------------------------------------------------
 
     def _warning(self, number: int, raw: bytes) -> None:
-        """Take in a line that may be a warning; what many ranks say is read once."""
+        """Parse a line that may be a warning; repetitions by many ranks once."""
         if raw == self.silent_warning:
             self.tally.lines += 1
             self.tally.warning_count += 1
@@ -322,7 +321,7 @@ class Scanner(LineParser):
             self.silent_warning = raw
 
     def _other(self, raw: bytes) -> None:
-        """Take in a line that is not of level INFO: a warning, a version, or what others than NCCL wrote."""
+        """Parse a line of another level or program: a warning, a version."""
         if any(mark in raw for mark in _OURS):
             self._warning(self.number, raw)
             return
@@ -330,14 +329,14 @@ class Scanner(LineParser):
         self.outside(self.number, clean(raw[:LONGEST_LINE_CHARS]))
 
     def line(self, number: int, raw: bytes, origin: Origin, message: bytes) -> LogLine:
-        """Make the line that a fact rests on, with its own time and mark."""
+        """Build the line of a fact, with its own time and prefix."""
         if self.stamps and origin.host is not None:
             complete = origin_of(clean(raw[: max(raw.find(_INFO), raw.find(_WARN), 0)]))
             origin = complete if complete is not None and complete.process == origin.process else origin
         return super().line(number, raw, origin, message)
 
     def _origin(self, head: bytes, line: bytes) -> Origin | None:
-        """Return who wrote what follows ``head``; None if that is prose."""
+        """Return the process that wrote a line; None for prose."""
         if head in self.origins:
             return self.origins[head]
         if line and is_torn(head):
@@ -350,7 +349,7 @@ class Scanner(LineParser):
         return origin
 
     def _learn_stamp(self, head: bytes, origin: Origin) -> None:
-        """Find out whether only the time before a process's name is new."""
+        """Detect a prefix that differs only in the time before a process's name."""
         cut = _name_begin(head)
         stamp, name = head[:cut], head[cut:]
         is_stamp = 0 < cut <= _LONGEST_NAME and stamp[:1] != b"{" and b"  " not in stamp
@@ -363,10 +362,10 @@ class Scanner(LineParser):
 
 @cache
 def _marks() -> tuple[bytes, ...]:
-    """Return the texts of which a line of another program must hold one to be read."""
+    """Return the texts of which a line of another program must have one."""
     return signatures.outside_marks()
 
 
 def _name_begin(head: bytes) -> int:
-    """Return where HOST:PID:TID and the device begin in what stands before a message."""
+    """Return where HOST:PID:TID and the device begin in a prefix."""
     return head.rfind(b" ", 0, head.rfind(b" ", 0, -1)) + 1

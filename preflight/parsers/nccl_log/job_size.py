@@ -1,4 +1,4 @@
-"""How many ranks and nodes a job has, where NCCL says so or what it says lets no other number."""
+"""Number of ranks and nodes of a job, from NCCL's lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _RING_SHOWN = 20
 
 
 def nnodes_of(table: Tables, hosts: Sequence[str], nranks: int | None) -> int | None:
-    """Count nodes: NCCL's own number (2.20 on), else hosts, one of them only if all ranks are seen on it."""
+    """Count nodes: NCCL's own number (2.20 on), else hosts.
+
+    A single host counts only if all ranks are on it.
+    """
     sizes: list[int] = [key[1] for key, _ in table.rows("size")]
     if sizes:
         return max(*sizes, len(hosts))  # what NVLink joins NCCL counts as one node
@@ -29,9 +32,10 @@ def nnodes_of(table: Tables, hosts: Sequence[str], nranks: int | None) -> int | 
 
 
 def ranks_of_rings(table: Tables) -> int | None:
-    """Return how many ranks trees say there are, or rings go through: one, written out, that goes through all.
+    """Return the number of ranks in trees, or in a ring through all ranks.
 
-    The last line of a text may be cut, and such a ring is none. Up to 2.4 long rings were broken over several lines.
+    The last line of a text may be cut, and such a ring does not count. Up to 2.4 long rings were broken over several
+    lines.
     """
     if tree_ranks := max((key[1] for key, _ in table.rows("trees") if key[1]), default=None):
         return int(tree_ranks)

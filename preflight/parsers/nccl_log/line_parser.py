@@ -1,4 +1,4 @@
-"""A line read with care: one that may hold several messages, or was written by others than NCCL."""
+"""Parser of one line that may hold several messages or be of other programs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SAME_MESSAGE = 4
 
 
 def has_level(raw: bytes) -> bool:
-    """Tell whether a text holds NCCL's name and a level."""
+    """Return whether a text has NCCL's name and a level."""
     return LEVEL.search(raw) is not None
 
 
@@ -63,7 +63,10 @@ class LineParser:
             before = self._part(part, before)
 
     def _part(self, part: bytes, before: str) -> str:
-        """Take in one message, and return it; one that a collector wrote twice on a line counts once."""
+        """Parse one message, and return it.
+
+        A message that a collector wrote twice on a line counts once.
+        """
         text = clean(part)
         level = _LEVEL.search(text)
         origin = self.known(origin_of(text[: level.start()])) if level else None
@@ -141,7 +144,7 @@ class LineParser:
         return True
 
     def _who(self, number: int, text: str) -> str:
-        """Return a launcher's mark; the lines that follow the first of PyTorch's message bear none."""
+        """Return a launcher's prefix; follow-up lines of PyTorch's message have none."""
         tag = strip_launcher_prefix(text)[0]
         if tag and "NCCL error" in text:
             self.spoke = (number, tag)
@@ -163,7 +166,7 @@ class LineParser:
         return origin
 
     def line(self, number: int, raw: bytes, origin: Origin, message: bytes) -> LogLine:
-        """Make the line that a fact rests on."""
+        """Build the line of a fact."""
         message_text = trimmed(clean(message))[:1000]
         text = clean(raw).strip()[:300]
         return LogLine(
@@ -183,5 +186,5 @@ def _parts(raw: bytes, hosts: Container[Key]) -> list[bytes]:
 
 
 def _glued(name: str, hosts: Container[Key]) -> int:
-    """Return where the name of a known host begins in what the end of the message before it may be glued to."""
+    """Return where a known host's name begins in text that lost its line end."""
     return next((at for at in range(len(name)) if (name[at:],) in hosts), 0)

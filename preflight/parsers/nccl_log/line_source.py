@@ -1,7 +1,7 @@
-"""Lines of a file, in chunks: plain, compressed or UTF-16, of any length, in constant memory.
+"""Lines of a file in chunks: plain, compressed or UTF-16, in constant memory.
 
-A line longer than :data:`MAX_LINE_BYTES` is cut there. Compressed data is
-unpacked as it is read; what unpacks to absurdly much is a bomb and is left.
+A line longer than :data:`MAX_LINE_BYTES` is cut there. Compressed data is unpacked as it is read; an absurd ratio is
+a bomb, and reading stops.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ XZ_MEMORY = 80 << 20
 
 
 class ByteReader(Protocol):
-    """What bytes come from."""
+    """Source of bytes."""
 
     def read(self, size: int, /) -> bytes:
         """Return at most so many bytes; none at the end."""
 
 
 class Notes(Protocol):
-    """Takes remarks on what was not read."""
+    """Receives notes on unread parts."""
 
     def __call__(self, remark: str, /) -> None:
-        """Take one."""
+        """Receive one."""
 
 
 def divisible(head: bytes) -> bool:
@@ -58,7 +58,10 @@ def _utf16(head: bytes) -> str | None:
 
 
 def opened(stream: ByteReader, note: Notes) -> ByteReader:
-    """Return a reader of what a file holds, unpacked and as UTF-8; raises ValueError for what cannot be unpacked."""
+    """Return a reader of a file's content, unpacked and as UTF-8.
+
+    Raises ValueError for data that cannot be unpacked.
+    """
     head = stream.read(HEAD)
     reader: ByteReader = _Joined(head, stream)
     for magic, make in _PACKED:
@@ -108,7 +111,7 @@ def lines(reader: ByteReader, most: int | None = None) -> Iterator[list[bytes]]:
 
 
 class _Joined:
-    """Bytes that were read already, and what follows them."""
+    """Bytes that were read already, and the rest."""
 
     def __init__(self, head: bytes, rest: ByteReader) -> None:
         self.head, self.rest = head, rest

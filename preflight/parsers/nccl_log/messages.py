@@ -1,7 +1,7 @@
-"""One message of level INFO, as an event: what it says, without who says it.
+"""Parsers of one INFO message, without its prefix.
 
-Formats of NCCL 2.3 … 2.30 (src/init.cc, src/net.cc, src/plugin/, src/transport/) and of the plug-ins
-rdma-sharp, aws-ofi-nccl and gIB. Read by pattern, never by version: vendors carry patches back.
+Formats of NCCL 2.3 … 2.30 (src/init.cc, src/net.cc, src/plugin/, src/transport/) and of the plug-ins rdma-sharp,
+aws-ofi-nccl and gIB. Parsed by pattern, never by version: vendors backport patches.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ def version(text: str) -> str | None:
 
 
 def built_for(text: str) -> str | None:
-    """Return the CUDA that the NCCL of a line was built for: ``12.4`` of ``NCCL version 2.21.5+cuda12.4``."""
+    """Return the CUDA of an NCCL build: ``12.4`` of ``2.21.5+cuda12.4``."""
     match = _BUILT_FOR.search(text)
     return match[1] if match else None
 
 
 def ignored(message: bytes) -> bool:
-    """Tell a message that nothing is read from, by its first word."""
+    """Return whether a message is ignored, by its first word."""
     return message[: message.find(b" ")] in _IGNORED
 
 
 def marked(message: str) -> bool:
-    """Tell whether a message may say something that is asked here."""
+    """Return whether a message may hold a known fact."""
     return any(mark in message for mark, _ in _BY_MARK)
 
 

@@ -1,4 +1,4 @@
-"""What a reader of NCCL's log hands on. An empty tuple or None: the log is silent about it."""
+"""Values of a parsed NCCL log. An empty tuple or None: not in the log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ _TCP = frozenset({"socket", "fastsocket"})
 
 
 def is_tcp(network: str) -> bool:
-    """Tell whether a network is NCCL's own TCP transport (a plug-in that speaks TCP has a name of its own)."""
+    """Return whether a network is NCCL's own TCP transport.
+
+    A plug-in over TCP has a name of its own.
+    """
     return network.casefold() in _TCP
 
 
@@ -35,7 +38,7 @@ class LogLine:
 
 @dataclass(frozen=True)
 class Use:
-    """Something that the log says once or often."""
+    """Something that the log has once or more."""
 
     name: str
     count: int
@@ -65,7 +68,7 @@ class IbDevice:
 
 @dataclass(frozen=True)
 class Hca:
-    """An HCA that NCCL found, over all hosts, and the network channels that run over it."""
+    """An HCA in NCCL's log, over all hosts, and its network channels."""
 
     name: str
     port: int
@@ -87,7 +90,7 @@ class HostChannels:
 
 @dataclass(frozen=True)
 class Rails:
-    """Connections of which both ends were seen: whether they join NICs of one index (rail) or of two."""
+    """Connections with both ends: between equal NIC indexes (rail), or not."""
 
     seen: int
     crossing: int
@@ -108,7 +111,7 @@ class ReportedVariable:
 
 @dataclass(frozen=True)
 class PluginStatus:
-    """What became of a plug-in."""
+    """State of a plug-in."""
 
     state: str  # "loaded", "not found", "internal", "failed", "unsupported"
     name: str | None
@@ -127,7 +130,7 @@ class Affinity:
 
 @dataclass(frozen=True)
 class ChannelCounts:
-    """``N coll channels, …`` of the communicator with most; None where that version does not say."""
+    """``N coll channels, …`` of the communicator with most; None if not printed."""
 
     coll: int
     collnet: int | None
@@ -159,7 +162,7 @@ class Unfinished:
 
 @dataclass(frozen=True)
 class Missing:
-    """A rank that never arrived at a communicator which others waited in."""
+    """A rank that never arrived at a communicator while its peers waited."""
 
     rank: int
     host: str | None
@@ -190,7 +193,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class NcclLog:
-    """What a log says."""
+    """Content of a log."""
 
     nccl_version: str | None
     versions: tuple[Use, ...]
@@ -249,6 +252,6 @@ class NcclLog:
 
     @property
     def network_names(self) -> tuple[str, ...]:
-        """Networks in use: those of the channels; where there are no channel lines, those chosen."""
+        """Networks in use: of the channels, else those chosen."""
         named: Sequence[NetChannels | Use] = self.channels or self.networks
         return tuple(dict.fromkeys(entry.network if isinstance(entry, NetChannels) else entry.name for entry in named))

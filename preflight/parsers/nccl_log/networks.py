@@ -1,4 +1,4 @@
-"""Lines of networks: interfaces and HCAs that were found, plug-ins, which network was chosen, GPUDirect RDMA."""
+"""Lines of networks: interfaces, HCAs, plug-ins, choice, GPUDirect RDMA."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ _INTERNAL = re.compile(r"(?:NET/Plugin ?: )?.*[Uu]sing internal (?:network plugi
 
 
 def network(message: str) -> LogEvent | None:
-    """Read which network was chosen."""
+    """Parse the chosen network."""
     match = _NETWORK.fullmatch(message)
     return LogEvent("network", (match["name"],)) if match else None
 
 
 def bootstrap(message: str) -> LogEvent | None:
-    """Read over which interfaces ranks find each other: up to 2.7 all that could be, since then the one in use."""
+    """Parse the bootstrap interfaces: up to 2.7 all candidates, since then the used."""
     match = _BOOTSTRAP.match(message)
     found = tuple(_ADDRESS.findall(match[1])) if match else ()
     return LogEvent("bootstrap", found) if found else None
 
 
 def using(message: str) -> LogEvent | None:
-    """Read which interfaces or HCAs a network found."""
+    """Parse the interfaces or HCAs of a network."""
     if not (match := _USING.match(message)):
         old = _OLD_INTERFACE.match(message)
         return LogEvent("sockets", (old.groups(),)) if old else None
@@ -70,7 +70,7 @@ def using(message: str) -> LogEvent | None:
 
 
 def old_devices(message: str) -> LogEvent | None:
-    """Read HCAs as NCCL up to 2.3 listed them, and as those since 2.28 say each by itself."""
+    """Parse HCAs as listed up to 2.3, and one by one since 2.28."""
     if match := _VERBS_DEVICE.match(message):
         return LogEvent("ib", (((None, match[1], int(match[2]), match[3] == "RoCE", False),), None))
     if not (match := _OLD_DEVICE.match(message)):
@@ -80,7 +80,7 @@ def old_devices(message: str) -> LogEvent | None:
 
 
 def plugin(message: str) -> LogEvent | None:
-    """Read what became of a plug-in."""
+    """Parse the state of a plug-in."""
     if match := _OFI.match(message) or _GIB.match(message):
         return LogEvent("plugin", ("loaded", match[1]))
     if match := _LOADED.fullmatch(message):
@@ -95,5 +95,5 @@ def plugin(message: str) -> LogEvent | None:
 
 
 def gdr(message: str) -> LogEvent | None:
-    """Read for which HCA GPUDirect RDMA is off."""
+    """Parse the HCA for which GPUDirect RDMA is off."""
     return LogEvent("gdr disabled", (message[:256],)) if _GDR_DISABLED.match(message) else None

@@ -1,4 +1,4 @@
-"""What stands before ``NCCL INFO`` on a line: launcher's marks, time, HOST:PID:TID, device, source."""
+"""Prefix of ``NCCL INFO``: launcher, time, HOST:PID:TID, device, source."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _RECORD = re.compile(
 
 @dataclass(frozen=True)
 class Origin:
-    """Who wrote a line, when and where in NCCL's source."""
+    """Origin of a line: process, time and place in NCCL's source."""
 
     host: str | None
     pid: int | None
@@ -78,12 +78,12 @@ class Origin:
 
     @property
     def process(self) -> tuple[str, int | None, int | None]:
-        """Return what tells one rank from another: host or tag, process, device."""
+        """Return the identity of a rank: host or tag, process, device."""
         return (self.host or self.tag, self.pid, self.device)
 
 
 def clean(raw: bytes) -> str:
-    """Return one line as text, without what a terminal or an HTML page put in; at most 8,192 characters."""
+    """Return a line as text, without terminal or HTML codes, up to 8,192 characters."""
     text = raw[: LONGEST_LINE_CHARS * 2].decode("utf-8", "backslashreplace")[:LONGEST_LINE_CHARS]
     if "\x1b" in text or "\x00" in text or "\ufeff" in text:
         text = normalize_text(text)
@@ -95,7 +95,7 @@ def clean(raw: bytes) -> str:
 
 
 def unwrapped_json(raw: bytes) -> bytes | None:
-    """Return the text that a collector of logs put into a JSON object, one to a line; None if it is none."""
+    """Return the text in a log collector's JSON object; None for other lines."""
     if b"CCL" not in raw and b"\\u" not in raw:  # it is decoded for these only
         return None
     if b"{" not in raw[:_BEFORE_RECORD] or len(raw) > LONGEST_LINE_CHARS * 2 or not (record := _RECORD.match(raw)):
@@ -111,7 +111,7 @@ def unwrapped_json(raw: bytes) -> bytes | None:
 
 
 def origin_of(head: str) -> Origin | None:
-    """Read what stands before the level; None if that is prose, and the line none of NCCL's."""
+    """Parse the text before the level; None for prose, which is not NCCL's."""
     head = head.rpartition("\r")[2]
     time = None
     for stamp in _STAMP.finditer(head):

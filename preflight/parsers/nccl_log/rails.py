@@ -1,7 +1,7 @@
-"""Which NIC of one node talks to which of another: both ends of each connection, joined by its name.
+"""NIC pairs of connections: both ends, joined by the connection's name.
 
-A connection is named by channel, ranks and GPUs ("Channel 00/0 : 8[0] -> 0[0]"), not by communicator.
-Where two communicators give one name to connections over different NICs, that one is not judged.
+A connection is named by channel, ranks and GPUs ("Channel 00/0 : 8[0] -> 0[0]"), not by communicator. Where two
+communicators give one name to connections over different NICs, that one is not judged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ MIXED = b""
 
 
 def left_out(before: bytes, mask: int) -> bool:
-    """Tell whether a sample leaves an end out: by channel and sender, which both ends name first."""
+    """Return whether a sample leaves an end out, by channel and sender.
+
+    Both ends name these first.
+    """
     return mask != 0 and crc32(before[:16]) & mask != 0
 
 
@@ -26,7 +29,7 @@ def name_of(before: bytes) -> bytes:
 
 
 def add(ends: dict[bytes, bytes], mask: int, before: bytes, rest: bytes) -> int:
-    """Keep one end; return the mask of the sample, which grows as the table fills."""
+    """Store one end; return the mask of the sample, which grows with the table."""
     if left_out(before, mask):
         return mask
     known = ends.get(before)
@@ -59,7 +62,7 @@ def merge(ends: dict[bytes, bytes], mask: int, other: dict[bytes, bytes], other_
 
 
 def pairs(ends: dict[bytes, bytes]) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """Yield (name, what the sender goes over, what the receiver does) of each connection with both ends."""
+    """Yield (name, sender's NIC, receiver's NIC) of connections with both ends."""
     for before, rest in ends.items():
         if rest is MIXED or rest == MIXED or not before.endswith(b"[send"):
             continue

@@ -1,4 +1,4 @@
-"""Ranks and communicators: who is who, what was set up how often, and who never came."""
+"""Ranks and communicators: identities, set-ups, missing ranks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MISSING_SHOWN = 1000
 
 @dataclass
 class Members:
-    """Ranks of the largest communicator, and the processes that they are."""
+    """Ranks of the largest communicator, and their processes."""
 
     nranks: int = 0
     known: dict[int, Process] = field(default_factory=dict)
@@ -27,11 +27,14 @@ class Members:
     ranks: dict[Process, int | None] = field(default_factory=dict)  # None: one process that is several ranks
 
     def rank_of(self, process: Process) -> int | None:
-        """Return the rank of a process, where the log tells."""
+        """Return the rank of a process, where the log shows it."""
         return self.ranks.get(process)
 
     def host_of(self, rank: int) -> str | None:
-        """Return the host of a rank: said, or that of its node's other ranks where ranks go round node by node."""
+        """Return the host of a rank, from its lines or from its node's other ranks.
+
+        The latter where ranks are numbered node by node.
+        """
         if rank in self.known:
             return self.known[rank][0] or None
         hosts: tuple[str, ...] = self._hosts_by_node.get(rank // self.per_node, ()) if self.per_node else ()
@@ -39,7 +42,7 @@ class Members:
 
     @cached_property
     def _hosts_by_node(self) -> dict[int, tuple[str, ...]]:
-        """Hosts of each run of ranks that is a node's; none where ranks do not go round node by node."""
+        """Hosts of each node's run of ranks; empty unless numbered node by node."""
         if not self.per_node or self.nranks % self.per_node:
             return {}
         node_of: dict[str, int] = {}
@@ -53,7 +56,7 @@ class Members:
 
 
 def ranks_of(tally: LogCounters) -> Members:
-    """Return who the ranks of the largest communicator are."""
+    """Return the ranks of the largest communicator."""
     rows = tally.seen.get("rank", {})
     members = Members(max((cast(int, key[0]) for key in rows), default=0))
     sizes = [key[2] for key in tally.seen.get("size", {}) if key[0] == members.nranks]
@@ -120,9 +123,8 @@ def unfinished(tally: LogCounters) -> tuple[Unfinished, ...]:
 def missing(tally: LogCounters, members: Members, *, failed: bool) -> tuple[Missing, ...]:
     """Return the ranks that others waited for.
 
-    Only where at least half of the ranks are in the log, and two: with fewer it is a log of some ranks, and
-    says nothing of the rest. A log of one host of several says nothing of the ranks before its first and
-    after its last.
+    Only where at least half of the ranks, and two, are in the log: fewer make a log of some ranks, and the rest is
+    unknown. A log of one host of several does not cover the ranks before its first and after its last.
     """
     for (_, nranks), comm in _waiting(tally):
         began = comm.started | comm.completed
@@ -141,7 +143,7 @@ def missing(tally: LogCounters, members: Members, *, failed: bool) -> tuple[Miss
 
 
 def _absent(tally: LogCounters, seen: int, nranks: int) -> list[int]:
-    """Return ranks that are not among those seen, as far as the log covers them."""
+    """Return the unseen ranks that the log covers."""
     one_node = any(key[0] == nranks and key[1] == 1 for key in tally.seen.get("size", {}))
     if one_node or len(tally.seen.get("host", {})) > 1:
         first, last = 0, nranks - 1
@@ -151,7 +153,10 @@ def _absent(tally: LogCounters, seen: int, nranks: int) -> list[int]:
 
 
 def _nameless(tally: LogCounters, members: Members) -> tuple[Missing, ...]:
-    """Versions without "Init START": those that are not among the ranks which set the communicator up."""
+    """Return missing ranks for versions without "Init START".
+
+    They are the ranks that did not set the communicator up.
+    """
     rows = tally.seen.get("nameless", {})
     nranks = max((cast(int, key[0]) for key in rows), default=0)
     counts = {cast(int, key[1]): seen.count for key, seen in rows.items() if key[0] == nranks}

@@ -1,4 +1,7 @@
-"""Reads a log: a text, a stream, a file of any size, or the files of all ranks, on all processors."""
+"""Reader of a log: a text, a stream, a file, or the files of all ranks.
+
+It uses all processors.
+"""
 
 from __future__ import annotations
 
@@ -43,18 +46,18 @@ _MOST_EMPTY = 1000
 
 
 class NoNcclOutput(PreflightError, ValueError):
-    """What was read holds no line of NCCL; the text says what it is instead."""
+    """The input has no line of NCCL; the text describes it."""
 
 
 @dataclass
 class ScannedLog:
-    """What was counted of a log, and its lines that others may want."""
+    """Counters of a log, and the lines for other parsers."""
 
     tally: LogCounters
     selection: LineSelection | None = None
 
     def merge(self, other: ScannedLog) -> None:
-        """Take in the next part of the log."""
+        """Add the next part of the log."""
         self.tally.merge(other.tally)
         if self.selection is not None and other.selection is not None:
             self.selection.merge(other.selection)
@@ -82,15 +85,19 @@ def _restore_lines(lines: list[bytes]) -> list[bytes]:
 
 
 def read_stream(stream: ByteReader, name: str = "") -> NcclLog:
-    """Read a log from a stream, compressed or not; raises NoNcclOutput, other ValueError for damage, OSError."""
+    """Read a log from a stream, compressed or not.
+
+    Raises NoNcclOutput, other ValueError for damage, OSError.
+    """
     return _finished(_scan_stream(stream, 0, None, "", select=False).tally, name or "the input")
 
 
 def read(paths: Sequence[Path], processes: int | None = None) -> NcclLog:
-    """Read a log in one file, or in one for each rank (NCCL_DEBUG_FILE with %h and %p), compressed or not.
+    """Read a log in one file, or in one for each rank, compressed or not.
 
-    Reads with as many processes as there are processors to run on, unless ``processes`` is given. Raises
-    NoNcclOutput, other ValueError for compressed data that cannot be unpacked, OSError.
+    Files of ranks come from NCCL_DEBUG_FILE with %h and %p. Uses as many processes as there are processors, unless
+    ``processes`` is given. Raises NoNcclOutput, other ValueError for compressed data that cannot be unpacked,
+    OSError.
     """
     return _finished(scan(paths, processes).tally, str(paths[0]) if len(paths) == 1 else f"{len(paths)} files")
 
@@ -131,7 +138,7 @@ def _pieces(paths: Sequence[Path], *, several: bool) -> list[_Piece]:
 
 
 def _shares(pieces: Sequence[_Piece], processes: int) -> list[list[_Piece]]:
-    """Share the pieces out in order, cutting plain files between lines."""
+    """Divide the pieces in order, cutting plain files between lines."""
     total = sum(piece.size for piece in pieces)
     number = max(1, min(processes, total // _WORTH_A_PROCESS, _MOST_PROCESSES))
     share = total / number
@@ -156,7 +163,7 @@ def _shares(pieces: Sequence[_Piece], processes: int) -> list[list[_Piece]]:
 
 
 def _line_begin(path: Path, position: int, end: int) -> int:
-    """Return where the first line begins that begins at a position or after it."""
+    """Return where the next line begins, at a position or after it."""
     if position <= 0:
         return 0
     with path.open("rb") as stream:
@@ -171,7 +178,10 @@ def _line_begin(path: Path, position: int, end: int) -> int:
 
 
 def _processes() -> int:
-    """Return how many processes may read: one where others' threads run, which a fork would not survive."""
+    """Return the number of reading processes.
+
+    One where other threads run, since a fork would not survive them.
+    """
     if threading.active_count() > 1 or "fork" not in multiprocessing.get_all_start_methods():
         return 1
     try:
@@ -181,7 +191,7 @@ def _processes() -> int:
 
 
 def _added(shares: Sequence[Sequence[_Piece]], select: bool) -> ScannedLog:
-    """Scan all shares, each but the first in a process of its own, and add up in order."""
+    """Scan all shares, each but the first in a process, and add up in order."""
     context = multiprocessing.get_context("fork") if len(shares) > 1 else None
     helpers = []
     for share in shares[1:]:

@@ -1,7 +1,7 @@
-"""Lines of NCCL of which a person, a shipper of logs or a page took the level or more: what they were before.
+"""Restoration of NCCL lines without their level.
 
-NCCL writes ``HOST:PID:TID [DEVICE] NCCL INFO message``; up to 2.2 without its name. What is left tells a line of NCCL
-by its beginning or by its message; prose has neither.
+A person, a log shipper or a page may have removed it. NCCL writes ``HOST:PID:TID [DEVICE] NCCL INFO message``; up to
+2.2 without its name. What is left identifies a line of NCCL by its beginning or by its message; prose has neither.
 """
 
 from __future__ import annotations
@@ -76,12 +76,15 @@ def _is_own_level(line: bytes, end: int) -> bool:
 
 
 def _plain(line: bytes) -> bytes:
-    """Take the backslashes off that a page's source needs."""
+    """Remove the backslashes of a page's source."""
     return _ESCAPED.sub(rb"\1", line) if b"\\" in line and b"NCCL" in line else line
 
 
 def _line(line: bytes) -> bytes:
-    """Return a line that has NCCL's beginning or a level spelled in another way; the line itself if it has not."""
+    """Return a line with NCCL's prefix or an odd spelling of its level, restored.
+
+    Other lines are returned as they are.
+    """
     if len(line) > _LONGEST or (b"NCCL" not in line and b" [" not in line):
         return line
     if (spelled := _SPELLED.search(line)) and _MESSAGE.match(spelled["message"]):
@@ -97,7 +100,7 @@ def _line(line: bytes) -> bytes:
 
 
 def _bare(line: bytes) -> bytes:
-    """Return a line of which nothing but the message is left; the line itself if it is none."""
+    """Return a line of only the message, restored; other lines as they are."""
     if not line or len(line) > _LONGEST or not any(word in line for word in _WORDS):
         return line
     if not (left := _LEFT.fullmatch(line)):

@@ -1,4 +1,4 @@
-"""Failure signatures: data in ``signatures.toml``, whose head describes its fields."""
+"""Failure signatures: data in ``signatures.toml``, which describes its fields."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONDITIONS = ("", "tcp", "spread", "staged", "fatal", "unexplained", "silent")
 
 @dataclass(frozen=True)
 class Signature:
-    """How one failure shows in a log, and what to do about it."""
+    """Signature of a failure in a log, and its fix."""
 
     name: str
     id: str
@@ -45,7 +45,7 @@ class Signature:
     counter: tuple[str, ...]
 
     def fits(self, message: str, source: str = "") -> bool:
-        """Return whether a message that holds one of the marks shows this failure."""
+        """Return whether a message with one of the marks has this signature."""
         if not self.pattern.search(message):
             return False
         return self.source is None or self.source.search(source) is not None
@@ -53,7 +53,7 @@ class Signature:
 
 @cache
 def all_signatures() -> tuple[Signature, ...]:
-    """Return every signature, what is special before what is general."""
+    """Return every signature, the specific before the general."""
     text = (files("preflight.parsers.nccl_log") / "signatures.toml").read_text(encoding="utf-8")
     return tuple(_signature(name, fields) for name, fields in tomllib.loads(text).items())
 
@@ -87,7 +87,7 @@ def _at(where: Where) -> tuple[Signature, ...]:
 
 @cache
 def _marks(where: Where) -> dict[str, tuple[int, ...]]:
-    """Return the marks, each with the places of the signatures that have it."""
+    """Return the marks, each with the positions of its signatures."""
     found: dict[str, tuple[int, ...]] = {}
     for place, signature in enumerate(_at(where)):
         for mark in signature.marks:
@@ -97,12 +97,12 @@ def _marks(where: Where) -> dict[str, tuple[int, ...]]:
 
 @cache
 def outside_marks() -> tuple[bytes, ...]:
-    """Return the texts of which a line outside NCCL's must hold one to be looked at."""
+    """Return the texts of which a non-NCCL line must have one to be parsed."""
     return tuple(mark.encode() for mark in _marks("outside"))
 
 
 def info_marks() -> tuple[str, ...]:
-    """Return the texts of which a message of level INFO must hold one to be looked at."""
+    """Return the texts of which an INFO message must have one to be parsed."""
     return tuple(_marks("info"))
 
 

@@ -130,7 +130,7 @@ def summarize(tally: LogCounters) -> NcclLog | None:
 
 
 def _outside_interfaces(table: Tables) -> tuple[str, ...]:
-    """Return the interfaces over which ranks find each other, and over which verbs are set up."""
+    """Return the interfaces of the bootstrap and of verbs."""
     interfaces = [str(key[1]) for key, _ in table.rows("bootstrap")] + [str(key[0]) for key, _ in table.rows("oob")]
     return tuple(dict.fromkeys(interfaces))
 
@@ -161,7 +161,7 @@ def _obstacles(table: Tables, tally: LogCounters) -> tuple[LogLine, ...]:
 
 
 def _conditions(networks: Sequence[Use], channels: Sequence[NetChannels], nnodes: int | None) -> set[str]:
-    """Return what holds of the whole log; see ``signatures.toml``."""
+    """Return the conditions of the complete log; see ``signatures.toml``."""
     holds = set()
     names = [channel.network for channel in channels] or [use.name for use in networks]
     several = nnodes is not None and nnodes > 1
@@ -178,7 +178,10 @@ def _conditions(networks: Sequence[Use], channels: Sequence[NetChannels], nnodes
 
 
 def _in_order(lines: Iterable[LogLine]) -> tuple[LogLine, ...]:
-    """Sort by time where every line bears one, else by line; lines of several files stay as they are without times."""
+    """Sort by time where every line has one, else by line.
+
+    Lines of several files without times keep their order.
+    """
     found = list(lines)
     if found and all(line.time for line in found):
         return tuple(sorted(found, key=lambda line: (line.time or "", line.number)))
@@ -192,9 +195,9 @@ def _notes(tally: LogCounters) -> tuple[str, ...]:
     if tally.long_lines:
         notes.append(f"{tally.long_lines} lines are longer than any of NCCL; only their beginning was looked at")
     for kind, count in sorted(tally.overflow.items()):
-        notes.append(f"too many different facts of one kind ({kind}): {count} more lines are not told apart")
+        notes.append(f"too many different facts of one kind ({kind}): {count} more lines are not distinguished")
     if tally.warning_count > len(tally.warnings):
-        notes.append(f"{tally.warning_count} warnings, of which the first {len(tally.warnings)} are kept")
+        notes.append(f"{tally.warning_count} warnings, of which the first {len(tally.warnings)} are saved")
     if tally.ends_mask:
         notes.append(ENDS_SAMPLED_NOTE)
     return tuple(notes)

@@ -29,13 +29,16 @@ class Tables:
 
     @property
     def last_line(self) -> int:
-        """Return the number of the last line of all, which may be cut."""
+        """The number of the last line, which may be cut."""
         return self.tally.all_lines
 
     def uses(self, kind: str) -> tuple[Use, ...]:
-        """Return the rows of a kind whose key is a name."""
+        """Return the rows of a kind with a name as key."""
         return tuple(Use(str(key[0]), seen.count, seen.first) for key, seen in self.rows(kind))
 
     def via(self, transport: str) -> list[tuple[Any, Occurrence]]:
-        """Return (host, transport, network, device, proxied, gpudirect) and what was seen of a transport."""
+        """Return the rows of a transport, with their occurrences.
+
+        A row has host, transport, network, device, proxied and gpudirect.
+        """
         return [(key, seen) for key, seen in self.rows("via") if key[1] == transport]

@@ -1,6 +1,6 @@
-"""A log as a document: the facts of the part "nccl-log" of ``preflight read --json``.
+"""Log facts as a document: part "nccl-log" of ``preflight read --json``.
 
-What is not in the text is null; an empty list is a log that says there is none.
+A fact that is not in the text is null; an empty list means that the log shows none.
 """
 
 from __future__ import annotations
@@ -69,7 +69,10 @@ def document(log: NcclLog) -> dict[str, Any]:
 
 
 def inter_node(log: NcclLog) -> list[str]:
-    """Name the ways between nodes: those of the channels, else the network that was chosen; none in one node."""
+    """Return the transports between nodes: of the channels, else the chosen network.
+
+    Empty within one node.
+    """
     names = list(log.network_names) if log.channels or log.nnodes != 1 else []
     ways = dict.fromkeys(way for name in names for way in _layers(log, name))
     if _between_nodes(log):
@@ -80,7 +83,7 @@ def inter_node(log: NcclLog) -> list[str]:
 
 
 def intra_node(log: NcclLog) -> list[str]:
-    """Name the ways inside a node."""
+    """Return the transports inside a node."""
     between = _between_nodes(log)
     ways = dict.fromkeys(
         use.name.partition("/")[0] for use in log.intra_node if not (between and use.name == "P2P/MNNVL")
@@ -91,7 +94,10 @@ def intra_node(log: NcclLog) -> list[str]:
 
 
 def _between_nodes(log: NcclLog) -> bool:
-    """Tell whether NVLink joins nodes: NCCL counts all that it joins as one, and uses the same way within each."""
+    """Return whether NVLink joins nodes.
+
+    NCCL then counts joined nodes as one, and uses the same transport within each.
+    """
     several = len(log.hosts) > 1 or (log.nnodes or 0) > 1 or (log.nranks or 0) > _MOST_GPUS
     return several and any(use.name == "P2P/MNNVL" for use in log.intra_node)
 
@@ -111,9 +117,9 @@ def _layers(log: NcclLog, network: str) -> list[str]:
 
 
 def _gpudirect(log: NcclLog) -> bool | None:
-    """True where a channel uses GPUDirect RDMA, False where all go without; TCP and HCAs without it cannot.
+    """Return True where a channel uses GPUDirect RDMA, False where none does.
 
-    None also where lines of channels are cut before the word that tells.
+    TCP and HCAs without it cannot. None also where channel lines are cut before the word that shows it.
     """
     if log.channels:
         states = {channel.gpudirect for channel in log.channels}

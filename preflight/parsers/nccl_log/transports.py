@@ -1,4 +1,4 @@
-"""Over what a log says that its channels run: networks, hosts, HCAs, rails and what joins GPUs of one node."""
+"""Transports of channels: networks, hosts, HCAs, rails, links within a node."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHOWN = 20
 
 
 def net_channels(table: Tables) -> tuple[NetChannels, ...]:
-    """Count connections by network, those with GPUDirect RDMA apart."""
+    """Count connections by network, those with GPUDirect RDMA separately."""
     found: dict[tuple[str, bool | None], NetChannels] = {}
     for (_, _, network, _, _, gpudirect), seen in table.via("NET"):
         known = found.get((network, gpudirect))
@@ -46,12 +46,12 @@ def by_host(table: Tables) -> tuple[HostChannels, ...]:
 
 
 def merged(rows: Sequence[tuple[Any, Occurrence]], name: str) -> tuple[Use, ...]:
-    """Make one use of several rows; none of none."""
+    """Merge several rows into one use; none from none."""
     return (Use(name, sum(seen.count for _, seen in rows), rows[0][1].first),) if rows else ()
 
 
 def intra_node(table: Tables) -> tuple[Use, ...]:
-    """Count what joins the GPUs of one node."""
+    """Count the transports between GPUs of one node."""
     names = dict.fromkeys(key[1] for key, _ in table.rows("via") if key[1] not in ("NET", "COLLNET"))
     return tuple(use for name in names for use in merged(table.via(name), name))
 

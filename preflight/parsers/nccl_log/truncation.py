@@ -1,4 +1,4 @@
-"""A text of which a copy lost something: the beginning of its first host, what lay beyond the screen's edge."""
+"""Restoration of truncated text: first host name, cut screen lines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _COMPLETE_HOST = rb"(?<![\w.-])([A-Za-z0-9][\w.-]{0,254}?)%s(?=:\d{1,10}:\d{1,10
 
 
 def completed(lines: list[bytes]) -> list[bytes]:
-    """Return the lines, the first with the host that others name in full; as they are if that is not certain."""
+    """Return the lines, the first with its complete host name.
+
+    Unchanged if the name is not certain.
+    """
     first = next((at for at, line in enumerate(lines) if line.strip()), None)
     if first is None or not _HOST.match(lines[first]):
         return lines
@@ -40,10 +43,10 @@ def completed(lines: list[bytes]) -> list[bytes]:
 
 
 def undecided(lines: list[bytes]) -> list[bytes]:
-    """Return the lines, with a mark behind each way and ring that may have gone on where a screen cut it.
+    """Return the lines, with a mark behind transports and rings that may be cut.
 
-    A screen's width shows where no line is longer and lines of other kinds are just as long. Of a setting and of a
-    network that end there nothing is left: the last value before a cut is none.
+    A screen's width shows where no line is longer and lines of other kinds are just as long. A setting or a network
+    that ends there is dropped: a cut value is no value.
     """
     marks = {index: mark for index, line in enumerate(lines) if (mark := _goes_on(line))}
     values = {index: match[1] for index, line in enumerate(lines) if (match := _VALUE.match(line))}
@@ -69,7 +72,7 @@ def undecided(lines: list[bytes]) -> list[bytes]:
 
 
 def _goes_on(line: bytes) -> bytes:
-    """Return what shows that a line goes on; nothing of one that is whole or of another kind."""
+    """Return the sign that a line continues; empty for a complete or other line."""
     if b"] via " in line:
         return _WAY_GOES_ON if _WAY.search(line) else b""
     return _RING_GOES_ON if b"Channel " in line and _RING.search(line) else b""

@@ -41,17 +41,17 @@ class ReportBuilder:
 
     @property
     def copies(self) -> int:
-        """How many runs of as many ranks each have printed into it, from a binary that knows no MPI."""
+        """The number of runs that printed into it, from a binary without MPI."""
         times = Counter(device.rank for device in self.devices)
         return times[0] if times[0] > 1 and len(set(times.values())) == 1 else 1
 
     @property
     def only_failed(self) -> bool:
-        """Whether nothing of it is here but a failure."""
+        """Whether it has nothing but a failure."""
         return bool(self.failures) and not (self.devices or self.rows or self.columns or self.version or self.finished)
 
     def awaits(self, rank: int) -> bool:
-        """Whether the head of the table is here, no row yet, and this rank comes next."""
+        """Return whether the table has its head, no row yet, and this rank is next."""
         empty = self.columns is not None and not (self.rows or self.pending or self.finished)
         return empty and rank == 1 + max((device.rank for device in self.devices), default=-1) > 0
 

@@ -1,7 +1,7 @@
-"""Which collective a table of nccl-tests measured, where nothing but the table tells.
+"""The collective of a table of nccl-tests, where only the table shows it.
 
-Two things differ between the collectives (nccl-tests doc/PERFORMANCE.md and src/*.cu): busbw over algbw, and the
-size over the number of elements, which for the gather family is the number of ranks.
+Two things differ between the collectives (nccl-tests doc/PERFORMANCE.md and src/*.cu): busbw over algbw, and the size
+over the number of elements, which for the gather family is the number of ranks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ def factor(collective: str, ranks: int) -> float | None:
 
 
 def ranks_of(row: Row) -> int | None:
-    """Return size over the size of the elements: the ranks for the gather family, else 1; None if it is no number."""
+    """Return size over the size of the elements; None if that is no number.
+
+    It is the number of ranks for the gather family, else 1.
+    """
     width = TYPE_BYTES.get(row.dtype)
     if not width or row.count <= 0 or row.bytes <= 0 or row.bytes % (row.count * width):
         return None
@@ -42,7 +45,7 @@ def ranks_of(row: Row) -> int | None:
 
 
 def ratio_of(row: Row) -> float | None:
-    """Return busbw over algbw; None below 1 GB/s, where two decimals do not tell it."""
+    """Return busbw over algbw; None below 1 GB/s, where rounding hides it."""
     for half in row.halves:
         if half.algbw_gbytes_s >= 1 and math.isfinite(half.busbw_gbytes_s + half.algbw_gbytes_s):
             return half.busbw_gbytes_s / half.algbw_gbytes_s
@@ -52,9 +55,10 @@ def ratio_of(row: Row) -> float | None:
 def collective_of(
     rows: Sequence[Row], ranks: int | None = None, called: str | None = None, has_redop: bool | None = None
 ) -> str | None:
-    """Tell the collective from its table; ``called`` is the binary's name where a command line stands before it.
+    """Return the collective of a table, or None.
 
-    The name is taken if the table could be of it. None if several fit and nothing decides.
+    ``called`` is the binary's name in a command line before it; it is used if the table fits. None if several fit and
+    nothing decides.
     """
     if not rows:
         return called
@@ -67,7 +71,7 @@ def collective_of(
 
 
 def candidates(rows: Sequence[Row], ranks: int | None, has_redop: bool | None) -> tuple[str, ...]:
-    """Return the collectives that a table could be of; none if the table tells nothing."""
+    """Return the collectives that fit a table; empty if it decides nothing."""
     sized = sorted((row for row in rows if row.bytes > 0), key=lambda row: row.bytes)
     row = next((row for row in reversed(sized) if ratio_of(row) is not None), sized[-1] if sized else None)
     if row is None:
@@ -117,7 +121,10 @@ def _checked(half: Measurement | None) -> bool:
 
 
 def _unchecked_in_place(row: Row) -> bool | None:
-    """Whether only out of place was checked, as alltoall and older sendrecv do; None if nothing was."""
+    """Return whether only out of place was checked, as alltoall does.
+
+    Older sendrecv does as well. None if nothing was checked.
+    """
     out, inside = row.out_of_place, row.in_place
     if out is None or inside is None or not (_checked(out) or _checked(inside)):
         return None
@@ -125,9 +132,10 @@ def _unchecked_in_place(row: Row) -> bool | None:
 
 
 def contradictions(rows: Sequence[Row], collective: str | None, ranks: int | None) -> tuple[str, ...]:
-    """Say which assumption the columns contradict: another collective, another number of ranks, or edited figures.
+    """Return the assumptions that the columns contradict.
 
-    busbw may differ from algbw times its factor by 1 % and the rounding of two decimals.
+    The collective, the number of ranks, or the figures may be wrong. busbw may differ from algbw times its factor by
+    1 % and the rounding of two decimals.
     """
     if collective is None or ranks is None or ranks < 2:
         return ()

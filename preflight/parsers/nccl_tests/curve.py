@@ -1,4 +1,4 @@
-"""The curve of bandwidth and time over message sizes that a table of nccl-tests draws, and what is odd about it."""
+"""Curve of an nccl-tests table over message sizes, and its anomalies."""
 
 from __future__ import annotations
 
@@ -33,12 +33,15 @@ class Dip:
 
     @property
     def share(self) -> float:
-        """By how much it falls, 0 to 1."""
+        """The relative drop, 0 to 1."""
         return 1 - self.at.busbw / self.before.busbw
 
 
 def curve(rows: Sequence[Row]) -> tuple[Point, ...]:
-    """Return the points of the type and operation that has most rows, in the order of size; sizes of 0 are none."""
+    """Return the points of the type and operation with most rows, by size.
+
+    Sizes of 0 are left out.
+    """
     kinds = defaultdict(list)
     for row in rows:
         kinds[row.dtype, row.redop, row.root].append(row)
@@ -57,7 +60,7 @@ def curve(rows: Sequence[Row]) -> tuple[Point, ...]:
 
 
 def dips(points: Sequence[Point], at_least: int = 64 * MIB, tolerance: float = 0.05) -> tuple[Dip, ...]:
-    """Return where bandwidth falls by more than the tolerance although the message grows."""
+    """Return where bandwidth falls by more than the tolerance as the size grows."""
     large = [point for point in points if point.bytes >= at_least]
     return tuple(
         Dip(before, at)
@@ -67,13 +70,19 @@ def dips(points: Sequence[Point], at_least: int = 64 * MIB, tolerance: float = 0
 
 
 def floor_us(points: Sequence[Point], at_most: int = 4096) -> float | None:
-    """Return the latency floor: the median time of the smallest messages; None below three of them."""
+    """Return the latency floor: the median time of the smallest messages.
+
+    None below three of them.
+    """
     small = [point.time_us for point in points if point.bytes <= at_most]
     return median(small) if len(small) >= 3 else None
 
 
 def spikes(points: Sequence[Point], at_most: int = 65536, times: float = 3) -> tuple[Point, ...]:
-    """Return small messages, but for the first, that take several times as long as their like and as a larger one."""
+    """Return small messages that take several times as long as similar ones.
+
+    They must exceed a larger one, too. The first is left out.
+    """
     small = [point for point in points if point.bytes <= at_most]
     if len(small) < 5:
         return ()
@@ -87,7 +96,7 @@ def spikes(points: Sequence[Point], at_most: int = 65536, times: float = 3) -> t
 
 
 def rises(points: Sequence[Point]) -> float | None:
-    """Return by how much the bandwidth rises over the last doubling, 0.1 for 10 %; None where none was measured."""
+    """Return the rise over the last doubling, 0.1 for 10 %; None if not measured."""
     if len(points) < 2:
         return None
     last = points[-1]

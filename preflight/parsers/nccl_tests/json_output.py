@@ -1,7 +1,7 @@
-"""nccl-tests' own JSON output (``-J FILE``, from 2.17.3 on), read into the same types as its text.
+"""nccl-tests' JSON output (``-J FILE``, from 2.17.3 on), as the types of its text.
 
-Its booleans are strings, NaN is the string "nan", ``root`` is padded with blanks, and ``env`` holds
-the whole environment of the process, which is not read.
+Its booleans are strings, NaN is the string "nan", ``root`` is padded with blanks, and ``env`` holds the process
+environment, which is not read.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _ROW_SIZE = re.compile(r'"size"\s*:')
 
 
 def may_be(text: str) -> bool:
-    """Tell whether a text may hold such an object."""
+    """Return whether a text may hold such an object."""
     return '"results"' in text and '"config"' in text
 
 
 def parse(text: str) -> tuple[Report, ...]:
-    """Return the reports of nccl-tests' JSON objects in a text, with their lines; none if it holds none. Never raises.
+    """Return the reports of nccl-tests' JSON objects in a text, with their lines.
 
-    An object that ends early (a run that died, up to 2.18.4) is read as far as its results go.
+    Never raises. An object that ends early (a run that died, up to 2.18.4) is read as far as its results go.
     """
     if not may_be(text):
         return ()
@@ -52,7 +52,7 @@ def parse(text: str) -> tuple[Report, ...]:
 
 
 def _decoded(text: str, begin: int) -> tuple[Mapping[str, Any], int]:
-    """Decode the object that begins here, or what is there of it: (object, where it ends)."""
+    """Decode the object that begins here, complete or cut: (object, end)."""
     try:
         document, after = json_limits.begun(text, begin)
         return _object(document), after
@@ -131,7 +131,10 @@ def _report(document: Mapping[str, Any], rows: tuple[Row, ...], first_line: int,
 
 
 def _nranks(config: Mapping[str, Any], devices: tuple[RankDevice, ...]) -> int | None:
-    """Count the ranks: only the first device of each process may be listed."""
+    """Return the number of ranks.
+
+    Only the first device of each process may be listed.
+    """
     threads, gpus = _integer(config.get("nthreads")), _integer(config.get("ngpus"))
     if not devices or threads is None or gpus is None:
         return None

@@ -1,7 +1,7 @@
-"""The lines of an nccl-tests report that are not its table: what begins it, ends it, or says that it failed.
+"""Lines of an nccl-tests report outside its table: beginning, end, failure.
 
 Formats of nccl-tests v1.0.0 … v2.19.6 and RCCL's fork (src/common.cu, src/util.cu). Patterns search within a line,
-since a launcher may have put its mark before it, or a number of the table may be glued to it.
+since a launcher's prefix may precede it, or a number of the table may touch it.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ ELIDED = re.compile(
 
 
 def died(line: str) -> str | None:
-    """Return a launcher's or the shell's words that a process died; None if the line says no such thing."""
+    """Return a launcher's or shell's message that a process died, or None."""
     if not any(word in line for word in _MAY_HAVE_DIED):
         return None
     match = DIED.search(line)
@@ -97,7 +97,7 @@ def died(line: str) -> str | None:
 
 
 def collective(binary: str) -> str | None:
-    """Return the collective that a binary measures; None if its name is cut, or not made as nccl-tests makes them."""
+    """Return the collective of a binary; None for a cut or foreign name."""
     name = binary.rpartition("/")[2]
     if match := COMMAND.match(name):
         return match[1]
@@ -105,12 +105,15 @@ def collective(binary: str) -> str | None:
 
 
 def of_source(failure: str) -> str | None:
-    """Return the collective whose source file a failure names, ``all_reduce.cu:90``; None if it names another."""
+    """Return the collective of a source file in a failure, ``all_reduce.cu:90``.
+
+    None for another file.
+    """
     source = _SOURCE.search(failure)
     known = COMMAND.match(f"{source[1]}_perf") if source else None
     return known[1] if known else None
 
 
 def quoted(match: re.Match[str]) -> bool:
-    """Tell whether somebody quotes these words in a sentence."""
+    """Return whether the match is a quotation in a sentence."""
     return _QUOTED.search(match.string[: match.start()]) is not None

@@ -1,4 +1,4 @@
-"""What one run of nccl-tests says: the types that its text and its JSON output are read into."""
+"""Types of one nccl-tests run, for its text and JSON output."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Row:
 
 @dataclass(frozen=True)
 class CutRow:
-    """A row whose numbers are not all there: the run ended in it, or they were taken out."""
+    """A row with missing numbers: the run ended in it, or they were removed."""
 
     line: int
     bytes: int | None
@@ -61,7 +61,7 @@ class RankDevice:
 
 @dataclass(frozen=True)
 class RunFailure:
-    """A failure in nccl-tests' own words, or in those of what started it."""
+    """A failure in the words of nccl-tests, or of its launcher."""
 
     line: int
     text: str
@@ -110,7 +110,10 @@ class Report:
 
     @property
     def nnodes(self) -> int | None:
-        """Number of hosts, of one run where several ran side by side; None if the device list is absent or cut."""
+        """Number of hosts; None if the device list is absent or cut.
+
+        Of one run where several ran side by side.
+        """
         return max(1, len(self.hosts) // self.copies) if self.nranks is not None else None
 
     @property
@@ -120,7 +123,7 @@ class Report:
 
     @property
     def status(self) -> str | None:
-        """``ok``, ``failed``; None if the run did not come to its end and no error says why."""
+        """``ok``, ``failed``; None if the run did not end and no error shows why."""
         if self.failures or self.out_of_bounds_ok is False or self.average_ok is False or self.wrong_rows:
             return "failed"
         return "ok" if self.finished else None
@@ -143,7 +146,10 @@ class Report:
 
 
 def decode_version(code: int | None) -> str | None:
-    """Decode NCCL_VERSION_CODE: 23007 is 2.30.7; up to 2.8 one digit less, 2708 is 2.7.8 (nccl.h)."""
+    """Decode NCCL_VERSION_CODE: 23007 is 2.30.7.
+
+    Up to 2.8 one digit less: 2708 is 2.7.8 (nccl.h).
+    """
     if code is None or code < 1000:
         return None
     major = 10000 if code >= 10000 else 1000
@@ -151,7 +157,7 @@ def decode_version(code: int | None) -> str | None:
 
 
 def mean_busbw(rows: tuple[Row, ...]) -> float | None:
-    """Return the mean over all rows and halves, as nccl-tests takes it."""
+    """Return the mean over all rows and halves, as nccl-tests computes it."""
     values = list(_busbws(rows))
     return sum(values) / len(values) if values else None
 

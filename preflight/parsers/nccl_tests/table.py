@@ -1,7 +1,7 @@
-"""The table of an nccl-tests report: its columns and its rows, complete, split or cut.
+"""Table of an nccl-tests report: columns and rows, complete, split or cut.
 
-A row is printed in pieces (its size, out of place, in place) without a line end between them, so a
-line of NCCL may stand in the middle of it, and a run may end there.
+A row is printed in pieces (its size, out of place, in place) without a line end between them, so a line of NCCL may
+interrupt it, and a run may end there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NOISE = re.compile(
 
 
 def without_rules(line: str) -> str:
-    """Take the vertical rules off a line of a table that somebody drew; a table has many of them."""
+    """Remove the vertical rules of a drawn table from a line."""
     bars = line.count("|") + line.count("\u2502") + line.count("\u2503")
     return line.translate(_RULES) if bars >= 9 else line
 
@@ -49,7 +49,7 @@ _TYPE_WORD = re.compile(r"\s[a-z]\w{2,15}\s")
 
 
 def plain_numbers(line: str) -> str:
-    """Write the numbers of a row, or of the average, as nccl-tests prints them: without marks of thousands."""
+    """Return the numbers of a row or average without thousands separators."""
     if "Avg bus" in line:
         return _AVERAGE_COMMA.sub(r"\1.\2", line)
     if not _TYPE_WORD.search(line) or ":" in line:
@@ -59,7 +59,7 @@ def plain_numbers(line: str) -> str:
 
 @dataclass(frozen=True)
 class Columns:
-    """What the header says of the columns right of ``type``."""
+    """The columns right of ``type``, from the header."""
 
     root: bool | None = None  # whether there is a root column; None: no header was seen
     redop: bool | None = None  # the same of the operation; alltoall leaves it blank up to 2.12
@@ -101,7 +101,7 @@ def header(line: str) -> Columns | None:
 
 @dataclass
 class RowBuilder:
-    """A row of which more may come on a later line."""
+    """A row that may continue on a later line."""
 
     line: int
     bytes: int
@@ -125,7 +125,7 @@ class RowBuilder:
         return len(self.values) >= self.wanted
 
     def continues(self, line: str) -> bool:
-        """Take in the rest of the row, if the line is that."""
+        """Add the rest of the row, if the line is that."""
         values, rest = _values(line, self.columns.half, len(self.values))
         missing = self.wanted - len(self.values)
         if not values or self.torn or (rest and not self.columns.more):
@@ -145,7 +145,10 @@ class RowBuilder:
         return True
 
     def taken(self) -> tuple[Row | None, CutRow | None]:
-        """Return the row, and what to list as cut if values are missing; both if only its first half is there."""
+        """Return the row, and its cut part if values are missing.
+
+        Both if only its first half is complete.
+        """
         first = self._half(0)
         second = self._half(1) if self.columns.halves == 2 else None
         complete = first is not None and (second is not None or self.columns.shown == 1)
@@ -206,9 +209,9 @@ def open_row(number: int, line: str, columns: Columns | None) -> RowBuilder | No
 
 
 def _has_root(size: int, values: Sequence[str]) -> bool | None:
-    """Tell whether a row whose header nobody saw has a root before its values; None if that cannot be told.
+    """Return whether a row without a header has a root; None if undecided.
 
-    Size over time must be algbw; where that does not tell, all values, or all of one half, tell by their number.
+    Size over time must be algbw; where that does not decide, the number of all values, or of one half, does.
     """
     if len(values) == 1:  # the rest is printed when it was measured, behind what others wrote in between
         return values[0].lstrip("-").isdigit()
@@ -219,7 +222,7 @@ def _has_root(size: int, values: Sequence[str]) -> bool | None:
 
 
 def _is_rate(size: int, time: str, algbw: str, us_in_unit: int = 1) -> bool:
-    """Tell whether a time and a bandwidth in GB/s are of one transfer of so many bytes."""
+    """Return whether a time and a bandwidth in GB/s fit a transfer of this size."""
     if _UNCHECKED in (time, algbw) or (time_us := float(time.rstrip("*")) * us_in_unit) <= 0:
         return False
     rate = size / time_us / 1000

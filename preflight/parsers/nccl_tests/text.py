@@ -1,7 +1,7 @@
-"""nccl-tests output: the table, its footer, and what was printed where a run failed.
+"""nccl-tests output: the table, its footer, and failures.
 
-Values are found from the names in the column header, never by position in the line, since a launcher may have put
-its mark before it. What is cut is listed as cut; nothing is worked out that was not printed.
+Values are found by the names in the column header, never by position in the line, since a launcher's prefix may
+precede them. Cut values are listed as cut; nothing is derived that was not printed.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _unmarked(line: str) -> tuple[str, str]:
 
 
 class _Reader:
-    """Reads a text line by line; lines of several processes are kept apart where a launcher tagged them."""
+    """Reads a text line by line; tagged lines of processes are separated."""
 
     def __init__(self, source: NumberedText) -> None:
         text = source.text
@@ -129,7 +129,10 @@ class _Reader:
             self.all[-1].nccl_version = self.nccl_version
 
     def reports(self) -> tuple[Report, ...]:
-        """Return all reports, in order; a failure that came before the rest of its own report is put into it."""
+        """Return all reports in order.
+
+        A failure before the rest of its own report is moved into it.
+        """
         found: list[Report] = []
         early: Report | None = None
         for opened in self.all:
@@ -159,7 +162,7 @@ class _Reader:
         return report
 
     def at(self, number: int, tag: str, stage: int, *, header: bool = False) -> ReportBuilder:
-        """Return the report that a line of this stage belongs to; a new one where it begins one."""
+        """Return the report of a line of this stage; a new one where it begins one."""
         last = self.all[-1] if self.all else None
         # what a word before the first line made look like a launcher's mark is not on the next
         follows = last is not None and (stage > _DEVICES or (not tag and last.stage <= stage and not last.columns))
@@ -176,7 +179,7 @@ class _Reader:
         return report
 
     def read(self, number: int, tag: str, line: str) -> None:
-        """Take in one line."""
+        """Process one line."""
         if "NCCL INFO" in line and "NCCL version" not in line and _NCCL_LINE.match(line):
             return  # most lines of most logs
         if "ccl-tests v" in line and (match := words.TESTS_VERSION.search(line)):
@@ -228,7 +231,7 @@ class _Reader:
             self.other(number, tag, line)
 
     def other(self, number: int, tag: str, line: str) -> None:
-        """Take in a failure, a command, a row or noise."""
+        """Process a failure, a command, a row or noise."""
         line = self.failure(number, tag, line)
         if "_perf" in line and (match := words.COMMAND.search(line)):
             self.command = match[1]
@@ -261,7 +264,7 @@ class _Reader:
             report.deaths.append(RunFailure(number, death, launcher=True))
 
     def failure(self, number: int, tag: str, line: str) -> str:
-        """Take in a failure; return what stands before it on its line."""
+        """Process a failure; return the text before it on its line."""
         if not any(word in line for word in ("failure ", "Test ", "nvalid", "Incomp", "_perf")):
             return line
         if not (match := words.FAILURE.search(line)):
@@ -277,7 +280,7 @@ class _Reader:
         return line[: match.start()]
 
     def row(self, number: int, tag: str, line: str) -> bool:
-        """Take in a row; tell whether the line is one."""
+        """Process a row; return whether the line is one."""
         here = self.open.get(tag) or (self.all[-1] if self.all else None)
         row = open_row(number, line, here.columns if here else None)
         sure = row is not None and (row.complete or (row.redop is not None and row.root is not None))
@@ -299,7 +302,10 @@ class _Reader:
         return True
 
     def version(self, line: str) -> bool:
-        """Take in NCCL's version: that of the report that runs, else of the next; tell whether the line has it."""
+        """Process NCCL's version, of the current or the next report.
+
+        Returns whether the line has it.
+        """
         if "CCL version" not in line or not (match := words.NCCL_VERSION.search(line)):
             return False
         report = self.all[-1] if self.all else None
@@ -310,7 +316,7 @@ class _Reader:
         return True
 
     def now(self, tag: str) -> ReportBuilder:
-        """Return the report that a line without a place of its own belongs to."""
+        """Return the report of a line without a place of its own."""
         return self.open.get(tag) or self.all[-1]
 
 

@@ -1,4 +1,4 @@
-"""A report of nccl-tests that a terminal broke at its last column, put together again; lines keep their numbers."""
+"""nccl-tests reports that a terminal wrapped, joined; lines keep their numbers."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def unwrap_report(text: str) -> str:
 
 
 def _goes_on(line: str) -> bool:
-    """Tell whether a line may be the rest of another: no line of the report begins so."""
+    """Return whether a line may continue another: it begins no line of the report."""
     return not (line.lstrip().startswith("#") or _ROW_CUT.fullmatch(line) or _NCCL.match(line) or _DEVICE.match(line))
 
 
 def _of_header(lines: list[str]) -> int | None:
-    """Return at which column the names of the table were broken."""
+    """Return the column at which the names of the table were broken."""
     for line, after in pairwise(lines):
         if _NARROWEST <= len(line) <= _WIDEST and _HEADER.fullmatch(line) and not after.lstrip().startswith("#"):
             joined = (line + after).split()
@@ -57,7 +57,7 @@ def _of_header(lines: list[str]) -> int | None:
 
 
 def _of_rows(lines: list[str]) -> int | None:
-    """The same of rows whose header is not here."""
+    """Return the same for rows without a header."""
     ends = Counter(
         len(line)
         for line, after in pairwise(lines)
@@ -69,7 +69,7 @@ def _of_rows(lines: list[str]) -> int | None:
 
 
 def _of_devices(lines: list[str]) -> int | None:
-    """The same of the list of devices, where it is all that was copied."""
+    """Return the same for a list of devices alone."""
     ends = Counter(
         len(line)
         for line, after in pairwise(lines)

@@ -1,6 +1,7 @@
-"""Modules and cables: ``ethtool -m`` (SFF-8636, SFF-8472, CMIS), ``ethtool --show-fec``, ``mlxlink -m -c``.
+"""Modules and cables: ``ethtool -m``, ``ethtool --show-fec``, ``mlxlink``.
 
-Sources: ethtool(8); SFF-8636, CMIS; the mlxlink pages of NVIDIA's MFT documentation.
+Standards SFF-8636, SFF-8472, CMIS; mlxlink is run with ``-m -c``. Sources: ethtool(8); SFF-8636, CMIS; the mlxlink
+pages of NVIDIA's MFT documentation.
 """
 
 from __future__ import annotations
@@ -56,12 +57,15 @@ class Module:
 
     @property
     def name(self) -> str:
-        """Vendor, part and serial number, as far as they are told."""
+        """Vendor, part and serial number, as far as they are known."""
         return " ".join(part for part in (self.vendor, self.part, self.serial) if part) or self.identifier
 
 
 def parse_module(text: str) -> Module:
-    """Read ``ethtool -m`` of a node; raises ValueError if it describes no module, or a part is missing."""
+    """Read ``ethtool -m`` of a node.
+
+    Raises ValueError if it describes no module, or a part is missing.
+    """
     return parse_complete(text, begins, parse_lines)
 
 
@@ -99,7 +103,7 @@ _COLUMN = re.compile(r"\s*[A-Z].{20,70}? : \S")
 
 
 def _carried(lines: Lines, at: int) -> bool:
-    """Return whether a line between two fields is the rest of the one above, which a mail or a page broke."""
+    """Return whether a line continues the field above, after a wrap."""
     if at + 1 == len(lines) or " : " in lines[at].text or not lines[at].text.strip():
         return False
     above, below = (_COLUMN.match(line.text) for line in (lines[at - 1], lines[at + 1]))
@@ -107,7 +111,7 @@ def _carried(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[Module]:
-    """Read the fields from a line on; of several alike the first counts."""
+    """Read the fields from a line on; the first of equal names counts."""
     carried = {id(lines[index].text) for index in range(at + 1, min(at + 100, len(lines))) if _carried(lines, index)}
     end, taken = block(
         lines,
@@ -195,7 +199,10 @@ _VALUES = (
 
 
 def _beyond(fields: Mapping[str, str], what: str, side: str, level: str, channel: str) -> bool | None:
-    """Tell whether a value is beyond its threshold now: the flags are latched, and may speak of the last plugging."""
+    """Return whether a value is beyond its threshold now.
+
+    The flags are latched, and may date from the last plugging.
+    """
     number = re.sub(r"[^0-9]", "", channel)
     for family, value in _VALUES:
         if not re.fullmatch(family, what, re.IGNORECASE):
@@ -219,10 +226,13 @@ def _quantity(text: str) -> float | None:
 
 
 def parse_fec(text: str) -> str:
-    """Read ``ethtool --show-fec``: the encoding in use (RS, BaseR, Off, None, …); raises ValueError."""
+    """Read ``ethtool --show-fec``: the encoding in use; raises ValueError.
+
+    For example RS, BaseR, Off or None.
+    """
     active = _fields(text).get("Active FEC encoding", _fields(text).get("Active FEC encodings", ""))
     if not active:
-        raise ValueError("it does not tell the active FEC encoding")
+        raise ValueError("it does not show the active FEC encoding")
     return active[:40]
 
 
@@ -267,14 +277,14 @@ def parse_mlxlink(text: str) -> LinkQuality:
 
 
 def _ratio(text: str) -> float | None:
-    """Read ``2E-9``; ``15E-255`` is mlxlink's nought."""
+    """Parse ``2E-9``; ``15E-255`` is mlxlink's zero."""
     if not re.fullmatch(r"\d{1,4}(\.\d{1,4})?([eE][-+]?\d{1,3})?", text):
         return None
     return float(text)
 
 
 def _fields(text: str) -> dict[str, str]:
-    """Return the lines ``name : value``; of several alike the first counts."""
+    """Return the lines ``name : value``; the first of equal names counts."""
     result: dict[str, str] = {}
     for line in normalize_text(text).split("\n"):
         if match := _LINE.fullmatch(line.rstrip()[:400]):

@@ -17,7 +17,7 @@ HINTS = ("Pause parameters for ", "[")
 
 @dataclass(frozen=True)
 class PauseParameters:
-    """Whether a port takes (RX) and sends (TX) pause frames; None: not shown."""
+    """Whether a port accepts (RX) and sends (TX) pause frames; None: not shown."""
 
     interface: str | None
     autonegotiate: bool | None
@@ -30,7 +30,7 @@ class PauseParameters:
 
     @property
     def effective(self) -> tuple[bool | None, bool | None]:
-        """RX and TX as the link has them: as negotiated, else as set."""
+        """RX and TX in effect: as negotiated, else as set."""
         rx = self.rx if self.rx_negotiated is None else self.rx_negotiated
         return rx, self.tx if self.tx_negotiated is None else self.tx_negotiated
 

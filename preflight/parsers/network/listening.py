@@ -1,4 +1,4 @@
-"""TCP ports on which a node listens (``/proc/net/tcp``, ``/proc/net/tcp6``; proc(5))."""
+"""Listening TCP ports (``/proc/net/tcp``, ``/proc/net/tcp6``; proc(5))."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ _LISTENING = re.compile(r"(?m)^ *[0-9]{1,9}: [0-9A-F]{8,32}:([0-9A-F]{4}) [0-9A-
 
 
 def listening(text: str) -> frozenset[int]:
-    """Return the ports of listening sockets; raises ValueError if this is no table of sockets."""
+    """Return the ports of listening sockets.
+
+    Raises ValueError if this is not a table of sockets.
+    """
     if "local_address" not in text.partition("\n")[0]:
         raise ValueError(f"holds {text[:60]!r}, not a table of sockets")
     return frozenset(int(port, 16) for port in _LISTENING.findall(text))

@@ -1,7 +1,7 @@
-"""The other end of each cable, as it describes itself by LLDP: which switch and port, its frame size, its PFC.
+"""LLDP neighbours: switch, port, frame size, PFC.
 
-``lldpcli`` decodes the standard's own TLVs and hands those of DCBX on as bytes; they are decoded here, after
-IEEE 802.1Qaz-2011, annex D (organisation 00-80-C2).
+``lldpcli`` decodes the standard's own TLVs and prints those of DCBX as bytes; they are decoded here, after IEEE
+802.1Qaz-2011, annex D (organisation 00-80-C2).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BY_DSCP = 5  # selector of an application entry
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A port on the other side of a cable. None: it does not say."""
+    """A port at the other end of a cable. None: not announced."""
 
     netdev: str
     switch: str  # its name, else its identity
@@ -38,7 +38,10 @@ class Neighbour:
 
 
 def parse(text: str) -> dict[str, Neighbour]:
-    """Read the neighbours by interface; raises ValueError. One with several is left out: there is a bridge between."""
+    """Read the neighbours by interface; raises ValueError.
+
+    An interface with several is left out: there is a bridge in between.
+    """
     try:
         value = json_limits.text(text)
     except ValueError:
@@ -53,7 +56,7 @@ def parse(text: str) -> dict[str, Neighbour]:
 def _interfaces(value: Any) -> Iterator[Mapping[str, Any]]:
     tops = value.get("lldp") if isinstance(value, dict) else None
     if not isinstance(tops, list):
-        raise ValueError("there is no list `lldp` in it; was it asked with -f json0?")
+        raise ValueError("there is no list `lldp` in it; was it printed with -f json0?")
     for top in tops:
         yield from _list(top, "interface")
 
@@ -67,7 +70,7 @@ def _list(holder: Any, key: str) -> list[Mapping[str, Any]]:
 
 
 def _value(holder: Any, *path: str) -> str:
-    """Return the text at the end of a path of lists, of each the first; empty if there is none."""
+    """Return the text at the end of a path of lists, the first of each; else empty."""
     for key in path:
         below = _list(holder, key)
         if not below:
@@ -102,7 +105,7 @@ def _neighbour(entry: Mapping[str, Any]) -> Neighbour:
 
 
 def _port_vlan(entry: Mapping[str, Any]) -> int | None:
-    """Return the VLAN that a port puts packets without a tag into; None where the switch does not say."""
+    """Return the VLAN of untagged packets; None where not announced."""
     for vlan in _list(entry, "vlan"):
         number = str(vlan.get("vlan-id", ""))
         if vlan.get("pvid") in (True, "yes", "true") and re.fullmatch("[0-9]{1,4}", number):
@@ -118,6 +121,9 @@ def _bytes(text: str) -> bytes:
 
 
 def _dscp(value: bytes) -> dict[int, int]:
-    """Read the entries of an application TLV that map a DSCP: three bytes each after the first, which is reserved."""
+    """Read the DSCP entries of an application TLV.
+
+    Three bytes each after the first, which is reserved.
+    """
     entries = [value[at : at + 3] for at in range(1, len(value) - 2, 3)]
     return {entry[2]: entry[0] >> 5 for entry in entries if entry[0] & 0x07 == _BY_DSCP and entry[1] == 0}

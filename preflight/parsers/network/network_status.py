@@ -1,6 +1,7 @@
-"""Multus's ``network-status``: the networks that a pod is attached to, as JSON in an annotation.
+"""Multus's ``network-status``: the networks of a pod, as JSON.
 
-Source: Kubernetes Network Custom Resource Definition De-facto Standard; all but a network's name is optional.
+It is an annotation. Source: Kubernetes Network Custom Resource Definition De-facto Standard; only a network's name is
+required.
 """
 
 from __future__ import annotations
@@ -185,7 +186,7 @@ def _begun(text: str) -> dict[str, Any]:
 
 
 def _status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]] | None:
-    """Find the list, which may stand alone, behind its annotation's name, or quoted in one line."""
+    """Find the list alone, behind its annotation's name, or quoted in one line."""
     text = lines[at].text
     name = _ANNOTATION.search(text)
     start = text.find("[", name.end() if name else 0)
@@ -214,9 +215,9 @@ _QUOTE_BEGINS, _QUOTE_ENDS = re.compile(r"""["']\["""), re.compile(r"""\]["']\s*
 
 
 def _quoted_list(text: str) -> str:
-    """Return the list that stands in quotes at the end of a line.
+    """Return the list in quotes at the end of a line.
 
-    Empty where none does.
+    Empty where there is none.
     """
     begin, end = _QUOTE_BEGINS.search(text), _QUOTE_ENDS.search(text)
     return text[begin.start() + 1 : end.start() + 1] if begin and end and begin.end() <= end.start() else ""

@@ -1,7 +1,8 @@
-"""What a point-to-point test printed: perftest (``ib_write_bw``, ``ib_write_lat``, …) and ``ibv_rc_pingpong``.
+"""Output of point-to-point tests: perftest and ``ibv_rc_pingpong``.
 
-Sources: linux-rdma/perftest; rdma-core libibverbs/examples. Both print a client's and a server's complaints on either
-stream, and what a side prints may come late: a program that hangs has often printed nothing.
+perftest has ``ib_write_bw``, ``ib_write_lat`` and others. Sources: linux-rdma/perftest; rdma-core
+libibverbs/examples. Both print the errors of client and server on either stream, and output may come late: a program
+that hangs has often printed nothing.
 """
 
 from __future__ import annotations
@@ -78,13 +79,13 @@ _WORDS = (
 
 
 def cause(text: str) -> PerftestError | None:
-    """Return the error of a failed test; None if its words are unknown."""
+    """Return the error of a failed test; None if unknown."""
     printed = normalize_text(text)
     return next((cause for cause, words in _WORDS if re.search(words, printed)), None)
 
 
 def connected(text: str) -> bool:
-    """Return whether a side had the other side's address, so TCP worked."""
+    """Return whether a side received the peer's address, so TCP worked."""
     return re.search(r"(?m)^ *remote address:", normalize_text(text)) is not None
 
 
@@ -98,7 +99,10 @@ def parse_bandwidth(text: str) -> Bandwidth:
 
 
 def parse_latency(text: str) -> Latency:
-    """Read the last row of ``ib_write_lat``, run for a number of messages; raises ValueError."""
+    """Read the last row of ``ib_write_lat``; raises ValueError.
+
+    It ran for a number of messages.
+    """
     row, unit = _row(text, "t_typical")
     if unit != "usec":
         raise ValueError(f"latency is in {unit}, not in usec")
@@ -122,13 +126,13 @@ def table_rows(text: str) -> tuple[Mapping[str, str], list[Mapping[str, float]]]
 
 
 def _row(text: str, wanted: str) -> tuple[Mapping[str, float], str]:
-    """Return the last row by column, units taken off, and the unit of the column that is wanted."""
+    """Return the last row by column without units, and the wanted column's unit."""
     columns, rows = table_rows(text)
     unit = columns.get(wanted)
     if not rows or unit is None:
         raise ValueError(f"there is no table with a row of {wanted} in it")
     if unit not in UNITS and unit != "usec":
-        raise ValueError(f"{wanted} is in {unit}, which is no known unit")
+        raise ValueError(f"{wanted} is in {unit}, which is not a known unit")
     return rows[-1], unit
 
 

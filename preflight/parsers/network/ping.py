@@ -1,4 +1,4 @@
-"""What ``ping -M do`` (iputils) said of one size: packets that may not be divided, and who objected to them."""
+"""``ping -M do`` (iputils) of one size: undivided packets and their errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OBJECTION = re.compile(r"(?m)^From \S{1,64} icmp_seq=[0-9]{1,6} (Destination [A
 
 @dataclass(frozen=True)
 class Ping:
-    """The answers to packets of one size."""
+    """The results of packets of one size."""
 
     sent: int
     received: int
@@ -33,12 +33,12 @@ class Ping:
 
     @property
     def silent(self) -> bool:
-        """Whether packets left and nobody said a word."""
+        """Whether packets left and nothing answered."""
         return not self.received and not self.local_mtu and not self.reported_mtu and not self.objection
 
 
 def parse(text: str) -> Ping:
-    """Read both streams of ``ping``; raises ValueError if it did not get as far as its summary."""
+    """Read both streams of ``ping``; raises ValueError without its summary."""
     printed = normalize_text(text)
     summary = _SUMMARY.search(printed)
     if not summary:

@@ -1,4 +1,4 @@
-"""``dcgmi diag``, ``dcgmi health``, ``dcgmi discovery`` and ``dcgmi nvlink --link-status``."""
+"""``dcgmi diag``, ``health``, ``discovery`` and ``nvlink --link-status``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Diag:
 
 
 def cells_of(text: str) -> list[str] | None:
-    """Return the cells of a row; None for a line that is none."""
+    """Return the cells of a row; None for another line."""
     if "|" not in text:
         return None
     cells = [cell.strip() for cell in text.strip().strip("|").split("|")]

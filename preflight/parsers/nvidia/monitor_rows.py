@@ -1,4 +1,4 @@
-"""``nvidia-smi dmon``, ``pmon`` and ``dcgmi dmon``: a row for each GPU and reading.
+"""``nvidia-smi dmon``, ``pmon`` and ``dcgmi dmon``: rows by GPU and reading.
 
 Source: nvidia-smi(1), "dmon" and "pmon"; the header names the columns, the line below it their units.
 """

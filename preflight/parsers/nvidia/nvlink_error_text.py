@@ -1,6 +1,6 @@
-"""The text of ``nvidia-smi nvlink -e``.
+"""Text of ``nvidia-smi nvlink -e``.
 
-Each counter of each NVLink by its own name.
+Each counter of each NVLink has a name of its own.
 """
 
 from __future__ import annotations

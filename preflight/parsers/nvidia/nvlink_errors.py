@@ -1,7 +1,7 @@
-"""Error counters of every NVLink, as ``nvidia-smi nvlink -e`` prints them.
+"""Error counters of NVLinks, from ``nvidia-smi nvlink -e``.
 
 Up to NVLink 4 each link has ``Replay Errors``, ``Recovery Errors`` and ``CRC Errors``; NVLink 5 has other names, some
-of them for what forward error correction repaired. A name that is not known is passed over: each driver adds some.
+of them for what forward error correction repaired. An unknown name is skipped: each driver adds some.
 """
 
 from __future__ import annotations

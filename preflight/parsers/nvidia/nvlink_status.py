@@ -98,7 +98,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GpuLinks, ...]]:
         return bool(_GPU.fullmatch(text) or _LINK.fullmatch(text) or _ALL_DOWN.fullmatch(text))
 
     def again(text: str) -> bool:
-        """A GPU that comes a second time is another run of the tool, or another node's."""
+        """Return whether a GPU occurs again, in another run or of another node."""
         match = _GPU.fullmatch(text)
         shown = match is not None and match[1] in seen
         seen.update([match[1]] if match else ())

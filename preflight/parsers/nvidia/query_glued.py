@@ -1,9 +1,9 @@
-"""``nvidia-smi -q`` that lost its line ends.
+"""``nvidia-smi -q`` without its line ends.
 
 A page or a chat put it on one line, ``MIG Mode Current : N/A Pending …``.
 
-Fields are told apart by the names that the tool is known to print. Where a name is not known, nothing tells where the
-value before it ends: that value is left out.
+Fields are separated by the known names of the tool. Before an unknown name, the end of a value is unknown: that value
+is left out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LEAST, _LEAST_KNOWN, _LEAST_ALONE, _LONGEST = 5, 4, 8, 7
 
 
 def is_glued(text: str) -> bool:
-    """Tell whether a line holds many fields of this output."""
+    """Return whether a line holds many fields of this output."""
     if text.count(" :") < _LEAST:
         return False
     before = [piece.split() for piece in _COLON.split(text)[:-1]]
@@ -35,7 +35,7 @@ def is_glued(text: str) -> bool:
 
 
 def apart(text: str) -> list[str]:
-    """Return the lines that one held: ``name : value``, and the heads of sections."""
+    """Return the lines of a joined one: ``name : value``, and section heads."""
     found: list[str] = []
     if banner := _BANNER.search(text):
         found.append(banner[0])
@@ -66,7 +66,7 @@ def _fields(text: str) -> Iterator[str]:
 
 
 def _tail(words: Sequence[str], known: Callable[[str], bool], end: int | None = None) -> int:
-    """Return how many words before ``end`` are a name that is known; 0 for none.
+    """Return how many words before ``end`` form a known name; 0 for none.
 
     The longest name counts.
     """

@@ -1,7 +1,7 @@
-"""``nvidia-smi -q`` as trees of names, the same from its text and from its XML.
+"""``nvidia-smi -q`` as trees of names, from its text or its XML.
 
-Names are looked up in lower case with underscores: ``GPU T.Limit Temp`` is ``gpu_t_limit_temp``, in all versions since
-R450.
+Names are looked up in lower case with underscores: ``GPU T.Limit Temp`` is ``gpu_t_limit_temp``, in all versions
+since R450.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _FLAG = re.compile(r"(?i)yes|no|(?:not )?active|enabled|disabled")
 
 @dataclass(frozen=True)
 class QueryLog:
-    """One output: what stands before the GPUs, and each GPU's tree."""
+    """One output: the head, and each GPU's tree."""
 
     general: Tree
     gpus: tuple[tuple[str, Tree], ...]  # PCI address as printed, empty where the text lacks it
 
 
 def key(name: str) -> str:
-    """Return a name as it is looked up."""
+    """Return a name in its lookup form."""
     return _NO_LETTERS.sub("_", name.lower()).strip("_")
 
 
@@ -77,7 +77,7 @@ def leaves(tree: Tree, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
 
 
 def numbers(tree: Any) -> dict[str, Any] | None:
-    """Return the numbers and flags of a section by their own names, sections within it as objects.
+    """Return the numbers and flags of a section by name, nested sections as objects.
 
     None where the section is missing or is N/A; other values are texts.
     """
@@ -93,7 +93,10 @@ def numbers(tree: Any) -> dict[str, Any] | None:
 
 
 def number(value: str) -> int | float | bool | str | None:
-    """Return a number without its unit, a flag as a truth value, None for no data, else the text."""
+    """Return a number without its unit, a flag as a bool, else the text.
+
+    None for no data.
+    """
     if match := _NUMBER.fullmatch(value):
         return float(match[1]) if "." in match[1] else int(match[1])
     if _FLAG.fullmatch(value):
@@ -108,7 +111,7 @@ def attached(log: QueryLog) -> int | None:
 
 
 def gaps(log: QueryLog, last: int) -> list[ParseGap]:
-    """Return what an output lacks that ends at the line ``last``."""
+    """Return the gaps of an output that ends at the line ``last``."""
     values = []
     count = attached(log)
     if count is None:

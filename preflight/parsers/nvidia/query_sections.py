@@ -1,8 +1,7 @@
-"""Where each field of ``nvidia-smi -q`` stands.
+"""Sections of the fields of ``nvidia-smi -q``.
 
-Its place when the indentation or the head of its section is lost.
-
-Sections in the order of the output, with what stands in each, of the drivers from R410 to R590.
+They give a field its place when the indentation or the head of its section is lost. Sections are in the order of the
+output, for the drivers from R410 to R590.
 """
 
 from __future__ import annotations
@@ -130,7 +129,7 @@ _NO_DATA = re.compile(r"(?i)\[?(?:n/a|not supported|unknown error|requested func
 
 @dataclass(frozen=True)
 class FieldLine:
-    """One line: how far it is indented, its name, and its value.
+    """One line: its indentation, name and value.
 
     None for the head of a section.
     """
@@ -151,9 +150,9 @@ def _is_head(entry: FieldLine) -> bool:
 
 
 def place(tree: Tree, entries: Iterable[FieldLine], begun: Path = ()) -> None:
-    """Hang fields where their names belong.
+    """Attach fields to their sections by name.
 
-    ``begun`` is the section that the first of them stands in.
+    ``begun`` is the section of the first of them.
     """
     here, instance = begun, False
     for entry in entries:
@@ -175,7 +174,10 @@ def place(tree: Tree, entries: Iterable[FieldLine], begun: Path = ()) -> None:
 
 
 def _section(name: str, head: bool, here: Path) -> Path:
-    """Return the section that a name stands in, or opens, where the section ``here`` was the last one."""
+    """Return the section of a name, or the one that it opens.
+
+    ``here`` was the last section.
+    """
     for depth in range(len(here), -1, -1):
         if head and (opened := (*here[:depth], name)) in _CHILDREN:
             return opened
@@ -189,20 +191,20 @@ def _section(name: str, head: bool, here: Path) -> Path:
 def is_section(head: FieldLine, below: Sequence[FieldLine]) -> bool:
     """Return whether a section of this output begins.
 
-    Two of its fields at least stand below its head.
+    At least two of its fields are below its head.
     """
     path = (key(head.name),)
     return head.value is None and path in _CHILDREN and len(below) > 1 and _fits(path, below)
 
 
 def is_top(entry: FieldLine) -> bool:
-    """Tell whether a GPU has this once: the head of a section, or a field of its own."""
+    """Return whether a GPU has this once: a section head, or a field of its own."""
     name = key(entry.name)
     return name in TOP or (entry.value is None and (name,) in _CHILDREN)
 
 
 def orphans(entries: Sequence[FieldLine]) -> tuple[int, Path | None]:
-    """Return how many entries at the beginning lost their section's head, and which section that must be.
+    """Return how many first entries lost their section's head, and the section.
 
     None if their names fit more than one.
     """
@@ -222,9 +224,9 @@ def orphans(entries: Sequence[FieldLine]) -> tuple[int, Path | None]:
 
 
 def _opens_top(entry: FieldLine, after: Sequence[FieldLine]) -> bool:
-    """Return whether a line stands at the GPU itself.
+    """Return whether a line is at the level of the GPU.
 
-    The head of a section, or a field of its own.
+    It is the head of a section, or a field of its own.
     """
     name = key(entry.name)
     if entry.value is None:
@@ -233,7 +235,7 @@ def _opens_top(entry: FieldLine, after: Sequence[FieldLine]) -> bool:
 
 
 def _fits(path: Path, lost: Sequence[FieldLine]) -> bool:
-    """Tell whether entries can stand in a section, the first of them right in it."""
+    """Return whether entries fit a section, the first of them at its top level."""
     if key(lost[0].name) not in _CHILDREN[path] and (*path, key(lost[0].name)) not in _CHILDREN:
         return False
     here = path

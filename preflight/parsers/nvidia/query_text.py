@@ -1,4 +1,4 @@
-"""``nvidia-smi -q``: its text, whole or a piece of it."""
+"""Text of ``nvidia-smi -q``, complete or a piece of it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _REASONS_HEAD = re.compile(r"Clocks (?:Throttle|Event) Reasons")
 
 
 def _headless(lines: Lines, at: int) -> bool:
-    """Tell whether a piece from the middle of the output begins here."""
+    """Return whether a piece from the middle of the output begins here."""
     first = _TEXT_FIELD.fullmatch(lines[at].text)
     if not first or key(first[2]) not in NAMES or not first[2][0].isalnum():
         return False
@@ -66,7 +66,7 @@ def _headless(lines: Lines, at: int) -> bool:
 
 
 def _ends_section(lines: Lines, at: int, depth: int) -> bool:
-    """Tell whether the rest of a section stands here, behind which another one begins."""
+    """Return whether the rest of a section is here, followed by another section."""
     for end in range(at + 1, min(at + _OWN_NEAR, len(lines))):
         match = _TEXT_FIELD.fullmatch(lines[end].text)
         if not match:
@@ -174,7 +174,7 @@ def _parse(lines: Lines, at: int, headless: bool) -> Parsed[QueryLog]:
 
 
 def _opens(lines: Lines, at: int) -> bool:
-    """Return whether a name at the margin opens a group.
+    """Return whether an unindented name opens a group.
 
     It is that of one, or an indented field is below it.
     """
@@ -188,7 +188,10 @@ def _opens(lines: Lines, at: int) -> bool:
 
 
 def _of_gpu(lines: Lines, at: int) -> bool:
-    """Tell whether a name at the margin is this output's, or one of a newer driver with this output's around it."""
+    """Return whether an unindented name belongs to this output.
+
+    A newer driver's name counts where this output surrounds it.
+    """
     here, *after = (_TEXT_FIELD.fullmatch(line.text) for line in lines[at : at + 2])
     if here and key(here[2]) in NAMES:
         return True
@@ -196,9 +199,9 @@ def _of_gpu(lines: Lines, at: int) -> bool:
 
 
 def _resumes(lines: Lines, at: int, here: Sequence[FieldLine]) -> bool:
-    """Return whether a name at the margin heads a section of newer drivers.
+    """Return whether an unindented name heads a section of newer drivers.
 
-    What is known comes again.
+    Known names follow it.
     """
     if len(here) < _OWN_LEAST or any(entry.depth for entry in here[-_OWN_LEAST:]):
         return False
@@ -229,7 +232,7 @@ def _tree(entries: Sequence[FieldLine], headless: bool) -> Tree:
 
 
 def _put(stack: list[tuple[int, Tree]], entry: FieldLine) -> None:
-    """Hang a field below the last one that is indented less."""
+    """Attach a field to the last one with less indentation."""
     while len(stack) > 1 and stack[-1][0] >= entry.depth:
         stack.pop()
     del stack[DEEPEST:]

@@ -1,4 +1,4 @@
-"""The XML of ``nvidia-smi -q -x``, up to where it ends or breaks."""
+"""XML of ``nvidia-smi -q -x``, up to its end or fault."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def _within(text: str) -> int | None:
-    """Return where a document begins that stands on one line, behind the command that printed it."""
+    """Return where a document on one line begins, behind its command; else None."""
     found = text.rfind("<nvidia_smi_log>", 0, max(0, text.find("<driver_version>")))
     return found if found >= 0 else None
 
 
 def _leads_to_piece(lines: Lines, at: int) -> bool:
-    """Tell whether only the ends of elements stand before a line that tells a piece of one GPU."""
+    """Return whether only end tags precede a piece of one GPU."""
     for line in lines[at + 1 : at + _AHEAD]:
         if _XML_PIECE.fullmatch(line.text):
             return True
@@ -67,7 +67,7 @@ _REPEATED = frozenset({"process_info", "mig_device"})
 
 
 class _Xml:
-    """Reads XML up to where it ends or breaks; declarations of entities are refused."""
+    """Reads XML up to its end or fault; entity declarations are refused."""
 
     def __init__(self) -> None:
         self.general: Tree = {}
@@ -83,7 +83,7 @@ class _Xml:
         self._parser.EntityDeclHandler = self._refuse
 
     def feed(self, text: str) -> bool:
-        """Read more; tell whether it could be read."""
+        """Read more; return whether that was possible."""
         try:
             self._parser.Parse(text.encode("utf-8", "replace"), False)
         except expat.ExpatError as error:
@@ -121,7 +121,7 @@ class _Xml:
             self._stack[-1][1].setdefault(key(name), tree or text)
 
     def finish(self) -> None:
-        """Keep what stands in elements whose end is missing."""
+        """Keep the content of elements without an end."""
         while len(self._stack) > 1:
             name, tree = self._stack.pop()
             if name not in ("gpu", "nvidia_smi_log") and tree and len(self._stack) <= DEEPEST:
@@ -181,7 +181,10 @@ def parse(document: str) -> QueryLog:
 
 
 def _lost(lines: Lines, at: int) -> list[str]:
-    """Return the elements that a piece stands in, which close in it without a beginning; the outermost first."""
+    """Return the enclosing elements of a piece, outermost first.
+
+    They close in it without a beginning.
+    """
     opened: list[str] = []
     lost: list[str] = []
     for line in lines[at : at + _PIECE]:
@@ -201,7 +204,7 @@ def _lost(lines: Lines, at: int) -> list[str]:
 
 
 def _balanced(text: str, opened: list[str]) -> bool:
-    """Tell whether a line closes only what was opened; keep account of it."""
+    """Return whether a line closes only open elements; track them."""
     before, closed = len(opened), list[str]()  # what stays open of that before, and what was closed of it
     for match in _XML_TAG.finditer(text):
         if match[3]:

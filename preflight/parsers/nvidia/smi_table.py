@@ -1,6 +1,6 @@
-"""The plain table of ``nvidia-smi``.
+"""Plain table of ``nvidia-smi``.
 
-Three lines for each GPU, and the processes below.
+It has three lines for each GPU, and the processes below.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The lines of a matrix of ``nvidia-smi topo``.
+"""Lines of a matrix of ``nvidia-smi topo``.
 
-Header and rows, put together where a terminal or a mail broke them.
+Header and rows, joined where a terminal or a mail wrapped them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _LONGEST_HEADER = 4000
 
 
 def cleaned(text: str) -> str:
-    """Return a line without the bars of a table in Markdown, and a row whose cells a page glued apart from its name."""
+    """Return a line without Markdown bars, with its cells separated from its name."""
     if match := _TIGHT_NAME.match(text):
         text = match[1] + " " + _TIGHT_END.sub(rf"\1 {GLUED}", text[match.end() :])
     return text.replace("|", " ") if text.count("|") > 2 else text
@@ -74,7 +74,7 @@ def names_of(text: str) -> list[str]:
 
 
 def _apart(word: str) -> list[str]:
-    """Return the names that a paste glued together."""
+    """Return the names that a paste joined."""
     return re.findall(DEVICE, word) if len(word) <= _LONGEST_GLUED and _GLUED.fullmatch(word) else [word]
 
 
@@ -111,7 +111,7 @@ def _joined_header(lines: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, 
 
 
 def _unknown(text: str) -> int:
-    """Return how many words of a header are no column."""
+    """Return how many words of a header are not columns."""
     for phrase in PHRASES:
         text = text.replace(phrase, " ")
     return sum(not _DEVICE.fullmatch(name) for word in text.split() for name in _apart(word))
@@ -131,7 +131,7 @@ def continues(text: str) -> bool:
 
 
 def joined(pieces: list[str]) -> list[str]:
-    """Return the words of a row that was broken into lines, between two words or within one."""
+    """Return the words of a wrapped row, split between or within words."""
     words: list[str] = []
     for piece in pieces:
         more = piece.split()

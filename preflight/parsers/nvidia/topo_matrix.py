@@ -1,9 +1,9 @@
-"""The text of ``nvidia-smi topo -m`` and ``-mp``.
+"""Text of ``nvidia-smi topo -m`` and ``-mp``.
 
 Header, rows and legend, complete or cut.
 
-Rows are split on white space and columns found by name, never by position: pastes turn tabs into blanks.
-A row with a cell that is no code is cut, and none of it is believed.
+Rows are split on white space and columns found by name, never by position: pastes turn tabs into blanks. A row with a
+cell that is not a code is cut, and none of it is used.
 """
 
 from __future__ import annotations
@@ -40,9 +40,7 @@ _MOST_PIECES = 64
 def parse(text: str) -> Topology:
     """Read the matrix of a node.
 
-    Raise ValueError where it is none or contradicts itself.
-
-    Rows that are cut are named in the result.
+    Raises ValueError where there is none or it contradicts itself. Cut rows are named in the result.
     """
     lines = [Line(number, line) for number, line in enumerate(normalize_text(text).split("\n"), 1)]
     start = next((at for at, line in enumerate(lines) if line.text.lstrip().startswith("GPU0")), None)
@@ -85,7 +83,7 @@ def _is_code(word: str) -> bool:
 def _cells(words: list[str], most: int) -> list[str]:
     """Return the codes at the head of a row.
 
-    Two that a paste glued together are taken apart.
+    Two that a paste joined are separated.
     """
     return _divided(words, most)[0]
 
@@ -205,9 +203,9 @@ def _asymmetry(rows: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def _columns(rows: dict[str, list[str]]) -> list[str]:
-    """Return the columns that rows without a header show by where each has its ``X``.
+    """Return the columns of rows without a header, from the ``X`` of each.
 
-    Those of NICs by their rows.
+    Those of NICs come from their rows.
     """
     codes = {name: _cells(joined(pieces), 999) for name, pieces in rows.items()}
     gpus = {int(name[3:]): cells for name, cells in codes.items() if name.startswith("GPU")}
@@ -234,7 +232,7 @@ _ID_GLUED = re.compile(r"(?<=\d)(?=N/A$)")
 
 
 def _affinity(words: list[str], phrases: list[str]) -> dict[str, str | None]:
-    """Read what follows the codes of a GPU's row."""
+    """Read the text after the codes of a GPU's row."""
     values: dict[str, str | None] = {"cpu": None, "numa": None, "gpu_numa_id": None}
     keys = {"CPU Affinity": "cpu", "NUMA Affinity": "numa", "GPU NUMA ID": "gpu_numa_id"}
     apart = [one for word in words for one in _ID_GLUED.split(word)]

@@ -1,6 +1,4 @@
-"""The matrix of ``nvidia-smi topo -m``.
-
-How near GPUs are to each other and to the NICs.
+"""The matrix of ``nvidia-smi topo -m``: distances of GPUs and NICs.
 
 Orders are shuffled on real machines, so pairs are read from the matrix, never by index.
 """
@@ -19,7 +17,7 @@ NEAR_CODES = ("PIX", "PXB")
 
 @dataclass(frozen=True)
 class Topology:
-    """The matrix. NICs are called by their RDMA device name where the tool gave a NIC legend."""
+    """The matrix. NICs have their RDMA device name where there is a NIC legend."""
 
     gpus: tuple[str, ...]  # GPU0, GPU1, …
     nics: tuple[str, ...]  # RDMA device names: mlx5_0, …
@@ -34,13 +32,19 @@ class Topology:
 
     @property
     def bridged(self) -> bool:
-        """Whether NVLink joins cards two by two, as bridges do, and no GPU to more than one other."""
+        """Whether NVLink joins cards in pairs, as bridges do.
+
+        No GPU is joined to more than one other.
+        """
         rows = [self.links[gpu] for gpu in self.gpus if gpu in self.links]
         partners = [sum(row.get(other, "").startswith("NV") for other in self.gpus) for row in rows]
         return len(self.gpus) > 2 and max(partners, default=0) == 1
 
     def nearest_nics(self, gpu: str, among: Collection[str] | None = None) -> tuple[str, tuple[str, ...]]:
-        """Return the best code of a GPU to any of these NICs, and those that have it (``("", ())`` without NICs)."""
+        """Return a GPU's best code to any of these NICs, and the NICs that have it.
+
+        ``("", ())`` without NICs.
+        """
         row = self.links[gpu]
         codes = {nic: row[nic] for nic in (self.nics if among is None else among)}
         if not codes:
@@ -49,13 +53,13 @@ class Topology:
         return best, tuple(nic for nic, code in codes.items() if code == best)
 
     def lenders(self, among: Collection[str] | None = None, by_design: bool = False) -> dict[str, tuple[str, ...]]:
-        """Return the GPUs that share another GPU's NIC by the board's design -> GPUs that lend theirs over NVLink.
+        """Return borrowing GPU -> GPUs that lend their NIC over NVLink, by design.
 
-        So are boards with one NIC for every two GPUs: each near NIC belongs to one GPU, every other GPU has NVLink to
-        as many lenders on its own socket, and there are as many borrowers to each lender. Where the numbers do not
-        come out even, a NIC is missing or in the wrong slot; unless the site declares (``by_design``)
-        that the node has fewer NICs than GPUs: then a missing one is another check's matter, and one that is near no
-        GPU is blamed on its own socket only.
+        Boards with one NIC for every two GPUs are built so: each near NIC belongs to one GPU, every other GPU has
+        NVLink to as many lenders on its own socket, and there are as many borrowers to each lender. Where the numbers
+        do not come out even, a NIC is missing or in the wrong slot; unless the site declares (``by_design``) that the
+        node has fewer NICs than GPUs: then another check covers a missing one, and a NIC that is near no GPU affects
+        its own socket only.
         """
         nearest = {gpu: self.nearest_nics(gpu, among) for gpu in self.gpus if gpu in self.links}
         owners = {gpu: nics for gpu, (code, nics) in nearest.items() if code in ("PIX", "PXB")}
@@ -97,7 +101,7 @@ class Matrix:
     damage: tuple[str, ...]  # contradictions within the text
 
     def nearest_nics(self) -> dict[str, list[str]]:
-        """Return the nearest NICs of each GPU of which the row is complete."""
+        """Return the nearest NICs of each GPU with a complete row."""
         nearest = {}
         for gpu in self.gpus:
             if gpu in self.complete_rows and self.nics:

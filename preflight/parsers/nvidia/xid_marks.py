@@ -1,8 +1,8 @@
-"""XIDs of GPUs and SXIDs of NVSwitches in one line of the kernel's log.
+"""XIDs of GPUs and SXIDs of NVSwitches in a line of the kernel's log.
 
-``NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.`` The address
-has no function, the text after the code is free. The driver puts a comma behind every code: digits without one
-are the start of a code that a copy or a cap cut, and no code.
+``NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.`` The address has no
+function, the text after the code is free. The driver puts a comma behind every code: digits without one are the start
+of a cut code, and are not used.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _marks(pattern: re.Pattern[str], line: str) -> Iterator[tuple[str, int | Non
 
 
 def pid_in(text: str) -> int | None:
-    """Return the process that the text after a code names."""
+    """Return the process in the text after a code."""
     match = _PID.search(text)
     return int(match[1]) if match else None
 
@@ -82,7 +82,7 @@ LOADED = "NVRM: loading NVIDIA UNIX"
 
 
 def cause_in(text: str) -> int | None:
-    """Return the code of an earlier error that the text after a code names."""
+    """Return the code of an earlier error in the text after a code."""
     match = _CAUSE.search(text)
     return int(match[1]) if match else None
 
@@ -96,7 +96,7 @@ def uncoded_in(line: str) -> tuple[str, int] | None:
 
 
 def named_gpu(line: str) -> str | None:
-    """Return the address of the GPU that the lines behind this one are about."""
+    """Return the address of the GPU that the following lines are about."""
     match = _NAMED.search(line)
     return (address_of(match[1]) or "") if match else None
 
@@ -117,7 +117,7 @@ def is_masked(where: str) -> bool:
 
 
 def address_of(where: str) -> str | None:
-    """Return an address in the kernel's form; None where it is not whole."""
+    """Return an address in the kernel's form; None where it is incomplete."""
     if not _FULL_ADDRESS.fullmatch(where):
         return None
     domain, bus, device = where.lower().split(":")[-3:]

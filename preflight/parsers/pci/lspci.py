@@ -44,7 +44,7 @@ class PciFunction:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the device does not answer: its registers read as all ones."""
+        """Whether the device is gone: its registers read as all ones."""
         return bool(self.name and _GONE.search(self.name))
 
     @property
@@ -225,7 +225,7 @@ def _detailed(text: str) -> bool:
 
 
 def _rest(lines: Lines, at: int) -> bool:
-    """Return whether a line is the rest of the one before it, which a mail broke: the next one goes on."""
+    """Return whether a line continues the one before it, after a wrap."""
     text = lines[at].text
     if len(text) >= _BROKEN_OFF or _NEXT.match(text):
         return False
@@ -244,7 +244,7 @@ def _flags(text: str) -> dict[str, bool]:
 
 
 def _is_repeated(function: PciFunction, text: str) -> bool:
-    """Return whether a register that a function has once is there already."""
+    """Return whether a function already has this register."""
     if match := _LINK.fullmatch(text):
         return (function.max_speed if match[1] == "Cap" else function.speed) is not None
     if _ACS.fullmatch(text):

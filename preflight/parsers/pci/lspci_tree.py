@@ -1,12 +1,12 @@
-"""``lspci -t``, ``-tv`` and ``-tvnn``: the tree of buses, which tells the address of each device.
+r"""``lspci -t``, ``-tv`` and ``-tvnn``: the tree of buses and its addresses.
 
     -+-[0000:40]-+-00.0  Advanced Micro Devices, Inc. [AMD] Root Complex
-     |           \\-03.1-[43]--+-00.0  NVIDIA Corporation Device 2330
-     |                        \\-00.1  NVIDIA Corporation Device 10ef
-     \\-[0000:00]---1f.0  …
+     |           \-03.1-[43]--+-00.0  NVIDIA Corporation Device 2330
+     |                        \-00.1  NVIDIA Corporation Device 10ef
+     \-[0000:00]---1f.0  …
 
 A device stands on the bus of the bridge to its left. Columns are not counted, for pastes lose blanks: a bar stands
-for a bridge that has more to come, and ``\\-`` begins the last of one.
+for a bridge that has more to come, and ``\-`` begins the last of one.
 """
 
 from __future__ import annotations
@@ -29,14 +29,17 @@ _DEEPEST = 64
 
 @dataclass
 class _Level:
-    """What stands on one bus; ``more`` tells whether another line of it must come. Of the hosts the bus is empty."""
+    """The devices on one bus; ``more``: another line of it must come.
+
+    The hosts' bus is empty.
+    """
 
     bus: str
     more: bool
 
 
 def begins(text: str) -> bool:
-    """Tell whether a tree begins with a line."""
+    """Return whether a tree begins with a line."""
     return "[" in text and bool(_ROOT.match(text))
 
 
@@ -57,7 +60,7 @@ class _Tree:
         self.devices: list[tuple[str, str | None]] = []
 
     def line(self, text: str) -> bool:
-        """Read a line; tell whether it is the tree's."""
+        """Read a line; return whether it belongs to the tree."""
         if not self.levels:
             if not (match := _ROOT.match(text)):
                 return False

@@ -1,7 +1,7 @@
-"""``dcb pfc|app|ets|buffer|dcbx|apptrust show`` (iproute2, dcb(8)), as text and as JSON.
+"""``dcb pfc|app|ets|buffer|dcbx|apptrust show`` (iproute2), text and JSON.
 
-An ordinary user may run it. Drivers without DCB, and virtual functions, answer "Operation not supported". Each command
-shows a part of what is set; the outputs of one port, one command after the other, are put together.
+dcb(8). An ordinary user may run it. Drivers without DCB, and virtual functions, answer "Operation not supported".
+Each command shows some of the settings; consecutive outputs of one port are joined.
 """
 
 from __future__ import annotations
@@ -97,13 +97,13 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortQos]:
 
 
 def _device(lines: Lines, at: int) -> str:
-    """Return the port that is named on the line before, empty if none is."""
+    """Return the port on the line before, empty if there is none."""
     match = _DEVICE.search(lines[at - 1].text) if at and "dcb" in lines[at - 1].text.lower() else None
     return match[1].rstrip(":") if match else ""
 
 
 def _next(lines: Lines, end: int) -> int | None:
-    """Return where the next output begins, with nothing between but words about it."""
+    """Return where the next output begins, after only comments; else None."""
     between = 0
     for at in range(end, min(end + 6, len(lines))):
         text = lines[at].text
@@ -133,7 +133,7 @@ def _joined(qos: PortQos, more: PortQos) -> PortQos | None:
 
 
 def _one(lines: Lines, at: int) -> tuple[int, PortQos, list[ParseGap]]:
-    """Read what one command printed."""
+    """Read the output of one command."""
     text = lines[at].text
     if text.lstrip().startswith("{") and (parsed := _json(lines, at)):
         qos, faults = _of_json(parsed[1])
@@ -179,7 +179,7 @@ def _of_line(qos: PortQos, line: Line, cut: list[ParseGap]) -> PortQos:
 
 
 def _of_json(value: Mapping[str, Any]) -> tuple[PortQos, list[str]]:
-    """Return the settings in an object of ``dcb -j``, and what in it is none."""
+    """Return the settings in an object of ``dcb -j``, and its invalid parts."""
     qos, faults = PortQos(), list[str]()
     bits = value.get("prio_pfc")
     if isinstance(bits, list) and len(bits) == 8 and all(isinstance(bit, bool) for bit in bits):
@@ -236,7 +236,10 @@ def parse_pfc(text: str) -> frozenset[int]:
 
 
 def parse_app(text: str) -> DscpMap:
-    """Read ``dcb -j app show``: the priority of each DSCP that is listed; raises ValueError."""
+    """Read ``dcb -j app show``: the priority of each listed DSCP.
+
+    Raises ValueError.
+    """
     value = _object(text)
     return _checked({"dscp_prio": [], **{key: value[key] for key in ("dscp_prio", "default_prio") if key in value}}
                     ).dscp or DscpMap({})  # fmt: skip
@@ -251,9 +254,9 @@ def parse_buffer(text: str) -> Buffers:
 
 
 def parse_dcbx(text: str) -> str:
-    """Read ``dcb -j dcbx show``: ``os`` where the host sets DCB, ``firmware`` where firmware takes the switch's word.
+    """Read ``dcb -j dcbx show``: ``os`` or ``firmware``; raises ValueError.
 
-    Raises ValueError.
+    ``os``: the host sets DCB; ``firmware``: firmware follows the switch.
     """
     result = _object(text)
     if not result or not all(isinstance(flag, bool) for flag in result.values()):

@@ -1,6 +1,6 @@
-"""``mlnx_qos -i IF`` (mlnx-tools, MLNX_OFED): trust state, DSCP map, PFC, receive buffers, DCBX mode.
+"""``mlnx_qos -i IF``: trust state, DSCP map, PFC, receive buffers, DCBX mode.
 
-Needs root. What a version or a function does not show is None, not zero.
+From mlnx-tools or MLNX_OFED; needs root. A value that is not shown is None, not zero.
 """
 
 from __future__ import annotations

@@ -13,16 +13,16 @@ DSCPS = range(64)
 
 @dataclass(frozen=True)
 class DscpMap:
-    """Which priority a DSCP means; a table may hold only some of the 64."""
+    """Map from DSCP to priority; a table may hold only some of the 64."""
 
     of: Mapping[int, frozenset[int]]  # DSCP -> priorities; dcb-app(8) allows several, of which one rules
     default: int = 0  # priority of a DSCP that is not listed, by IEEE 802.1Q
 
     def priority(self, dscp: int) -> int | None:
-        """Return a DSCP's priority; None where the table does not settle it.
+        """Return a DSCP's priority; None where the table does not determine it.
 
-        The kernel lists what was set. For the rest firmware has a map of its own: all to the default, or by eights.
-        Where these two agree, the priority is known.
+        The kernel lists the configured entries. For the rest firmware has a map of its own: all to the default, or in
+        blocks of eight. Where these two agree, the priority is known.
         """
         listed = self.of.get(dscp)
         if listed is None:
@@ -32,7 +32,7 @@ class DscpMap:
 
 @dataclass(frozen=True)
 class Buffers:
-    """Receive buffers of a port: what PFC's headroom is cut from."""
+    """Receive buffers of a port, which PFC's headroom is part of."""
 
     of_priority: tuple[int, ...] = ()  # buffer of priority 0…7
     bytes: tuple[int, ...] = ()  # size of buffer 0…7
@@ -47,7 +47,7 @@ class Buffers:
 
 @dataclass(frozen=True)
 class PortQos:
-    """What one output, or several of one port, show."""
+    """Settings in one output, or several of one port."""
 
     line: int = 0
     interface: str = ""

@@ -1,4 +1,4 @@
-"""``cma_roce_mode``, ``cma_roce_tos``: how rdma_cm marks its connections."""
+"""``cma_roce_mode``, ``cma_roce_tos``: packet marking by rdma_cm."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TOS = re.compile(r"\s*(\d{1,3})\s*")
 
 @dataclass(frozen=True)
 class CmaMode:
-    """What rdma_cm uses on a device; None: not shown."""
+    """Settings of rdma_cm on a device; None: not shown."""
 
     device: str | None
     version: int | None  # of RoCE

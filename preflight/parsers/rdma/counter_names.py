@@ -1,6 +1,6 @@
-"""Names of the counters of RDMA ports that no other tool prints, by driver (Linux, drivers/infiniband).
+"""Names of RDMA counters that no other tool prints, by driver.
 
-A list without paths is known by two of them.
+Source: Linux, drivers/infiniband. A list without paths is recognised by two of them.
 """
 
 from __future__ import annotations

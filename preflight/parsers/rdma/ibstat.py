@@ -117,5 +117,5 @@ def _missing_of(port: PortLines) -> list[str]:
 
 
 def _guid(text: str | None) -> str | None:
-    """Return a complete GUID; digits may be blotted out."""
+    """Return a complete GUID; digits may be masked."""
     return text if text and re.fullmatch(r"0x[0-9a-fA-FxX*]{16}", text) else None

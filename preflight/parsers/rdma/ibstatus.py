@@ -72,5 +72,5 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
 
 
 def _word(text: str | None) -> str | None:
-    """Take the number off ``4: ACTIVE``."""
+    """Remove the number from ``4: ACTIVE``."""
     return text.partition(":")[2].strip() or text if text and not text.isdigit() else None

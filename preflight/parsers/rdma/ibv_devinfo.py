@@ -72,9 +72,9 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def _over_other(lines: Lines, at: int, end: int) -> int | None:
-    """Return the next known line of a device behind others that are further in than its name.
+    """Return the next known line of a device after deeper ones; else None.
 
-    What ``-v`` says about abilities differs from one library and one OFED to the next.
+    The capabilities of ``-v`` differ between libraries and OFED releases.
     """
     deep = _depth(lines[at].text)
     if not _HCA.fullmatch(lines[at].text):

@@ -1,4 +1,7 @@
-"""The counters of RDMA ports: sysfs ``counters`` and ``hw_counters`` as people list them, and ``rdma statistic``."""
+"""RDMA port counters: sysfs ``counters``, ``hw_counters``, ``rdma statistic``.
+
+sysfs files are in the form in which people list them.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,7 @@ class _Rows:
         self.waiting: str | None = None  # a name whose value is yet to come
 
     def take(self, text: str) -> bool:
-        """Take a line; False if it is none of a list of counters."""
+        """Process a line; return False if it is not in a list of counters."""
         if _MORE.fullmatch(text) or ("N/A" in text and _NONE.fullmatch(text)):
             return True
         if match := _SYSFS.fullmatch(text):
@@ -154,7 +157,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
 
 
 def _shown(lines: Lines, at: int) -> bool:
-    """Tell whether a line is a counter's file, and the next one its value."""
+    """Return whether a line is a counter's file, and the next one its value."""
     if at + 1 >= len(lines) or "counters" not in lines[at].text:
         return False
     value = at + 1 + bool(_MORE.fullmatch(lines[at + 1].text))
@@ -163,7 +166,7 @@ def _shown(lines: Lines, at: int) -> bool:
 
 
 def _json(lines: Lines, at: int) -> tuple[int, list[tuple[str, dict[str, int]]]] | None:
-    """Return where ``rdma -j statistic`` ends, and the counters of each port; None if it is none."""
+    """Return the end of ``rdma -j statistic`` and each port's counters, or None."""
     result = json_at(lines, at)
     if result is None or not isinstance(result[1], list):
         return None

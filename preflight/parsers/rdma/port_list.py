@@ -15,9 +15,9 @@ _RATE = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)\s*(?:G[bB](?:it)?(?:/s(?:ec)?|ps)?)
 
 @dataclass(frozen=True)
 class RdmaPort:
-    """One port in the words of the tool; None: the text does not show it.
+    """One port in the words of the tool; None: not in the text.
 
-    ``rate`` is the text that ``rate_gbps`` was read from; ``other`` has the fields that only this tool prints.
+    ``rate`` is the text of ``rate_gbps``; ``other`` has the fields that only this tool prints.
     """
 
     device: str | None
@@ -45,7 +45,7 @@ class RdmaPort:
 
     @property
     def logical(self) -> str:
-        """Logical state in sysfs words: ACTIVE, DOWN, INIT, ARMED; empty if the text lacks it."""
+        """Logical state in sysfs words: ACTIVE, DOWN, INIT, ARMED; else empty."""
         word = (self.state or "").upper()
         return "INIT" if word == "INITIALIZING" else "ACTIVE" if word == "ACTIVE_DEFER" else word
 
@@ -77,7 +77,10 @@ _PHYSICAL = {
 
 @dataclass(frozen=True)
 class PortList:
-    """The ports of one output; ``devices`` are those that it names, None where the tool names ports only."""
+    """The ports of one output.
+
+    ``devices`` are those that it names, None where the tool names ports only.
+    """
 
     ports: tuple[RdmaPort, ...]
     devices: tuple[str, ...] | None = None
@@ -109,14 +112,17 @@ _WORDS = (
 
 
 def word(text: str | None) -> str | None:
-    """Return a word of a port's state; None if there is none, or only the beginning of one."""
+    """Return a word of a port's state; None if missing or cut."""
     if not text or (text not in _WORDS and any(known.startswith(text) for known in _WORDS)):
         return None
     return text
 
 
 def rate(text: str | None) -> float | None:
-    """Return a rate in Gb/s: ``400``, ``400 Gb/sec (4X NDR)``, ``25.0 Gbps (32)``; None if there is none."""
+    """Return a rate in Gb/s, or None.
+
+    From ``400``, ``400 Gb/sec (4X NDR)`` or ``25.0 Gbps (32)``.
+    """
     match = _RATE.fullmatch(text.strip()) if text else None
     return float(match[1]) if match else None
 
@@ -137,14 +143,14 @@ class PortLines:
 
 
 class PortListBuilder:
-    """Devices and their ports as the lines of a list name them one after the other.
+    """Builder of devices and ports from the lines of a list.
 
-    Whoever searches a list for some of its lines loses the others: a field of a port that comes before any port
-    begins one that has no number, and so does one that this port has already.
+    Pasted lists are often filtered. A port field before any port, or a repeated one, begins a port with unknown
+    number.
     """
 
     def __init__(self, of_ports: Set[str]) -> None:
-        """Keep which fields only a port has."""
+        """Set the fields that only a port has."""
         self.devices: dict[str, dict[str, str]] = {}
         self.ports: list[PortLines] = []
         self._of_ports = of_ports
@@ -152,7 +158,7 @@ class PortListBuilder:
         self._port: PortLines | None = None
 
     def name_alone(self, name: str | None) -> None:
-        """Store the device of the command, where the list itself names none."""
+        """Store the device of the command, where the list names none."""
         if name and not self.devices:
             for port in self.ports:
                 port.device = name
@@ -163,12 +169,12 @@ class PortListBuilder:
         self.devices.setdefault(name, {})
 
     def begin_port(self, number: int | None, line: int) -> None:
-        """Begin a port of the device that was named last."""
+        """Begin a port of the last device."""
         self._port = PortLines(self._device, number, line)
         self.ports.append(self._port)
 
     def add(self, name: str, value: str, line: int) -> None:
-        """Keep a field of the port, else of the device, that was named last."""
+        """Store a field of the last port, else of the last device."""
         if name in self._of_ports and (self._port is None or (self._port.number is None and name in self._port.fields)):
             self.begin_port(None, line)
         if self._port is not None:
@@ -181,7 +187,7 @@ class PortListBuilder:
         return self.devices.get(device, {}) if device else {}
 
     def missing(self, promised: str) -> list[str]:
-        """Return the devices with fewer ports than their field promises, or without it."""
+        """Return the devices with fewer ports than promised, or without that field."""
         shown = Counter(port.device for port in self.ports)
         promises = {name: re.match(r"\d{1,3}", fields.get(promised, "")) for name, fields in self.devices.items()}
         return [name for name, match in promises.items() if match is None or shown[name] < int(match[0])]

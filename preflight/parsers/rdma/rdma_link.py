@@ -41,7 +41,7 @@ _CAPABILITIES = re.compile(r"\s+caps:\s*<.*|\s+[A-Z][A-Z0-9_]+(?:, [A-Z][A-Z0-9_
 
 
 def _link_at(lines: Lines, at: int) -> tuple[re.Match[str], int] | None:
-    """Return a link, and the line behind it: a mail may have broken it in two."""
+    """Return a link, and the line behind it; a mail may have wrapped it."""
     if at >= len(lines):
         return None
     text = lines[at].text
@@ -54,7 +54,7 @@ def _link_at(lines: Lines, at: int) -> tuple[re.Match[str], int] | None:
 
 
 def _over(lines: Lines, at: int) -> int:
-    """Return the line behind those that were left out, behind a blank one, and behind capabilities (``-d``)."""
+    """Return the line behind omitted lines, a blank one, and capabilities (``-d``)."""
     blanks = 0
     while at < len(lines) and blanks < 2:
         text = lines[at].text

@@ -37,19 +37,19 @@ _GIDS_FOUND = re.compile(r"\s*n_gids_found=(\d{1,6})\s*")
 
 
 def _gid(text: str) -> str | None:
-    """Return a GID that is there to its last digit; some may be blotted out, none left out."""
+    """Return a complete GID; digits may be masked, none left out."""
     *before, last = text.split(":")
     torn = "::" not in text and (len(before) < 7 or (len(last) < 4 and all(len(group) == 4 for group in before)))
     return None if torn or ".." in text or "…" in text else text.lower()
 
 
 def _version(text: str | None) -> str | None:
-    """Return ``v1`` or ``v2``, however the version was written; ``IB`` for InfiniBand's own."""
+    """Return ``v1`` or ``v2`` in any spelling; ``IB`` for InfiniBand."""
     return (f"v{text[-1]}" if text[-1].isdigit() else "IB") if text else None
 
 
 def _plain(text: str) -> str:
-    """Return a row without the lines between its cells, where somebody made a table of it."""
+    """Return a row without the lines of a drawn table."""
     return text.replace("|", " ") if text.count("|") >= _LINES_OF_A_TABLE else text
 
 
@@ -99,7 +99,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GidRow, ...]]:
     if promised is None:
         cut.append(ParseGap(taken[-1].number, "the line n_gids_found=… that ends the list is missing"))
     elif promised != len(gids):
-        cut.append(ParseGap(taken[-1].number, f"the list says {promised} GIDs and shows {len(gids)}"))
+        cut.append(ParseGap(taken[-1].number, f"the list announces {promised} GIDs and shows {len(gids)}"))
     return Parsed(tuple(gids), tuple(cut), end)
 
 

@@ -1,4 +1,4 @@
-"""What PyTorch writes about its collectives: profiler traces, flight-recorder dumps, messages of the watchdog.
+"""PyTorch output on collectives: profiler traces, recorder dumps, watchdog.
 
 ``json_stream`` reads JSON of any size, ``safe_pickle`` a pickle without unpickling it; ``profiler_trace`` and
 ``flight_recorder`` make facts of it, ``watchdog`` of log lines; ``hang`` and ``messages`` compare ranks.
@@ -54,7 +54,7 @@ class TorchOutput:
 
 
 def begins(text: str) -> bool:
-    """Tell whether a text that begins so may be one of ours; cheap."""
+    """Return whether a text that begins so may be one of these; cheap."""
     return _SIGN.search(text) is not None
 
 
@@ -64,12 +64,15 @@ def parse(text: str) -> TorchOutput:
 
 
 def values_of(reader: Read) -> TorchOutput:
-    """Read text as it comes; never raises."""
+    """Read text in pieces; never raises."""
     return _seen(Values(reader))
 
 
 def read(reader: Callable[[int], bytes]) -> TorchOutput:
-    """Read bytes as they come, in constant memory but for the kernels' times; raises what the reader raises."""
+    """Read bytes in pieces, in constant memory except for kernel times.
+
+    Raises what the reader raises.
+    """
     return _seen(Values(decoded(reader)))
 
 
@@ -103,7 +106,7 @@ def _assign_dump(seen: TorchOutput, trace: Trace, recording: Recording) -> None:
 
 
 def from_pickle(data: bytes) -> Recording:
-    """Read a dump in its pickled form without unpickling it; raises UnsafePickle."""
+    """Read a pickled dump without unpickling it; raises UnsafePickle."""
     value: Any = plain_values(data)
     if not isinstance(value, dict):
         raise UnsafePickle("the pickle holds no dump of a flight recorder; it was not unpickled")

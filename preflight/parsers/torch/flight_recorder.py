@@ -1,7 +1,8 @@
-"""What PyTorch's flight recorder kept of a rank's last collectives: a dump in JSON, or as a plain pickle.
+"""Flight-recorder dumps of PyTorch: a rank's last collectives.
 
-Formats of versions 1.x … 2.10 (torch/csrc/distributed/c10d/FlightRecorder): NCCL marks an entry ``scheduled``,
-``started`` or ``completed``; Gloo leaves it ``scheduled`` and only retires it. Numbers may stand as texts.
+They are JSON or a plain pickle. Formats of versions 1.x … 2.10 (torch/csrc/distributed/c10d/FlightRecorder): NCCL
+marks an entry ``scheduled``, ``started`` or ``completed``; Gloo leaves it ``scheduled`` and only retires it. Numbers
+may be strings.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _RANK = re.compile(
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """One collective or message as a rank enqueued it."""
+    """One collective or message that a rank enqueued."""
 
     group: str  # id of the process group
     about: str  # its description: default_pg, …
@@ -43,19 +44,19 @@ class RecordedCall:
 
     @property
     def closes(self) -> bool:
-        """Whether it stands for a batch of calls, whose state PyTorch keeps here and in none of them."""
+        """Whether it stands for a batch of calls, and has the state of all of them."""
         return self.op.endswith("coalesced")
 
     @property
     def call_text(self) -> str:
-        """What was called, with its sizes."""
+        """The call, with its sizes."""
         sizes = ", ".join("×".join(map(str, size)) or "scalar" for size in self.sizes[:3])
         return f"{self.op}({sizes} {', '.join(dict.fromkeys(self.dtypes[:3]))})".replace("( ", "(")
 
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """A process group, and how far this rank had come in it; None: unknown."""
+    """A process group, and this rank's progress in it; None: unknown."""
 
     id: str
     about: str
@@ -76,11 +77,11 @@ class Recording:
         self.about: dict[str, Any] = {}
 
     def member(self, name: str, value: Any) -> None:
-        """Take a member of the outermost object."""
+        """Process a member of the outermost object."""
         self.about[name] = value
 
     def entry(self, raw: Mapping[str, Any]) -> None:
-        """Take an entry."""
+        """Process an entry."""
         if len(self.entries) >= MOST_ENTRIES:
             self.dropped += 1
             return
@@ -112,7 +113,7 @@ class Recording:
 
     @property
     def groups(self) -> tuple[ProcessGroup, ...]:
-        """The process groups that the dump names."""
+        """The process groups in the dump."""
         config, status = _dict(self.about.get("pg_config")), _dict(self.about.get("pg_status"))
         status_left = dict(status)
         found = []
@@ -174,9 +175,10 @@ class Recording:
 
 
 def memberships(recordings: Mapping[int, Recording]) -> dict[tuple[int, str], tuple[int, ...]]:
-    """Return the ranks of each process group by rank and group; groups of other ranks may bear the same name.
+    """Return the ranks of each process group by rank and group.
 
-    A dump that does not name them takes over what others say; they are empty where no dump does.
+    Groups of other ranks may have the same name. A dump that does not name them uses those of other dumps; they are
+    empty where no dump names them.
     """
     named = {rank: {one.id: one.ranks for one in recording.groups if one.ranks}
              for rank, recording in recordings.items()}  # fmt: skip
@@ -195,12 +197,12 @@ def memberships(recordings: Mapping[int, Recording]) -> dict[tuple[int, str], tu
 
 
 def is_entry(value: object) -> bool:
-    """Tell whether a value is an entry of a dump."""
+    """Return whether a value is an entry of a dump."""
     return isinstance(value, dict) and "profiling_name" in value and ("state" in value or "record_id" in value)
 
 
 def number(value: object) -> int | None:
-    """Return an integer, also where it stands as a text."""
+    """Return an integer, also from a string."""
     if type(value) is int:
         return value
     return int(value) if isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value) else None
@@ -224,7 +226,7 @@ def _texts(value: object) -> tuple[str, ...]:
 
 
 def _where(frames: object) -> str:
-    """Return the innermost line of code that is not PyTorch's own."""
+    """Return the innermost line of code outside of PyTorch."""
     for frame in _items(frames):
         if isinstance(frame, dict) and isinstance(frame.get("filename"), str):
             file = frame["filename"]

@@ -1,4 +1,4 @@
-"""Which rank holds the others up, and in which collective: by dumps of several ranks, or by their watchdogs."""
+"""Detection of hanging ranks and their collective, from dumps or watchdogs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ class Hang:
 
 
 def of_recordings(recordings: Mapping[int, Recording]) -> tuple[Hang, ...]:
-    """Compare the dumps of several ranks, process group by process group; the earliest work that is not done counts."""
+    """Compare the dumps of several ranks, by process group.
+
+    The earliest unfinished work counts.
+    """
     by_group: dict[tuple[str, tuple[int, ...]], dict[int, list[RecordedCall]]] = defaultdict(lambda: defaultdict(list))
     members = memberships(recordings)
     for rank, recording in recordings.items():
@@ -65,9 +68,9 @@ def _hang(
 
 
 def _calls_at(here: Mapping[int, RecordedCall]) -> tuple[str | None, tuple[tuple[int, str], ...]]:
-    """Return what most ranks called under one number, and the calls that differ.
+    """Return the usual call under one number, and the calls that differ.
 
-    Without a majority no call is the usual one, and all of them are returned.
+    Without a majority no call is usual, and all of them are returned.
     """
     alike: list[list[tuple[int, RecordedCall]]] = []
     for rank, entry in here.items():
@@ -85,7 +88,7 @@ def _calls_at(here: Mapping[int, RecordedCall]) -> tuple[str | None, tuple[tuple
 
 
 def _mismatch(called: Mapping[int, Mapping[int, RecordedCall]]) -> int | None:
-    """Return the first work of which the ranks called different things, sizes or types."""
+    """Return the first work in which the calls, sizes or types of ranks differ."""
     seen: dict[int, dict[tuple[object, ...], RecordedCall]] = defaultdict(dict)
     for entries in called.values():
         for seq, entry in entries.items():
@@ -98,28 +101,31 @@ def _all_agree(entries: Sequence[RecordedCall]) -> bool:
 
 
 def _agree(first: RecordedCall, second: RecordedCall) -> bool:
-    """Compare two calls; a rank that gave no tensor (a scatter) gave no type."""
+    """Compare two calls; a rank without a tensor (a scatter) has no type."""
     types = _typed(first), _typed(second)
     return _signature(first) == _signature(second) and (types[0] == types[1] or not all(types))
 
 
 def _typed(entry: RecordedCall) -> tuple[str, ...]:
-    """Return the types of the tensors that a rank gave; empty where it gave none."""
+    """Return the types of a rank's tensors; empty without one."""
     return tuple(sorted({one for one in entry.dtypes if one != "Undefined"}))
 
 
 def _signature(entry: RecordedCall) -> tuple[str, ...]:
-    """Return what must agree over ranks; in an all-to-all, a gather and a scatter the sizes need not."""
+    """Return what must agree over ranks.
+
+    In an all-to-all, a gather and a scatter the sizes may differ.
+    """
     op = entry.op.partition(":")[2] or entry.op
     sized = op.startswith(("all_reduce", "allreduce", "broadcast", "reduce")) and "scatter" not in op
     return (op, str(entry.sizes) if sized else "")
 
 
 def of_watchdog(watchdog: Watchdog, nranks: int | None = None) -> tuple[Hang, ...]:
-    """Compare how far the ranks were, group by group; ``nranks`` is the size of the job where it is known.
+    """Compare the progress of ranks by group; ``nranks`` is the job's size, if known.
 
-    The order of the lines does not matter. The lines of some ranks prove nothing about other ranks: only for the group
-    of all ranks, in a job of known size, is it certain that no rank is missing.
+    The order of the lines does not matter. The lines of some ranks prove nothing about other ranks: only for the
+    group of all ranks, in a job of known size, is it certain that no rank is missing.
     """
     by_group: dict[str, dict[int, RankProgress]] = defaultdict(dict)
     for one in watchdog.progress:
@@ -151,9 +157,10 @@ def of_watchdog(watchdog: Watchdog, nranks: int | None = None) -> tuple[Hang, ..
 def _messages(
     ranks: Mapping[int, RankProgress], calls: Mapping[tuple[int, int], tuple[_Call, ...]]
 ) -> list[tuple[int, int, str]]:
-    """Return (number, rank, call) of a group whose ranks wait in sends, receives or batches; else nothing.
+    """Return (number, rank, call) of a group whose ranks wait in messages.
 
-    Each rank counts these by itself, so its numbers compare with those of no other rank.
+    Messages are sends, receives or batches; empty for other groups. Each rank counts these by itself, so its numbers
+    compare with those of no other rank.
     """
     found = []
     for rank, one in sorted(ranks.items()):
@@ -176,7 +183,10 @@ _SIZED = ("ALLREDUCE", "BROADCAST", "REDUCE")
 
 
 def _calls(watchdog: Watchdog) -> dict[tuple[int, int], tuple[_Call, ...]]:
-    """Return what each rank called at each number; of one that is in two groups there may be several."""
+    """Return the calls of each rank by number.
+
+    A rank in two groups may have several.
+    """
     found: dict[tuple[int, int], set[_Call]] = defaultdict(set)
     for one in watchdog.timed_out:
         if one.rank is not None and one.seq is not None and one.op is not None:
@@ -186,7 +196,7 @@ def _calls(watchdog: Watchdog) -> dict[tuple[int, int], tuple[_Call, ...]]:
 
 
 def _agreed(calls: Mapping[int, tuple[_Call, ...]]) -> tuple[str | None, tuple[tuple[int, str], ...]]:
-    """Return what all ranks called, or None and what each of them called."""
+    """Return the common call, or None and the calls of each rank."""
     known = {rank: candidates for rank, candidates in calls.items() if candidates}
     if len(set(known.values())) <= 1 and all(len(candidates) == 1 for candidates in known.values()):
         op = next((candidates[0][0] for candidates in known.values()), None)

@@ -1,4 +1,4 @@
-"""Stretches of time: joined, cut out of each other, added up; and a sample's percentiles."""
+"""Time intervals: union, intersection, difference, sum; percentiles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Stretch = tuple[float, float]  # its begin and end, milliseconds
 
 
 class Stretches:
-    """Beginnings and ends, kept small: a trace has millions."""
+    """Beginnings and ends, stored compactly: a trace has millions."""
 
     def __init__(self) -> None:
         self._begins = array("d")
@@ -21,12 +21,12 @@ class Stretches:
         return len(self._begins)
 
     def add(self, begin: float, length: float) -> None:
-        """Take one."""
+        """Add one."""
         self._begins.append(begin)
         self._ends.append(begin + length)
 
     def joined(self) -> list[Stretch]:
-        """Return what they cover, in order, without overlaps."""
+        """Return their union, in order, without overlaps."""
         order = sorted(range(len(self._begins)), key=self._begins.__getitem__)
         found: list[Stretch] = []
         for index in order:
@@ -65,12 +65,12 @@ class Coverage:
 
 
 def total(stretches: Sequence[Stretch]) -> float:
-    """Add up their lengths, milliseconds."""
+    """Return the total length, milliseconds."""
     return sum(end - begin for begin, end in stretches)
 
 
 def clipped(these: Sequence[Stretch], those: Sequence[Stretch]) -> list[Stretch]:
-    """Return what of some joined stretches lies inside of others."""
+    """Return the parts of joined intervals inside of others."""
     found: list[Stretch] = []
     at = 0
     for begin, end in these:
@@ -84,7 +84,7 @@ def clipped(these: Sequence[Stretch], those: Sequence[Stretch]) -> list[Stretch]
 
 
 def without(these: Sequence[Stretch], those: Sequence[Stretch]) -> list[Stretch]:
-    """Return what of some joined stretches lies outside of others."""
+    """Return the parts of joined intervals outside of others."""
     found: list[Stretch] = []
     at = 0
     for begin, end in these:
@@ -102,7 +102,10 @@ def without(these: Sequence[Stretch], those: Sequence[Stretch]) -> list[Stretch]
 
 
 def percentile(ordered: Sequence[float], share: float) -> float | None:
-    """Return the nearest-rank percentile of an ordered sample; None where it is too small to have one."""
+    """Return the nearest-rank percentile of an ordered sample.
+
+    None where the sample is too small.
+    """
     beyond = round((1 - share) * 1000)  # of a thousand
     if not ordered or len(ordered) * beyond < 1000 * (share > 0.5):
         return None

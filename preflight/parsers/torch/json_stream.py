@@ -1,4 +1,7 @@
-"""JSON of any size, value by value, in constant memory: whole, cut at either end, or damaged between."""
+"""JSON of any size, value by value, in constant memory.
+
+It may be complete, cut at either end, or damaged in between.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,11 @@ _DECODER = json.JSONDecoder(strict=False)
 
 
 class _JsonError(PreflightError, ValueError):
-    """What stands here is no JSON, or ends too early."""
+    """The text is not JSON, or ends too early."""
 
 
 def decoded(reader: Callable[[int], bytes]) -> Read:
-    """Return a reader of text on a reader of bytes in UTF-8; what is none is replaced."""
+    """Return a text reader for UTF-8 bytes; invalid bytes are replaced."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
 
     def read(size: int) -> str:
@@ -46,7 +49,10 @@ def decoded(reader: Callable[[int], bytes]) -> Read:
 
 
 class Values:
-    """Takes a JSON text apart. ``cut`` tells the lines on which it is not whole, counted from 1, and why."""
+    """Parses a JSON text.
+
+    ``cut`` maps the damaged lines, counted from 1, to the reason.
+    """
 
     def __init__(self, read: Read) -> None:
         self._read = read
@@ -58,14 +64,14 @@ class Values:
 
     @property
     def line(self) -> int:
-        """The line that is looked at."""
+        """The current line."""
         return self._before + self._text.count("\n", 0, self._at)
 
     def members(self) -> Iterator[tuple[str, Any]]:
-        """Yield the members of the outermost object, but the elements of the streamed lists one by one.
+        """Yield the members of the outermost object.
 
-        Elements of an outermost list, or of one of which the beginning is missing, have an empty name. Never raises
-        for what the text holds.
+        Elements of streamed lists come one by one. Elements of an outermost list, or of one without its beginning,
+        have an empty name. Never raises for the content of the text.
         """
         begun = self._next()
         if begun != "{" or self._element():
@@ -126,7 +132,7 @@ class Values:
                     return
 
     def _next(self) -> str:
-        """Return the next character that is no blank and no comma; nothing at the end."""
+        """Return the next character other than blank and comma; empty at the end."""
         while True:
             match = _BLANK.match(self._text, self._at)
             assert match
@@ -137,13 +143,13 @@ class Values:
                 return ""
 
     def _element(self) -> bool:
-        """Tell whether an element of a streamed list begins here."""
+        """Return whether an element of a streamed list begins here."""
         while len(self._text) - self._at < 256 and self._more():
             pass
         return _ELEMENT.match(self._text, self._at) is not None
 
     def _found(self) -> bool:
-        """Go on to where the next element begins; tell whether there is one."""
+        """Advance to the next element; return whether there is one."""
         self._at += 1
         while not (match := _ELEMENT.search(self._text, self._at)):
             self._at = max(self._at, len(self._text) - 256)
@@ -173,7 +179,7 @@ class Values:
                 raise _JsonError(_END_MISSING)
 
     def _more(self) -> bool:
-        """Read on; as much again as is waiting, so that a long value is not tried too often."""
+        """Read on, doubling the buffer, so that a long value is not tried too often."""
         if self._ended:
             return False
         self._before += self._text.count("\n", 0, self._at)

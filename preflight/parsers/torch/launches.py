@@ -1,7 +1,7 @@
-"""Which call of the CPU started which kernel: by this the last kernel of a backward pass is known, and a copy's cost.
+"""Launches of kernels by CPU calls, joined by Kineto's ``correlation``.
 
-Kineto gives both the same ``correlation``. The backward pass is what PyTorch's autograd engine evaluates
-(``autograd::engine::evaluate_function: …``), the optimizer's what stands below ``Optimizer.step#…``.
+They give the last kernel of a backward pass, and a copy's cost. The backward pass is what PyTorch's autograd engine
+evaluates (``autograd::engine::evaluate_function: …``), the optimizer's is below ``Optimizer.step#…``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DEVICE = "DeviceSynchronize"
 
 
 class Launches:
-    """Calls that start kernels or copies, and calls that wait for the GPU, by thread."""
+    """Calls that start kernels or copies, and calls that wait, by thread."""
 
     def __init__(self) -> None:
         self._started: dict[Any, tuple[array[int], array[float]]] = {}
@@ -36,23 +36,23 @@ class Launches:
 
     @property
     def count(self) -> int:
-        """Calls that launch a kernel."""
+        """Number of calls that launch a kernel."""
         return sum(len(numbers) for numbers, _ in self._started.values())
 
     def started(self, thread: Any, correlation: object, begin: float) -> None:
-        """Take a call that launches a kernel."""
+        """Add a call that launches a kernel."""
         if type(correlation) is int:
             numbers, begins = self._started.setdefault(thread, (array("q"), array("d")))
             numbers.append(correlation)
             begins.append(begin)
 
     def region(self, name: str, thread: Any, begin: float, length: float) -> None:
-        """Take an operator or annotation of the CPU; most mean nothing here."""
+        """Add an operator or annotation of the CPU; most are ignored."""
         if name.startswith((_BACKWARD, _OPTIMIZER)):
             self._regions[name.startswith(_BACKWARD)][thread].add(begin, length)
 
     def computed(self, device: Any, correlation: object, begin: float, length: float) -> None:
-        """Take a kernel that computes."""
+        """Add a compute kernel."""
         if type(correlation) is int:
             numbers, begins, ends = self._kernels.setdefault(device, (array("q"), array("d"), array("d")))
             numbers.append(correlation)
@@ -60,7 +60,7 @@ class Launches:
             ends.append(begin + length)
 
     def waited(self, name: str, thread: Any, begin: float, length: float) -> None:
-        """Take a call that returns when the GPU is done."""
+        """Add a call that returns when the GPU is done."""
         if _DEVICE in name:  # the profiler's own, at its end, is held back
             last = self._last_device
             if last is not None:
@@ -70,17 +70,20 @@ class Launches:
         self._waits[thread].add(begin, length)
 
     def copied(self, thread: Any, correlation: object, begin: float, length: float) -> None:
-        """Take a call that starts a copy; it waits only if the host's memory is pageable."""
+        """Add a call that starts a copy; it waits only for pageable host memory."""
         if type(correlation) is int:
             self._copies[correlation] = (thread, begin, length)
 
     def pageable(self, correlation: object) -> None:
-        """Take a copy of pageable memory as the GPU made it."""
+        """Add a copy of pageable memory on the GPU."""
         if type(correlation) is int:
             self._pageable.add(correlation)
 
     def lost(self, steps: Sequence[Stretch]) -> float:
-        """Return for how long, within the steps, threads that launch kernels waited for the GPU, microseconds."""
+        """Return how long launching threads waited for the GPU, microseconds.
+
+        Only within the steps.
+        """
         waits = Stretches()
         for thread, stretches in self._waits.items():
             if thread in self._started or not self._started:

@@ -1,8 +1,7 @@
-"""Which rank waits for which in a send or receive that is not done: by the flight recorder's dumps of several ranks.
+"""Unfinished sends and receives of ranks, from flight-recorder dumps.
 
-PyTorch names a message from the side of its own rank, with ranks as they count in the process group:
-``nccl:send 0->1``, ``nccl:recv 1<-0``. Messages of a batch share one number, and one entry ``coalesced`` keeps the
-state of all of them.
+PyTorch names a message from the side of its own rank, with the ranks of the process group: ``nccl:send 0->1``,
+``nccl:recv 1<-0``. Messages of a batch share one number, and one entry ``coalesced`` has the state of all of them.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ ABSENT, BEHIND, CROSSED, MISMATCH, MOVING = "absent", "behind", "crossed", "mism
 
 @dataclass(frozen=True)
 class Wait:
-    """A rank that has called one end of a message, and what is known of the other end."""
+    """A rank at one end of a message, and the known state of the other end."""
 
     group: str
     rank: int
@@ -35,7 +34,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Stall:
-    """All messages that are not done, and where the waiting ends."""
+    """All unfinished messages, and where the waiting ends."""
 
     waits: tuple[Wait, ...]
     unclear: tuple[tuple[int, str], ...]  # (rank, what it called) where the entry names no peer
@@ -62,7 +61,7 @@ _Ends = dict[tuple[str, tuple[int, ...]], dict[tuple[int, int], list[_End]]]
 
 
 def of_recordings(recordings: Mapping[int, Recording]) -> Stall | None:
-    """Compare both ends of each message that is not done; None where all are."""
+    """Compare both ends of each unfinished message; None if there is none."""
     ends: _Ends = defaultdict(lambda: defaultdict(list))
     unclear: list[tuple[int, str]] = []
     members = memberships(recordings)
@@ -89,7 +88,10 @@ def of_recordings(recordings: Mapping[int, Recording]) -> Stall | None:
 
 
 def _calls(entries: Sequence[RecordedCall]) -> Iterator[tuple[int, RecordedCall]]:
-    """Yield the messages, each with the number of its batch; an entry for a batch only if alone."""
+    """Yield the messages, each with its batch number.
+
+    An entry for a batch only if alone.
+    """
     batches: dict[tuple[str, int], list[RecordedCall]] = defaultdict(list)
     for entry in entries:
         if entry.p2p:
@@ -100,7 +102,10 @@ def _calls(entries: Sequence[RecordedCall]) -> Iterator[tuple[int, RecordedCall]
 
 
 def _peer(entry: RecordedCall, rank: int, members: Sequence[int]) -> tuple[str, int] | None:
-    """Return which end of a message an entry is, and the peer's rank in the job; None where unknown."""
+    """Return an entry's end of a message, and the peer's rank in the job.
+
+    None where unknown.
+    """
     match = _MESSAGE.fullmatch(entry.op)
     if not match:
         return None
@@ -131,24 +136,30 @@ def _waits(group: str, pairs: Mapping[tuple[int, int], Sequence[_End]], known: M
 
 
 def _head(ends: Sequence[_End]) -> list[_End]:
-    """Return the first call between two ranks that is not done: NCCL takes those of one pair in their order."""
+    """Return the first unfinished call between two ranks.
+
+    NCCL processes the calls of one pair in order.
+    """
     waiting = [end for end in ends if not end.entry.done]
     return [end for end in waiting if end.unit == waiting[0].unit]
 
 
 def _issued(mine: Sequence[_End], theirs: Sequence[_End], waiting: _End) -> bool:
-    """Tell whether the peer has called, and completed, the other end: a small send is done before it is received."""
+    """Return whether the peer has called, and completed, the other end.
+
+    A small send completes before it is received.
+    """
     before = sum(end.way == waiting.way for end in mine[: mine.index(waiting)])
     return sum(end.way == _OTHER_END[waiting.way] for end in theirs) > before
 
 
 def _size(entry: RecordedCall) -> tuple[object, ...]:
-    """Return what both ends of a message must agree on; NCCL counts elements, not their shape."""
+    """Return what both ends must agree on; NCCL counts elements, not shapes."""
     return (sum(prod(size) for size in entry.sizes), *sorted(set(entry.dtypes)))
 
 
 def _circle(blocked: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
-    """Return the ranks of one circle of waiting; empty where all waiting ends somewhere."""
+    """Return the ranks of one circle of waiting; empty if there is none."""
     left = {rank: set(peers) for rank, peers in blocked.items()}
     while ended := [rank for rank, peers in left.items() if not peers & left.keys()]:
         for rank in ended:

@@ -1,4 +1,4 @@
-"""A dump of the flight recorder as people print it: a Python literal, and what PyTorch's analyser says of several.
+"""Printed flight-recorder dumps: Python literals, analyser output.
 
 ``print(pickle.load(f))`` gives single quotes, tuples, True and None; ``torchfrtrace`` gives lines of ``name: value``.
 """
@@ -23,7 +23,7 @@ _WORDS = {"True": "true", "False": "false", "None": "null", "(": "[", ")": "]"}
 
 
 def as_json(text: str) -> str:
-    """Return a Python literal as JSON; what is none of both stays as it is."""
+    """Return a Python literal as JSON; other text unchanged."""
 
     def replaced(match: re.Match[str]) -> str:
         if match["text"]:
@@ -62,7 +62,7 @@ _FIELD = re.compile(
 
 @dataclass(frozen=True)
 class Analysed:
-    """What the analyser says of one collective; None: it does not say."""
+    """The analyser's result for one collective; None: not printed."""
 
     what: str
     seq: int | None
@@ -77,7 +77,10 @@ class Analysed:
 
 
 def analysed(first: str, after: Iterable[str]) -> tuple[Analysed, int] | None:
-    """Read what the analyser prints of one collective, and how many lines that is; None if it begins otherwise."""
+    """Read the analyser's output for one collective, and its number of lines.
+
+    None for any other beginning.
+    """
     if not (match := ANALYSED.fullmatch(first)):
         return None
     fields: dict[str, str] = {}

@@ -1,7 +1,8 @@
-"""What PyTorch's profiler saw (Chrome trace JSON of Kineto): steps, kernels, collectives, waiting.
+"""Traces of PyTorch's profiler: steps, kernels, collectives, waiting.
 
-Times in the file are microseconds; here they are milliseconds. The formats of PyTorch 1.8 … 2.13, CUDA and ROCm.
-A collective's kernel runs from when its own rank comes to it until all are done: waiting for others is part of it.
+Chrome trace JSON of Kineto. Times in the file are microseconds; here they are milliseconds. The formats of PyTorch
+1.8 … 2.13, CUDA and ROCm. A collective's kernel runs from its own rank's call until all are done: waiting for others
+is part of it.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _MOST_NAMES = 1 << 14
 
 
 def is_event(value: object) -> bool:
-    """Tell whether a value is an event of a Chrome trace."""
+    """Return whether a value is an event of a Chrome trace."""
     return isinstance(value, dict) and isinstance(value.get("ph"), str)
 
 
@@ -86,7 +87,7 @@ class Trace:
         self.begin, self.end = float("inf"), float("-inf")
 
     def member(self, name: str, value: Any) -> None:
-        """Take a member of the outermost object."""
+        """Process a member of the outermost object."""
         if name == "distributedInfo" and isinstance(value, dict):
             for key in ("backend", "rank", "world_size", "nccl_version"):
                 if isinstance(value.get(key), (str, int)):
@@ -102,7 +103,7 @@ class Trace:
             self.about[name] = value
 
     def event(self, event: Mapping[str, Any]) -> None:
-        """Take an event."""
+        """Process an event."""
         self.events += 1
         begin, length = event.get("ts"), event.get("dur")
         if event.get("ph") != "X" or not _real(begin) or not _real(length):
@@ -127,7 +128,7 @@ class Trace:
                 self.launches.region(name, _thread(event), begin, length)
 
     def _call(self, name: str, event: Mapping[str, Any], begin: float, length: float) -> None:
-        """Take a call of CUDA's or HIP's runtime or driver."""
+        """Process a call of CUDA's or HIP's runtime or driver."""
         if _LAUNCHES.fullmatch(name):
             self.launches.started(_thread(event), _args(event).get("correlation"), begin)
         elif _SYNCHRONISE.fullmatch(name):
@@ -239,7 +240,7 @@ class Trace:
         }  # fmt: skip
 
     def _gpu(self, steps: Sequence[Stretch]) -> dict[str, Any] | None:
-        """Add up what the GPUs did; None without a kernel."""
+        """Return the totals of the GPUs; None without a kernel."""
         if not self.kernels:
             return None
         busy = compute = talk = exposed = span = 0.0
@@ -285,7 +286,10 @@ def _sample(values: Sequence[float]) -> dict[str, Any] | None:
 
 
 def _collective(name: str) -> str:
-    """Write a collective's name as nccl-tests does: NCCL, PyTorch and Gloo each have their own."""
+    """Return a collective's name in nccl-tests' spelling.
+
+    NCCL, PyTorch and Gloo each have their own.
+    """
     plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).strip("_").lower()
     plain = re.sub(r"^(all|reduce)_?(reduce|gather|scatter|to)", r"\1_\2", plain)
     for begins in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv", "broadcast"):
@@ -306,7 +310,7 @@ def _thread(event: Mapping[str, Any]) -> object:
 
 
 def _real(value: object) -> bool:
-    """Tell whether a value is a number of a sane size (a bool and NaN are none)."""
+    """Return whether a value is a number of a sane size (no bool, no NaN)."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and -1e18 < value < 1e18
 
 

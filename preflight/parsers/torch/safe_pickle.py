@@ -1,8 +1,8 @@
-"""A pickle of plain values, read without unpickling: PyTorch's flight recorder writes such files.
+"""Pickles of plain values, read without unpickling.
 
-Unpickling runs whatever the file asks for. Here its instructions are only looked at (``pickletools``), and those that
-make numbers, texts, lists, tuples and dictionaries are followed; at any other the file is refused. So is a file
-that would make more than its size allows.
+PyTorch's flight recorder writes such files. Unpickling runs arbitrary code. Here the instructions are only examined
+(``pickletools``), and those that make numbers, texts, lists, tuples and dictionaries are followed; a file with any
+other is refused. So is a file that would make more than its size allows.
 """
 
 from __future__ import annotations
@@ -32,16 +32,22 @@ CONVERT = (
 
 
 class UnsafePickle(PreflightError, ValueError):
-    """The file holds more than plain values, or is damaged; the text says what, and how to convert it."""
+    """The file is damaged or has more than plain values.
+
+    The text names the fault, and how to convert the file.
+    """
 
 
 def is_pickle(head: bytes) -> bool:
-    """Tell whether a file begins like a pickle of protocol 2 to 5."""
+    """Return whether a file begins like a pickle of protocol 2 to 5."""
     return len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5
 
 
 def plain_values(data: bytes) -> Any:
-    """Return the value that a pickle describes; raises UnsafePickle, and runs nothing of it."""
+    """Return the value that a pickle describes, without running any of it.
+
+    Raises UnsafePickle.
+    """
     stack: list[Any] = []
     memo: dict[int, Any] = {}
     try:
@@ -96,14 +102,14 @@ def _follow(name: str, argument: Any, stack: list[Any], memo: dict[int, Any], po
         pairs = [stack.pop(-2), stack.pop()] if name == "SETITEM" else _since_mark(stack)
         _target(stack, dict).update(zip(pairs[::2], pairs[1::2], strict=True))
     elif name not in _IGNORED:
-        raise UnsafePickle(f"the pickle asks for {name} at byte {position}: it was not unpickled; {CONVERT}")
+        raise UnsafePickle(f"the pickle needs {name} at byte {position}: it was not unpickled; {CONVERT}")
 
 
 _MADE = {"EMPTY_LIST": list, "EMPTY_DICT": dict, "EMPTY_TUPLE": tuple}
 
 
 def _since_mark(stack: list[Any]) -> list[Any]:
-    """Take off what was put since the last mark, and the mark."""
+    """Remove and return the values since the last mark, and the mark."""
     for at in range(len(stack) - 1, -1, -1):
         if stack[at] is _MARK:
             taken = stack[at + 1 :]

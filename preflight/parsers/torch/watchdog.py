@@ -1,7 +1,7 @@
-"""What the watchdog of PyTorch's ProcessGroupNCCL writes: which collective ran out of time, and how far each rank was.
+"""Messages of PyTorch's watchdog: timed-out collectives, progress of ranks.
 
-Formats of PyTorch 1.7 … 2.13. A rank in the text counts within its process group; the mark before the line
-(``[rank13]:``) counts within the job.
+They are ProcessGroupNCCL's. Formats of PyTorch 1.7 … 2.13. A rank in the text counts within its process group; the
+prefix of the line (``[rank13]:``) counts within the job.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LONGEST = 20_000
 
 @dataclass(frozen=True)
 class TimedOut:
-    """A collective that a rank waited for in vain; None: not printed by that version."""
+    """A collective that timed out; None: not printed by that version."""
 
     line: int
     rank: int | None  # None: neither in the text nor in a prefix
@@ -57,7 +57,7 @@ class TimedOut:
 
 @dataclass(frozen=True)
 class RankProgress:
-    """How far a rank was in a process group when its watchdog spoke."""
+    """Progress of a rank in a process group at its watchdog's message."""
 
     line: int
     rank: int
@@ -108,14 +108,17 @@ def _how_far(one: RankProgress) -> tuple[int, int, bool, int]:
 
 
 def _drop_repeats(timed_out: list[TimedOut]) -> tuple[TimedOut, ...]:
-    """Drop headings and prose that repeat a timeout that a rank reports itself."""
+    """Drop headings and prose that repeat a rank's own timeout."""
     by_ranks = {one.seq for one in timed_out if one.rank is not None}
     return tuple(one for one in timed_out if one.rank is not None or not by_ranks
                  or (one.seq is not None and one.seq not in by_ranks))  # fmt: skip
 
 
 def _joined(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines, each message that was broken over several at its first; as many lines as there were."""
+    """Yield lines with wrapped messages joined at their first line.
+
+    The number of lines stays the same.
+    """
     pending = list(lines)
     for at, line in enumerate(pending):
         if _begins(line) and not _is_complete(line) and (end := _end(pending, at)) > at + 1:
@@ -124,7 +127,7 @@ def _joined(lines: Iterable[str]) -> Iterator[str]:
 
 
 def is_silent(text: str) -> bool:
-    """Return whether a text holds no word of the watchdog."""
+    """Return whether a text has nothing of the watchdog."""
     return not any(mark in text for mark in (*_HEADS, *MARKS, "] [Rank "))
 
 
@@ -146,7 +149,7 @@ def _end(lines: Sequence[str], at: int) -> int:
 
 
 def _glued(lines: Sequence[str], at: int, end: int) -> str:
-    """Return lines as one: broken by a terminal in a word, or by a person between words."""
+    """Return lines joined: wrapped by a terminal within words, or by people."""
     pieces = [piece[:_LONGEST].strip("\r") for piece in lines[at:end]]
     text = "".join(pieces)
     return text if _is_complete(text) else " ".join(pieces)

@@ -1,6 +1,6 @@
-"""The kinds of output that are recognised, in the order in which they are tried.
+"""Recognised kinds of output, in the order of detection.
 
-The surest first.
+The surest come first.
 """
 
 from __future__ import annotations

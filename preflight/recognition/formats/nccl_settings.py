@@ -1,4 +1,4 @@
-"""NCCL's settings as a list: of ``env``, of a job's script, of ``mpirun -x`` on lines of their own, of a manifest."""
+"""Lists of NCCL settings: ``env``, job scripts, ``mpirun -x``, manifests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _NEAR = 6
 
 
 def _spelled(lines: Lines, at: int) -> spellings.ParsedAssignment | None:
-    """Return the setting that a line is, as a script or a manifest spells it; a command's are left to ``commands``."""
+    """Return the setting of a line in a script or a manifest.
+
+    Those of a command are left to ``commands``.
+    """
     if SETTING not in lines[at].text or lines[at].text.endswith("\\"):
         return None
     return spellings.on_lines(lines[at].text, lines[at + 1].text if at + 1 < len(lines) else "")
@@ -57,7 +60,7 @@ def _take(lines: Lines, at: int) -> ParsedPart:
 
 
 def _settings(lines: Lines) -> list[tuple[str, str, bool]]:
-    """Return (name, value, settled) line by line; what ``env`` printed is kept as it stands."""
+    """Return (name, value, settled) line by line; ``env`` output unchanged."""
     found = []
     for at, line in enumerate(lines):
         one = _spelled(lines, at)
@@ -72,7 +75,10 @@ def _settings(lines: Lines) -> list[tuple[str, str, bool]]:
 
 
 def judged(text: str, first: int) -> str:
-    """Return what can be judged of such a part's text: a line for each of its source, ``NAME=value`` or nothing."""
+    """Return the judgeable text of such a part, a line for each source line.
+
+    A line is ``NAME=value`` or empty.
+    """
     lines = [Line(number, line) for number, line in enumerate(text.split("\n"), first)]
     assignments = []
     for at, line in enumerate(lines):
@@ -82,9 +88,9 @@ def judged(text: str, first: int) -> str:
 
 
 def commands(lines: Lines) -> list[TextPart]:
-    """Return the settings that commands bear, each command a part: for a text in which nothing else was found.
+    """Return the settings of commands, each command a part.
 
-    A person chose them for one run: they are told and not judged.
+    For a text without any other part. A person chose them for one run: they are listed and not judged.
     """
     found = []
     at = 0

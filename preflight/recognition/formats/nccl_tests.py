@@ -1,4 +1,4 @@
-"""The output of nccl-tests, as text or JSON, read from a whole text: lines of NCCL stand within its table."""
+"""nccl-tests output as text or JSON, with NCCL lines inside its table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def parts(log: JobLog) -> list[TextPart]:
 
 
 def facts_of(report: Report) -> dict[str, Any]:
-    """Return what a report says, by the names of the contract of `preflight read`."""
+    """Return the facts of a report, with the names of `preflight read`'s contract."""
     best = report.best()
     return {
         "collective": report.collective,
@@ -91,7 +91,7 @@ def _half(half: Measurement | None) -> dict[str, Any] | None:
 
 
 def _finite(value: float | None) -> float | None:
-    """JSON has no NaN; a bandwidth that is none is not known."""
+    """Return a finite bandwidth, else None: JSON has no NaN."""
     return value if value is not None and math.isfinite(value) else None
 
 
@@ -119,6 +119,6 @@ def _cut(report: Report) -> Iterator[TextGap]:
         size = f"the row of {row.bytes} B" if row.bytes is not None else "taken out"
         yield TextGap(row.line, f"{size}: {row.text[:80]}")
     if report.devices and report.nranks is None:
-        yield TextGap(report.first_line, "the list of devices is not whole")
+        yield TextGap(report.first_line, "the list of devices is incomplete")
     if not report.complete and not report.failures:
-        yield TextGap(report.last_line, "the footer is not whole: the run did not end, or its end was cut off")
+        yield TextGap(report.last_line, "the footer is incomplete: the run did not end, or its end was cut off")

@@ -1,4 +1,4 @@
-"""Traces of PyTorch's profiler and dumps of its flight recorder: a whole file of any size, or a pasted piece."""
+"""PyTorch profiler traces and flight-recorder dumps, as files or pasted."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def read_trace_or_dump(source: InputSource) -> tuple[list[TextPart], torch.Torch
 
 
 def _another(path: Path, last: int) -> int | None:
-    """Return the line behind a dump on which another begins; None if none does."""
+    """Return the line after a dump on which another begins; None without one."""
     number, begins = 1, True  # a dump may stand on one line, which is not read at once
     with path.open("rb") as stream:
         while part := stream.readline(_PART):
@@ -113,7 +113,7 @@ _SOON = 400
 
 
 def _printed(lines: Lines, at: int) -> str | None:
-    """Return the beginning of a dump that Python printed; None if none begins on this line."""
+    """Return the beginning of a printed dump; None if none is on this line."""
     text = lines[at].text
     if ("{" not in text and "[" not in text) or not (match := _PYTHON.match(text)):
         return None

@@ -1,7 +1,4 @@
-"""Formats with parsers that return typed values.
-
-The part keeps the value, and shows the documented facts.
-"""
+"""Formats with typed parsers: a part has the value and its documented facts."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """Judgement of pasted outputs by the cores of the checks.
 
-Every finding has the id of a check.
-
-A judge gets the parser's value of one part, without the node's roles, its site or its time. It reports *warn* or
-*unknown* where the text lacks the intent.
+Every finding has the id of a check. A judge gets the parser's value of one part, without the node's roles, its site
+or its time. It reports *warn* or *unknown* where the text lacks the intent.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ MODULES = (
 
 @dataclass(frozen=True)
 class PastedValue:
-    """The value of one part, and what is known of its text."""
+    """The value of one part, and facts about its text."""
 
     value: Any
     evidence: tuple[str, ...]  # key of its record
@@ -47,7 +45,7 @@ Judges = Mapping[str, "Judged | Callable[[Any], Judged]"]
 
 
 class PastedRun:
-    """The function of a check for one pasted part.
+    """Function of a check for one pasted part.
 
     It has the check's page, and judges by the check's core.
     """
@@ -69,7 +67,7 @@ class PastedRun:
 def checks_of(kind: str, value: Any, earlier: tuple[Any, ...] = ()) -> tuple[Check, ...]:
     """Return the checks that judge a part of a kind with this value.
 
-    None where no module has a judge for it.
+    Empty where no module has a judge for it.
     """
     declared, key = _declared(), key_of(kind)
     judges = _judges().get(kind, ())

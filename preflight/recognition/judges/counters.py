@@ -1,4 +1,4 @@
-"""Judges of counters: what one reading of them proves."""
+"""Judges of counters, for what one reading proves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Judges of the plain ``nvidia-smi`` table, NVLink counters, ``dcgmi``, the fabric manager and ``nvbandwidth``."""
+"""Judges of ``nvidia-smi``'s table, NVLink counters, ``dcgmi`` and services.
+
+They cover the fabric manager and ``nvbandwidth``, too.
+"""
 
 from __future__ import annotations
 

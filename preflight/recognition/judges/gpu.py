@@ -31,7 +31,7 @@ def _intended(core: Callable[[Health], Iterator[Finding]]) -> _HealthJudge:
 
 
 def _answers(health: Health, part: PastedValue) -> Iterator[Finding]:
-    """Report GPUs that do not answer, errors in place of values, and GPUs that the list lacks."""
+    """Report GPUs that do not answer, errors in place of values, missing GPUs."""
     gpus = part.value.gpus if health.gpus else ()
     bad = False
     for bus_id, tree in gpus:
@@ -66,9 +66,9 @@ _SECTIONS = {
 
 
 def _lacking(gpus: tuple[tuple[str, Tree], ...], evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Report the sections that a GPU lacks and its equals show.
+    """Report the sections that a GPU lacks and its peers show.
 
-    Its equals are the GPUs of its product and those without a name; without a name of its own, all.
+    Its peers are the GPUs of its product and those without a name; without a name of its own, all.
     """
     shown: dict[object, set[str]] = {}
     for _, tree in gpus:
@@ -87,7 +87,7 @@ def _lacking(gpus: tuple[tuple[str, Tree], ...], evidence: tuple[str, ...]) -> I
 
 
 def _lifetime(health: Health) -> Iterator[Finding]:
-    """Judge uncorrectable errors since the driver was loaded, and name those of a GPU's life."""
+    """Judge uncorrectable errors since driver load; name lifetime errors."""
     yield from memory.judge_ecc_uncorrected(health)
     for gpu in health.gpus:
         sram, dram = gpu.ecc_aggregate_sram_uncorrected or 0, gpu.ecc_aggregate_dram_uncorrected or 0
@@ -106,7 +106,7 @@ def _replays(health: Health) -> Iterator[Finding]:
 
 
 def _driver_settings(health: Health) -> Iterator[Finding]:
-    """Judge application clocks, and the driver's word that they hold the clocks down."""
+    """Judge application clocks, and whether they hold the clocks down."""
     yield from clocks.judge_clocks(health)
     for gpu in health.gpus:
         if (gpu.event_reasons or 0) & 0x02:
@@ -168,7 +168,7 @@ _QUERY: tuple[tuple[str, _HealthJudge], ...] = (
 
 
 def _query(log: QueryLog) -> Judged:
-    """Return the judges of one output, for all of which it is read once."""
+    """Return the judges of one output, which is read once for all."""
     health_by_record = functools.cache(functools.partial(smi_xml.of_paste, log))
 
     def of_part(judge: _HealthJudge) -> Judge:

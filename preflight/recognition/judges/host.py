@@ -45,7 +45,7 @@ def _gib(size: int) -> str:
 
 
 def _cpus(part: PastedValue) -> Iterator[Finding]:
-    """Compare the CPUs of the NUMA nodes, and look for CPUs that are off-line."""
+    """Compare the CPUs of the NUMA nodes, and look for offline CPUs."""
     host: HostCpus = part.value
     counts = {name: len(node.cpus) for name, node in host.nodes.items() if node.cpus}
     if host.offline:

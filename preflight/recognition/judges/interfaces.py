@@ -69,7 +69,7 @@ def _module(part: PastedValue) -> Iterator[Finding]:
 
 
 def _lanes(module: Module) -> set[str]:
-    """Return the lanes of which the module prints a receive power or a flag."""
+    """Return the lanes with a printed receive power or flag."""
     names = (name for name in module.fields if "rx power" in name.lower() or "rcvr signal" in name.lower())
     return {name.partition("(")[2].rpartition(")")[0].replace("Channel", "Chan") for name in names if "(" in name}
 

@@ -22,7 +22,7 @@ _WALL_S = 3e8
 
 
 def _each_host(judge: Judge) -> Judge:
-    """Return a judge of the lines of each node: its messages begin with the name."""
+    """Return a judge of each node's lines; its messages begin with the name."""
 
     def judge_hosts(part: PastedValue) -> Iterator[Finding]:
         log: KernelText = part.value
@@ -69,7 +69,7 @@ def _mismatch(part: PastedValue) -> Iterator[Finding]:
 def _events(part: PastedValue) -> Iterator[Finding]:
     """Judge errors of hardware, disks, links and memory.
 
-    How long ago a line was written is unknown, so each counts.
+    The age of a line is unknown, so each counts.
     """
     log: KernelText = part.value
     events = log.events
@@ -146,9 +146,9 @@ _NOTED = {
 
 
 def _noted(events: tuple[KernelEvent, ...], evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Warn of what is a note on a node.
+    """Warn of events that are notes on a node.
 
-    Other checks judge it there, or the job's owner does.
+    Other checks judge them there, or the job's owner does.
     """
     for event in events:
         if event.kind in _NOTED:

@@ -151,7 +151,7 @@ def _listed(table: KubernetesList) -> Judged:
 
 
 def _pod_row(pod: ListedPod) -> Judge | None:
-    """Return the judge of a pod that is not well; None for a well one."""
+    """Return the judge of an unhealthy pod; None for a healthy one."""
     well = pod.status in ("Completed", "Succeeded") or (pod.status == "Running" and pod.ready == pod.containers)
     if well and (pod.status != "Running" or pod.restarts < _RESTARTS):
         return None

@@ -1,4 +1,4 @@
-"""What the judges of network outputs share: faults of ports that a job may not use, and long lists."""
+"""Helpers for judges of network outputs: uncertain faults, long lists."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_NAMED = 20
 
 
 def unsure(message: str, **details: object) -> Finding:
-    """Report a fault of a port that a job uses; the text does not show whether one does."""
+    """Report a fault of a port as unknown: the text does not show its use."""
     fix = "`preflight check` on the node knows the job's ports; or see whether it is spare, or for storage."
     return unknown(f"{message}; the text does not show whether a job uses it", **{"fix": fix, **details})
 

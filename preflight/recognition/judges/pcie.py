@@ -32,7 +32,7 @@ def _nic_links(part: PastedValue) -> Iterator[Finding]:
 
 
 def _gone(is_kind: Callable[[PciFunction], bool]) -> Judge:
-    """Return the judge of devices of a kind that the bus lists and that do not answer."""
+    """Return the judge of listed devices of a kind that do not answer."""
 
     def report(part: PastedValue) -> Iterator[Finding]:
         functions: Sequence[PciFunction] = part.value
@@ -47,7 +47,7 @@ def _gone(is_kind: Callable[[PciFunction], bool]) -> Judge:
 
 @limited
 def _gpu_links(part: PastedValue) -> Iterator[Finding]:
-    """Report GPUs with fewer lanes than they have; their speed falls while they idle."""
+    """Report GPUs with fewer lanes than possible; their speed falls while idle."""
     functions: Sequence[PciFunction] = part.value
     for function in functions:
         if function.is_gpu and function.width and function.max_width and function.width != function.max_width:

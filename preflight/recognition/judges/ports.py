@@ -83,7 +83,7 @@ def _port_rates(part: PastedValue) -> Iterator[Finding]:
 
 
 def _is_placeholder(port: RdmaPort) -> bool:
-    """Return whether a rate is what the kernel prints for a speed that it does not know."""
+    """Return whether a rate is the kernel's placeholder for an unknown speed."""
     slow = port.link_layer == "InfiniBand" and port.rate_gbps == 10 and "FDR10" not in port.rate
     return slow or (port.link_layer == "Ethernet" and "QDR" in port.rate)
 
@@ -103,7 +103,10 @@ def _is_one_lane(port: RdmaPort) -> bool:
 
 
 def _link_layers(part: PastedValue) -> Iterator[Finding]:
-    """Report ports of another layer that run at the rate of the usual ones: a slower one is for storage, or slower."""
+    """Report ports of another link layer at the rate of the usual ones.
+
+    A slower one is for storage, or slower.
+    """
     active = [port for port in _ports(part) if port.active and port.link_layer]
     if len({port.link_layer for port in active}) < 2:
         return
@@ -140,7 +143,7 @@ def _active_mtus(part: PastedValue) -> Iterator[Finding]:
 
 
 def _in_software(port: RdmaPort) -> bool:
-    """Return whether the kernel makes a port's packets: their size is the interface's."""
+    """Return whether the kernel makes a port's packets, of the interface's size."""
     transport = str(port.other.get("transport"))
     name = port.device or ""
     return port.other.get("vendor_id") in _SOFTWARE or transport.startswith("iWARP") or name.startswith(("rxe", "siw"))
@@ -158,7 +161,10 @@ def _guids(part: PastedValue) -> Iterator[Finding]:
 
 
 def _port_firmware(part: PastedValue) -> Iterator[Finding]:
-    """Compare the firmware of the devices of a board; of a model alone it may differ by right."""
+    """Compare the firmware of a board's devices.
+
+    Of a model alone it may differ by right.
+    """
     listed: PortList = part.value
     boards: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for port in listed.ports:
@@ -172,7 +178,10 @@ def _port_firmware(part: PastedValue) -> Iterator[Finding]:
 
 
 def _identities(part: PastedValue) -> Iterator[Finding]:
-    """Report GUIDs that two devices share; equal LIDs are none: each rail may be a fabric with its own manager."""
+    """Report GUIDs that two devices share.
+
+    Equal LIDs are no fault: each rail may be a fabric with its own manager.
+    """
     listed: PortList = part.value
     owners: dict[str, set[str]] = defaultdict(set)
     for port in listed.ports:
@@ -201,7 +210,10 @@ def _addresses(part: PastedValue) -> Iterator[Finding]:
 
 @limited
 def _interface_states(part: PastedValue) -> Iterator[Finding]:
-    """Report the interfaces that are down; an InfiniBand port may work with IPoIB down."""
+    """Report the interfaces that are down.
+
+    An InfiniBand port may work with IPoIB down.
+    """
     listed: PortList = part.value
     for port in listed.ports:
         if port.other.get("netdev_state") not in ("Up", None):

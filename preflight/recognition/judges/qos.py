@@ -41,7 +41,7 @@ def _qos(part: PastedValue) -> Iterator[Finding]:
 
 
 def _judge_map(qos: PortQos, name: str, part: PastedValue) -> Iterator[Finding]:
-    """Report DSCPs of two priorities, and congestion notifications that wait behind what they should slow."""
+    """Report DSCPs with two priorities, and CNPs in the priority they slow."""
     rows = qos.dscp.of if qos.dscp else {}
     if double := [dscp for dscp, priorities in rows.items() if len(priorities) > 1]:
         listed = ", ".join(f"DSCP {dscp}: priorities {_numbers(rows[dscp])}" for dscp in double[:8])
@@ -62,7 +62,7 @@ def _judge_pfc(qos: PortQos, name: str, part: PastedValue) -> Iterator[Finding]:
         yield unknown(f"{name}: PFC is on for two priorities: {on}; RDMA uses one", subject=qos.interface, found=on,
                       expected="1 priority", evidence=part.evidence)  # fmt: skip
     elif not qos.lossless:
-        yield unknown(f"{name}: PFC is off; nothing says whether this RoCE fabric is meant to be lossless",
+        yield unknown(f"{name}: PFC is off; it is not declared whether this RoCE fabric is meant to be lossless",
                       subject=qos.interface, found="PFC off for all priorities", expected="one priority, if lossless",
                       evidence=part.evidence, fix="Lossless: `mlnx_qos -i IF --pfc 0,0,0,1,0,0,0,0`, and the switch."
                       )  # fmt: skip

@@ -19,7 +19,7 @@ _SECONDARY = frozenset({"child-failed", "child-aborted", "slurm-task-failed", "s
 
 
 def judges_of(errors: tuple[LoggedError, ...]) -> tuple[tuple[str, Judge], ...]:
-    """Return a judge for each signature, the cause before what follows from it."""
+    """Return a judge for each signature, causes before consequences."""
     groups = sorted(by_signature(errors), key=lambda group: group[0].id in _SECONDARY)
     return tuple((signature.check, _judge(signature, same)) for signature, same in groups)
 

@@ -1,4 +1,4 @@
-"""Judges of a pod's networks, of fabric links, and of what tests and transports report."""
+"""Judges of pod networks, fabric links, tests and transports."""
 
 from __future__ import annotations
 

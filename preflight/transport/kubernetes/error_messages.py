@@ -1,4 +1,4 @@
-"""Error messages of ``kubectl exec``: the causes why a command did not start in a pod.
+"""Error messages of ``kubectl exec``, and their causes.
 
 Texts of kubectl 1.20 and 1.32, of the API server, and of runc and crun behind a kubelet.
 """
@@ -19,7 +19,7 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
     (r"Error from server \(NotFound\): namespaces \"(?P<name>[^\"]+)\" not found", "resolve",
      "there is no namespace {name}"),
     (r"Error from server \(Forbidden\): .*cannot (?P<verb>\w+) resource \"(?P<what>[\w/]+)\".*", "authenticate",
-     "RBAC does not let you {verb} {what} in the namespace {namespace}: ask for " + _RBAC),
+     "RBAC does not let you {verb} {what} in the namespace {namespace}: request " + _RBAC),
     (r"Error from server \(Forbidden\): (?P<why>.+)", "authenticate", "forbidden: {why}"),
     (r"error: You must be logged in to the server.*|Error from server \(Unauthorized\).*|error: .*Unauthorized.*",
      "authenticate", "the API server takes neither your token nor your certificate: it has expired, log in again"),
@@ -31,7 +31,7 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
      "the API server's name does not resolve: is this the right context?"),
     (r"Unable to connect to the server: (?P<why>.+)", "connect", "the API server cannot be reached: {why}"),
     (r"error: cannot exec into a container in a completed pod; current phase is (?P<phase>\w+)", "start",
-     "the pod has ended ({phase}): nothing runs there to be asked"),
+     "the pod has ended ({phase}): nothing runs there"),
     (r".*unable to upgrade connection: container not found \(\"(?P<name>[^\"]+)\"\)", "start",
      "the container {name} does not run: waiting, ended, or its init containers still run; `kubectl describe pod`"),
     (r".*pod \S+ does not have a host assigned", "start", "the pod is not scheduled yet; `kubectl describe pod`"),
@@ -39,7 +39,7 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
      "the pod has no container {name}: name another with -c"),
     (r".*error dialing backend: (?P<why>.+)", "connect", "the API server does not reach the node's kubelet: {why}"),
     (r"error: .*(?:websocket: bad handshake|unable to upgrade connection).*(?P<why>Forbidden|forbidden).*",
-     "authenticate", "RBAC does not let you exec in the namespace {namespace}: ask for " + _RBAC),
+     "authenticate", "RBAC does not let you exec in the namespace {namespace}: request " + _RBAC),
     (r".*unable to upgrade connection: (?P<why>.+)", "connect",
      "the way to the API server does not carry `exec` (WebSocket or SPDY), as a proxy may not: {why}"),
 )  # fmt: skip
@@ -70,7 +70,10 @@ _EXIT = re.compile(rb"^command terminated with exit code (\d+)", re.M)
 
 @dataclass(frozen=True)
 class ExecFailure:
-    """Why kubectl could not start our command; ``busy``: a retry may help; ``lacks``: the absent program."""
+    """Why kubectl could not start the command.
+
+    ``busy``: a retry may help; ``lacks``: the missing program.
+    """
 
     answer: NoAnswer
     busy: bool = False
@@ -78,7 +81,10 @@ class ExecFailure:
 
 
 def meaning(stderr: bytes, namespace: str) -> ExecFailure:
-    """Return what the standard error of a ``kubectl`` means whose command did not begin; ``namespace`` for the text."""
+    """Return the meaning of a ``kubectl`` error before the command began.
+
+    ``namespace`` is used in the text.
+    """
     output = NOTICES.sub(b"", stderr)
     lines = [line.strip() for line in output.decode("utf-8", "backslashreplace").splitlines()]
     for line in lines:
@@ -96,11 +102,11 @@ def meaning(stderr: bytes, namespace: str) -> ExecFailure:
                 return ExecFailure(NoAnswer(phase, reason.format_map({"namespace": namespace, **words})))
     if ended := _EXIT.search(stderr):
         return ExecFailure(NoAnswer("start", _not_begun(int(ended[1]), quoted(output))))
-    return ExecFailure(NoAnswer("connect", f"kubectl gave up: {quoted(output) or 'it said nothing'}"))
+    return ExecFailure(NoAnswer("connect", f"kubectl gave up: {quoted(output) or 'without a message'}"))
 
 
 def _not_begun(status: int, output: str) -> str:
-    """Return how a command ended in the container that never announced itself."""
+    """Return the end of a command that never announced itself in the container."""
     how = f"was killed by signal {status - 128}" if 128 < status < 160 else f"ended with status {status}"
     memory = " (out of memory?)" if status == 137 else ""
-    return f"our command {how}{memory} before it began" + (f"; the container said: {output}" if output else "")
+    return f"our command {how}{memory} before it began" + (f"; the container printed: {output}" if output else "")

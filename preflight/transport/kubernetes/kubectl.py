@@ -1,8 +1,8 @@
-"""Pods over the system's own ``kubectl exec``: kubeconfig, credentials and proxies are kubectl's matter.
+"""Transport over the system's ``kubectl exec``.
 
-One process for each pod, in a process group of its own. The frames are those of every other transport; nothing is
-installed in the pod, which needs a python3 (3.6 or newer). When the connection ends, the collector sees the end of
-its standard input and ends itself.
+kubeconfig, credentials and proxies are kubectl's matter. One process for each pod, in a process group of its own. The
+frames are those of every other transport; nothing is installed in the pod, which needs a python3 (3.6 or newer). When
+the connection ends, the collector sees the end of its standard input and ends itself.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _COLUMNS = r'{range .items[*]}{.metadata.name}{"\t"}{.status.phase}{"\n"}{end}'
 
 @dataclass(frozen=True)
 class Kubectl:
-    """How kubectl is called: what is empty, kubectl takes from its kubeconfig, or from the pod."""
+    """Options of kubectl; empty ones come from its kubeconfig, or from the pod."""
 
     namespace: str = ""
     container: str = ""
@@ -56,9 +56,9 @@ class Kubectl:
 
 
 def find(selector: str, kubectl: Kubectl) -> tuple[tuple[str, ...], int]:
-    """Return the names of the pods that a label selector means, and how many more of them have ended.
+    """Return the pods that a label selector matches, and the number of ended ones.
 
-    Raises TransportError with the true cause if they cannot be listed, or there are none.
+    Raises TransportError with the cause if they cannot be listed, or there are none.
     """
     command = kubectl.command("get", "pods", f"--selector={selector}", f"--output=jsonpath={_COLUMNS}",
                               f"--request-timeout={_LIST_S - 10:g}s")  # fmt: skip
@@ -68,7 +68,7 @@ def find(selector: str, kubectl: Kubectl) -> tuple[tuple[str, ...], int]:
         raise TransportError(f"--pods: the pods could not be listed: {answer.reason}")
     rows = [line.split("\t") for line in ran.stdout.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
     if strange := [row[0] for row in rows if not _NAME.fullmatch(row[0])]:
-        raise TransportError(f"--pods: {quoted(strange[0].encode())} is no name of a pod: what is `kubectl` here?")
+        raise TransportError(f"--pods: {quoted(strange[0].encode())} is not the name of a pod: what is `kubectl` here?")
     alive = tuple(sorted(row[0] for row in rows if row[-1] not in _ENDED))
     if not alive:
         ended = f"; {len(rows)} have ended" if rows else ""
@@ -77,16 +77,19 @@ def find(selector: str, kubectl: Kubectl) -> tuple[tuple[str, ...], int]:
 
 
 class KubectlTransport(PipedTransport):
-    """Collects from pods over ``kubectl exec`` processes; every method may be called from any thread."""
+    """Collects from pods over ``kubectl exec``; methods are thread-safe."""
 
     def __init__(self, kubectl: Kubectl = Kubectl()) -> None:
-        """Look at ``kubectl`` and its configuration; raise TransportError if they are of no use."""
+        """Check ``kubectl`` and its configuration; raise TransportError if unusable."""
         super().__init__(os.environ)
         self._kubectl = kubectl
         self._check()
 
     def _check(self) -> None:
-        """Let ``kubectl`` read its kubeconfig, so that a mistake in it is found before any pod is touched."""
+        """Let ``kubectl`` read its kubeconfig.
+
+        An error in it is found before any pod is touched.
+        """
         command = self._kubectl.command("config", "view", "--minify", "--output=name")
         if "KUBERNETES_SERVICE_HOST" in os.environ:
             return  # in a pod, kubectl does without: its service account
@@ -109,7 +112,10 @@ class KubectlTransport(PipedTransport):
             raise NoAnswer("start", f"the container has neither sh nor python3: {fix}") from None
 
     def _exec(self, pod: str, inside: Sequence[str], plan: Mapping[str, Any], until: float) -> dict[str, Any]:
-        """Start the collector by a command in the pod; raises _MissingProgram if the container lacks the program."""
+        """Start the collector by a command in the pod.
+
+        Raises _MissingProgram if the container lacks the program.
+        """
         left_s = until - time.monotonic()
         container = [f"--container={self._kubectl.container}"] if self._kubectl.container else []
         command = self._kubectl.command("exec", "--stdin", pod, *container, "--", *inside)
@@ -133,7 +139,7 @@ class KubectlTransport(PipedTransport):
 
 
 class _MissingProgram(PreflightError):
-    """What was to be started is not in the container."""
+    """The program is not in the container."""
 
     def __init__(self, program: str) -> None:
         super().__init__(program)

@@ -1,1 +1,1 @@
-"""A collector on this very machine, in a process of its own."""
+"""The collector on this machine, in a process of its own."""

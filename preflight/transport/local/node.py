@@ -1,4 +1,7 @@
-"""Collects on this very machine: as on another one, by a collector in a process of its own, over its three pipes."""
+"""Collection on this machine.
+
+As on another one, by a collector in a process of its own, over its three pipes.
+"""
 
 from __future__ import annotations
 
@@ -70,11 +73,11 @@ def _answered(answer: frame.FrameReader) -> dict[str, Any] | frame.FrameError:
 
 
 class _Collector:
-    """A collector that waits for its plan; raises OSError if it cannot be started.
+    """A collector that waits for its plan; raises OSError if it cannot start.
 
-    This very interpreter runs the collector as it is installed. Any other one may not see that folder, being
-    in another name space or another user's: to it the source is shipped, as to another machine. ``forked`` was
-    started early and is taken as it is.
+    This interpreter runs the installed collector. Another interpreter may not see that folder, being in another name
+    space or another user's: it gets the source, as another machine does. ``forked`` was started early and is used as
+    it is.
     """
 
     def __init__(self, python: str, forked: Forked | None = None) -> None:
@@ -95,7 +98,10 @@ class _Collector:
 
 
 def _carried() -> Mapping[str, bytes]:
-    """Return the library that preflight as one file carries along, since a bare machine has none."""
+    """Return the libraries inside the single-file build.
+
+    A bare machine has none.
+    """
     loader: Any = collector.__spec__ and collector.__spec__.loader
     archive = getattr(loader, "archive", "")
     try:
@@ -105,7 +111,10 @@ def _carried() -> Mapping[str, bytes]:
 
 
 def _cache_options() -> list[str]:
-    """Return the options by which our collector keeps its byte code where we do; it sees none of our variables."""
+    """Return the options for the collector's byte-code cache, where ours is.
+
+    It sees none of our environment variables.
+    """
     options = ["-B"] if sys.dont_write_bytecode else []
     return [*options, "-X", f"pycache_prefix={sys.pycache_prefix}"] if sys.pycache_prefix else options
 
@@ -117,7 +126,7 @@ def _no_answer(node: str, at: str, phase: str, reason: str) -> dict[str, Any]:
 
 
 class _CollectorStreams:
-    """Both directions of the exchange with a collector, without ever waiting for an end of file."""
+    """Both directions of the exchange, without waiting for an end of file."""
 
     def __init__(self, process: Process | Forked) -> None:
         self.answer = frame.FrameReader()
@@ -177,9 +186,10 @@ def _pipes(process: Process | Forked) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
 
 
 def _end(process: Process | Forked, patience_s: float) -> int | None:
-    """Close the collector's standard input, so that it ends what it started; then end its group.
+    """Close the collector's standard input, then end its group.
 
-    A collector that the kernel holds is not waited for: it is reaped when it is let go.
+    The collector then ends what it started. One that the kernel holds is not waited for: it is reaped when it is
+    released.
     """
     for stream in _pipes(process):
         stream.close()
@@ -196,7 +206,10 @@ def _end(process: Process | Forked, patience_s: float) -> int | None:
 
 
 def _has_ended(pid: int, patience_s: float) -> bool:
-    """Wait for the end of a child without reaping it, so that its group's number stays taken."""
+    """Wait for the end of a child without reaping it.
+
+    Its group's number stays reserved.
+    """
     until, step_s = time.monotonic() + patience_s, 0.0002
     while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
         if time.monotonic() > until:

@@ -1,4 +1,4 @@
-"""A child process with three pipes: watched, and killed together with its process group."""
+"""A child process with three pipes, killed together with its process group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import IO
 
 
 def pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
-    """Return standard input, output and error; raise ValueError if one of them is no pipe."""
+    """Return standard input, output and error; raise ValueError without a pipe."""
     stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
     if stdin is None or stdout is None or stderr is None:
         raise ValueError("the process was started without pipes")
@@ -19,7 +19,10 @@ def pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[by
 
 
 def has_ended(pid: int, patience_s: float) -> bool:
-    """Wait for the end of a child without reaping it, so that its group's number stays taken."""
+    """Wait for the end of a child without reaping it.
+
+    Its group's number stays reserved.
+    """
     until = time.monotonic() + patience_s
     while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
         if time.monotonic() > until:
@@ -29,6 +32,6 @@ def has_ended(pid: int, patience_s: float) -> bool:
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill a child that leads its own process group and was not reaped, and all in that group."""
+    """Kill an unreaped child that leads its process group, and the group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

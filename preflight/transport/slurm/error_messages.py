@@ -1,6 +1,6 @@
-"""Error messages of srun: the node concerned and the cause.
+"""Error messages of srun: node and cause.
 
-Messages of Slurm 22.05 (seen here) to 25.05; an unknown wording is reported as it stands.
+Messages of Slurm 22.05 (tested) to 25.05; an unknown wording is reported as it is.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SrunMessage(NamedTuple):
 
 
 def meaning(line: bytes) -> SrunMessage:
-    """Take a line of srun's standard error apart."""
+    """Parse a line of srun's standard error."""
     text = quoted(line)
     if found := _LAUNCH.match(text):
         why = f"its slurmd did not start the task: {found[2]}; look at: scontrol show node {found[1]}"
@@ -45,7 +45,7 @@ def meaning(line: bytes) -> SrunMessage:
         code = _EXIT.search(found[3])
         return SrunMessage(found[1], int(found[2]), int(code[1]) if code else None)
     if found := _NODE_DOWN.match(text):
-        return SrunMessage(found[1], answer=NoAnswer("collect", "Slurm says that the node failed meanwhile"))
+        return SrunMessage(found[1], answer=NoAnswer("collect", "Slurm reports that the node failed meanwhile"))
     if not text or _CONSEQUENCES.search(text):
         return SrunMessage()
     return SrunMessage(cause=re.sub(r"^srun: (error: )?", "", text))

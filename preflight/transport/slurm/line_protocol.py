@@ -1,8 +1,8 @@
-"""An answer as short lines of text, and many nodes' lines, as srun forwards them, back into one answer each.
+"""Answers as short lines of text, reassembled from srun's output.
 
-srun hands on what tasks print in pieces of about one KiB, those of all nodes mixed; only a line that is shorter comes
-through whole. So a frame travels in lines, each with its node, its number and a checksum. srun's own label says which
-task a line is of; what a node says of itself must agree with that.
+srun forwards the output of tasks in pieces of about one KiB, those of all nodes mixed; only a shorter line arrives
+complete. So a frame travels in lines, each with its node, its number and a checksum. srun's own label gives the task
+of a line; the node in the line must agree with that.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class TaskAssembler:
         self._next = 0
 
     def hear(self, line: bytes) -> bool:
-        """Take a line of standard output, without its end; return whether nothing more is needed of the task."""
+        """Process a line of standard output; return whether the task is complete."""
         found = _LINE.search(line)
         piece = _piece(found) if found else None
         if found is None or (self._next == 0 and (piece is None or int(found[2]) != 0)):  # noise, before our first line
@@ -106,7 +106,7 @@ class TaskAssembler:
 
 
 def _piece(found: re.Match[bytes]) -> bytes | None:
-    """Return what a line carries; None if it is damaged."""
+    """Return the content of a line; None if it is damaged."""
     try:
         piece = binascii.a2b_base64(found[4])
     except binascii.Error:
@@ -129,7 +129,7 @@ class StepAssembler:
         return any(task.protocol.announced for task in self.tasks.values())
 
     def hear(self, data: bytes) -> Iterator[CompletedTask]:
-        """Take bytes of srun's standard output; yield the nodes of which nothing more is needed."""
+        """Process bytes of srun's standard output; yield the completed nodes."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         self._rest = self._rest[-_LONGEST:]
         for line in lines:
@@ -144,7 +144,7 @@ class StepAssembler:
                 yield CompletedTask(task.node, task)
 
     def hear_error(self, line: bytes) -> bool:
-        """Take a line of srun's standard error; return whether it is the output of a task, not of srun."""
+        """Process a line of srun's standard error; return whether a task wrote it."""
         if (labelled := _LABELLED.fullmatch(line)) is None:
             return False
         self.task(int(labelled[1])).protocol.hear_error(labelled[2] + b"\n")

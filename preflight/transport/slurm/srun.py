@@ -1,9 +1,9 @@
-"""Nodes through Slurm's own ``srun``: one step with one task on each node, within a job or as a job of its own.
+"""Transport over Slurm's ``srun``: one step with one task on each node.
 
-The collector and all plans travel to every task as arguments, since srun passes no standard input on before every
-task has started, which with a sick node is never; answers come as lines (``srun_lines``). A node that Slurm cannot
-start a task on ends the whole step after 10 to 20 s; the nodes that had not answered by then are asked again without
-it. Whatever happens, the step and the job end with the run.
+It runs within a job or as a job of its own. The collector and all plans travel to every task as arguments, since srun
+passes no standard input on before every task has started, which with a sick node is never; answers come as lines
+(``srun_lines``). A node that Slurm cannot start a task on ends the complete step after 10 to 20 s; the nodes that had
+not answered by then are collected again without it. The step and the job always end with the run.
 """
 
 from __future__ import annotations
@@ -70,10 +70,16 @@ class Times(Protocol):
 
 
 class Srun:
-    """Slurm as a way to nodes. ``job``: the number of a job whose nodes are meant; else a job is made for it."""
+    """Slurm as a transport.
+
+    ``job``: the number of a job whose nodes are used; else a job is created.
+    """
 
     def __init__(self, job: str | None, fold: Callable[[Sequence[str]], str]) -> None:
-        """Look for the commands; raise TransportError if they are not here. ``fold`` writes names as a list."""
+        """Find the commands; raise TransportError if they are missing.
+
+        ``fold`` writes names as a list.
+        """
         self.job = job
         self.warnings: tuple[str, ...] = ()
         self.through_openssh: dict[str, str] = {}
@@ -89,12 +95,12 @@ class Srun:
         }
 
     def close(self) -> None:
-        """Nothing is left to close: a step ends with the iteration that began it."""
+        """Do nothing: a step ends with the iteration that began it."""
 
     def gather(
         self, hosts: Sequence[str], plan_for: PlanFor, times: Times, on_event: OnEvent, stop: threading.Event
     ) -> Iterator[Evidence]:
-        """Collect from every node and yield one document for each, in the order in which they end."""
+        """Collect from every node; yield one document for each, as they end."""
         until = time.monotonic() + times.run_s
         left = dict.fromkeys(hosts)
         last = NoAnswer("queue", "its turn did not come")
@@ -139,7 +145,7 @@ class Srun:
         ]  # fmt: skip
 
     def start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start srun in a process group of its own: Ctrl-C is ours to hear."""
+        """Start srun in a process group of its own, shielded from Ctrl-C."""
         try:
             return subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
@@ -149,7 +155,10 @@ class Srun:
             raise TransportError(f"{command[0]} could not be executed: {error.strerror}") from None
 
     def end(self, process: subprocess.Popen[bytes]) -> int | None:
-        """End srun, its step and, where that was made for us, the job; return srun's exit status if it had ended."""
+        """End srun, its step and a job created for it.
+
+        Returns srun's exit status if it had ended.
+        """
         by_itself = has_ended(process.pid, 0.5)
         if not by_itself:
             process.terminate()
@@ -162,7 +171,7 @@ class Srun:
         return status if by_itself else None
 
     def _cancel(self) -> None:
-        """Cancel what still goes by our name."""
+        """Cancel the jobs with our name."""
         if self.job is None:
             self._run("scancel", f"--name={self._name}")
             return
@@ -173,7 +182,10 @@ class Srun:
                 self._run("scancel", ident)
 
     def _unusable_at_last(self, hosts: Sequence[str], until: float, stop: threading.Event) -> dict[str, NoAnswer]:
-        """Return the nodes that take no job once jobs have ended that are ending now: our own last one, mostly."""
+        """Return the nodes that stay unusable once ending jobs have ended.
+
+        Mostly our own last job.
+        """
         until = min(until - _RETURN_S, time.monotonic() + _COMPLETING_S)
         while True:
             found = self._unusable(hosts)
@@ -182,7 +194,10 @@ class Srun:
                 return found
 
     def _unusable(self, hosts: Sequence[str]) -> dict[str, NoAnswer]:
-        """Return the nodes that take no job now, with the reason: one of them would hold all the others up."""
+        """Return the nodes that accept no job now, with the reason.
+
+        One of them would hold all the others up.
+        """
         listing = self._run("sinfo", "--noheader", "--Node", f"--nodes={self._fold(hosts)}", "--format=%N|%T|%E")
         unusable: dict[str, NoAnswer] = {}
         listed = set()
@@ -194,8 +209,8 @@ class Srun:
                 why = f" ({quoted(reason.encode())})" if reason.strip() not in ("", "none") else ""
                 unusable[node] = NoAnswer("queue", f"Slurm gives the node no job: it is {state}{why}")
             elif state.startswith(_BUSY):
-                fix = "ask within that job, --job ID, or --via ssh"
-                unusable[node] = NoAnswer("queue", f"other jobs have the whole node ({state}): {fix}")
+                fix = "collect within that job with --job ID, or use --via ssh"
+                unusable[node] = NoAnswer("queue", f"other jobs have the node to themselves ({state}): {fix}")
         if listing:
             unusable.update(
                 {one: NoAnswer("resolve", "Slurm knows no such node") for one in hosts if one not in listed}
@@ -203,7 +218,7 @@ class Srun:
         return {node: why for node, why in unusable.items() if node in set(hosts)}
 
     def _run(self, name: str, *arguments: str) -> str:
-        """Return what a command of Slurm prints; nothing if it fails."""
+        """Return the output of a Slurm command; empty if it fails."""
         try:
             ran = subprocess.run(
                 [self._commands[name], *arguments], stdin=subprocess.DEVNULL, capture_output=True,
@@ -232,7 +247,7 @@ class _Step:
         self.last = NoAnswer("collect", "no answer")
 
     def run(self) -> Iterator[Evidence]:
-        """Yield the documents of the nodes that this step settled; the others are left to the next step."""
+        """Yield the documents of the nodes of this step; the rest go to the next step."""
         began = time.monotonic()
         process = self._srun.start(self._srun.command(self._hosts, self._wanted, self._until - began))
         try:
@@ -254,7 +269,7 @@ class _Step:
             self.last = NoAnswer("start", words) if not self._tasks.begun else NoAnswer("collect", late or words)
 
     def _talk(self, process: subprocess.Popen[bytes]) -> Iterator[TaskAssembler]:
-        """Yield tasks as their answers are complete, until srun closes its side or the time is over."""
+        """Yield tasks with complete answers until srun ends or time is up."""
         _, stdout, stderr = pipes(process)  # standard input stays open: its end would end the collectors
         with selectors.DefaultSelector() as selector:
             reading = {stdout, stderr}

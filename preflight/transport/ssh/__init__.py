@@ -1,1 +1,1 @@
-"""Nodes over SSH: with paramiko, or through the system's own client."""
+"""Transport over SSH: paramiko, or the system's own client."""

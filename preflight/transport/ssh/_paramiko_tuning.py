@@ -44,7 +44,7 @@ class Packets(BoundedPackets):
 def _exchanges() -> dict[str, Any]:
     """Return the key exchanges, curve25519 by both of its names.
 
-    Some hosts know only that of RFC 8731. It costs nothing; without it each needs the system's ``ssh``, and 75 ms of CPU.
+    Some hosts know only that of RFC 8731; without it each needs the system's ``ssh``, and 75 ms of CPU.
     """
     exchanges: dict[str, Any] = dict(paramiko.Transport._kex_info)  # type: ignore[attr-defined]
     if "curve25519-sha256@libssh.org" in exchanges:
@@ -53,7 +53,7 @@ def _exchanges() -> dict[str, Any]:
 
 
 class InlineConnection(paramiko.Transport):
-    """A connection on which a script is carried out, in the thread of its user."""
+    """A connection that runs a script in the thread of its user."""
 
     _kex_info = _exchanges()
 
@@ -181,7 +181,7 @@ class InlineConnection(paramiko.Transport):
 
     @classmethod
     def algorithms(cls) -> dict[str, tuple[str, ...]]:
-        """Return what this connection can do: kex, cipher, mac, key."""
+        """Return the supported algorithms: kex, cipher, mac, key."""
         return {name: tuple(getattr(cls, f"_{name}_info")) for name in ("kex", "cipher", "mac", "key")}
 
     def _parse_channel_open_failure(self, m: paramiko.Message) -> None:
@@ -196,7 +196,7 @@ class InlineConnection(paramiko.Transport):
         super()._parse_channel_open_failure(m)  # type: ignore[misc]
 
     def _announced(self, opened: threading.Event) -> paramiko.Channel:
-        """Ask for a channel, as ``open_session`` does, but do not wait for it."""
+        """Request a channel, as ``open_session`` does, without waiting for it."""
         with self.lock:
             number = self._next_channel()  # type: ignore[attr-defined]
             channel = paramiko.Channel(number)
@@ -215,6 +215,6 @@ class InlineConnection(paramiko.Transport):
         return channel
 
     def wait(self, event: threading.Event) -> Script:
-        """Wait for what a message brings about, or for the end of the connection."""
+        """Wait for the effect of a message, or for the end of the connection."""
         while self.active and not event.is_set():
             yield

@@ -1,4 +1,4 @@
-"""Which algorithms are offered to a host: what OpenSSH's own client offers today, as far as paramiko can do it.
+"""Algorithms offered to a host: OpenSSH's defaults that paramiko supports.
 
 Anything weaker (CBC ciphers, MD5, truncated or SHA-1 exchanges) is offered only where ssh_config names it.
 """
@@ -47,9 +47,10 @@ _SAME = {one: other for pair in _ALIASES for one, other in (pair, pair[::-1])}
 
 
 def listed(text: str, usual: Sequence[str]) -> tuple[str, ...]:
-    """Read a list of ssh_config: ``+`` appends to the usual names, ``^`` puts first, ``-`` removes what patterns match.
+    """Parse a list of ssh_config.
 
-    ``ssh -G`` prints such a list in full; this is for where there is no ``ssh``.
+    ``+`` appends to the usual names, ``^`` puts first, ``-`` removes matches. ``ssh -G`` prints such a list in full;
+    this is for where there is no ``ssh``.
     """
     sign = text[:1] if text[:1] in ("+", "-", "^") else ""
     named = [name.strip() for name in text.removeprefix(sign).split(",")]
@@ -61,9 +62,10 @@ def listed(text: str, usual: Sequence[str]) -> tuple[str, ...]:
 
 @functools.lru_cache(1024)
 def offered(able: tuple[str, ...], usual: tuple[str, ...], named: tuple[str, ...], what: str) -> tuple[str, ...]:
-    """Return what to offer, best first: the names of the configuration in its order, or the usual ones.
+    """Return the algorithms to offer, best first.
 
-    Raises OpenSshRequired if paramiko is ``able`` to do none of them.
+    The names of the configuration in its order, or the usual ones. Raises OpenSshRequired if paramiko supports none
+    of them.
     """
     found = dict.fromkeys(
         name if name in able else _SAME[name]
@@ -77,9 +79,9 @@ def offered(able: tuple[str, ...], usual: tuple[str, ...], named: tuple[str, ...
 
 @functools.lru_cache(1024)
 def host_keys(able: tuple[str, ...], known: tuple[str, ...], named: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the host key algorithms to offer: those of known keys first, so that it shows one of them.
+    """Return the host key algorithms to offer, those of known keys first.
 
-    A certificate is asked for only where its authority is known.
+    The host then shows one of them. A certificate is requested only where its authority is known.
     """
     wanted = dict.fromkeys((*known, *(name for name in named or KEYS if "-cert-" not in name)))
     allowed = tuple(name for name in wanted if not named or name in named)

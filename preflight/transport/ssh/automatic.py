@@ -1,8 +1,8 @@
-"""SSH as each host needs it: with paramiko, which is fast, or through the system's ``ssh``, which can do more.
+"""SSH for each host: paramiko, which is fast, or ``ssh``, which can do more.
 
-A host goes to ``ssh`` if its configuration asks for what paramiko cannot do, or if paramiko and the host have no
-algorithm or kind of key in common. A host key that is wrong, a login that is refused and a deadline never send it
-there: ``ssh`` would only repeat them.
+A host goes to ``ssh`` if its configuration needs what paramiko cannot do, or if paramiko and the host have no
+algorithm or kind of key in common. A wrong host key, a refused login and a deadline never lead there: ``ssh`` would
+only repeat them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ class AutoTransport:
     """
 
     def __init__(self, options: SshOptions, hosts: Sequence[str]) -> None:
-        """Resolve the configuration of all hosts; raises TransportError for one that cannot be used."""
+        """Resolve the configuration of all hosts.
+
+        Raises TransportError for an unusable one.
+        """
         self.through_openssh: dict[str, str] = {}
         self._options = options
         self._ssh = SshTransport(options, hosts)
@@ -38,11 +41,14 @@ class AutoTransport:
 
     @property
     def warnings(self) -> list[str]:
-        """What the user should know of the configuration, each once."""
+        """Warnings about the configuration, each once."""
         return self._ssh.notes
 
     def collect(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
-        """Have a plan carried out on a host by ``until`` on the monotonic clock; always return a document."""
+        """Carry out a plan on a host by ``until``; always return a document.
+
+        ``until`` is on the monotonic clock.
+        """
         at, node = utc_now(), plan["node"] or host
         try:
             try:
@@ -64,7 +70,10 @@ class AutoTransport:
             openssh.close()
 
     def _system(self, host: str, need: OpenSshRequired, until: float) -> OpenSshTransport:
-        """Return the system's ``ssh``, and note why a host needs it; raises NoAnswer where it cannot be used."""
+        """Return the system's ``ssh``, and record why a host needs it.
+
+        Raises NoAnswer where it cannot be used.
+        """
         if shutil.which("ssh") is None:
             raise NoAnswer(need.phase, f"{need.why}: this needs `ssh`, which is not in PATH: install OpenSSH")
         if until - time.monotonic() < _LEAST_S:

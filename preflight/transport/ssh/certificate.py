@@ -1,4 +1,4 @@
-"""Certificates of OpenSSH (PROTOCOL.certkeys): parsed, and verified with their authority's key."""
+"""Certificates of OpenSSH (PROTOCOL.certkeys), verified with their authority."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SIGNATURES = (
 
 @dataclass(frozen=True)
 class Certificate:
-    """A certificate; ``key`` is the certified key as a blob, ``signer`` the authority's."""
+    """A certificate: ``key`` is the certified key's blob, ``signer`` the authority's."""
 
     key: bytes
     signer: bytes
@@ -42,9 +42,10 @@ class Certificate:
     signature: bytes
 
     def host_refusal(self, name: str, now: float, signatures: Collection[str] = ()) -> str:
-        """Say why this is no valid certificate for a host at a time (seconds since 1970); empty if it is.
+        """Return why this is no valid certificate for a host at a time; else empty.
 
-        ``signatures``: what an authority may sign with, if not the usual (CASignatureAlgorithms).
+        The time is in seconds since 1970. ``signatures``: what an authority may sign with, if not the usual
+        (CASignatureAlgorithms).
         """
         if not self._is_signed(signatures or _SIGNATURES):
             return "its signature is wrong"
@@ -73,7 +74,7 @@ class Certificate:
 
 
 def parse(blob: bytes) -> Certificate | None:
-    """Take a certificate apart; a plain key, or what cannot be understood, is None."""
+    """Parse a certificate; None for a plain key or an unknown format."""
     try:
         kind = _strings(blob, 1)[0].decode("ascii", "replace")
         plain = kind.removesuffix(_CERT)
@@ -97,7 +98,7 @@ def parse(blob: bytes) -> Certificate | None:
 
 
 def _strings(data: bytes, number: int = -1) -> list[bytes]:
-    """Return the first length-prefixed strings, or all of them; raise ValueError if there are fewer."""
+    """Return the first length-prefixed strings, or all; raise ValueError if fewer."""
     found, at = list[bytes](), 0
     while at < len(data) if number < 0 else len(found) < number:
         (length,) = struct.unpack_from(">I", data, at)

@@ -36,11 +36,11 @@ class CollectorChannel:
         self._ended, self._status = "", -1
 
     def document(self) -> dict[str, Any]:
-        """Return the answer as far as it has come; raises NoAnswer."""
+        """Return the answer so far; raises NoAnswer."""
         return self._protocol.document(self._ended, self._status, late=self._ended == _LATE)
 
     def script(self) -> Script:
-        """Have the plan carried out."""
+        """Carry out the plan."""
         protocol, session, gone = self._protocol, self._session, False
         try:
             channel = yield from session.start_command(bootstrap_protocol.COMMAND)

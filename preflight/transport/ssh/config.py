@@ -1,7 +1,8 @@
-"""The user's SSH configuration, resolved per host by ``ssh -G`` itself, so that Include and Match are right.
+"""The user's SSH configuration, resolved per host by ``ssh -G``.
 
-Hosts that no pattern distinguishes share one call. Where OpenSSH is not installed, paramiko's own reader
-stands in, with a warning for each keyword that it or this transport does not support.
+So Include and Match are handled by OpenSSH itself. Hosts that no pattern distinguishes share one call. Where OpenSSH
+is not installed, paramiko's own parser is used, with a warning for each keyword that it or this transport does not
+support.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Values = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class HostConfig:
-    """How one host is reached. Paths are expanded; ``strict`` refuses hosts with unknown keys.
+    """How to reach one host. Paths are expanded; ``strict`` refuses unknown keys.
 
     ``beyond`` are the settings that only OpenSSH's own client can follow.
     """
@@ -67,18 +68,21 @@ class HostConfig:
 
     @property
     def itself(self) -> str:
-        """What its own document calls it, so that equal causes of many nodes read alike and fold.
+        """The host in its own document, so that equal causes of many nodes fold.
 
-        ``the host``; with its address where the configuration sends its name somewhere else.
+        ``the host``; with its address where the configuration redirects its name.
         """
         return "the host" if self.hostname.startswith(self.name) else f"the host ({self.hostname}:{self.port})"
 
 
 class SshConfig:
-    """The configuration of one run. ``warnings`` names what it sets that is not supported."""
+    """The configuration of one run; ``warnings`` names unsupported settings."""
 
     def __init__(self, file: Path | None = None, user: str = "") -> None:
-        """Take a file instead of the user's and the system's; raise TransportError if it cannot be read."""
+        """Set a file instead of the user's and the system's.
+
+        Raises TransportError if it cannot be read.
+        """
         self.warnings: list[str] = []
         self._user, self._file = user, file
         if file is not None:
@@ -91,7 +95,10 @@ class SshConfig:
         self._demands = Demands()
 
     def resolve(self, hosts: Iterable[str]) -> dict[str, HostConfig]:
-        """Return each host's configuration; raises TransportError for an error in the configuration."""
+        """Return each host's configuration.
+
+        Raises TransportError for an error in the configuration.
+        """
         specs = {host: HostSpec.parse(host, self._user) for host in hosts}
         missing = [spec for spec in dict.fromkeys(specs.values()) if spec not in self._known]
         if missing and self._ssh:
@@ -110,7 +117,10 @@ class SshConfig:
             self.warnings.append(text)
 
     def _query_ssh(self, missing: Sequence[HostSpec]) -> None:
-        """Query ``ssh -G`` for two hosts of each stanza, and apply the answer to the rest if both agree."""
+        """Query ``ssh -G`` for two hosts of each stanza.
+
+        The answer applies to the rest if both agree.
+        """
         first, files = self._call(missing[0], verbose=True)
         if self._defaults is None:
             self._defaults = self._call(HostSpec("localhost"), file="none")[0]
@@ -250,7 +260,7 @@ def _agent(value: str, expand: object) -> str:
 
 
 def _expanded(text: str) -> str:
-    """Put in what the environment holds, and home folders."""
+    """Expand environment variables and home folders."""
     return os.path.expanduser(re.sub(r"\$\{(\w+)\}", lambda found: os.environ.get(found[1], ""), text))
 
 

@@ -1,7 +1,8 @@
-"""Groups of hosts that a configuration does not distinguish, which share a call of ``ssh -G``.
+"""Groups of hosts that a configuration does not distinguish.
 
-Only patterns are read here, never meanings: two hosts belong together if every pattern of every
-Host and Match line matches both or neither. What could depend on a host otherwise counts as different.
+They share a call of ``ssh -G``. Only patterns are read here, never meanings: two hosts belong together if every
+pattern of every Host and Match line matches both or neither. Anything else that could depend on a host counts as
+different.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class ConfigGroups:
 
     @classmethod
     def read(cls, files: Iterable[str]) -> ConfigGroups:
-        """Read the files that OpenSSH lists as read, those that it included among them."""
+        """Read the files that OpenSSH lists as read, with included ones."""
         patterns, hostnames, apart, match_host = set[str](), set[str](), False, False
         for file in dict.fromkeys(files):
             try:
@@ -77,7 +78,10 @@ class ConfigGroups:
         return list(members.values())
 
     def shared(self, one: str, first: _Values, other: str, last: _Values) -> Callable[[str], _Values] | None:
-        """Return how to make any host's answer of a group from those of two, or None if that is not possible."""
+        """Return a function that derives any host's answer from those of two.
+
+        None if that is not possible.
+        """
         if _constant(first) != _constant(last):
             return None
         template = self._hostname(one, first) if one != other else None
@@ -86,7 +90,7 @@ class ConfigGroups:
         return lambda name: {**first, "host": [name], "hostname": [_expanded(template, name)]}
 
     def _hostname(self, name: str, values: _Values) -> str | None:
-        """Return the one template that gave a host its HostName."""
+        """Return the template that gave a host its HostName."""
         given = next(iter(values.get("hostname", ())), name)
         templates = {template for template in ("%h", *self.hostnames) if _expanded(template, name) == given}
         if name == given and templates <= {"%h"}:
@@ -104,7 +108,10 @@ def _constant(values: _Values) -> dict[str, Sequence[str]]:
 
 
 def _criteria(words: Sequence[str]) -> tuple[set[str], bool]:
-    """Return the host patterns of a Match line, and whether something in it may depend on the host otherwise."""
+    """Return the host patterns of a Match line.
+
+    Also whether anything else in it may depend on the host.
+    """
     patterns, unsure, rest = set[str](), False, list(words)
     while rest:
         criterion, _, joined = rest.pop(0).lstrip("!").lower().partition("=")

@@ -1,4 +1,4 @@
-"""The user's SSH configuration by paramiko's own reader, where OpenSSH is not installed."""
+"""The user's SSH configuration by paramiko's parser, where OpenSSH is missing."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _DEFAULTS = {
 def read(
     file: Path | None, hosts: Sequence[HostSpec], warn: Callable[[str], None]
 ) -> dict[HostSpec, Mapping[str, Sequence[str]]]:
-    """Return for each host what ``ssh -G`` would print, as far as it is known; raises TransportError.
+    """Return for each host what ``ssh -G`` would print, as far as known.
 
-    ``warn`` is called for each Include, which is not read.
+    ``warn`` is called for each Include, which is not read. Raises TransportError.
     """
     paths = [file] if file else [Path("~/.ssh/config").expanduser(), Path("/etc/ssh/ssh_config")]
     configs = [config for path in paths if (config := _parsed(path, warn))]
@@ -57,7 +57,7 @@ def _parsed(path: Path, warn: Callable[[str], None]) -> paramiko.SSHConfig | Non
         if keyword and keyword[0].lower() == "match":
             _check_criteria(line, f"{path}:{number}")
         if keyword and keyword[0].lower() == "include":
-            warn(f"{path}:{number}: Include is not read; install the OpenSSH client, whose ssh -G is then used")
+            warn(f"{path}:{number}: Include is not read; install the OpenSSH client, and preflight uses its ssh -G")
     try:
         return paramiko.SSHConfig.from_text(text)
     except (paramiko.ConfigParseError, paramiko.SSHException, ValueError) as error:

@@ -1,4 +1,4 @@
-"""One thread that ends, at its deadline, calls that block for longer than their limit."""
+"""A thread that ends calls at their deadline."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 
 class DeadlineThread:
-    """Calls functions at moments on the monotonic clock, unless they were called off before."""
+    """Calls functions at times on the monotonic clock, unless they were cancelled."""
 
     def __init__(self) -> None:
         """Begin without a thread; the first deadline starts it."""
@@ -24,7 +24,10 @@ class DeadlineThread:
 
     @contextlib.contextmanager
     def at(self, moment: float, call: Callable[[], object]) -> Iterator[None]:
-        """Have ``call`` called at a moment if the block has not ended by then; it must not raise."""
+        """Call ``call`` at a time if the block has not ended by then.
+
+        It must not raise.
+        """
         with self._changed:
             number = next(self._numbers)
             self._calls[number] = call

@@ -1,4 +1,4 @@
-"""Error messages of the system's ``ssh`` that cannot connect, and their causes; texts of OpenSSH 7.4 to 10."""
+"""Error messages of an ``ssh`` that cannot connect; OpenSSH 7.4 to 10."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
     (r"channel \d+: open failed: (?P<why>.+)", "connect", "the jump host cannot connect to the node: {why}"),
     (r"Unable to negotiate with .*?: (?P<why>no matching .+)", "banner", "ssh and the node agree on nothing: {why}"),
     (r"@ +WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED.*", "host-key",
-     "the host key has changed: the node was set up anew, or somebody stands in between; when you know which: "
+     "the host key has changed: the node was reinstalled, or another host intercepts the connection; if it was "
+     "reinstalled: "
      "ssh-keygen -R NODE"),
     (r"@ +WARNING: REVOKED HOST KEY DETECTED.*", "host-key", "the host key is marked @revoked in known_hosts"),
     (r"No .+ host key is known for .+", "host-key",
@@ -71,13 +72,13 @@ class ConnectFailure:
 
 
 def meaning(stderr: bytes) -> ConnectFailure:
-    """Return what the standard error of an ``ssh`` that gave up before the login means."""
-    silent = NoAnswer("connect", f"ssh gave up: {quoted(stderr) or 'it said nothing'}")
+    """Return the meaning of the standard error of an ``ssh`` before the login."""
+    silent = NoAnswer("connect", f"ssh gave up: {quoted(stderr) or 'without a message'}")
     return known_meaning(stderr) or ConnectFailure(silent, False)
 
 
 def known_meaning(stderr: bytes) -> ConnectFailure | None:
-    """Return the same, or None for words that are not known."""
+    """Return the same, or None for unknown messages."""
     printed = stderr.decode("utf-8", "backslashreplace").replace("\r", "").splitlines()
     lines = [line.rstrip() for line in printed]
     carried = any(_CARRIED in line for line in lines)

@@ -1,4 +1,4 @@
-"""A host as the command line or a ProxyJump names it."""
+"""A host name of the command line or a ProxyJump."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from preflight.transport.errors import TransportError
 
 @dataclass(frozen=True)
 class HostSpec:
-    """A host as the command line or a ProxyJump names it: ``[user@]name[:port]``."""
+    """A host of the command line or a ProxyJump: ``[user@]name[:port]``."""
 
     name: str
     user: str = ""
@@ -18,7 +18,7 @@ class HostSpec:
 
     @classmethod
     def parse(cls, text: str, user: str = "") -> HostSpec:
-        """Take ``[ssh://][user@]host[:port]`` apart; raise TransportError for what no host is called."""
+        """Parse ``[ssh://][user@]host[:port]``; raise TransportError."""
         rest = text.removeprefix("ssh://").rstrip("/")
         named, _, rest = rest.rpartition("@")
         found = re.fullmatch(r"\[([^]]+)\](?::(\d+))?|([^:]+)(?::(\d+))?|([^:]*:[^:]*:.*)", rest)

@@ -1,7 +1,7 @@
-"""What is known about host keys: ``known_hosts`` files, read once and compared as bytes.
+"""Known host keys: ``known_hosts`` files, read once and compared as bytes.
 
-Exact and hashed names, patterns, ``[host]:port``, ``@cert-authority`` and ``@revoked``. An unknown or
-changed key is never accepted silently, and nothing is ever written.
+Exact and hashed names, patterns, ``[host]:port``, ``@cert-authority`` and ``@revoked``. An unknown or changed key is
+never accepted silently, and nothing is ever written.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ _SIGNATURES = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
 
 @dataclass(frozen=True)
 class KnownHost:
-    """One key in a ``known_hosts`` file; ``marker`` is empty, ``@cert-authority`` or ``@revoked``."""
+    """One key in a ``known_hosts`` file.
+
+    ``marker`` is empty, ``@cert-authority`` or ``@revoked``.
+    """
 
     marker: str
     names: str
@@ -43,7 +46,7 @@ class HostKeys:
     """All entries of some files, found by name."""
 
     def __init__(self, files: Iterable[Path]) -> None:
-        """Read the files; one that is not there is empty, one that cannot be read is named in ``unread``."""
+        """Read the files; a missing one is empty, an unreadable one is in ``unread``."""
         self.files: list[Path] = []
         self.unread: list[str] = []
         self._exact: dict[str, list[KnownHost]] = {}
@@ -59,7 +62,10 @@ class HostKeys:
                 self.unread.append(f"{path}: {error.strerror}")
 
     def entries(self, name: str) -> list[KnownHost]:
-        """Return the entries of a host, as ``known_hosts`` names it (``gpu001``, ``[gpu001]:2222``)."""
+        """Return the entries of a host.
+
+        Names are those of ``known_hosts`` (``gpu001``, ``[gpu001]:2222``).
+        """
         name = name.lower()
         found = list(self._exact.get(name, ()))
         found += [entry for entry in self._patterns if matches(name, entry.names)]
@@ -104,7 +110,7 @@ def _parse(line: bytes, where: str) -> KnownHost | None:
 
 
 def matches(name: str, patterns: str) -> bool:
-    """Match a name against a comma-separated list of OpenSSH patterns, where ``!`` excludes."""
+    """Match a name against comma-separated OpenSSH patterns; ``!`` excludes."""
     matched = False
     for pattern in patterns.lower().split(","):
         if _glob(pattern.lstrip("!")).fullmatch(name):
@@ -122,7 +128,7 @@ def _glob(pattern: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True)
 class Known:
-    """What is known about the key of one host, and the judgement of the key that it shows."""
+    """Known keys of one host, and the judgement of the key that it shows."""
 
     name: str
     port: int
@@ -135,12 +141,12 @@ class Known:
 
     @property
     def plain(self) -> list[KnownHost]:
-        """The keys that are known to be this host's own."""
+        """The known keys of this host itself."""
         return [entry for entry in self.entries if not entry.marker]
 
     @property
     def algorithms(self) -> Iterator[str]:
-        """The key algorithms to ask the host for, best first: it is to show a key that is known."""
+        """The key algorithms to request, best first, so that a known key is shown."""
         if any(entry.marker == "@cert-authority" for entry in self.entries):
             for kind in ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"):
                 yield kind + _CERT
@@ -155,10 +161,11 @@ class Known:
         return _label(self.name, 0 if self.alias else self.port)
 
     def check(self, shown: bytes, now: float, offered: Collection[str] = (), signatures: Collection[str] = ()) -> None:
-        """Judge the key or certificate that a host shows, a blob; raise NoAnswer unless it is the right one.
+        """Verify the key or certificate that a host shows, as a blob.
 
-        ``now`` is the time in seconds since 1970, for the validity of certificates. ``offered`` are the algorithms
-        that the host could choose from, ``signatures`` those that an authority may sign with, if not the usual.
+        Raises NoAnswer unless it is the right one. ``now`` is the time in seconds since 1970, for the validity of
+        certificates. ``offered`` are the algorithms that the host could choose from, ``signatures`` those that an
+        authority may sign with, if not the usual.
         """
         shown_by = certificate.parse(shown)
         key = shown_by.key if shown_by else shown
@@ -192,7 +199,8 @@ class Known:
         file = entry.where.rpartition(":")[0]
         return (
             f"the host key has changed: {entry.where} has {fingerprint(entry.blob)}, the node shows "
-            f"{fingerprint(key)}; reinstalled, or somebody in between. If it was reinstalled: "
+            f"{fingerprint(key)}; it was reinstalled, or another host intercepts the connection. If it was "
+            "reinstalled: "
             f"ssh-keygen -R {shlex.quote(self.label)} -f {shlex.quote(file)}"
         )
 
@@ -225,7 +233,10 @@ def known(
     strict: bool = True,
     revoked: frozenset[bytes] = frozenset(),
 ) -> Known:
-    """Look a host up; ``alias`` is its HostKeyAlias, ``strict`` refuses a host of which nothing is known."""
+    """Look a host up.
+
+    ``alias`` is its HostKeyAlias; ``strict`` refuses a host without a known key.
+    """
     name = (alias or hostname).lower()
     entries = keys.entries(_label(name, 0 if alias else port))
     # As OpenSSH does: a key known without its port will do, if it is the very same
@@ -234,7 +245,10 @@ def known(
 
 
 def revoked_keys(path: Path) -> frozenset[bytes]:
-    """Read a RevokedHostKeys file of public keys; raise NoAnswer for what cannot be read, as OpenSSH refuses then."""
+    """Read a RevokedHostKeys file of public keys.
+
+    Raises NoAnswer for an unreadable file, as OpenSSH refuses then.
+    """
     try:
         raw = safe_read.content(path, safe_read.DOCUMENT)
     except OSError as error:
@@ -264,7 +278,7 @@ def fingerprint(blob: bytes) -> str:
 
 
 def trust_command(unknown: Sequence[str], changed: Sequence[str] = ()) -> str:
-    """Return the shell line that makes many hosts known, for a user who has checked them."""
+    """Return the shell line that adds many host keys, for a user who checked them."""
     forget = [f"for host in {shlex.join(changed)}; do ssh-keygen -R $host; done"] if changed else []
     wanted = [*unknown, *changed]
     learn = [f"ssh-keyscan -H {shlex.join(wanted)} >> ~/.ssh/known_hosts"] if wanted else []

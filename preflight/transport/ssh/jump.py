@@ -29,7 +29,10 @@ class Jump:
     """One jump host."""
 
     def __init__(self, name: str, open_session: Callable[[], SshSession]) -> None:
-        """Take how to open a connection to it; ``open_session`` keeps its own time and raises NoAnswer."""
+        """Set the function that opens a connection to it.
+
+        ``open_session`` keeps its own time and raises NoAnswer.
+        """
         self._name, self._open = name, open_session
         self._changed = threading.Condition()
         self._load: dict[SshSession, int] = {}
@@ -39,7 +42,10 @@ class Jump:
         self._closed = False
 
     def through(self, config: HostConfig, timeout_s: float, until: float) -> RecordedStream:
-        """Connect to a node from the jump host, in ``timeout_s`` once that is reached; raises NoAnswer."""
+        """Connect to a node from the jump host; raises NoAnswer.
+
+        ``timeout_s`` begins once the jump host is reached.
+        """
         session = self._session(until)
         try:
             left_s = max(0.1, min(timeout_s, until - time.monotonic()))
@@ -65,7 +71,7 @@ class Jump:
             session.close()
 
     def _session(self, until: float) -> SshSession:
-        """Return a connection with room, and take a place in it."""
+        """Return a connection with room, and reserve a place in it."""
         with self._changed:
             while True:
                 for session in [session for session in self._load if not session.is_active()]:

@@ -1,6 +1,6 @@
-"""The keys of the user who runs preflight: files, their certificates, and the agent's. Read once per run.
+"""Keys of the user who runs preflight: files, certificates, the agent's.
 
-A passphrase is never asked for: a key that needs one is left to the agent.
+They are read once per run. No passphrase is ever requested: a key that needs one is left to the agent.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _RSA_FLAGS = {"rsa-sha2-256": 2, "rsa-sha2-512": 4}
 
 @dataclass(frozen=True)
 class Identity:
-    """A key to offer; ``label`` says where it is from, for messages."""
+    """A key to offer; ``label`` is its source, for messages."""
 
     label: str
     key: paramiko.PKey
@@ -52,7 +52,10 @@ class Identity:
 
 @dataclass(frozen=True)
 class Identities:
-    """The keys to offer to a host, in OpenSSH's order, and why others cannot be; ``beyond``: those only ssh can use."""
+    """The keys to offer to a host, in OpenSSH's order, and why others cannot be.
+
+    ``beyond`` are the keys that only ssh can use.
+    """
 
     offered: tuple[Identity, ...]
     notes: tuple[str, ...]
@@ -60,7 +63,10 @@ class Identities:
 
 
 class _Agent:
-    """A connection to an agent (draft-miller-ssh-agent), for many threads; raises OSError, SSHException."""
+    """A thread-safe connection to an agent (draft-miller-ssh-agent).
+
+    Raises OSError, SSHException.
+    """
 
     def __init__(self, path: str) -> None:
         self._turn = threading.Lock()
@@ -75,14 +81,14 @@ class _Agent:
             raise
 
     def _list(self) -> tuple[tuple[bytes, str], ...]:
-        """Return the keys that it holds: blob and comment."""
+        """Return the agent's keys: blob and comment."""
         kind, answer = self.query(bytes([_LIST_REQUEST]))
         if kind != _LIST_RESPONSE:
             raise paramiko.SSHException("could not get keys from ssh-agent")
         return tuple((answer.get_binary(), answer.get_text()) for _ in range(answer.get_int()))
 
     def query(self, request: bytes) -> tuple[int, paramiko.Message]:
-        """Return the type of an answer, and what follows it."""
+        """Return the type of an answer, and the rest of it."""
         with self._turn:
             self.socket.sendall(len(request).to_bytes(4, "big") + request)
             size = int.from_bytes(self._read(4), "big")
@@ -101,7 +107,10 @@ class _Agent:
 
 
 class _Held(AgentKey):
-    """A key of the agent, named to it as it names it: paramiko confuses the certificates of RSA keys."""
+    """A key of the agent, under the agent's own name for it.
+
+    paramiko confuses the certificates of RSA keys.
+    """
 
     def __init__(self, agent: _Agent, blob: bytes, comment: str) -> None:
         super().__init__(agent, blob, comment)  # type: ignore[arg-type]
@@ -130,10 +139,10 @@ class _Held(AgentKey):
 
 
 class KeyRing:
-    """All keys of a run, by where they come from."""
+    """All keys of a run, by source."""
 
     def __init__(self) -> None:
-        """Begin without any; files and agents are read when a host first needs them."""
+        """Start empty; files and agents are read when a host first needs them."""
         self._lock = threading.Lock()
         self._found: dict[object, Identities] = {}
         self._agents: dict[str, tuple[_Agent | None, str]] = {}
@@ -195,7 +204,7 @@ class KeyRing:
 
 
 def _load(path: Path, notes: list[str], beyond: list[str]) -> Iterator[Identity]:
-    """Yield a private key, its certificate first; a file that is not there is no key."""
+    """Yield a private key, its certificate first; a missing file yields none."""
     try:
         text = safe_read.content(path, safe_read.BY_HAND)
         if _needs_passphrase(text):
@@ -211,7 +220,7 @@ def _load(path: Path, notes: list[str], beyond: list[str]) -> Iterator[Identity]
         notes.append(f"{path} cannot be read ({error.strerror})")
         return
     except (ValueError, TypeError, UnknownKeyType, UnsupportedAlgorithm, paramiko.SSHException):
-        notes.append(f"{path} is no key that can be used (ssh-keygen -y -f {path} says more)")
+        notes.append(f"{path} is not a usable key (ssh-keygen -y -f {path} shows why)")
         return
     if key.public_blob is not None:
         yield Identity(f"{path}-cert.pub", key)
@@ -221,20 +230,20 @@ def _load(path: Path, notes: list[str], beyond: list[str]) -> Iterator[Identity]
 
 
 def _raw(text: bytes) -> bytes:
-    """Return what the armour of OpenSSH's own format holds; nothing for another format."""
+    """Return the content of OpenSSH's own key format; empty for another format."""
     if b"BEGIN OPENSSH PRIVATE KEY" not in text:
         return b""
     return base64.b64decode(b"".join(line for line in text.splitlines() if b"-" not in line))
 
 
 def _needs_passphrase(text: bytes) -> bool:
-    """Tell whether a private key is encrypted, in OpenSSH's own format or as PEM."""
+    """Return whether a private key is encrypted, in OpenSSH's format or as PEM."""
     raw = _raw(text)
     return not raw.removeprefix(b"openssh-key-v1\0").startswith(b"\0\0\0\4none") if raw else b"ENCRYPTED" in text
 
 
 def _certified(identity: Identity, files: list[tuple[str, PublicBlob]]) -> Iterator[Identity]:
-    """Yield a key once more for each CertificateFile that is about it."""
+    """Yield a key again for each CertificateFile that matches it."""
     for name, blob in files:
         parsed = certificate.parse(blob.key_blob)
         if parsed and parsed.key == identity.key.asbytes():
@@ -249,12 +258,15 @@ def _certificate(path: Path, notes: list[str]) -> tuple[str, PublicBlob] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        notes.append(f"{path} is no certificate that can be used ({error})")
+        notes.append(f"{path} is not a usable certificate ({error})")
         return None
 
 
 def _public(path: Path) -> bytes | None:
-    """Return the public key beside a private one, or in the file itself: it tells which key of the agent is meant."""
+    """Return the public key beside a private one, or in the file itself.
+
+    It identifies the agent's key.
+    """
     for candidate in (path.with_name(path.name + ".pub"), path):
         with contextlib.suppress(OSError, ValueError):
             return bytes(PublicBlob.from_file(str(candidate)).key_blob)

@@ -1,7 +1,7 @@
-"""Nodes over the system's own ``ssh``, for what paramiko cannot do: Kerberos, FIDO keys, host-based login.
+"""Transport over the system's ``ssh``: Kerberos, FIDO keys, host-based login.
 
-One process for each node, in a process group of its own, which never asks anything. The frames are
-those of every other transport; the user's configuration is read by ``ssh`` itself.
+For what paramiko cannot do. One process for each node, in a process group of its own, which never prompts. The frames
+are those of every other transport; the user's configuration is read by ``ssh`` itself.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _SSH_FAILED = 255
 
 
 class OpenSshTransport(PipedTransport):
-    """Collects from nodes over ``ssh`` processes; every method may be called from any thread."""
+    """Collects from nodes over ``ssh`` processes; methods are thread-safe."""
 
     def __init__(self, config: Path | None, hosts: Sequence[str], connect_timeout_s: float = 10.0) -> None:
-        """Look at ``ssh`` and its configuration; raise TransportError if they are of no use."""
+        """Check ``ssh`` and its configuration; raise TransportError if unusable."""
         super().__init__({**os.environ, "LC_ALL": "C", "SSH_ASKPASS_REQUIRE": "never"})
         if config:
             check_readable(config)
@@ -48,7 +48,10 @@ class OpenSshTransport(PipedTransport):
             self._check(hosts[0])
 
     def _check(self, host: str) -> None:
-        """Let ``ssh`` read the configuration, so that an error in it is found before any node is touched."""
+        """Let ``ssh`` read the configuration.
+
+        An error in it is found before any node is touched.
+        """
         command = [*self._ssh, "-G", "--", host]
         try:
             ran = subprocess.run(

@@ -1,7 +1,7 @@
-"""Collects over SSH with paramiko: one connection and one channel per node, many nodes at once.
+"""Transport over SSH with paramiko: one connection and channel per node.
 
-Keys, known hosts and configuration are read once per run. Every wait ends at the node's own deadline,
-whatever hangs; a node that fails cannot hold up another.
+Keys, known hosts and configuration are read once per run. Every wait ends at the node's own deadline; a node that
+fails cannot hold up another.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _CHAIN = 8
 
 @dataclass(frozen=True)
 class SshOptions:
-    """What the command line decides for all nodes.
+    """SSH options of the command line, for all nodes.
 
-    ``config_file`` stands for the user's and the system's configuration. ``connect_timeout_s`` is the
-    time from the first packet to sshd's banner. ``known_hosts`` stands for the configured files.
+    ``config_file`` replaces the user's and the system's configuration. ``connect_timeout_s`` is the time from the
+    first packet to sshd's banner. ``known_hosts`` replaces the configured files.
     """
 
     config_file: Path | None = None
@@ -56,10 +56,13 @@ class SshOptions:
 
 
 class SshTransport:
-    """SSH for one run. ``warnings`` names what of the configuration is not supported."""
+    """SSH for one run; ``warnings`` names unsupported settings."""
 
     def __init__(self, options: SshOptions, hosts: Sequence[str]) -> None:
-        """Resolve the configuration of all hosts; raises TransportError for one that cannot be used."""
+        """Resolve the configuration of all hosts.
+
+        Raises TransportError for an unusable one.
+        """
         self.through_openssh: dict[str, str] = {}
         self._options = options
         self._config = SshConfig(options.config_file, options.user or "")
@@ -79,7 +82,7 @@ class SshTransport:
 
     @property
     def warnings(self) -> list[str]:
-        """What the user should know of the configuration, each once."""
+        """Warnings about the configuration, each once."""
         beyond = dict.fromkeys(text for config in self._configs.values() for text in config.beyond)
         return [*(f"{text} of the SSH configuration is ignored; --via auto follows it" for text in beyond), *self.notes]
 
@@ -90,10 +93,10 @@ class SshTransport:
         return [*self._config.warnings, *(f"known hosts cannot be read: {text}" for text in unread)]
 
     def collect(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
-        """Have a plan carried out on a host; always return an Evidence document.
+        """Carry out a plan on a host; always return an Evidence document.
 
-        May be called from many threads. Ends by ``until`` on the monotonic clock; a host without an
-        answer gives a ``no_answer`` document with one of ``outcome.PHASES`` and the true cause.
+        Thread-safe. Ends by ``until`` on the monotonic clock; a host without an answer gives a ``no_answer`` document
+        with one of ``outcome.PHASES`` and the cause.
         """
         at, node = errors.utc_now(), plan["node"] or host
         try:
@@ -102,7 +105,7 @@ class SshTransport:
             return end.document(node, at)
 
     def answer(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
-        """Do as ``collect`` does, and raise NoAnswer where that writes a document without an answer."""
+        """As ``collect``, but raise NoAnswer instead of returning its document."""
         node = plan["node"] or host
         try:
             return {**self._collect_from(host, {**plan, "node": node}, until), "node": node}
@@ -112,7 +115,10 @@ class SshTransport:
             raise NoAnswer("read", f"preflight failed: {type(error).__name__}: {error}") from None
 
     def demands(self, host: str) -> tuple[str, ...]:
-        """Return the settings of a host and of its jump hosts that only the system's ``ssh`` can follow."""
+        """Return the settings of a host that only the system's ``ssh`` can follow.
+
+        Its jump hosts count as well.
+        """
         config = self._config_of(host)
         jumps = [f"jump host {hop.name}: {text}" for hop in self._route(config) for text in hop.beyond]
         return tuple(dict.fromkeys((*config.beyond, *jumps)))
@@ -151,12 +157,15 @@ class SshTransport:
         return config or self._resolve(host)
 
     def carry_out(self, config: HostConfig, begin: Callable[[SshSession], Script], until: float) -> None:
-        """Connect, authenticate, carry out a script and disconnect; raises NoAnswer, and what the script raises."""
+        """Connect, authenticate, run a script and disconnect.
+
+        Raises NoAnswer, and what the script raises.
+        """
         self._connect(config, self._route(config), begin, until)
 
     @contextlib.contextmanager
     def _registered(self, session: SshSession) -> Iterator[None]:
-        """Let ``close`` find a session for as long as it is in use."""
+        """Register a session for ``close`` as long as it is in use."""
         with self._lock:
             self._sessions.add(session)
             late = self._closed
@@ -182,9 +191,9 @@ class SshTransport:
         begin: Callable[[SshSession], Script] | None,
         until: float,
     ) -> SshSession:
-        """Open a connection, again if it is dropped as a busy sshd does, with growing pauses at random.
+        """Open a connection; retry with growing random pauses if sshd drops it.
 
-        It is over once the script that it was opened for is; without one it stays open.
+        A busy sshd drops connections. It is over once its script is; without a script it stays open.
         """
         again_until = self._soon(until)
         for attempt in range(1, _ATTEMPTS + 1):
@@ -258,7 +267,7 @@ class SshTransport:
     # Jump hosts
 
     def _route(self, config: HostConfig) -> list[HostConfig]:
-        """Return the jump hosts before a host, the nearest to us first."""
+        """Return the jump hosts before a host, nearest to us first."""
         route: list[HostConfig] = []
         jumps = config.proxy_jump
         while jumps:

@@ -1,6 +1,6 @@
 """An SSH connection through paramiko's public interface alone.
 
-paramiko runs each connection in a thread of its own; the script goes on here, and looks for what has come.
+paramiko runs each connection in a thread of its own; the script runs here and polls for input.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class BoundedPackets(Packetizer):
 
 
 class PlainConnection(paramiko.Transport):
-    """A connection on which a script is carried out."""
+    """A connection that runs a script."""
 
     active: bool
 
@@ -130,7 +130,7 @@ class PlainConnection(paramiko.Transport):
         yield  # a generator, as the tuned one is
 
     def wait(self, event: threading.Event) -> Script:
-        """Wait for what a message brings about, or for the end of the connection."""
+        """Wait for the effect of a message, or for the end of the connection."""
         while self.active and not event.is_set():
             yield
 
@@ -149,7 +149,7 @@ def _accepts(options: paramiko.transport.SecurityOptions, attribute: str, name: 
 
 
 class _NoSocket:
-    """What a connection needs of a socket that is never used."""
+    """Socket interface that a connection needs and never uses."""
 
     def settimeout(self, seconds: float | None) -> None:
         """Do nothing."""

@@ -1,7 +1,7 @@
-"""What an SSH configuration asks for and paramiko cannot do: found by going through every keyword of ``ssh -G``.
+"""Settings of an SSH configuration that paramiko cannot follow.
 
-A keyword that neither is followed here nor makes no difference to one command without a terminal belongs to OpenSSH,
-also one that only a later release knows.
+Every keyword of ``ssh -G`` is examined. A keyword that is neither followed here nor irrelevant to one command without
+a terminal belongs to OpenSSH, also one that only a later release knows.
 """
 
 from __future__ import annotations
@@ -88,7 +88,10 @@ class Demands:
 
     @functools.cached_property
     def _has_ticket(self) -> bool:
-        """Whether there may be a Kerberos ticket; without one, ssh does no more than paramiko."""
+        """Whether there may be a Kerberos ticket.
+
+        Without one, ssh does no more than paramiko.
+        """
         klist = shutil.which("klist")
         if klist is None:
             return bool(os.environ.get("KRB5CCNAME")) or Path(f"/tmp/krb5cc_{os.getuid()}").exists()

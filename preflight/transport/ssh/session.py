@@ -1,4 +1,7 @@
-"""One SSH connection, from a stream to an authenticated transport, each failure by its true name."""
+"""One SSH connection, from a stream to an authenticated transport.
+
+Each failure has its precise cause.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ _BUSY = (b"Exceeded MaxStartups", b"Not allowed at this time")
 
 @dataclass(frozen=True)
 class Offer:
-    """The algorithms that are offered to a host, best first."""
+    """The algorithms offered to a host, best first."""
 
     kex: tuple[str, ...]
     ciphers: tuple[str, ...]
@@ -42,7 +45,7 @@ class Offer:
 
 
 def offer(config: HostConfig, known: Known) -> Offer:
-    """Choose what to offer to a host, before it is connected to; raises OpenSshRequired."""
+    """Choose the offer to a host before connecting; raises OpenSshRequired."""
     kinds = {entry.kind for entry in known.plain}
     if kinds and all(kind.startswith("sk-") for kind in kinds):
         raise OpenSshRequired("connect", "its known host key is a FIDO key")
@@ -66,7 +69,10 @@ class SshSession(Connection):
         wire.settimeout(None if wire.wakes else _IDLE_S)
 
     def opening(self, known: Known, identities: Identities) -> Script:
-        """Check the host's key and authenticate; raises NoAnswer, or ConnectionDropped if it is worth another try."""
+        """Verify the host's key and authenticate.
+
+        Raises NoAnswer, or ConnectionDropped if a retry may succeed.
+        """
         if not self.active or not self.agreed.is_set():
             self._fail(self.agreed.is_set())
         self._check_host_key(known)
@@ -89,18 +95,18 @@ class SshSession(Connection):
         options.digests, options.key_types = offer.macs, offer.keys
 
     def _fail(self, ended: bool) -> None:
-        """Raise what a connection without a session came to."""
+        """Raise the error of a connection without a session."""
         error, banner = self.get_exception(), quoted(self.wire.first)
         if not self.remote_version:
             busy = self.wire.first.startswith(_BUSY)
             if self.wire.first and not busy and self.wire.first[:4] != b"SSH-"[: len(self.wire.first)]:
-                raise NoAnswer("banner", f"what answers there is no SSH server; it says: {banner}")
+                raise NoAnswer("banner", f"it is not an SSH server; it sent: {banner}")
             if not ended:
                 raise NoAnswer(
                     "banner",
                     f"{self.config.itself} accepted the connection and sent no SSH banner: sshd hangs",
                 )
-            raise no_banner(self.config, f"says {banner!r} and hangs up" if busy else _hung_up(self.wire))
+            raise no_banner(self.config, f"sends {banner!r} and hangs up" if busy else _hung_up(self.wire))
         if not ended:
             raise NoAnswer(
                 "banner", f"{self.config.itself} sent its banner and then nothing: sshd hangs in the key exchange"
@@ -171,19 +177,19 @@ class SshSession(Connection):
             return f"there is no key to offer for {user}{also}; ssh-add a key, or set IdentityFile"
         return (
             f"no key was accepted for {user} (offered: {', '.join(tried)}): not in authorized_keys, no such "
-            f"user, or a locked account; the host does not say which{also}. Try `ssh -v` to it"
+            f"user, or a locked account; the host does not report which{also}. Try `ssh -v` to it"
         )
 
 
 def _too_short(key: paramiko.PKey, config: HostConfig) -> str:
-    """Return what is wrong with the length of an RSA key; empty for nothing, and for other keys."""
+    """Return the fault of an RSA key's length; empty if none, and for other keys."""
     if "rsa" not in key.get_name() or not (bits := key.get_bits()) or bits >= config.rsa_bits:
         return ""
     return f"has {bits} bits, and RequiredRSASize of the SSH configuration is {config.rsa_bits}"
 
 
 def _excluded(key: paramiko.PKey, config: HostConfig) -> str:
-    """Return why the configuration forbids to offer a key; empty if it does not."""
+    """Return why the configuration forbids offering a key; else empty."""
     accepted = config.pubkey_algorithms
     name = key.public_blob.key_type if key.public_blob is not None else key.get_name()
     rsa = [algorithm + name.removeprefix("ssh-rsa") for algorithm in ("rsa-sha2-512", "rsa-sha2-256")]
@@ -194,6 +200,6 @@ def _excluded(key: paramiko.PKey, config: HostConfig) -> str:
 
 def _hung_up(wire: RecordedStream) -> str:
     if wire.complaint:
-        return f"hung up (the ProxyCommand says: {wire.complaint})"
+        return f"hung up (the ProxyCommand printed: {wire.complaint})"
     odd = f"hung up ({wire.ended})" if wire.ended else "hung up"
     return {"reset": "reset the connection", "closed": "hung up"}.get(wire.ended, odd)

@@ -36,17 +36,23 @@ _QUICKACK = getattr(socket, "TCP_QUICKACK", socket.TCP_NODELAY)
 
 
 class ConnectionDropped(NoAnswer):
-    """The host hung up before a session was there, as a busy sshd does; another attempt may succeed."""
+    """The host hung up before the session, as a busy sshd does.
+
+    Another attempt may succeed.
+    """
 
 
 def no_banner(config: HostConfig, how: str) -> ConnectionDropped:
-    """Return what a host that hangs up before its first word has done; ``how`` is a verb."""
+    """Return the error of a host that hangs up before its banner.
+
+    ``how`` is a verb.
+    """
     why = "too many connections at once (MaxStartups), or sshd is dying"
     return ConnectionDropped("banner", f"{config.itself} {how} before its SSH banner: {why}")
 
 
 class Stream(Protocol):
-    """What paramiko needs of a socket, and a channel of another connection has as well."""
+    """Socket interface that paramiko needs; a channel has it as well."""
 
     def recv(self, size: int, /) -> bytes: ...  # noqa: D102
     def send(self, data: bytes, /) -> int: ...  # noqa: D102
@@ -55,12 +61,15 @@ class Stream(Protocol):
 
 
 class RecordedStream:
-    """A stream that remembers what came first and how it ended; paramiko forgets both."""
+    """A stream that records its first bytes and its end; paramiko keeps neither."""
 
     def __init__(
         self, stream: Stream, release: Callable[[], object] = lambda: None, complaint: Callable[[], str] = str
     ):
-        """Take a stream; ``release`` frees what it rests on, ``complaint`` returns the errors of a helper program."""
+        """Wrap a stream.
+
+        ``release`` frees its resources, ``complaint`` returns the errors of a helper program.
+        """
         self.first = b""
         self.ended = ""
         self.holds = False
@@ -73,7 +82,7 @@ class RecordedStream:
 
     @property
     def wakes(self) -> bool:
-        """Whether ``close`` wakes whoever reads or writes, so that neither needs a limit of its own."""
+        """Whether ``close`` wakes readers and writers, so they need no limit."""
         return isinstance(self._stream, socket.socket)
 
     def recv(self, size: int) -> bytes:
@@ -85,7 +94,10 @@ class RecordedStream:
         return bytes(data)
 
     def _receive(self) -> bytes:
-        """Take what is there; acknowledge at once, since sshd keeps Nagle's algorithm on: 40 ms a time."""
+        """Read available data, and acknowledge at once.
+
+        sshd keeps Nagle's algorithm on: 40 ms each time.
+        """
         try:
             if self._tcp is not None:
                 self._tcp.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
@@ -102,7 +114,10 @@ class RecordedStream:
         return data
 
     def send(self, data: bytes) -> int:
-        """Write; if it ``holds``, only when more is to be read: for a user with one thread."""
+        """Write; if it ``holds``, only when more is to be read.
+
+        For a user with one thread.
+        """
         if self.holds and len(self._held) < _HELD:
             self._held += data
             return len(data)
@@ -110,7 +125,7 @@ class RecordedStream:
         return self._send_now(data)
 
     def flush(self) -> None:
-        """Write what is held back; raises EOFError if the other side is gone, as paramiko does then."""
+        """Write held data; raises EOFError if the peer is gone, as paramiko does."""
         while self._held:
             try:
                 del self._held[: self._send_now(bytes(self._held))]
@@ -120,7 +135,7 @@ class RecordedStream:
                 raise EOFError from None
 
     def _send_now(self, data: bytes) -> int:
-        """Write, and remember if the other side is gone."""
+        """Write, and record if the peer is gone."""
         try:
             return self._send(data)
         except TimeoutError:
@@ -130,7 +145,10 @@ class RecordedStream:
             raise
 
     def _send(self, data: bytes) -> int:
-        """Send, never after the close: paramiko would, and sshd then drops the shared jump connection."""
+        """Send, never after the close.
+
+        paramiko would, and sshd then drops the shared jump connection.
+        """
         channel = self._stream if isinstance(self._stream, paramiko.Channel) else None
         while channel is not None and not channel.send_ready():  # true once it is closed
             time.sleep(_ROOM_S)
@@ -151,7 +169,7 @@ class RecordedStream:
 
     @property
     def complaint(self) -> str:
-        """What a helper program said on its standard error."""
+        """The standard error of a helper program."""
         return self._complaint()
 
     def close(self) -> None:
@@ -194,7 +212,7 @@ def connect(config: HostConfig, until: float) -> RecordedStream:
 
 
 def _why(config: HostConfig, address: str, error: OSError) -> str:
-    """Name the cause of a connection that did not come about."""
+    """Return the cause of a failed connection."""
     where = f"port {config.port}" if config.itself == "the host" else f"{address} port {config.port}"
     if isinstance(error, TimeoutError):
         return f"no reply from {where}: powered off, or packets are dropped on the way"
@@ -212,7 +230,10 @@ def _why(config: HostConfig, address: str, error: OSError) -> str:
 
 
 def _resolve(config: HostConfig, until: float) -> list[tuple[socket.AddressFamily, Any]]:
-    """Return a host's addresses; the resolver has no deadline of its own, so it is left behind at ours."""
+    """Return a host's addresses.
+
+    The resolver has no deadline of its own, so it is abandoned at ours.
+    """
     with contextlib.suppress(ValueError):
         version = ipaddress.ip_address(config.hostname).version
         return [(socket.AF_INET if version == 4 else socket.AF_INET6, (config.hostname, config.port))]

@@ -1,4 +1,4 @@
-"""Recognises a network switch by what its command line prints when it is given our command."""
+"""Detection of a network switch by its answer to the collector's command."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ _PATTERNS = tuple((name, re.compile(words, re.MULTILINE)) for name, words in _CL
 
 
 def network_switch(output: bytes) -> str:
-    """Return the system of the switch whose command line printed this; empty where it is none that is known."""
+    """Return the system of the switch that printed this; empty if unknown."""
     text = output[-_TAIL:].decode("utf-8", "replace").replace("\r", "\n")
     return next((name for name, pattern in _PATTERNS if pattern.search(text)), "")

@@ -190,7 +190,7 @@ def test_on_a_read_only_root_by_root_and_an_ordinary_user(built: Path, user: int
     assert run(built, "check", before=before).returncode in (0, 1, 3)
     done = run(built, "gate", "slurm-prolog", before=before)
     assert (done.returncode, "NOT JUDGED: gate.expectations" in done.stderr) == (0, True), done.stderr
-    assert "the verdict is not kept" in done.stderr or "no state directory" in done.stderr
+    assert "the verdict is not saved" in done.stderr or "no state directory" in done.stderr
 
 
 def test_a_verdict_of_the_gate_is_cached_until_the_file_changes(built: Path, tmp_path: Path) -> None:

@@ -297,7 +297,7 @@ def test_many_pods_are_collected_and_judged(server: ApiServer, tmp_path: Path) -
     server.pods["trainer-4"] = pod("trainer-4", phase="Succeeded")
     report_file = tmp_path / "report.json"
     ran = check("--pods", "job-name=trainer", "-c", "main", "--only", "host.*", "--json", str(report_file))
-    assert "warning: 1 more pods with these labels have ended; they are not asked" in ran.stderr
+    assert "warning: 1 more pods with these labels have ended and are left out" in ran.stderr
     report = json.loads(report_file.read_text())
     schema = json.loads((ROOT / "preflight/schemas/report-1.json").read_text())
     jsonschema.validate(report, schema)
@@ -312,7 +312,7 @@ def test_many_pods_are_collected_and_judged(server: ApiServer, tmp_path: Path) -
     [
         (("--pods", "a=b", "--hosts", "trainer-0"), "not both"),
         (("--hosts", "--all"), "is not a host name"),
-        (("-n", "training"), "say which pods"),
+        (("-n", "training"), "select pods"),
     ],
 )
 def test_usage_errors_come_before_any_pod_is_touched(server: ApiServer, words: tuple[str, ...], message: str) -> None:
@@ -342,7 +342,7 @@ def test_pods_only_with_kubectl(server: ApiServer) -> None:
         (b"error: Internal error occurred: error executing command in container: failed to exec in container: "
          b'failed to start exec "1": OCI runtime exec failed: executable file `python3` not found in $PATH\n', "start",
          "the container has no python3"),
-        (b"", "connect", "it said nothing"),
+        (b"", "connect", "without a message"),
         (b"\x1b[31m\xff\n", "connect", "\\x1b[31m\\xff"),
     ],
 )  # fmt: skip
@@ -357,5 +357,5 @@ def test_a_kubectl_that_is_none(home: Path, monkeypatch: pytest.MonkeyPatch) -> 
     tool.write_text("#!/bin/sh\nprintf -- '--all\\tRunning\\n'\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{home}:{os.environ['PATH']}")
-    with pytest.raises(TransportError, match="is no name of a pod"):
+    with pytest.raises(TransportError, match="is not the name of a pod"):
         find("a=b", Kubectl())

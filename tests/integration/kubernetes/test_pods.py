@@ -197,12 +197,12 @@ only = ["gpu.count", "rdma.device-count", "rdma.device-nodes", "container.device
 """
 
 
-@pytest.mark.parametrize("fault", ["", "not asked for", "forbidden"])
+@pytest.mark.parametrize("fault", ["", "not requested", "forbidden"])
 def test_a_pod_reads_its_allocation_from_the_api(engine: Pods, node: Path, tmp_path: Path, fault: str) -> None:
     """NT-CTR-2, with a simulated API server (tests/support/kubernetes/apiserver.py): its answers are made by hand."""
     (node / "cluster" / "plugin.toml").write_text(DEVICE_PLUGIN)
     document = json.loads((ROOT / "tests/data/kubernetes/pod.json").read_text())
-    if fault == "not asked for":
+    if fault == "not requested":
         for container in (*document["spec"]["initContainers"], *document["spec"]["containers"]):
             container["resources"] = {"limits": {"nvidia.com/gpu": "8"}}
     refused = (403, "Forbidden", 'pods "trainer-0" is forbidden') if fault == "forbidden" else None

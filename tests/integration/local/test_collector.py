@@ -221,7 +221,7 @@ def test_a_flood_is_cut_and_costs_no_memory() -> None:
     for probe, stream in ((out, "out"), (err, "err")):
         answer = found[probe["key"]]
         assert (answer["status"], answer["bytes"], len(answer[stream])) == ("cut", 1_000_000, 1_000_000)
-        assert "the first 1000000 were kept" in answer["why"]
+        assert "the first 1000000 were saved" in answer["why"]
     peak_kb = next(int(line.split()[1]) for line in found[memory["key"]]["out"].splitlines() if "VmHWM" in line)
     assert peak_kb < 100_000
     assert found["cmd:echo fine"]["status"] == "ok"
@@ -245,7 +245,7 @@ def test_descendants_do_not_hold_up_or_survive_a_command(marker: str) -> None:
         answer = found[probe["key"]]
         assert (answer["status"], answer["rc"], answer["out"]) == ("ok", 0, "done\n")
         assert watch.own(answer["seconds"]) < 2
-    assert found[holding["key"]]["why"].endswith("kept the output open after the command's own end and was ended")
+    assert found[holding["key"]]["why"].endswith("held the output open after the command's own end and was ended")
     assert found[fled["key"]]["why"].endswith("is ended with the run")
     assert "why" not in found[silent["key"]]
     assert gone(marker, 0)
@@ -278,7 +278,7 @@ def test_what_is_lacking_is_named_only_where_all_of_it_is(monkeypatch: pytest.Mo
     monkeypatch.setitem(hardware_presence.SIGNS, "rdma", (lambda: False, "no RDMA device"))
     for there in (False, True):
         monkeypatch.setitem(hardware_presence.SIGNS, "nvidia", (functools.partial(bool, there), "no GPU"))
-        expected = "" if there else "nothing to ask: there is no GPU and no RDMA device"
+        expected = "" if there else "nothing to collect: there is no GPU and no RDMA device"
         assert hardware_presence.lacking(["nvidia", "rdma"]) == expected
     assert hardware_presence.lacking([]) == ""
     known: dict[str, bool] = {}
@@ -542,7 +542,7 @@ def test_a_command_runs_for_each_match(tmp_path: Path) -> None:
         "cmd:echo -i eth1": "-i eth1\n",
     }
     assert sorted(answer["status"] for answer in found.values()) == ["error", "error", "missing", "ok", "ok"]
-    assert found["cmd:none {}"]["why"] == "nothing to ask: no match for /no/such/*"
+    assert found["cmd:none {}"]["why"] == "nothing to collect: no match for /no/such/*"
 
 
 def needy(*argv: str) -> dict[str, Any]:

@@ -180,7 +180,7 @@ def test_a_prolog_repeats_that_nothing_was_judged(site: GateSite) -> None:
     strict = site.run("slurm-prolog", "--strict")
     assert strict.returncode == 3
     assert "judged in" in strict.stderr
-    assert "Slurm was not told" in strict.stderr  # by slurmd it would be, and the job put back
+    assert "Slurm was not updated" in strict.stderr  # by slurmd it would be, and the job put back
 
 
 def test_a_failure_is_judged_anew_before_it_holds_a_job_back(site: GateSite) -> None:
@@ -189,7 +189,7 @@ def test_a_failure_is_judged_anew_before_it_holds_a_job_back(site: GateSite) -> 
         done = site.run("slurm-prolog")
         assert (done.returncode, "judged in" in done.stderr) == (1, True)
     assert (site.verdict().status, site.verdict().cause, site.verdict().owner) == ("fail", "gpu.count", "node")
-    assert "Slurm was not told" in done.stderr  # it was not slurmd that called
+    assert "Slurm was not updated" in done.stderr  # it was not slurmd that called
 
 
 def test_a_dry_run_holds_no_job_back_and_is_marked_as_one(site: GateSite) -> None:
@@ -340,7 +340,9 @@ def test_a_terminated_gate_reports_what_is_missing(site: GateSite, hook: str, nu
         process.send_signal(number)
         stdout, stderr = process.communicate(timeout=STARTED_S)
     assert process.returncode == 3
-    assert re.search(rf"NOT JUDGED: gate.interrupted: {number.name} after \d+\.\d s while asking this node", stderr)
+    assert re.search(
+        rf"NOT JUDGED: gate.interrupted: {number.name} after \d+\.\d s while collecting from this node", stderr
+    )
     assert stdout == ""
     if hook == "slurm-prolog":
         assert (site.verdict().status, site.verdict().unknowns) == ("unknown", ("gate.interrupted",))
@@ -441,7 +443,7 @@ def test_as_root_and_as_an_ordinary_user_with_any_path(site: GateSite, user: str
     done = site.run("slurm-prolog", before=before, **env)
     assert done.returncode == 0
     cached = user == "root" or os.geteuid() != 0
-    assert ("the verdict is not kept: state directory" in done.stderr) is not cached
+    assert ("the verdict is not saved: state directory" in done.stderr) is not cached
     assert "pass" in done.stdout
 
 
@@ -472,7 +474,7 @@ def test_a_state_directory_that_became_read_only_is_no_fault_of_ours(site: GateS
     assert site.run("slurm-prolog").returncode == 0
     done = site.run("slurm-prolog", "--refresh", before=(str(shutil.which("bwrap")), *READ_ONLY[1:]))
     assert (done.returncode, "judged in" in done.stdout) == (0, True), done.stderr
-    assert "the verdict is not kept: " in done.stderr
+    assert "the verdict is not saved: " in done.stderr
     assert "Read-only file system" in done.stderr
 
 
@@ -486,7 +488,7 @@ def test_a_state_directory_that_is_not_to_be_trusted_is_not_used(site: GateSite,
     for _ in range(2):
         done = site.run("slurm-prolog")
         assert (done.returncode, "judged in" in done.stdout) == (0, True)
-        assert "the verdict is not kept: state directory" in done.stderr
+        assert "the verdict is not saved: state directory" in done.stderr
     assert not site.state.is_dir() or site.state.is_symlink() or not list(site.state.iterdir())
 
 
@@ -514,7 +516,7 @@ def test_the_controller_goes_by_the_verdicts_that_the_nodes_publish(site: GateSi
     shared = site.folder / "shared"
     shared.mkdir(0o755)
     done = controller(site)
-    assert (done.returncode, "no verdicts: say where the nodes publish theirs" in done.stderr) == (0, True)
+    assert (done.returncode, "no verdicts: set where the nodes publish theirs" in done.stderr) == (0, True)
     site.write(HEALTHY + f'[gate]\npublish = "{shared}"\n')
     for name in ("n1", "n2", "n3"):
         done = controller(site)
@@ -617,4 +619,4 @@ def test_one_line_in_the_log_of_the_system(site: GateSite, full: bool) -> None:
         if not full:
             line = log.recv(4096).decode()
             assert re.match(r"<28>.* preflight\[\d+\]: \S+: NOT JUDGED: gate.expectations: .* job 4711\)", line)
-            assert "the verdict is not kept: state directory" in log.recv(4096).decode()
+            assert "the verdict is not saved: state directory" in log.recv(4096).decode()

@@ -174,7 +174,7 @@ def test_no_other_node_is_ever_touched(slurm: Slurm) -> None:
     assert not outcome["drained"]
     for named in ("n[1-6]", "ALL", "n1,n2", "-h", "$(reboot)", "n7"):
         outcome = applied(slurm, "n1", verdict("n1"), named=named)
-        assert "Slurm was not told" in outcome["line"]
+        assert "Slurm was not updated" in outcome["line"]
     assert not drained(slurm)
 
 
@@ -256,7 +256,7 @@ def test_a_controller_that_hangs_costs_no_more_than_its_deadline(slurm: Slurm) -
         assert watch.seconds < 10
     finally:
         controller.send_signal(signal.SIGCONT)
-    assert outcome["line"].startswith("Slurm was not told: scontrol ")
+    assert outcome["line"].startswith("Slurm was not updated: scontrol ")
     assert "no answer within 5.0 s" in outcome["line"]
     assert outcome["exit"] == 1
     assert outcome["human"]

@@ -100,7 +100,7 @@ FAULTS = (
         "F08 no SSH server",
         lambda farm, host: farm.fault(host, "banner"),
         "banner",
-        "no SSH server; it says: 220 mail.example smtp ready",
+        "not an SSH server; it sent: 220 mail.example smtp ready",
     ),
     SshFault("F09 200 ms round trips", wired(":", Wire(delay_s=0.1))),
     SshFault(

@@ -295,7 +295,7 @@ def test_no_ssh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (b"@ WARNING: REVOKED HOST KEY DETECTED!               @\r\n", "host-key", "revoked", False),
         (b"channel 0: open failed: connect failed: open failed\r\n", "start", "sshd refused a session", False),
         (b"who knows\r\n", "connect", "ssh gave up: who knows", False),
-        (b"", "connect", "it said nothing", False),
+        (b"", "connect", "without a message", False),
     ],
 )  # fmt: skip
 def test_words_of_ssh(stderr: bytes, phase: str, reason: str, busy: bool) -> None:

@@ -131,8 +131,8 @@ def test_half_a_document_and_another_nodes_are_no_answers(tmp_path: Path) -> Non
         ({"hosts": ["a", "b", "c", "d"]}, "d was not among its nodes"),
         ({"hosts": ["a"]}, "b,c were among its nodes|c were among its nodes"),
         ({"cluster_file": "0" * 64}, "its cluster file was another one"),
-        ({"plan": "0" * 64}, "it asked other questions"),
-        ({"options": {"sudo": True}}, "it was asked with another --sudo"),
+        ({"plan": "0" * 64}, "it collected other records"),
+        ({"options": {"sudo": True}}, "it ran with another --sudo"),
     ],
 )
 def test_another_run_is_not_continued(tmp_path: Path, changed: dict[str, Any], message: str) -> None:

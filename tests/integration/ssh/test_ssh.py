@@ -138,7 +138,7 @@ SHELLS = (
     Shell(
         "nologin",
         "/usr/sbin/nologin",
-        reason_text="exit status 1; the node said: This account is currently not available.",
+        reason_text="exit status 1; the node printed: This account is currently not available.",
     ),
     Shell("false", "/bin/false", reason_text="the login shell did not run our command: exit status 1"),
     Shell("missing shell", "/bin/nothing", reason_text="no key was accepted"),
@@ -434,4 +434,4 @@ def test_message_names_keys_that_cannot_be_used(tmp_path: Path) -> None:
     assert "the host hung up after 6 keys: too many" in crowded
     assert "there is no key to offer" in message
     assert f"{locked} needs a passphrase" in message
-    assert "torn is no key that can be used" in message
+    assert "torn is not a usable key" in message

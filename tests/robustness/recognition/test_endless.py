@@ -95,5 +95,5 @@ def test_a_pipe_without_a_writer_is_refused(tmp_path: Path) -> None:
 
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    with pytest.raises(SourceError, match="no regular file"):
+    with pytest.raises(SourceError, match="not a regular file"):
         next(open_sources((str(path),)))

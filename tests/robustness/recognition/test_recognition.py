@@ -20,8 +20,8 @@ from tests.support.pasted_texts import TRUTH, outside, run
     ("redirection", "why"),
     [
         ("<&-", "standard input is closed"),
-        ("</dev/zero", "standard input: cannot be read: it is no regular file"),
-        ("<'{full}'", "standard input cannot be kept: File too large; give a file, or set TMPDIR"),
+        ("</dev/zero", "standard input: cannot be read: it is not a regular file"),
+        ("<'{full}'", "standard input cannot be saved: File too large; give a file, or set TMPDIR"),
     ],
 )
 def test_standard_input_that_never_ends_or_is_none(tmp_path: Path, redirection: str, why: str) -> None:
@@ -39,7 +39,7 @@ def test_standard_input_that_never_ends_or_is_none(tmp_path: Path, redirection: 
 def test_a_device_without_an_end_is_not_read(device: str) -> None:
     ran = run(device)
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert "it is no regular file" in ran.stderr
+    assert "it is not a regular file" in ran.stderr
     assert run("/dev/null").returncode == 3
 
 

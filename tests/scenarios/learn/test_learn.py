@@ -84,7 +84,7 @@ def test_what_two_fifths_of_a_fleet_lack_is_reported_and_not_learnt(name: str) -
         ("slow rails", SLOW, "ports", "rate_gbps", "below the 400 Gb/s that a HGX H100 customarily has"),
         ("seven GPUs", gpu(5, on_bus=False), "", "gpus", "below the 8 that a HGX H100 has"),
         ("small frames", every_rail(netdev_mtu=1500), "ports", "netdev_mtu", "below 4200"),
-        ("no PFC", every_rail(pfc=()), "qos", "lossless", "say false if it is lossy by design"),
+        ("no PFC", every_rail(pfc=()), "qos", "lossless", "set false if it is lossy by design"),
         ("PFC on all", every_rail(pfc=tuple(range(8))), "qos", "lossless", "a lossless fabric has it on one priority"),
         ("no ECN", every_rail(ecn=False), "qos", "ecn", "without ECN only PFC is left"),
     ],

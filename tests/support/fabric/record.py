@@ -131,7 +131,8 @@ CASES: dict[str, dict[str, FabricCase]] = {
         ),
         "another-subnet": FabricCase(
             "a healthy fabric; the sysfs of two nodes made by hand",
-            (want("warn", "has not seen mlx5_0 of gpu777, whose port is active", "mlx5_0"), want("pass", "4 HCAs")),
+            (want("warn", "does not contain mlx5_0 of gpu777, though its port is "
+                          "active", "mlx5_0"), want("pass", "4 HCAs")),
             (NET,), records=node(HOST), nodes={"gpu777": node(0x7777)},
         ),
         "another-fabric": FabricCase(
@@ -144,7 +145,7 @@ CASES: dict[str, dict[str, FabricCase]] = {
             (NET,), records=node(HOST, layer="Ethernet"),
         ),
         "own-link-down": FabricCase(
-            "the sweeping node's own cable is out", (want("unknown", "sees nobody"),), (NET,),
+            "the sweeping node's own cable is out", (want("unknown", "has no neighbour"),), (NET,),
             fault=console(f'Unlink "{hca(0)}"[1]'),
         ),
         "no-umad": FabricCase(
@@ -233,10 +234,10 @@ CASES: dict[str, dict[str, FabricCase]] = {
         ),
         "not-on-this-fabric": FabricCase(
             "a healthy fabric; the nodes' sysfs made by hand",
-            (want("unknown", "1 of the 2 nodes that were asked are in this sweep"),), (NET,),
+            (want("unknown", "1 of the 2 collected nodes are in this sweep"),), (NET,),
             records=JOB["gpu000"], nodes={"gpu777": node(0x7777)},
         ),
-        "one-node": FabricCase("a healthy fabric", (want("skip", "one node was asked"),), (NET,)),
+        "one-node": FabricCase("a healthy fabric", (want("skip", "one node was collected"),), (NET,)),
         "lost-queries": FabricCase(
             "one leaf answers no query; the nodes' sysfs made by hand", (want("unknown", "the sweep is partial"),),
             (NET,), records=JOB["gpu000"], nodes=some("gpu001"), fault=LOST,
@@ -263,7 +264,8 @@ CASES: dict[str, dict[str, FabricCase]] = {
             (NET, "cmd:saquery SR"),
         ),
         "off-by-choice": FabricCase(
-            "switches with aggregation nodes", (want("skip", "says that SHARP is not used"),), (NET, "cmd:saquery SR"),
+            "switches with aggregation nodes", (want("skip", "declares that SHARP is not "
+            "used"),), (NET, "cmd:saquery SR"),
             topology=SHARP, fabric={"sharp": False},
         ),
         "services-unread": FabricCase(
@@ -334,7 +336,7 @@ CASES: dict[str, dict[str, FabricCase]] = {
             .replace(f'[1] \t"{leaf(0)}"[3]', "A").replace(f'[1] \t"{leaf(0)}"[4]', f'[1] \t"{leaf(0)}"[3]')
             .replace("A", f'[1] \t"{leaf(0)}"[4]'),
         ),
-        "no-reference": FabricCase("a healthy fabric", (want("unknown", "nothing says what the fabric should be"),),
+        "no-reference": FabricCase("a healthy fabric", (want("unknown", "no reference for the fabric"),),
                                   (NET, LINKS)),
         "lost-queries": FabricCase(
             "one leaf answers no query", (want("unknown", "the sweep is partial.* of the reference were not seen"),),
@@ -368,7 +370,7 @@ CASES: dict[str, dict[str, FabricCase]] = {
         ),
         "history": FabricCase(
             "error counters of a long life, read once",
-            (want("unknown", "2 ports have counted errors at some time; one reading does not tell when"),),
+            (want("unknown", "2 ports have counted errors, at an unknown time"),),
             (ERRORS, NET),
             fault=console(counter(leaf(0), 1, "SymbolErrorCounter", 9000), counter(leaf(1), 2, "LinkDownedCounter", 7)),
         ),
@@ -412,7 +414,7 @@ CASES: dict[str, dict[str, FabricCase]] = {
             (NET, ERRORS), topology=EIGHT, records=JOB["gpu000"], nodes=some("gpu004"), window_s=1.0,
             meanwhile=(counter(spine(1), 1, "PortXmitWait", 70000000), counter(leaf(0), 5, "PortXmitWait", 900)),
         ),
-        "one-node": FabricCase("a healthy fabric", (want("skip", "one node was asked"),), (NET,)),
+        "one-node": FabricCase("a healthy fabric", (want("skip", "one node was collected"),), (NET,)),
         "not-on-this-fabric": FabricCase(
             "a healthy fabric; the nodes' sysfs made by hand",
             (want("unknown", "no two of one rail are in this sweep"),), (NET,), records=JOB["gpu000"],
@@ -458,7 +460,7 @@ CASES: dict[str, dict[str, FabricCase]] = {
         ),
         "not-asked": FabricCase(
             "a window of three seconds, without the traffic counters",
-            (want("unknown", "was never asked of this node"),), (NET, ERRORS), window_s=3.0,
+            (want("unknown", "was not collected from this node"),), (NET, ERRORS), window_s=3.0,
         ),
         "one-switch": FabricCase(
             "four HCAs on one switch", (want("skip", "no leaf has several uplinks"),), (NET, ERRORS, TRAFFIC),

@@ -37,7 +37,7 @@ ARRAY = (
 SERVICES = ("slurmd", "munge")
 SHARED = "/shared"
 DRIVES = 10
-NO_SYSTEMD = {"status": "missing", "why": "nothing to ask: there is no running systemd"}
+NO_SYSTEMD = {"status": "missing", "why": "nothing to collect: there is no running systemd"}
 INIT = "      1       0 Ss       0 root                             systemd\n"
 
 

@@ -63,7 +63,7 @@ USAGE_ERRORS = [
     (["check", "--hosts", "gpu[1-"], "--hosts: "),
     (["check", "--hosts", "gpu[1-99999999]"], "--hosts: "),
     (["check", "--hosts", "-oProxyCommand=id"], "is not a host name"),
-    (["check", "--hosts", "a", "--job", "7"], "give exactly one"),
+    (["check", "--hosts", "a", "--job", "7"], "give one of"),
     (["check", "--hosts", ""], "names nothing"),  # an unset variable of a script is not "this node", nor "all pods"
     (["check", "--via", "kubectl", "--pods", ""], "would mean all pods"),
     (["check", "--hostfile", "no.hosts"], "no.hosts: cannot be read"),

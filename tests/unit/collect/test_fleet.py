@@ -77,5 +77,5 @@ def test_progress_shows_answered_failed_waiting_slowest(monkeypatch: pytest.Monk
     progress = ProgressLine(6, io.StringIO())
     events(progress)
     line = progress.line()
-    assert line.startswith("1 of 6 answered, 1 without an answer, 4 waiting; slowest: n2 ")
+    assert line.startswith("1 of 6 answered, 1 gave no answer, 4 waiting; slowest: n2 ")
     assert "n4" not in line

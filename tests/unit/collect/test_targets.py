@@ -109,8 +109,8 @@ def test_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_exactly_one_source() -> None:
-    assert "give exactly one" in error_of()
-    assert "--hosts and --job says" in error_of(hosts="a", job="1")
+    assert "give one of" in error_of()
+    assert "--hosts and --job given" in error_of(hosts="a", job="1")
 
 
 # --- a file ----------------------------------------------------------------------------------------
@@ -242,11 +242,11 @@ def test_rerun_takes_what_failed_or_gave_no_answer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (json.dumps(report(gpu1="pass", gpu2="warn")), "nothing to ask again"),
-        ("{", "is no report"),
-        ("[" * 100_000, "is no report"),
-        ("[]", "is no report"),
-        ('{"schema": "preflight.evidence/1"}', "is no report"),
+        (json.dumps(report(gpu1="pass", gpu2="warn")), "no node to collect again"),
+        ("{", "is not a report"),
+        ("[" * 100_000, "is not a report"),
+        ("[]", "is not a report"),
+        ('{"schema": "preflight.evidence/1"}', "is not a report"),
         ('{"schema": "preflight.report/1"}', "damaged"),
         ('{"schema": "preflight.report/1", "nodes": [1]}', "damaged"),
         (json.dumps(report(**{"-oX": None})), "is not a host name"),

@@ -55,7 +55,7 @@ def test_every_step_of_a_check(before: str, after: str, name: str) -> None:
     expected = STEPS.get((before, after), 0)
     assert result["exit_status"] == expected
     text = render(result)
-    assert text.startswith({0: "NO WORSE", 1: "WORSE", 3: "COULD NOT TELL"}[expected])
+    assert text.startswith({0: "NO WORSE", 1: "WORSE", 3: "UNKNOWN"}[expected])
     if expected:
         assert "a.b" in text
     for line in text.splitlines():

@@ -65,9 +65,9 @@ def test_every_value_knows_where_it_came_from(tmp_path: Path) -> None:
 
 ERRORS = [
     ("[class.a]\ngpuss = 8\n", 2, "class.a.gpuss", "did you mean gpus?"),
-    ("[class.a]\n\n# eight\ngpus = '8'\n", 4, "class.a.gpus", "whole number"),
+    ("[class.a]\n\n# eight\ngpus = '8'\n", 4, "class.a.gpus", "integer"),
     ("[class.a]\ngpus = -1\n", 2, "class.a.gpus", "from 0 to"),
-    ("[class.a]\ngpus = true\n", 2, "class.a.gpus", "whole number"),
+    ("[class.a]\ngpus = true\n", 2, "class.a.gpus", "integer"),
     ("[class.a.ports]\nrate_gbps = '400 Gb/s'\n", 2, "class.a.ports.rate_gbps", "without quotes or unit"),
     ("[class.a.ports]\nmtu = 9000\n", 2, "class.a.ports.mtu", "4096"),
     ("[class.a.ports]\nlink_layer = 'infiniband'\n", 2, "class.a.ports.link_layer", 'did you mean "InfiniBand"'),
@@ -204,7 +204,7 @@ def test_checkpoints_addressing_and_networks_can_be_declared(tmp_path: Path) -> 
     ("text", "message"),
     [
         ('[class.a.checkpoint]\npath = "shared"', "takes an absolute path"),
-        ("[class.a.checkpoint]\ninterval_min = 30", "says how often and not where"),
+        ("[class.a.checkpoint]\ninterval_min = 30", "has an interval and no path"),
         ('[class.a.checkpoint]\npath = "/x"\ninterval_min = "30"', "takes a number"),
         ("[class.a.ports]\nnetworks = [1]", "takes a list of texts"),
         ('[class.a.ports]\npoint_to_point = "yes"', "takes true or false"),

@@ -29,14 +29,17 @@ WRONG = {
     ),
     "a unit in quotes": (
         '[class.a.ports]\nnetdev_mtu = "9000B"\n',
-        ':2: class.a.ports.netdev_mtu: has the value "9000B" - takes a whole',
+        ':2: class.a.ports.netdev_mtu: has the value "9000B" - takes an integer',
     ),
     "another unit": (
         "[class.a.ports]\nrate_gbps = 400000\n",
         ":2: class.a.ports.rate_gbps: has the value 400000 - takes a number from",
     ),
-    "a text for a number": ('[class.a]\ngpus = "eight"\n', ':2: class.a.gpus: has the value "eight" - takes a whole'),
-    "a truth for a number": ("[class.a]\ngpus = true\n", ":2: class.a.gpus: has the value True - takes a whole number"),
+    "a text for a number": (
+        '[class.a]\ngpus = "eight"\n',
+        ':2: class.a.gpus: has the value "eight" - takes an integer',
+    ),
+    "a truth for a number": ("[class.a]\ngpus = true\n", ":2: class.a.gpus: has the value True - takes an integer"),
     "a number for a truth": ("[class.a]\nsudo = 1\n", ":2: class.a.sudo: has the value 1 - takes true or false"),
     "a list for a text": (
         "[class.a]\nbaseline = []\n",
@@ -105,15 +108,15 @@ WRONG = {
     ),
     "an expired waiver": (
         WAIVER.replace("2026-12", "2026-10"),
-        ":5: waiver[1].until: expired on 2026-10-31 - mend what",
+        ":5: waiver[1].until: expired on 2026-10-31 - fix what",
     ),
     "a waiver without an end": (
         WAIVER.replace("until = 2026-12-31\n", ""),
-        ":1: waiver[1]: has no until - say for how long",
+        ":1: waiver[1]: has no until - add an end date long",
     ),
     "a waiver without an owner, the second": (
         WAIVER + WAIVER.replace('owner = "jane"\n', ""),
-        ":6: waiver[2]: has no owner - say who answers for it",
+        ":6: waiver[2]: has no owner - add who is responsible",
     ),
     "a date in quotes": (
         WAIVER.replace("2026-12-31", '"2026-12-31"'),

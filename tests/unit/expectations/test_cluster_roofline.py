@@ -129,7 +129,7 @@ def test_a_baseline_that_is_none(tmp_path: Path) -> None:
     for file, message in (
         ("gone.txt", "cannot be read"),
         (".", "cannot be read"),
-        ("cluster.toml", "holds no whole report"),
+        ("cluster.toml", "has no complete report"),
     ):
         path.write_text(f'[class.a]\nbaseline = "{file}"\n')
         with pytest.raises(ClusterFileError, match=message):

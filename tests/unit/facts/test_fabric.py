@@ -256,7 +256,7 @@ def test_one_node_sweeps_and_only_on_request() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cluster", "words"), [(sweeping_from(None), "say which node"), (sweeping_from("login1"), "not among")]
+    ("cluster", "words"), [(sweeping_from(None), "declare which node"), (sweeping_from("login1"), "not among")]
 )
 def test_no_node_is_chosen_by_chance(cluster: Cluster, words: str) -> None:
     with pytest.raises(UsageError, match=words):
@@ -288,10 +288,10 @@ def test_sudoers_of_a_sweep() -> None:
     ("body", "words"),
     [
         ({"reference": "gone.ref"}, "cannot be read"),
-        ({"reference": "cut.ref"}, "is no reference: is not whole"),
-        ({"reference": "log.ref"}, "is no reference: there is no place for the line"),
+        ({"reference": "cut.ref"}, "is not a reference: is incomplete"),
+        ({"reference": "log.ref"}, "is not a reference: there is no place for the line"),
         ({"reference": "evidence.ref"}, "holds no sweep"),
-        ({"reference": "."}, "no regular file"),
+        ({"reference": "."}, "not a regular file"),
         ({"device": "mlx5_0; reboot"}, "takes the name of an RDMA device"),
         ({"sweep-from": "gpu1"}, "did you mean sweep_from"),
         ({"oversubscription": "2:1"}, "takes a number"),

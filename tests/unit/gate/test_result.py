@@ -78,7 +78,7 @@ def test_an_incomplete_verdict_is_written_and_never_served(tmp_path: Path) -> No
 def test_a_verdict_that_cannot_be_written_is_reported() -> None:
     progress = replace(judged(), cache=CacheWriter(None, "state directory /s: there is none yet", None))
     result = in_time(written(progress, complete=True))
-    assert result.troubles == ("preflight: the verdict is not kept: state directory /s: there is none yet",)
+    assert result.troubles == ("preflight: the verdict is not saved: state directory /s: there is none yet",)
     assert in_time(written(judged(), complete=True)).troubles == ()
 
 

@@ -273,7 +273,7 @@ def test_what_the_tool_is_given_of_the_environment(tmp_path: Path) -> None:
 def test_names_of_nodes_are_names_of_one_node(tmp_path: Path) -> None:
     controller = Controller(tool(tmp_path / "bin", "exit 0"), {})
     for name in itertools.chain(("n[1-3]", "a,b", "ALL", "all", "-h", "", "a b", "n1\n", "a=b"), ["x" * 300]):
-        with pytest.raises(ControllerError, match="no name of one node"):
+        with pytest.raises(ControllerError, match="not the name of one node"):
             controller.drain(name, "preflight: x")
 
 

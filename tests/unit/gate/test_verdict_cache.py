@@ -112,7 +112,7 @@ def test_only_a_complete_verdict_is_accepted(store: StateDir) -> None:
             verdict_cache.decode(raw)
     for raw in (b"", valid[:200]):
         path.write_bytes(raw)
-        with pytest.raises(UnusableVerdict, match="empty, or not whole"):
+        with pytest.raises(UnusableVerdict, match="empty, or incomplete"):
             look(store)
 
 
@@ -156,8 +156,8 @@ def test_a_directory_that_others_can_steer_is_refused(spoil: Callable[[Path], No
     (lambda path: os.link(path, path.with_name("other")), "another name elsewhere"),
     (lambda path: path.chmod(0o622), "may be written by others"),
     (lambda path: os.chown(path, OTHER_USER, OTHER_USER), f"belongs to user {OTHER_USER}"),
-    (lambda path: subprocess.run(["sh", "-c", f"rm {path} && mkfifo {path}"], check=True), "is no regular file"),
-    (lambda path: (path.unlink(), path.mkdir()), "is no regular file|Is a directory"),
+    (lambda path: subprocess.run(["sh", "-c", f"rm {path} && mkfifo {path}"], check=True), "is not a regular file"),
+    (lambda path: (path.unlink(), path.mkdir()), "is not a regular file|Is a directory"),
     (lambda path: path.write_bytes(b"x" * (1 << 21)), "is longer than"),
 ])  # fmt: skip
 def test_a_file_that_others_can_steer_is_no_verdict(spoil: Callable[[Path], object], why: str, store: StateDir) -> None:

@@ -42,7 +42,7 @@ def test_a_file_of_our_own_is_for_us_alone(tmp_path: Path) -> None:
         (lambda path: path.symlink_to("/etc/passwd"), "cannot be opened"),
         (lambda path: path.mkdir(), "cannot be opened"),
         (lambda path: (path.write_bytes(b""), path.chmod(0o666)), "others may write to the history"),
-        (lambda path: os.mkfifo(path), "is no regular file"),
+        (lambda path: os.mkfifo(path), "is not a regular file"),
     ],
     ids=["no database", "link", "directory", "open to all", "pipe"],
 )

@@ -92,7 +92,7 @@ def test_what_is_no_finding_is_a_crash_of_its_check() -> None:
 
 def test_silence_is_unknown() -> None:
     report = judge([document({"file:x": "y"})], [_made("silent")])
-    assert report["findings"][0]["message"] == "the check said nothing"
+    assert report["findings"][0]["message"] == "the check returned no finding"
     assert report["exit_status"] == 3
 
 

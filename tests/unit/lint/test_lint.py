@@ -58,7 +58,7 @@ def test_preview(tmp_path: Path) -> None:
     [
         ("ports.rate_gbps", "class.h100.ports.rate_gbps = 200: {file}:5"),
         ("class.h100.ports.rate_gbps", "class.h100.ports.rate_gbps = 200: {file}:5"),
-        ("class.other.ports.rate_gbps", "class.other.ports.rate_gbps: nothing says (the part is not known"),
+        ("class.other.ports.rate_gbps", "class.other.ports.rate_gbps: not declared (the part is not known"),
         ("nccl.NCCL_ALGO", 'class.other.nccl.NCCL_ALGO = "Ring": {file}:8'),
         ("nodes", "class.h100.nodes = n1, n2, n3: {file}:2"),
     ],

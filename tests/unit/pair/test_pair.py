@@ -57,7 +57,7 @@ def test_units_are_those_of_the_header() -> None:
     assert (gbits.average_gbps, gbits.messages, gbits.size) == (391.27, 200, 65536)
     assert mebibytes.average_gbps == pytest.approx(391.27, abs=0.01)
     assert mebibytes.average_gbps == perftest.parse_bandwidth(table.format("MiB/sec", "46643.02")).average_gbps
-    with pytest.raises(ValueError, match="no known unit"):
+    with pytest.raises(ValueError, match="not a known unit"):
         perftest.parse_bandwidth(table.format("furlong", "1"))
 
 
@@ -206,8 +206,8 @@ MET = "  local address:  LID 0x0000, QPN 0x1\n  remote address: LID 0x0000, QPN 
         ("372.00", {}, "warn", "372 Gb/s, 93% of 400 Gb/s, the line rate of a and b"),
         ("196.40", {}, "fail", "196.4 Gb/s, 49% of 400 Gb/s"),
         ("196.40", {"rate_gbps": None}, "unknown", "the rate of a port is not known"),
-        ("196.40", {"at_least_gbps": 180.0}, "pass", "asked for at least 180"),
-        ("170.00", {"at_least_gbps": 180.0}, "fail", "asked for at least 180"),
+        ("196.40", {"at_least_gbps": 180.0}, "pass", "required at least 180"),
+        ("170.00", {"at_least_gbps": 180.0}, "fail", "required at least 180"),
         ("0.23", {"software": True}, "unknown", "software devices"),
     ],
 )
@@ -276,7 +276,7 @@ def sample(name: str) -> str:
         ((9000, 9000), {9000: "black_hole", 1501: "black_hole", 1500: "small"}, "fail",
          "an MTU black hole: 1500 bytes pass, 1501 vanish without an error"),
         ((9000, 9000), {9000: "frag_needed", 1500: "small"}, "fail",
-         "a router on the way carries 1500 bytes and says so"),
+         "a router on the path carries only 1500 bytes and reports it"),
         ((9000, 9000), {9000: "black_hole", 576: "black_hole"}, "unknown", "not even 576 bytes pass"),
         ((9000, 1500), {9000: "black_hole", 1500: "small"}, "fail", "MTU 9000 on a, 1500 on b"),
     ],
@@ -296,7 +296,7 @@ def test_a_black_hole_below_the_rdma_mtu_is_reported() -> None:
     other["pair:path-mtu"]["value"] |= {"role": "client", "peer": "a"}
     evidences = [Evidence("a", "", side), Evidence("b", "", other)]
     (finding,) = judge(evidences, [CHECKS["path-mtu"]])["findings"]
-    assert finding["message"].startswith("asked from a: an MTU black hole")
+    assert finding["message"].startswith("measured from a: an MTU black hole")
     assert finding["found"] == "passing: 1500 bytes, too few for this port's RDMA MTU of 4096"
     assert finding["excerpts"][0]["node"] == "a"
 

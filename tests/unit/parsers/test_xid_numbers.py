@@ -84,7 +84,7 @@ def unread(text: str) -> Iterator[str]:
 
 def test_what_cannot_be_read_is_reported() -> None:
     text = "[  100.123456] NVRM: Xid (PCI:0000:1b:00): 79, pid=7\n[  101.123456] NVRM: Xid (PCI:0000:1c:00): 7"
-    assert list(unread(text)) == ["2: the number of an Xid is not whole"]
+    assert list(unread(text)) == ["2: the number of an Xid is incomplete"]
     found = xid.events(parse_kernel_log(text))
     assert [event.code for event in found.gpus] == [79]
     assert found.unread == ("NVRM: Xid (PCI:0000:1c:00): 7",)
@@ -93,7 +93,7 @@ def test_what_cannot_be_read_is_reported() -> None:
 @pytest.mark.parametrize("left", ["", "PCI:", "PCI:0000:3b:", "PCI:0000:3b:00"])
 def test_an_address_that_is_cut_is_reported(left: str) -> None:
     text = f"[  100.123456] NVRM: Xid ({left}\nof a GPU"
-    assert list(unread(text)) == ["1: the address of an Xid is not whole"]
+    assert list(unread(text)) == ["1: the address of an Xid is incomplete"]
 
 
 def test_the_complete_part_of_a_torn_line_is_read() -> None:

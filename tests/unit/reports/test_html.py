@@ -318,11 +318,9 @@ def test_headline() -> None:
     assert _of(0, good, warned).startswith("PASS: all 2 nodes passed every check that applies; 1 node with warnings")
     assert _of(1, bad) == "FAIL: 1 check failed on n2"
     assert _of(1, good, bad) == "FAIL: 1 of 2 nodes has problems"
-    assert _of(1, bad, vague, silent) == (
-        "FAIL: 1 of 3 nodes has problems; could not tell for 1 node; 1 node did not answer"
-    )
-    assert _of(3, good, vague) == "NOT JUDGED: could not tell for 1 of 2 nodes"
-    assert _of(3, silent) == "NOT JUDGED: n9 did not answer"
+    assert _of(1, bad, vague, silent) == ("FAIL: 1 of 3 nodes has problems; unknown for 1 node; 1 node gave no answer")
+    assert _of(3, good, vague) == "NOT JUDGED: unknown for 1 of 2 nodes"
+    assert _of(3, silent) == "NOT JUDGED: n9 gave no answer"
     assert _of(3, silent, samples.silent("n8")) == "NOT JUDGED: no node answered"
     assert _of(3) == "NOT JUDGED: nothing was judged"
     assert _of(0, good, bad).startswith("NO BLOCKER: no gating check failed; 1 result failed that does not gate")
@@ -333,8 +331,8 @@ def test_unknown_that_does_not_gate_is_not_a_node_that_could_not_be_judged() -> 
     idle = samples.finding("gpu.ecc", "unknown", ["n2", "n3", "n4"], "no record", gating=False)
     assert _of(1, bad, *vague, findings=[idle]) == "FAIL: 1 of 4 nodes has problems"
     gating = samples.finding("gpu.ecc", "unknown", ["n3"], "no other record", gating=True)
-    assert _of(1, bad, *vague, findings=[idle, gating]).endswith("has problems; could not tell for 1 node")
-    assert _of(3, *vague, findings=[idle, gating]) == "NOT JUDGED: could not tell for 1 of 3 nodes"
+    assert _of(1, bad, *vague, findings=[idle, gating]).endswith("has problems; unknown for 1 node")
+    assert _of(3, *vague, findings=[idle, gating]) == "NOT JUDGED: unknown for 1 of 3 nodes"
     assert _of(0, *vague, findings=[idle]) == "NO BLOCKER: no gating check failed; 3 results unknown that do not gate"
 
 

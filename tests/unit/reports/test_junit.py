@@ -69,7 +69,7 @@ def test_the_counts_are_those_of_the_cases(written: ElementTree.Element) -> None
 def test_unknown_is_an_error(written: ElementTree.Element) -> None:
     found = case(written, "rdma.device-count", "gpu002").find("error")
     assert found is not None
-    assert "nothing says what to expect" in found.attrib["message"]
+    assert "no expected value is declared" in found.attrib["message"]
 
 
 def test_unknown_that_does_not_gate_is_skipped_with_the_reason() -> None:

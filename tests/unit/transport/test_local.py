@@ -100,7 +100,7 @@ def framed(payload: bytes) -> bytes:
         (FRAME[:-1] + b"x", frame.DamagedFrame, "end mark"),
         (FRAME.replace(b"\x9c", b"\x9d", 1), frame.DamagedFrame, "checksum"),
         (framed(b"not zlib"), frame.DamagedFrame, "damaged"),
-        (framed(zlib.compress(b"[1]")), frame.DamagedFrame, "no JSON object"),
+        (framed(zlib.compress(b"[1]")), frame.DamagedFrame, "not a JSON object"),
         (framed(zlib.compress(b"{")), frame.DamagedFrame, "damaged"),
         (framed(zlib.compress(b"[" * 100_000)), frame.DamagedFrame, "damaged"),
         (framed(zlib.compress(b"{}")[:-1]), frame.DamagedFrame, "damaged"),

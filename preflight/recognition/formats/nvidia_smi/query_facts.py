@@ -1,7 +1,7 @@
-"""The documented facts of ``nvidia-smi -q``, from its tree of names.
+"""Documented facts of ``nvidia-smi -q``, from its tree of names.
 
-``N/A``, ``Not Supported`` and the like are no data: None. A name is looked up in all spellings that
-drivers from R450 on print.
+``N/A``, ``Not Supported`` and the like are no data: None. A name is looked up in all spellings that drivers from R450
+on print.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _names(path: str) -> tuple[str, ...]:
 
 
 def _get(tree: Tree, *paths: str) -> Any:
-    """Return what stands at the first of the paths (names joined by ``/``) that says something."""
+    """Return the value at the first path with data (names joined by ``/``)."""
     for path in paths:
         names = _names(path)
         if names[0] not in tree:
@@ -140,7 +140,7 @@ def _gpu(bus_id: str | None, tree: Tree) -> dict[str, Any]:
 
 
 def _recovery(tree: Tree) -> str | None:
-    """Return the action; ``None`` is a word of the tool here, not the lack of one."""
+    """Return the action; ``None`` is the tool's word here, not missing data."""
     action = _get(tree, "gpu_recovery_action", "recovery_action")
     return action if isinstance(action, str) else None
 
@@ -170,7 +170,7 @@ _REMAPPED = {
 
 
 def _remapped(block: Any) -> dict[str, Any] | None:
-    """Return every number of the section, the documented ones by their documented names."""
+    """Return every number of the section, under documented names where defined."""
     counted = numbers(block)
     if counted is None:
         return None
@@ -186,7 +186,7 @@ def _remapped(block: Any) -> dict[str, Any] | None:
 
 
 def _reasons(block: Any) -> list[str] | None:
-    """Return the reasons that are active, by their names in the text output, flattened."""
+    """Return the active reasons, flattened, by their names in the text output."""
     if not isinstance(block, dict):
         return None
     active: list[str] = []
