@@ -112,7 +112,7 @@ WRONG = {
     ),
     "a waiver without an end": (
         WAIVER.replace("until = 2026-12-31\n", ""),
-        ":1: waiver[1]: has no until - add an end date long",
+        ":1: waiver[1]: has no until - add an end date",
     ),
     "a waiver without an owner, the second": (
         WAIVER + WAIVER.replace('owner = "jane"\n', ""),

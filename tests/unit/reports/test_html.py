@@ -138,7 +138,7 @@ def test_shows_the_verdict_first_and_everything_in_order(sick: Page) -> None:
     expected = [
         "FAIL",
         "3 of 43 nodes have problems; the run's logs show 1 problem;",
-        "could not tell for 4 nodes; 3 nodes did not answer",
+        "unknown for 4 nodes; 3 nodes gave no answer",
         samples.RUN["command"],
         samples.ORIGIN,
         "GPUs that answer: found 7, expected 8",
