@@ -153,7 +153,10 @@ def idle(run: RunFacts, site: Site) -> Iterator[Finding]:
     kernel ran, and one reading of it says nothing of a job.
 
     ## Verdicts
-    More than 10 % idle warns. Copies do not count as work. A trace without a kernel of a GPU cannot tell.
+    More than 10 % idle warns. A GPU that only copies memory is not idle; that share is reported. So is the cause of
+    idle time: data, if the CPU is in a DataLoader or a step begins with a copy to the GPU; synchronisation, if the
+    GPU runs dry while the CPU waits for it; the CPU, if nothing had been launched. A trace without a kernel of a GPU
+    is unknown.
 
     ## False alarms
     A profile that begins before the job does, or that holds a pause such as a checkpoint.
@@ -165,8 +168,29 @@ def idle(run: RunFacts, site: Site) -> Iterator[Finding]:
             yield unknown(f"{name}: no kernel of a GPU is in the trace", fix="profile ProfilerActivity.CUDA", **at)
             continue
         share = gpu["idle_ms"] / gpu["span_ms"]
-        message = f"{name}: the GPU is idle for {share:.0%} of {gpu['span_ms']:g} ms"
+        message = f"{name}: the GPU is idle for {share:.0%} of {gpu['span_ms']:g} ms{_of_the_steps(gpu['budget'])}"
         if share > IDLE:
             yield warned(message, found=f"{share:.1%}", expected=f"at most {IDLE:.0%}", **at)
         else:
             yield passed(message, found=f"{share:.1%}", **at)
+
+
+#: Parts of the idle time of the steps, as a finding names them.
+_IDLE_PARTS = {
+    "idle_host": "CPU",
+    "idle_sync": "synchronisation",
+    "idle_data": "data",
+    "idle_other": "start of kernels",
+}
+
+
+def _of_the_steps(budget: Mapping[str, float] | None) -> str:
+    """State where the time of the steps goes."""
+    if budget is None:
+        return ""
+    causes = [f"{label} {budget[part]:.0%}" for part, label in _IDLE_PARTS.items() if budget[part] >= 0.005]
+    copies = f", copies {budget['copies']:.0%}" if budget["copies"] >= 0.005 else ""
+    idle = sum(budget[part] for part in _IDLE_PARTS)
+    due = f" ({', '.join(causes)})" if causes else ""
+    return (f"; of the steps: computing {budget['compute']:.0%}, bare communication {budget['communication']:.0%}"
+            f"{copies}, idle {idle:.0%}{due}")  # fmt: skip

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from preflight.parsers.torch.intervals import Stretch, Stretches, clipped, total
+from preflight.parsers.torch.intervals import Stretch, Stretches
+from preflight.parsers.torch.step_budget import Activity
 
 #: Stands for the launch of a kernel that no call of the CPU is known to have started.
 _NEVER: tuple[Any, float] = (None, float("-inf"))
@@ -29,6 +30,7 @@ class Launches:
         self._started: dict[Any, tuple[array[int], array[float]]] = {}
         self._regions: dict[bool, dict[Any, Stretches]] = {True: defaultdict(Stretches), False: defaultdict(Stretches)}
         self._kernels: dict[Any, tuple[array[int], array[float], array[float]]] = {}
+        self._ran: dict[Any, tuple[array[int], array[float], array[int]]] = {}
         self._waits: dict[Any, Stretches] = defaultdict(Stretches)
         self._copies: dict[int, tuple[Any, float, float]] = {}
         self._pageable: set[int] = set()
@@ -59,6 +61,25 @@ class Launches:
             begins.append(begin)
             ends.append(begin + length)
 
+    def ran(self, device: Any, correlation: object, begin: float, to_gpu: bool = False) -> None:
+        """Take anything that a GPU did; ``to_gpu``: a copy from the host."""
+        numbers, begins, copies = self._ran.setdefault(device, (array("q"), array("d"), array("b")))
+        numbers.append(correlation if type(correlation) is int and abs(correlation) < 1 << 62 else -1)
+        begins.append(begin)
+        copies.append(to_gpu)
+
+    def activities(self, device: Any) -> list[Activity]:
+        """Return what a GPU did, in order of time, with the calls that launched it."""
+        numbers, begins, copies = self._ran.get(device, ((), (), ()))
+        order = sorted(range(len(begins)), key=begins.__getitem__)
+        return [Activity(begins[at], self._launch(numbers[at]), bool(copies[at])) for at in order]
+
+    def _launch(self, correlation: int) -> float | None:
+        """Return the begin of the call that launched a kernel or a copy; None if unknown."""
+        if correlation in self.begun:
+            return self.begun[correlation][1]
+        return self._copies[correlation][1] if correlation in self._copies else None
+
     def waited(self, name: str, thread: Any, begin: float, length: float) -> None:
         """Add a call that returns when the GPU is done."""
         if _DEVICE in name:  # the profiler's own, at its end, is held back
@@ -79,11 +100,8 @@ class Launches:
         if type(correlation) is int:
             self._pageable.add(correlation)
 
-    def lost(self, steps: Sequence[Stretch]) -> float:
-        """Return how long launching threads waited for the GPU, microseconds.
-
-        Only within the steps.
-        """
+    def waits(self) -> list[Stretch]:
+        """Return when threads that launch kernels waited for the GPU, microseconds."""
         waits = Stretches()
         for thread, stretches in self._waits.items():
             if thread in self._started or not self._started:
@@ -93,10 +111,10 @@ class Launches:
             thread, begin, length = self._copies[correlation]
             if thread in self._started or not self._started:
                 waits.add(begin, length)
-        return total(clipped(waits.joined(), steps))
+        return waits.joined()
 
     def tails(self, device: Any, steps: Sequence[Stretch]) -> list[Stretch]:
-        """Return of each step the stretch after the device's last kernel of the backward pass.
+        """Return the stretch of each step after its last kernel of the backward pass.
 
         ``steps`` are those of the CPU. The optimizer's first kernel ends it, or else the next step's first.
         """

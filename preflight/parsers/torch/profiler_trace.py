@@ -18,6 +18,7 @@ from preflight._startup.lightclass import dataclass
 from preflight.parsers.torch.collective_calls import CallKey, CallSeries, CollectiveCalls, ordered, size_of
 from preflight.parsers.torch.intervals import Coverage, Stretch, Stretches, clipped, percentile, total, without
 from preflight.parsers.torch.launches import Launches, within
+from preflight.parsers.torch.step_budget import StepBudget, budget
 
 #: Kernels and waits that are kept of one trace; each takes 16 bytes.
 MOST = 8_000_000
@@ -79,6 +80,7 @@ class Trace:
         self._names: dict[str, tuple[bool, str | None]] = {}  # of kernels: whether they communicate, what
         self.compute: dict[Any, Stretches] = defaultdict(Stretches)
         self.talk: dict[Any, Stretches] = defaultdict(Stretches)
+        self.copies: dict[Any, Stretches] = defaultdict(Stretches)  # and fillings
         self.collectives: dict[tuple[str, int | None], list[float]] = defaultdict(list)
         self.waits: dict[str, list[float]] = defaultdict(list)
         self.launches = Launches()
@@ -119,13 +121,22 @@ class Trace:
             self._kernel(name, event.get("args"), event.get("pid"), begin, length)
         elif kind in _RUNTIME:
             self._call(name, event, begin, length)
-        elif kind == "gpu_memcpy":
-            if "Pageable" in name:
-                self.launches.pageable(_args(event).get("correlation"))
+        elif kind in ("gpu_memcpy", "gpu_memset"):
+            self._copy(name, event, begin, length)
         elif kind in ("cpu_op", "operator", "user_annotation", "gpu_user_annotation", "cpu_instant_event"):
             self._annotation(name, kind, begin, length)
             if kind != "gpu_user_annotation":
                 self.launches.region(name, _thread(event), begin, length)
+
+    def _copy(self, name: str, event: Mapping[str, Any], begin: float, length: float) -> None:
+        """Take a copy or a filling of memory, as the GPU made it."""
+        args = _args(event)
+        correlation, device = args.get("correlation"), args.get("device", event.get("pid"))
+        device = device if isinstance(device, (int, str)) else None
+        if "Pageable" in name:
+            self.launches.pageable(correlation)
+        self.copies[device].add(begin, length)
+        self.launches.ran(device, correlation, begin, "HtoD" in name)
 
     def _call(self, name: str, event: Mapping[str, Any], begin: float, length: float) -> None:
         """Process a call of CUDA's or HIP's runtime or driver."""
@@ -142,6 +153,7 @@ class Trace:
         device = args.get("device", process)
         device = device if isinstance(device, (int, str)) else None
         self.kernels += 1
+        self.launches.ran(device, args.get("correlation"), begin)
         communicates, called = self._names.get(name) or self._classified(name)
         if communicates:
             kind = _collective(str(args.get("Collective name") or called or "other"))
@@ -207,6 +219,7 @@ class Trace:
                 series.steps.append(numbers[at] if at >= 0 else -1)
         self.compute.clear()
         self.talk.clear()
+        self.copies.clear()
         self.launches = Launches()
         return TraceSummary(document, calls, Coverage(bare), spans, computed, self.tails if len(devices) == 1 else ())
 
@@ -231,7 +244,7 @@ class Trace:
                  "per_step": round(len(sample) / len(cpu), 3) if cpu else None}
                 for name, sample in sorted(self.waits.items())
             ],
-            "synchronised_ms": _round(self.launches.lost(cpu) / 1000) if cpu else None,
+            "synchronised_ms": _round(total(clipped(self.launches.waits(), cpu)) / 1000) if cpu else None,
             "data_loader": None if not loads else {
                 "count": len(self.loads), "total_ms": _round(total(loads) / 1000),
                 "longest_ms": _round(max(end - begin for begin, end in loads) / 1000),
@@ -243,15 +256,24 @@ class Trace:
         """Return the totals of the GPUs; None without a kernel."""
         if not self.kernels:
             return None
-        busy = compute = talk = exposed = span = 0.0
+        busy = compute = talk = exposed = span = copied = 0.0
+        parts: list[StepBudget] = []
+        windows = _apart(steps)
+        loads, waits = self.loads.joined(), self.launches.waits()
         tails: list[float] = []
         for device in {*self.compute, *self.talk}:
             computing, talking = self.compute[device].joined(), self.talk[device].joined()
+            copies = self.copies[device].joined()
             bare = without(talking, computing)
-            both = sorted([*computing, *bare])
-            span += both[-1][1] - both[0][0]
+            copying = without(without(copies, computing), talking)
+            ends = [(each[0][0], each[-1][1]) for each in (computing, talking, copies) if each]
+            first, last = min(begin for begin, _ in ends), max(end for _, end in ends)
+            span += last - first
             compute, talk, exposed = compute + total(computing), talk + total(talking), exposed + total(bare)
-            busy += total(computing) + total(bare)
+            copied += total(copying)
+            busy += total(computing) + total(bare) + total(copying)
+            parts.append(budget(windows or [(first, last)], computing, talking, copies,
+                                self.launches.activities(device), loads, waits))  # fmt: skip
             after = self.launches.tails(device, steps)
             tails += [total(clipped(bare, [tail])) for tail in after]
             self.tails += after
@@ -260,7 +282,8 @@ class Trace:
             "gpus": len({*self.compute, *self.talk}), "span_ms": _round(span / 1000),
             "compute_ms": _round(compute / 1000), "communication_ms": _round(talk / 1000),
             "overlapped_ms": _round((talk - exposed) / 1000), "exposed_ms": _round(exposed / 1000),
-            "idle_ms": _round((span - busy) / 1000),
+            "idle_ms": _round((span - busy) / 1000), "copies_ms": _round(copied / 1000),
+            "budget": _shares(parts),
             "overlap": round(1 - exposed / talk, 4) if talk else None,
             "exposed_share": round(exposed / span, 4) if span and talk else None,
             "communication_share": round(talk / span, 4) if span else None,
@@ -270,6 +293,23 @@ class Trace:
     def _number(self, name: str) -> int | None:
         value = self.about.get(name)
         return value if type(value) is int else None
+
+
+def _apart(steps: Sequence[Stretch]) -> list[Stretch]:
+    """Return the steps that do not overlap an earlier one."""
+    apart: list[Stretch] = []
+    for step in steps:
+        if not apart or step[0] >= apart[-1][1]:
+            apart.append(step)
+    return apart
+
+
+def _shares(parts: Sequence[StepBudget]) -> dict[str, float] | None:
+    """Return the parts of the steps' time as shares of it, over all GPUs of the trace."""
+    sums = StepBudget(*map(sum, zip(*parts, strict=True)))
+    if not sums.all:
+        return None
+    return {name: round(part / sums.all, 6) for name, part in zip(sums._fields[1:], sums[1:], strict=True)}
 
 
 def _sample(values: Sequence[float]) -> dict[str, Any] | None:
