@@ -100,6 +100,7 @@ MODULES = (
     "job.built_for",
     "job.bus_bandwidth",
     "job.bandwidth_curve",
+    "job.pairwise",
     "job.communicators",
     "job.benchmark_layout",
     "job.torch_gpu",

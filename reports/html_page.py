@@ -86,6 +86,7 @@ def render(report: Mapping[str, Any]) -> str:
         wiring=wiring,
         groups=groups,
         fabrics=model.fabrics(report.get("fabrics", ())),
+        pairs=model.pair_maps(report.get("pairs", ())),
         checklists=model.checklists(report["checklists"]),
         checklist_counts=model.tally(report["checklists"]),
         anchors=page_cards.anchors(failures, warnings, unknown),

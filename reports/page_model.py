@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from preflight.reports import fabric_svg
+from preflight.reports import fabric_svg, pair_map_svg
 from preflight.reports.sanitize import fold
 
 #: Rows of nodes in the table of nodes and checks, and reasons for silence: what is beyond them is counted.
@@ -153,6 +153,20 @@ def fabrics(sweeps: Sequence[Document]) -> tuple[FabricView, ...]:
     return tuple(
         FabricView(one["swept_from"], fabric_svg.summary(one), one["partial"], fabric_svg.draw(one)) for one in sweeps
     )
+
+
+@dataclass(frozen=True)
+class PairMapView:
+    """Runs of one collective over pairs of nodes."""
+
+    title: str
+    summary: str
+    picture: Markup
+
+
+def pair_maps(maps: Sequence[Document]) -> tuple[PairMapView, ...]:
+    """Draw the heat maps of pairs."""
+    return tuple(PairMapView(item["title"], pair_map_svg.summary(item), pair_map_svg.draw(item)) for item in maps)
 
 
 # --- checklists ------------------------------------------------------------------------------------

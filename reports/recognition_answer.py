@@ -12,6 +12,9 @@ from preflight.reports.sanitize import one_line
 #: The worst first.
 _ORDER = ("fail", "warn", "unknown", "pass")
 
+#: The name of all sources, in place of one.
+ALL_SOURCES = "all sources"
+
 #: Findings that Markdown lists; the rest is counted.
 _MOST_LISTED = 40
 
@@ -48,7 +51,9 @@ def answer(document: Mapping[str, Any], missing: str) -> Answer:
 
 
 def findings(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield source and finding, in order."""
+    """Yield source and finding: first those of all sources together, then by source."""
+    for finding in document.get("findings", ()):
+        yield ALL_SOURCES, finding
     for source in document["sources"]:
         for part in source["parts"]:
             for finding in part["findings"]:

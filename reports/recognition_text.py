@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from preflight.reports.recognition_answer import answer, findings
+from preflight.reports.recognition_answer import ALL_SOURCES, answer, findings
 from preflight.reports.sanitize import one_line, visible
 from preflight.reports.text_layout import Listing, Paragraph, Part, typeset
 from preflight.reports.text_report import COLOUR, WORD
@@ -20,6 +20,11 @@ _FEW = 3
 def render(document: Mapping[str, Any], kinds: str, *, colour: bool = False, width: int = 100) -> str:
     """Return the document as text; ``kinds`` names what would have been recognised."""
     parts = _answer(document)
+    if together := document.get("findings"):
+        parts.append(Paragraph(((("\n" if parts else "") + ALL_SOURCES, "bold"),)))
+        parts += [Paragraph((("    pass  ", "green"), (one_line(finding["message"]), ""))) for finding in together
+                  if finding["status"] == "pass"]  # fmt: skip
+        parts += _findings([finding for finding in together if finding["status"] != "pass"])
     for source in document["sources"]:
         parts.append(Paragraph(((("\n" if parts else "") + one_line(source["name"]), "bold"),)))
         for part in source["parts"]:
@@ -61,7 +66,7 @@ def not_judged(document: Mapping[str, Any]) -> str:
     """Return what was not judged, where nothing failed; empty if all was judged."""
     sources = document["sources"]
     parts = [part for source in sources for part in source["parts"]]
-    statuses = [finding["status"] for part in parts for finding in part["findings"]]
+    statuses = [finding["status"] for _, finding in findings(document)]
     blank = sum(not part["judged"] for part in parts)
     strange = [one_line(source["name"]) for source in sources if not source["parts"]]
     if "fail" in statuses:
@@ -91,8 +96,13 @@ def _part(part: Mapping[str, Any]) -> list[Part]:
         paragraphs.append(Listing(tuple(rows)))
     if not part["judged"]:
         paragraphs.append(Paragraph((("    not judged: nothing in this part could be judged", COLOUR["unknown"]),)))
+    return paragraphs + _findings(part["findings"])
+
+
+def _findings(findings: Sequence[Mapping[str, Any]]) -> list[Part]:
+    paragraphs: list[Part] = []
     passed = []
-    for finding in part["findings"]:
+    for finding in findings:
         if finding["status"] == "pass":
             passed.append(finding["check"])
             continue

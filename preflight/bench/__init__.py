@@ -1,5 +1,22 @@
-"""Launching of measurements: bandwidth and collective tests.
+"""Benchmarks between nodes: what was measured, and what explains it.
 
-A module here plans a measurement, starts it over ``collect`` and ``transport``, and returns evidence; parsers of its
-output belong to ``parsers``, verdicts to ``checks``. The package sits between ``collect`` and ``commands``.
+Every part is pure:
+
+- ``observation``: one run of a group of nodes, made of the reports of nccl-tests;
+- ``reference``: the rate that runs of one kind are compared with, and which of them are slow;
+- ``factors``: what a run used: nodes, GPUs, rails, leaves, the links above them;
+- ``explanation``: the factors that explain slow runs, with bits of evidence (``bits``);
+- ``comparison``: the runs of one kind, with levels and ``blocks`` of nodes that good pairs join;
+- ``document``: all of it as ``preflight.bench/1``, and ``picture``: heat maps as data.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from preflight._startup.lazy_package import submodules
+
+if TYPE_CHECKING:
+    from preflight.bench import comparison, document, observation, picture  # noqa: F401
+else:
+    __getattr__ = submodules(__name__)

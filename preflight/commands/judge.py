@@ -16,7 +16,7 @@ from preflight.run.cluster_discovery import choose_cluster
 from preflight.run.judge_run import judge_run
 from preflight.run.outputs import write_outputs
 from preflight.run.request import RunRequest, from_arguments
-from preflight.run.saved_evidence import load_evidence, read_logs
+from preflight.run.saved_evidence import load_evidence, log_folders, read_logs
 
 
 @click.command(cls=options.ShortHelp)
@@ -26,10 +26,11 @@ from preflight.run.saved_evidence import load_evidence, read_logs
 @options.log
 @options.outputs
 def judge(paths: tuple[Path, ...], cluster: Path | None, **arguments: Any) -> int:
-    """Judge saved evidence.
+    """Judge saved evidence, or a folder of nccl-tests results.
 
     \b
     Example: preflight judge evidence/ --cluster cluster.toml --html report.html
+             preflight judge pairs/ --html pairs.html
     Exit:    as check
     """
     path, origin = choose_cluster(cluster, paths)
@@ -38,8 +39,9 @@ def judge(paths: tuple[Path, ...], cluster: Path | None, **arguments: Any) -> in
 
 def _judge(request: RunRequest, paths: Sequence[Path]) -> int:
     """Judge saved documents and write the outputs; return the exit status."""
-    saved = load_evidence(paths)
-    collected = replace(saved, run=read_logs(request.logs) or saved.run)
+    evidence, logs = log_folders(paths)
+    saved = load_evidence(evidence)
+    collected = replace(saved, run=read_logs((*request.logs, *logs)) or saved.run)
     return write_outputs(request, judge_run(request, collected), collected)
 
 

@@ -10,7 +10,7 @@ from preflight.terminal import UsageError, progress, screen
 
 
 @click.command()
-@click.argument("names", nargs=-1, required=True, metavar="FILE|-...")
+@click.argument("names", nargs=-1, required=True, metavar="FILE|DIR|-...")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("--format", "layout", type=click.Choice(("text", "md", "json")), default="text",
               help="Text, Markdown for a ticket, or JSON.")  # fmt: skip
@@ -20,6 +20,7 @@ def read(names: tuple[str, ...], as_json: bool, layout: str) -> int:
     \b
     Example: nvidia-smi topo -m | preflight read -
              preflight read slurm-4711.out ibstat.txt
+             preflight read pairs/
              preflight read --format md slurm-4711.out
     Exit:    0 passed, 1 failed, 3 unknown, 2 a file cannot be read
     \f
@@ -30,15 +31,18 @@ def read(names: tuple[str, ...], as_json: bool, layout: str) -> int:
 
     found = []
     guesses = {}
+    reports = {}
     try:
         for source in recognition.open_sources(names):
             with progress(f"reading {source.name}"):
                 found.append((source.name, recognition.read(source)))
+                reports[source.name] = recognition.reports_of(source, found[-1][1])
                 if not found[-1][1]:
                     guesses[source.name] = recognition.guess(source.text.text)
     except recognition.SourceError as error:
         raise UsageError(str(error)) from None
-    document = recognition.document(found, guesses)
+    compared = recognition.across(reports)
+    document = recognition.document(found, guesses, compared)
     if as_json or layout == "json":
         click.echo(json.dumps(document, indent=1))
     elif layout == "md":
@@ -51,4 +55,8 @@ def read(names: tuple[str, ...], as_json: bool, layout: str) -> int:
 
         terminal, width = screen()
         click.echo(render(document, ", ".join(recognition.known()), colour=terminal, width=width), nl=False)
-    return recognition.exit_status(found)
+        if compared:
+            from preflight.reports.pair_map_text import render as render_map
+
+            click.echo("".join(map(render_map, compared.pictures)), nl=False)
+    return recognition.exit_status(found, compared)

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
-from preflight import parsers
+from preflight import bench, parsers
 from preflight.evidence.document import Evidence, EvidenceError
 
 if TYPE_CHECKING:
@@ -93,6 +93,17 @@ class RunFacts:
             if len(log.nccl_tests) > (most := parsers.nccl_tests.text.MOST_REPORTS) or (log.nccl_tests and log.dropped):
                 raise EvidenceError(key, f"it holds more than {most:,} reports of nccl-tests; split it")
         return {key: log.nccl_tests for key, log in self._job_logs.items() if log.nccl_tests}
+
+    @cached_property
+    def pairwise(self) -> tuple[bench.comparison.Comparison, ...]:
+        """Runs of one collective over several groups of nodes, compared with each other.
+
+        Raises EvidenceError where a log holds too many.
+        """
+        if sum(map(len, self.nccl_tests.values())) < 2:
+            return ()
+        runs = bench.observation.observations({key.removeprefix("log:"): own for key, own in self.nccl_tests.items()})
+        return bench.comparison.compare(bench.observation.comparable(runs))
 
     @cached_property
     def _pytorch(self) -> dict[str, parsers.torch.TorchOutput]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from preflight import bench
 from preflight.evidence.document import COURSE, Evidence, EvidenceError
 from preflight.expectations import Cluster
-from preflight.facts.job import RUN
+from preflight.facts.job import RUN, RunFacts
 from preflight.facts.node import NodeFacts
 from preflight.judge.evidence_reload import HELD, EvidenceCache, ReloadedNode
 from preflight.judge.evidence_source import EvidenceSource, opened
@@ -59,6 +60,8 @@ def judge(
         report["coverage"]["without_class"] = outside
     if drawn := [picture for name, swept in judged.swept_as if (picture := _fabric_picture(name, swept, cluster))]:
         report["fabrics"] = drawn
+    if judged.logs is not None and (maps := _pair_maps(judged.logs)):
+        report["pairs"] = maps
     report["incidents"] = _incidents(report, judged.planned.checks)
     return report
 
@@ -82,6 +85,7 @@ class _Judged(NamedTuple):
     folded: ResultTable
     subjects: Subjects
     swept_as: list[tuple[str, Any]]
+    logs: RunFacts | None
     unremembered: list[str]
 
 
@@ -119,7 +123,7 @@ def _judged(
             folded.add(subjects.number(RUN), of_run(number, check, logs, fleet, cluster))
     unlogged = [check for check in checks if check.scope is Scope.RUN and not has_logs(check, logs)]
     planned = Planned(checks, off, windowed, unlogged, len(swept_as), paired)
-    return _Judged(planned, fleet, folded, subjects, swept_as, unremembered)
+    return _Judged(planned, fleet, folded, subjects, swept_as, logs, unremembered)
 
 
 def _each(
@@ -197,6 +201,14 @@ def _incidents(report: dict[str, Any], checks: Sequence[Check]) -> list[dict[str
     from preflight.incidents import incidents  # start-up: a healthy node has none
 
     return incidents(report, checks)
+
+
+def _pair_maps(logs: RunFacts) -> list[dict[str, Any]]:
+    try:
+        compared = logs.pairwise
+    except EvidenceError:
+        return []
+    return [picture for comparison in compared if (picture := bench.picture.picture(comparison))]
 
 
 def _fabric_picture(name: str, swept: Any, cluster: Cluster) -> dict[str, Any] | None:

@@ -59,6 +59,13 @@ def parse_file(path: Path) -> JobLog:
     return JobLog(scan([path], select=True))
 
 
+def of_reports(reports: tuple[nccl_tests.Report, ...]) -> JobLog:
+    """Return a log that holds these reports alone, without its text."""
+    log = parse("")
+    log.nccl_tests = reports
+    return log
+
+
 def parse(text: str) -> JobLog:
     """Parse a log in memory; never raises."""
     return JobLog(scan_text(text, select=True))

@@ -21,8 +21,10 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
+from preflight import bench
+from preflight.parsers.nccl_tests.model import Report
 from preflight.recognition import container_formats
 from preflight.recognition.described_pods import DESCRIBE, read_described
 from preflight.recognition.detector import TextPart, parts
@@ -33,7 +35,7 @@ from preflight.recognition.formats.pytorch import read_trace_or_dump
 from preflight.recognition.framed_tables import read_framed
 from preflight.recognition.guess import Guess, guess
 from preflight.recognition.input_sources import InputSource, SourceError, open_sources
-from preflight.recognition.job_logs import NCCL_LOG, NCCL_TESTS, judge_logs, judge_settings, log_parts
+from preflight.recognition.job_logs import NCCL_LOG, NCCL_TESTS, judge_across, judge_logs, judge_settings, log_parts
 from preflight.recognition.line_unwrap import count_facts, prefer_unwrapped
 from preflight.textprep import common_prefix
 from preflight.textprep.commented_output import commented
@@ -42,7 +44,8 @@ from preflight.textprep.line_prefixes import split_by_writer, unread
 from preflight.textprep.lines import Lines, bare, lines_of
 
 __all__ = [
-    "SCHEMA", "Guess", "SourceError", "document", "exit_status", "guess", "known", "open_sources", "read", "read_text",
+    "SCHEMA", "Across", "Guess", "SourceError", "across", "document", "exit_status", "guess", "known", "open_sources",
+    "read", "read_text", "reports_of",
 ]  # fmt: skip
 
 SCHEMA = "preflight.read/1"
@@ -130,27 +133,53 @@ def known() -> tuple[str, ...]:
     return (NCCL_TESTS, NCCL_LOG, *(kind.name for kind in kinds()))
 
 
+class Across(NamedTuple):
+    """What rests on several sources together: runs over many pairs of nodes."""
+
+    findings: list[dict[str, Any]]
+    bench: dict[str, Any]  # ``preflight.bench/1``
+    pictures: list[dict[str, Any]]  # heat maps of pairs
+
+
+def reports_of(source: InputSource, parts: Sequence[TextPart]) -> tuple[Report, ...]:
+    """Return the runs of nccl-tests in a source, given its parts."""
+    return source.log.nccl_tests if any(part.kind == NCCL_TESTS for part in parts) else ()
+
+
+def across(reports: Mapping[str, tuple[Report, ...]]) -> Across | None:
+    """Compare the runs of nccl-tests of all sources; None without any to compare."""
+    findings, facts = judge_across({name: own for name, own in reports.items() if own})
+    if not facts.pairwise:
+        return None
+    drawn = [picture for comparison in facts.pairwise if (picture := bench.picture.picture(comparison))]
+    return Across(findings, bench.document.document(facts.pairwise), drawn)
+
+
 def document(
-    sources: Sequence[tuple[str, Sequence[TextPart]]], guesses: Mapping[str, Guess] | None = None
+    sources: Sequence[tuple[str, Sequence[TextPart]]],
+    guesses: Mapping[str, Guess] | None = None,
+    compared: Across | None = None,
 ) -> dict[str, Any]:
     """Return what `preflight read --json` prints.
 
-    ``guesses`` are of sources in which nothing was recognised.
+    ``guesses`` are of sources in which nothing was recognised, ``compared`` is of all of them together.
     """
     documents: list[dict[str, Any]] = []
     for name, found in sources:
         documents.append({"name": name, "parts": [part.document() for part in found]})
         if not found and guesses and name in guesses:
             documents[-1]["guess"] = {"looks_like": guesses[name].looks_like or None, "run": [*guesses[name].commands]}
-    return {"schema": SCHEMA, "sources": documents}
+    more = {"findings": compared.findings, "bench": compared.bench} if compared else {}
+    return {"schema": SCHEMA, "sources": documents, **more}
 
 
-def exit_status(sources: Sequence[tuple[str, Sequence[TextPart]]]) -> int:
+def exit_status(sources: Sequence[tuple[str, Sequence[TextPart]]], compared: Across | None = None) -> int:
     """Return 1 if something failed, 3 if something was not judged, else 0.
 
     Not judged: an unrecognised source, a part without a finding, an unknown finding.
     """
     statuses = {finding["status"] for _, parts in sources for part in parts for finding in part.findings}
+    statuses |= {finding["status"] for finding in compared.findings} if compared else set()
     if "fail" in statuses:
         return 1
     complete = sources and all(parts and all(part.judged for part in parts) for _, parts in sources)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 from preflight.errors import PreflightError
@@ -24,6 +25,9 @@ from preflight.textprep.numbered_text import LEFT_OUT, NumberedText
 #: Bytes and lines of a source without a job's log that are read: so much of its beginning and of its end. A line of a
 #: few bytes costs more as a fact than as text, up to 3 KB.
 HELD, HELD_LINES = 8 << 20, 40_000
+
+#: Files of a folder that are read; more are refused.
+MOST_FILES = 20_000
 
 #: Bytes of a text copied from a page, a mail or a store of logs; what is longer is a file.
 COPIED = 4 << 20
@@ -80,18 +84,37 @@ class InputSource:
 
 
 def open_sources(names: tuple[str, ...]) -> Iterator[InputSource]:
-    """Yield each source by name; ``-`` is standard input, spooled to disk.
+    """Yield each source by name: ``-`` is standard input, a folder its files.
 
     Raises SourceError.
     """
     with ExitStack() as stack:
-        for name in names:
+        for name in chain.from_iterable(map(_files, names)):
             source = InputSource(name, stack.enter_context(_standard_input()) if name == "-" else Path(name))
             with source._reading():
                 safe_read.require_regular_file(source.path)
                 with source.path.open("rb") as file:
                     opened(file, lambda remark: None).read(1)
             yield source
+
+
+def _files(name: str) -> list[str]:
+    """Return a name, or of a folder its regular files; raises SourceError.
+
+    Hidden files are left out.
+    """
+    if name == "-" or not Path(name).is_dir():
+        return [name]
+    files = []
+    for folder, below, inside in os.walk(name):
+        below[:] = sorted(entry for entry in below if not entry.startswith("."))
+        paths = (Path(folder, entry) for entry in sorted(inside) if not entry.startswith("."))
+        files += [str(path) for path in paths if path.is_file()]
+        if len(files) > MOST_FILES:
+            raise SourceError(f"{name}: holds more than {MOST_FILES:,} files; give some of them")
+    if not files:
+        raise SourceError(f"{name}: holds no file")
+    return files
 
 
 @contextmanager

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from preflight.checks import registry
 from preflight.evidence.document import Evidence
-from preflight.facts.job import RUN, report_subjects
+from preflight.facts.job import RUN, RunFacts, report_subjects
 from preflight.facts.streamed_log import LogFile
 from preflight.judge import findings
 from preflight.model import Check, Scope
-from preflight.parsers.job_log import JobLog
+from preflight.parsers.job_log import JobLog, of_reports
 from preflight.parsers.nccl_log.to_json import document, vars_of
+from preflight.parsers.nccl_tests.model import Report
 from preflight.parsers.torch import TorchOutput, hang, watchdog
 from preflight.recognition.detector import ParsedPart, TextGap, TextPart
 from preflight.recognition.formats import nccl_tests
@@ -23,6 +25,9 @@ from preflight.recognition.input_sources import InputSource
 
 NCCL_LOG = "nccl-log"
 NCCL_TESTS = nccl_tests.KIND
+
+#: How the ids of checks begin that compare the sources with each other.
+ACROSS = "bench."
 
 #: Kinds that are a file of their own.
 _FILES = (TRACE, RECORDER)
@@ -89,6 +94,20 @@ def _run_checks() -> tuple[Check, ...]:
     return tuple(check for check in registry().checks if check.scope is Scope.RUN)
 
 
+@functools.cache
+def _checks_of_one() -> tuple[Check, ...]:
+    """Return the checks that one source can answer."""
+    return tuple(check for check in _run_checks() if not check.id.startswith(ACROSS))
+
+
+def judge_across(reports: Mapping[str, tuple[Report, ...]]) -> tuple[list[dict[str, Any]], RunFacts]:
+    """Return the findings that rest on the reports of all sources, and their facts."""
+    records = {f"log:{name}": LogFile(Path(name), log=of_reports(own)) for name, own in reports.items()}
+    run = Evidence(RUN, "", records)
+    checks = [check for check in _run_checks() if check.id.startswith(ACROSS)]
+    return [item for item in findings([], checks, run=run) if item["status"] != "skip"], RunFacts(run)
+
+
 def judge_logs(parts: list[TextPart], source: InputSource, seen: TorchOutput | None = None) -> None:
     """Run the checks of logs, and add each finding to its part."""
     log = None if seen else source.log
@@ -96,7 +115,7 @@ def judge_logs(parts: list[TextPart], source: InputSource, seen: TorchOutput | N
     by_kind = {kind: [part for part in parts if part.kind == kind] for kind in (NCCL_LOG, NCCL_TESTS, *_FILES)}
     runs = report_subjects(source.name, log.nccl_tests) if log else ()
     by_subject = dict(zip(runs, by_kind[NCCL_TESTS], strict=True))
-    for finding in findings([], _run_checks(), run=run):
+    for finding in findings([], _checks_of_one(), run=run):
         kind = NCCL_TESTS if finding["check"].startswith("nccl-tests.") else NCCL_LOG
         if any(by_kind[name] for name in _FILES):
             kind = next(name for name in _FILES if by_kind[name])

@@ -17,9 +17,41 @@ if TYPE_CHECKING:
 #: Bytes kept of a log that is handed over with --log.
 LOG_CAP = 64_000_000
 
+#: Bytes of a file by which it is known for a document.
+_HEAD = 65536
+
+
+def log_folders(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """Return the paths that hold evidence, and the files of folders with logs alone."""
+    evidence, logs = [], []
+    for path in paths:
+        files = sorted(entry for entry in path.iterdir() if entry.is_file()) if path.is_dir() else []
+        files = [entry for entry in files if not entry.name.startswith(".")]
+        if files and not any(map(_is_document, files)):
+            logs += files
+        else:
+            evidence.append(path)
+    return evidence, logs
+
+
+def _is_document(path: Path) -> bool:
+    """Return whether a file may hold evidence or a report, by its first bytes."""
+    if path.suffix != ".json":
+        return False
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(_HEAD)
+    except OSError:
+        return True
+    return b'"collected_at"' in head or b'"schema"' in head or not (b'"results"' in head or b'"config"' in head)
+
 
 def load_evidence(paths: Sequence[Path]) -> Collected:
     """Read saved documents of nodes, many of them on first use, and of a job's logs."""
+    if not paths:
+        from preflight.collect.request import Collected
+
+        return Collected([], None)
     from preflight.archive.directory import ArchiveError
     from preflight.archive.lazy import load
     from preflight.collect.request import Collected

@@ -24,7 +24,7 @@ LAYERS = {
     "nodeset": set[str](),
     "textprep": {"evidence"},
     "parsers": {"evidence", "textprep"},
-    "facts": {"evidence", "parsers", "textprep"},
+    "facts": {"bench", "evidence", "parsers", "textprep"},
     "reports": {"evidence", "facts", "incidents", "nodeset", "parsers", "schemas", "version"},
     "archive": {"evidence", "facts", "parsers"},
     "redact": {"archive", "collector", "evidence", "nodeset"},
@@ -34,14 +34,16 @@ LAYERS = {
     "expectations": {"evidence", "facts", "nodeset", "parsers"},
     "model": {"expectations"},
     "checklist": {"model"},
-    "checks": {"evidence", "expectations", "facts", "model", "parsers", "probes", "textprep"},
-    "judge": {"checklist", "checks", "evidence", "expectations", "facts", "incidents", "model", "parsers", "reports"},
+    "checks": {"bench", "evidence", "expectations", "facts", "model", "parsers", "probes", "textprep"},
+    "judge": {
+        "bench", "checklist", "checks", "evidence", "expectations", "facts", "incidents", "model", "parsers", "reports",
+    },
     "learn": {"checks", "evidence", "expectations", "facts", "judge", "model", "nodeset", "parsers"},
     "plugin_fixture": {"evidence", "expectations", "facts", "judge", "model"},
     "plugin": {"checks", "evidence", "expectations", "facts", "model", "plugin_fixture", "probes", "textprep"},
     "diff": {"archive", "checks", "evidence", "expectations", "facts", "incidents", "judge", "model", "reports"},
     "lint": {"evidence", "expectations", "judge", "model", "nodeset"},
-    "recognition": {"checks", "evidence", "expectations", "facts", "judge", "model", "parsers", "textprep"},
+    "recognition": {"bench", "checks", "evidence", "expectations", "facts", "judge", "model", "parsers", "textprep"},
     "terminal": set[str](),
     # collect: joins nodes, transports and plans.
     "collect": {
@@ -67,7 +69,7 @@ LAYERS = {
     },
     # cli: the top floor: entry point, fast path and the single-file build.
     "cli": {"archive", "checks", "collect", "commands", "gate", "reports", "run", "terminal", "version"},
-    "bench": {"collect", "evidence", "probes", "transport"},
+    "bench": {"parsers"},
     "incidents": {"expectations", "facts", "model"},
     "layout": {"expectations"},
 }  # fmt: skip

@@ -1,0 +1,201 @@
+"""Runs of nccl-tests over many pairs of nodes, compared with each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from preflight import bench
+from preflight.checks.job.nccl_tests import PERFORMANCE, no_report, size_of
+from preflight.expectations import Site
+from preflight.facts.job import RunFacts
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.bench.comparison import ComparedRun, Comparison, RateLevel
+    from preflight.bench.explanation import FactorEvidence
+
+#: Pairs that are listed by themselves.
+_MOST_LISTED = 40
+
+#: Relations between the ends of a run: how a fabric is built, and no part of it.
+_WAYS = {"different blocks": "between blocks of nodes", "different rails": "between different rails",
+         "different leaves": "between leaves"}  # fmt: skip
+
+
+def no_pairs(run: RunFacts, site: Site) -> Finding | None:
+    """Report logs without runs over several groups of nodes, which can be compared."""
+    if not run.pairwise:
+        return skipped("no runs of one collective over several groups of nodes", evidence=list(run.nccl_tests)).about()
+    return None
+
+
+@check(
+    "bench.pairs",
+    title="Every pair of nodes runs, and as fast as pairs like it",
+    impact="slows-job",
+    owner="network",
+    source=f"{PERFORMANCE}; NVIDIA/nccl #349: to find the slow node, run parts of the cluster",
+    fix="Run the pair again, then each of its nodes with another one; `preflight check` on the node that stays slow.",
+    action="fix-site",
+    scope="run",
+    gating=False,
+    unless=(no_report, no_pairs),
+)
+def pairs(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare runs of one collective over many groups of nodes with each other.
+
+    ## Why it matters
+    A collective is as fast as its slowest link. One pair of nodes that is slow, or does not run, among hundreds of
+    pairs is found by running them all, and by nothing else.
+
+    ## Verdicts
+    A run is slow below 0.95 of the median of its like where leaves are known, else below 0.85, and only if the noise
+    of these runs does not explain it. The noise is estimated from the runs. Where several runs are slow and a part
+    explains them, `bench.factor` names it. A slow run that no part explains warns, and so does one that stopped: it
+    does not run, which is another fault than a slow link. Blocks of nodes between which all runs are slow warn at once.
+    With fewer than 8 runs of a kind nothing is compared: *unknown*.
+
+    ## False alarms
+    A fabric that is built so: leaves with few uplinks, or rails that are fabrics of their own.
+    """
+    for comparison in run.pairwise:
+        yield from _pairs(comparison, list(run.nccl_tests))
+
+
+def _pairs(comparison: Comparison, keys: Sequence[str]) -> Iterator[Finding]:
+    label = _label(comparison)
+    stopped = [held for held in comparison.held if not held.run.complete]
+    for held in stopped[:_MOST_LISTED]:
+        nodes = " and ".join(held.run.nodes)
+        yield warned(f"{nodes}: {label} does not run: {held.run.why}", subject=f"{' - '.join(held.run.nodes)}",
+                     found="does not run", expected="a complete run", evidence=[f"log:{held.run.source}"])  # fmt: skip
+    if not comparison.judged:
+        yield unknown(f"{label}: {len(comparison.held)} runs are too few to compare", evidence=keys,
+                      fix="run at least 8 pairs of nodes, each as a launch of its own")  # fmt: skip
+        return
+    for level in comparison.levels:
+        if not level.usual:
+            yield _apart(label, level, keys)
+    named = {place for cause in comparison.slow.named for place in cause.places}
+    alone = [held for place, held in enumerate(comparison.held) if held.slow and place not in named]
+    for held in islice(alone, _MOST_LISTED):
+        yield _slow(label, held)
+    if (more := max(0, len(alone) - _MOST_LISTED) + max(0, len(stopped) - _MOST_LISTED)) > 0:
+        yield warned(f"{label}: {more} more runs are slow or do not run", evidence=keys)
+    slow = sum(held.slow for held in comparison.held)
+    if not slow and not stopped and all(level.usual for level in comparison.levels):
+        yield passed(f"{label}: {_summary(comparison)}", found=f"0 of {len(comparison.judged)} slow", evidence=keys)
+
+
+def _slow(label: str, held: ComparedRun) -> Finding:
+    assert held.bytes is not None
+    assert held.reference is not None
+    rate, usual = held.run.busbw[held.bytes], held.reference.busbw
+    return warned(
+        f"{' and '.join(held.run.nodes)}: {label} at {size_of(held.bytes)} reaches {rate:g} of {usual:.4g} GB/s; no "
+        "part explains it with the other runs",
+        subject=" - ".join(held.run.nodes), found=f"{rate:g} GB/s", expected=f"about {usual:.4g} GB/s, as its like",
+        evidence=[f"log:{held.run.source}"],
+    )  # fmt: skip
+
+
+def _apart(label: str, level: RateLevel, keys: Sequence[str]) -> Finding:
+    blocks = "; ".join(_listed(block) for block in level.blocks[:8])
+    where = f": {blocks}" if blocks else ""
+    return warned(
+        f"{label}: {_WAYS[level.relation]} {level.share:.2g} of the rate within{where}",
+        found=f"{level.share:.2g} of the reference, {level.runs} runs, {level.bits:.1f} bits",
+        expected="the same rate, unless the fabric is built so", evidence=keys,
+        fix="Compare with the topology: the uplinks between these blocks, and how many of them are up.",
+    )  # fmt: skip
+
+
+def _listed(nodes: Sequence[str]) -> str:
+    return ", ".join(nodes[:12]) + (f" and {len(nodes) - 12} more" if len(nodes) > 12 else "")
+
+
+def _summary(comparison: Comparison) -> str:
+    first = next(held for held in comparison.judged)
+    assert first.reference is not None
+    assert first.bytes is not None
+    text = (f"{len(comparison.judged)} runs, none is slow: {first.reference.busbw:.4g} GB/s at {size_of(first.bytes)}, "
+            f"noise {first.reference.sigma:.1%}")  # fmt: skip
+    for level in comparison.levels:
+        text += f"; {_WAYS[level.relation]} {level.share:.2g} of it, as distance makes"
+        text += f" ({'; '.join(_listed(block) for block in level.blocks)})" if level.blocks else ""
+    return text
+
+
+@check(
+    "bench.factor",
+    title="No node, GPU, rail or leaf explains slow runs between nodes",
+    impact="slows-job",
+    owner="network",
+    source="Bayes factors with Jeffreys' prior (H. Jeffreys, Theory of Probability, 1961); runs as in bench.pairs",
+    fix="Run the pairs that it lists, then `preflight check --window 60` on their nodes: counters of the ports.",
+    action="fix-site",
+    scope="run",
+    unless=(no_report, no_pairs),
+)
+def factor(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the slow runs between nodes with the sound ones, part by part.
+
+    ## Why it matters
+    A rail that is slow in a quarter of its runs makes pairs of any nodes slow. Who looks at nodes alone replaces
+    several good ones, and the fault stays.
+
+    ## Verdicts
+    For each part the bits of evidence are counted by which a rate of its own explains its slow runs better than
+    chance, less the bits that choosing it among all parts costs. From 6.6 bits on, 100 to 1, it is named and fails;
+    parts that 100 to 1 do not rule out in its place are listed with it, and which runs would separate them. Slow runs
+    without such a part are *unknown*. Runs that stopped are explained by themselves.
+
+    ## False alarms
+    A part that only some runs use, all of which met the same busy moment: repeat them.
+    """
+    for comparison in run.pairwise:
+        keys = list(run.nccl_tests)
+        label = _label(comparison)
+        named = [(cause, "slow") for cause in comparison.slow.named if cause.factor.kind not in _WAYS]
+        named += [(cause, "without an end") for cause in comparison.stopped.named]
+        for cause, effect in named:
+            yield _named(label, cause, effect, comparison)
+        if named:
+            continue
+        slow = sum(held.slow for held in comparison.held)
+        if not comparison.judged:
+            yield unknown(f"{label}: {len(comparison.held)} runs are too few to compare", evidence=keys,
+                          fix="run at least 8 pairs of nodes, each as a launch of its own")  # fmt: skip
+        elif slow:
+            yield unknown(f"{label}: {slow} of {len(comparison.judged)} runs are slow, and no part explains them "
+                          "100 to 1", evidence=keys, fix="run the slow pairs' nodes with other ones")  # fmt: skip
+        else:
+            yield passed(f"{label}: no slow run among {len(comparison.judged)}", evidence=keys)
+
+
+def _named(label: str, cause: FactorEvidence, effect: str, comparison: Comparison) -> Finding:
+    slow, others = cause.elsewhere
+    rivals = f"; not separated from: {', '.join(map(str, cause.alike))}" if cause.alike else ""
+    falling = effect == "slow" and _all_fall(cause, comparison)
+    sources = dict.fromkeys(f"log:{comparison.held[place].run.source}" for place in cause.places)
+    return failed(
+        f"{cause.factor}: {cause.slow} of its {cause.runs} runs of {label} are {effect}, {slow} of {others} elsewhere: "
+        f"{cause.bits:.1f} bits{'; slower still as messages grow' if falling else ''}{rivals}",
+        subject=str(cause.factor),
+        found=f"{cause.slow} of {cause.runs} runs {effect}",
+        expected=f"as elsewhere, {slow} of {others}",
+        evidence=list(islice(sources, _MOST_LISTED)),
+        fix=f"Next, run {bench.document.next_step(cause)}; then read the counters of its ports and switches.",
+    )
+
+
+def _all_fall(cause: FactorEvidence, comparison: Comparison) -> bool:
+    held = [comparison.held[place] for place in cause.places]
+    return all(bench.comparison.falls_with_size(item, comparison.held) for item in held)
+
+
+def _label(comparison: Comparison) -> str:
+    kind = comparison.kind
+    return f"{kind.collective} over {kind.ranks} GPUs on {kind.nodes} node{'s' * (kind.nodes != 1)}"

@@ -1,0 +1,212 @@
+"""Runs of one collective over as many nodes and ranks, compared with each other."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from preflight.bench import blocks, factors
+from preflight.bench.bits import ENOUGH, gain
+from preflight.bench.explanation import Explanation, explain
+from preflight.bench.observation import Observation, RunKind
+from preflight.bench.reference import FEWEST, RESOLVED, UNRESOLVED, BusbwReference, reference, spread
+
+#: Share of the runs that must have a size for it to be the one that is compared.
+_MOST_RUNS = 0.8
+
+#: How often runs are divided by distance: blocks, then rails.
+_DIVISIONS = 2
+
+#: Below this share of the reference at the smallest large message, against the largest one, a run falls with its size.
+_FALLS = 0.5
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """One run and what it was held against."""
+
+    run: Observation
+    bytes: int | None = None  # the size that was compared
+    reference: BusbwReference | None = None  # None: too few runs of its kind
+
+    @property
+    def share(self) -> float | None:
+        """Its bandwidth as a share of the reference."""
+        if self.reference is None or self.bytes is None:
+            return None
+        return self.run.busbw[self.bytes] / self.reference.busbw
+
+    @property
+    def slow(self) -> bool:
+        """Whether it is slow."""
+        return self.reference is not None and self.bytes is not None and (
+            self.run.busbw[self.bytes] < self.reference.limit
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RateLevel:
+    """Runs at a lower rate, which distance or other rails explain."""
+
+    relation: str  # of ``factors.RELATIONS``
+    share: float  # of the reference, the median
+    runs: int
+    bits: float
+    usual: bool  # no lower than distance makes on a sound fabric
+    blocks: tuple[tuple[str, ...], ...] = ()  # nodes between which runs reach the reference
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The runs of one kind, and what explains those that are slow or stopped."""
+
+    kind: RunKind
+    held: tuple[ComparedRun, ...]
+    slow: Explanation
+    stopped: Explanation  # of the runs that did not come to their end
+    levels: tuple[RateLevel, ...] = ()
+
+    @property
+    def judged(self) -> tuple[ComparedRun, ...]:
+        """The runs that have a reference."""
+        return tuple(held for held in self.held if held.reference is not None)
+
+
+def compare(
+    runs: Iterable[Observation], given: Mapping[tuple[RunKind, int], float] | None = None
+) -> tuple[Comparison, ...]:
+    """Return a comparison for each kind of run.
+
+    ``given`` has references by kind and bytes, in GB/s.
+
+    Runs of one launch, such as two collectives after each other, meet the same state of the fabric: they are not
+    independent evidence, so each collective is explained by itself.
+    """
+    kinds: dict[RunKind, list[Observation]] = {}
+    for run in runs:
+        kinds.setdefault(run.kind, []).append(run)
+    return tuple(_compare(kind, own, given or {}) for kind, own in kinds.items())
+
+
+def hold(runs: Sequence[Observation], given: Mapping[tuple[RunKind, int], float] | None = None) -> list[ComparedRun]:
+    """Return each run with the reference of its kind, size and distance."""
+    resolved = all(end.leaf is not None for run in runs for end in run.ends)
+    rails = factors.RailAddresses(runs)
+    classes: dict[tuple[object, ...], list[int]] = {}
+    for place, run in enumerate(runs):
+        distance = (len({end.leaf for end in run.ends}), _rails_of(run, rails)) if resolved else ()
+        classes.setdefault((run.kind, *distance), []).append(place)
+    held: list[ComparedRun] = [ComparedRun(run) for run in runs]
+    for own in classes.values():
+        for place, bytes_, limit in _references([runs[place] for place in own], RESOLVED if resolved else UNRESOLVED,
+                                                given or {}):  # fmt: skip
+            held[own[place]] = ComparedRun(runs[own[place]], bytes_, limit)
+    return held
+
+
+def _rails_of(run: Observation, rails: factors.RailAddresses) -> str:
+    single = all(len(end.gpus) == 1 for end in run.ends)
+    return ("other rails" if rails.differ(run) else "same rail") if single else ""
+
+
+def _references(
+    runs: Sequence[Observation], floor: float, given: Mapping[tuple[RunKind, int], float]
+) -> list[tuple[int, int, BusbwReference]]:
+    """Return (place, bytes, reference) of the runs that can be held against something.
+
+    The largest size that most of them have is compared; of a run without it the largest one that several have.
+    """
+    counts = Counter(size for run in runs for size in run.busbw)
+    measured = sum(bool(run.busbw) for run in runs)
+    common = [size for size, count in counts.items() if count >= _MOST_RUNS * measured]
+    made: dict[int, BusbwReference | None] = {}
+    results = []
+    for place, run in enumerate(runs):
+        wanted = max(common, default=None)
+        sizes = [wanted] if wanted in run.busbw else sorted(run.busbw, reverse=True)
+        for size in sizes:
+            if size is None:
+                continue
+            if size not in made:
+                values = [other.busbw[size] for other in runs if size in other.busbw]
+                made[size] = reference(values, floor, given.get((run.kind, size)))
+            if (limit := made[size]) is not None:
+                results.append((place, size, limit))
+                break
+    return results
+
+
+def _compare(kind: RunKind, runs: Sequence[Observation], given: Mapping[tuple[RunKind, int], float]) -> Comparison:
+    held = hold(runs, given)
+    levels: list[RateLevel] = []
+    explanation = _explained(held)
+    for _ in range(_DIVISIONS):
+        relation = next((cause for cause in explanation.named if cause.factor.kind in factors.RELATIONS), None)
+        if relation is None:
+            break
+        far = set(relation.places) | _with(held, relation.factor, explanation.blocks)
+        shares = [held[place].share for place in far]
+        share = median(value for value in shares if value is not None)
+        levels.append(RateLevel(relation.factor.kind, share, len(far), relation.bits, False, explanation.blocks))
+        parts = [[place for place in range(len(held)) if (place in far) is side] for side in (False, True)]
+        for part in parts:
+            for place, item in zip(part, hold([held[place].run for place in part], given), strict=True):
+                held[place] = item
+        explanation = _explained(held, relations=len(levels) < _DIVISIONS)
+    if not levels and (usual := _usual_level(held)):
+        levels.append(usual)
+    stopped = explain([item.run for item in held], [place for place, item in enumerate(held) if not item.run.complete],
+                      relations=False)  # fmt: skip
+    return Comparison(kind, tuple(held), explanation, stopped, tuple(levels))
+
+
+def _explained(held: Sequence[ComparedRun], relations: bool = True) -> Explanation:
+    """Explain the slow runs among those that have a reference."""
+    judged = [place for place, item in enumerate(held) if item.reference is not None]
+    slow = [number for number, place in enumerate(judged) if held[place].slow]
+    return explain([held[place].run for place in judged], slow, relations).moved(judged)
+
+
+def _with(held: Sequence[ComparedRun], factor: factors.Factor, groups: Sequence[Sequence[str]]) -> set[int]:
+    rails = factors.RailAddresses([item.run for item in held])
+    block = {node: number for number, group in enumerate(groups) for node in group}
+    return {place for place, item in enumerate(held) if item.reference and factor in factors.of(item.run, rails, block)}
+
+
+def _usual_level(held: Sequence[ComparedRun]) -> RateLevel | None:
+    """Return the lower level that distance makes: pairs below the widest gap.
+
+    It is none unless the blocks explain it, as a fault is explained.
+    """
+    pairs = [(item.share, item.run.nodes) for item in held if item.share is not None and len(item.run.ends) == 2]
+    sound = sorted(((share, nodes) for share, nodes in pairs if share >= UNRESOLVED), reverse=True)
+    if len(sound) < FEWEST or len(sound) < len(pairs):
+        return None
+    at = max(range(1, len(sound)), key=lambda place: sound[place - 1][0] / sound[place][0])
+    near, far = sound[:at], sound[at:]
+    gap = math.log(near[-1][0] / far[0][0])
+    if gap <= 3 * max(spread([share for share, _ in near]), spread([share for share, _ in far])):
+        return None
+    groups = blocks.components({node for _, nodes in sound for node in nodes}, [nodes for _, nodes in near])  # type: ignore[misc]
+    block = {node: number for number, group in enumerate(groups) for node in group}
+    across = [(share, nodes) for share, nodes in sound if block[nodes[0]] != block[nodes[1]]]
+    price = blocks.cost(len(group) for group in groups)
+    bits = gain(len(across), len(across), len(far), len(sound)) - price
+    if bits < ENOUGH:
+        return None
+    share = median(share for share, _ in across) / median(share for share, _ in near)
+    return RateLevel(factors.BLOCKS_DIFFER, share, len(across), bits, True, tuple(groups))
+
+
+def falls_with_size(held: ComparedRun, runs: Sequence[ComparedRun]) -> bool:
+    """Return whether a slow run is slower still as the messages grow."""
+    sound = [item.run for item in runs if item.reference and not item.slow]
+    shares = []
+    for size in sorted(held.run.busbw):
+        usual = [run.busbw[size] for run in sound if size in run.busbw]
+        if len(usual) >= FEWEST:
+            shares.append(held.run.busbw[size] / median(usual))
+    return len(shares) > 1 and shares[-1] < _FALLS * shares[0]

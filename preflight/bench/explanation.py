@@ -1,0 +1,221 @@
+"""The factors that explain the slow runs, with their bits of evidence.
+
+A run is slow if one of its factors makes it so, or by chance (noisy or). Candidates are taken greedily until each slow
+run has one, then each is judged beside all others: by how many bits the runs that it explains are better explained
+with it than by chance. Judged one by one against all other runs, several faults would hide each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from preflight.bench import blocks as of_nodes
+from preflight.bench import factors
+from preflight.bench.bits import ENOUGH, gain
+from preflight.bench.factors import Factor
+from preflight.bench.observation import Observation
+
+#: Factors that are considered together; each further slow run stays unexplained.
+_MOST = 96
+
+#: Factors that are listed as not separated from another.
+_MOST_ALIKE = 12
+
+
+@dataclass(frozen=True)
+class FactorEvidence:
+    """A factor that explains slow runs."""
+
+    factor: Factor
+    slow: int
+    runs: int
+    elsewhere: tuple[int, int]  # slow runs and runs that no cause explains
+    bits: float  # log2 of the odds that it is a cause, against chance
+    alike: tuple[Factor, ...] = ()  # not ruled out in its place
+    places: tuple[int, ...] = ()  # its slow runs, by their place in the list
+
+    @property
+    def named(self) -> bool:
+        """Whether the evidence suffices to name it."""
+        return self.bits >= ENOUGH
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What explains the slow runs among some."""
+
+    causes: tuple[FactorEvidence, ...] = ()  # the one with the most evidence first
+    unexplained: tuple[int, ...] = ()  # slow runs, by their place in the list
+    blocks: tuple[tuple[str, ...], ...] = ()  # nodes that good pairs join, where there are several such groups
+
+    @property
+    def named(self) -> tuple[FactorEvidence, ...]:
+        """The causes that are named."""
+        return tuple(cause for cause in self.causes if cause.named)
+
+    def moved(self, places: Sequence[int]) -> Explanation:
+        """Return it with the places that its runs have in a longer list."""
+        causes = tuple(
+            replace(cause, places=tuple(places[place] for place in cause.places)) for cause in self.causes
+        )  # fmt: skip
+        return replace(self, causes=causes, unexplained=tuple(places[place] for place in self.unexplained))
+
+
+@dataclass
+class _Members:
+    """The runs that each factor has, and the bits that picking it costs."""
+
+    runs: dict[Factor, list[int]]
+    cost: dict[str, float]
+    slow: frozenset[int]
+    count: int
+    excluded: set[Factor] = field(default_factory=set)
+
+    def price(self, factor: Factor) -> float:
+        return self.cost[factor.kind]
+
+
+def explain(runs: Sequence[Observation], slow: Iterable[int], relations: bool = True) -> Explanation:
+    """Return what explains the slow runs, given by their places.
+
+    Without ``relations`` only parts count: the runs are of one distance already.
+    """
+    flagged = frozenset(slow)
+    if not flagged:
+        return Explanation()
+    groups = blocks(runs, flagged) if relations else ()
+    members = _members(runs, flagged, groups, relations)
+    causes = _causes(members)
+    explained = {place for cause in causes for place in cause.places}
+    apart = any(cause.factor.kind == factors.BLOCKS_DIFFER for cause in causes)
+    return Explanation(causes, tuple(sorted(flagged - explained)), groups if apart else ())
+
+
+def blocks(runs: Sequence[Observation], slow: frozenset[int]) -> tuple[tuple[str, ...], ...]:
+    """Return the groups of nodes that good pairs join, if there are several."""
+    pairs = [(place, run.nodes) for place, run in enumerate(runs) if len(run.ends) == 2]
+    nodes = {node for _, pair in pairs for node in pair}
+    good = [(a, b) for place, (a, b) in pairs if place not in slow]
+    groups = tuple(group for group in of_nodes.components(nodes, good) if len(group) > 1)
+    return groups if len(groups) > 1 else ()
+
+
+def _members(
+    runs: Sequence[Observation], slow: frozenset[int], groups: Sequence[Sequence[str]], relations: bool
+) -> _Members:
+    rails = factors.RailAddresses(runs)
+    block = {node: number for number, group in enumerate(groups) for node in group}
+    having: dict[Factor, list[int]] = {}
+    for place, run in enumerate(runs):
+        for factor in factors.of(run, rails, block):
+            if relations or factor.kind not in factors.RELATIONS:
+                having.setdefault(factor, []).append(place)
+    kinds = Counter(factor.kind for factor, own in having.items() if len(own) < len(runs))
+    cost = {kind: math.log2(count) + math.log2(len(kinds)) for kind, count in kinds.items()}
+    if groups and factors.BLOCKS_DIFFER in cost:
+        cost[factors.BLOCKS_DIFFER] += of_nodes.cost(len(group) for group in groups)
+    usable = {factor: own for factor, own in having.items() if factor.kind in cost and not slow.isdisjoint(own)}
+    return _Members(usable, cost, slow, len(runs))
+
+
+def _causes(members: _Members) -> tuple[FactorEvidence, ...]:
+    """Return the factors that explain the slow runs better than chance does."""
+    chosen = _cover(members)
+    while chosen:
+        bits = {factor: _bits(members, chosen, factor) for factor in chosen}
+        weakest = min(chosen, key=lambda factor: (bits[factor], factor))
+        if bits[weakest] > 0:
+            break
+        chosen.remove(weakest)
+    free, _ = _assign(members, chosen)
+    elsewhere = sum(place in members.slow for place in free), len(free)
+    causes = []
+    for factor in chosen:
+        own = members.runs[factor]
+        slow = tuple(place for place in own if place in members.slow)
+        causes.append(
+            FactorEvidence(factor, len(slow), len(own), elsewhere, _bits(members, chosen, factor),
+                  _alike(members, chosen, factor), slow)
+        )  # fmt: skip
+    return tuple(sorted(causes, key=lambda cause: (-cause.bits, cause.factor)))
+
+
+def _cover(members: _Members) -> list[Factor]:
+    """Return factors that explain all slow runs, the best first."""
+    left = set(range(members.count))
+    runs = {factor: len(own) for factor, own in members.runs.items()}
+    slow = {factor: sum(place in members.slow for place in own) for factor, own in members.runs.items()}
+    at: dict[int, list[Factor]] = {}
+    for factor, own in members.runs.items():
+        for place in own:
+            at.setdefault(place, []).append(factor)
+    all_slow = len(members.slow)
+    chosen: list[Factor] = []
+    while all_slow and len(chosen) < _MOST:
+        gains = {
+            factor: gain(slow[factor], runs[factor], all_slow, len(left)) for factor in slow if slow[factor]
+        }  # fmt: skip
+        useful = [factor for factor, bits in gains.items() if bits > 0]
+        if not useful:
+            break
+        best = min(useful, key=lambda factor: (members.price(factor) - gains[factor], factor))
+        chosen.append(best)
+        for place in members.runs[best]:
+            if place not in left:
+                continue
+            left.discard(place)
+            is_slow = place in members.slow
+            all_slow -= is_slow
+            for factor in at.get(place, ()):
+                runs[factor] -= 1
+                slow[factor] -= is_slow
+    return chosen
+
+
+def _assign(members: _Members, chosen: Iterable[Factor]) -> tuple[set[int], dict[Factor, list[int]]]:
+    """Return the runs without a chosen factor, and the runs of each factor.
+
+    A run with several counts for the first of them.
+    """
+    free = set(range(members.count))
+    own: dict[Factor, list[int]] = {}
+    for factor in chosen:
+        own[factor] = [place for place in members.runs[factor] if place in free]
+        free.difference_update(own[factor])
+    return free, own
+
+
+def _bits(members: _Members, chosen: Sequence[Factor], factor: Factor) -> float:
+    """Return the bits that a factor saves beside other ones, less its price."""
+    free, own = _assign(members, [*(other for other in chosen if other != factor), factor])
+    return _against(members, free, own[factor]) - members.price(factor)
+
+
+def _against(members: _Members, free: set[int], own: Sequence[int]) -> float:
+    """Return the bits by which some runs differ from those without a cause."""
+    slow = sum(place in members.slow for place in own)
+    other = sum(place in members.slow for place in free)
+    return gain(slow, len(own), slow + other, len(own) + len(free))
+
+
+def _alike(members: _Members, chosen: Sequence[Factor], factor: Factor) -> tuple[Factor, ...]:
+    """Return the factors that 100 to 1 do not rule out in the place of item."""
+    free, _ = _assign(members, [other for other in chosen if other != factor])
+    own = [place for place in members.runs[factor] if place in free]
+    slow = {place for place in own if place in members.slow}
+    all_slow = sum(place in members.slow for place in free)
+    mine = gain(len(slow), len(own), all_slow, len(free)) - members.price(factor)
+    rivals = {rival for rival in members.runs if rival != factor and rival not in chosen}
+    alike: list[tuple[float, Factor]] = []
+    for rival in rivals:
+        theirs = [place for place in members.runs[rival] if place in free]
+        count = sum(place in members.slow for place in theirs)
+        if 2 * sum(place in slow for place in theirs) < len(slow) or not slow:
+            continue
+        bits = gain(count, len(theirs), all_slow, len(free)) - members.price(rival)
+        if mine - bits < ENOUGH:
+            alike.append((-bits, rival))
+    return tuple(rival for _, rival in sorted(alike)[:_MOST_ALIKE])

@@ -1,0 +1,173 @@
+"""Output of nccl-tests over pairs of nodes, in the format of 2.19.6, from figures that are given.
+
+``python -m tests.support.pair_runs`` writes the fixtures of the checks of pairwise runs.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+
+from tests.support.paths import ROOT
+
+GIB = 2**30
+
+_GPU = "NVIDIA H100 80GB HBM3"
+
+_HEAD = (
+    f"#{'out-of-place':>74}{'in-place':>31}          ",
+    f"# {'size':>10}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}"
+    + 2 * f"  {'time':>7}  {'algbw':>6}  {'busbw':>6}  #wrong",
+    f"# {'(B)':>10}  {'(elements)':>12}{'':26}" + 2 * f"  {'(us)':>7}  (GB/s)  (GB/s)        ",
+)
+
+#: Nodes and rails of the cluster in the fixtures.
+NODES = tuple(f"gpu{number:03d}" for number in range(1, 9))
+RAILS = tuple(f"0000:{bus}:00" for bus in ("1a", "3c", "4d", "5e", "9a", "bc", "cd", "de"))
+
+
+def log(
+    collective: str,
+    ends: Mapping[str, Sequence[str]],
+    busbw: Mapping[int, float | None],
+    ended: str = "ok",
+) -> str:
+    """Return the output of one run: ``ends`` are the bus addresses by node, ``busbw`` GB/s by bytes.
+
+    ``ended`` is "ok", "failed" (NCCL reports an error) or "cut" (the output stops).
+    """
+    first, *_ = ends
+    lines = [
+        "# nccl-tests version 2.19.6 nccl-headers=23007 nccl-library=23007",
+        f"# Collective test starting: {collective}_perf",
+        f"# nThread 1 nGpus 1 minBytes {min(busbw)} maxBytes {max(busbw)} step: 2(factor) warmup iters: 5 iters: 20 "
+        "agg iters: 1 validation: 1 graph: 0 unalign: 0",
+        "#",
+        "# Using devices",
+    ]
+    rank = 0
+    for node, gpus in ends.items():
+        for index, gpu in enumerate(gpus):
+            lines.append(f"#  Rank {rank:2d} Group  0 Pid {4000 + rank} on {node:>10} device {index:2d} [{gpu}] {_GPU}")
+            rank += 1
+    lines += ["#", *_HEAD]
+    if ended == "failed":
+        lines.append(
+            f"{first}: Test NCCL failure {collective}.cu:274 'remote process exited or there was a network error / '"
+        )
+        return "\n".join(lines) + "\n"
+    if ended == "cut" and all(value is None for value in busbw.values()):
+        return "\n".join(lines) + "\n"
+    factor = (rank - 1) / rank if collective == "alltoall" else 1.0
+    count, redop = (rank * 8, "none") if collective == "alltoall" else (8, "sum")
+    values = []
+    for size, value in busbw.items():
+        if value is None:
+            continue
+        algbw = value / factor
+        half = f"  {size / algbw / 1000:7.1f}  {algbw:6.2f}  {value:6.2f}"
+        lines.append(f"{size:12d}  {size // count:12d}    double  {redop:>6}      -1{half}       0{half}     N/A")
+        values.append(value)
+    if ended == "cut":
+        return "\n".join(lines) + "\n"
+    lines += [
+        "# Out of bounds values : 0 OK",
+        f"# Avg bus bandwidth    : {sum(values) / len(values):g} ",
+        "#",
+        f"# Collective test concluded: {collective}_perf",
+        "#",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def records(rate: Callable[[str, str, str, str], float | None], seed: int = 7, repeats: int = 1) -> dict[str, str]:
+    """Return a log for each pair of ``NODES``, on rails drawn at random: ``rate`` is of (node, rail, node, rail).
+
+    A rate of None is a run that fails.
+    """
+    draw = random.Random(seed)
+    made = {}
+    for number in range(repeats):
+        for node, other in combinations(NODES, 2):
+            a, b = draw.choice(RAILS), draw.choice(RAILS)
+            value = rate(node, a, other, b)
+            noisy = None if value is None else value * (1 + draw.gauss(0, 0.004))
+            text = log("alltoall", {node: [a], other: [b]}, {GIB: noisy}, "ok" if value is not None else "failed")
+            made[f"log:{node}-{other}{f'-{number}' if number else ''}.out"] = text
+    return made
+
+
+def _healthy(node: str, a: str, other: str, b: str) -> float:
+    return 44.0 if a == b else 40.0
+
+
+def _bad_node(node: str, a: str, other: str, b: str) -> float:
+    return 11.0 if "gpu003" in (node, other) else _healthy(node, a, other, b)
+
+
+def _bad_rail(node: str, a: str, other: str, b: str) -> float:
+    return 7.0 if RAILS[4] in (a, b) else _healthy(node, a, other, b)
+
+
+def _one_pair(node: str, a: str, other: str, b: str) -> float:
+    return 20.0 if (node, other) == ("gpu002", "gpu006") else _healthy(node, a, other, b)
+
+
+def _two_fail(node: str, a: str, other: str, b: str) -> float | None:
+    return None if (node, other) in (("gpu002", "gpu006"), ("gpu001", "gpu008")) else _healthy(node, a, other, b)
+
+
+def _halves(node: str, a: str, other: str, b: str) -> float:
+    return 40.0 if (node > "gpu004") is (other > "gpu004") else 10.0
+
+
+_ORIGIN = "made by hand: figures invented, in the format of nccl-tests 2.19.6 (tests/support/pair_runs.py)"
+
+#: Check -> case -> (records, findings).
+CASES: dict[str, dict[str, tuple[dict[str, str], list[dict[str, str]]]]] = {
+    "bench.pairs": {
+        "healthy": (records(_healthy), [{"status": "pass", "message": "28 runs, none is slow"}]),
+        "one-slow-pair": (
+            records(_one_pair), [{"status": "warn", "message": "gpu002 and gpu006", "subject": "gpu002 - gpu006"}],
+        ),
+        "two-that-do-not-run": (
+            records(_two_fail),
+            [{"status": "warn", "message": "gpu001 and gpu008: alltoall over 2 GPUs on 2 nodes does not run"},
+             {"status": "warn", "message": "gpu002 and gpu006: alltoall over 2 GPUs on 2 nodes does not run"}],
+        ),
+        "two-halves": (
+            records(_halves), [{"status": "warn", "message": "between blocks of nodes 0.25 of the rate within"}],
+        ),
+        "four-pairs": (dict(list(records(_healthy).items())[:4]), [{"status": "unknown", "message": "too few"}]),
+        "one-run": (dict(list(records(_healthy).items())[:1]), [{"status": "skip"}]),
+    },
+    "bench.factor": {
+        "healthy": (records(_healthy), [{"status": "pass", "message": "no slow run among 28"}]),
+        "one-node": (
+            records(_bad_node),
+            [{"status": "fail", "message": "node gpu003: 7 of its 7 runs", "subject": "node gpu003"}],
+        ),
+        "one-rail": (
+            records(_bad_rail, repeats=2),
+            [{"status": "fail", "message": f"rail {RAILS[4]}", "subject": f"rail {RAILS[4]}"}],
+        ),
+        "one-slow-pair": (records(_one_pair), [{"status": "unknown", "message": "1 of 28 runs are slow"}]),
+        "two-halves": (records(_halves), [{"status": "pass"}]),
+    },
+}  # fmt: skip
+
+
+def main() -> None:
+    """Write the fixtures."""
+    for check, cases in CASES.items():
+        folder = ROOT / "fixtures" / check
+        folder.mkdir(exist_ok=True)
+        for name, (made, findings) in cases.items():
+            fixture = {"origin": _ORIGIN, "records": made, "findings": findings}
+            (folder / f"{name}.json").write_text(json.dumps(fixture, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

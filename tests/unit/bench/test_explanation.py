@@ -1,0 +1,209 @@
+"""Which parts explain slow runs: each fault beside the healthy cluster that looks like it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from itertools import combinations
+
+import pytest
+
+from preflight.bench import blocks
+from preflight.bench.bits import ENOUGH, gain
+from preflight.bench.comparison import Comparison, compare
+from preflight.bench.factors import Factor
+from preflight.bench.observation import FAILED, Observation, RunEnd, RunKind
+from preflight.bench.reference import RESOLVED, UNRESOLVED, levels, reference
+
+KIND = RunKind("alltoall", 2, 2)
+GIB = 2**30
+NODES = [f"n{number:02d}" for number in range(16)]
+RAILS = [f"0000:{number:02x}:00" for number in range(8)]
+
+Rate = Callable[[RunEnd, RunEnd], float | None]
+
+
+def runs(rate: Rate, seed: int = 1, sigma: float = 0.01, leaf: int | None = None) -> list[Observation]:
+    """Return a run for each pair of nodes, on rails drawn at random; of a rate of None it fails."""
+    draw = random.Random(seed)
+    made = []
+    for item, other in combinations(range(len(NODES)), 2):
+        ends = [
+            RunEnd(NODES[place], (draw.choice(RAILS),), None if leaf is None else f"leaf{place // leaf}")
+            for place in (item, other)
+        ]
+        value = rate(*ends)
+        busbw = {} if value is None else {GIB: value * (1 + draw.gauss(0, sigma))}
+        made.append(Observation(KIND, tuple(ends), busbw, FAILED if value is None else "ran"))
+    return made
+
+
+def only(observations: Sequence[Observation]) -> Comparison:
+    (comparison,) = compare(observations)
+    return comparison
+
+
+def named(comparison: Comparison) -> list[str]:
+    return [str(cause.factor) for cause in comparison.slow.named]
+
+
+def _touches(node: str, *ends: RunEnd) -> bool:
+    return any(end.node == node for end in ends)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("sigma", [0.002, 0.01, 0.05])
+def test_noise_names_nothing(seed: int, sigma: float) -> None:
+    comparison = only(runs(lambda *ends: 40.0, seed, sigma))
+    assert not comparison.slow.causes
+    assert not comparison.levels
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_pairs_that_are_slow_at_random_name_nothing(seed: int) -> None:
+    draw = random.Random(seed)
+    comparison = only(runs(lambda *ends: 20.0 if draw.random() < 0.1 else 40.0, seed))
+    assert any(held.slow for held in comparison.held)
+    assert not named(comparison)
+
+
+def test_a_slow_node() -> None:
+    assert named(only(runs(lambda *ends: 20.0 if _touches("n03", *ends) else 40.0))) == ["node n03"]
+
+
+def test_two_slow_nodes_do_not_hide_each_other() -> None:
+    bad = ("n03", "n11")
+    comparison = only(runs(lambda *ends: 20.0 if any(_touches(node, *ends) for node in bad) else 40.0))
+    assert sorted(named(comparison)) == ["node n03", "node n11"]
+
+
+def _a_third_of(rail: str, draw: random.Random) -> Rate:
+    return lambda a, b: 3.0 if rail in a.gpus + b.gpus and draw.random() < 0.33 else 40.0
+
+
+def test_a_rail_that_is_slow_in_a_third_of_its_runs() -> None:
+    """Name the rail where the runs suffice, and never another part."""
+    counts = 0
+    for seed in range(40):
+        comparison = only(runs(_a_third_of(RAILS[5], random.Random(seed)), seed))
+        assert set(named(comparison)) <= {f"rail {RAILS[5]}", f"rail {RAILS[5]} facing another rail"}
+        counts += bool(named(comparison))
+    assert counts >= 32
+
+
+def test_a_node_and_a_rail() -> None:
+    comparison = only(
+        runs(lambda a, b: 20.0 if _touches("n09", a, b) else 10.0 if RAILS[2] in a.gpus + b.gpus else 40.0)
+    )
+    assert sorted(named(comparison)) == ["node n09", f"rail {RAILS[2]}"]
+
+
+def test_half_of_the_cluster_cut_off_from_the_other() -> None:
+    """Accuse no node: most pairs are slow, so that a median of all would be no reference."""
+    comparison = only(runs(lambda a, b: 40.0 if (a.node < "n08") is (b.node < "n08") else 10.0))
+    assert not named(comparison)
+    (level,) = comparison.levels
+    assert not level.usual
+    assert {frozenset(block) for block in level.blocks} == {frozenset(NODES[:8]), frozenset(NODES[8:])}
+
+
+def test_a_node_slow_behind_the_bottleneck_of_two_halves() -> None:
+    def rate(a: RunEnd, b: RunEnd) -> float:
+        return (20.0 if _touches("n02", a, b) else 40.0) * (1 if (a.node < "n08") is (b.node < "n08") else 0.25)
+
+    comparison = only(runs(rate, sigma=0.002))
+    assert named(comparison) == ["node n02"]
+
+
+@pytest.mark.parametrize("share", [0.87, 0.92])
+def test_distance_is_no_fault(share: float) -> None:
+    """Three leaves, one of them of a single node, and a tenth less between them: as a sound fabric was recorded."""
+    block = {node: 0 if place < 13 else 1 if place < 15 else 2 for place, node in enumerate(NODES)}
+    comparison = only(runs(lambda a, b: 40.0 if block[a.node] == block[b.node] else share * 40, sigma=0.002))
+    assert not comparison.slow.causes
+    (level,) = comparison.levels
+    assert level.usual
+    assert [len(group) for group in level.blocks] == [13, 2, 1]
+
+
+def test_other_rails_are_no_fault() -> None:
+    comparison = only(runs(lambda a, b: 44.0 if a.gpus == b.gpus else 30.0))
+    assert not named(comparison)
+    assert all(cause.factor.kind not in ("node", "gpu", "rail") for cause in comparison.slow.causes)
+
+
+def test_where_leaves_are_known_a_tenth_is_a_fault() -> None:
+    comparison = only(
+        runs(lambda a, b: (0.9 if _touches("n05", a, b) else 1) * (40.0 if a.leaf == b.leaf else 36.0), leaf=8,
+             sigma=0.004)
+    )  # fmt: skip
+    assert named(comparison) == ["node n05"]
+
+
+def test_the_uplinks_of_a_leaf() -> None:
+    comparison = only(
+        runs(lambda a, b: 13.0 if a.leaf != b.leaf and "leaf1" in (a.leaf, b.leaf) else 40.0, leaf=4)
+    )  # fmt: skip
+    first, *_ = comparison.slow.named
+    assert first.factor == Factor("uplinks", "leaf1")
+
+
+def test_a_node_with_runs_that_fail_is_not_slow() -> None:
+    comparison = only(runs(lambda *ends: None if _touches("n07", *ends) else 40.0))
+    assert not comparison.slow.causes
+    assert [str(cause.factor) for cause in comparison.stopped.named] == ["node n07"]
+
+
+def test_few_runs_are_not_compared() -> None:
+    comparison = only(runs(lambda *ends: 40.0)[:7])
+    assert not comparison.judged
+    assert not comparison.slow.causes
+
+
+def test_nvlink_between_two_nodes_is_no_reference() -> None:
+    """Three fast pairs among 120 leave all others sound."""
+    fast = {("n00", "n01"), ("n02", "n03"), ("n04", "n05")}
+    comparison = only(runs(lambda a, b: 400.0 if (a.node, b.node) in fast else 40.0))
+    assert not any(held.slow for held in comparison.held)
+
+
+def test_reference_is_the_upper_level() -> None:
+    values = [40.0] * 20 + [10.0] * 60
+    result = reference(values, UNRESOLVED)
+    assert result is not None
+    assert result.busbw == 40.0
+    assert result.limit == pytest.approx(34.0)
+    assert [len(level) for level in levels(values, UNRESOLVED)] == [20, 60]
+
+
+def test_noise_widens_the_limit() -> None:
+    draw = random.Random(3)
+    result = reference([40 * (1 + draw.gauss(0, 0.05)) for _ in range(200)], RESOLVED)
+    assert result is not None
+    assert result.limit < 0.85 * result.busbw
+
+
+def test_a_given_reference_needs_no_runs() -> None:
+    result = reference([10.0] * 3, RESOLVED, given=40.0)
+    assert result is not None
+    assert result.given
+    assert result.limit == pytest.approx(38.0)
+
+
+def test_bits() -> None:
+    assert gain(0, 10, 0, 100) == 0
+    assert gain(8, 31, 8, 131) > ENOUGH
+    assert gain(3, 30, 10, 100) == 0
+    assert gain(1, 1, 1, 100) < ENOUGH
+
+
+def test_components() -> None:
+    assert blocks.components("abcde", [("a", "b"), ("b", "c")]) == [("a", "b", "c"), ("d",), ("e",)]
+
+
+def test_the_order_of_runs_changes_nothing() -> None:
+    made = runs(lambda a, b: 10.0 if RAILS[2] in a.gpus + b.gpus else 40.0)
+    shuffled = random.Random(5).sample(made, len(made))
+    assert [(str(cause.factor), cause.bits) for cause in only(made).slow.causes] == [
+        (str(cause.factor), cause.bits) for cause in only(shuffled).slow.causes
+    ]
