@@ -104,7 +104,7 @@ HOMES = {
 
 
 class PreflightError(Exception):
-    """Base class of the exceptions that preflight raises; the text names what is wrong and, where known, the fix."""
+    """Base class of preflight's exceptions; the text names the fault and the fix."""
 
 
 def __getattr__(name: str) -> type[PreflightError]:

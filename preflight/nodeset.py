@@ -1,4 +1,4 @@
-"""Folded names (``gpu[001-064]``), unfolded and folded by ClusterShell's library, within bounds."""
+"""Folded names (``gpu[001-064]``) by ClusterShell's library, within bounds."""
 
 from __future__ import annotations
 
@@ -58,10 +58,7 @@ def is_name(text: str) -> bool:
 
 
 class _OperatorGroups:
-    """ClusterShell's groups, none of which is looked up by a name that a shell could take for more than a word.
-
-    Every look-up of its parser passes here: what was typed, and what the site's own commands print in turn.
-    """
+    """ClusterShell's groups; names unsafe for a shell are not looked up."""
 
     def group_nodes(self, group: str, namespace: str | None = None) -> list[str]:
         return self._resolver(group, namespace).group_nodes(group, namespace)  # type: ignore[no-any-return]
@@ -82,9 +79,9 @@ class _OperatorGroups:
 
 
 def _plain(text: str) -> tuple[str, ...]:
-    """Unfold one name, or names that differ in their last number; empty for all else, which is the library's.
+    """Unfold a simple list; empty for anything else, which the library handles.
 
-    The library takes longer to import than a node to be asked, and every gate reads a cluster file.
+    The names differ in their last number.
     """
     shared: tuple[str, str] | None = None
     ranges: list[tuple[str, str]] = []
@@ -123,7 +120,7 @@ def fold(names: Iterable[str]) -> str:
 
 
 def fold_for_slurm(names: Iterable[str]) -> str:
-    """Return names as one folded list in which nothing follows a bracket: ``n[1-2]-ib`` is none to Slurm."""
+    """Return names as one folded list without text after a bracket, for Slurm."""
     foldable: list[str] = []
     others: list[str] = []
     for name in names:
@@ -132,7 +129,7 @@ def fold_for_slurm(names: Iterable[str]) -> str:
 
 
 def how_many(folded: str) -> int:
-    """Count what a folded list stands for at most, before a library spends minutes on unfolding it."""
+    """Return an upper bound of a folded list's size, before it is unfolded."""
     total = 0
     for pattern in _patterns(folded):
         number = 1
@@ -155,7 +152,10 @@ def _patterns(folded: str) -> Iterator[str]:
 
 
 def _length(item: str, lead: str) -> int:
-    """Count a range such as ``001-064`` or ``0-100/2``; digits that stand before its bracket belong to its ends."""
+    """Return the length of a range such as ``001-064`` or ``0-100/2``.
+
+    Digits before its bracket belong to its ends.
+    """
     ends, _, steps = item.replace("_", "").partition("/")
     numbers = [int(lead[-18:] + digits[:18]) for digits in re.findall(r"\d+", ends)[:3]]
     if len(numbers) < 2:

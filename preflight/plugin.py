@@ -1,4 +1,4 @@
-"""The public interface for check plug-ins: ``from preflight.plugin import check, Finding, ...``.
+"""Public interface for plug-ins: ``from preflight.plugin import check, …``.
 
 A plug-in imports this module and no other of preflight. The names of ``__all__`` keep their meaning between releases;
 modules and names elsewhere may move at any time. ``docs/plugin-api.md`` describes each name.

@@ -35,7 +35,7 @@ def findings_of(check: Check, records: Mapping[str, Any], site: Mapping[str, Any
 
 
 def record(key: str, value: Any) -> Any:
-    """Return a record as the collector writes it; ``findings_of`` describes the short forms."""
+    """Return a record in the collector's form; ``findings_of`` has the short forms."""
     if isinstance(value, str):
         return {"status": "ok", "out": value} | ({"rc": 0} if key.startswith("cmd:") else {})
     if isinstance(value, list):

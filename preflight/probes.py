@@ -1,11 +1,4 @@
-"""What may be asked of a node: every probe as data, read-only, with why it is asked.
-
-``preflight probes`` prints this table; nothing else ever touches a node. A probe is a command, a
-file, a directory, the free space of a file system, the allow-listed environment or a library call.
-``*`` and ``{a,b}`` in a path are expanded on the node, one record for each match. ``{}`` in a
-command stands for each base name that ``each`` matches there, or for each word that another command
-lists. What sweeps a whole fabric stands apart (:func:`sweep`): one node is asked it, and only by ``--fabric``.
-"""
+"""Probes of a node as data: read-only, each with its reason."""
 
 from __future__ import annotations
 
@@ -107,7 +100,7 @@ class Probe:
 
 
 def _words(command: str) -> list[str]:
-    """Take a command line apart as a shell does; most have nothing that a shell would look at."""
+    """Split a command line as a shell does; most need no special treatment."""
     if not any(sign in command for sign in "'\"\\"):
         return command.split()
     import shlex
@@ -298,7 +291,7 @@ PROBES = (
 
 
 def checkpoints(path: str) -> Probe:
-    """Return the probe that lists the checkpoints of a directory, with the time of their last change."""
+    """Return the probe for a directory's checkpoints and their change times."""
     import shlex
 
     command = f"find -H {shlex.quote(path)} -maxdepth 2 -printf '%T@ %y %P\\n'"
@@ -352,11 +345,7 @@ SWEEP_CAP = 32_000_000
 
 
 def sweep(device: str | None = None, *, window: bool = False) -> tuple[Probe, ...]:
-    """Return the probes that sweep the InfiniBand fabric of a port; each sends queries to every switch and HCA.
-
-    ``device`` is the RDMA device whose fabric is meant; None: the one that the tools choose, the first that is active.
-    ``window`` adds what tells nothing unless it is read twice.
-    """
+    """Return the fabric sweep's probes; each queries every switch and HCA."""
     of = f" -C {device}" if device else ""
     managers = (f"saquery -s{of}", r"(?m)^\s*EndPortLid\.+([0-9]{1,5})\s*$")
     return (
@@ -385,11 +374,7 @@ def plan(
     window_s: float | None = None,
     tools: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Return the document that tells a collector what to ask (``schemas/plan-1.json``).
-
-    ``window_s``: seconds after which the probes with ``twice`` are read again, within ``deadline_s``; ``tools``:
-    folders of the site.
-    """
+    """Return the plan document for a collector (``schemas/plan-1.json``)."""
     window = {} if window_s is None else {"window_s": window_s}
     return {
         **window,

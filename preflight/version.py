@@ -1,3 +1,3 @@
-"""The version, alone in a module so that the collector's plan and the build can read it cheaply."""
+"""The version, in a module of its own for the collector's plan and the build."""
 
 VERSION = "0.1.0"

@@ -1,1 +1,1 @@
-"""How it is told: the report document rendered as text, HTML, JSON, JUnit XML and Prometheus metrics."""
+"""Rendering of the report: text, HTML, JSON, JUnit XML, Prometheus metrics."""

@@ -1,4 +1,4 @@
-"""What the coverage says of checks that were not planned, in words that all reports share."""
+"""Text on checks that were not planned, shared by all reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from preflight._startup.lightclass import dataclass
 
 @dataclass(frozen=True)
 class Waiting:
-    """Checks that were not planned, what they wait for, and the command that gives it to them."""
+    """Checks that were not planned, their missing input, and its command."""
 
     needs: str
     command: str

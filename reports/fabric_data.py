@@ -1,7 +1,4 @@
-"""A sweep as data for a picture: tiers of switches, what hangs on each leaf, links between switches taken together.
-
-Only what was read is in it, and what a reference sweep had and is gone.
-"""
+"""A fabric sweep as data for a picture: tiers, leaf hosts, grouped links."""
 
 from __future__ import annotations
 
@@ -15,7 +12,10 @@ from preflight.parsers.infiniband.ibnetdiscover import FabricLink, Net
 
 
 def picture(name: str, swept: FabricFacts, reference: Reference | None = None) -> dict[str, Any]:
-    """Return ``{name, swept_from, hcas, partial, tiers, links}``; raises EvidenceError if nothing was swept."""
+    """Return ``{name, swept_from, hcas, partial, tiers, links}``.
+
+    Raises EvidenceError without a sweep.
+    """
     net, graph = swept.net, swept.graph
     slow = {one.link.ends for one in swept.slow_links}
     lost = _lost(reference.net, net) if reference and not swept.partial else ()
@@ -50,7 +50,7 @@ def picture(name: str, swept: FabricFacts, reference: Reference | None = None) -
 
 
 def _lost(before: Net, now: Net) -> tuple[FabricLink, ...]:
-    """Return the links that the reference has and the sweep has not, also those of devices that are gone."""
+    """Return the links of the reference that the sweep lacks."""
     ends = {link.ends for link in now.links}
     rewired = {old.ends for old, _ in difference(before, now).moved}
     return tuple(link for link in before.links if link.ends not in ends and link.ends not in rewired)

@@ -1,8 +1,4 @@
-"""A sweep of the fabric as an inline SVG: tiers of switches, the hosts of each leaf, what is slow, what is gone.
-
-Pure data to markup. Colours come from the page's style sheet by class. Whatever a sweep read is escaped and made
-visible. Sound links are drawn as long as they can be told apart; those with a fault always.
-"""
+"""A fabric sweep as inline SVG: tiers, hosts of each leaf, slow and lost links."""
 
 from __future__ import annotations
 
@@ -106,7 +102,7 @@ def _columns(width: int) -> int:
 
 
 def _hosts(switch: Mapping[str, Any], x: float, y: float, width: int) -> Markup:
-    """Draw a square for each HCA of a leaf: those that are gone first, then the slow ones, then the others."""
+    """Draw a square for each HCA of a leaf: lost, then slow, then healthy."""
     gone, slow = len(switch.get("missing_hosts", ())), len(switch.get("slow_hosts", ()))
     kinds = ["f-gone"] * gone + ["f-slow"] * slow + ["f-host"] * max(0, switch["hosts"] - slow)
     columns = _columns(width)
@@ -123,7 +119,7 @@ def _hosts_height(tier: Sequence[Mapping[str, Any]], width: int) -> float:
 
 
 def _lines(links: Sequence[Mapping[str, Any]], places: Mapping[str, tuple[float, float]]) -> tuple[Markup, int]:
-    """Draw the links between switches, those with a fault last and on top; return how many are left out."""
+    """Draw links between switches, faulty ones on top; return how many are omitted."""
     known = [link for link in links if link["a"] in places and link["b"] in places]
     faulty = [link for link in known if link["slow"] or link["missing"]]
     sound = [link for link in known if not (link["slow"] or link["missing"])]

@@ -9,10 +9,7 @@ from preflight.reports.sanitize import fold, one_line
 
 
 def before(finding: Mapping[str, Any]) -> str:
-    """Return what a finding was in earlier runs; empty without a history, or without an entry.
-
-    Nodes are named where not all of them have the same past.
-    """
+    """Return a finding's state in earlier runs; empty without history or entry."""
     entries = finding.get("history") or []
     if len(entries) == 1 and len(entries[0]["nodes"]) == len(finding["nodes"]):
         return one_line(entries[0]["said"])
@@ -20,7 +17,7 @@ def before(finding: Mapping[str, Any]) -> str:
 
 
 def summary(report: Mapping[str, Any]) -> str:
-    """Return in one line what is new and what is gone since the run before; empty without a history."""
+    """Return new and gone findings in one line; empty without a history."""
     history = report.get("history")
     if not history:
         return ""

@@ -88,7 +88,10 @@ def _silence(silent: Mapping[str, Mapping[str, str]], at: str) -> Iterator[str]:
 
 
 def _tag(status: str, findings: Sequence[Mapping[str, Any]]) -> str:
-    """Return the element of a case: ``failure``, ``error``, ``skipped``, or none; an unknown that gates is an error."""
+    """Return a case's element: ``failure``, ``error``, ``skipped``, or none.
+
+    An unknown result that gates is an error.
+    """
     if status == "unknown":
         gating = [finding.get("gating", True) for finding in findings if finding["status"] == "unknown"]
         return "error" if any(gating) or not gating else "skipped"

@@ -56,7 +56,7 @@ class NvLink:
 
 
 def links(code: str) -> int:
-    """Return the number of bonded links that a code stands for; 0 for a path over PCIe."""
+    """Return the number of bonded links of a code; 0 for a path over PCIe."""
     match = _BONDED.fullmatch(code)
     return int(match[1]) if match else 0
 

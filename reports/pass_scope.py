@@ -10,7 +10,7 @@ _ORDER = ("fail", "unknown", "warn", "pass", "skip")
 
 
 class Standings:
-    """How many nodes, and other subjects such as a run's logs, have each status by a check."""
+    """Number of nodes and other subjects with each status of a check."""
 
     def __init__(self, report: Mapping[str, Any]) -> None:
         self._of: dict[str, Counter[str]] = {}
@@ -33,18 +33,21 @@ class Standings:
             self._of[check]["left"] += len(names)
 
     def everywhere(self, check: str, status: str) -> bool:
-        """Whether a check passed wherever it applies, or was skipped everywhere; a pass beside a skip counts."""
+        """Return whether a check passed, or was skipped, wherever it applies.
+
+        A pass beside a skip counts.
+        """
         found = {one for one, number in self._of.get(check, {status: 1}).items() if number}
         return found <= ({"pass", "skip"} if status == "pass" else {status})
 
     def share(self, check: str, status: str) -> str:
-        """Return on how many nodes a check has a status, of those to which it applies: ``7 of 8``.
-
-        Of what was skipped: of all of them.
-        """
+        """Return a status's share of the applicable nodes: ``7 of 8``."""
         found = self._of.get(check, Counter())
         return f"{found[status]} of {found.total() - (found['skip'] if status == 'pass' else 0)}"
 
     def has(self, check: str, status: str) -> bool:
-        """Whether any node has the status; a single finding may pass on a node where another one fails."""
+        """Return whether any node has the status.
+
+        A single finding may pass on a node where another one fails.
+        """
         return check not in self._of or self._of[check][status] > 0

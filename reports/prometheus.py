@@ -1,8 +1,4 @@
-"""The report as metrics in the text format of Prometheus, for node_exporter's textfile collector.
-
-Labels are ids of checks, words of ours, and names of nodes and classes: never a message, whose wording has no
-bound. Series that name nodes are bounded by ``MOST_SERIES``; what is left out is counted.
-"""
+"""The report as Prometheus metrics, for node_exporter's textfile collector."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The text format of Prometheus, as node_exporter's textfile collector reads it: one metric and its samples.
-
-Source: https://prometheus.io/docs/instrumenting/exposition_formats/
-"""
+"""Prometheus text format of node_exporter's textfile collector: one metric."""
 
 from __future__ import annotations
 

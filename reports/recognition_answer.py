@@ -1,4 +1,4 @@
-"""The answer of `preflight read` in two sentences and one command, and as Markdown for a chat or a ticket."""
+"""Answer of `preflight read`: two sentences and a command; Markdown."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Answer(NamedTuple):
 
 
 def answer(document: Mapping[str, Any], missing: str) -> Answer:
-    """Return the verdict of a document; ``missing`` is what was not judged where nothing failed."""
+    """Return the verdict of a document; ``missing`` is the unjudged rest."""
     pairs = list(findings(document))
     counts = Counter(finding["status"] for _, finding in pairs)
     status = next((status_ for status_ in _ORDER if counts[status_]), "unknown")
@@ -116,7 +116,7 @@ def markdown(document: Mapping[str, Any], missing: str) -> str:
 
 
 def _escaped(text: object) -> str:
-    """Return text that neither Markdown nor a chat interprets: no markup, no mention, no link."""
+    """Return text without Markdown or chat markup, mentions and links."""
     plain = one_line(str(text))
     plain = re.sub(r"([\\*_{}\[\]<>#|~])", r"\\\1", plain)
     return plain.replace("`", "'").replace("@", "@\u200b").replace("://", ":\u200b//")

@@ -1,4 +1,4 @@
-"""Text output of `preflight read`: each part with its lines, its format and its findings."""
+"""Text output of `preflight read`: parts with lines, formats and findings."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _answer(document: Mapping[str, Any]) -> list[Part]:
 
 
 def _unrecognised(source: Mapping[str, Any], kinds: str) -> list[Part]:
-    """Return what a text looks like, what to paste instead, and the formats that are known."""
+    """Return a guess at the text, what to paste instead, and the known formats."""
     guess = source.get("guess") or {}
     looks = f": it looks like {guess['looks_like']}" if guess.get("looks_like") else ""
     parts: list[Part] = [Paragraph(((f"  nothing in it was recognised{looks}", COLOUR["unknown"]),))]

@@ -1,4 +1,4 @@
-"""Foreign text made harmless: what a node sent may hold escapes, bidi marks, anything."""
+"""Sanitizing of foreign text: escapes, bidi marks, control characters."""
 
 from __future__ import annotations
 
@@ -28,10 +28,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 
 def visible(text: str) -> str:
-    r"""Write characters that steer a terminal or hide from the eye as escapes: ``\x1b``, ``\u202e``.
-
-    Line feeds and tabs stay. What is visible already does not change.
-    """
+    r"""Escape control and invisible characters: ``\x1b``, ``\u202e``."""
     return _HIDDEN.sub(_escape, text)
 
 
@@ -41,7 +38,7 @@ def one_line(text: str) -> str:
 
 
 def short(text: str, limit: int) -> str:
-    """Write text on one line of at most ``limit`` characters; a mark stands for what is cut."""
+    """Return text on one line of at most ``limit`` characters, marked where cut."""
     text = one_line(text)
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
@@ -54,12 +51,12 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def fold(names: Iterable[str]) -> str:
-    """Fold node names: ``gpu[001-063]``. Names that no host can have follow as they are, made visible."""
+    """Fold node names: ``gpu[001-063]``; impossible host names follow unfolded."""
     return _fold(tuple(names))
 
 
 def listed(names: Iterable[str]) -> str:
-    """Fold node names for lines that are wrapped: a long list has spaces where it may be, so that no name is cut."""
+    """Fold node names for wrapped lines: spaces in a long list cut no name."""
     text = fold(names)
     return text if len(text) <= _LONGEST_WORD else _COMMA.sub(", ", text)
 

@@ -1,4 +1,4 @@
-"""Reports that were written earlier (``--json``), read again: one that is damaged is refused by its name and place."""
+"""Reports read from files (``--json``); a damaged one is refused by place."""
 
 from __future__ import annotations
 
@@ -18,11 +18,7 @@ class ReportError(PreflightError):
 
 
 def read(path: Path, needed: tuple[str, ...] = (), partly: bool = False) -> Mapping[str, Any] | None:
-    """Return the report in a file, None if that holds something else; raises ReportError.
-
-    ``needed`` are the keys that have to be there; none: all that a complete report has. ``partly``: what is in them may
-    lack keys.
-    """
+    """Return the report in a file, None for other content; raises ReportError."""
     try:
         document = report_file.read(path)
     except OSError as error:

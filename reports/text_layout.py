@@ -1,8 +1,4 @@
-"""Paragraphs and labelled lists set to a width: by rich for a terminal, without it where nobody sees colours.
-
-What is written to a file or a pipe is the same to the byte as what rich would write there; importing rich
-would take longer than all the rest of a run.
-"""
+"""Layout of paragraphs and labelled lists: by rich for a terminal, else plain."""
 
 from __future__ import annotations
 
@@ -42,7 +38,7 @@ Part = Paragraph | Listing
 
 
 def typeset(parts: Iterable[Part], *, colour: bool, width: int) -> str:
-    """Return the parts as lines of at most ``width`` columns, without spaces at their ends."""
+    """Return the parts as lines of at most ``width`` columns, right-trimmed."""
     parts = list(parts)
     if colour or width < _NARROWEST or not all(_PLAIN.fullmatch(text) for part in parts for text in _texts(part)):
         text = _by_rich(parts, colour, width)
@@ -69,7 +65,7 @@ def _lines(part: Part, width: int) -> Iterator[str]:
 
 
 def _wrapped(text: str, width: int) -> Iterator[str]:
-    """Break lines before words that do not fit; a word longer than a line is cut into lines of its own."""
+    """Wrap lines before words that do not fit; too long words are cut."""
     for line in text.split("\n"):
         pieces, room = [""], width
         for word in _WORD.findall(line):

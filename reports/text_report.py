@@ -1,4 +1,4 @@
-"""The report for a terminal: verdict first, then coverage, then what to do; passes folded."""
+"""Terminal report: verdict, coverage, findings; passes folded."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def _unknown(findings: Sequence[Mapping[str, Any]]) -> list[Part]:
 
 
 def _folded(by: Mapping[str, Sequence[Mapping[str, Any]]], standings: Standings, verbose: bool) -> list[Part]:
-    """List what passed everywhere, what passed on some nodes, with their number, and what was skipped."""
+    """List full passes, partial passes with counts, and checks not applicable."""
     parts: list[Part] = []
     for status, title in (("pass", "Passed"), ("skip", "Not applicable")):
         findings = by[status]
@@ -219,7 +219,7 @@ def _folded(by: Mapping[str, Sequence[Mapping[str, Any]]], standings: Standings,
 
 
 def _left(skips: Sequence[Mapping[str, Any]]) -> list[Part]:
-    """Name what was compared across nodes and is not repeated, since a check of the node reports it."""
+    """Name comparisons that are not repeated, since a node check reports them."""
     repeated = [
         f"{finding['check']} on {one_line(listed(finding['nodes']))} ({one_line(finding['message'])})"
         for finding in skips
@@ -233,7 +233,7 @@ def _left(skips: Sequence[Mapping[str, Any]]) -> list[Part]:
 
 
 def _checklists(items: Sequence[Mapping[str, Any]]) -> Paragraph:
-    """Count the items of each document; the full list is `preflight checklist` and the HTML page."""
+    """Count the items of each checklist; the items are in `preflight checklist`."""
     documents: dict[str, dict[str, int]] = {}
     for item in items:
         counts = documents.setdefault(item["document"], {})

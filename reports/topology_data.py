@@ -1,7 +1,4 @@
-"""A node's topology as data for a picture: GPUs, PCIe switches, NICs, NUMA nodes, NVLink.
-
-Only what was read is in it; what could not be read is left out, never guessed.
-"""
+"""A node's topology as data for a picture: GPUs, switches, NICs, NUMA, NVLink."""
 
 from __future__ import annotations
 
@@ -18,11 +15,7 @@ from preflight.parsers.network.lldp import LLDP, Neighbour
 
 
 def picture(node: NodeFacts, compute: frozenset[str] = frozenset()) -> dict[str, Any] | None:
-    """Return ``{numa: [...], nvlink: [...]}`` or None if neither GPUs nor NICs could be read.
-
-    Each NUMA node has ``switches`` (a PCIe switch or root port with its ``gpus`` and ``nics``);
-    ``nvlink`` lists groups of GPU pairs by code. ``compute`` names the HCAs that a job uses.
-    """
+    """Return ``{numa: [...], nvlink: [...]}``; None without GPUs and NICs."""
     gpus, nics = _gpus(node), _nics(node, compute)
     if not gpus and not nics:
         return None
@@ -116,11 +109,7 @@ def _label(port: Port) -> str:
 
 
 def _switch(parents: tuple[str, ...], own: str) -> str:
-    """Name the PCIe switch above a device by its upstream port, or the root port where there is none.
-
-    Below a switch the chain is root port, upstream port, downstream port, device; two switches in a
-    row (as in HGX boards with retimers) are told apart by the nearest one.
-    """
+    """Name the PCIe switch above a device by its upstream or root port."""
     if len(parents) >= 3:
         return parents[-2]
     return parents[0] if parents else own

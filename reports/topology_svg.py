@@ -1,8 +1,4 @@
-"""A node's topology as an inline SVG: NUMA panels, PCIe switches with their GPUs and NICs, NVLink.
-
-Pure data to markup. Colours come from the page's style sheet by class, so that dark mode works; the
-attributes are what a page without it shows. Whatever a node sent is escaped and made visible.
-"""
+"""A node's topology as inline SVG: NUMA panels, PCIe switches, NVLink."""
 
 from __future__ import annotations
 
@@ -32,10 +28,7 @@ _SIGNS = {
 
 
 def draw(topology: Mapping[str, Any], marks: Mapping[str, Mark] | None = None) -> Markup:
-    """Return the picture of ``nodes[].topology`` as one ``<svg role="img">`` that says itself in words.
-
-    ``marks``: PCI address of a GPU or name of a NIC -> the worst finding about it.
-    """
+    """Return ``nodes[].topology`` as an accessible ``<svg role="img">``."""
     panels = [_Panel(numa) for numa in topology.get("numa", ())]
     gpus = [gpu for panel in panels for switch in panel.switches for gpu in switch.get("gpus", ())]
     nics = [nic for panel in panels for switch in panel.switches for nic in switch.get("nics", ())]
@@ -224,7 +217,7 @@ def _nic(pen: _Pen, nic: Mapping[str, Any], x: int, y: int) -> None:
 
 
 def _nvlink(pen: _Pen, link: NvLink, y: int, width: int) -> int:
-    """Draw the bar that sums NVLink up and, below it, arcs for the pairs that stand out."""
+    """Draw the NVLink summary bar, and arcs for the odd pairs below it."""
     lines = [piece for text in link.lines() for piece in _wrap(text, width // 6)]
     arcs = link.arcs if len(link.gpus) > 1 else ()
     arch = 66 if arcs else 0

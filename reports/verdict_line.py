@@ -26,13 +26,13 @@ class VerdictLine:
 
 
 def headline(report: Mapping[str, Any]) -> str:
-    """Return the verdict in one line: ``FAIL: 3 of 6 nodes have problems; 1 node gave no answer``."""
+    """Return the verdict line: ``FAIL: 3 of 6 nodes have problems; …``."""
     line = verdict(report)
     return f"{line.word}: {line.detail}"
 
 
 def verdict(report: Mapping[str, Any]) -> VerdictLine:
-    """Put the exit status and the counts of the report into words; nothing is judged anew.
+    """Return the verdict for the report's exit status and counts.
 
     PASS is printed only where nothing failed, no result is unknown and every node answered; checklist
     items that nothing has answered yet are counted beside it. Where the exit status is 0 all the same,
@@ -224,7 +224,7 @@ def bare_nodes(report: Mapping[str, Any]) -> list[str]:
 
 
 def _strangers(report: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:
-    """Return the nodes with neither GPU nor NIC, and the network switches, each with its system."""
+    """Return nodes with neither GPU nor NIC, and switches with their systems."""
     bare: list[str] = []
     switches: dict[str, str] = {}
     for finding in report["findings"]:
@@ -241,7 +241,7 @@ def _strangers(report: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:
 
 
 def _vague(report: Mapping[str, Any]) -> set[str]:
-    """Return the nodes with an unknown result that gates; one without a finding counts, too."""
+    """Return nodes with an unknown result that gates, with or without a finding."""
     gating: dict[str, set[str]] = {}
     idle: dict[str, set[str]] = {}
     for finding in report["findings"]:

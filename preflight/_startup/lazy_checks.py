@@ -58,7 +58,7 @@ def is_current(module: str, folder: str) -> bool:
 
 
 def fingerprint(source: bytes) -> int:
-    """Return a checksum of a module's declarations: ``@check(`` to its function's name."""
+    """Return a checksum of a module's checks: ``@check(`` to the function's name."""
     import re
     from zlib import crc32
 

@@ -49,7 +49,7 @@ else:
         return made.__class__(**unchanged, **changes)
 
     def dataclass(cls=None, *, frozen=False):
-        """Make a dataclass: its fields, defaults, equality, hash and ``repr`` are those of the standard library."""
+        """Make a dataclass with the fields, equality, hash and ``repr`` of the stdlib's."""
         return _made(cls, frozen) if cls is not None else lambda cls: _made(cls, frozen)
 
     def _made(cls, frozen):
@@ -73,7 +73,7 @@ else:
         return cls
 
     def _own(cls):
-        """Yield the fields that a class declares; its attributes are left with their defaults, if any."""
+        """Yield the fields that a class declares; attributes keep their defaults."""
         for name, declared in cls.__annotations__.items():
             attribute = cls.__dict__.get(name, _MISSING)
             if "__slots__" in cls.__dict__ or str(declared).startswith(("ClassVar", "InitVar", "KW_ONLY")):
@@ -126,7 +126,7 @@ else:
         return __init__
 
     def _init(cls, ours):
-        """Compile ``__init__``; defaults are looked up where a default argument has them: in the function."""
+        """Compile ``__init__``; defaults are those of the fields."""
         names, parameters, lines = {"missing": _MISSING}, [], []
         for one in ours:
             value, parameter = one.name, one.name

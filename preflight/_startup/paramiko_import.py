@@ -19,7 +19,7 @@ _INVOKE, _METADATA = "invoke", "importlib.metadata"
 
 
 class _Version(ModuleType):
-    """Stands in for ``importlib.metadata`` as long as nothing is asked but paramiko's version."""
+    """Stand-in for ``importlib.metadata`` that only knows paramiko's version."""
 
     def version(self, name: str) -> str:
         """Return the version of a distribution."""

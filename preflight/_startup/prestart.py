@@ -47,7 +47,7 @@ class Forked:
     """A collector started by a fork; of Popen's attributes those that are used here."""
 
     def __init__(self) -> None:
-        """Start it; raise OSError if that cannot be done, NotImplementedError where it would not be safe."""
+        """Start it; raise OSError on failure, NotImplementedError where unsafe."""
         if len(os.listdir("/proc/self/task")) != 1:
             raise NotImplementedError
         pipes = [os.pipe() for _ in range(3)]

@@ -1,4 +1,4 @@
-"""Evidence on disk: one file per node in a directory, ``run.json`` for the logs of a run."""
+"""Evidence on disk: one file per node, ``run.json`` for the logs of a run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ArchiveError(PreflightError):
 
 
 def file_name(node: str) -> str:
-    """Return the file name of a node's document, which for any node name stays in its directory."""
+    """Return the file name of a node's document, which stays in its directory."""
     if node == RUN:
         return RUN_FILE
     name = quote(node, safe="-_.+@:", errors="backslashreplace") + ".json"
@@ -48,14 +48,17 @@ def file_name(node: str) -> str:
 
 
 def _file_of(evidence: Evidence) -> str:
-    """Return a document's file name; a pair's test lies beside the node's document, never in its place."""
+    """Return a document's file name; a pair test's is beside the node's."""
     if evidence.pair is None:
         return file_name(evidence.node)
     return file_name(f"{evidence.node}.pair-{evidence.pair.peer}")
 
 
 def save(directory: Path, evidences: Iterable[Evidence]) -> None:
-    """Write each document to ``DIRECTORY/NODE.json``, those of a pair to ``NODE.pair-PEER.json``; raises OSError."""
+    """Write each document to ``DIRECTORY/NODE.json``; raises OSError.
+
+    Pair tests go to ``NODE.pair-PEER.json``.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     for evidence in evidences:
         write(directory / _file_of(evidence), dump(_with_texts(evidence)))
@@ -70,7 +73,7 @@ def _with_texts(evidence: Evidence) -> Evidence:
 
 
 def is_stream(path: Path) -> bool:
-    """Return whether a path is a character device or names an open stream, which a new file would replace."""
+    """Return whether a path is a device or an open stream, not to be replaced."""
     if str(path).startswith(("/dev/fd/", "/dev/std", "/proc/")):
         return True
     try:
@@ -92,12 +95,7 @@ def write(path: Path, text: str | Iterable[str]) -> None:
 
 @contextmanager
 def replacing(path: Path, mode: int | None = None) -> Iterator[BufferedWriter]:
-    """Yield a stream whose content takes the place of a file once all of it was written; raises OSError.
-
-    A reader sees the old content or the new, never half of it. ``mode`` is that of the new file; None: as the umask has
-    it. A device, or a stream under its name (``/dev/null``, ``/dev/stdout``), is written to instead; ``-`` is standard
-    output.
-    """
+    """Yield a stream whose content replaces a file once complete; raises OSError."""
     if path == STDOUT:
         sys.stdout.flush()
         yield sys.stdout.buffer  # type: ignore[misc]
@@ -124,12 +122,7 @@ def replacing(path: Path, mode: int | None = None) -> Iterator[BufferedWriter]:
 
 
 def load(paths: Sequence[Path]) -> tuple[list[Evidence], Evidence | None]:
-    """Read documents from files and directories: the nodes in the order of their names, and the run's logs.
-
-    A file that is not evidence, or only half of it, becomes a node without an answer; a path that
-    cannot be opened, or a node that is described twice, raises ArchiveError. The records of a
-    test with another node are added to the node's document.
-    """
+    """Read documents from files and directories: nodes by name, and the run's logs."""
     nodes: dict[str, tuple[Evidence, Path]] = {}
     run: Evidence | None = None
     for path in files(paths):
@@ -153,9 +146,9 @@ def load(paths: Sequence[Path]) -> tuple[list[Evidence], Evidence | None]:
 
 
 def read_file(path: Path) -> Evidence | None:
-    """Read one file: a node's document, or a node without an answer if it holds none or half; None of a report.
+    """Read one file; None for a report.
 
-    Raises OSError.
+    A file without a complete document becomes a node without an answer.
     """
     try:
         return read(path)
@@ -169,7 +162,7 @@ def twice(node: str, one: Path, other: Path) -> ArchiveError:
 
 
 def files(paths: Sequence[Path]) -> list[Path]:
-    """Return the files that are meant, those of a directory by name; raises ArchiveError."""
+    """Return the files, those of a directory by name; raises ArchiveError."""
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
@@ -185,7 +178,7 @@ def files(paths: Sequence[Path]) -> list[Path]:
 
 
 def is_report(path: Path) -> bool:
-    """Return whether a file is a report that lies beside the evidence, not damaged evidence."""
+    """Return whether a file is a report beside the evidence."""
     try:
         safe_read.require_regular_file(path)
         with path.open("rb") as stream:
@@ -200,7 +193,7 @@ def merged(one: Evidence, other: Evidence) -> Evidence:
 
 
 def joined(one: Evidence, other: Evidence) -> Evidence | None:
-    """Add the records of a pair's test to the document of the same node; None unless there is one of each."""
+    """Add a pair test's records to the same node's document; else None."""
     if (one.pair is None) == (other.pair is None):
         return None
     document, part = (one, other) if one.pair is None else (other, one)
@@ -210,10 +203,9 @@ def joined(one: Evidence, other: Evidence) -> Evidence | None:
 
 
 def logs(paths: Sequence[Path], limit: int) -> Evidence | None:
-    """Make the evidence of a run from log files; None without any. Raises ArchiveError.
+    """Return the evidence of a run from log files; None without any.
 
-    Each is read where it lies, as long as this process runs; a document keeps the text of those of at most ``limit``
-    bytes that are neither compressed nor a pickle.
+    Raises ArchiveError.
     """
     records: dict[str, object] = {}
     for path in paths:

@@ -1,4 +1,4 @@
-"""Evidence on disk, too large for memory: the nodes are listed first, their documents are read one by one."""
+"""Evidence on disk, too large for memory: documents are read one by one."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class File:
     parts: tuple[Path, ...] = ()
 
     def read(self) -> Evidence:
-        """Return the evidence; of a file that has gone or changed since it was found: a node without an answer."""
+        """Return the evidence; a file that is gone or changed gives no answer."""
         try:
             found = directory.read_file(self.path)
             for part in self.parts:
@@ -126,7 +126,10 @@ class Saved(Sequence[Evidence]):
 
 
 def load(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | None]:
-    """Do what ``archive.load`` does, but hold no more than a few documents in memory; raises ArchiveError."""
+    """As ``archive.load``, with only a few documents in memory.
+
+    Raises ArchiveError.
+    """
     if any(is_bundle(path) for path in paths):
         return _of_bundles(paths)
     files = directory.files(paths)
@@ -195,7 +198,7 @@ def _documents(paths: Sequence[Path]) -> Iterator[tuple[Path, Evidence]]:
 
 
 def _node(path: Path) -> tuple[str | None, Evidence | None]:
-    """Return the node of the document in a file (None: it is a report), and the document if it had to be read."""
+    """Return the node of a file (None: a report), and its document if it was read."""
     try:
         if (node := _glance(path)) is not None:
             return node, None
@@ -206,7 +209,7 @@ def _node(path: Path) -> tuple[str | None, Evidence | None]:
 
 
 def _glance(path: Path) -> str | None:
-    """Return the node of a document that ``evidence.dump`` wrote to its end, without reading all of it."""
+    """Return the node of a document from ``evidence.dump`` without reading it all."""
     if not path.is_file():  # a pipe without a writer would block
         return None
     with path.open("rb") as stream:
@@ -219,7 +222,10 @@ def _glance(path: Path) -> str | None:
 
 
 def _together(known: File, path: Path) -> File:
-    """Add a document of the same node; raise ArchiveError unless one of them holds only pair tests."""
+    """Add a document of the same node; one of them must hold only pair tests.
+
+    Raises ArchiveError.
+    """
     one, other = known.read(), read(path)
     if directory.joined(one, other) is None:
         raise directory.twice(known.node, known.path, path)
@@ -251,7 +257,7 @@ def _memory(files: Sequence[Path]) -> int:
 
 
 class Folder:
-    """A private folder; it is removed when nobody needs it any more, at the latest with the process."""
+    """A private folder, removed when unused, at the latest with the process."""
 
     def __init__(self) -> None:
         self.path = Path(mkdtemp(prefix="preflight-"))
@@ -259,7 +265,7 @@ class Folder:
 
 
 class Spool:
-    """Documents as they come in: a few are held, more wait on disk until they are judged."""
+    """Incoming documents: a few in memory, the rest on disk."""
 
     def __init__(self, known: Iterable[Evidence] = ()) -> None:
         """Begin with those that are there already."""

@@ -1,1 +1,1 @@
-"""The documents' checklists: items, the questions of each, and their answers by checks."""
+"""Checklists of the documents: items, their questions, and answers by checks."""

@@ -1,8 +1,4 @@
-"""Answer the checklists: every question of every item, by what its checks found, never by opinion.
-
-A question is as good as the worst of its checks (fail > unknown > warn > pass > skip), and unknown as long as one
-of them did not run. An item is as good as the worst of its questions; one open question keeps it from passing.
-"""
+"""Answers to the checklists: each question by the findings of its checks."""
 
 from __future__ import annotations
 

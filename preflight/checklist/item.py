@@ -1,4 +1,4 @@
-"""What an item of a checklist is made of: the questions of its sentence, each with the checks that answer it."""
+"""Items of a checklist: the questions of a sentence, and their checks."""
 
 from __future__ import annotations
 
@@ -36,11 +36,7 @@ ENVIRONMENT = "the environment of preflight and of ranks that it sees, and NCCL'
 
 @dataclass(frozen=True)
 class Question:
-    """One question of an item's sentence. All of its checks have to answer; without any it is open.
-
-    ``missing`` is what an open question waits for. ``where`` names a check: where that one is skipped, the question
-    does not apply. ``needs`` is what the cluster file has to declare before a check can answer.
-    """
+    """One question of an item; all of its checks must answer, without any it is open."""
 
     text: str
     checks: tuple[str, ...] = ()
@@ -51,10 +47,9 @@ class Question:
 
 @dataclass(frozen=True)
 class ChecklistItem:
-    """One sentence of a document; ``by`` are the kinds of evidence that answer it (``answers.SUPPLY``).
+    """One sentence of a document; ``by`` are its kinds of evidence.
 
-    ``within`` names the evidence that an answer is bound to, where other evidence could answer as well; reports
-    print it beside the answer.
+    They are listed in ``answers.SUPPLY``.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Items of the tuning chapter, second part: communicators, pitfalls, NCCL's environment, SHARP, records, roles."""
+"""Tuning items, second part: communicators, environment, SHARP, records, roles."""
 
 from __future__ import annotations
 

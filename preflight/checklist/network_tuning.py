@@ -1,4 +1,4 @@
-"""Items of the tuning chapter, first part: fabric, container, NCCL, traces, and the lens on bottlenecks."""
+"""Tuning items, first part: fabric, container, NCCL, traces, bottlenecks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Items of the chapter on parallelism: what to confirm before a job grows from 8 to 64 GPUs."""
+"""Items of the chapter on parallelism: growing a job from 8 to 64 GPUs."""
 
 from __future__ import annotations
 

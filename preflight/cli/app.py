@@ -1,4 +1,4 @@
-"""The command line: which commands there are. Each is imported when it is called, or when help names it."""
+"""Command line: the commands, each imported when it is called."""
 
 from __future__ import annotations
 

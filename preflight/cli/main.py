@@ -97,7 +97,7 @@ def _crashed(words: Sequence[str], error: Exception) -> int:
 
 
 def _print(text: str) -> None:
-    """Print to standard error what a terminal shows as it is; where that is closed, nothing."""
+    """Print sanitized text to standard error; nothing where that is closed."""
     try:
         from preflight.reports.sanitize import visible
 
@@ -107,7 +107,7 @@ def _print(text: str) -> None:
 
 
 def leave(status: Any, *, shut_down: bool = False) -> NoReturn:
-    """End the process; without shutting down, which takes longer than a cached verdict."""
+    """End the process; skipping shutdown, which takes longer than a cached verdict."""
     if shut_down:
         sys.exit(status)
     for stream in (sys.stdout, sys.stderr):

@@ -1,10 +1,4 @@
-"""preflight as one file, for nodes that reach no package index: ``python -m preflight.cli.zipapp -o preflight.pyz``.
-
-The file holds preflight and the pure-Python packages that it needs, and runs by itself with any Python of
-``Contents.floor`` or newer (zipapp in Python's documentation; PEP 441). The same source, packages and Python give the
-same bytes. What is compiled is left out: without paramiko there is no SSH of our own, ``--via openssh`` uses the
-system's.
-"""
+"""The single-file build: ``python -m preflight.cli.zipapp -o preflight.pyz``."""
 
 from __future__ import annotations
 
@@ -78,7 +72,7 @@ class Contents:
 
 
 def contents() -> Contents:
-    """Gather what the archive holds from what is installed here; raises MissingPackage."""
+    """Collect the archive's content from the installation; raises MissingPackage."""
     files = dict(_own()) | {f"preflight/{name}": text().encode() for name, text in startup_tables.TABLES.items()}
     floor = (3, 10)
     for name, prefix in CARRIED.items():
@@ -142,10 +136,7 @@ def _carried(found: metadata.Distribution, prefix: str) -> Iterator[tuple[str, b
 
 
 def _compiled(name: str, source: bytes) -> bytes:
-    """Return byte code that names its source by its place in the archive, and never looks at it.
-
-    Version 2 of the format has no references between objects, whose marks differ from run to run.
-    """
+    """Return byte code that never looks at its source."""
     code = marshal.dumps(compile(source, name, "exec", dont_inherit=True, optimize=0), 2)
     return MAGIC_NUMBER + _UNCHECKED_HASH.to_bytes(4, "little") + source_hash(source) + code
 

@@ -1,8 +1,4 @@
-"""The collector as a process: plan in, one frame out, and nothing of it left behind.
-
-Standard input stays open for as long as somebody wants the answer. Its end, a signal, or the time
-limit end the collector and everything it started.
-"""
+"""Collector process: plan in, one frame out, nothing left behind."""
 
 import json
 import os
@@ -52,7 +48,7 @@ def main(plan: bytes) -> None:
 
 
 def _guard(deadline_s: float) -> None:
-    """End everything when the caller goes, on a signal, and at the latest soon after the deadline."""
+    """End everything when the caller goes, on a signal, or after the deadline."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, _leave)

@@ -1,4 +1,4 @@
-"""One command: an argument vector, its own session, bounded output, and an end that is certain."""
+"""One command: its own session, bounded output, a certain end."""
 
 import os
 import select
@@ -26,7 +26,10 @@ _closed = threading.Event()
 
 
 def environment() -> "Dict[str, str]":
-    """Return the environment of every command: the collector's own, with the C locale, so that tools speak English."""
+    """Return the environment of commands: the collector's, with the C locale.
+
+    Tools then print English.
+    """
     return dict(os.environ, PATH=tools.search_path(), LC_ALL="C")
 
 
@@ -36,11 +39,7 @@ def close() -> None:
 
 
 def execute(argv: "Sequence[str]", timeout_s: float, deadline: Deadline, cap: int, feed: bytes = b"") -> Record:
-    """Run a command to its end, or to its time limit, or to ``cap`` bytes of one of its outputs.
-
-    ``argv[0]`` is a path. ``feed`` is written to its standard input. The record says how it ended;
-    nothing of its process group is left, unless the record is ``abandoned``.
-    """
+    """Run a command to its end, its time limit, or ``cap`` bytes of an output."""
     began = time.monotonic()
     if _closed.is_set():
         return {"status": "not-run", "why": "the run is over"}
@@ -106,7 +105,7 @@ class _Run:
                 stream.close()
 
     def _force(self, record: Record, deadline: Deadline, term: bool) -> Record:
-        """End the process group, first politely if ``term``, and complete ``why`` by what that took."""
+        """End the process group, politely first if ``term``; complete ``why``."""
         pid, group = str(self.process.pid), self.process.pid
         was = state(pid)
         if term and was != "T":
@@ -132,7 +131,7 @@ class _Run:
         return record
 
     def _wait(self, until: float, patient: bool = True) -> bool:
-        """Read until the command has ended; a ``patient`` wait is also for the end of its output."""
+        """Read until the command has ended; if ``patient``, until its output has."""
         step_s, over = _STEP_S, 0.0
         while True:
             if self._has_ended():
@@ -154,7 +153,7 @@ class _Run:
             self._pump(0.01)
 
     def _pump(self, wait_s: float) -> bool:
-        """Move what the pipes hold, waiting ``wait_s`` seconds at most; tell whether there was anything."""
+        """Move data from the pipes for ``wait_s`` seconds at most; return whether any."""
         ready, writable, _ = select.select(list(self._sinks), self._input, [], wait_s)
         for fd in writable:
             try:
@@ -176,7 +175,7 @@ class _Run:
         return bool(ready or writable)
 
     def _has_ended(self) -> bool:
-        """Tell whether the command has ended, leaving its zombie to keep the group's number taken."""
+        """Return whether the command has ended; its zombie reserves the group's number."""
         if not self._ended:
             try:
                 options = os.WEXITED | os.WNOHANG | os.WNOWAIT
@@ -189,5 +188,5 @@ class _Run:
 
 
 def _until(deadline: Deadline, share_s: float) -> float:
-    """Return the end of a grace period, which may not carry the run far beyond its deadline."""
+    """Return the end of a grace period, at most shortly after the run's deadline."""
     return min(time.monotonic() + _GRACE_S, deadline.at + share_s)

@@ -1,4 +1,7 @@
-"""Where and as whom the collector runs; a container sees less than its host, and the judge must know."""
+"""Container, virtual machine and user of the collector.
+
+A container sees less than its host, and the judge needs to know.
+"""
 
 import os
 import sys
@@ -26,7 +29,7 @@ def identity() -> "Dict[str, Any]":
 
 
 def user() -> str:
-    """Return the user's name, which may come from a directory service that hangs; else the number."""
+    """Return the user's name, or the number where the directory service hangs."""
     import pwd
 
     try:
@@ -53,7 +56,10 @@ def where() -> str:
 
 
 def _shares_the_root_of_init() -> bool:
-    """Tell whether / is that of the first process; a machine booted from an image keeps the image's marks."""
+    """Return whether / is the root of the first process.
+
+    A machine booted from an image keeps the image's marks.
+    """
     try:
         return os.path.samestat(os.stat("/"), os.stat("/proc/1/root"))
     except OSError:
@@ -61,7 +67,7 @@ def _shares_the_root_of_init() -> bool:
 
 
 def _start(path: str) -> str:
-    """Return the first 4000 bytes: all of /proc/cpuinfo costs an interrupt to every idle core."""
+    """Return the first 4000 bytes: all of /proc/cpuinfo interrupts every idle core."""
     try:
         with open(path, "rb", buffering=0) as stream:
             return stream.read(4000).decode("ascii", "replace")

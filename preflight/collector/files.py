@@ -1,4 +1,4 @@
-"""What the file system shows: the content of files, the entries of directories, free space."""
+"""File system records: content of files, directory entries, free space."""
 
 import os
 import stat
@@ -21,12 +21,12 @@ _TYPES = (
 
 
 def kind(mode: int) -> str:
-    """Return what a mode's file is: file, dir, link, char, …"""
+    """Return what a mode's file is: file, dir, link, char and others."""
     return next(word for word, test in _TYPES if test(mode))
 
 
 def read_file(path: str, cap: int) -> Record:
-    """Read at most ``cap`` bytes of a regular file; opening anything else could act on a device."""
+    """Read at most ``cap`` bytes of a regular file; others could act on a device."""
     try:
         found = kind(os.stat(path).st_mode)
         if found != "file":
@@ -48,10 +48,7 @@ def read_file(path: str, cap: int) -> Record:
 
 
 def read_files(path: str, cap: int) -> Record:
-    """Read every regular file of a directory, each a number or a word, as the kernel's counters are.
-
-    The record's value is name -> content without the line's end; a file that could not be read is named in ``err``.
-    """
+    """Read every regular file of a directory, each a number or a word."""
     value: Dict[str, str] = {}
     failed, size = [], 0
     try:
@@ -72,7 +69,7 @@ def read_files(path: str, cap: int) -> Record:
 
 
 def read_dir(path: str, cap: int) -> Record:
-    """List a directory; every entry is looked at, none is opened. ``cap`` bounds the names' bytes."""
+    """List a directory without opening entries; ``cap`` bounds the names' bytes."""
     entries: Dict[str, Dict[str, Any]] = {}
     record: Record = {"status": "ok", "entries": entries}
     size = 0
@@ -109,7 +106,7 @@ def _look(path: str) -> "Dict[str, Any]":
 
 
 def free_space(path: str) -> Record:
-    """Return the size of the file system at ``path`` and what an ordinary user may fill of it, bytes."""
+    """Return the size of the file system at ``path`` and its free bytes for users."""
     try:
         found = os.statvfs(path)
     except OSError as error:

@@ -38,7 +38,7 @@ _JSON = json.JSONDecoder(strict=False)
 
 
 def _digest(data: "Union[bytes, memoryview]") -> bytes:
-    """Return the checksum; with OpenSSL where that is loaded already, which takes a fifth of the time."""
+    """Return the checksum; by OpenSSL where loaded, in a fifth of the time."""
     algorithm = getattr(sys.modules.get("hashlib"), "sha256", sha256)
     return str(algorithm(data).hexdigest()).encode("ascii")
 
@@ -65,7 +65,7 @@ class DamagedFrame(FrameError):
 
 
 class FrameReader:
-    """Takes a frame out of a stream of bytes, piece by piece; saves the start of the noise before it."""
+    """Reads a frame from a stream; saves the start of the noise before it."""
 
     def __init__(self) -> None:
         """Start before the first byte."""
@@ -75,7 +75,7 @@ class FrameReader:
         self._digest = b""
 
     def feed(self, data: bytes) -> bool:
-        """Take more bytes; return whether the frame is complete, so that nothing more need be read."""
+        """Add bytes; return whether the frame is complete."""
         self._buffer += data
         if self._payload < 0:
             self._find_header()
@@ -87,7 +87,10 @@ class FrameReader:
         return self._noise if self._payload >= 0 else (self._noise + bytes(self._buffer))[:_NOISE_BYTES]
 
     def document(self, decode: "Callable[[bytes], Any]" = plain) -> "Dict[str, Any]":
-        """Return the document of a complete frame, made of its bytes by ``decode``; raise FrameError for less."""
+        """Return the document of a complete frame, made by ``decode``.
+
+        Raises FrameError for an incomplete one.
+        """
         if self._payload < 0 and MAGIC in self._buffer:
             raise CutFrame("the answer was cut in its first line")
         if self._payload < 0:

@@ -1,4 +1,4 @@
-"""What a node has: a tool that can find nothing where that is absent need not be started."""
+"""Hardware presence: tools without their hardware are not started."""
 
 import os
 

@@ -1,7 +1,6 @@
-"""Queries the Kubernetes API for the pod that this collector runs in: one `get`, by the pod's own service account.
+"""Query of the Kubernetes API for the collector's own pod.
 
-Of the answer only what is judged leaves the node: the resources that each container asked for, its image, the pod's
-networks, and its node's name. The token goes to the API server, whose certificate is checked, and nowhere else.
+One `get`, by the pod's own service account.
 """
 
 import json
@@ -130,7 +129,10 @@ def _judged(code: int, raw: bytes, namespace: str, name: str) -> Record:
 
 
 def trimmed(body: "Dict[str, Any]") -> "Dict[str, Any]":
-    """Keep of a pod's object what is judged; environment, volumes and other annotations stay here."""
+    """Return the judged fields of a pod's object.
+
+    Environment, volumes and other annotations stay on the node.
+    """
     metadata, spec = _object(body.get("metadata")), _object(body.get("spec"))
     annotations = _object(metadata.get("annotations"))
     kinds = (("initContainers", True), ("containers", False))
@@ -166,7 +168,7 @@ def _container(container: "Dict[str, Any]", init: bool, status: "Dict[str, Any]"
 
 
 def _image(container: "Dict[str, Any]", status: "Dict[str, Any]") -> str:
-    """Return the image as the pod names it, and the digest that its container runs where the kubelet has said it."""
+    """Return the image in the pod's spec, and its digest from the kubelet."""
     for state in _list(status.get("containerStatuses"))[:_MAX_ITEMS]:
         digest = _text(_object(state).get("imageID"))
         if digest and _object(state).get("name") == container.get("name"):

@@ -1,4 +1,7 @@
-"""Library calls: one killable child for each library, so that a hung driver costs only its own answer."""
+"""Library calls: one killable child for each library.
+
+A hung driver costs only its own answer.
+"""
 
 import json
 import sys
@@ -16,7 +19,7 @@ _PACKAGES = {"nvml": ("pynvml", library_nvml), "psutil": ("psutil", library_psut
 
 
 def call_library(kind: str, calls: "List[str]", timeout_s: float, deadline: Deadline, cap: int) -> "Dict[str, Record]":
-    """Make the calls of one library (``nvml`` or ``psutil``); return a record for each."""
+    """Call one library (``nvml`` or ``psutil``); return a record for each call."""
     package, module = _PACKAGES[kind]
     supported = [call for call in calls if call in module.CALLS]
     records: Dict[str, Record] = {
@@ -60,7 +63,7 @@ def _judge(answer: "Any", child: Record) -> Record:
 
 
 def _source(name: str, beside: "Any" = library) -> str:
-    """Return the source of a module that travelled with the collector; empty if it did not."""
+    """Return the source of a shipped module; empty if there is none."""
     loader: Any = beside.__spec__ and beside.__spec__.loader
     archive = getattr(loader, "archive", "")
     try:

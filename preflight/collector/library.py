@@ -1,8 +1,6 @@
-"""Asks pynvml or psutil; runs as a child of its own, because a library call cannot be killed.
+"""Child process that calls pynvml or psutil.
 
-The collector hands this file's source to an interpreter of its own, and in the request
-the source of the module that knows the library's calls. A request comes as JSON on standard input; every
-line of the answer is JSON, the last one of a call counts, so what was learnt before a call hung is kept.
+A library call cannot be killed, a process can.
 """
 
 import json
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def load(name: str, source: str) -> "Any":
-    """Import the node's own library, else the one that travelled along; raise ImportError."""
+    """Import the node's own library, else the shipped one; raise ImportError."""
     try:
         return _installed(name)
     except ImportError:

@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 
 def gpus(pynvml: "Any", answer: "Answer") -> None:
-    """Answer with every GPU that the driver counts, each call on its own, after each GPU once more."""
+    """Record every GPU that the driver counts, each call on its own.
+
+    The record is updated after each GPU.
+    """
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
@@ -147,7 +150,7 @@ def _fabric(pynvml: "Any", handle: "Any") -> "Dict[str, Any]":
 
 
 def _processes(pynvml: "Any", handle: "Any") -> "List[Dict[str, Any]]":
-    """Return the compute processes; of a command line only the program's own name leaves the node."""
+    """Return the compute processes, each with only its program's name."""
     found = []
     try:
         processes = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
@@ -165,7 +168,7 @@ def _processes(pynvml: "Any", handle: "Any") -> "List[Dict[str, Any]]":
 
 
 def _links(pynvml: "Any", handle: "Any") -> "Dict[str, Any]":
-    """Return the state of every NVLink, and the rate that all of them have, MB/s per direction."""
+    """Return the state of every NVLink, and their common rate, MB/s per direction."""
     active = []
     for link in range(_field(pynvml, handle, 91)):
         try:

@@ -1,4 +1,4 @@
-"""Path patterns, expanded on the node: ``{a,b}`` for alternatives, ``*`` for any part of a name."""
+"""Path patterns on the node: ``{a,b}`` for alternatives, ``*`` for any text."""
 
 import os
 import re
@@ -74,7 +74,10 @@ def in_key(path: str) -> str:
 
 
 def _fits(entry: str, wanted: str) -> bool:
-    """Tell whether a name is of the form of a pattern with ``*``; an expression would take longer to compile."""
+    """Return whether a name matches a pattern with ``*``.
+
+    A regular expression would take longer to compile.
+    """
     first, *middle, last = wanted.split("*")
     at, end = len(first), len(entry) - len(last)
     if at > end or not (entry.startswith(first) and entry.endswith(last)):
@@ -88,7 +91,7 @@ def _fits(entry: str, wanted: str) -> bool:
 
 
 def names(patterns: "List[str]") -> "Dict[str, bool]":
-    """Return the base names of all matches, sorted, and whether each may stand in a command line."""
+    """Return the sorted base names of matches, and whether each is a safe argument."""
     found: Set[str] = set()
     for pattern in patterns:
         for alternative in alternatives(home(pattern)):

@@ -1,7 +1,4 @@
-"""Environments: of this process, of the ranks of a job that run here, and the files that NCCL's variables name.
-
-Of an environment only the plan's allow-list leaves the node, without secrets, whosever process it is.
-"""
+"""Environments of this process and of running ranks, and files they name."""
 
 import os
 
@@ -42,7 +39,7 @@ def answer(target: str, allowed: "List[str]") -> Record:
 
 
 def ranks(allowed: "List[str]", proc: str = "/proc") -> Record:
-    """Return the different environments with which the ranks on this node were started."""
+    """Return the different start environments of the ranks on this node."""
     kinds: Dict[Tuple[str, Tuple[Tuple[str, str], ...]], Dict[str, Any]] = {}
     denied, looked, cut = 0, 0, False
     try:
@@ -86,7 +83,7 @@ def _own(name: str) -> bool:
 
 
 def _environ(path: str) -> "Dict[str, str]":
-    """Read the environment that a process was started with; empty unless it is a rank's."""
+    """Read a process's start environment; empty unless it is a rank."""
     with open(path, "rb", buffering=0) as stream:
         raw = stream.read(_BYTES)
     if not any(sign in raw for sign in _SIGNS):  # nearly all processes of a node are no ranks
@@ -104,10 +101,7 @@ def _first_line(path: str) -> str:
 
 
 def named_files(allowed: "List[str]") -> "Dict[str, Any]":
-    """Look at the files that NCCL's variables name: what they are, and what this user may do with them.
-
-    Whatever a variable names, only settings and a topology leave the node.
-    """
+    """Examine the files that NCCL's variables name, and this user's access."""
     found: Dict[str, Any] = {}
     for variable in _NAMED:
         path = _value_of(variable)
@@ -137,7 +131,7 @@ def _only_settings(content: str, allowed: "List[str]") -> str:
 
 
 def _value_of(variable: str) -> str:
-    """Return a variable's value in NCCL's order: environment, the user's file, the system's."""
+    """Return a variable's value from environment, user's file or system's."""
     if variable in os.environ:
         return os.environ[variable]
     user = os.environ.get("NCCL_CONF_FILE") or paths.home("~/.nccl.conf")
@@ -156,7 +150,7 @@ def _settings(conf: str) -> "Iterator[Tuple[str, str]]":
 
 
 def _look(path: str) -> "Dict[str, Any]":
-    """Return what a path is, and what of it and of its directory this user may read and write."""
+    """Return what a path is, and this user's access to it and its directory."""
     entry: Dict[str, Any] = {"status": "ok", "folder_access": _access(os.path.dirname(path) or ".")}
     try:
         entry["type"] = files.kind(os.stat(path).st_mode)

@@ -25,18 +25,21 @@ def _read(path: str) -> str:
 
 
 def _stat(task: str) -> "List[str]":
-    """Return the fields of ``/proc/.../stat`` from the state on; the name before it may hold anything."""
+    """Return the fields of ``/proc/.../stat`` from the state on.
+
+    The name before it may contain anything.
+    """
     return _read("/proc/{}/stat".format(task)).rpartition(")")[2].split()
 
 
 def state(task: str) -> str:
-    """Return the state letter of ``PID`` or ``PID/task/TID``; empty if there is no such process."""
+    """Return the state letter of ``PID`` or ``PID/task/TID``; empty without it."""
     fields = _stat(task)
     return fields[0] if fields else ""
 
 
 def kernel(task: str) -> "Dict[str, str]":
-    """Say where in the kernel a process or thread is: its state, wait channel and stack, if readable."""
+    """Return a task's state, wait channel and kernel stack, if readable."""
     found = {
         "state": state(task),
         "wchan": _read("/proc/{}/wchan".format(task)).strip("0 \n"),
@@ -46,7 +49,7 @@ def kernel(task: str) -> "Dict[str, str]":
 
 
 def blocked(task: str) -> str:
-    """Return the process for whose start a thread may be waiting; else the thread itself."""
+    """Return the process that a thread may be starting; else the thread itself."""
     started = _read("/proc/{}/children".format(task)).split()
     return started[-1] if started else task
 
@@ -60,7 +63,7 @@ def thread() -> str:
 
 
 def signal_group(group: int, number: int) -> "Optional[OSError]":
-    """Send a signal to a process group; a group that is gone is no error, a refusal is returned."""
+    """Signal a process group; return a refusal. A group that is gone is no error."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:
@@ -71,7 +74,7 @@ def signal_group(group: int, number: int) -> "Optional[OSError]":
 
 
 def become_subreaper() -> str:
-    """Have orphaned descendants handed to this process, so that it can end them; say why if it cannot."""
+    """Become the subreaper of descendants, to end them; return an error or ""."""
     if ctypes is None:
         return "this Python has no ctypes"
     try:
@@ -99,7 +102,10 @@ def descendants(root: int) -> "Set[int]":
 
 
 def has_children() -> bool:
-    """Tell whether this process has a child, be it a zombie; without one it has no descendant to look for."""
+    """Return whether this process has a child, zombies included.
+
+    Without one it has no descendants.
+    """
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -110,11 +116,7 @@ def has_children() -> bool:
 
 
 def end_descendants(grace_s: float) -> "Set[int]":
-    """Kill every process below this one; return those that are still there after ``grace_s`` seconds.
-
-    A process that dies may have started another, and on a busy node a sweep may take all the time
-    there is, so three sweeps are made whatever the clock says.
-    """
+    """Kill all descendants; return those still there after ``grace_s`` seconds."""
     until, sweeps = time.monotonic() + grace_s, 0
     while True:
         left, sweeps = descendants(os.getpid()) if has_children() else set(), sweeps + 1

@@ -51,7 +51,7 @@ def name(raw: str) -> str:
 
 
 def refusal(error: OSError, subject: str = "") -> Record:
-    """Turn an error of the kernel into a record; ``subject`` names what was queried, if not the key."""
+    """Return the record of a kernel error; ``subject`` replaces the key in it."""
     reason = error.strerror or str(error)
     return {
         "status": _STATUS.get(error.errno or 0, "error"),

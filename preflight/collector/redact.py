@@ -1,7 +1,6 @@
-"""Secrets stay on the node: what is named, placed or shaped like one is replaced by ``[redacted]``.
+"""Redaction on the node: secrets are replaced by ``[redacted]``.
 
-Every expression here takes time linear in the text: a name is looked at once per run of its
-characters, and whatever is unbounded is anchored at a start that cannot repeat within it.
+Their names, places or shapes show them.
 """
 
 import re
@@ -88,7 +87,7 @@ def redact(text: str) -> str:
 
 
 def _coloured(text: str) -> str:
-    """Do the same with a text of a terminal: what sets a colour is a space, and stands again where it stood."""
+    """Redact a terminal's text; colour codes count as spaces, and are restored."""
     colours = iter(_COLOUR.findall(text))
     plain = _named(in_places(in_shapes(_COLOUR.sub(_IN_PLACE, text))))
     return re.sub(_IN_PLACE, lambda _: next(colours), plain)
@@ -125,10 +124,7 @@ def _start_of_name(text: str, at: int, floor: int) -> int:
 
 
 def _value_of(text: str, start: int, end: int) -> "Tuple[int, int]":
-    """Return where the secret stands that the name from ``start`` to ``end`` announces; empty if there is none.
-
-    An empty place stands for a value that is none, and in which none need be looked for.
-    """
+    """Return the span of the secret after a name; empty if there is none."""
     name = text[start:end]
     how, last = strength(name.strip(".-"))
     before = text[start - 1 : start]
@@ -190,7 +186,7 @@ def _value_of(text: str, start: int, end: int) -> "Tuple[int, int]":
 
 
 def _block(text: str, start: int, at: int) -> "Tuple[int, int]":
-    """Return where a block of YAML stands; empty if its lines are not further in than the key's."""
+    """Return the span of a YAML block; empty if it is not indented below its key."""
     begun = _BLOCK_BEGINS.match(text, at)
     if begun:
         mark = len(begun.group("mail"))
@@ -203,7 +199,7 @@ def _block(text: str, start: int, at: int) -> "Tuple[int, int]":
 
 
 def _follows(name: str) -> bool:
-    """Tell whether the value may follow a name without a sign: `bearer x`, `password x`."""
+    """Return whether the value may follow a name directly: `password x`."""
     return name.lower() == "bearer" or (strength(name)[0] == PASSWORD and name.lower() != "pass")
 
 
@@ -244,7 +240,7 @@ def _replaced(text: str, spans: "List[Tuple[int, int]]") -> str:
 
 
 def redact_value(value: "Any", name: str = "") -> "Any":
-    """Return a JSON value without its secrets; ``name`` is the key under which it stood."""
+    """Return a JSON value without secrets; ``name`` is its key."""
     if isinstance(value, str):
         return MARK if name and value and is_secret(name, value) else redact(value)
     if isinstance(value, dict):
@@ -257,7 +253,10 @@ def redact_value(value: "Any", name: str = "") -> "Any":
 
 
 def environment(allowed: "Iterable[str]", variables: "Mapping[str, str]") -> "Dict[str, str]":
-    """Return the variables whose names are allowed, exactly or by a trailing ``*``, without secrets."""
+    """Return the allowed variables without secrets.
+
+    Names match exactly or by a trailing ``*``.
+    """
     names = [name for name in allowed if not name.endswith("*")]
     prefixes = tuple(name[:-1] for name in allowed if name.endswith("*"))
     selected = {name: value for name, value in variables.items() if name in names or name.startswith(prefixes)}

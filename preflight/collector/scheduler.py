@@ -1,4 +1,4 @@
-"""One run: a plan's probes, a bounded number at once, until all have answered or the time is over."""
+"""One run: a plan's probes, a bounded number at once, up to a deadline."""
 
 import functools
 import os
@@ -80,7 +80,7 @@ class CollectorRun:
         threading.Thread(target=self._work, args=(end,), daemon=True).start()
 
     def _work(self, end: int) -> None:
-        """Answer one question after the other, from the first on, or from the last (``end`` is -1)."""
+        """Run jobs one by one, from the first, or from the last (``end`` is -1)."""
         while True:
             with self._changed:
                 while not self._due() and self._open and not self._deadline.passed:
@@ -111,26 +111,26 @@ class CollectorRun:
                     self._over.notify_all()
 
     def _is_read_again(self, job: ProbeJob) -> bool:
-        """Tell whether a job that has ended is asked once more; what could not be read once is not."""
+        """Return whether a finished job is read again; only after a successful reading."""
         if not self._site.window_s or not job.twice:
             return False
         return any(self._records[key]["status"] == "ok" for key in job.seen if key in self._records)
 
     def _due(self) -> bool:
-        """Move the jobs whose time has come to those that wait for a worker; tell whether there is one."""
+        """Queue the jobs whose time has come; return whether there are any."""
         now = time.monotonic()
         self._waiting += [job for at, job in self._later if at <= now]
         self._later = [(at, job) for at, job in self._later if at > now]
         return bool(self._waiting)
 
     def _pause_s(self) -> float:
-        """Return how long an idle worker waits: during the window nothing happens, and nothing shall be disturbed."""
+        """Return an idle worker's pause: nothing may disturb the window."""
         if not self._later or len(self._open) > len(self._later):
             return 0.05
         return max(0.0, min(0.5, min(at for at, _ in self._later) - time.monotonic()))
 
     def _put(self, job: ProbeJob, key: str, record: Record) -> None:
-        """Keep a record, without its secrets and empty fields, unless the job was given up before."""
+        """Store a record without secrets and empty fields, unless given up."""
         job.reading = ""
         clean = {field: redact_value(part) for field, part in record.items() if part not in ("", None)}
         with self._changed:
@@ -147,7 +147,7 @@ class CollectorRun:
             self._records[key] = record
 
     def _give_up(self, job: ProbeJob) -> None:
-        """Record what is known of a job that has not ended; its late answers are not wanted."""
+        """Record the state of an unfinished job; its late answers are dropped."""
         self._open.discard(job)
         for key in job.unanswered(self._records):
             self._keep(job, key, job.stuck(self._deadline))

@@ -1,7 +1,4 @@
-"""Which names mark a value as a secret, and which values are none all the same: counters, switches, paths.
-
-This is the one definition: what leaves a node and what `preflight redact` writes are filtered by it.
-"""
+"""Names that mark secrets, and values that are none: counters, switches, paths."""
 
 import functools
 import re
@@ -97,7 +94,7 @@ _PATHS = ("/", "~/", "./", "../", "file:", "http://", "https://")
 
 @functools.lru_cache(maxsize=2048)
 def strength(name: str) -> "Tuple[int, bool]":
-    """Return how strongly a name marks a secret, and whether its last word is the one that does."""
+    """Return a name's strength as a mark of secrets, and whether its last word is it."""
     words = [word.lower() for word in _WORDS.findall(name)]
     while len(words) > 1 and words[-1].isdigit():
         words.pop()
@@ -138,7 +135,7 @@ def _key(before: str, variable: bool, many: bool) -> "Tuple[int, bool]":
 
 
 def is_secret(name: str, value: str, tight: bool = True) -> bool:
-    """Tell whether a value is the secret that its name promises; ``tight``: it was assigned by a bare ``=``."""
+    """Return whether a value is a secret; ``tight``: assigned by a bare ``=``."""
     how, last = strength(name)
     return how != NONE and is_secret_value(value.strip(), how, last, tight, name.lower().endswith("s"))
 
@@ -167,7 +164,7 @@ def is_secret_value(value: str, how: int, last: bool, tight: bool, many: bool = 
 
 
 def _looks_secret(value: str, tight: bool) -> bool:
-    """Tell whether a value that may be a secret is no word, no algorithm, no fingerprint."""
+    """Return whether a value is no word, no algorithm and no fingerprint."""
     value = value.rstrip(",;.)")
     if (
         len(value) < 6

@@ -1,4 +1,4 @@
-"""Secrets that their place gives away: arguments of commands, `.netrc`, communities of SNMP, cookies of X11."""
+"""Secrets by place: command arguments, `.netrc`, SNMP communities, X11 cookies."""
 
 import re
 
@@ -216,7 +216,7 @@ def _second(found: "re.Match[str]") -> str:
 
 
 def _at_the_end(found: "re.Match[str]") -> str:
-    """Redact the last word of a sentence that names a secret, if it is no word of a language."""
+    """Redact a sentence's last word after a secret's name, unless it is a word."""
     value = found.group(3).rstrip(".,;!?)")
     mixed = _DIGIT.search(value) and _LETTER.search(value)
     if not mixed or not is_secret_value(value, WEAK, True, True):
@@ -273,7 +273,7 @@ def _of_command(text: str, name: str, at: int) -> "Tuple[List[Tuple[int, int]], 
 
 
 def _span(word: str, start: int, end: int, mark: str, name: str) -> "Tuple[int, int]":
-    """Return where the password stands in an argument: the whole of it, or what follows the user."""
+    """Return the password's span in an argument: all, or what follows the user."""
     if name in ("wandb", "vault"):
         return (start, end) if len(word) >= 16 and not word.startswith("-") else (0, 0)
     if mark == " ":

@@ -1,4 +1,4 @@
-"""Secrets that their form gives away: keys of known services, private keys, passwords in URLs, random strings."""
+"""Secrets by shape: service keys, private keys, URL passwords, random strings."""
 
 import re
 
@@ -99,7 +99,10 @@ def in_shapes(text: str) -> str:
 
 
 def _random(found: "Any") -> str:
-    """Redact a random string of 32 characters or more; words, symbols, sums and paths are none."""
+    """Redact random strings of 32 characters or more.
+
+    Words, symbols, sums and paths are not random.
+    """
     run = found.group()
     body = run.rstrip("=")
     if not _UPPER.search(body) or not _LOWER.search(body):
@@ -129,14 +132,14 @@ def _is_random(body: str, length: int) -> bool:
 
 
 def _is_unspeakable(body: str) -> bool:
-    """Tell whether letters are those of no word, of whatever case: hardly a vowel, or seven consonants in a row."""
+    """Return whether letters form no word: few vowels, or seven consonants in a row."""
     return not re.search("[_-]", body) and (
         4 * len(_VOWEL.findall(body)) < len(body) or _CONSONANTS.search(body) is not None
     )
 
 
 def _part(found: "Any") -> str:
-    """Redact a part of a path, or of what is joined by dashes, that is a random string by itself."""
+    """Redact a random string that is part of a path or joined by dashes."""
     run = found.group()
     mixed = _UPPER.search(run) and _LOWER.search(run) and (_DIGIT.search(run) or "+" in run)
     if not mixed or not re.search("[g-zG-Z+]", run) or 100 * len(_WORDS.findall(run)) < 22 * len(run):

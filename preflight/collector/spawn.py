@@ -20,10 +20,10 @@ _ELF = b"\x7fELF"
 
 
 class Spawned:
-    """A command started by posix_spawn; of Popen's attributes those that are used here."""
+    """A command started by posix_spawn, with the needed attributes of Popen."""
 
     def __init__(self, argv: "Sequence[bytes]", variables: "Dict[str, str]", fed: bool) -> None:
-        """Start it (Python 3.8); raise OSError as execve does, NotImplementedError where that cannot be done."""
+        """Start it (Python 3.8); raise OSError, NotImplementedError if unsupported."""
         self.stdin: "Optional[IO[bytes]]" = None
         actions: "List[Any]" = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]  # novermin
         theirs, ours = [], []
@@ -58,7 +58,7 @@ class Spawned:
 
 
 def start(argv: "Sequence[str]", variables: "Dict[str, str]", fed: bool) -> "Process":
-    """Start a command, its standard input a pipe if it is ``fed``; raise OSError if that cannot be done."""
+    """Start a command; its standard input is a pipe if ``fed``. Raises OSError."""
     words = [_encoded(word) for word in argv]
     if hasattr(os, "posix_spawn") and _is_near(argv[0]):
         try:
@@ -81,7 +81,7 @@ def start(argv: "Sequence[str]", variables: "Dict[str, str]", fed: bool) -> "Pro
 
 
 def _encoded(word: str) -> bytes:
-    """Return the bytes of a word; in the locale C a Python may know none but ASCII, and the plan came as UTF-8."""
+    """Return a word as UTF-8 bytes; a Python in the C locale may know only ASCII."""
     try:
         return os.fsencode(word)
     except UnicodeEncodeError:

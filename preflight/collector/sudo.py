@@ -1,4 +1,4 @@
-"""Commands that need root: through ``sudo -n`` if the plan allows it, tried once and never insisted."""
+"""Commands that need root: ``sudo -n`` if the plan allows it, tried once."""
 
 import os
 import re

@@ -75,7 +75,7 @@ class ProbeJob:
 
     @property
     def twice(self) -> bool:
-        """Whether a second reading is wanted; a probe that stands for several is asked again by each of them."""
+        """Whether a second reading is wanted; each part of a probe is read again."""
         probe = self.probes[0]
         return bool(probe.get("twice")) and not self.again and "each" not in probe and "listed" not in probe
 
@@ -146,7 +146,7 @@ class ProbeJob:
         return commands.execute([tool, *argv[1:]], *limits)
 
     def _timed(self, context: RunContext, read: "Callable[[], Record]") -> Record:
-        """Run one probe; add the time, if it is read twice, and leave out the lines that are not wanted."""
+        """Run one probe; add the time if read twice, and drop unwanted lines."""
         at_s, probe = time.monotonic(), self.probes[0]
         self.read_s = at_s
         record = read()
@@ -209,7 +209,7 @@ class ProbeJob:
             put(probe["key"], answers[probe["target"]])
 
     def _paths(self, context: RunContext, put: "Put") -> None:
-        """Read every path that the target names, and record how many there were if it is a pattern."""
+        """Read every path of the target; record the number of a pattern's matches."""
         pattern, count, failed = paths.home(self.target), 0, None
         if not paths.is_pattern(self.target):
             self.reading = self.key
@@ -268,12 +268,12 @@ def _only(record: Record, wanted: "Pattern[str]", cap: int) -> Record:
 
 
 def _digest(text: str) -> str:
-    """Return a digest by which two confidential texts can be compared, as machine-id(5) asks for."""
+    """Return a digest to compare confidential texts, as machine-id(5) requires."""
     return sha256(b"preflight " + text.strip().encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def jobs_of(probes: "Iterable[Dict[str, Any]]") -> "List[ProbeJob]":
-    """Return the jobs of a plan, those that take longest first; a library's calls as one."""
+    """Return the jobs of a plan, longest first; a library's calls as one."""
     jobs: List[ProbeJob] = []
     together: Dict[str, ProbeJob] = {}
     for probe in probes:

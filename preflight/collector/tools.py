@@ -40,7 +40,7 @@ def search_path() -> str:
 
 
 def find(tool: str) -> str:
-    """Return the path of a tool; raise FileNotFoundError, or PermissionError if it may not be run."""
+    """Return the path of a tool; raise FileNotFoundError or PermissionError."""
     refused = ""
     folders = [""] if "/" in tool else search_path().split(":")
     for folder in folders:
@@ -61,7 +61,7 @@ def find(tool: str) -> str:
 
 
 def distrusted(folder: str) -> str:
-    """Say why nothing in a folder is run by root; empty if it may be, or if this is an ordinary user."""
+    """Return why root runs nothing from a folder; empty if it may, or for a user."""
     if os.geteuid() != 0:
         return ""
     if folder not in _known:

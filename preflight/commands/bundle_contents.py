@@ -1,4 +1,4 @@
-"""Making a bundle: evidence, report and versions of chosen nodes as one archive, redacted unless that is not wanted."""
+"""Contents of a bundle: evidence, report and versions, redacted by default."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ def contents(
     evidences: Sequence[Evidence], run: Evidence | None, report: Mapping[str, Any], redactor: Redactor | None,
     added: Added,
 ) -> Iterator[tuple[str, Iterable[bytes]]]:  # fmt: skip
-    """Yield the files of a bundle in pieces; evidence is read one by one, with a redactor twice."""
+    """Yield the files of a bundle in pieces; evidence is read one by one.
+
+    With a redactor it is read twice.
+    """
     bundled: dict[str, Any] = dict(report)
     others = [run] if run else []
     if redactor:
@@ -71,7 +74,10 @@ def _versions(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def narrowed(report: Mapping[str, Any], nodes: frozenset[str]) -> dict[str, Any]:
-    """Restrict a report to some nodes, the run and the fabric; the coverage stays that of the complete run."""
+    """Restrict a report to some nodes, the run and the fabric.
+
+    The coverage stays that of the complete run.
+    """
     findings: list[dict[str, Any]] = []
     places: dict[int, int] = {}
     for place, finding in enumerate(report["findings"]):

@@ -1,7 +1,4 @@
-"""What a bundle has beside evidence and report: the cluster file, and the logs and texts that lie beside the evidence.
-
-Nothing is left out in silence: what a bundle cannot hold is listed with the reason.
-"""
+"""Further files of a bundle: the cluster file, logs and texts."""
 
 from __future__ import annotations
 
@@ -22,10 +19,13 @@ MAX_FILES_BYTES = 32_000_000
 
 
 class Added:
-    """The cluster file and the files beside the evidence; ``left`` is what is left out, with the reason."""
+    """The cluster file and other files; ``left`` maps omitted ones to reasons."""
 
     def __init__(self, cluster: Path | None, paths: Sequence[Path], output: Path, redacted: bool) -> None:
-        """Look for them in the folders among ``paths``; ``output`` is the bundle itself. Raises OSError."""
+        """Find them in the folders among ``paths``; raises OSError.
+
+        ``output`` is the bundle itself.
+        """
         self.cluster = dict(saved_cluster.files(cluster)) if cluster else {}
         self.left: list[str] = []
         self.items: list[files.InputFile] = []
@@ -52,7 +52,7 @@ class Added:
         self.items = [item for item in self.items if not any(line.startswith(f"{item.path}: ") for line in unread)]
 
     def contents(self, redactor: Redactor | None) -> Iterator[tuple[str, Iterable[bytes]]]:
-        """Yield the files of the bundle, with a redactor the same aliases in them as everywhere."""
+        """Yield the files of the bundle, with consistent aliases if redacted."""
         for name, raw in self._cluster(redactor).items():
             yield f"{bundle.EXPECTED}{name}", [raw]
         taken: set[str] = set()
@@ -63,7 +63,7 @@ class Added:
                 yield f"{FILES}{item.place}", safe_read.pieces(item.path, MAX_FILES_BYTES)
 
     def _cluster(self, redactor: Redactor | None) -> dict[str, bytes]:
-        """Return the cluster file and what it names, redacted; nothing if it cannot be read after that."""
+        """Return the redacted cluster file and the files it names; empty if unusable."""
         if not redactor or not self.cluster:
             return self.cluster
         made = {

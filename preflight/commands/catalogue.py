@@ -1,4 +1,4 @@
-"""Commands that describe preflight without querying a node: its probes, checks and checklists."""
+"""Commands that list probes, checks and checklists, without querying a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``preflight gate`` as click parses it: help, and all forms that ``gate.options`` does not parse."""
+"""``preflight gate`` for click: help, and forms that ``gate.options`` leaves."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ def gate(hook: str | None, policy: bool, cluster: str | None, **settings: Any) -
 
 
 def by_click(words: Sequence[str]) -> int:
-    """Carry out the words after ``preflight gate``; return the exit status, for a usage error that of the hook."""
+    """Run the words after ``preflight gate``; return the exit status.
+
+    For a usage error it is that of the hook.
+    """
     from preflight.gate import main
 
     try:

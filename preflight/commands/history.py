@@ -131,7 +131,7 @@ def jobs(file: Path, as_json: bool) -> None:
 
 @contextmanager
 def _opened(file: Path, *, make: bool = False) -> Iterator[HistoryStore]:
-    """Open a history; only ``make`` creates one that is missing: an empty list would be no answer."""
+    """Open a history; only ``make`` creates a missing one."""
     from preflight.history import HistoryError, HistoryStore
 
     if not make and not file.exists():

@@ -47,7 +47,10 @@ def _judge(request: RunRequest, paths: Sequence[Path]) -> int:
 
 @contextmanager
 def _cluster_of_the_demo() -> Iterator[Path]:
-    """Yield the demo's folder. From inside an archive a copy: ``as_file`` takes folders since Python 3.12 only."""
+    """Yield the demo's folder, as a copy from inside an archive.
+
+    ``as_file`` takes folders since Python 3.12 only.
+    """
     from importlib.resources import files
 
     where = files("preflight.demo")

@@ -87,7 +87,7 @@ def learn(
 
 
 def _convert(source: Path, output: Path, hosts: tuple[str, ...]) -> int:
-    """Convert the configuration of another tool; return the exit status. Nothing of it is executed."""
+    """Convert another tool's configuration, without running it; return the status."""
     from preflight.evidence import safe_read
     from preflight.learn.conversion import ConversionError, convert
     from preflight.reports.sanitize import one_line

@@ -12,7 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ShortHelp(click.Command):
-    """A command whose help has one line for each option; ranges of numbers are in the man page."""
+    """A command with one line of help per option; number ranges are in the man page."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options."""

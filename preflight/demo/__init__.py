@@ -1,1 +1,1 @@
-"""A made-up sick cluster, as package data: evidence made by hand, see tests/support/machines."""
+"""A made-up sick cluster as package data; see tests/support/machines."""

@@ -1,4 +1,4 @@
-"""What changed between two runs: findings, values and nodes that came, went or changed."""
+"""Comparison of two runs: changed findings, values and nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the step from one status to another is: a table, so that no step is forgotten."""
+"""Table of changes between two statuses."""
 
 from __future__ import annotations
 

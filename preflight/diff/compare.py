@@ -1,4 +1,4 @@
-"""Two runs compared: on the nodes that answered in both, and what is sick on those that came."""
+"""Comparison of two runs on common nodes, and faults of new nodes."""
 
 from __future__ import annotations
 
@@ -51,11 +51,7 @@ class _Row:
 
 
 def compare(before: Snapshot, after: Snapshot) -> dict[str, Any]:
-    """Return what changed, as ``preflight.diff/1``; equal changes stand once, with their nodes.
-
-    ``exit_status`` is 1 where something got worse, or a node that came is sick; 3 where that is unknown: a node
-    or a check of the first run is not in the second, or nothing was judged on both sides; else 0.
-    """
+    """Return the changes as ``preflight.diff/1``; equal ones once, with their nodes."""
     ours, theirs = _answered(before), _answered(after)
     was_silent, now_silent = _silent(before), _silent(after)
     both = ours & theirs
@@ -118,7 +114,7 @@ def _changed(judged: tuple[Mapping[str, str], Mapping[str, str]], old: _Found, n
 
 
 def _of_same(was: _FindingState, now: _FindingState) -> str:
-    """Return what changed in what stays: it is decided against the node now, or a failure has another value."""
+    """Return what changed within a status: a decided side, or another value."""
     if was.status != now.status or now.status not in ("fail", "warn"):
         return ""
     if was.undecided and not now.undecided:
@@ -135,7 +131,7 @@ def _sick(new: _Found) -> Iterator[_Row]:
 
 
 def _only(old: _Statuses, new: _Statuses, names: set[str]) -> dict[str, list[str]]:
-    """Return the checks that applied in the first run and were not judged in the second, with their nodes."""
+    """Return the checks of the first run that the second did not judge, with nodes."""
     found: dict[str, list[str]] = {}
     for name in sorted(names):
         for check, status in old.get(name, {}).items():
@@ -169,7 +165,7 @@ def _silent(side: Snapshot) -> set[str]:
 
 
 def _others(side: Snapshot) -> set[str]:
-    """Return what findings are about that is no node: the run's logs, a sweep of the fabric."""
+    """Return subjects other than nodes: the run's logs, fabric sweeps."""
     return {name for finding in side.report["findings"] for name in finding["nodes"] if name.startswith("@")}
 
 

@@ -1,4 +1,4 @@
-"""The values of a node that stay as they are until somebody changes something: those that fleets are compared by."""
+"""Stable values of a node, by which fleets are compared."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MORE: tuple[tuple[str, Read], ...] = (
 
 
 def profile(node: NodeFacts, site: Site) -> dict[str, str]:
-    """Return the values by name; one that could not be read is left out, since nobody knows whether it changed."""
+    """Return the values by name; unread ones are left out."""
     found = {}
     for name, read in reads():
         try:

@@ -62,7 +62,7 @@ def _incidents(changed: list[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _not_again(lost: list[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the checks that the second run did not judge, those of the same nodes together."""
+    """Yield the checks that the second run did not judge, grouped by nodes."""
     by_nodes: dict[str, list[str]] = {}
     for one in lost:
         by_nodes.setdefault(fold(one["nodes"]), []).append(one["check"])

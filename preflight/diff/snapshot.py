@@ -1,4 +1,4 @@
-"""One side of a comparison: a report that was written, or evidence that is judged now."""
+"""One side of a comparison: a saved report, or evidence judged now."""
 
 from __future__ import annotations
 

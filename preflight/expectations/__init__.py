@@ -37,7 +37,7 @@ class Cluster:
     waivers: tuple[Waiver, ...] = ()
 
     def class_of(self, node: str) -> str | None:
-        """Return the name of a node's class: the one that lists it, else the one that lists none."""
+        """Return a node's class: the one that lists it, else the one without a list."""
         short = node.split(".")[0]
         rest = None
         for name, members in self.classes.items():
@@ -75,10 +75,7 @@ class Cluster:
         return Site(self.path, name or self.to_add, members, part, baseline, waivers, name is not None)
 
     def run_site(self, sites: Iterable[Site]) -> Site:
-        """Return what is expected of a run: that of its nodes, where they are all of one kind.
-
-        A log may be judged without any node: then of the only class that the file describes.
-        """
+        """Return the expectations of a run, if its nodes are all of one kind."""
         from preflight.expectations.site import Site
 
         kinds = list({(site.class_name, site.part): site for site in sites}.values())
@@ -90,7 +87,7 @@ class Cluster:
 
 
 def __getattr__(name: str) -> object:
-    """Import what nodes are judged by when it is first spoken of: a cluster file is read before any is asked."""
+    """Import the judge's part on first use; a cluster file is read before any node."""
     if name not in ("Expected", "Roles", "Site"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from preflight.expectations import site

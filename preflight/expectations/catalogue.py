@@ -1,8 +1,4 @@
-"""Catalogue of parts: what the recognised hardware is built with, each number with its source.
-
-The second source of expectations, after the cluster file. An unrecognised machine is *unknown*,
-never "nothing to check": checks that need a number from here say so.
-"""
+"""Catalogue of parts: built-in hardware, each number with its source."""
 
 from __future__ import annotations
 
@@ -43,7 +39,10 @@ class GpuModel:
 
     @property
     def reports_fabric_state(self) -> bool:
-        """Whether its driver reports the state of the NVLink fabric: Hopper and newer on a baseboard."""
+        """Whether its driver reports the NVLink fabric's state.
+
+        Hopper and newer on a baseboard.
+        """
         return self.sxm and self.generation in ("Hopper", "Blackwell")
 
     def memory_gib(self, device_id: str) -> int | None:
@@ -60,7 +59,10 @@ def _model(
     link_rate: float = 0,
     cores: int | None = None,
 ) -> GpuModel:
-    """Make a GPU; ``sizes`` are its PCI ids (pci.ids) with the memory of each, GiB. One with links is an SXM part."""
+    """Return a GPU; ``sizes`` maps its PCI ids (pci.ids) to memory, GiB.
+
+    One with links is an SXM part.
+    """
     known = tuple((device, size) for device, size in sizes.items() if size is not None)
     ids = frozenset(sizes)
     return GpuModel(name, ids, links, links * link_rate, source, links > 0, generation, known, cores)
@@ -111,7 +113,10 @@ class Part:
 
     @property
     def nvlink_domain(self) -> int | None:
-        """How many GPUs its NVSwitches join: those of the board, or the 72 of an NVL72 rack; None without switches."""
+        """GPUs that its NVSwitches join: of the board, or 72 in an NVL72 rack.
+
+        None without switches.
+        """
         if not self.nvswitch:
             return None
         return 72 if self.nic_on_cpu else self.gpus
@@ -124,7 +129,7 @@ class Part:
 
     @property
     def switches_behind_nics(self) -> bool:
-        """Whether its NVSwitches hide behind ConnectX bridges: HGX B200 and B300, whose bus shows no switch."""
+        """Whether ConnectX bridges hide its NVSwitches: HGX B200 and B300."""
         return self.nvswitch and not self.nic_on_cpu and self.gpu.generation == "Blackwell"
 
 
@@ -190,7 +195,7 @@ def is_gpu_server(product: str, bus: Sequence[PciDevice]) -> bool:
 
 
 def gpu_model(device: PciDevice) -> GpuModel | None:
-    """Return the catalogue's GPU for a PCI function, or None if it is not in the catalogue."""
+    """Return the catalogue's GPU for a PCI function, or None."""
     return next((gpu for gpu in GPUS if device.vendor == "10de" and device.device in gpu.device_ids), None)
 
 
@@ -200,12 +205,7 @@ def part_by_name(name: str) -> Part | None:
 
 
 def recognise(bus: Sequence[PciDevice]) -> Part | None:
-    """Recognise the part from a node's PCI functions; None if it is not in the catalogue.
-
-    An eight-GPU baseboard is recognised by its NVSwitches or by more than four SXM GPUs, so that
-    one which lost a GPU still counts as eight. A virtual machine may be given one to four GPUs of
-    such a board: without NVSwitches in sight that is not recognised as a board that lost some.
-    """
+    """Return the part of a node's PCI functions; None if not in the catalogue."""
     models = {gpu_model(device) for device in bus if device.is_gpu}
     if len(models) != 1 or (model := models.pop()) is None:
         return None

@@ -35,11 +35,7 @@ Ids = Callable[[], Sequence[str]]
 
 
 def load(path: Path, ids: Ids | None = None, today: date | None = None) -> Cluster:
-    """Read and validate a cluster file; raises ClusterFileError with every mistake in it.
-
-    ``ids`` returns the ids of all checks: with it, a name that none has is a mistake. With ``today`` a waiver
-    that has expired is one; without, its own check says so when nodes are judged, and the file still holds.
-    """
+    """Read and validate a cluster file; raises ClusterFileError with all errors."""
     try:
         raw = safe_read.content(path, safe_read.BY_HAND)
     except OSError as error:
@@ -48,7 +44,10 @@ def load(path: Path, ids: Ids | None = None, today: date | None = None) -> Clust
 
 
 def decode(raw: bytes, path: str, ids: Ids | None = None, today: date | None = None) -> Cluster:
-    """Validate the bytes of a cluster file; ``path`` is what to call it. Raises ClusterFileError."""
+    """Validate the bytes of a cluster file; raises ClusterFileError.
+
+    ``path`` is used in errors.
+    """
     try:
         text = raw.decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -70,7 +69,7 @@ def decode(raw: bytes, path: str, ids: Ids | None = None, today: date | None = N
 
 
 def decoded_or_none(raw: bytes) -> Any:
-    """Return what the bytes of a cluster file hold, unchecked; None where they are no TOML."""
+    """Return the unchecked content of a cluster file; None if it is not TOML."""
     try:
         text = raw.decode("utf-8").replace("\r\n", "\n")
         return None if _CHAIN.search(text) else decoded(text)
@@ -179,7 +178,7 @@ def _consistent(reader: schema.TableReader, classes: Mapping[str, NodeClass]) ->
 
 
 def _consistent_marking(reader: schema.TableReader, name: str, qos: Qos) -> None:
-    """Note where traffic class, DSCP and the DSCP of notifications contradict each other."""
+    """Add errors for contradicting traffic class, DSCP and CNP DSCP."""
     path, number = ("class", name, "qos"), qos.traffic_class
     if number is not None and number & 3 == 3:
         reader.add_error(

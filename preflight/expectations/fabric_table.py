@@ -1,4 +1,4 @@
-"""What the site expects of its InfiniBand fabric: the table ``[fabric]`` of the cluster file."""
+"""Expectations of the InfiniBand fabric: the cluster file's table ``[fabric]``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def device(value: Any) -> str:
-    """The name of an RDMA device, which becomes a word of a command."""
+    """Return the name of an RDMA device, which becomes a word of a command."""
     import re
 
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.]{0,63}", value):
@@ -24,7 +24,7 @@ def device(value: Any) -> str:
 
 @dataclass(frozen=True)
 class FabricTable:
-    """The fabric; without the table: no expectation, and nobody in particular sweeps it."""
+    """The fabric table; without it there is no expectation and no sweeping node."""
 
     sweep_from: str | None = schema.key(schema.text, "the one node that sweeps the fabric with --fabric")
     device: str | None = schema.key(device, "RDMA device from which the fabric is swept; default: the first active one")
@@ -51,7 +51,7 @@ class FabricSite:
 
 
 def read(reader: schema.TableReader, body: Any, path: str) -> FabricSite:
-    """Read the table and the reference that it names, which lies beside the cluster file; notes mistakes."""
+    """Read the table and its reference beside the cluster file; adds errors."""
     settings = reader.dataclass(FabricTable, body, ("fabric",))
     if settings.reference is None:
         return FabricSite(path, settings)

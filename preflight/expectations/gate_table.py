@@ -16,7 +16,7 @@ _FAIL, _OTHER = ("drain", "refuse", "record", "allow"), ("refuse", "record", "al
 
 
 def directory(value: Any) -> str:
-    """A directory, from the root, that is not the root itself and has no ``..`` in it."""
+    """Return an absolute directory other than the root, without ``..``."""
     path = schema.absolute_path(value).rstrip("/")
     if not path or ".." in path.split("/"):
         raise ValueError('takes an absolute path without "..": "/usr/bin"')
@@ -93,7 +93,10 @@ def read(reader: schema.TableReader, body: Mapping[str, Any]) -> Gate:
 
 
 def without_checks(reader: schema.TableReader, gate: Gate, ids: Callable[[], Sequence[str]]) -> None:
-    """Note a hook whose ``only`` and ``skip`` leave no check; ``ids`` as for ``exceptions.unknown_checks``."""
+    """Add an error for a hook whose ``only`` and ``skip`` leave no check.
+
+    ``ids`` as for ``exceptions.unknown_checks``.
+    """
     for name in HOOKS if any(globs for _, globs in gate.named()) else ():
         hook, known = gate.hook(name), ids()
         if known and not any(selected(check, hook.only, hook.skip) for check in known):
@@ -108,7 +111,7 @@ def without_checks(reader: schema.TableReader, gate: Gate, ids: Callable[[], Seq
 
 
 def selected(check: str, only: Sequence[str] | None, skip: Sequence[str] | None) -> bool:
-    """Whether a check is among ``only`` (None: all) and not among ``skip``, both patterns."""
+    """Return whether a check matches ``only`` (None: all) and not ``skip``."""
     return (only is None or matches(check, only)) and not matches(check, skip or ())
 
 

@@ -1,4 +1,4 @@
-"""The tables of a class of nodes: every key that a cluster file may set, and what values it takes."""
+"""Tables of a node class: every key of a cluster file, and its values."""
 
 from __future__ import annotations
 

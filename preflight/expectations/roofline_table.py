@@ -1,4 +1,4 @@
-"""What a class of the cluster file says of its fat tree and its model, and floors that its hardware cannot reach."""
+"""Fat tree and model of a class, and floors beyond its hardware."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FatTreeTable:
-    """The fat tree of the compute fabric: leaves over units of nodes, spines over the units."""
+    """The compute fabric: leaves over units of nodes, spines over the units."""
 
     unit_nodes: int | None = schema.key(schema.integer(1, 100_000), "nodes under one group of leaves (a scalable unit)")
     unit_leaves: int | None = schema.key(schema.integer(1, 100_000), "leaf switches of a unit")
@@ -50,10 +50,7 @@ class Model:
 
 
 def highest_floor(part: Part, gpus: int | None) -> tuple[float, float] | None:
-    """Return (limit, what is customary) of all_reduce on one node, GB/s; None where there is no model of the part.
-
-    More nodes never allow more: what binds inside a node binds there too.
-    """
+    """Return (limit, customary) of all_reduce on one node, GB/s, or None."""
     from preflight.expectations.roofline.collectives import roofline
     from preflight.expectations.roofline.machine import machine_of
 
@@ -68,7 +65,10 @@ def highest_floor(part: Part, gpus: int | None) -> tuple[float, float] | None:
 
 
 def consistent(reader: schema.TableReader, name: str, members: Any, part: Part | None) -> None:
-    """Note a floor above what the hardware can reach: it would fail every run, and soon nobody would look."""
+    """Add an error for a floor above what the hardware can reach.
+
+    It would fail every run.
+    """
     floor = members.thresholds.all_reduce_busbw_gbytes_s
     if floor is not None and part is not None and (known := highest_floor(part, members.gpus)) is not None:
         limit, customary = known
@@ -99,7 +99,7 @@ def consistent(reader: schema.TableReader, name: str, members: Any, part: Part |
 
 
 def baseline(reader: schema.TableReader, name: str, file: str | None, path: str) -> tuple[Report, ...]:
-    """Read the nccl-tests output of a good run, which lies beside the cluster file; notes mistakes."""
+    """Read the nccl-tests output of a good run beside the cluster file; adds errors."""
     if file is None:
         return ()
     from preflight.parsers.nccl_tests import text

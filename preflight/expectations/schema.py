@@ -1,4 +1,4 @@
-"""The legal keys and values of a cluster file, and the words for whatever is not legal."""
+"""Legal keys and values of a cluster file, and errors for the rest."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def table(cls: type[T]) -> T:
 
 
 def tables(cls: type[T], name: Kind) -> Mapping[str, T]:
-    """Declare a table of sub-tables, whose names the site chooses; ``name`` refuses those that can be none."""
+    """Declare a table of sub-tables with names of the site; ``name`` validates them."""
     field: Mapping[str, T] = declare(default_factory=dict, metadata={"tables": cls, "name": name})
     return field
 
@@ -47,7 +47,7 @@ def text(value: Any) -> str:
 
 
 def line(value: Any) -> str:
-    """A text of one line, as a report shows it."""
+    """Return a text of one line, as a report shows it."""
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         raise ValueError('takes the value as a report shows it, in quotes: "570.86.15"')
     return value.strip()
@@ -72,7 +72,7 @@ def words(value: Any) -> str:
 
 
 def named(pattern: str, example: str) -> Kind:
-    """A name of a given form."""
+    """Return the function for names of a given form."""
 
     def read(value: Any) -> str:
         if not isinstance(value, str) or not re.fullmatch(pattern, value):
@@ -83,7 +83,7 @@ def named(pattern: str, example: str) -> Kind:
 
 
 def lines_by(name: Kind, kind: Kind) -> Kind:
-    """A table of texts by names of a given form; a number stands for its text."""
+    """Return the function for a table of texts by names of a given form."""
 
     def read(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict) or not value:
@@ -100,7 +100,7 @@ def lines_by(name: Kind, kind: Kind) -> Kind:
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """A list of texts, none empty."""
+    """Return a list of texts, none empty."""
     parts = value if isinstance(value, list) else [value]
     if not parts or not all(isinstance(part, str) and part.strip() for part in parts):
         raise ValueError('takes a list of texts: ["one", "two"]')
@@ -117,21 +117,24 @@ def each(kind: Kind) -> Kind:
 
 
 def absolute_path(value: Any) -> str:
-    """A path from the root, of printable characters."""
+    """Return a path from the root, of printable characters."""
     if not isinstance(value, str) or not value.startswith("/") or not value.isprintable():
         raise ValueError('takes an absolute path in quotes: "/shared/checkpoints"')
     return value
 
 
 def file_name(value: Any) -> str:
-    """The path of a file, of printable characters; a relative one is of the cluster file's folder."""
+    """Return the path of a file; a relative one is in the cluster file's folder.
+
+    It has printable characters only.
+    """
     if not isinstance(value, str) or not value.strip() or not value.isprintable() or len(value) > 1000:
         raise ValueError('takes the path of a file in quotes: "all_reduce.log"')
     return value
 
 
 def folders(value: Any) -> tuple[str, ...]:
-    """A list of absolute paths, which PATH can hold."""
+    """Return a list of absolute paths, as for PATH."""
     parts = value if isinstance(value, list) else [value]
     if not all(isinstance(part, str) and part.startswith("/") and part.isprintable() and ":" not in part
                for part in parts) or not parts:  # fmt: skip
@@ -140,7 +143,7 @@ def folders(value: Any) -> tuple[str, ...]:
 
 
 def boolean(value: Any) -> bool:
-    """A truth value, ``true`` or ``false``."""
+    """Return a boolean, ``true`` or ``false``."""
     if not isinstance(value, bool):
         raise ValueError("takes true or false, without quotes")
     return value
@@ -158,7 +161,7 @@ def integer(low: int, high: int) -> Kind:
 
 
 def number(low: float, high: float) -> Kind:
-    """A number in a range."""
+    """Return the function for numbers in a range."""
 
     def read(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
@@ -193,7 +196,10 @@ def one_of(*words: str) -> Kind:
 
 
 def nodes(value: Any) -> tuple[str, ...]:
-    """Names of nodes in NodeSet syntax (``"gpu[001-064]"``), groups included, or a list of them."""
+    """Return node names from NodeSet syntax (``"gpu[001-064]"``) or a list.
+
+    Groups are included.
+    """
     text = _listed(value, "gpu[001-064]")
     for part in re.split(r"[,!&^\s]+", text):
         if re.search(r"[*?]", part) and not re.fullmatch(r"@[\w.+-]+:\*", part):
@@ -202,7 +208,7 @@ def nodes(value: Any) -> tuple[str, ...]:
 
 
 def devices(value: Any) -> tuple[str, ...]:
-    """Names of devices in NodeSet syntax (``"mlx5_[0,3-6]"``), or a list of them; no groups."""
+    """Return device names from NodeSet syntax (``"mlx5_[0,3-6]"``) or a list."""
     text = _listed(value, "mlx5_[0,3-6]")
     if odd := re.search(r"[@*?]", text):
         raise ValueError(f'takes names such as "mlx5_[0,3-6]"; a device has no "{odd[0]}" in its name')

@@ -1,4 +1,4 @@
-"""What is expected of one node, each value with where it came from; which of its ports a job uses."""
+"""Expectations of one node with their sources, and the roles of its ports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NEAREST = "nearest to a GPU (nvidia-smi topo -m)"
 
 @dataclass(frozen=True)
 class Expected:
-    """An expectation: its value (None: nothing says), where it came from, and the key that sets it."""
+    """An expectation: value (None: not declared), source, and the key that sets it."""
 
     value: Any
     source: str
@@ -36,7 +36,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Roles:
-    """Which RDMA ports a job on this node uses, and how that is known (empty: it is not)."""
+    """RDMA ports that a job on this node uses, and the source (empty: unknown)."""
 
     compute: tuple[Port, ...]
     others: tuple[Port, ...]
@@ -85,7 +85,10 @@ class Site:
         return self._expected("ports", "rate_gbps", self.part.compute_rate_gbps if self.part else None)
 
     def rate_of_each(self, ports: int, gpus: int) -> Expected:
-        """Rate of each of so many compute ports, Gb/s: the catalogue's is that of one GPU's share of the fabric."""
+        """Rate of each of so many compute ports, Gb/s.
+
+        The catalogue's is that of one GPU's share of the fabric.
+        """
         expected = self.rate_gbps
         of_part = self.members.ports.rate_gbps is None and expected.value is not None
         if not of_part or not gpus or ports < 2 * gpus or ports % gpus:
@@ -95,7 +98,10 @@ class Site:
 
     @property
     def nic_gbps_per_gpu(self) -> Expected:
-        """Share of the compute ports' bandwidth that each GPU needs, Gb/s; the catalogue's port is that of one GPU."""
+        """Share of the compute ports' bandwidth that each GPU needs, Gb/s.
+
+        The catalogue's port is that of one GPU.
+        """
         return self._expected("thresholds", "nic_gbps_per_gpu", self.part.compute_rate_gbps if self.part else None)
 
     @property
@@ -120,7 +126,7 @@ class Site:
 
     @property
     def load_balancing(self) -> Expected:
-        """How the switches spread flows over equal paths: ``hash``, ``adaptive``, ``spray`` or ``one-path``."""
+        """How switches spread flows: ``hash``, ``adaptive``, ``spray``, ``one-path``."""
         return self._expected("ports", "load_balancing")
 
     @property
@@ -159,11 +165,14 @@ class Site:
         return self._expected("qos", "pfc_priority")
 
     def qos(self, name: str) -> Expected:
-        """Return what the site says of RoCE's quality of service: a key of ``[class.X.qos]``."""
+        """Return the declared value of a key of ``[class.X.qos]``."""
         return self._expected("qos", name)
 
     def declared(self, path: str) -> dict[str, Expected]:
-        """Return what the class declares of a value: ``versions.driver`` by "", ``rails.*.leaf`` by device."""
+        """Return the class's declarations of a value, by device or "".
+
+        ``versions.driver`` is by "", ``rails.*.leaf`` by device.
+        """
         table, *names = path.split(".", 2)
         holder: Any = getattr(self.members, table)
         if names[0] == "*":
@@ -201,19 +210,16 @@ class Site:
         return self._expected("thresholds", "all_reduce_busbw_gbytes_s", customary)
 
     def roles(self, node: NodeFacts) -> Roles:
-        """Tell which ports of a node a job uses; raises EvidenceError. Most checks of ports ask it."""
+        """Return the ports of a node that a job uses; raises EvidenceError."""
         known: dict[int, tuple[Site, Roles]] = node.__dict__.setdefault("_roles", {})
         if id(self) not in known:
             known[id(self)] = self, self._roles(node)
         return known[id(self)][1]
 
     def _roles(self, node: NodeFacts) -> Roles:
-        """Tell the compute ports from the others: cluster file > NCCL_IB_HCA > nearest to a GPU > no BlueField.
+        """Return the compute ports.
 
-        Storage, management and spare ports may be down by design, so only ports that a job uses
-        are judged. On Grace no NIC is nearer to a GPU than another; there the BlueFields carry the
-        node's own traffic. Where nothing tells, the ports of the usual link layer are meant.
-        Raises EvidenceError if the ports could not be read.
+        Cluster file > NCCL_IB_HCA > nearest to a GPU > not BlueField.
         """
         ports = node.rdma_ports
         if self.members.ports.compute is not None:
@@ -233,7 +239,7 @@ class Site:
         return _split(node.rdma_ports, ports if aside else _of_most(ports), "cluster file" if aside else "")
 
     def missing_devices(self, node: NodeFacts) -> tuple[str, ...]:
-        """Return the compute devices that the cluster file names and the kernel does not have."""
+        """Return the declared compute devices that the kernel lacks."""
         return tuple(d for d in self.members.ports.compute or () if d not in node.rdma_devices)
 
 
@@ -242,17 +248,14 @@ def _split(ports: Sequence[Port], compute: Sequence[Port], known_from: str) -> R
 
 
 def _of_most(ports: Sequence[Port]) -> Sequence[Port]:
-    """Return the ports of the link layer that most have: NCCL uses one, and the others serve something else.
-
-    So it is in a cloud's virtual machine: eight InfiniBand functions, and one of Ethernet behind its eth0.
-    """
+    """Return the ports of the most common link layer, the only one that NCCL uses."""
     layers = Counter(port.link_layer for port in ports)
     usual = [layer for layer, number in layers.items() if number == max(layers.values())]
     return [port for port in ports if port.link_layer in usual]
 
 
 def _nccl_selection(node: NodeFacts, ports: Sequence[Port]) -> list[Port] | None:
-    """Apply NCCL_IB_HCA; None where it is not set or selects nothing (its own check says so)."""
+    """Apply NCCL_IB_HCA; None where it is unset or selects nothing."""
     try:
         selection = node.nccl_env.hca_selection
     except EvidenceError:

@@ -1,4 +1,4 @@
-"""What is wrong with a text that is not TOML, in the words of a cluster file: line, key and cure."""
+"""Errors of invalid TOML for a cluster file: line, key and fix."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _WORDS = (
 
 
 def explain(error: Exception, text: str) -> tuple[int | None, str, str, str]:
-    """Explain an error of the TOML parser: line (None: unknown), key (may be empty), what is wrong, its cure."""
+    """Explain a TOML parser's error: line (None: unknown), key, fault, fix."""
     if text.startswith("\ufeff"):
         return 1, "", "begins with a byte order mark", "save the file as UTF-8 without BOM"
     if isinstance(error, RecursionError):

@@ -1,7 +1,6 @@
-"""On which line of a TOML text a key is set, told by the TOML parser itself, so that no grammar of our own is needed.
+"""Line numbers of TOML keys, from the TOML parser itself.
 
-The statement that sets a key begins right after the last beginning of the text that parses without it. Once a key is
-there it stays, so that half of what is left is ruled out at a time.
+So no grammar of our own is needed.
 """
 
 from __future__ import annotations
@@ -30,7 +29,10 @@ class Lines:
     """Finds lines in one text."""
 
     def __init__(self, text: str) -> None:
-        """Note where a statement may begin: the line above it ends what may be a text by itself."""
+        """Record where a statement may begin.
+
+        The text up to the line above may be complete.
+        """
         lines = text.splitlines(keepends=True)
         self._ends = [0]  # of the beginnings of the text that may parse, in characters
         self._numbers = [0]  # how many lines each has
@@ -45,7 +47,7 @@ class Lines:
         self._left = _MOST_PARSED
 
     def of(self, path: Sequence[str | int]) -> int | None:
-        """Return the line on which a key is set, or that of the table where it is missing; None if not found."""
+        """Return the line of a key, or of its table if missing; None if not found."""
         for length in range(len(path), 0, -1):
             if line := self._of(path[:length]):
                 return line

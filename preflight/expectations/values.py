@@ -1,7 +1,4 @@
-"""What a class of nodes is to have alike: the tables of a cluster file for versions, firmware and settings.
-
-Each key is the yardstick of one value that fleet checks compare, in the form in which a report shows it.
-"""
+"""Values that a class of nodes shares: versions, firmware, settings."""
 
 from __future__ import annotations
 

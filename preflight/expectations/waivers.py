@@ -1,7 +1,4 @@
-"""Exceptions that a site makes: checks that it waives for a while, lets only report, or switches off.
-
-In the cluster file: ``[[waiver]]``, with an owner, a reason and an end, and ``[checks]`` or ``[class.NAME.checks]``.
-"""
+"""Exceptions of a site: waivers, shadow checks, disabled checks."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ def check_globs(value: Any) -> tuple[str, ...]:
 
 
 def check_glob(value: Any) -> str:
-    """The id of a check, or a shell pattern of several."""
+    """Return the id of a check, or a shell pattern of several."""
     if not isinstance(value, str):
         raise ValueError('takes a check: "rdma.port-state" (`preflight list` names them)')
     (glob,) = check_globs(value)
@@ -34,7 +31,7 @@ def check_glob(value: Any) -> str:
 
 
 def day(value: Any) -> date:
-    """A date, as TOML writes it: without quotes."""
+    """Return a date, which TOML has without quotes."""
     from datetime import date, datetime
 
     if isinstance(value, datetime) or not isinstance(value, date):
@@ -43,7 +40,7 @@ def day(value: Any) -> date:
 
 
 def words(value: Any) -> str:
-    """Some words on one line."""
+    """Return some words on one line."""
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         raise ValueError("takes some words in quotes, on one line")
     return value.strip()
@@ -59,7 +56,10 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Waiver:
-    """What one person answers for until a day: failures of a check, on some nodes, hold no job back."""
+    """A waiver: failures of a check on some nodes hold no job back until a date.
+
+    One person is responsible.
+    """
 
     check: str | None = schema.key(check_glob, 'the check, or a pattern: "rdma.port-state"')
     nodes: tuple[str, ...] | None = schema.key(schema.nodes, 'nodes: "gpu[003,017]"; left out: all')
@@ -96,7 +96,7 @@ _REQUIRED = {
 
 
 def read_waivers(reader: schema.TableReader, data: Mapping[str, Any], today: date | None) -> tuple[Waiver, ...]:
-    """Read the list of waivers; notes mistakes. With ``today`` one that has expired is a mistake, too."""
+    """Read the list of waivers; adds errors, with ``today`` for expired ones."""
     listed = data.get("waiver", [])
     if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
         reader.add_error(("waiver",), "is not a list of tables", "write each as [[waiver]]")
@@ -118,7 +118,10 @@ def read_waivers(reader: schema.TableReader, data: Mapping[str, Any], today: dat
 def unknown_checks(
     reader: schema.TableReader, named: Iterable[tuple[schema.KeyPath, Sequence[str]]], ids: Callable[[], Sequence[str]]
 ) -> None:
-    """Note patterns that match no check; ``ids`` is called only if the file names any, and returns none if unknown."""
+    """Add errors for patterns that match no check.
+
+    ``ids`` is called only if the file names any, and is empty if unknown.
+    """
     for path, globs in named:
         for glob in globs:
             known = list(ids())

@@ -1,4 +1,4 @@
-"""History of runs: one SQLite file, from which a report has what is new, what recurs and what creeps."""
+"""History of runs in one SQLite file: new, recurring and slow changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings of a report compared with earlier runs: new, recurring, persistent and gone."""
+"""Findings compared with earlier runs: new, recurring, persistent, gone."""
 
 from __future__ import annotations
 
@@ -39,16 +39,13 @@ class FindingHistory:
 
 
 def at(report: Mapping[str, Any]) -> str:
-    """Return when a report's evidence was collected, which may be long before it was judged."""
+    """Return when a report's evidence was collected, maybe long before the judging."""
     times = [str(node["collected_at"]) for node in report["nodes"] if node.get("collected_at")]
     return max(times, default=str(report["run"]["at"]))
 
 
 def annotate(report: dict[str, Any], store: HistoryStore) -> None:
-    """Add to each finding that did not pass what it was before (``history``), and to the report what is gone.
-
-    Only runs count in which the node answered and the check ran.
-    """
+    """Add ``history`` to each finding that did not pass, and what is gone."""
     now = at(report)
     since = (_time(now) - timedelta(days=WEEK_DAYS)).strftime(_FORM)
     runs = store.runs(before=now)
@@ -179,7 +176,10 @@ def _time(at: str) -> datetime:
 
 
 def _when(then: str, now: str) -> str:
-    """Return when something was, relative to now: ``yesterday``, ``14:05 today``, ``2026-11-03``; all in UTC."""
+    """Return a time relative to now, in UTC: ``yesterday``, ``14:05 today``.
+
+    Older ones are dates.
+    """
     days = (_time(now).date() - _time(then).date()).days
     if days == 0:
         return f"{then[11:16]} today"

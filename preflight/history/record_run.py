@@ -1,4 +1,4 @@
-"""One run and the history file: earlier numbers are judged with the run, and its findings are recorded."""
+"""One run and the history file: earlier numbers in, findings recorded."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _OPENING_S = 0.4
 
 
 class RunHistory:
-    """The history of a run. Once it is open, nothing that goes wrong with it touches the verdict."""
+    """The history of a run; once open, its errors never change the verdict."""
 
     def __init__(self, path: Path, warn: Callable[[str], None]) -> None:
-        """Open the file, or make it; raises HistoryError, but not for a file that is locked: that may end."""
+        """Open or create the file; raises HistoryError, except while it is locked."""
         self._path, self._warn = path, warn
         with suppress(HistoryLocked), HistoryStore(path, busy_s=_OPENING_S):
             pass
@@ -37,7 +37,7 @@ class RunHistory:
             return evidences
 
     def record(self, report: dict[str, Any], evidences: Sequence[Evidence], run: Evidence | None) -> None:
-        """Add what the findings were before, record the run, and put into its run block whether that was possible."""
+        """Annotate findings and record the run; its run block shows the success."""
         written: dict[str, Any] = {"file": str(self._path), "recorded": True}
         try:
             with HistoryStore(self._path) as store:

@@ -1,7 +1,4 @@
-"""The history file: SQLite with a write-ahead log, so that a crash at any moment leaves it intact.
-
-It is readable only for the user that runs preflight: it names hosts and what is wrong with them.
-"""
+"""The history file: SQLite with a write-ahead log, safe against crashes."""
 
 from __future__ import annotations
 
@@ -62,7 +59,7 @@ class RecordedRun:
 
 
 class HistoryStore:
-    """One history file. Every method raises HistoryError for a file that is damaged, locked or full."""
+    """One history file; methods raise HistoryError if damaged, locked or full."""
 
     def __init__(
         self, path: Path, *, keep_days: int = KEEP_DAYS, keep_mib: int = KEEP_MIB, busy_s: float = BUSY_S
@@ -149,10 +146,7 @@ class HistoryStore:
         samples: Iterable[tuple[str, str, str, float]],
         figures: Iterable[tuple[str, str, float, str]] = (),
     ) -> None:
-        """Record a run: what did not pass, on which nodes, and numbers (node, metric, subject, value).
-
-        The same run recorded again takes the place of the first.
-        """
+        """Record a run: failures with nodes, and (node, metric, subject, value)."""
         run = report["run"]
         checks = sorted({check for node in report["nodes"] for check in node["checks"]})
         with self._writing():
@@ -181,7 +175,7 @@ class HistoryStore:
         self._forget(at)
 
     def add_job(self, id: str, ended: str, seconds: float, nodes: int | None, name: str, outcome: str) -> None:
-        """Record how long a job took; the same job recorded again takes the place of the first."""
+        """Record the duration of a job; the same job replaces its earlier record."""
         with self._writing():
             self._db.execute(
                 "INSERT OR REPLACE INTO job VALUES (?, ?, ?, ?, ?, ?)", (id, ended, seconds, nodes, name, outcome)
@@ -230,7 +224,7 @@ class HistoryStore:
         return RecordedRun(id, at, command, version, status, frozenset(ids), run_record)
 
     def _select(self, table: str, query: str, kinds: tuple[Any, ...], given: Sequence[Any] = ()) -> list[Any]:
-        """Return rows whose columns are what was written there; a column of SQLite holds anything."""
+        """Return rows with validated columns; a column of SQLite holds anything."""
         with self._translate_errors():
             rows = self._db.execute(query, given).fetchall()
         for row in rows:
@@ -251,14 +245,14 @@ class HistoryStore:
         return {run: frozenset(names) for run, names in found.items()}
 
     def failures(self, since: str) -> Iterator[tuple[int, str, str, str, str]]:
-        """Yield run, node, check, subject and status of what did not pass in the runs since then."""
+        """Yield run, node, check, subject and status of failures since then."""
         yield from self._select(
             "finding", "SELECT run, node, check_id, subject, finding.status FROM finding JOIN run ON run.id = run"
             " WHERE at >= ?", (int, str, str, str, str), (since,),
         )  # fmt: skip
 
     def course(self, since: str) -> Mapping[str, Mapping[tuple[str, str], list[tuple[str, float]]]]:
-        """Return node -> (metric, subject) -> (time, value) of the runs since then, the oldest first."""
+        """Return node -> (metric, subject) -> (time, value) since then, oldest first."""
         found: dict[str, dict[tuple[str, str], list[tuple[str, float]]]] = {}
         rows = self._select(
             "sample", "SELECT node, metric, subject, at, value FROM sample JOIN run ON run.id = run"
@@ -283,7 +277,10 @@ class HistoryStore:
         )  # fmt: skip
 
     def findings_of(self, node: str) -> list[tuple[str, str, str, str, str]]:
-        """Return time, check, subject, status and message of what did not pass on a node, the newest first."""
+        """Return a node's failures, newest first.
+
+        Each has time, check, subject, status and message.
+        """
         return self._select(
             "finding", "SELECT at, check_id, subject, finding.status, message FROM finding JOIN run ON run.id = run"
             " WHERE node = ? ORDER BY at DESC", (str, str, str, str, str), (node,),

@@ -1,4 +1,4 @@
-"""The numbers of a node whose course over days tells more than their value: errors, spare rows, headroom, light."""
+"""Numbers with a meaningful trend: errors, spare rows, headroom, light."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _of_ports(node: NodeFacts) -> Iterator[tuple[str, str, float]]:
 
 
 class Remembered(Sequence[Evidence]):
-    """Documents, each with the course of its numbers in earlier runs (``history:course``); read when asked for."""
+    """Documents with the history of their numbers (``history:course``), read lazily."""
 
     remembered = True
 
@@ -129,7 +129,7 @@ class _Known:
 
 
 def with_past(evidences: Sequence[Evidence], store: HistoryStore) -> Remembered:
-    """Return the documents with what the history knows of their numbers in the thirty days before."""
+    """Return the documents with their numbers of the last thirty days."""
     sources, large = getattr(evidences, "sources", evidences), getattr(evidences, "large", False)
     jobs: dict[str, list[tuple[str, float]]] = {}
     for _, ended, seconds, nodes, name, outcome in reversed(store.jobs()):
@@ -146,5 +146,5 @@ def with_past(evidences: Sequence[Evidence], store: HistoryStore) -> Remembered:
 
 
 def _of(source: Any, courses: Mapping[str, Course]) -> Mapping[str, Course]:
-    """Return the course of a document's node alone: it travels to the process that judges it."""
+    """Return the history of a document's node alone, for the judging process."""
     return {source.node: courses[source.node]} if source.node in courses else {}

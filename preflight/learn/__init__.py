@@ -1,9 +1,4 @@
-"""A cluster file from a fleet: what most nodes of a kind have, and what must not become the norm.
-
-Values of the majority (60 % of at least three nodes) are written, with where they came from; nodes that differ are
-named in comments. What is below the part's own figures is not learnt, however many have it: a comment says so, and
-the file goes without. A fault of a large share of the nodes is reported at the top.
-"""
+"""Cluster file learnt from a fleet: majority values, without known faults."""
 
 from __future__ import annotations
 
@@ -48,10 +43,7 @@ class Learnt:
 
 
 def learn(evidences: Sequence[Evidence], checks: Sequence[Check] | None = None, processes: int = 1) -> Learnt:
-    """Write a cluster file for these nodes; the same evidence gives the same text. Raises LearnError.
-
-    ``checks`` judge the nodes by the file, so that what is wrong with them is known; None: all that are installed.
-    """
+    """Return a cluster file for these nodes; deterministic. Raises LearnError."""
     if checks is None:
         checks = registry().checks
     empty = Cluster()

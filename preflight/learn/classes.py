@@ -22,12 +22,7 @@ class NodeKind:
 
 
 def kinds(nodes: Iterable[NodeValues]) -> tuple[list[NodeKind], list[NodeValues]]:
-    """Return the kinds, those with most nodes first, and the nodes that belong to none: those without a GPU.
-
-    Nodes of one part are of one kind; where cards are sold singly, those with the same number of them and of RDMA
-    devices. A shape that fewer than three nodes have is no kind of its own, if the part has a larger one: they are
-    nodes that lost something. Nodes whose collector ran in a container are separate from hosts.
-    """
+    """Return the kinds, largest first, and the nodes without a GPU."""
     by_part: dict[tuple[str, str], list[NodeValues]] = defaultdict(list)
     apart: list[NodeValues] = []
     for one in nodes:
@@ -58,7 +53,7 @@ def _shapes(members: Sequence[NodeValues]) -> list[list[NodeValues]]:
 
 
 def _names(found: Sequence[tuple[str, Part | None, tuple[NodeValues, ...]]]) -> list[str]:
-    """Make names of the classes: ``hgx-h100``, and ``l40s-pcie-2`` where a part has several shapes."""
+    """Return class names: ``hgx-h100``, ``l40s-pcie-2`` for a further shape."""
     taken: Counter[str] = Counter()
     names = []
     for label, _, _ in found:

@@ -1,4 +1,4 @@
-"""The values of a class: what the majority of its nodes has, or why it is not learnt."""
+"""Values of a class: the majority of its nodes, or why there is none."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ KEYS = (
 
 
 def values(members: Sequence[NodeValues], part: Part | None) -> Iterator[Value]:
-    """Yield the values of a class in the order of the file; a key that no node shows is left out."""
+    """Yield the values of a class in file order; keys that no node shows are absent."""
     for key in KEYS:
         found = _value(key, members, _of_each_port(part, members) if key.key == "rate_gbps" else part)
         if found is not None:
@@ -97,7 +97,10 @@ def values(members: Sequence[NodeValues], part: Part | None) -> Iterator[Value]:
 
 
 def _of_each_port(part: Part | None, members: Sequence[NodeValues]) -> Part | None:
-    """Return the part with the customary rate of one port, where all nodes have as many of them for each GPU."""
+    """Return the part with one port's customary rate, if all nodes are equal.
+
+    They must have as many ports for each GPU.
+    """
     shares = {len(one.compute or ()) / one.gpus for one in members if one.gpus}
     share = shares.pop() if len(shares) == 1 else 0.0
     if part is None or part.compute_rate_gbps is None or share < 2 or share % 1:
@@ -131,7 +134,7 @@ def _value(key: _Key, members: Sequence[NodeValues], part: Part | None) -> Value
 
 
 def _qos(members: Sequence[NodeValues]) -> Iterator[Value]:
-    """Yield RoCE's quality of service; without PFC it is unknown whether that is by design."""
+    """Yield the RoCE settings; without PFC it is unknown whether by design."""
     shown = {one.node: one.pfc for one in members if one.pfc is not None}
     if not shown:
         return

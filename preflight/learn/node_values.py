@@ -1,4 +1,4 @@
-"""The values of one node that a cluster file could set; what was not read is left out."""
+"""Values of one node for a cluster file; unread ones are left out."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _host(node: NodeFacts) -> dict[str, Any]:
 
 
 def _missed(node: NodeFacts, site: Site) -> dict[str, tuple[str, ...]]:
-    """Return the keys whose value a check of the node finds wrong, so that the node does not vote on it."""
+    """Return the keys that a check of the node finds wrong: it does not vote on them."""
     chain = {"netdev_mtu": ("MTU", "active MTU"), "pfc": ("PFC",), "ecn": ("ECN",), "trust": ("trust",),
              "dcbx": ("DCBX",)}  # fmt: skip
     by = {
@@ -140,7 +140,7 @@ def _try(read: Callable[[], T]) -> T | None:
 
 
 def _same(values: Iterable[T | None]) -> T | None:
-    """Return the value that all ports have; None where they differ, or one of them has none."""
+    """Return the value of all ports; None where they differ, or one has none."""
     found = set(values)
     return found.pop() if len(found) == 1 else None
 
@@ -151,7 +151,7 @@ def _point_to_point(node: NodeFacts, ports: Sequence[Port]) -> bool | None:
 
 
 def _ecn(node: NodeFacts, ports: Sequence[Port]) -> bool | None:
-    """Return whether ECN is on, both ways, for the one priority that a port has PFC on."""
+    """Return whether ECN is on both ways for a port's single PFC priority."""
     found = set()
     for port in ports:
         enabled = port_qos.pfc(node.evidence, port.netdev or "").value
@@ -164,7 +164,7 @@ def _ecn(node: NodeFacts, ports: Sequence[Port]) -> bool | None:
 
 
 def _checkpoints(node: NodeFacts) -> tuple[str | None, float | None]:
-    """Return the directory of checkpoints that was looked at, and the usual minutes between two of them."""
+    """Return the directory of checkpoints, and the usual minutes between two."""
     for key in node.evidence.records:
         if not (match := _CHECKPOINTS.fullmatch(key)):
             continue

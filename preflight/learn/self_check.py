@@ -1,4 +1,4 @@
-"""What is wrong with the very nodes that a file was learnt from, when they are judged by it."""
+"""Faults of the source nodes when judged by their learnt file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of a learnt cluster file: plain TOML, each value with where it came from."""
+"""Text of a learnt cluster file: plain TOML, each value with its source."""
 
 from __future__ import annotations
 

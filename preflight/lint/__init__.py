@@ -1,4 +1,4 @@
-"""What a cluster file says, and what it would do: tried on evidence that was saved before."""
+"""Meaning of a cluster file, and its effect on saved evidence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the value of a key comes from: the cluster file, the catalogue of parts, or nowhere."""
+"""Source of a key's value: the cluster file, the catalogue, or none."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ class UnknownKey(PreflightError):
 
 
 def explain(cluster: Cluster, text: str, key: str, part: Part | None = None) -> Iterator[str]:
-    """Yield where a key's value comes from, for each class; ``text`` is that of the cluster file.
+    """Yield the source of a key's value for each class.
 
-    ``key`` is ``ports.mtu``, or ``class.NAME.ports.mtu`` for one class. ``part`` is what the nodes were recognised as,
-    where a class does not say it. Raises UnknownKey.
+    ``text`` is that of the cluster file.
     """
     words = tuple(word.strip('"') for word in _WORDS.findall(key))
     name = None

@@ -1,4 +1,4 @@
-"""A cluster file tried on saved evidence: what it would fail, and what would fail without it."""
+"""Effect of a cluster file on saved evidence: failures with and without it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STATUSES = (("fail", "would fail"), ("unknown", "unknown"))
 def preview(
     evidences: Sequence[Evidence], checks: Sequence[Check], cluster: Cluster, processes: int = 1
 ) -> Iterator[str]:
-    """Yield lines: how many nodes the file would fail, by which checks, and what is otherwise without it."""
+    """Yield the number of failing nodes, their checks, and differences without it."""
     report = judge(evidences, checks, cluster, processes=processes)
     plain = judge(evidences, checks, Cluster(), processes=processes)
     planned = report["coverage"]["nodes"]["planned"]

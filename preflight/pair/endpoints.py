@@ -1,4 +1,4 @@
-"""The two ends of a test: which port of a node, under which address and row of the GID table."""
+"""Endpoints of a test: port, address and row of the GID table."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class End:
 
 
 def end(node: NodeFacts, site: Site, wanted: Wanted) -> End:
-    """Return the end that a node has for a test; raises EndpointError, or EvidenceError if nobody could tell."""
+    """Return a node's endpoint; raises EndpointError, EvidenceError if unknown."""
     port = _port(node, site, wanted.device)
     if port.efa:
         raise EndpointError(
@@ -98,7 +98,7 @@ def _port(node: NodeFacts, site: Site, device: str | None) -> rdma_ports.Port:
 
 
 def _gid(node: NodeFacts, port: rdma_ports.Port, index: int | None) -> tuple[int | None, gids.Gid | None]:
-    """Return the row that is asked for, be it empty; else the first that RoCE v2 can be routed by."""
+    """Return the requested row, even if empty; else the first routable RoCE v2 one."""
     if index is not None:
         try:
             return index, gids.gid(node.evidence, port.device, port.number, index)
@@ -124,7 +124,7 @@ def _gid(node: NodeFacts, port: rdma_ports.Port, index: int | None) -> tuple[int
 def _address(
     node: NodeFacts, port: rdma_ports.Port, gid: gids.Gid | None
 ) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Return the address to reach this end at: that of its GID, its interface, else that of the default route."""
+    """Return the address of this end: from its GID, interface or default route."""
     if gid and not gid.empty and not gid.address.is_link_local:
         return gid.address.ipv4_mapped or gid.address
     known = node.addresses
@@ -138,7 +138,7 @@ def _address(
 
 
 def free_port(server: NodeFacts, wanted: int | None) -> int:
-    """Return the TCP port for a server: the one that is wanted, else the first from 18515 on that is free."""
+    """Return the TCP port for a server: as requested, else a free one from 18515."""
     if wanted is not None:
         return wanted
     taken: set[int] = set()

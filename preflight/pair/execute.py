@@ -1,8 +1,4 @@
-"""Carries the tests of a pair out: both sides at once, each under a limit of its own, nothing left behind.
-
-A side is a command that a collector runs on its node: it ends with its limit, with the end of our connection, and
-with us. A server that still waits when its client has ended is ended by closing its connection.
-"""
+"""Execution of pair tests: both sides at once, each with its own limit."""
 
 from __future__ import annotations
 
@@ -45,7 +41,10 @@ class PairTransport(Protocol):
     """What is needed of ``preflight.transport``."""
 
     def collect(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
-        """Carry out a plan on a node by ``until`` on the monotonic clock; return an Evidence document."""
+        """Carry out a plan on a node by ``until``; return an Evidence document.
+
+        ``until`` is on the monotonic clock.
+        """
 
     def close(self) -> None:
         """End what is still running."""
@@ -80,7 +79,7 @@ class PairNode:
 def answers(
     transport: PairTransport, host: str, commands: Sequence[Sequence[str]], limit_s: float
 ) -> dict[str, dict[str, Any]]:
-    """Have commands run on a node, each for ``limit_s`` seconds at most; return a record for each, whatever happened.
+    """Run commands on a node for ``limit_s`` seconds each; return their records.
 
     The limit holds on the node, from the command's own start; the record of one without an answer has the reason.
     """
@@ -96,7 +95,7 @@ def carry_out(
     hosts: tuple[str, str], names: Sequence[str], wanted: Wanted, cluster: Cluster, connect: Connect, deadline_s: float,
     progress: Callable[[str], AbstractContextManager[None]],
 ) -> list[Evidence]:  # fmt: skip
-    """Carry the tests out, one after the other, the first host as server; return the evidence of both nodes."""
+    """Run the tests one by one, the first host as server; return both evidences."""
     with connect(hosts[0]) as one, connect(hosts[1]) as other:
         server, client = PairNode(hosts[0], one), PairNode(hosts[1], other)
         with progress(f"looking at {hosts[0]} and {hosts[1]}"):
@@ -173,7 +172,7 @@ def _exchange(
 def _call(
     client: PairNode, command: Sequence[str], server: threading.Thread, limit_s: float
 ) -> dict[str, dict[str, Any]]:
-    """Run the client, again as long as the server does not listen yet; return its record."""
+    """Run the client, again until the server listens; return its record."""
     until = time.monotonic() + limit_s
     while True:
         called = client.run([command], limit_s)

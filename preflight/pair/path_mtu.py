@@ -1,4 +1,4 @@
-"""How large a packet passes undivided: a search over sizes, several at a time, from the interface's MTU downwards."""
+"""Search for the path MTU: several sizes at a time, from the MTU downwards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ PACKETS = 3
 
 @dataclass(frozen=True)
 class Bracket:
-    """The limits so far: the largest size that passes, the smallest that does not; None: none yet. Bytes of IP."""
+    """Bounds so far: largest passing and smallest failing size, bytes of IP.
+
+    None: unknown.
+    """
 
     passes: int | None
     fails: int | None
@@ -41,7 +44,7 @@ def command(version: int, source: str, target: str, mtu: int) -> list[str]:
 
 
 def first(mtu: int, version: int) -> list[int]:
-    """Return the sizes to begin with: the interface's own, the least that must pass, and likely ones between."""
+    """Return the first sizes: the interface's, the required minimum, likely ones."""
     floor = FLOOR[version]
     return sorted({mtu, *(size for size in LIKELY if floor < size < mtu), min(floor, mtu)}, reverse=True)
 

@@ -15,7 +15,10 @@ LEAST_MESSAGES = 200
 
 @dataclass(frozen=True)
 class PairTest:
-    """A test of perftest or ibverbs: ``size`` is its usual message, in bytes; that of Soft-RoCE beside it."""
+    """A test of perftest or ibverbs; ``size`` is its usual message, bytes.
+
+    Soft-RoCE has one of its own.
+    """
 
     name: str
     tool: str
@@ -43,7 +46,10 @@ USUAL = (PATH_MTU, "write-bw")
 
 
 def command(test: PairTest, end: End, other: End, wanted: Wanted, tcp_port: int, server: str = "") -> list[str]:
-    """Return the command of one side; ``server`` is the address that a client calls, empty for the server itself."""
+    """Return the command of one side; ``server`` is empty for the server itself.
+
+    Otherwise it is the address to call.
+    """
     size = wanted.size or (test.software_size if end.software or other.software else test.size)
     words = ["-d", end.device, "-i", str(end.port), "-p", str(tcp_port), "-s", str(size)]
     words += ["-n", str(_messages(test, end, other, size))]

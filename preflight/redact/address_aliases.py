@@ -41,7 +41,7 @@ class Keyed:
         return blake2b(f"{what}\0{value}".encode("utf-8", "surrogatepass"), key=self._key).hexdigest()
 
     def _flips(self, what: str, value: int, width: int, first: int, last: int) -> int:
-        """Return ``value`` of ``width`` bits with its bits ``first`` to ``last`` (from the left) permuted."""
+        """Return ``value`` with its bits ``first`` to ``last`` (from the left) permuted."""
         if (known := self._known.get((what, value))) is not None:
             return known
         flips = 0
@@ -56,7 +56,10 @@ class Keyed:
         return bool(blake2b(before.encode(), key=self._key, digest_size=1).digest()[0] & 1)
 
     def ipv4(self, address: ipaddress.IPv4Address) -> ipaddress.IPv4Address:
-        """Return the alias of an address; those of private networks stay private, masks and loopback what they are."""
+        """Return the alias of an address; private networks stay private.
+
+        Masks and loopback addresses are unchanged.
+        """
         number = int(address)
         mask = ~number & 0xFFFFFFFF
         if mask & (mask + 1) == 0 or any(address in block for block in _NOT_IDENTIFYING):
@@ -71,7 +74,7 @@ class Keyed:
         return ipaddress.IPv4Address(self._flips("ipv4", number, 32, first, 32 - _HOST_BITS))
 
     def ipv6(self, address: ipaddress.IPv6Address) -> ipaddress.IPv6Address:
-        """Return the alias of an address or GID: its prefix, and the IPv4 address, MAC or GUID at its end."""
+        """Return the alias of an address or GID, and of the address embedded in it."""
         number = int(address)
         if address.ipv4_mapped is not None:
             return ipaddress.IPv6Address(number >> 32 << 32 | int(self.ipv4(address.ipv4_mapped)))
@@ -88,13 +91,13 @@ class Keyed:
         return ipaddress.IPv6Address(high << 64 | (low if low < 1 << 16 else self.guid(low)))
 
     def mac(self, number: int) -> int:
-        """Return the alias of a MAC address of 48 bits: of the same maker; groups and zero stay what they are."""
+        """Return the alias of a 48-bit MAC of the same maker; groups and zero stay."""
         if number in (0, (1 << 48) - 1) or number >> 40 & 1:
             return number
         return number >> 24 << 24 | self._low(number >> 24, number & 0xFFFFFF)
 
     def guid(self, number: int) -> int:
-        """Return the alias of an EUI-64; where it is made of a MAC address, that of the alias."""
+        """Return the alias of an EUI-64, by the alias of an embedded MAC."""
         if number in (0, (1 << 64) - 1) or number >> 16 == 0xFE80 << 32:
             return number
         maker = number >> 40
@@ -106,7 +109,7 @@ class Keyed:
         return self._flips(f"eui {maker:x}", number, 24, 0, 24 - _PORT_BITS)
 
     def lid(self, number: int) -> int:
-        """Return the alias of a unicast LID; zero and multicast stay. The lowest three bits do, too (LMC)."""
+        """Return the alias of a unicast LID; zero, multicast and three low bits stay."""
         if not 0 < number < 0xC000:
             return number
         found = self._flips("lid", number, 16, 2, 13)
@@ -130,7 +133,7 @@ class Keyed:
         return "".join(made)
 
     def hexadecimal(self, what: str, text: str) -> str:
-        """Return other hexadecimal digits, as many and at the same places; zeros stay zeros."""
+        """Return other hexadecimal digits at the same places; zeros stay zeros."""
         if not text.strip("0-"):
             return text
         digest = iter(self.digest(what, text.lower()) * (len(text) // 128 + 1))

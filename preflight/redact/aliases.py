@@ -1,4 +1,4 @@
-"""Names and their aliases: hosts keep their numbers, so that folded lists, racks and rails still read as such."""
+"""Names and aliases; hosts keep their numbers, so lists, racks and rails fold."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LEAST_STEM = 3
 
 
 def letters(number: int) -> str:
-    """Count with letters: a … z, aa, ab …"""
+    """Count with letters: a to z, then aa, ab and so on."""
     made = ""
     number += 1
     while number:
@@ -45,7 +45,7 @@ def letters(number: int) -> str:
 
 
 class Names:
-    """What names somebody or something of a site, as far as it was learnt, and what stands for it."""
+    """Learned names of a site, and their aliases."""
 
     def __init__(self, keyed: Keyed) -> None:
         self._keyed = keyed
@@ -116,7 +116,7 @@ class Names:
         )
 
     def _counts(self, name: str) -> bool:
-        """Tell whether names like this one, with other numbers, can be taken for hosts of the site."""
+        """Return whether names like this, with other numbers, are hosts of the site."""
         stem = _NUMBER.split(name, maxsplit=1)[0].strip("-_")
         return self._plain(name) and len(stem) >= _LEAST_STEM and stem.lower() not in vocabulary()
 
@@ -182,7 +182,7 @@ class Names:
         return f"{stem}-{letters(number)}"
 
     def _stem(self, kind: str) -> str:
-        """Return what aliases of a kind begin with: nothing that a name of the site begins with."""
+        """Return a prefix for aliases of a kind that no name of the site has."""
         if kind not in self._stems:
             stems = _STEMS.get(kind, _STEMS["name"])
             more = (f"{stems[0]}{letters(number)}" for number in count())

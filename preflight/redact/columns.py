@@ -1,4 +1,4 @@
-"""Names in the columns of tables that tools print below a heading: `ps`, `top`, `squeue`, `sacct`, `kubectl get`."""
+"""Names in columns of tables: `ps`, `top`, `squeue`, `sacct`, `kubectl get`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def cells(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _kinds(line: str) -> dict[int, str]:
-    """Return which columns of a table hold names, by the heading; empty if the line is none."""
+    """Return the columns with names, by a heading; empty for other lines."""
     heads = _CELL.findall(line[:2000])
     if len(heads) < 3 or sum(head in _OTHERS for head in heads) < 2:
         return {}

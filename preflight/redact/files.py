@@ -1,4 +1,4 @@
-"""Files and directories redacted: documents as such, everything else as text, piece by piece."""
+"""Redaction of files: documents as such, everything else as text."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class InputFile:
 
 
 def items(paths: Sequence[Path]) -> tuple[list[InputFile], list[str]]:
-    """Return the files that are meant, and what is left out with the reason: links and what is no file."""
+    """Return the files to redact, and the excluded paths with reasons."""
     found, left = [], []
     for path in paths:
         inside = sorted(path.rglob("*")) if path.is_dir() else [path]
@@ -77,7 +77,7 @@ def learn(redactor: Redactor, found: Sequence[InputFile]) -> list[str]:
 
 
 def write(redactor: Redactor, item: InputFile, target: Path) -> None:
-    """Write one file redacted; raises OSError, RedactionError. The file is written completely or not at all."""
+    """Write one redacted file atomically; raises OSError, RedactionError."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target) as stream:
         for piece in redacted(redactor, item):
@@ -96,7 +96,7 @@ def redacted(redactor: Redactor, item: InputFile) -> Iterator[bytes]:
 
 
 def place(redactor: Redactor, item: InputFile, taken: set[str]) -> Path:
-    """Return where a file goes: its place with aliases in it, and not where another is."""
+    """Return a file's target path, with aliases and no collision."""
     parts = [redactor.text(part) for part in item.place.parts]
     if parts[-1].endswith(".gz"):
         parts[-1] = parts[-1].removesuffix(".gz")  # it is written as it is read
@@ -113,7 +113,7 @@ def place(redactor: Redactor, item: InputFile, taken: set[str]) -> Path:
 
 
 def _document(path: Path) -> tuple[str, dict[str, Any] | list[Any]] | None:
-    """Return the text of a JSON document and the document that it holds; None: the file is text of another kind."""
+    """Return a JSON file's text and document; None for other text."""
     if path.stat().st_size > DOCUMENT:
         return None
     with path.open("rb") as stream:
@@ -129,7 +129,7 @@ def _document(path: Path) -> tuple[str, dict[str, Any] | list[Any]] | None:
 
 
 def _pieces(path: Path) -> Iterator[str]:
-    """Yield a text in pieces that end where no name can be cut in two; raises OSError, RedactionError."""
+    """Yield a text in pieces that cut no name; raises OSError, RedactionError."""
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     rest, dropped, in_key, total = "", 0, False, 0
     with _opened(path) as stream:
@@ -164,7 +164,7 @@ def _unfinished_key(piece: str) -> bool:
 
 
 def _cut(text: str, last: bool) -> tuple[str, str, int]:
-    """Return what can be looked at now, what waits for more, and how many characters are too many to wait for."""
+    """Return the part to process now, the rest, and the excess characters."""
     if last:
         return text, "", 0
     end = _line_end(text)
@@ -176,7 +176,7 @@ def _cut(text: str, last: bool) -> tuple[str, str, int]:
 
 
 def _line_end(text: str) -> int:
-    """Return the place behind the last line, if possible one that does not go on: a list may be wrapped at a comma."""
+    """Return the end of the last line, if possible one that is not continued."""
     last = end = text.rfind("\n") + 1
     while end > max(1, last - _UNBROKEN) and text[end - 2] in ",([-":
         end = text.rfind("\n", 0, end - 1) + 1
@@ -184,7 +184,7 @@ def _line_end(text: str) -> int:
 
 
 def _no_bomb(path: Path) -> None:
-    """Raise RedactionError for a compressed file that holds too much, before anything of it is looked at."""
+    """Raise RedactionError for a compressed file with too much content."""
     with _opened(path) as stream:
         if not isinstance(stream, gzip.GzipFile):
             return

@@ -1,4 +1,4 @@
-"""What has a form of its own: addresses, GUIDs, UUIDs. Each is replaced by another of the same form."""
+"""Identifiers with a shape: addresses, GUIDs, UUIDs, replaced by the same shape."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _SURE = re.compile(
 
 
 def _line_before(match: re.Match[str], before: str) -> str:
-    """Return what stands before a match on its line; ``before``: the text before that in which it was found."""
+    """Return the text before a match on its line; ``before`` precedes the input."""
     return (before + match.string[max(0, match.start() - 40) : match.start()])[-40:].rpartition("\n")[2]
 
 
@@ -65,7 +65,10 @@ class Shapes:
         self.networks: dict[ipaddress.IPv4Address | ipaddress.IPv6Address, int] = {}
 
     def replace(self, match: re.Match[str], before: str = "") -> str:
-        """Return what stands for a match of ``SHAPES``; what only looks like one stays. ``before``: text before it."""
+        """Return the replacement of a match of ``SHAPES``; look-alikes stay.
+
+        ``before`` is the text before it.
+        """
         kind, text = match.lastgroup or "", match[0]
         if kind == "uuid":
             return self._count("UUID", text, self.keyed.hexadecimal("uuid", text))
@@ -106,7 +109,7 @@ class Shapes:
         return self._count("GUID", digits, alias.upper() if digits.upper() == digits else alias)
 
     def _separated(self, text: str) -> str:
-        """Return the alias of octets with a sign between them, or of none: a MAC address, a GUID, one of IPoIB."""
+        """Return the alias of octets, separated or not: MAC, GUID, IPoIB address."""
         digits = re.sub("[^0-9A-Fa-f]", "", text.removeprefix("enx"))
         number = int(digits, 16)
         if len(digits) == 12:
@@ -178,7 +181,10 @@ class Shapes:
             self.guids.add(int((match[1] or match[2]).replace(":", ""), 16))
 
     def learn_network(self, address: str, length: int) -> None:
-        """Remember the network that an address with a prefix length is in: its first address, and its broadcast."""
+        """Remember the network of an address with prefix length.
+
+        Its first address and its broadcast are recognised later.
+        """
         try:
             network = ipaddress.ip_interface(f"{address}/{length}").network
         except ValueError:

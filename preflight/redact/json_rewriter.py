@@ -1,4 +1,4 @@
-"""A JSON text with some of its values replaced: every other character, every space and the order stay."""
+"""JSON text with replaced values; all other characters stay."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class DuplicateKey(PreflightError):
 
 
 def loads(text: str, most: int = json_limits.PART) -> Any:
-    """Read a JSON text; raises ValueError, or DuplicateKey where an object has a key twice."""
+    """Read a JSON text; raises ValueError, DuplicateKey for a repeated key."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(pairs)
@@ -30,7 +30,7 @@ def loads(text: str, most: int = json_limits.PART) -> Any:
 
 
 def rewritten(text: str, document: Any, replace: Callable[[Any], Any]) -> Iterator[str]:
-    """Yield a JSON text, which holds ``document``, piece by piece, with what ``replace`` makes of the document."""
+    """Yield a JSON text of ``document`` with values changed by ``replace``."""
     done = 0
     for token, before, after in zip(_TOKEN.finditer(text), _leaves(document), _leaves(replace(document)), strict=True):
         if before != after:
@@ -41,7 +41,7 @@ def rewritten(text: str, document: Any, replace: Callable[[Any], Any]) -> Iterat
 
 
 def _written(value: Any, ascii_only: bool) -> str:
-    """Write a value in the letters of the text; half a pair of UTF-16 can only be written as an escape."""
+    """Write a value in the text's characters; lone surrogates are escaped."""
     text = json.dumps(value, ensure_ascii=ascii_only)
     return json.dumps(value) if any("\ud800" <= sign <= "\udfff" for sign in text) else text
 

@@ -1,4 +1,4 @@
-"""Hosts in lists: items of YAML, what pdsh and clush print before each line, or between lines for several hosts."""
+"""Host lists: YAML items, prefixes and headings of pdsh and clush."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _in_keys(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _heads(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the names before lines: a series of which there are several, numbered as hosts are."""
+    """Yield the names before lines: one of several series, numbered as hosts."""
     series: defaultdict[tuple[str, str], list[re.Match[str]]] = defaultdict(list)
     for match in _HEAD.finditer(text):
         series[match["name"].lower(), match["rest"]].append(match)

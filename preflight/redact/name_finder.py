@@ -1,4 +1,4 @@
-"""Where names stand in evidence, reports and logs: a host, a user or a job has no form of its own, but a place."""
+"""Places of names in evidence, reports and logs: hosts, users, jobs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _FOLDED = re.compile(
 
 
 def in_text(text: str, found: Found) -> str:
-    """Hand every name in a known place to ``found``; return the text with what that gave."""
+    """Pass every name in a known place to ``found``; return the changed text."""
 
     def one(kind: str, name: str) -> str:
         return _name(kind, name, found)
@@ -92,7 +92,7 @@ def _span(match: re.Match[str], group: str) -> tuple[int, int]:
 
 
 def _replaced(text: str, one: Found, spans: Iterable[tuple[str, int, int]]) -> str:
-    """Return a text with what ``one`` makes of the names in it: of which kind, from where to where."""
+    """Return a text with its names replaced by ``one``; spans have the kinds."""
     pieces, done = [], 0
     for kind, start, end in spans:
         if start >= done:  # a group that took no part starts before
@@ -102,10 +102,7 @@ def _replaced(text: str, one: Found, spans: Iterable[tuple[str, int, int]]) -> s
 
 
 def by_key(key: str, value: str, found: Found, ours: bool = False) -> str:
-    """Hand the value of a key or variable to ``found`` if it is a name; return what to write.
-
-    ``ours``: the key stands in a document of preflight, where nodes are named under some more.
-    """
+    """Pass a key's value to ``found`` if it is a name; return its replacement."""
     if ours and key in own_output.KEYS:
         return value if " " in value else _name("host", value, found) if not value.startswith("@") else value
     if ours and key == "owner" and value in own_output.OWNERS:
@@ -119,7 +116,7 @@ def by_key(key: str, value: str, found: Found, ours: bool = False) -> str:
 
 
 def _name(kind: str, text: str, found: Found) -> str:
-    """Hand over what a place for names holds: a name, a list of names, or a word that is no name."""
+    """Pass on the content of a name's place: a name, a list, or another word."""
     if kind == "serial":
         letters = text.isalpha() and text.isupper() and len(text) > 6
         return found(kind, text) if letters or (re.search(r"\d", text) and re.search(r"[1-9A-Za-z]", text)) else text

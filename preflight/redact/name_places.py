@@ -1,4 +1,4 @@
-"""Places by the form of the line, or of what stands around: a prompt, an argument of a command, a bucket's address."""
+"""Places of names by context: prompts, command arguments, bucket addresses."""
 
 # ruff: noqa: E501
 

@@ -1,4 +1,4 @@
-"""What preflight itself wrote: which nodes a report is about stands at known places of it, in each of its formats."""
+"""Places of node names in preflight's own output, in each format."""
 
 from __future__ import annotations
 
@@ -91,7 +91,10 @@ KEYS = frozenset(
 
 
 def in_text(text: str, found: Learn, formats: set[str]) -> None:
-    """Hand the names of nodes in a text of preflight to ``found``; ``formats`` are those of the pieces before."""
+    """Pass the node names in preflight's output to ``found``.
+
+    ``formats`` are those of the earlier pieces.
+    """
     for name, sign, places in _SHOWN:
         if name not in formats and not sign.search(text):
             continue
@@ -106,7 +109,7 @@ def in_text(text: str, found: Learn, formats: set[str]) -> None:
 
 
 def names(listed: str) -> list[str]:
-    """Return the items of a list of names, each perhaps folded; none where it names what is no node."""
+    """Return the items of a list of names, folded or not; empty if not nodes."""
     listed = listed.strip()
     if re.match(r"\[?\s*[\"']", listed):  # a list of TOML
         listed = listed.strip("[]")

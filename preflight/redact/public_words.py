@@ -1,4 +1,4 @@
-"""What is public: words of tools and formats, domains of makers and distributions, the ends of domain names."""
+"""Public words: tools, formats, makers' and distributions' domains, TLDs."""
 
 from __future__ import annotations
 
@@ -101,10 +101,7 @@ def is_public(name: str) -> bool:
 
 @cache
 def vocabulary() -> frozenset[str]:
-    """Return the words that preflight's own parsers and checks look for, in lower case.
-
-    A name that is one of them cannot be told from what a tool prints: replaced everywhere, it would change verdicts.
-    """
+    """Return the words that preflight's parsers and checks look for, lower case."""
     found: set[str] = set()
     for part in _PARTS:
         _words(files("preflight").joinpath(part), found)

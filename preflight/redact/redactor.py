@@ -1,4 +1,4 @@
-"""One run of redaction: what is learnt from all that is to be redacted, then everything replaced alike everywhere."""
+"""One run of redaction: learn all names first, then replace them consistently."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _MOST_FOLDED = 20_000
 
 
 def _named(of: Mapping[str, Any], key: str) -> str:
-    """Return under which name a value stands: that which ``name`` gives, where there is a ``value`` beside it."""
+    """Return the name of a value: that of ``name`` beside ``value``."""
     return str(of["name"]) if key == "value" and isinstance(of.get("name"), str) else key
 
 
@@ -77,7 +77,7 @@ class Redactor:
     """
 
     def __init__(self, key: bytes | None = None, also: tuple[str, ...] = (), hosts: tuple[str, ...] = ()) -> None:
-        """Take more words to replace, and names of hosts; with the same ``key`` aliases are the same again."""
+        """Set extra words and hosts; the same ``key`` gives the same aliases."""
         self.keyed = Keyed(key)
         self.names = Names(self.keyed)
         self.counts: Counter[str] = Counter()
@@ -97,7 +97,7 @@ class Redactor:
     # --- learning ----------------------------------------------------------------------------------
 
     def learn(self, text: str, formats: set[str] | None = None) -> None:
-        """Learn the names that a text shows to be such by their places; pieces of one text share ``formats``."""
+        """Learn names from their places; pieces of one text share ``formats``."""
         if len(text) < 3 or text in self._learnt:
             return
         if len(text) < _SHORT and len(self._learnt) < _REMEMBERED:
@@ -117,7 +117,7 @@ class Redactor:
                 self.names.learn("user", match[1])
 
     def learn_value(self, value: Any, key: str = "", ours: bool = False) -> None:
-        """Learn from a JSON value: evidence, a report, anything; ``key`` is under which it stood."""
+        """Learn from a JSON value; ``key`` is the key that it has."""
         if isinstance(value, str):
             name_finder.by_key(key, value, self._learn, ours)
             self.learn(value)
@@ -139,7 +139,7 @@ class Redactor:
 
     @contextmanager
     def sharing(self) -> Iterator[None]:
-        """Look once at parts of a document that are the same object; it must stay as it is meanwhile."""
+        """Process shared objects of a document once; it must not change meanwhile."""
         self._shared = {}
         try:
             yield
@@ -168,7 +168,10 @@ class Redactor:
     # --- replacing ---------------------------------------------------------------------------------
 
     def value(self, value: Any, key: str = "", ours: bool = False) -> Any:
-        """Return a JSON value with aliases, also in its keys; ``ours``: it stands in a document of preflight."""
+        """Return a JSON value with aliases, also in its keys.
+
+        ``ours``: it belongs to a document of preflight.
+        """
         if isinstance(value, str):
             return self._string(value, key, ours)
         if not isinstance(value, dict | list):
@@ -201,7 +204,7 @@ class Redactor:
         return name if name not in taken else next(f"{name}{n}" for n in count(2) if f"{name}{n}" not in taken)
 
     def _shaped(self, value: Any) -> Any:
-        """Return what a directory of the kernel holds: no names, but an interface may be called by its MAC."""
+        """Return a kernel directory's content; an interface may be named by its MAC."""
         if isinstance(value, str):
             return SHAPES.sub(self.shapes.replace, value)
         if isinstance(value, dict):
@@ -300,7 +303,7 @@ class Redactor:
         return self._words(text)
 
     def _dotted(self, labels: list[str]) -> str:
-        """Return labels with the domain among them replaced, and the host in it: `nccl.gpu001.example.net.log`."""
+        """Return labels with domain and host replaced: `nccl.gpu001.example.net.log`."""
         host = next((at for at, label in enumerate(labels) if self.names.kind(label) in ("host", "switch")), None)
         for end in range(len(labels), 1, -1):
             if host is not None and end > host + 1:
@@ -317,7 +320,7 @@ class Redactor:
         return ".".join(self._words(label) for label in labels)
 
     def _words(self, text: str) -> str:
-        """Replace the names among the words of a text, the longest first: `report_gpu001-ib0.txt`."""
+        """Replace the names in a text's words, longest first: `report_gpu001-ib0.txt`."""
         words = [match.span() for match in WORD.finditer(text)]
         pieces, done, place = [], 0, 0
         while place < len(words):

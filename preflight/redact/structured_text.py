@@ -47,7 +47,7 @@ def in_text(shapes: Shapes, text: str) -> str:
 
 
 def record(shapes: Shapes, key: str, value: Any) -> Any:
-    """Return the alias of a record that only its key shows to be an identifier; None: it is no such record."""
+    """Return the alias of a record that is an identifier by its key, or None."""
     replace: Callable[[str], str]
     if key == "file:/etc/machine-id":
         replace = _machine(shapes)
@@ -80,7 +80,7 @@ def lid(shapes: Shapes, text: str) -> str:
 
 
 def _route(shapes: Shapes, match: re.Match[str]) -> str:
-    """Return a line of ``/proc/net/route``, whose numbers have their lowest octet first."""
+    """Return a line of ``/proc/net/route``; its numbers are little-endian."""
     mask = _swapped(match[5])
     to = shapes.ipv4_number(_swapped(match[2])) & mask
     gateway = shapes.ipv4_number(_swapped(match[3]))
@@ -92,7 +92,7 @@ def _swapped(text: str) -> int:
 
 
 def _socket(shapes: Shapes, text: str) -> str:
-    """Return an address of ``/proc/net/tcp`` or ``tcp6``: words of 32 bits, the lowest octet of each first."""
+    """Return an address of ``/proc/net/tcp`` or ``tcp6``: little-endian words."""
     words = [_swapped(text[at : at + 8]) for at in range(0, len(text), 8)]
     if len(words) == 1:
         made = [shapes.ipv4_number(words[0])]
@@ -113,7 +113,7 @@ def prefix_length(mask: str) -> int:
 
 
 def unfolded(text: str, most: int) -> list[str]:
-    """Return the names that a folded list stands for; only the text itself where it is none, or one of too many."""
+    """Return the names of a folded list; the text itself if not one or too long."""
     try:
         return list(unfold(text)) if how_many(text) <= most else [text]
     except ValueError:

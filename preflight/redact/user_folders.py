@@ -16,10 +16,7 @@ _FILE = re.compile(
 
 
 def aliased(path: str, names: Names, words: Callable[[str], str]) -> str:
-    """Return a path below a folder of users, with aliases; folders that every home has keep their names.
-
-    ``words`` replaces the names among the words of a text.
-    """
+    """Return a path below users' homes with aliases; standard folders stay."""
     _, *parts = path.split("/")
     aliased_parts = [""]
     for place, part in enumerate(parts):
@@ -33,7 +30,7 @@ def aliased(path: str, names: Names, words: Callable[[str], str]) -> str:
 
 
 def owns(name: str, is_folder: bool) -> bool:
-    """Return whether a name below `/home` or the like is a user's: neither a shared folder nor a file."""
+    """Return whether a name below `/home` is a user, not a shared folder or file."""
     if name.lower() in NO_USERS or not re.match(r"[^\W\d]", name):
         return False
     return is_folder or not _FILE.search(name)

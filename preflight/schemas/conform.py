@@ -1,9 +1,4 @@
-"""Compares a document of ours with its JSON Schema before anything relies on it, without a library.
-
-Only what a reader relies on: keys that a schema does not name may come from a newer version, and are let be, as is a
-number out of range. ``exact`` compares all of it. Handles the words of our own schemas; another one fails a test, so
-that none is passed over.
-"""
+"""Validation of documents by their JSON Schema, without a library."""
 
 from __future__ import annotations
 
@@ -44,11 +39,9 @@ def find_error(
     document: Any, schema: str, needed: tuple[str, ...] = (), *, part: str = "", shallow: tuple[str, ...] = (),
     exact: bool = False, partly: bool = False,
 ) -> str:  # fmt: skip
-    """Return what is wrong with a document, by its place (``findings[3].message is missing``); empty: nothing.
+    """Return a document's first fault with its place; empty: none.
 
-    ``schema`` is the name of its schema, such as ``report-1``, and ``part`` that of one of its definitions. ``needed``
-    are the keys that have to be there, instead of those that the schema requires; of ``shallow`` ones only the type is
-    compared. ``partly``: nothing else has to be there.
+    For example ``findings[3].message is missing``.
     """
     return checker(schema, needed, part, shallow, exact, partly)(document).lstrip(".")
 
@@ -58,7 +51,10 @@ def checker(
     schema: str, needed: tuple[str, ...] = (), part: str = "", shallow: tuple[str, ...] = (), exact: bool = False,
     partly: bool = False,
 ) -> _Check:  # fmt: skip
-    """Return the function that ``mistake`` compares with, for many values; a place begins with a dot."""
+    """Return the comparison function of ``find_error``, for many values.
+
+    A place begins with a dot.
+    """
     read = _without(_read(schema), "required") if partly else _read(schema)
     chosen = read["$defs"][part] if part else read
     if needed:
@@ -71,7 +67,7 @@ def checker(
 
 @cache
 def _read(schema: str) -> Any:
-    """Return a schema, read by the loader of this package: ``importlib.resources`` takes longer than all the rest."""
+    """Return a schema; ``importlib.resources`` is avoided, being slow to import."""
     loader: Any = __spec__.loader
     return json.loads(loader.get_data(f"{__file__.rpartition('conform.')[0]}{schema}.json"))
 

@@ -1,8 +1,4 @@
-"""The smallest batch per GPU, in tokens, at which parallelism waits for its arithmetic and not for the network.
-
-Time of the arithmetic over time of the collective (J. Austin et al., How to Scale Your Model, chapter on GPUs; the
-documents' numbers for H100: 1098 tokens in a node, 1236 above it, 2472 with FSDP).
-"""
+"""Smallest batch per GPU, in tokens, that arithmetic bounds, not the network."""
 
 from __future__ import annotations
 
@@ -15,23 +11,29 @@ BF16_FLOPS = {
 
 
 def data_parallel(flops: float, all_reduce: float) -> float:
-    """Return tokens per GPU: FLOP/s over twice the bytes/s at which gradients are reduced."""
+    """Return tokens per GPU: FLOP/s over twice the bytes/s of gradient reduction."""
     return flops / (2 * all_reduce)
 
 
 def fully_sharded(flops: float, all_reduce: float) -> float:
-    """Return tokens per GPU: FSDP gathers the weights and scatters the gradients, twice as much as data parallel."""
+    """Return tokens per GPU for FSDP.
+
+    It gathers weights and scatters gradients, twice as much as data parallel.
+    """
     return 2 * data_parallel(flops, all_reduce)
 
 
 def tensor_ways(flops: float, egress: float, feed_forward: int, ways: int) -> float:
-    """Return over how many GPUs a layer can be cut: F over FLOP/s times (n-1)/n over the bytes/s of a GPU."""
+    """Return the largest number of GPUs to cut a layer over.
+
+    F over FLOP/s times (n-1)/n over the bytes/s of a GPU.
+    """
     return feed_forward * egress / (flops * (ways - 1) / ways) if ways > 1 else float("inf")
 
 
 def experts(flops: float, all_reduce: float, number: int, active: int, speedup: float = 1.0) -> float:
-    """Return tokens per GPU of a mixture of experts: as data parallel, times experts over those that a token uses.
+    """Return tokens per GPU of a mixture of experts.
 
-    ``speedup`` is what sharding the experts takes off the level that binds.
+    As data parallel, times experts over those that a token uses.
     """
     return data_parallel(flops, all_reduce) * number / active / speedup

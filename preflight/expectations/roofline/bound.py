@@ -1,4 +1,7 @@
-"""A measured bandwidth held against a roofline: as expected, degraded with the likely cause, or impossible."""
+"""Comparison of a measured bandwidth with a roofline.
+
+It is as expected, degraded with the likely cause, or impossible.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ def judge(busbw: float, roof: Roofline, machine: RooflineMachine) -> RooflineVer
 
 
 def proof(busbw: float, roof: Roofline, machine: RooflineMachine) -> str:
-    """Say what a figure proves to be in use, since nothing else reaches it; empty if nothing."""
+    """Return what a figure proves to be in use; empty if nothing."""
     if roof.collective != "all_reduce":
         return ""
     plain = roofline(roof.collective, replace(machine, nvls=False), roof.nodes)

@@ -1,10 +1,4 @@
-"""Bus bandwidth that a collective can reach: what is customary, what the wires allow, and which of them binds.
-
-busbw is defined so that a ring shows the rate of its slowest wire (nccl-tests doc/PERFORMANCE.md). Three things go
-beyond that: NVSwitches that reduce (NVLS), two nodes, where half of the data need not cross twice, and network
-switches that reduce (SHARP). So the *limit* is worked out from bytes over wires for any algorithm, and the
-*customary* figure is what public runs of that kind of machine reach.
-"""
+"""Bus bandwidth of collectives: customary, possible, and the limiting link."""
 
 from __future__ import annotations
 
@@ -35,7 +29,7 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Constraint:
-    """One constraint: busbw, GB/s, that is customary and that is possible while only this one binds."""
+    """One constraint: customary and possible busbw, GB/s, if only this one binds."""
 
     name: str
     line: float  # line rate, GB/s
@@ -58,12 +52,15 @@ class Roofline:
     smallest: int  # bytes from which a message is large enough to be compared
 
     def seconds(self, size: int, factor: float) -> float:
-        """Return the time of one operation on ``size`` bytes at the customary rate; ``factor`` is busbw over algbw."""
+        """Return the customary time of one operation on ``size`` bytes.
+
+        ``factor`` is busbw over algbw.
+        """
         return size * factor / (self.customary * 1e9)
 
 
 def roofline(collective: str, machine: RooflineMachine, nodes: int) -> Roofline | None:
-    """Work out the roofline; None where there is no model for it, or the NICs that bind are not known."""
+    """Return the roofline; None without a model, or if the limiting NICs are unknown."""
     ranks = nodes * machine.gpus
     inside = min(machine.domain, ranks)  # ranks of one NVLink domain
     domains = -(-ranks // machine.domain)

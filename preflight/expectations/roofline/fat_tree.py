@@ -1,4 +1,4 @@
-"""A fat tree: what its links and its switches carry at each level, and how long a collective takes over them."""
+"""Fat tree: capacity of links and switches per level, time of collectives."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from preflight._startup.lightclass import dataclass
 
 @dataclass(frozen=True)
 class Level:
-    """One level: NVSwitches of a node, leaves of a scalable unit, spines over the units.
-
-    Bandwidths are GB/s per direction, all links or switches of one group of this level together.
-    """
+    """One level: NVSwitches of a node, leaves of a unit, spines over the units."""
 
     name: str
     gpus: int  # below one group

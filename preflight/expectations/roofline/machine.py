@@ -33,12 +33,15 @@ _COMPARED = _ADDED - {"float", "double"}
 
 
 def switches_reduce(dtype: str, operation: str | None) -> bool:
-    """Tell whether NVSwitches can reduce a type by an operation, both as nccl-tests calls them; None: not printed."""
+    """Return whether NVSwitches reduce a type by an operation; None: not printed.
+
+    Both have nccl-tests' names.
+    """
     return dtype in (_COMPARED if operation in ("min", "max") else _ADDED if operation in ("sum", None) else ())
 
 
 def gpu_named(name: str) -> GpuModel | None:
-    """Return the SXM or NVL72 model that the CUDA runtime calls by this name; None for any other."""
+    """Return the SXM or NVL72 model with this CUDA name, or None."""
     bare = re.sub(r"^(?:NVIDIA|Tesla) ", "", name.strip())
     for pattern, model in _NAMES:
         if pattern.fullmatch(bare):
@@ -76,7 +79,10 @@ class RooflineMachine:
         return self.nics * self.nic if self.nics is not None and self.nic is not None else None
 
     def reduces_in_switch(self, ranks: int) -> bool:
-        """Whether NCCL lets the NVSwitches reduce: Hopper from 5 GPUs on, Blackwell from 6 (measured, NCCL 2.2x)."""
+        """Return whether NCCL reduces in NVSwitches: Hopper from 5 GPUs, Blackwell from 6.
+
+        Measured, NCCL 2.2x.
+        """
         if self.nvls is False or not self.nvswitch:
             return False
         least = {"Hopper": 5, "Blackwell": 6}.get(self.gpu.generation)
@@ -86,7 +92,10 @@ class RooflineMachine:
 def machine_of(
     part: Part, gpus: int | None = None, nics: int | None = None, nic_gbps: float | None = None
 ) -> RooflineMachine | None:
-    """Return the machine that a part makes; None where NVLink does not join its GPUs, or their number is unknown."""
+    """Return the machine of a part; None where NVLink does not join its GPUs.
+
+    None as well if their number is unknown.
+    """
     number = gpus if gpus is not None else part.gpus
     if number is None or not part.gpu.nvlinks:
         return None

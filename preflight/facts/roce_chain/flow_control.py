@@ -12,7 +12,7 @@ from preflight.parsers.qos.port_settings import Buffers
 
 
 def _row(at: Place) -> str:
-    """The lossless priority as mlnx_qos takes it: ``0,0,0,1,0,0,0,0``."""
+    """Return the lossless priority as mlnx_qos takes it: ``0,0,0,1,0,0,0,0``."""
     return ",".join("1" if priority == at.priority else "0" for priority in range(8))
 
 
