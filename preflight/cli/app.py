@@ -25,6 +25,7 @@ COMMANDS = {
     "lint": "lint:lint",
     "learn": "learn:learn",
     "read": "read:read",
+    "trace": "trace:trace",
     "redact": "redact:redact",
     "bundle": "bundle:bundle",
     "demo": "judge:demo",
@@ -41,7 +42,7 @@ GROUPS = {
     "Judge": ("check", "judge", "show", "gate", "pair", "demo"),
     "Compare": ("diff", "history"),
     "Expect": ("learn", "lint"),
-    "Text and evidence": ("read", "collect", "redact", "bundle"),
+    "Text and evidence": ("read", "trace", "collect", "redact", "bundle"),
     "About preflight": ("list", "explain", "checklist", "probes", "help", "version"),
 }
 

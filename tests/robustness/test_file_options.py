@@ -107,7 +107,7 @@ def test_all_that_take_a_file_are_here() -> None:
     assert len(WRITERS) >= 30
     assert {words[0] for words, *_ in TAKERS} == {
         "check", "pair", "gate", "collect", "judge", "diff", "history", "lint", "learn", "read", "redact", "bundle",
-        "demo", "checklist", "show",
+        "demo", "checklist", "show", "trace",
     }  # fmt: skip
 
 

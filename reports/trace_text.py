@@ -1,0 +1,82 @@
+"""Traces of a job as text: where a step goes, who is waited for, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean, median
+from typing import TYPE_CHECKING, Any
+
+from preflight.reports.sanitize import one_line
+
+if TYPE_CHECKING:
+    from preflight.facts.trace.job import JobTrace
+    from preflight.parsers.torch import Trace
+
+#: Findings of one check and status that are printed; those of 64 ranks are often alike.
+_MOST_ALIKE = 3
+_ORDER = ("fail", "warn", "unknown")
+#: Parts of idle time as the first line names them.
+_IDLE = (
+    ("idle_host", "CPU"),
+    ("idle_sync", "synchronisation"),
+    ("idle_data", "data"),
+    ("idle_other", "start of kernels"),
+)
+
+
+def render(traces: Mapping[str, Trace], job: JobTrace | None, findings: Sequence[Mapping[str, Any]]) -> str:
+    """Return the budget of a step, the findings that need attention, and what passed."""
+    lines = [headline(traces, job)] if traces and job else []
+    passed = sorted({finding["check"] for finding in findings if finding["status"] == "pass"})
+    open_checks = set()
+    for status in _ORDER:
+        by_check: dict[str, list[Mapping[str, Any]]] = {}
+        for finding in findings:
+            if finding["status"] == status:
+                by_check.setdefault(finding["check"], []).append(finding)
+        for check, alike in by_check.items():
+            open_checks.add(check)
+            for finding in alike[:_MOST_ALIKE]:
+                lines.append(f"{status.upper():<8}{check}: {one_line(finding['message'])}")
+            if len(alike) > _MOST_ALIKE:
+                lines.append(f"{'':8}and {len(alike) - _MOST_ALIKE} more like it")
+            if alike[0].get("fix"):
+                lines.append(f"{'':8}fix: {one_line(alike[0]['fix'])}")
+    if clean := [check for check in passed if check not in open_checks]:
+        lines.append(f"{'PASS':<8}{', '.join(clean)}")
+    return "\n".join(lines or ["no trace of a profiler and no dump of a flight recorder was given"]) + "\n"
+
+
+def headline(traces: Mapping[str, Trace], job: JobTrace) -> str:
+    """Return one line: the length of a step, and its parts on average over the ranks."""
+    documents = [trace.document() for trace in traces.values()]
+    budgets = [facts["gpu"]["budget"] for facts in documents if facts["gpu"] and facts["gpu"]["budget"]]
+    lengths = [facts["steps"]["p50_ms"] for facts in documents if facts["steps"] and facts["steps"]["p50_ms"]]
+    ranks = f"{len(documents)} rank{'s' if len(documents) != 1 else ''}"
+    subject = f"{ranks}: a step takes {median(lengths):.4g} ms" if lengths else f"{ranks}: steps are not marked"
+    if not budgets:
+        return f"{subject}; no kernel of a GPU is in the traces"
+    part = {name: fmean(budget[name] for budget in budgets) for name in budgets[0]}
+    idle = sum(part[name] for name, _ in _IDLE)
+    causes = [f"{label} {part[name]:.0%}" for name, label in _IDLE if part[name] >= 0.005]
+    phrases = [
+        f"{part['compute']:.0%} compute",
+        f"{part['communication']:.0%} communication that nothing hides{_waiting(job, part['communication'])}",
+    ]
+    if part["copies"] >= 0.005:
+        phrases.append(f"{part['copies']:.0%} copies")
+    due = f" ({', '.join(causes)})" if causes else ""
+    phrases.append(f"{idle:.0%} GPU idle{due}")
+    return f"{subject}: {', '.join(phrases)}"
+
+
+def _waiting(job: JobTrace, communication: float) -> str:
+    """State how much of the bare communication is waiting, and for whom."""
+    lengths = {rank: sum(end - begin for begin, end in job.ranks[rank].steps.values()) for rank in job.compared}
+    shares = [min(1.0, (job.waited(rank) or 0.0) / length) for rank, length in lengths.items() if length]
+    if not shares or communication < 0.005:
+        return ""
+    waiting = min(communication, fmean(shares))
+    late = [str(straggler.rank) for straggler in job.stragglers[:3]]
+    who = f"rank {', '.join(late)}" if late else "other ranks"
+    return f" ({communication - waiting:.0%} transfer, {waiting:.0%} waiting for {who})"

@@ -1,0 +1,90 @@
+"""``preflight trace``: one line first, then who is waited for, then the fix; the findings of ``check --log``."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from preflight.cli.app import main
+from tests.support import paths
+from tests.support.kineto_trace import trace
+from tests.support.training_job import JobPlan, Layout, traces
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(main, list(words))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Write the traces of four data-parallel ranks, of which rank 2 computes a quarter slower."""
+    made = tmp_path / "traces"
+    made.mkdir()
+    for rank, text in enumerate(traces(JobPlan(Layout(data=4), slow={2: 1.25}, jitter=0.01, clock_ms=2))):
+        (made / f"rank{rank}.json.gz").write_bytes(gzip.compress(text.encode()))
+    (made / "notes.txt").write_text("not a trace")
+    return made
+
+
+def test_the_first_line_is_the_budget_and_the_second_names_the_rank(folder: Path) -> None:
+    result = run("trace", str(folder))
+    first, second, *rest = result.output.splitlines()
+    assert re.fullmatch(
+        r"4 ranks: a step takes 6\d\.\d+ ms: 8\d% compute, 1\d% communication that nothing hides "
+        r"\(\d% transfer, 1\d% waiting for rank 2\), \d% GPU idle",
+        first,
+    )
+    assert second.startswith("WARN    torch.straggler: ranks 0, 1, 3 wait for rank 2 for 1")
+    assert "fix: Look at that rank's node" in rest[0]
+    assert not any("WARN" in line for line in rest), "healthy ranks are not blamed"
+    assert result.exit_code == 0
+
+
+def test_the_findings_are_those_of_check(folder: Path) -> None:
+    names = [str(folder / f"rank{rank}.json.gz") for rank in range(4)]
+    shown = json.loads(run("trace", "--json", *names).output)
+    logs = [word for name in names for word in ("--log", name)]
+    checked = json.loads(run("check", "--only", "torch.*", "--json", "-", *logs).output)
+    assert shown["findings"] == checked["findings"]
+    assert shown["findings"]
+
+
+def test_one_rank_and_an_idle_gpu(tmp_path: Path) -> None:
+    path = tmp_path / "rank0.json"
+    path.write_text(trace(compute_ms=30, talk_at_ms=10, talk_ms=10))
+    result = run("trace", str(path))
+    assert result.output.startswith(
+        "1 rank: a step takes 100 ms: 30% compute, 0% communication that nothing hides, 70% GPU"
+    )
+    assert "WARN    torch.idle" in result.output
+    assert result.exit_code == 3, "who is waited for is unknown"
+
+
+def test_dumps_of_the_flight_recorder() -> None:
+    names = [str(paths.DATA / "outside" / "torch" / f"behind_rank_{rank}.json") for rank in range(4)]
+    result = run("trace", *names)
+    assert result.output.startswith("FAIL    torch.hang")
+    assert result.exit_code == 0, "as check: torch.hang gates nothing"
+
+
+def test_what_is_neither(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("a note")
+    result = run("trace", str(tmp_path / "notes.txt"))
+    assert (result.exit_code, result.output) == (
+        3,
+        "no trace of a profiler and no dump of a flight recorder was given\n",
+    )
+    result = run("trace", str(tmp_path))
+    assert result.exit_code == 2
+    assert "no trace or dump in it" in result.output
+
+
+def test_text_of_a_trace_does_not_steer_the_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "rank0.json"
+    path.write_text(trace(backend="gloo").replace("gloo:", "mpi\\u001b[31m:"))
+    assert "\x1b" not in run("trace", str(path)).output
