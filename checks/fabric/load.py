@@ -55,7 +55,7 @@ def fan_in(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     hosts among them. An all-to-all and the root of a tree do that by nature; NCCL's rings have one sender each.
 
     ## Verdicts
-    A link below that of a single sender warns: there, even a ring piles up. Wider fan-in is told, not judged: which
+    A link below that of a single sender warns: there, even a ring piles up. Wider fan-in is printed, not judged: which
     HCA, how many senders, how many times its link they could fill through the leaf's uplinks; in a window also at which
     ports packets waited most. It passes where no link is below its senders'. Half of a sweep is unknown.
 

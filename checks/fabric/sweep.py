@@ -112,11 +112,11 @@ def manager(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Look for the master subnet manager, and query the state of each manager.
 
     ## Why it matters
-    Without a master no port that comes up becomes active, and no route is mended. Two masters write each other's routes
+    Without a master no port that comes up becomes active, and no route is fixed. Two masters write each other's routes
     and LIDs over, and jobs lose their connections at random.
 
     ## Verdicts
-    No answer from any manager fails, and so do two that say master. Any number of standbys passes. Where the sweep has
+    No answer from any manager fails, and so do two masters. Any number of standbys passes. Where the sweep has
     lost queries, silence is unknown.
 
     ## False alarms
@@ -194,8 +194,8 @@ def sharp(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     Without either, NCCL falls back to rings and trees without a word: an all-reduce then moves twice the bytes.
 
     ## Verdicts
-    Aggregation nodes without a manager warn. Where the cluster file says sharp = true, switches without one, or no
-    manager, fail. Where no switch has one and nobody wants it, it is skipped. Other services prove that the list was
+    Aggregation nodes without a manager warn. Where the cluster file declares sharp = true, switches without one, or no
+    manager, fail. Where no switch has one and none is declared, it is skipped. Other services prove that the list was
     read; an unreadable one is unknown.
 
     ## False alarms

@@ -110,7 +110,7 @@ def nic_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
 
     ## Why it matters
     One list in NCCL_IB_HCA, and one file of the topology, serve all ranks: where mlx5_3 is another card on one node,
-    that node uses its storage port, or crosses rails, and nobody says so.
+    that node uses its storage port, or crosses rails, without any message.
 
     ## Verdicts
     Other names, places or another link layer fail; the rest warns. In containers names follow each other and are not

@@ -237,7 +237,7 @@ def rails_match(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
     """Compare subnets, partitions, VLANs and rates rail by rail.
 
     ## Why it matters
-    Rail i of one node talks to rail i of all others: in another subnet, partition or VLAN it reaches nobody, and the
+    Rail i of one node talks to rail i of all others: in another subnet, partition or VLAN it reaches no peer, and the
     job hangs at its first connection; at another rate it holds up the ring.
 
     ## Verdicts

@@ -113,7 +113,7 @@ def software(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[
 
     ## Verdicts
     Another PyTorch, or a plug-in of NCCL on some nodes only, fails; the rest warns, as jobs survive it. The NVIDIA
-    driver and NCCL have checks of their own. What is missing in a container is nobody's outlier.
+    driver and NCCL have checks of their own. What is missing in a container is not an outlier.
 
     ## False alarms
     Nodes that are being upgraded in turn; a toolkit on the host that jobs in containers never load.
@@ -204,7 +204,7 @@ def firmware(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[
     release behaves unlike the rest, in ways that no setting shows.
 
     ## Verdicts
-    Differences warn: a job runs. GSP firmware is the driver's own; another one is a driver that was not loaded whole.
+    Differences warn: a job runs. GSP firmware is the driver's own; another one means a partly loaded driver.
 
     ## False alarms
     NICs or GPUs that were replaced by a newer revision with firmware of its own.

@@ -146,7 +146,7 @@ def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     transfer hangs.
 
     ## Verdicts
-    Less than MTU + 18 bytes fails; room for VLAN tags is not asked for. A switch that does not tell is no finding.
+    Less than MTU + 18 bytes fails; room for VLAN tags is not required. A switch that announces nothing is not judged.
 
     ## False alarms
     A switch that announces the payload instead of the frame; it then lacks just 18 bytes, which warns.

@@ -66,7 +66,7 @@ def identity(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[
     Looked at: GUIDs of devices, systems and ports, LIDs, IP and MAC addresses of RDMA ports and of the default route,
     host names, UUIDs and serial numbers of GPUs, machine id, boot id. A serial number or machine id that stands
     twice warns, as trays and clones share them; everything else fails. An all-zero GUID is none, and fails on a port
-    that is up. With the same boot id two names are one machine: that alone is said of them then. Nodes that share GPUs
+    that is up. With the same boot id two names are one machine: that alone is reported then. Nodes that share GPUs
     and, beside them, adapters or the machine id have one finding for all of it.
 
     ## False alarms

@@ -44,7 +44,7 @@ def peer_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     Without either the NIC cannot read or write GPU memory: NCCL stages every byte through host
-    memory and the CPU, at a fraction of the bandwidth, and says so only in its debug log.
+    memory and the CPU, at a fraction of the bandwidth, and reports it only in its debug log.
 
     ## Verdicts
     DMA-BUF takes the driver's open kernel modules and kernel 5.12; distributions carry it back to older ones,
@@ -123,8 +123,8 @@ def iommu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     IOMMU's tables: slow at best, a hang or a failed registration at worst.
 
     ## Verdicts
-    A domain that translates (DMA, DMA-FQ) fails; identity passes. The kernel tells the domain from 5.11 on; before
-    that the boot options are asked.
+    A domain that translates (DMA, DMA-FQ) fails; identity passes. The kernel shows the domain from 5.11 on; before
+    that the boot options are read.
 
     ## False alarms
     Grace keeps its SMMU on by design. In a virtual machine the host's IOMMU does not show, and

@@ -51,7 +51,7 @@ def ecc_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Without ECC a flipped bit in a weight or a gradient is trained on, and nothing counts it.
 
     ## Verdicts
-    Consumer parts have no ECC; the driver says N/A there and the check does not apply. A pending change
+    Consumer parts have no ECC; the driver reports N/A there and the check does not apply. A pending change
     only warns: the mode in force is the one that counts.
 
     ## False alarms
@@ -200,7 +200,7 @@ def row_remap(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     512 rows remapped for uncorrectable errors is the vendor's limit, and fails; so does a failed or a pending
-    remapping. Banks with few spare rows warn. With MIG on the driver says N/A, and before Ampere there are
+    remapping. Banks with few spare rows warn. With MIG on the driver reports N/A, and before Ampere there are
     pages instead.
 
     ## False alarms

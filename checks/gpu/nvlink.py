@@ -222,7 +222,7 @@ def fabric_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     NVLink at all.
 
     ## Verdicts
-    PCIe cards and parts before Hopper have no such state; the driver says N/A, and the check does not apply. On an
+    PCIe cards and parts before Hopper have no such state; the driver reports N/A, and the check does not apply. On an
     NVSwitch board of Hopper or newer N/A is unknown, not a pass. Any other state fails.
 
     ## False alarms

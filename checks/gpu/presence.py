@@ -61,11 +61,11 @@ def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the GPUs on the PCI bus with the declared or catalogued number.
 
     ## Why it matters
-    A job that asks for eight GPUs does not start on seven, or runs as the one rank short that
+    A job that requests eight GPUs does not start on seven, or runs as the one rank short that
     everybody waits for.
 
     ## Verdicts
-    The PCI bus is asked, not the driver: a GPU that fell off the bus or whose driver is dead must
+    The PCI bus is read, not the driver: a GPU that fell off the bus or whose driver is dead must
     not look like a machine that has none. Fewer than promised fails; boards with NVSwitches carry eight.
     Where nothing promises a number, what was found is unknown. So is a node without a GPU where the NVIDIA driver is
     loaded, GPUs have device nodes, NVSwitches are on the bus, the kernel's log has Xids, the server's model is sold

@@ -230,7 +230,7 @@ def persistence(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the persistence mode of each GPU with "on".
 
     ## Why it matters
-    Without it the driver takes the GPU down whenever nobody uses it: every start of a job waits for seconds,
+    Without it the driver takes the GPU down whenever it is unused: every start of a job waits for seconds,
     and the volatile error counters are lost each time.
 
     ## Verdicts
@@ -357,7 +357,7 @@ def recovery_action(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     It is the authority: an XID's own table entry counts less. Anything but "None" fails, an action that this
-    version does not know is unknown. Drivers before 565 do not say; the check does not apply there.
+    version does not know is unknown. Drivers before 565 do not report it; the check does not apply there.
 
     ## False alarms
     "Drain P2P" on a node whose jobs use one GPU each: they may go on until it is drained.

@@ -45,7 +45,7 @@ def nvlink(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     Tensor-parallel traffic of the whole node runs at the pace of its slowest pair; a GPU that fell
-    back to PCIe makes every collective ten times slower and nothing says so.
+    back to PCIe makes every collective ten times slower without any message.
 
     ## Verdicts
     On a board with NVSwitches every pair has all links of a GPU. Without a switch, and on boards that are not in the
@@ -196,7 +196,7 @@ def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
     SYS fails, PHB and NODE warn. So does SYS in a box of single cards, whose slots are the integrator's choice,
     and where the processors are cut into more NUMA nodes than sockets (NPS4): there it may be the same socket.
     Ports that the cluster file keeps for storage or management do not count. Pairs are read from the matrix,
-    never by index: real boxes shuffle their orders. GPUs that share a NIC are said, not blamed: cheaper boards
+    never by index: real boxes shuffle their orders. GPUs that share a NIC are reported, not blamed: cheaper boards
     are sold so, also with one NIC behind every second GPU, which NCCL's PXN reaches over NVLink.
 
     ## False alarms

@@ -27,7 +27,7 @@ def age(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     What was computed since the last checkpoint is lost with the next fault: GPUs x hours, and nobody
-    notices that saving stopped until then. The finding says how many GPU hours that is on this node now.
+    notices that saving stopped until then. The finding states how many GPU hours that is on this node now.
 
     ## Verdicts
     Older than two intervals warns (twice, because one late save is no news); a directory that is not there

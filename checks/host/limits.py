@@ -213,7 +213,7 @@ def time_sync(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Not synchronised, or more than 50 ms off, warns. timedatectl knows no offset; its word covers PTP and
-    ntpd too. A container asks the host's daemon, which may not be reachable: then it is unknown.
+    ntpd too. A container queries the host's daemon, which may not be reachable: then it is unknown.
 
     ## False alarms
     A virtual machine whose hypervisor sets the clock (Hyper-V, VMware tools) without a daemon that says

@@ -40,9 +40,9 @@ def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Run it where the job runs, inside the allocation or container. A mask that misses a GPU's node fails. The
     NIC of each GPU counts too: out of reach it warns. Started as one rank of several (`srun preflight
     check`), it judges that rank's own GPU: a mask on the far socket fails; fewer than four CPUs, or no
-    binding at all, warns. Its GPU is told by CUDA_VISIBLE_DEVICES and the local rank.
+    binding at all, warns. Its GPU is identified by CUDA_VISIBLE_DEVICES and the local rank.
 
-    Where the kernel was told no NUMA node (-1) and has several, nobody can say what is near: unknown.
+    Where the kernel has no NUMA node for a device (-1) and several nodes, the distance is unknown.
 
     ## False alarms
     Run in a login shell or a batch script, whose mask is not that of the job's ranks.

@@ -33,15 +33,15 @@ def metadata(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the known setup of a result's nodes with the required metadata.
 
     ## Why it matters
-    A bandwidth of last month is worth nothing if nobody knows with which NCCL on which GPUs it was measured; then the
+    A bandwidth of last month is worthless without a record of which NCCL on which GPUs it was measured; then the
     regression is argued about instead of found.
 
     ## Verdicts
     Needed are GPU model and number, driver, CUDA, NCCL, PyTorch, container image, NCCL variables and topology. It
-    passes where the nodes that the log names were asked as well, and all of it is in the report's ``record``; with
+    passes where the nodes that the log names were collected as well, and all of it is in the report's ``record``; with
     the log alone, without its list of GPUs, or where one of them is not known, it is unknown. "No PyTorch" and "no
     image" count where preflight looked, so run it where the job runs: in its container. It warns where a node has
-    several versions of NCCL or PyTorch and the log does not say which one was taken.
+    several versions of NCCL or PyTorch and the log does not show which one was loaded.
 
     ## False alarms
     Images with several environments, where each job names its own.

@@ -80,8 +80,8 @@ def buffers(run: RunFacts, site: Site) -> Iterator[Finding]:
     Where one rank has not registered its buffer all fall back to copies, or, with NVLink SHARP, wait for each other.
 
     ## Verdicts
-    Some but not all warn. NCCL tells of it with NCCL_DEBUG_SUBSYS=REG (or ALL) only: without these lines nothing is
-    known, unless the log says that the subsystem was on.
+    Some but not all warn. NCCL logs it with NCCL_DEBUG_SUBSYS=REG (or ALL) only: without these lines nothing is
+    known, unless the log shows that the subsystem was on.
 
     ## False alarms
     A log that lacks the lines of some ranks.
@@ -123,8 +123,8 @@ def in_network(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     A communicator that SHARP was set up for shows that the aggregation manager answers; an error of its library warns.
-    SHARP that is asked for (NCCL_COLLNET_ENABLE=1) and whose plug-in is not loaded, or of which no channel shows,
-    warns; so does NVLS that the GPUs support and that was switched off. Without either being asked for or supported
+    SHARP that is requested (NCCL_COLLNET_ENABLE=1) and whose plug-in is not loaded, or of which no channel shows,
+    warns; so does NVLS that the GPUs support and that was switched off. Without either being requested or supported
     there is nothing to judge.
 
     ## False alarms

@@ -45,10 +45,10 @@ def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     What stops or hangs a job fails, what makes it slower warns. A warning of NCCL that no signature knows is
-    unknown, with its line. A log without a warning says only that NCCL wrote none: WARN lines need NCCL_DEBUG=WARN or
+    unknown, with its line. A log without a warning shows only that NCCL wrote none: WARN lines need NCCL_DEBUG=WARN or
     more.
 
-    Of the network's failures the cause is told where the evidence of the host shows it: locked memory that is limited,
+    Of the network's failures the cause is given where the evidence of the host shows it: locked memory that is limited,
     an unusable row of the GID table, no route to the peer, a plug-in that is missing, no way to GPU memory, ACS or an
     IOMMU that translates. A likely cause is one that has this effect among others. Where the log states what the node
     denies, the cause is unknown.

@@ -39,7 +39,7 @@ def gpudirect_rdma(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Only channel lines show use: "GDR 1" on the ring line, "DMA-BUF is available" and "GPU Direct RDMA
-    Enabled for HCA" tell what could be used. Channels without it fail where other channels or hosts of the log use
+    Enabled for HCA" show what could be used. Channels without it fail where other channels or hosts of the log use
     it, and where the GPU is named (by nccl-tests, or by the node's evidence) and can do it on this network. They
     warn where the text does not name the GPU, and where those that send go without on GPUs without NVLink
     (NCCL_NET_GDR_READ). GeForce and GB10, and EFA in instances before p4d, have none: they skip.

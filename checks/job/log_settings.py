@@ -53,14 +53,14 @@ def run_settings(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Judge the settings in a log or pasted list by the rules for a node.
 
     ## Why it matters
-    The log of a slow job shows what was really in force, whoever set it: the one look at the settings that needs
+    The log of a slow job shows what was really in force: the one look at the settings that needs
     no access to the nodes any more.
 
     ## Verdicts
     Names, values, contradictions, verbosity and pinned choices are judged as by the checks nccl.unknown-variables
     to nccl.fabric-fit; so is a value that differs between ranks. A transport that is switched off warns; RDMA only
-    where the cluster file does not say that there is none (hcas = 0). Numbers stand in a log as NCCL has read them: a
-    ``true`` that became 0 no longer shows. Whether devices that a setting names are there, a log alone cannot tell.
+    where the cluster file does not declare hcas = 0. Numbers stand in a log as NCCL has read them: a
+    ``true`` that became 0 no longer shows. Whether devices that a setting names are there, a log alone cannot show.
 
     ## False alarms
     A log of several jobs, one after another, whose settings differ on purpose.

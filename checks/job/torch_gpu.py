@@ -150,7 +150,7 @@ def idle(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     An idle GPU costs what a busy one does. The rate that the driver reports counts a second as busy in which any
-    kernel ran, and one reading of it says nothing of a job.
+    kernel ran, and one reading of it shows nothing about a job.
 
     ## Verdicts
     More than 10 % idle warns. A GPU that only copies memory is not idle; that share is reported. So is the cause of

@@ -111,7 +111,7 @@ def hang(run: RunFacts, site: Site) -> Iterator[Finding]:
     named: the one that is missing is often the one that died. A dump that is cut before it is unknown, too, and so are
     different dumps of one rank. Complete dumps of all ranks with nothing unfinished pass. Of the watchdog's lines only
     what the shown ranks report is stated: unless the job's size is in the log and all its ranks are shown, no rank is
-    blamed for the others.
+    blamed for its peers.
 
     Of sends and receives both ends are compared. It fails where a rank waits for a peer that has not called the other
     end, where ranks wait for each other in a circle, and where the ends differ in size or type. Where the waiting ends
@@ -119,7 +119,7 @@ def hang(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## False alarms
     Dumps that were taken while the job ran well; what is under way then looks unfinished. PyTorch
-    writes dumps on a time-out, unless the job asks for one.
+    writes dumps on a time-out, unless the job requests one.
     """
     for key, why in run.refused.items():
         yield unknown(f"{key.removeprefix('log:')}: {why}", evidence=[key], fix=parsers.torch.safe_pickle.CONVERT)

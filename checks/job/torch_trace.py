@@ -142,7 +142,7 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     A standard deviation above 10 % of the mean warns, and so does a step that takes 20 % longer than the median.
-    Fewer than 5 steps tell nothing.
+    Fewer than 5 steps are unknown.
 
     ## False alarms
     Sequences of different lengths, or a step that saves a checkpoint.

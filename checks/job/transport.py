@@ -59,7 +59,7 @@ def transport(run: RunFacts, site: Site) -> Iterator[Finding]:
     a plug-in loaded is no use of it. TCP between nodes fails; hosts that differ are named with their ranks. One node
     needs no network, whatever NCCL chose.
 
-    The cause is told where the log's lines meet the evidence of its hosts (`preflight check --hosts … --log FILE`,
+    The cause is reported where the log's lines meet the evidence of its hosts (`preflight check --hosts … --log FILE`,
     `preflight judge EVIDENCE --log FILE`), and the earliest wins: switched off by NCCL_IB_DISABLE or NCCL_NET, no
     RDMA NIC (skipped, unless the cluster file expects one), no RDMA driver, no /dev/infiniband, no verbs library,
     NCCL_IB_HCA selects nothing, all ports down, plug-in missing. A log alone gives what is probable and what would

@@ -61,7 +61,7 @@ def gpu_devices(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Fewer GPUs than on the bus are an allocation, and pass. None at all fails where NVIDIA_VISIBLE_DEVICES or
-    the cluster file says that this container was meant to have some; else it is unknown. Device nodes that may not be
+    the cluster file declares that it should have some; else it is unknown. Device nodes that may not be
     opened, as a control group refuses them, count as none; where NVIDIA_VISIBLE_DEVICES, Slurm or the pod's request
     gave that many GPUs, it fails. Outside a container the check skips.
 
@@ -136,7 +136,7 @@ def pod_networks(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     The annotation network-status comes by downward API: a file /etc/podnetinfo/annotations, or the variable
     NETWORK_STATUS. Not mounted is unknown; an expected network that is missing fails, and so does one whose
-    interface is not here. The cluster file's ports.networks says what to expect. Outside a pod the check skips.
+    interface is not here. The cluster file's ports.networks declares what to expect. Outside a pod the check skips.
 
     ## False alarms
     Old CNIs write nothing but names into the annotation; what they leave out is not compared.

@@ -50,15 +50,15 @@ def device_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the pod's requested resources with the site's and with /dev.
 
     ## Why it matters
-    A pod that asked for GPUs only is scheduled, starts and trains, over TCP; one that asked for RDMA in its main
+    A pod that requested GPUs only is scheduled, starts and trains, over TCP; one that requested RDMA in its main
     container alone has an init container without it.
 
     ## Verdicts
     The pod's own object is read from the Kubernetes API, with its service account; where that cannot be done, the
-    variables PCIDEVICE_* of the SR-IOV plug-in tell. What the cluster file's ports.resources names, and the pod did
-    not ask for, fails; so does a pod without any RDMA resource on a node that should have HCAs, and an allocated
+    variables PCIDEVICE_* of the SR-IOV plug-in are used. What the cluster file's ports.resources names, and the pod did
+    not request, fails; so does a pod without any RDMA resource on a node that should have HCAs, and an allocated
     function without an RDMA device. RDMA devices that are here without a resource warn: privileged, or a host path.
-    Where nothing tells, it is unknown. Outside a pod the check skips.
+    Otherwise it is unknown. Outside a pod the check skips.
 
     ## False alarms
     A resource of RDMA with a name that does not show it; name it in ports.resources.

@@ -113,7 +113,7 @@ def left_over_disables(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     Such a switch is set for one experiment and stays: the job still runs, over TCP or through host
-    memory, at a tenth of its bandwidth, and nothing says why.
+    memory, at a tenth of its bandwidth, without any message.
 
     ## Verdicts
     Values are read as NCCL reads them: ``true`` is 0 and switches nothing. RDMA switches fail on a node with
@@ -211,7 +211,7 @@ def socket_ifname(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     Ranks find each other over this interface whatever the data takes later: with a name that is not
-    here the job dies at its start ("no socket interface found"), with loopback it waits for nobody.
+    here the job dies at its start ("no socket interface found"), with loopback no peer can reach it.
 
     ## Verdicts
     Without ``=`` a name is a prefix; ``^`` excludes. A value of one character counts as unset. An operational

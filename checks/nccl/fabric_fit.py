@@ -175,10 +175,10 @@ def fit(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     A recipe for RoCE on InfiniBand, or another site's traffic class, runs without an error: the traffic takes a
-    priority that nobody protects and no switch pauses for.
+    priority that is not protected and no switch pauses for.
 
     ## Verdicts
-    All of it warns: a traffic class whose ECN bits say "congested"; several queue pairs for each connection on
+    All of it warns: a traffic class whose ECN bits mean "congested"; several queue pairs for each connection on
     InfiniBand; messages cut over queue pairs; NCCL_CROSS_NIC=1 where each rail is a subnet of its own. What is not
     set is not judged. On a lossless RoCE fabric roce.chain follows the traffic class to its priority.
 

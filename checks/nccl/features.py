@@ -39,7 +39,7 @@ def mnnvl(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     1 fails on a fabric that does not span nodes, and warns where it does and IMEX is not active. Unset, 0 and 2
-    pass; that 0 gives the fabric away is told by nccl.left-over-disables.
+    pass; that 0 gives the fabric away is reported by nccl.left-over-disables.
 
     ## False alarms
     Kubernetes' ComputeDomains start IMEX for each job, so that an idle node has none; that only
@@ -92,7 +92,7 @@ def sharp(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     SHARP adds gradients up in the switches; switched off for one comparison and forgotten, the fabric that was
-    bought for it carries every byte twice. Asked for without its plug-in, NCCL goes on without a word.
+    bought for it carries every byte twice. Requested without its plug-in, NCCL goes on without a word.
 
     ## Verdicts
     NCCL_COLLNET_ENABLE=0, NCCL_SHARP_DISABLE=1 and an NCCL_ALGO that excludes CollNet warn on InfiniBand, and pass

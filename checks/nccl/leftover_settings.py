@@ -33,7 +33,7 @@ def debug_output(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     TRACE warns, and so do the subsystems ALL, COLL and CALL at INFO, INFO with more than 1000 ranks, and a file
-    name without %h or %p. INFO alone passes: it costs some hundred lines per rank at the start, and tells which
+    name without %h or %p. INFO alone passes: it costs some hundred lines per rank at the start, and shows which
     network was taken.
 
     ## False alarms
@@ -63,7 +63,7 @@ def pinned(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for pinned choices that NCCL makes for each size and topology.
 
     ## Why it matters
-    What was best for one message size on one generation is wrong for the others: a pinned Ring loses NVLink SHARP,
+    What was best for one message size on one generation is wrong for other sizes: a pinned Ring loses NVLink SHARP,
     a pinned LL halves the bandwidth of large messages, a forced number of channels takes SMs from the model.
 
     ## Verdicts

@@ -76,13 +76,13 @@ def load_balancing(node: NodeFacts, site: Site) -> Iterator[Finding]:
     same path have half of it each, while other paths idle; one that routes adaptively needs NCCL's leave.
 
     ## Verdicts
-    On InfiniBand NCCL asks for adaptive routing by itself: switched off it warns, and so does a service level other
+    On InfiniBand NCCL requests adaptive routing by itself: switched off it warns, and so does a service level other
     than the cluster file's `adaptive_sl`. On RoCE the cluster file's `load_balancing` decides: "hash" with one queue
     pair for each connection warns, "adaptive" without NCCL_IB_ADAPTIVE_ROUTING=1 warns; "spray", switches that spread
-    packets whatever the sender asks for, passes, and "one-path" skips. Without the key, RoCE is unknown.
+    packets regardless of the sender, passes, and "one-path" skips. Without the key, RoCE is unknown.
 
     ## False alarms
-    A job of two nodes under one leaf, which has one path whatever the fabric does.
+    A job of two nodes under one leaf, which has only one path in any case.
     """
     ports = _active(node, site)
     roce = 2 * sum(port.roce for port in ports) > len(ports)  # a single odd one is rdma.link-layer's
@@ -169,7 +169,7 @@ def run_balancing(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the load-balancing settings in a log with the fabric's balancing.
 
     ## Why it matters
-    The log tells what was in force while the job was slow, whoever had set it; the nodes tell what the next job gets.
+    The log shows what was in force while the job was slow; the nodes show what the next job gets.
 
     ## Verdicts
     It is judged as nccl.load-balancing judges a node: "hash" with one queue pair, "adaptive" without adaptive routing,
@@ -177,7 +177,7 @@ def run_balancing(run: RunFacts, site: Site) -> Iterator[Finding]:
     no devices is unknown.
 
     ## False alarms
-    A job of two nodes under one leaf, which has one path whatever the fabric does.
+    A job of two nodes under one leaf, which has only one path in any case.
     """
     for key, log in run.nccl_logs.items():
         name = key.removeprefix("log:")

@@ -51,8 +51,8 @@ def unknown_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     These are NCCL, its plug-ins and PyTorch.
 
     ## Why it matters
-    A misspelt name is no error for anybody: the setting that was meant to cure something does nothing, and the
-    next hour goes into looking for another cure.
+    A misspelt name raises no error: the setting that was meant to fix something does nothing, and the
+    next hour goes into looking for another fix.
 
     ## Verdicts
     An unknown name warns, with the nearest real one. So do names that are often written and were never there
@@ -95,11 +95,11 @@ def variable_version(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Removed and renamed names warn, with what took their place; deprecated ones too, as they will go next. Names
-    that are newer than every NCCL found here warn. Which NCCL is here is told by the loader's directories and by
+    that are newer than every NCCL found here warn. Which NCCL is here is read from the loader's directories and by
     Python packages; where none is found, only what no release of the newest series reads is told.
 
     ## False alarms
-    The job runs in an image with another NCCL than the node has; ask inside the container.
+    The job runs in an image with another NCCL than the node has; run preflight inside the container.
     """
     found = list(rule_findings(node, site, "version_names"))
     missing = list(unread(node, "a name of another release"))
@@ -142,12 +142,12 @@ def variable_values(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the value of each NCCL variable as NCCL does, and judge it.
 
     ## Why it matters
-    NCCL reads numbers as C does and says nothing: ``true`` and ``"1"`` are 0, ``4M`` is 4, ``010`` is 8. Quotes,
+    NCCL reads numbers as C does, without a message: ``true`` and ``"1"`` are 0, ``4M`` is 4, ``010`` is 8. Quotes,
     blanks and carriage returns become part of a name, and a word that it does not know is ignored.
 
     ## Verdicts
     All this warns; an algorithm or protocol that NCCL 2.24 and later does not know fails, as it ends the job. Also
-    told: an IB time-out below 18 (1.9 s at 16) or for ever, fewer retries than 7, a buffer that is no power of two
+    reported: an IB time-out below 18 (1.9 s at 16) or for ever, fewer retries than 7, a buffer that is no power of two
     of at least 1 MiB, an empty value. That a value repeats the default is no fault.
 
     ## False alarms
@@ -241,7 +241,7 @@ def threads(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare TCP threads and sockets per connection with NCCL's limits.
 
     ## Why it matters
-    Beyond 16 threads or 64 sockets NCCL warns in its log and uses fewer than were asked for; below that every
+    Beyond 16 threads or 64 sockets NCCL warns in its log and uses fewer than requested; below that every
     thread takes a CPU from the ranks and the data loaders.
 
     ## Verdicts

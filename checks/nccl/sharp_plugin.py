@@ -44,10 +44,10 @@ def sharp_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     their sums forward bytes.
 
     ## Verdicts
-    A plug-in without its library, or either as an empty file, warns; it fails where NCCL_COLLNET_ENABLE=1 asks for
-    SHARP. No plug-in where SHARP is asked for warns. Both there and not on the loader's path is unknown, since the job
+    A plug-in without its library, or either as an empty file, warns; it fails where NCCL_COLLNET_ENABLE=1 requests
+    SHARP. No plug-in where SHARP is requested warns. Both there and not on the loader's path is unknown, since the job
     may set LD_LIBRARY_PATH by itself; so is a plug-in in no folder of SHARP's, which may be another network's. Where
-    nothing is installed and nothing asks for it, or the compute fabric is no InfiniBand, it does not apply. Looked at:
+    nothing is installed and nothing requests it, or the compute fabric is no InfiniBand, it does not apply. Looked at:
     /opt to a depth of four, the usual folders; nothing is loaded.
 
     ## False alarms
