@@ -9,6 +9,7 @@ from typing import Any
 from preflight.checks.applicability import no_rdma
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
+from preflight.facts.clock import Clock
 from preflight.facts.host import LIMITS, PORT_RANGE, SHM, STATUS, may_lock_memory, open_files, port_range, shm_bytes
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
@@ -219,16 +220,19 @@ def time_sync(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A virtual machine whose hypervisor sets the clock (Hyper-V, VMware tools) without a daemon that says
     so.
     """
-    clock = node.clock
+    yield judge_clock(node.clock)
+
+
+def judge_clock(clock: Clock) -> Finding:
+    """Judge whether the clock is synchronised, and its offset."""
     keys = [clock.evidence]
     if not clock.synchronised:
-        yield warned("the clock is not synchronised", found="not synchronised", expected="synchronised", evidence=keys)
-    elif clock.offset_s is None:
-        yield passed("the clock is synchronised", found="synchronised, offset not reported", evidence=keys)
-    elif abs(clock.offset_s) > 0.05:
+        return warned("the clock is not synchronised", found="not synchronised", expected="synchronised", evidence=keys)
+    if clock.offset_s is None:
+        return passed("the clock is synchronised", found="synchronised, offset not reported", evidence=keys)
+    if abs(clock.offset_s) > 0.05:
         words = f"{abs(clock.offset_s) * 1000:.0f} ms {'ahead' if clock.offset_s > 0 else 'behind'}"
-        yield warned(
+        return warned(
             f"the clock is {words}, expected within 50 ms", found=words, expected="within 50 ms", evidence=keys
         )
-    else:
-        yield passed("the clock is synchronised within 50 ms", found=f"{clock.offset_s * 1000:.3g} ms", evidence=keys)
+    return passed("the clock is synchronised within 50 ms", found=f"{clock.offset_s * 1000:.3g} ms", evidence=keys)

@@ -90,7 +90,16 @@ TOOLS: Mapping[str, str] = {
     "sysctl": "host.sysctl",
     "sysfs": "host.sysfs_files",
     "lsmod": "host.module_list",
+    "dcgmi stats": "nvidia.dcgm_stats",
+    "ibcheckerrors": "infiniband.ibcheckerrors",
+    "saquery": "infiniband.saquery_records",
     "modinfo": "host.module_info",
+    "kernel command line": "host.command_line",
+    "clock": "host.clock_status",
+    "df": "host.disk_space",
+    "ifconfig": "network.ifconfig",
+    "tc qdisc": "network.queue_disciplines",
+    "nvidia driver files": "nvidia.proc_files",
 }
 
 CLUSTER: Mapping[str, str] = {

@@ -15,12 +15,14 @@ from preflight.recognition.detector import OutputFormat, TextPart, parts
 from preflight.textprep.lines import Line, Lines, bare
 
 #: Kinds of outputs with a frame.
-FRAMED = frozenset({"nvidia-smi", "dcgmi diag", "dcgmi health", "dcgmi discovery", "dcgmi nvlink", "nvidia-smi mig"})
+FRAMED = frozenset(
+    {"nvidia-smi", "dcgmi diag", "dcgmi health", "dcgmi discovery", "dcgmi nvlink", "nvidia-smi mig", "dcgmi stats"}
+)
 
 #: Words of which each of them has one.
 _WORDS = re.compile(
     r"NVIDIA-SMI \d|Volatile Uncorr|\| (?:Diagnostic|Overall Health|Health Monitor Report)|Device Information"
-    r"|NvLink Link Status|(?:GPU|Compute) instance"
+    r"|NvLink Link Status|(?:GPU|Compute) instance|GPU ID: \d"
 )
 #: A line with a frame, and what stands in front of it.
 _FRAMED_LINE = re.compile(r"(.{0,64}?)(?:\|[ =-].*[|]|\+[-=]{4,}.*\+)\s*")

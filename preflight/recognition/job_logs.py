@@ -39,6 +39,7 @@ _SHOWN_STATUSES = ("fail", "warn", "pass")
 
 #: Findings that are shown where they are unknown, too: a dump of one rank with calls under way proves nothing sound.
 _UNFINISHED = "torch.hang"
+_FAILURES = "nccl.failures"
 
 
 def log_parts(source: InputSource) -> list[TextPart]:
@@ -120,6 +121,7 @@ def judge_logs(parts: list[TextPart], source: InputSource, seen: TorchOutput | N
         if any(by_kind[name] for name in _FILES):
             kind = next(name for name in _FILES if by_kind[name])
         shown = finding["status"] in _SHOWN_STATUSES or (finding["check"] == _UNFINISHED and by_kind[RECORDER])
+        shown = shown or finding["check"] == _FAILURES  # unknown: a warning that no signature knows
         if shown and by_kind[kind]:
             by_subject.get(finding["subject"], by_kind[kind][0]).findings.append(finding)
 

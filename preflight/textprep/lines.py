@@ -51,6 +51,10 @@ _ANNOTATION = re.compile(
 )
 #: The same behind the value of a field, where one blank is enough: a prompt has no such.
 _FIELD_ANNOTATION = re.compile(r"(?<=\S)\s#\s.*")
+#: Lines in which such a mark is the tool's own: the head of a file that ``tail`` printed, a node of ``ibnetdiscover``.
+_NO_ANNOTATION = re.compile(
+    r"==> .{1,300} <==$|\s*(?:\[\d{1,3}\]|(?:Switch|Ca|Rt)\s+\d).{0,200}\"[SHR]-[0-9a-fA-F]{16}\""
+)
 _ANNOTATED_FIELD = re.compile(r"\s*[A-Za-z][\w ()/.-]{0,60}:\s+[^\s~/].{0,200}?\s#\s.*")
 _ANNOTATING = re.compile(r"//|[-—─]>|[#<←⬅◀◄◁⇐⟵👈]")
 #: A field in a table of two columns: ``| Socket(s): | 4 |``.
@@ -117,7 +121,7 @@ def bare(lines: Lines) -> list[Line]:
 
 
 def _unexplained(text: str) -> str:
-    if text.startswith("==> ") and text.endswith(" <=="):  # the head of a file that `tail` printed
+    if _NO_ANNOTATION.match(text):
         return text
     text = _ANNOTATION.sub("", text)
     return _FIELD_ANNOTATION.sub("", text, count=1) if _ANNOTATED_FIELD.fullmatch(text) else text

@@ -13,7 +13,8 @@ from preflight.textprep.lines import Lines
 
 HINTS = ("/sys/",)
 
-_LINE = re.compile(r"\s*(/sys/[\w./@:+,-]{3,300}?):\s{0,4}(\S.{0,400})")
+#: A folder may have the colons of a PCI address in its name.
+_LINE = re.compile(r"\s*(/sys/(?:[\w.@:+,-]{1,128}/){1,24}[\w.@+,-]{1,128}):\s{0,4}(\S.{0,400})")
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,12 @@ SIGNATURES = signatures(NVIDIA_SMI, (
      "warn", "the GPU's own configuration memory is corrupted: error counts and limits of it are not to be trusted",
      "gpu.firmware", ("nvidia-smi -q | grep -i -A 5 inforom", "nvidia-smi -q -d ECC", "dmesg -T | grep -i nvrm"),
      "Drain the node, reset the GPU; if it stays, the vendor reflashes or replaces it."),
+    ("dcgm-no-hostengine", "establish a connection to the specified host|nv-hostengine|open connection to remote host",
+     r"[Uu]nable to establish a connection to the specified host|unable to open connection to remote host"
+     r"|nv-hostengine (?:is not running|version mismatch).{0,80}|Host engine (?:is not running|already running)",
+     "fail", "DCGM's host engine does not answer: it does not run, or listens elsewhere", "host.services",
+     ("systemctl status nvidia-dcgm", "nv-hostengine --version", "nvidia-smi -L"),
+     "`systemctl start nvidia-dcgm`; if it does not start, read its journal: the driver may not answer."),
     ("docker-no-runtime", "could not select device driver",
      r"could not select device driver .{0,20}with capabilities: \[\[gpu",
      "fail", "the container runtime does not know GPUs: the NVIDIA container toolkit is missing",

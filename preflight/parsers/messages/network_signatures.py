@@ -59,6 +59,12 @@ SIGNATURES = signatures(NETWORK_TOOL, (
      " protection fault",
      "pair.pingpong", ("ibv_devinfo -d DEVICE", "show_gids DEVICE", "ethtool -S IF | grep -e discard -e err"),
      "Test the path with `ib_write_bw` between both ports; look at GID index, MTU and PFC of both ends."),
+    ("queue-pair", "odify QP|to RTR|to RTS|remote QP|remote address",
+     r"[Ff]ailed to modify (?:\S{0,20} )?QP.{0,80}|[Cc]ouldn.t (?:read remote address|connect to remote QP|read/write"
+     r" remote address).{0,80}|[Uu]nable to [Cc]onnect the HCA's.{0,80}",
+     "fail", "the queue pair cannot be connected: the GIDs, GID index or MTU of both ends do not fit", "pair.pingpong",
+     ("show_gids DEVICE", "ibv_devinfo -d DEVICE", "ping -I IF ADDRESS"),
+     "Give both sides the GID index of their RoCE v2 address (`-x`, `-g`), and look at the route between them."),
     ("tcp-connect", "ouldn't connect to|Unable to init the socket connection|onnection refused|onnection timed out",
      r"[Cc]ouldn't connect to (?P<what>\S{1,80})|Unable to init the socket connection"
      r"|^\W{0,4}(?:connect|ssh: connect to host \S{1,64} port \d{1,5}|nc: .{0,60}|curl: .{0,60}): ?Connection "

@@ -23,7 +23,7 @@ from preflight.recognition.evidence_adapter import key_of
 MODULES = (
     "gpu", "devices", "kernel", "host", "kubernetes", "slurm", "jobs", "signatures", "ports", "counters", "interfaces",
     "qos", "pcie", "transport", "nic_tools",
-    "tools", "fabric_tools",
+    "tools", "fabric_tools", "host_tools",
 )  # fmt: skip
 
 

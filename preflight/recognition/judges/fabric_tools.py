@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.parsers.infiniband.ibcheckerrors import ErrorCheck
 from preflight.parsers.infiniband.ibdiagnet import Complaint, FabricDiagnosis
 from preflight.parsers.infiniband.ibnetdiscover import Net
 from preflight.parsers.infiniband.sminfo_saquery import STATES, Manager
@@ -14,6 +15,7 @@ from preflight.parsers.network.ip_route import Routing
 from preflight.parsers.network.ping_text import PingRun
 from preflight.parsers.rdma.firmware_image import FirmwareImage
 from preflight.parsers.rdma.nic_configuration import NicConfiguration
+from preflight.parsers.rdma.resources import RdmaDevice
 from preflight.recognition.judges import Judge, Judges, PastedValue
 from preflight.recognition.judges.lists import limited, unsure
 
@@ -258,8 +260,45 @@ def _answers(part: PastedValue) -> Iterator[Finding]:
         yield passed(f"{run.peer}: all {result.sent} packets came back", evidence=part.evidence)
 
 
+@limited
+def _exceeded(part: PastedValue) -> Iterator[Finding]:
+    result: ErrorCheck = part.value
+    for item in result.counters:
+        place = f"LID {item.lid} port {item.port}" if item.lid is not None else "a port"
+        yield warned(f"{place}: {item.name} {item.value}, above the threshold {item.threshold} (line {item.line}); one "
+                     "reading does not show when", subject=place, found=f"{item.name} {item.value}",
+                     expected=f"at most {item.threshold}", evidence=part.evidence)  # fmt: skip
+    if result.failed and not result.counters:
+        yield warned(f"{', '.join(result.failed[:8])}: the check failed", subject=result.failed[0], found="FAILED",
+                     expected="OK", evidence=part.evidence)  # fmt: skip
+    elif result.bad and not result.counters:
+        yield warned(f"{result.bad} of {result.checked} nodes and ports have errors", found=result.bad, expected="0",
+                     evidence=part.evidence)  # fmt: skip
+    elif result.checked and not result.counters and part.complete:
+        yield passed(f"{result.checked} nodes and ports have no errors above a threshold", evidence=part.evidence)
+
+
+@limited
+def _guids(part: PastedValue) -> Iterator[Finding]:
+    """Look for RDMA devices without a GUID, and for two with the same."""
+    devices: Sequence[RdmaDevice] = part.value
+    guids = {item.name: item.fields["node_guid"] for item in devices if "node_guid" in item.fields}
+    counts = Counter(guids.values())
+    for name, guid in guids.items():
+        if not guid.strip("0:"):
+            yield unknown(f"{name} has no GUID: a virtual function that was not set up, or firmware that hangs",
+                          subject=name, found=guid, expected="a GUID", evidence=part.evidence)  # fmt: skip
+        elif counts[guid] > 1:
+            yield warned(f"{name} shares its GUID {guid} with another device", subject=name, found=guid,
+                         expected="a GUID of its own", evidence=part.evidence)  # fmt: skip
+    if guids and all(guid.strip("0:") and counts[guid] == 1 for guid in guids.values()) and part.complete:
+        yield passed(f"{len(guids)} RDMA devices have a GUID each", evidence=part.evidence)
+
+
 JUDGES: Judges = {
     "ethtool settings": (("optics.fec", _fec), ("counters.cpu", _offloads), ("counters.receiver", _channels)),
+    "rdma resource": (("container.rdma-address", _guids),),
+    "ibcheckerrors": (("fabric.link-errors", _exceeded),),
     "mlxconfig": (("rdma.link-layer", _link_types), ("rdma.firmware", _pending)),
     "flint": (("rdma.firmware", _firmware),),
     "sminfo": (("fabric.subnet-manager", _manager),),

@@ -215,5 +215,6 @@ JUDGES: Judges = {
     "ethtool": (("rdma.port-state", _ethernet_state), ("rdma.port-rate", _ethernet_speed)),
     "ip link": _INTERFACES,
     "ip addr": _INTERFACES,
+    "ifconfig": _INTERFACES,
     "bonding": (("rdma.port-state", _bond), ("counters.flaps", _bond_flaps)),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from preflight.checks.host.kernel import judge_numa_balancing
 from preflight.checks.rdma.counter_totals import TOLERATED
@@ -12,6 +12,7 @@ from preflight.model import Finding, failed, passed, unknown, warned
 from preflight.parsers.host.module_list import ModuleList
 from preflight.parsers.host.sysctl import KernelSettings
 from preflight.parsers.host.sysfs_files import SysfsFiles
+from preflight.parsers.nvidia.dcgm_stats import GpuStats
 from preflight.parsers.nvidia.fabric_manager_log import FabricManagerLog
 from preflight.parsers.nvidia.mig_tables import MigTable
 from preflight.parsers.nvidia.monitor_rows import MonitorRow, largest
@@ -57,6 +58,36 @@ _COLUMNS = {
     "tmptr": ("it is hot, Celsius", warned),
     "xider": ("the last Xid that the driver counted", warned),
 }  # fmt: skip
+
+
+#: Rows of ``dcgmi stats`` that count a fault, and the check that judges the same.
+_STATS = (
+    ("gpu.ecc-uncorrected", "Double Bit ECC Errors", failed), ("xid.gpu", "Critical XID Errors", warned),
+    ("gpu.ecc-corrected", "Single Bit ECC Errors", unknown), ("pcie.replay", "PCIe Replay Warnings", unknown),
+    ("gpu.throttling", "Due to Thermal (%)", warned), ("gpu.throttling", "Due to Power (%)", unknown),
+    ("gpu.throttling", "Due to Reliability (%)", unknown), ("gpu.throttling", "Due to Board Limit (%)", unknown),
+)  # fmt: skip
+
+
+def _counted(name: str, report: Callable[..., Finding]) -> Judge:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
+        stats: GpuStats = part.value
+        value = stats.number(name)
+        if value:
+            yield report(f"GPU {stats.gpu}: {name}: {value:g} while the job ran", subject=f"GPU {stats.gpu}",
+                         found=f"{value:g}", expected="0", evidence=part.evidence)  # fmt: skip
+        elif value == 0 and part.complete:
+            yield passed(f"GPU {stats.gpu}: {name}: none while the job ran", evidence=part.evidence)
+
+    return judge_part
+
+
+def _health(part: PastedValue) -> Iterator[Finding]:
+    stats: GpuStats = part.value
+    word = next((rows["Overall Health"] for rows in stats.sections.values() if "Overall Health" in rows), "")
+    if word and not word.startswith(("Healthy", "N/A")):
+        yield warned(f"GPU {stats.gpu}: overall health {word}", subject=f"GPU {stats.gpu}", found=word,
+                     expected="Healthy", evidence=part.evidence)  # fmt: skip
 
 
 def _processes(part: PastedValue) -> Iterator[Finding]:
@@ -293,6 +324,9 @@ JUDGES: Judges = {
         ("gpu.throttling", _maximum("pviol", 0)), ("gpu.temperature-margin", _maximum("gtemp", HOT_C - 1)),
         ("gpu.temperature-margin", _maximum("mtemp", _HOT_MEMORY_C - 1)),
         ("gpu.temperature-margin", _maximum("tmptr", HOT_C - 1)), ("pcie.replay", _maximum("pci", 0)),
+    ),
+    "dcgmi stats": (
+        *((check, _counted(name, report)) for check, name, report in _STATS), ("gpu.driver", _health),
     ),
     "fabricmanager log": (("nvlink.fabric-manager", _fabric_manager),),
     "lsmod": (("gpudirect.peer-memory", _peer_memory), ("kernel.modules", _modules)),

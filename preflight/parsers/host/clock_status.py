@@ -1,0 +1,59 @@
+"""``timedatectl`` and ``chronyc tracking``: whether the clock is synchronised."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from preflight._startup.lightclass import dataclass
+from preflight.parsers.parsed import Parsed, ParseGap
+from preflight.parsers.text_block import block, field
+from preflight.textprep.lines import Lines
+
+HINTS = ("Local time:", "System clock synchronized:", "Reference ID", "Leap status")
+
+_HEAD = re.compile(r"\s*(?:Local time: .*|System clock synchronized: (?:yes|no)\s*|Reference ID\s{1,8}: .*)")
+_OFFSET = re.compile(r"(\d{1,12}\.\d{1,12}) seconds (fast|slow) of NTP time")
+
+
+@dataclass(frozen=True)
+class ClockStatus:
+    """The state of the clock; None: not shown."""
+
+    synchronised: bool | None
+    offset_s: float | None  # seconds ahead of true time
+    service: str | None
+    line: int
+
+
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether an output begins at a line."""
+    return _HEAD.fullmatch(lines[at].text) is not None
+
+
+def parse_lines(lines: Lines, at: int) -> Parsed[ClockStatus]:
+    """Read the fields from a line on."""
+    end, taken = block(lines, at, lambda text: field(text) is not None, blanks=0)
+    fields = dict(pair for line in taken[::-1] if (pair := field(line.text)) is not None)
+    word = fields.get("System clock synchronized") or fields.get("NTP synchronized")
+    leap = fields.get("Leap status")
+    synchronised = {"yes": True, "no": False}.get(word) if word else None
+    if leap is not None:
+        synchronised = leap != "Not synchronised"
+    match = _OFFSET.match(fields.get("System time", ""))
+    offset_s = float(match[1]) * (1 if match[2] == "fast" else -1) if match and synchronised else None
+    gaps = () if synchronised is not None else (ParseGap(lines[at].number, "whether it is synchronised is missing"),)
+    service = fields.get("NTP service") or fields.get("systemd-timesyncd.service active")
+    return Parsed(ClockStatus(synchronised, offset_s, service, lines[at].number), gaps, end)
+
+
+def facts(clock: ClockStatus) -> dict[str, Any]:
+    """Return the clock as `preflight read --json` prints it."""
+    return {"synchronised": clock.synchronised, "offset_s": clock.offset_s, "service": clock.service}
+
+
+def summary(clock: ClockStatus) -> str:
+    """Return one line on the clock."""
+    return {True: "the clock is synchronised", False: "the clock is not synchronised"}.get(
+        clock.synchronised, "the clock's state is not shown"
+    )

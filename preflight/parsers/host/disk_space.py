@@ -1,0 +1,84 @@
+"""``df``: the space of the mounted file systems, in any of its units."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from preflight._startup.lightclass import dataclass
+from preflight.parsers.parsed import Parsed, ParseGap
+from preflight.parsers.text_block import is_prompt
+from preflight.textprep.lines import Lines
+
+HINTS = ("Mounted on",)
+
+_HEAD = re.compile(r"\s*Filesystem\s+(?:Type\s+)?(Size|Inodes|(\d{1,9}[KMGTB]?)-blocks)\s+I?Used\s+.*Mounted on\s*")
+_ROW = re.compile(
+    r"\s*(\S{1,200})\s+(?:([a-z][\w.]{1,20})\s+)?([\d.]{1,20}[KMGTPE]?i?|-)\s+([\d.]{1,20}[KMGTPE]?i?|-)\s+"
+    r"([\d.]{1,20}[KMGTPE]?i?|-)\s+(\d{1,3}%|-)\s+(/.{0,300}?)\s*"
+)
+_UNITS = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50, "E": 2**60}
+
+
+@dataclass(frozen=True)
+class MountedSpace:
+    """One file system; of ``df -i`` the numbers are inodes. None: not shown."""
+
+    device: str
+    mount: str
+    size: float | None  # bytes
+    free: float | None
+    used_pct: int | None
+    line: int
+
+
+@dataclass(frozen=True)
+class DiskSpace:
+    """The rows of one table."""
+
+    rows: tuple[MountedSpace, ...]
+    inodes: bool
+
+
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether a table begins at a line."""
+    return _HEAD.fullmatch(lines[at].text) is not None
+
+
+def parse_lines(lines: Lines, at: int) -> Parsed[DiskSpace]:
+    """Read the rows below a header."""
+    head = _HEAD.fullmatch(lines[at].text)
+    assert head is not None
+    unit = _size(head[2], 1) or 1024.0 if head[2] else 1.0
+    rows: list[MountedSpace] = []
+    end = at + 1
+    while end < len(lines) and not is_prompt(lines[end].text) and (match := _ROW.fullmatch(lines[end].text)):
+        used = int(match[6][:-1]) if match[6] != "-" else None
+        rows.append(MountedSpace(match[1], match[7], _size(match[3], unit), _size(match[5], unit), used,
+                                 lines[end].number))  # fmt: skip
+        end += 1
+    gaps = () if rows else (ParseGap(lines[at].number, "no row follows the header"),)
+    return Parsed(DiskSpace(tuple(rows), head[1] == "Inodes"), gaps, end)
+
+
+def _size(cell: str, unit: float) -> float | None:
+    if not (match := re.fullmatch(r"(\d{1,20}(?:\.\d{1,6})?)([BKMGTPE]?)i?", cell)):
+        return None
+    return float(match[1]) * (_UNITS[match[2]] if match[2] else unit)
+
+
+def facts(space: DiskSpace) -> dict[str, Any]:
+    """Return the file systems as `preflight read --json` prints them."""
+    unit = "inodes" if space.inodes else "bytes"
+    return {
+        "file_systems": [
+            {"device": row.device, "mount": row.mount, unit: row.size, f"free_{unit}": row.free,
+             "used_percent": row.used_pct}
+            for row in space.rows
+        ]
+    }  # fmt: skip
+
+
+def summary(space: DiskSpace) -> str:
+    """Return one line on the file systems."""
+    return f"{len(space.rows)} file systems"

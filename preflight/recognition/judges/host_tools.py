@@ -1,0 +1,129 @@
+"""Judges of boot options, the clock, disk space and the driver's own files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from preflight.checks.host.kernel import HINDRANCES
+from preflight.checks.host.limits import judge_clock
+from preflight.facts.clock import Clock
+from preflight.facts.kernel import boot_options, iommu_wish
+from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.parsers.host.clock_status import ClockStatus
+from preflight.parsers.host.disk_space import DiskSpace
+from preflight.parsers.network.queue_disciplines import QueueDiscipline
+from preflight.parsers.nvidia.proc_files import DriverFiles
+from preflight.recognition.judges import Judges, PastedValue
+from preflight.recognition.judges.lists import limited
+
+
+def _hindrances(part: PastedValue) -> Iterator[Finding]:
+    options = boot_options(part.value) if part.value else ()
+    hindering = [(option, item.effect) for option in options for item in HINDRANCES if item.takes(option)]
+    for option, effect in hindering:
+        yield warned(f"the boot option {option} {effect}", subject=option.name, found=str(option), expected="unset",
+                     evidence=part.evidence)  # fmt: skip
+    if options and not hindering and part.complete:
+        yield passed(f"none of {len(options)} boot options holds the hardware back", evidence=part.evidence)
+
+
+def _iommu(part: PastedValue) -> Iterator[Finding]:
+    options = boot_options(part.value) if part.value else ()
+    wish = iommu_wish(options)
+    shown = " ".join(str(option) for option in options if "iommu" in option.name)
+    if wish in ("passthrough", "off"):
+        yield passed(f"the boot options set the IOMMU to {wish}", found=shown, evidence=part.evidence)
+    elif wish or shown:
+        yield unknown(
+            f"the boot options switch IOMMU translation on ({shown}), expected iommu=pt; a virtual machine "
+            "and Grace have it so by design",
+            found=shown,
+            expected="iommu=pt",
+            evidence=part.evidence,
+        )
+
+
+def _clock(part: PastedValue) -> Iterator[Finding]:
+    status: ClockStatus = part.value
+    if status.synchronised is not None:
+        yield judge_clock(Clock(status.synchronised, status.offset_s, part.evidence[0]))
+
+
+#: Bytes of /dev/shm below which a job of several ranks fails, and below which it is tight: as in host.shm.
+_LITTLE_SHM, _ENOUGH_SHM = 2**30, 8 * 2**30
+
+
+def _shm(part: PastedValue) -> Iterator[Finding]:
+    space: DiskSpace = part.value
+    for row in space.rows:
+        if row.mount != "/dev/shm" or row.size is None or space.inodes:
+            continue
+        at = {"subject": "/dev/shm", "found": f"{row.size / 2**30:.3g} GiB", "evidence": part.evidence}
+        if row.used_pct is not None and row.used_pct >= _FULL_PCT:
+            yield warned(
+                f"/dev/shm is {row.used_pct} % full, of {row.size / 2**30:.3g} GiB", expected="room for NCCL", **at
+            )
+        elif row.size < _ENOUGH_SHM:
+            much = "too little for several ranks" if row.size < _LITTLE_SHM else "little"
+            yield warned(f"/dev/shm has {row.size / 2**30:.3g} GiB: {much}", expected="at least 8 GiB", **at)
+        else:
+            yield passed(f"/dev/shm has {row.size / 2**30:.3g} GiB", evidence=part.evidence)
+
+
+#: Share of a file system from which on it counts as full, per cent: a judgement.
+_FULL_PCT = 95
+#: File systems that are full by design: images.
+_IMAGES = ("/snap/", "/var/lib/snapd/", "/media/", "/cdrom", "/iso")
+
+
+@limited
+def _full(part: PastedValue) -> Iterator[Finding]:
+    space: DiskSpace = part.value
+    rows = [row for row in space.rows if row.mount != "/dev/shm" and not row.mount.startswith(_IMAGES)
+            and not row.device.startswith(("/dev/loop", "squashfs"))]  # fmt: skip
+    full = [row for row in rows if row.used_pct is not None and row.used_pct >= _FULL_PCT]
+    for row in full:
+        report = failed if row.used_pct == 100 else warned
+        yield report(f"{row.mount} is {row.used_pct} % full{' of inodes' if space.inodes else ''} (line {row.line})",
+                     subject=row.mount, found=f"{row.used_pct} %", expected=f"below {_FULL_PCT} %",
+                     evidence=part.evidence)  # fmt: skip
+    if rows and not full and part.complete:
+        yield passed(f"{len(rows)} file systems have room", evidence=part.evidence)
+
+
+@limited
+def _drops(part: PastedValue) -> Iterator[Finding]:
+    queues: Sequence[QueueDiscipline] = part.value
+    dropping = [queue for queue in queues if queue.dropped]
+    for queue in dropping:
+        name = queue.device or "the interface"
+        yield unknown(f"{name}: its queue {queue.kind} dropped {queue.dropped} of {queue.packets} packets; one "
+                      "reading does not show when", subject=queue.device, found=queue.dropped, 
+                      expected="no growth between two readings", evidence=part.evidence)  # fmt: skip
+    if any(queue.dropped is not None for queue in queues) and not dropping and part.complete:
+        yield passed(f"{len(queues)} queues dropped nothing", evidence=part.evidence)
+
+
+def _driver_files(part: PastedValue) -> Iterator[Finding]:
+    """Look for a GPU that the driver could not identify."""
+    files: DriverFiles = part.value
+    masked = [name for name in ("GPU UUID", "Video BIOS", "GPU Firmware") if "??" in files.gpu.get(name, "")]
+    place = files.gpu.get("Bus Location", "")
+    if masked:
+        yield unknown(f"{place or 'a GPU'}: the driver has no {', '.join(masked)}: it was never initialised, or "
+                      "does not answer", subject=place, found="????", expected="values", evidence=part.evidence,
+                      fix="`nvidia-smi -q -i BUS`; `dmesg | grep -i -e xid -e nvrm`.")  # fmt: skip
+    elif files.gpu.get("GPU Excluded", "").lower() == "yes":
+        yield warned(f"{place or 'a GPU'}: excluded by the driver's settings", subject=place, found="excluded",
+                     expected="not excluded", evidence=part.evidence)  # fmt: skip
+    elif files.gpu.get("GPU UUID"):
+        yield passed(f"{place or 'the GPU'} has been initialised by the driver", evidence=part.evidence)
+
+
+JUDGES: Judges = {
+    "kernel command line": (("kernel.boot-options", _hindrances), ("gpudirect.iommu", _iommu)),
+    "clock": (("host.time-sync", _clock),),
+    "df": (("host.shm", _shm), ("host.file-systems", _full)),
+    "tc qdisc": (("counters.loss", _drops),),
+    "nvidia driver files": (("gpu.driver", _driver_files),),
+}
