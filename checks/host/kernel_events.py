@@ -48,11 +48,11 @@ def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
     disk that is mounted, a file system that errs or went read-only, an NVMe controller that was given up, and
     firmware of a NIC that stopped. It warns for 10 corrected memory errors or machine checks in a day, 50 corrected
     PCIe errors in an hour, PCIe errors that were not fatal, a link that came back three times, a card that left its
-    slot, a hot or faulty module, I/O errors of a disk that may not be in use, an NFS or Lustre server that has
-    not come back, tasks that hung, lockups, memory of the node that ran out, and a hardware error of the
-    previous boot that the firmware recorded. What is over counts for 24 hours (`class.X.thresholds.kernel_log_hours`);
-    older events are listed only. What a repair or a reboot ends counts since boot: panic, uncorrected error, read-only
-    file system, lost controller. Where an Xid is near, the order is given.
+    slot, an access that the IOMMU refused, a hot or faulty module, I/O errors of a disk that may not be in use, an
+    NFS or Lustre server that has not come back, tasks that hung, lockups, memory of the node that ran out, and a
+    hardware error of the previous boot that the firmware recorded. What is over counts for 24 hours
+    (`class.X.thresholds.kernel_log_hours`); older events are listed only. What a repair or a reboot ends counts since
+    boot: panic, uncorrected error, read-only file system, lost controller. Where an Xid is near, the order is given.
     GPUs are the matter of xid.gpu. Of a log that is too long, what was read is judged; the rest is unknown, and gates
     unless something has failed already. One message that makes up half of such a log warns.
 

@@ -69,7 +69,7 @@ def _all(
     by_kind: dict[str, list[KernelEvent]] = defaultdict(list)
     for event in (*lasting, *recent):
         by_kind[event.kind].append(event)
-    for rule in (_panics, _machine_checks, _memory, _aer, _slots, _nics, _stalls, _out_of_memory):
+    for rule in (_panics, _machine_checks, _memory, _aer, _iommu, _slots, _nics, _stalls, _out_of_memory):
         for matches in rule(by_kind, window):
             problems.append(matches) if isinstance(matches, Problem) else notes.append(matches)
     for matches in (*kernel_links.flaps(by_kind, window), *kernel_storage.problems(by_kind, window)):
@@ -166,6 +166,19 @@ def _aer(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
                           "pcie-aer", corrected, _RESEAT)  # fmt: skip
         elif corrected:
             yield f"{count(corrected, 'corrected PCIe error')}{where}"
+
+
+def _iommu(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
+    later = [event for event in kinds.get("iommu-fault", ()) if not window.booting(event)]
+    for device, events in devices_of(later, by_bus=True):
+        where = f" of {device}" if device else ""
+        yield Problem(Status.WARN, f"the IOMMU refused {count(events, 'access')}{where}", device,
+                      "iommu-fault", events, _TRANSLATED)  # fmt: skip
+
+
+_TRANSLATED = (
+    "A device reads or writes where it may not: compare driver versions; boot with iommu=pt for GPUs and NICs."
+)
 
 
 _RESEAT = "Reseat the card, its riser and cables at the next drain; `lspci -vvv -s` shows its error registers."

@@ -98,6 +98,8 @@ TOOLS: Mapping[str, str] = {
     "clock": "host.clock_status",
     "df": "host.disk_space",
     "ifconfig": "network.ifconfig",
+    "ip -br": "network.ip_brief",
+    "free": "host.memory_use",
     "tc qdisc": "network.queue_disciplines",
     "nvidia driver files": "nvidia.proc_files",
 }

@@ -121,7 +121,7 @@ def judge_logs(parts: list[TextPart], source: InputSource, seen: TorchOutput | N
         if any(by_kind[name] for name in _FILES):
             kind = next(name for name in _FILES if by_kind[name])
         shown = finding["status"] in _SHOWN_STATUSES or (finding["check"] == _UNFINISHED and by_kind[RECORDER])
-        shown = shown or finding["check"] == _FAILURES  # unknown: a warning that no signature knows
+        shown = shown or (finding["check"] == _FAILURES and kind == NCCL_LOG)  # a warning that no signature knows
         if shown and by_kind[kind]:
             by_subject.get(finding["subject"], by_kind[kind][0]).findings.append(finding)
 

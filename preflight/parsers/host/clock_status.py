@@ -54,6 +54,6 @@ def facts(clock: ClockStatus) -> dict[str, Any]:
 
 def summary(clock: ClockStatus) -> str:
     """Return one line on the clock."""
-    return {True: "the clock is synchronised", False: "the clock is not synchronised"}.get(
-        clock.synchronised, "the clock's state is not shown"
-    )
+    if clock.synchronised is None:
+        return "the clock's state is not shown"
+    return "the clock is synchronised" if clock.synchronised else "the clock is not synchronised"

@@ -24,8 +24,10 @@ SIGNATURES = signatures(NETWORK_TOOL, (
      r"|[Ff]ailed to open '\S{0,64}' port '?\d{0,3}'?.{0,80}|can't initialize UMAD library.{0,80}",
      "fail", "the port cannot be opened for management: no device, no permission, or ib_umad is not loaded",
      "rdma.device-nodes", _DEVICES, "`modprobe ib_umad`; run the tool as root; in a pod, give it /dev/infiniband."),
-    ("verbs-open", "ibv_|IB device|Infiniband|verbs|RDMA device",
-     r"Failed to (?:get IB devices list|open device|query (?:device|port)|get device list).{0,120}"
+    ("verbs-open", "ibv_|IB device|Infiniband|verbs|RDMA device|ibpanic:|IB resources",
+     r"ibpanic: \[\d{1,9}\] .{1,160}|Couldn't create IB resources|Couldn't get (?:device )?context.{0,80}"
+     r"|Unable to find the Infiniband/RoCE device"
+     r"|Failed to (?:get IB devices list|open device|query (?:device|port)|get device list).{0,120}"
      r"|(?:IB|RDMA) device \S{1,64} not found|ibv_\w{4,40}:? .{0,60}(?:failed|returned -?\d|error \d).{0,80}"
      r"|libibverbs: Warning: (?:couldn't load driver|no userspace device-specific driver).{0,160}",
      "fail", "an RDMA device cannot be opened or queried", "rdma.device-nodes", _DEVICES,
@@ -65,6 +67,18 @@ SIGNATURES = signatures(NETWORK_TOOL, (
      "fail", "the queue pair cannot be connected: the GIDs, GID index or MTU of both ends do not fit", "pair.pingpong",
      ("show_gids DEVICE", "ibv_devinfo -d DEVICE", "ping -I IF ADDRESS"),
      "Give both sides the GID index of their RoCE v2 address (`-x`, `-g`), and look at the route between them."),
+    ("gid-index", "GID|gid|sgid",
+     r"[Ff]ailed to read GID index.{0,80}|can't read sgid of index.{0,40}|Incompatibility issue with GID types"
+     r"|[Gg]id index should be between.{0,80}|[Ii]nvalid GID index.{0,40}",
+     "fail", "the GID index that the command names is not there, or is of another RoCE version", "roce.chain",
+     ("show_gids DEVICE", "ibv_devinfo -v -d DEVICE | grep GID", "ip -br addr"),
+     "Name the index of the RoCE v2 address; without one, give the interface an address."),
+    ("memory-registration", "MR|work buf",
+     r"Couldn't (?:allocate|register) (?:MR|work buf).{0,80}|[Ff]ailed to (?:create|register) MR.{0,80}",
+     "fail", "memory could not be registered: locked memory is limited, or GPU memory is closed to RDMA",
+     "host.memlock",
+     ("ulimit -l", "lsmod | grep peermem", "dmesg -T | tail -20"),
+     "`ulimit -l unlimited`; for GPU memory load nvidia-peermem, or use `--use_cuda_dmabuf`."),
     ("tcp-connect", "ouldn't connect to|Unable to init the socket connection|onnection refused|onnection timed out",
      r"[Cc]ouldn't connect to (?P<what>\S{1,80})|Unable to init the socket connection"
      r"|^\W{0,4}(?:connect|ssh: connect to host \S{1,64} port \d{1,5}|nc: .{0,60}|curl: .{0,60}): ?Connection "

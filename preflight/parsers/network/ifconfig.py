@@ -42,7 +42,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[Interface, ...]]:
         elif ether := _ETHER.fullmatch(line.text):
             result[-1] = replace(result[-1], mac=ether[1])
         elif errors := _ERRORS.fullmatch(line.text):
-            way = errors[1].lower()
-            counts = {f"{way}_errors": int(errors[2]), f"{way}_dropped": int(errors[3])}
-            result[-1] = replace(result[-1], **counts)
+            count, dropped = int(errors[2]), int(errors[3])
+            if errors[1] == "RX":
+                result[-1] = replace(result[-1], rx_errors=count, rx_dropped=dropped)
+            else:
+                result[-1] = replace(result[-1], tx_errors=count, tx_dropped=dropped)
     return Parsed(tuple(result), (), end)

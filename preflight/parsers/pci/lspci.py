@@ -40,7 +40,7 @@ class PciFunction:
     max_read_request_bytes: int | None = None  # DevCtl: MaxReadReq
     max_payload_bytes: int | None = None
     relaxed_ordering: bool | None = None  # DevCtl: RlxdOrd
-    errors: frozenset[str] = frozenset()  # DevSta: FatalErr, NonFatalErr, seen since they were cleared
+    errors: frozenset[str] = frozenset()  # DevSta: FatalErr, NonFatalErr; UESta: CmpltTO, …; since they were cleared
 
     @property
     def is_gone(self) -> bool:
@@ -264,7 +264,9 @@ def _detail(function: PciFunction, text: str, marks_downgrades: bool) -> PciFunc
     if match := _ACS.fullmatch(text):
         return replace(function, controls=_flags(match[1]))
     if text.lstrip().startswith("DevSta:"):
-        return replace(function, errors=frozenset(_ERRORS.findall(text)))
+        return replace(function, errors=function.errors | frozenset(_ERRORS.findall(text)))
+    if text.lstrip().startswith("UESta:"):
+        return replace(function, errors=function.errors | (frozenset(_UNCORRECTED.findall(text)) - _EXPECTED))
     if ordering := _ORDERING.search(text):
         function = replace(function, relaxed_ordering=ordering[1] == "+")
     if (match := _DEVCTL.fullmatch(text)) and match[2]:
@@ -273,5 +275,8 @@ def _detail(function: PciFunction, text: str, marks_downgrades: bool) -> PciFunc
 
 
 _ERRORS = re.compile(r"\b((?:Non)?FatalErr)\+")
+_UNCORRECTED = re.compile(r"\b([A-Z]\w{1,20})\+")
+#: Set by probing of what a device does not have.
+_EXPECTED = frozenset({"UnsupReq", "ACSViol"})
 _ORDERING = re.compile(r"\bRlxdOrd([+-])(?=\s|$)")
 _DENIED = "Capabilities: <access denied>"

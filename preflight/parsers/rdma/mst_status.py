@@ -15,7 +15,7 @@ HINTS = ("MST modules:", "DEVICE_TYPE")
 _HEAD = re.compile(r"\s*DEVICE_TYPE\s+MST\s+PCI\s+RDMA\s+NET\s+NUMA\s*")
 _ROW = re.compile(
     r"\s*(\S.{2,60}?)\s{2,}(NA|/dev/mst/\S{1,60})?\s+((?:[0-9a-fA-F]{4}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])"
-    r"(?:\s+(\S{1,40}))?(?:\s+(net-\S{1,40}))?(?:\s+(-?\d{1,4}|N/A))?\s*"
+    r"(?:\s+(?!\d{1,4}\s*$|net-)(\S{1,40}))?(?:\s+(net-\S{1,40}))?(?:\s+(-?\d{1,4}|N/A))?\s*"
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -145,8 +145,32 @@ def _power(health: Health, part: PastedValue) -> Iterator[Finding]:
                 )
 
 
+def _models(health: Health, part: PastedValue) -> Iterator[Finding]:
+    """Compare the products of the GPUs in one output."""
+    names = Counter(gpu.name for gpu in health.gpus if gpu.name)
+    if len(names) > 1:
+        listed = ", ".join(f"{number} {name}" for name, number in names.items())
+        yield unknown(f"the GPUs are of different models: {listed}; a workstation may have one for its display",
+                      found=listed, expected="one model", evidence=health.evidence)  # fmt: skip
+
+
+def _images(health: Health, part: PastedValue) -> Iterator[Finding]:
+    """Compare the firmware of the GPUs of one product."""
+    versions: dict[str, Counter[str]] = defaultdict(Counter)
+    for gpu in health.gpus:
+        if gpu.vbios:
+            versions[gpu.name or ""][gpu.vbios] += 1
+    for name, images in versions.items():
+        if len(images) > 1:
+            listed = ", ".join(f"{image} ({number})" for image, number in images.items())
+            yield warned(f"GPUs of one model{f' ({name})' if name else ''} have different VBIOS versions: {listed}",
+                         found=listed, expected="one version", evidence=health.evidence)  # fmt: skip
+
+
 _QUERY: tuple[tuple[str, _HealthJudge], ...] = (
     ("gpu.driver", _answers),
+    ("gpu.same-model", _models),
+    ("gpu.firmware", _images),
     ("gpu.ecc-uncorrected", _of_health(_lifetime)),
     ("gpu.ecc-corrected", _of_health(memory.judge_ecc_corrected)),
     ("gpu.row-remap", _of_health(memory.judge_row_remap)),

@@ -11,6 +11,7 @@ from preflight.facts.kernel import boot_options, iommu_wish
 from preflight.model import Finding, failed, passed, unknown, warned
 from preflight.parsers.host.clock_status import ClockStatus
 from preflight.parsers.host.disk_space import DiskSpace
+from preflight.parsers.host.memory_use import MemoryUse
 from preflight.parsers.network.queue_disciplines import QueueDiscipline
 from preflight.parsers.nvidia.proc_files import DriverFiles
 from preflight.recognition.judges import Judges, PastedValue
@@ -120,9 +121,28 @@ def _driver_files(part: PastedValue) -> Iterator[Finding]:
         yield passed(f"{place or 'the GPU'} has been initialised by the driver", evidence=part.evidence)
 
 
+#: Share of the memory below which little is left, and of the swap from which on it is in use: judgements.
+_LITTLE_AVAILABLE, _SWAPPING = 0.05, 0.5
+
+
+def _memory(part: PastedValue) -> Iterator[Finding]:
+    memory: MemoryUse = part.value
+    if not memory.total or memory.available is None:
+        return
+    share = memory.available / memory.total
+    swapped = memory.swap_total and memory.swap_used and memory.swap_used / memory.swap_total > _SWAPPING
+    if share < _LITTLE_AVAILABLE:
+        yield warned(f"{100 * share:.0f} % of the host's memory is available{': it swaps' if swapped else ''}",
+                     found=f"{100 * share:.1f} %", expected=f"at least {100 * _LITTLE_AVAILABLE:.0f} %",
+                     evidence=part.evidence, fix="`ps aux --sort -rss | head`; `ls -lS /dev/shm`.")  # fmt: skip
+    elif part.complete:
+        yield passed(f"{100 * share:.0f} % of the host's memory is available", evidence=part.evidence)
+
+
 JUDGES: Judges = {
     "kernel command line": (("kernel.boot-options", _hindrances), ("gpudirect.iommu", _iommu)),
     "clock": (("host.time-sync", _clock),),
+    "free": (("kernel.events", _memory),),
     "df": (("host.shm", _shm), ("host.file-systems", _full)),
     "tc qdisc": (("counters.loss", _drops),),
     "nvidia driver files": (("gpu.driver", _driver_files),),

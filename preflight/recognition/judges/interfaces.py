@@ -216,5 +216,6 @@ JUDGES: Judges = {
     "ip link": _INTERFACES,
     "ip addr": _INTERFACES,
     "ifconfig": _INTERFACES,
+    "ip -br": (("rdma.port-state", _carriers),),
     "bonding": (("rdma.port-state", _bond), ("counters.flaps", _bond_flaps)),
 }

@@ -54,6 +54,11 @@ def _gpu_links(part: PastedValue) -> Iterator[Finding]:
             yield warned(f"{function.address} trained {function.width} of {function.max_width} lanes",
                          subject=function.address or "", found=function.width, expected=function.max_width,
                          evidence=part.evidence)  # fmt: skip
+        if function.is_gpu and (errors := function.errors - {"NonFatalErr"}):
+            listed = ", ".join(sorted(errors))
+            yield unknown(f"{function.address} has had uncorrected PCIe errors: {listed} since they were cleared",
+                          subject=function.address or "", found=f"{listed}+", expected="none", evidence=part.evidence,
+                          fix="`dmesg -T | grep -i -e aer -e xid` shows when.")  # fmt: skip
 
 
 #: MaxReadReq that every virtual function shows.
