@@ -74,7 +74,7 @@ _MODULE_FIELD = re.compile(r"\s*([A-Z0-9][^:]{1,70}?)\s*:\s*(\S.*)?")
 
 #: Pages that show it without the column leave the code out as well.
 _IDENTIFIER = re.compile(r"\s*Identifier\s*:\s*(?:0x[0-9a-fA-F]{2}\b.*|(?:Q|O|D)?SFP[\w+-]{0,8}\s*)")
-_ALARM = re.compile(r"(?i)\b(?:alarm|warning)(?:\s*\(Chan(?:nel)? ?\d{1,2}\))?$")
+_ALARM = re.compile(r"(?i)\b(?:alarm|warning|fault)(?:\s*\(Chan(?:nel)? ?\d{1,2}\))?$")
 
 
 #: Names that only a module's list has, with its wide column; two in a row identify it where the head is cut off.

@@ -133,6 +133,9 @@ def _gpu(columns: list[str], cells: list[str], general: Tree) -> tuple[str, Tree
             _reason(tree, match[1], value)
         elif name in _PATHS:
             _put(tree, _PATHS[name], value)
+    power = tree.get("gpu_power_readings", {})
+    if "requested_power_limit" in power:  # without the enforced one, the one that was set
+        power.setdefault("current_power_limit", power["requested_power_limit"])
     for span, counts in tree.get("ecc_errors", {}).items():  # a total alone is that of the memory
         for kind in ("correctable", "uncorrectable"):
             total = counts.pop(f"total_{kind}", None)

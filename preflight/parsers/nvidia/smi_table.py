@@ -18,7 +18,7 @@ _BANNER = re.compile(
 _BAD = r"ERR!|N/A|Unknown Error|\[?GPU is lost\]?|\[?Unknown Error\]?"
 _GPU = re.compile(
     rf"\|?\s{{0,4}}(\d{{1,3}})\s{{1,4}}(\S.{{0,60}}?)\s+(On|Off|{_BAD})\s*\|\s*([0-9A-Fa-f]{{4,8}}:[0-9A-Fa-f]{{2}}:"
-    rf"[0-9A-Fa-f]{{2}}\.[0-7])\s+(On|Off|{_BAD})\s*\|\s*(\d{{1,12}}|Off|{_BAD})\s*\|?\s*"
+    rf"[0-9A-Fa-f]{{2}}\.[0-7])\s+(On|Off|{_BAD})\s*\|\s*(\d{{1,12}}|On|Off|{_BAD})\s*\|?\s*"
 )
 _STATE = re.compile(
     rf"\|?\s*(\d{{1,3}}%|{_BAD})\s+(\d{{1,3}}C|{_BAD})\s+(P\d{{1,2}}|{_BAD})\s+(\d{{1,5}}W|{_BAD})\s*/\s*(\d{{1,5}}W"

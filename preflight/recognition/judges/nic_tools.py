@@ -47,6 +47,15 @@ def _ratios(part: PastedValue) -> Iterator[Finding]:
         yield passed(f"{name} has a low bit error ratio", evidence=part.evidence)
 
 
+def _loopback(part: PastedValue) -> Iterator[Finding]:
+    """Report a port that sends to itself: a test that was left on."""
+    link: PortLink = part.value
+    mode = link.fields.get("Loopback Mode", "")
+    if mode and mode not in ("No Loopback", "N/A"):
+        yield warned(f"{link.device or 'the port'} is in loopback: {mode}", subject=link.device or "", found=mode,
+                     expected="No Loopback", evidence=part.evidence, fix="`mlxlink -d DEVICE -l NO`.")  # fmt: skip
+
+
 def _link_downs(part: PastedValue) -> Iterator[Finding]:
     """Report a port that lost its link often, and a link that retrained."""
     link: PortLink = part.value
@@ -128,7 +137,12 @@ def _cma(part: PastedValue) -> Iterator[Finding]:
 
 
 JUDGES: Judges = {
-    "mlxlink": (("rdma.port-state", _state), ("optics.ber", _ratios), ("counters.flaps", _link_downs)),
+    "mlxlink": (
+        ("rdma.port-state", _state),
+        ("rdma.port-state", _loopback),
+        ("optics.ber", _ratios),
+        ("counters.flaps", _link_downs),
+    ),
     "devlink health": (("rdma.firmware", _reporters),),
     "mst status": (("rdma.registered", _devices),),
     "cma_roce": (("roce.chain", _cma),),
