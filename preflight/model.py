@@ -184,6 +184,7 @@ class Check:
     impact: str = ""  # what a failure costs, one of IMPACTS
     owner: str = ""  # who acts on it, one of OWNERS; empty: as the action has it
     explains: tuple[tuple[str, ...], ...] = ()  # findings of other checks that come from one of this; see Relation
+    fault: str = ""  # the title of a failure or a warning
     separate: bool = False  # like findings on several nodes stay apart, though an action corrects a setting
 
     @property
@@ -282,6 +283,7 @@ def check(
     impact: str = "",
     owner: str = "",
     explains: Sequence[Sequence[str]] = (),
+    fault: str = "",
     separate: bool = False,
 ) -> Callable[[CheckFunction], Check]:
     """Make a Check of a function; an invalid declaration fails at import.
@@ -290,8 +292,8 @@ def check(
     module is not even imported, then of that module. ``action`` is what a failure requires (default: to isolate the
     node), ``impact`` what it costs (default: it blocks a job where the check gates, else it drifts), ``owner`` who acts
     on it (default: by the action), ``explains`` the words of a :class:`Relation` for each check that this one explains.
-    ``separate`` keeps like findings of several nodes apart, which otherwise are one wrong setting (``fix-site``,
-    ``fix-job``).
+    ``fault`` is the title of a failure, where ``title`` states what is well. ``separate`` keeps like findings of
+    several nodes apart, which otherwise are one wrong setting (``fix-site``, ``fix-job``).
     """
     if not _ID.fullmatch(id):
         raise ValueError(f"check id {id!r} is not of the form subject.what")
@@ -308,7 +310,7 @@ def check(
     def decorate(function: CheckFunction) -> Check:
         made = Check(id, title, Scope(scope), source, fix, tuple(answers), gating, function, sweep, window,
                      pair, tuple(reads), tuple(needs), history, tuple(unless), action, impact, owner,
-                     tuple(map(tuple, explains)), separate)  # fmt: skip
+                     tuple(map(tuple, explains)), fault, separate)  # fmt: skip
         if all(line.strip() for line in (docstring(function) or "").strip().split("\n")):  # one paragraph, or none
             raise ValueError(f"check {id}: its docstring has no section `## {WHY}`")
         return made

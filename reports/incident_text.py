@@ -9,6 +9,7 @@ from preflight.reports.sanitize import fold, one_line, visible
 from preflight.reports.summary_text import IMPACT, table, where
 from preflight.reports.text_layout import Listing, Paragraph, Part, typeset
 from preflight.reports.text_report import COLOUR, finding_parts
+from preflight.reports.verdict_line import headline
 
 Incident = Mapping[str, Any]
 
@@ -48,6 +49,18 @@ def markdown(report: Mapping[str, Any], numbers: Sequence[int]) -> str:
             f"  - next: {_plain(incident['next'])}\n"
         )
     return "".join(pieces)
+
+
+def document(report: Mapping[str, Any], layout: str) -> str:
+    """Return verdict and incidents, as ``line`` or as ``md``.
+
+    The verdict is the first line; in ``line`` it has the fields of an incident.
+    """
+    verdict, numbers = one_line(headline(report)), range(len(report["incidents"]))
+    if layout == "md":
+        return f"**{_plain(verdict)}**\n\n{markdown(report, numbers)}"
+    status = {0: "pass", 1: "fail"}.get(report["exit_status"], "unknown")
+    return "\t".join(("-", status, "-", "-", "-", verdict)) + "\n" + lines(report, numbers)
 
 
 def _plain(text: str) -> str:

@@ -20,7 +20,7 @@ PACKAGE = "preflight.checks"
 
 #: The fields of a row of the table; the last is the name of the check in its module.
 FIELDS = ("id", "title", "scope", "source", "fix", "answers", "gating", "sweep", "window", "pair", "reads", "needs",
-          "history", "unless", "action", "impact", "owner", "explains", "separate", "name")  # fmt: skip
+          "history", "unless", "action", "impact", "owner", "explains", "fault", "separate", "name")  # fmt: skip
 
 #: How to bring the table of checks up to date with the modules.
 REGENERATE = "run `python -I -m preflight.cli.startup_tables`"
@@ -64,7 +64,7 @@ def written(module: object) -> Iterator[tuple[str, Check]]:
 
 def _check(module: str, declared: Row) -> Check:
     (id, title, scope, source, fix, answers, gating, sweep, window, pair, reads, needs, history, unless, action, impact,
-     owner, explains, separate, name) = declared  # fmt: skip
+     owner, explains, fault, separate, name) = declared  # fmt: skip
     path = f"{PACKAGE}.{module}"
 
     def find() -> Check | None:
@@ -84,7 +84,7 @@ def _check(module: str, declared: Row) -> Check:
 
     run = lazy_checks.LazyFunction(path, name, load, doc)
     return Check(id, title, Scope(scope), source, fix, answers, gating, run, sweep, window, pair, reads, needs, history,
-                 tuple(map(_applicability, unless)), action, impact, owner, explains, separate)  # fmt: skip
+                 tuple(map(_applicability, unless)), action, impact, owner, explains, fault, separate)  # fmt: skip
 
 
 def _path(function: Applicability) -> str:

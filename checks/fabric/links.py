@@ -41,6 +41,7 @@ HINTS = {
 @check(
     "fabric.link-speed",
     title="Every link of the fabric runs at the speed of its peers",
+    fault="A link of the fabric runs below the speed of its peers",
     impact="slows-job",
     owner="network",
     source=f"{DIAGS}: ibnetdiscover(8), iblinkinfo(8); majority of at least 3 links and 60 %",
@@ -111,6 +112,7 @@ def _could_be(swept: FabricFacts, link: FabricLink) -> str:
 @check(
     "fabric.reference",
     title="The fabric is what it was when it was good",
+    fault="The fabric is not what it was when it was good",
     impact="loses-redundancy",
     owner="network",
     source=f"the cluster file's reference sweep; {DIAGS}: ibnetdiscover(8)",
@@ -188,6 +190,7 @@ def _state(swept: FabricFacts, link: FabricLink) -> str:
 @check(
     "fabric.link-errors",
     title="No error counter of the fabric grows",
+    fault="An error counter of the fabric grows",
     impact="slows-job",
     owner="network",
     source=f"{DIAGS}: ibqueryerrors(8); NVSentinel, rdma-core ibcheckerrs, Azure healthagent for the numbers",

@@ -33,6 +33,7 @@ def no_sender(swept: FabricFacts, site: FabricSite) -> Finding | None:
 @check(
     "fabric.fan-in",
     title="No receiver of the job is narrower than one of its senders",
+    fault="A receiver of the job is narrower than its senders",
     impact="slows-job",
     owner="job",
     source="IBA 7.9 (credits): what cannot be delivered waits in the switch, and then in the switches before it",
@@ -121,6 +122,7 @@ def no_shared_uplinks(swept: FabricFacts, site: FabricSite) -> Finding | None:
 @check(
     "fabric.uplink-balance",
     title="The uplinks of a leaf carry alike",
+    fault="The uplinks of a leaf do not carry alike",
     impact="slows-job",
     owner="network",
     source="a judgement: one and a half times an even share, at half of the link's rate; IBA PortXmitData, PortRcvData",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 @check(
     "fabric.oversubscription",
     title="No leaf switch has more below it than above it",
+    fault="A leaf switch has more below it than above it",
     impact="slows-job",
     owner="network",
     source="NVIDIA DGX SuperPOD reference architecture: full fat tree, as many links up as down at each leaf",
@@ -87,6 +88,7 @@ def no_path(swept: FabricFacts, site: FabricSite) -> Finding | None:
 @check(
     "fabric.hops",
     title="The job's nodes are as near to each other as the fabric lets them",
+    fault="The job's nodes are further apart than they need be",
     impact="slows-job",
     owner="job",
     source="Slurm topology.conf(5): fewest leaf switches; NVIDIA DGX SuperPOD: scalable units of leaves and spines",

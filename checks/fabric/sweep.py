@@ -40,6 +40,7 @@ def not_this_fabric(swept: FabricFacts, site: FabricSite) -> Finding | None:
 @check(
     "fabric.sweep",
     title="A sweep of the fabric sees all of it",
+    fault="The sweep does not see all of the fabric",
     impact="drifts",
     owner="network",
     source=f"{DIAGS}: ibnetdiscover(8); a tool that loses queries ends with status 0",
@@ -97,6 +98,7 @@ def completeness(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
 @check(
     "fabric.subnet-manager",
     title="Exactly one subnet manager is master",
+    fault="There is not exactly one master subnet manager",
     impact="blocks-job",
     owner="network",
     source=f"InfiniBand Architecture Specification 14.4.1; {DIAGS}: sminfo(8), saquery(8)",
@@ -176,6 +178,7 @@ def _no_manager(swept: FabricFacts) -> Iterator[Finding]:
 @check(
     "fabric.sharp",
     title="The switches can reduce (SHARP), and their manager is there",
+    fault="The switches cannot reduce (SHARP)",
     impact="slows-job",
     owner="network",
     source="NVIDIA SHARP documentation: aggregation nodes, sharp_am; an aggregation node is an HCA inside the switch",

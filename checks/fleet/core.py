@@ -21,6 +21,7 @@ from preflight.model import Finding, check
 @check(
     "fleet.driver-equal",
     title="All nodes run the same NVIDIA driver",
+    fault="A node runs another NVIDIA driver",
     impact="slows-job",
     source="NVIDIA data-centre driver documentation; majority of at least 3 nodes and 60 %",
     fix="Decide which version is right (`nvidia-smi --query-gpu=driver_version --format=csv`), install it where it is "
@@ -62,6 +63,7 @@ DRIVER = Trait("NVIDIA driver", "file:/proc/driver/nvidia/version", _driver, bre
 @check(
     "fleet.mtu-equal",
     title="The compute ports of all nodes have the same MTU",
+    fault="The compute ports of a node have another MTU",
     impact="blocks-job",
     source="InfiniBand path MTU is the smaller of both ends; majority of at least 3 nodes and 60 %",
     fix="Decide which MTU is right, write it into the cluster file (`ports.mtu`, `ports.netdev_mtu`), and set it where "

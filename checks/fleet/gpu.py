@@ -62,6 +62,7 @@ GPU = (
 @check(
     "fleet.gpu-settings",
     title="The GPUs of all nodes are the same parts, set up alike",
+    fault="A node has other GPUs, or sets them up otherwise",
     impact="slows-job",
     source="https://docs.nvidia.com/deploy/nvml-api/ ; majority of at least 3 nodes and 60 %",
     fix="`nvidia-smi -q` on a node of each side; decide which is right, and set it: -pl (power), -ac or -rac (clocks), "
@@ -163,6 +164,7 @@ def _imex(node: NodeFacts) -> str | None:
 @check(
     "fleet.nvlink-domain",
     title="The nodes of an NVLink domain agree on who belongs to it",
+    fault="The nodes of an NVLink domain disagree on its members",
     impact="blocks-job",
     source="NVIDIA IMEX service guide (nodes_config.cfg is the same on all nodes of a domain); nvmlGpuFabricInfo_t",
     fix="Write the same /etc/nvidia-imex/nodes_config.cfg on all nodes of the domain, `systemctl restart nvidia-imex`; "

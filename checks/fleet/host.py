@@ -221,6 +221,7 @@ HOST = (
 @check(
     "fleet.host",
     title="BIOS, processor, kernel and limits are the same on all nodes",
+    fault="A node has another BIOS, processor, kernel or limit",
     impact="drifts",
     source="https://docs.kernel.org/admin-guide/ (kernel-parameters, sysctl); server vendors' tuning guides: one "
     "profile for all; majority of at least 3 nodes and 60 %",

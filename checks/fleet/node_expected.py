@@ -26,6 +26,7 @@ _NAMED = 4
 @check(
     declared_values.CHECK,
     title="Versions, firmware and settings are those that the cluster file declares",
+    fault="The node is not what the cluster file declares",
     impact="drifts",
     source="the cluster file: [class.NAME.versions], firmware, gpu_settings, host, nvlink, rails, nccl, ports and qos",
     fix="Set on the node what is declared, or correct the key in the cluster file (`preflight lint --explain KEY`).",

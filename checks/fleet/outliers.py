@@ -97,6 +97,7 @@ def _extreme(pick: Callable[[list[float]], float], values: Sequence[float | None
 @check(
     "fleet.outliers",
     title="No node is hotter, slower or less synchronised than its peers",
+    fault="A node is hotter, slower or less synchronised than its peers",
     impact="drifts",
     source=_SOURCE,
     fix="Compare the node with its neighbours: fans, coolant, inlet temperature (`ipmitool sdr`), power cap, `chronyc "
@@ -177,6 +178,7 @@ RATES = {
 @check(
     "fleet.rates",
     title="No node carries less traffic, or meets more congestion, than its peers",
+    fault="A node carries less, or meets more congestion, than its peers",
     impact="slows-job",
     owner="network",
     source=_SOURCE,

@@ -223,6 +223,7 @@ LEAF = Trait("leaf of each rail", lldp.LLDP, by_rail(_leaf), breaks=True, items=
 @check(
     "fleet.rails",
     title="Rail i of all nodes lies in the same network and runs at the same rate",
+    fault="A rail of a node is in another network, or at another rate",
     impact="slows-job",
     owner="network",
     source="NVIDIA DGX SuperPOD reference architecture (rail-optimised); NCCL connects rail i to rail i; majority "

@@ -95,6 +95,7 @@ SOFTWARE = (
 @check(
     "fleet.software",
     title="The software of a job is the same on all nodes",
+    fault="A node has other software",
     impact="drifts",
     source="PyTorch and NCCL: all ranks of a job must run one version; majority of at least 3 nodes and 60 %",
     fix="Decide which version is right (`pip list`, `ofed_info -s`, `lsmod`), and install it on all nodes, best by one "
@@ -190,6 +191,7 @@ FIRMWARE = (
 @check(
     "fleet.firmware",
     title="NICs and GPUs run the same firmware on all nodes",
+    fault="A node runs other firmware",
     impact="drifts",
     source="NVIDIA DGX firmware update guides: one bundle for all nodes; majority of at least 3 nodes and 60 %",
     fix="`mlxfwmanager` (NICs), the vendor's bundle (GPUs); a reset or a power cycle makes it run.",

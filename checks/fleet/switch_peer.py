@@ -66,6 +66,7 @@ def _neighbours(node: NodeFacts, site: Site) -> dict[Port, Neighbour]:
 @check(
     "switch.pfc",
     title="PFC is on for the same priorities at both ends of each cable",
+    fault="PFC differs between the two ends of a cable",
     impact="slows-job",
     owner="network",
     source=_DCBX,
@@ -130,6 +131,7 @@ def _listed(priorities: frozenset[int]) -> str:
 @check(
     "switch.mtu",
     title="The switch takes frames as large as the interface sends",
+    fault="The switch drops frames as large as the interface sends",
     impact="blocks-job",
     owner="network",
     source="IEEE 802.3 (maximum frame size TLV): MTU + 14 bytes header + 4 checksum + 4 for each VLAN tag",
@@ -177,6 +179,7 @@ def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "fleet.rail-leaf",
     title="Rail i of all nodes is on the same leaf",
+    fault="A rail's ports are on several leaves",
     impact="slows-job",
     owner="network",
     source="rail-optimised wiring (NVIDIA DGX SuperPOD reference architecture); IEEE 802.1AB",

@@ -55,6 +55,7 @@ _SLOW = 1.25
 @check(
     "trend.links",
     title="Links do not err more from day to day",
+    fault="Links err more from day to day",
     impact="drifts",
     owner="network",
     source="operators' limits for one run (NVSentinel, gpud, OCI), spread over a day; Theil-Sen slope",
@@ -87,6 +88,7 @@ _FLAPS_PER_DAY = 3
 @check(
     "trend.flaps",
     title="No link went down several times since yesterday's runs",
+    fault="A link went down several times since yesterday's runs",
     impact="drifts",
     owner="network",
     source="the port's own counter link_downed; AzNHC (5 in a day), gpud (3 in half a day); 3 is a judgement",
@@ -140,6 +142,7 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "trend.gpu-memory",
     title="GPU memory does not err more from day to day",
+    fault="GPU memory errs more from day to day",
     impact="drifts",
     source="NVIDIA GPU Memory Error Management (512 rows); AzNHC's limits of a life, spread over a hundred days",
     fix="Plan the exchange: run `nvidia-smi -q -d ROW_REMAPPER,ECC`, and watch the GPU until then.",
@@ -166,6 +169,7 @@ def gpu_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "trend.gpu-links",
     title="NVLink and PCIe links of GPUs do not err more from day to day",
+    fault="Links of a GPU err more from day to day",
     impact="drifts",
     source="nvidia-smi nvlink -e, nvmlDeviceGetPcieReplayCounter; a hundredth of DCGM's rate of PCIe replays",
     fix="`preflight check --window 60` under load names the link; reset all GPUs, then reseat or exchange at the next "
@@ -193,6 +197,7 @@ def gpu_links(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "trend.temperature",
     title="GPUs keep their thermal headroom",
+    fault="A GPU loses its thermal headroom",
     impact="drifts",
     source="nvmlDeviceGetMarginTemperature: degrees to the slowdown; the 30 days ahead are a judgement",
     fix="Read `nvidia-smi -q -d TEMPERATURE`; look at fans, filters and coolant, and at the inlet air of the rack.",
@@ -235,6 +240,7 @@ def temperature(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "trend.job-time",
     title="Jobs take as long as they used to",
+    fault="Jobs take longer than they used to",
     impact="slows-job",
     source="The history's own jobs: median of the earlier ones of that name; 25 % is a judgement",
     fix="Compare the nodes of the slow run with those of a good one: `preflight diff GOOD SLOW`.",

@@ -47,6 +47,7 @@ _ONE_MACHINE = (
 @check(
     "fleet.identity",
     title="No two nodes have the same GUID, address, LID, UUID or host name",
+    fault="Two nodes share an identity",
     impact="blocks-job",
     source="InfiniBand architecture specification (GUID, LID), RFC 5227 (IPv4), IEEE 802 (MAC), machine-id(5)",
     fix="`ibstat`, `ip -br addr` and `hostname` on both show who has it by right; correct the other.",

@@ -33,6 +33,7 @@ def clock_declared(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "gpu.clocks",
     title="No GPU's application clock is below its default",
+    fault="A GPU's application clock is below its default",
     impact="slows-job",
     source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetApplicationsClock, "
     "nvmlDeviceGetDefaultApplicationsClock, nvmlDeviceGetMaxClockInfo)",

@@ -31,6 +31,7 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooti
 @check(
     "gpudirect.peer-memory",
     title="The RDMA driver may reach GPU memory",
+    fault="The RDMA driver cannot reach GPU memory",
     impact="slows-job",
     explains=(("nccl.gpudirect-rdma", "log"),),
     source=f"{GUIDE} (GPU Direct); kernel 5.12 brought DMA-BUF for RDMA; NVIDIA open GPU kernel modules",
@@ -107,6 +108,7 @@ _GROUP_TYPES = (
 @check(
     "gpudirect.iommu",
     title="No IOMMU translates between GPU and NIC",
+    fault="An IOMMU translates between GPU and NIC",
     impact="slows-job",
     explains=(("nccl.gpudirect-rdma", "log"),),
     source=f"{GUIDE} (PCI Access Control Services); kernel-parameters.txt (iommu=)",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @check(
     "gpudirect.path",
     title="Each GPU has a straight PCIe path to its compute NIC",
+    fault="A GPU has no straight PCIe path to its compute NIC",
     impact="slows-job",
     explains=(("nccl.gpudirect-rdma", "log"),),
     source=f"{GUIDE} (ACS); NCCL_NET_GDR_LEVEL, default PXB; pciutils ls-ecaps.c",

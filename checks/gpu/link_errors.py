@@ -32,6 +32,7 @@ _DCGM = "DCGM DcgmHealthWatch (one bit in 10^12: 16 a minute at generation 4 x16
 @check(
     "nvlink.errors",
     title="NVLinks have had few errors",
+    fault="An NVLink has had many errors",
     impact="drifts",
     explains=(("trend.gpu-links", "part"),),
     source=f"nvidia-smi nvlink -e, or NVML's fields of each link; limits: {_LIMITS}",
@@ -105,6 +106,7 @@ def judge_nvlink_errors(
 @check(
     "pcie.replay",
     title="The PCIe links of GPUs repeat few packets",
+    fault="A GPU's PCIe link repeats many packets",
     impact="drifts",
     source=f"{_DCGM}; nvmlDeviceGetPcieReplayCounter",
     fix="`preflight check --window 60` shows whether it grows; then reseat the GPU or its riser at the next drain.",
@@ -165,6 +167,7 @@ def judge_replays(health: Health, minutes: float | None) -> Iterator[Finding]:
 @check(
     "counters.gpu-links",
     title="No NVLink or PCIe link of a GPU gains errors",
+    fault="An NVLink or PCIe link of a GPU gains errors",
     impact="slows-job",
     source=f"nvidia-smi nvlink -e (or NVML), nvmlDeviceGetPcieReplayCounter, read twice; {_DCGM}",
     fix="Look at both ends (`nvidia-smi nvlink -s`, `-e`); drain, reset all GPUs of the node; if it comes back, reseat "

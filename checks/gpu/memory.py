@@ -37,6 +37,7 @@ def _mig_hides(gpu: GpuHealth) -> str:
 @check(
     "gpu.ecc-mode",
     title="ECC is on",
+    fault="ECC is off",
     impact="loses-redundancy",
     explains=(("gpu.same-model", "node", "*", ""),),
     source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetEccMode)",
@@ -78,6 +79,7 @@ def judge_ecc_mode(health: Health) -> Iterator[Finding]:
 @check(
     "gpu.ecc-uncorrected",
     title="No uncorrectable memory errors since the driver was loaded",
+    fault="A GPU has had uncorrectable memory errors",
     impact="blocks-job",
     explains=(("gpu.row-remap", "part"), ("gpu.retired-pages", "part"), ("gpu.recovery-action", "part")),
     source="https://docs.nvidia.com/deploy/xid-errors/ (48, 94, 95); gate of azurehpc-health-checks, GCM",
@@ -121,7 +123,7 @@ def judge_ecc_uncorrected(health: Health) -> Iterator[Finding]:
             )
         if sram or dram:
             return failed(
-                f"{sram + dram} uncorrectable memory errors ({sram} SRAM, {dram} DRAM)",
+                f"{sram + dram} uncorrectable memory error{'' if sram + dram == 1 else 's'} ({sram} SRAM, {dram} DRAM)",
                 found=f"{sram} SRAM, {dram} DRAM",
                 expected="0",
             )
@@ -136,6 +138,7 @@ def judge_ecc_uncorrected(health: Health) -> Iterator[Finding]:
 @check(
     "gpu.ecc-corrected",
     title="Correctable memory errors are few",
+    fault="A GPU corrects many memory errors",
     impact="drifts",
     explains=(("trend.gpu-memory", "part"),),
     source="azurehpc-health-checks (SRAM > 10 000, DRAM > 20 000 000); GCM has 50 000 000",
@@ -182,6 +185,7 @@ def judge_ecc_corrected(health: Health) -> Iterator[Finding]:
 @check(
     "gpu.row-remap",
     title="No row remapping is pending, failed or used up",
+    fault="A row remapping is pending, has failed or is used up",
     impact="loses-redundancy",
     explains=(("gpu.recovery-action", "part"),),
     source=f"{ROW_REMAP} (row remapping); limit of 512: azurehpc-health-checks, OCI, DCGM",
@@ -245,6 +249,7 @@ def judge_row_remap(health: Health) -> Iterator[Finding]:
 @check(
     "gpu.retired-pages",
     title="No page retirement is pending, and few pages are retired",
+    fault="A page retirement is pending, or many pages are retired",
     impact="loses-redundancy",
     source="https://docs.nvidia.com/deploy/dynamic-page-retirement/; limits: azurehpc-health-checks, DCGM",
     fix=RESET,

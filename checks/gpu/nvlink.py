@@ -33,6 +33,7 @@ CHANNELS = "dir:/dev/nvidia-caps-imex-channels"
 @check(
     "nvlink.links",
     title="Every GPU has all its NVLinks, at their rate",
+    fault="A GPU lacks NVLinks, or they are slow",
     impact="slows-job",
     explains=(("topology.nvlink", "part"), ("topology.nvlink", "node", "*", "")),
     source="part catalogue (NVIDIA whitepapers and datasheets); OCI's health checks ask for the same rates",
@@ -203,6 +204,7 @@ def _without(site: Site, evidence: tuple[str, ...]) -> Finding:
 @check(
     "gpu.fabric-state",
     title="Every GPU has joined the NVLink fabric and calls it healthy",
+    fault="A GPU has not joined the NVLink fabric, or calls it unhealthy",
     impact="blocks-job",
     source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlGpuFabricInfoV_t, NVML_GPU_FABRIC_HEALTH_MASK_*)",
     fix="journalctl -u nvidia-fabricmanager; restart it (on GB200 look at NMX-C), then reset the GPU.",
@@ -296,6 +298,7 @@ def no_managed_switch(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "nvlink.fabric-manager",
     title="The fabric manager runs, in the driver's version",
+    fault="The fabric manager does not run, or not in the driver's version",
     impact="blocks-job",
     explains=(("gpu.fabric-state", "node"),),
     source=f"{FABRIC_GUIDE} (the versions must match)",
@@ -376,6 +379,7 @@ def _fabric_unread(health: Health) -> bool:
 @check(
     "nvlink.imex",
     title="IMEX runs where NVLink spans nodes",
+    fault="IMEX does not run, though NVLink spans nodes",
     impact="blocks-job",
     source="https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/",
     fix="systemctl enable --now nvidia-imex with the same nodes_config.cfg on all nodes; nvidia-imex-ctl -N",

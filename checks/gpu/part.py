@@ -25,6 +25,7 @@ MEMORY_SHARE = 0.9
 @check(
     "gpu.same-model",
     title="All GPUs of the node are of one model",
+    fault="The GPUs of the node are not of one model",
     impact="slows-job",
     source=f"{NVML_API} (nvmlDeviceGetName, nvmlDeviceGetMemoryInfo)",
     fix="Compare the part numbers (`nvidia-smi -q | grep -i part`) with the order; swap the odd one.",
@@ -61,6 +62,7 @@ def same_model(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "gpu.right-part",
     title="Every GPU has the memory and the cores of its model",
+    fault="A GPU has less memory or fewer cores than its model",
     impact="slows-job",
     explains=(("gpu.same-model", "node", "*", ""),),
     source="part catalogue: NVIDIA's whitepapers and datasheets; sizes by PCI id: pci.ids",
@@ -113,6 +115,7 @@ def _compared(gpu: GpuHealth, device: str, model: GpuModel | None) -> Finding | 
 @check(
     "gpu.firmware",
     title="All GPUs of the node have one firmware, and GSP is the driver's",
+    fault="The GPUs of the node differ in firmware, or GSP is not the driver's",
     impact="drifts",
     source=f"{NVML_API} (nvmlDeviceGetVbiosVersion, nvmlDeviceGetGspFirmwareVersion)",
     fix="`nvidia-smi --query-gpu=pci.bus_id,vbios_version --format=csv`; update the odd one, reboot.",

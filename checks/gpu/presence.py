@@ -40,6 +40,7 @@ def no_gpu_expected(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "gpu.count",
     title="All GPUs are on the PCI bus",
+    fault="A GPU is missing from the PCI bus",
     impact="blocks-job",
     explains=(
         ("xid.gpu", "missing"),
@@ -84,6 +85,7 @@ def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "gpu.driver",
     title="The driver answers for every GPU",
+    fault="The driver does not answer for a GPU",
     impact="blocks-job",
     explains=(
         ("xid.gpu", "part"),
@@ -255,6 +257,7 @@ def _switches(node: NodeFacts) -> int:
 @check(
     "nvlink.switches",
     title="All NVSwitches of the board are on the PCI bus",
+    fault="An NVSwitch is missing from the PCI bus",
     impact="blocks-job",
     explains=(
         ("nvlink.fabric-manager", "node"),

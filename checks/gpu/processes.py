@@ -27,6 +27,7 @@ ORPHANED_MIB = 1024
 @check(
     "gpu.left-over-processes",
     title="No process holds a GPU before a job starts",
+    fault="A process was left over on a GPU",
     impact="blocks-job",
     explains=(("gpu.memory-headroom", "part"), ("gpu.utilisation-visible", "part")),
     source=f"{NVML_API} (nvmlDeviceGetComputeRunningProcesses); gate of GCM's health_checks",
@@ -66,6 +67,7 @@ def left_over_processes(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "gpu.process-per-gpu",
     title="Each training process holds one GPU",
+    fault="A training process holds several GPUs, or shares one",
     impact="slows-job",
     explains=(("gpu.left-over-processes", "node"),),
     source="https://pytorch.org/docs/stable/notes/cuda.html (DistributedDataParallel instead of DataParallel)",
@@ -111,6 +113,7 @@ def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "gpu.memory-headroom",
     title="GPU memory is free for the job",
+    fault="GPU memory is not free for the job",
     impact="blocks-job",
     source=f"{NVML_API} (nvmlDeviceGetMemoryInfo_v2); 95 % and 1 GiB are judgements; the job's need: the cluster file",
     fix="nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv; if no process owns it, reset the GPU.",
@@ -164,6 +167,7 @@ def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "gpu.utilisation-visible",
     title="GPU utilisation can be read",
+    fault="GPU utilisation cannot be read, or shows load without a process",
     impact="drifts",
     source=f"{NVML_API} (nvmlDeviceGetUtilizationRates)",
     fix="Busy without a process: `dmesg | grep -i xid`. Under MIG read DCGM_FI_PROF_GR_ENGINE_ACTIVE instead.",

@@ -44,6 +44,7 @@ def _slowed() -> Mapping[int, tuple[str, str]]:
 @check(
     "gpu.throttling",
     title="No GPU is slowed down by heat or power",
+    fault="Heat or power slows a GPU down",
     impact="slows-job",
     source=f"{NVML_API} (nvmlClocksEventReasons); reasons as gated by cyclecloud-healthagent",
     fix="nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER",
@@ -87,6 +88,7 @@ def judge_throttling(health: Health) -> Iterator[Finding]:
 @check(
     "gpu.temperature-margin",
     title="Every GPU is well below its own slowdown temperature",
+    fault="A GPU is close to its slowdown temperature",
     impact="slows-job",
     explains=(("gpu.throttling", "part"), ("trend.temperature", "part")),
     source=f"{NVML_API} (nvmlDeviceGetMarginTemperature, T.Limit of nvidia-smi)",
@@ -130,6 +132,7 @@ def judge_temperature_margin(health: Health) -> Iterator[Finding]:
 @check(
     "gpu.power-limit",
     title="No GPU's power limit is below its default",
+    fault="A GPU's power limit is below its default",
     impact="slows-job",
     source=f"{NVML_API} (nvmlDeviceGetEnforcedPowerLimit, nvmlDeviceGetPowerManagementDefaultLimit)",
     fix="Find out who capped it (power-capping service, BMC, `nvidia-smi -pl`): `nvidia-smi -q -d POWER`.",
@@ -173,6 +176,7 @@ def judge_power_limit(health: Health, meant: float | None = None) -> Iterator[Fi
 @check(
     "gpu.pcie-link",
     title="Every GPU's PCIe link has its full width, and under load its full speed",
+    fault="A GPU's PCIe link lost width or speed",
     impact="slows-job",
     explains=(("pcie.replay", "part"), ("counters.gpu-links", "part")),
     source=f"{NVML_API} (nvmlDeviceGetCurrPcieLinkWidth, nvmlDeviceGetMaxPcieLinkWidth)",
@@ -220,6 +224,7 @@ def judge_pcie_link(health: Health) -> Iterator[Finding]:
 @check(
     "gpu.persistence",
     title="Persistence mode is on",
+    fault="Persistence mode is off",
     impact="drifts",
     source="https://docs.nvidia.com/deploy/driver-persistence/",
     fix="systemctl enable --now nvidia-persistenced (or nvidia-smi -pm 1)",
@@ -256,6 +261,7 @@ def judge_persistence(health: Health) -> Iterator[Finding]:
 @check(
     "gpu.mig",
     title="No GPU is cut into MIG instances",
+    fault="A GPU is cut into MIG instances",
     impact="blocks-job",
     explains=(("gpu.row-remap", "part"), ("gpu.utilisation-visible", "node", "*", "")),
     source="https://docs.nvidia.com/datacenter/tesla/mig-user-guide/ (no NVLink and no P2P between instances)",
@@ -300,6 +306,7 @@ def judge_mig(health: Health, training: bool = True) -> Iterator[Finding]:
 @check(
     "gpu.compute-mode",
     title="Every GPU accepts compute processes",
+    fault="A GPU does not accept every compute process",
     impact="blocks-job",
     source=f"{NVML_API} (nvmlComputeMode_t)",
     fix="nvidia-smi -i N -c DEFAULT",
@@ -341,6 +348,7 @@ def judge_compute_mode(health: Health) -> Iterator[Finding]:
 @check(
     "gpu.recovery-action",
     title="The driver requests no recovery action",
+    fault="The driver requires a recovery action",
     impact="blocks-job",
     source=f"{NVML_API} (NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, driver 565 and newer)",
     fix="Drain the node, then do what the driver requests: `nvidia-smi -r -i N` (ends all jobs on that GPU), or "

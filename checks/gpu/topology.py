@@ -31,6 +31,7 @@ def no_nvlink_pair(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "topology.nvlink",
     title="All NVLinks between the GPUs are up",
+    fault="NVLinks between GPUs are down",
     impact="slows-job",
     source="NVIDIA A100/H100 whitepapers (links per GPU); legend of `nvidia-smi topo -m`",
     fix="Run `nvidia-smi nvlink -s` and `nvidia-smi -q | grep -A4 Fabric`; restart the fabric manager or reset.",
@@ -174,6 +175,7 @@ def nics_on_cpu(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "topology.nearest-nic",
     title="Every GPU has a NIC behind its own PCIe switch",
+    fault="A GPU has no NIC behind its own PCIe switch",
     impact="slows-job",
     explains=(("gpudirect.path", "part"),),
     source="NCCL user guide, NCCL_NET_GDR_LEVEL (default PXB); legend of `nvidia-smi topo -m`",

@@ -26,6 +26,7 @@ CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/"
 @check(
     "xid.gpu",
     title="The kernel's log holds no XID that takes a GPU out",
+    fault="The kernel's log holds an XID that takes a GPU out",
     impact="blocks-job",
     explains=(
         ("gpu.recovery-action", "part"),
@@ -193,6 +194,7 @@ def _deciding(policies: Sequence[tuple[XidEvent, XidPolicy]], worst: Sequence[tu
 @check(
     "xid.nvswitch",
     title="The kernel's log holds no fatal NVSwitch error",
+    fault="The kernel's log holds a fatal NVSwitch error",
     impact="blocks-job",
     explains=(("gpu.fabric-state", "node"), ("nvlink.links", "node"), ("topology.nvlink", "node")),
     source="https://docs.nvidia.com/deploy/xid-errors/ (SXid); NVIDIA Fabric Manager user guide, appendix D",

@@ -15,6 +15,7 @@ from preflight.probes import checkpoints
 @check(
     "checkpoint.age",
     title="The newest checkpoint is as young as the site promises",
+    fault="The newest checkpoint is too old",
     impact="loses-redundancy",
     source="the cluster file: checkpoint.path and checkpoint.interval_min",
     fix="Read the job's log and `df` of the file system: full or slow storage, a hanging rank, an interval in steps.",

@@ -37,6 +37,7 @@ def no_pytorch(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "versions.compatibility",
     title="The driver runs the CUDA that PyTorch and NCCL were built for",
+    fault="The driver is too old for the CUDA of PyTorch or NCCL",
     impact="blocks-job",
     source=f"{GUIDE}; forward compatibility: the cuda-compat package",
     fix="Install a driver of the CUDA that PyTorch was built for (`torch.version.cuda`), or a PyTorch of the driver's "

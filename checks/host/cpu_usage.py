@@ -16,6 +16,7 @@ from preflight.textprep.plain_text import fold_ids
 @check(
     "counters.cpu",
     title="The CPUs keep up during the window",
+    fault="The CPUs do not keep up",
     impact="slows-job",
     source="proc(5), /proc/stat; the shares are judgements",
     fix="`mpstat -P ALL 1` and `top -H` show what uses the CPU; interrupts on one CPU: spread them "

@@ -17,6 +17,7 @@ _KEYS = ("memory_gib", "cpus", "smt", "numa_nodes", "nvme", "swap", "mounts", "s
 @check(
     "host.inventory",
     title="The cluster file declares what each server should have",
+    fault="The server lacks what it should have, or nothing declares it",
     impact="drifts",
     source="the cluster file: [class.NAME.host]; what health checks of nodes (LBNL NHC and others) have in their "
     "configuration",

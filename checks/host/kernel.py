@@ -62,6 +62,7 @@ def _wanted(node: NodeFacts, site: Site) -> list[Needed]:
 @check(
     "kernel.modules",
     title="The modules that this hardware needs are loaded",
+    fault="A module that this hardware needs is not loaded",
     impact="blocks-job",
     explains=(
         ("nvlink.fabric-manager", "node", "ib_umad"),
@@ -141,6 +142,7 @@ HINDRANCES = (
 @check(
     "kernel.boot-options",
     title="No boot option holds the hardware back",
+    fault="A boot option holds the hardware back",
     impact="slows-job",
     source=PARAMETERS,
     fix="Remove the option from /etc/default/grub, `update-grub`, and reboot when the node is drained.",
@@ -182,6 +184,7 @@ def no_cpufreq(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "kernel.cpu-governor",
     title="The CPUs run with the performance governor",
+    fault="The CPUs do not run with the performance governor",
     impact="slows-job",
     source="https://docs.kernel.org/admin-guide/pm/cpufreq.html; vendors' tuning guides for GPU hosts",
     fix="`cpupower frequency-set -g performance`, or the tuned profile throughput-performance.",
@@ -235,6 +238,7 @@ BALANCING = "file:/proc/sys/kernel/numa_balancing"
 @check(
     "kernel.numa-balancing",
     title="Automatic NUMA balancing is off",
+    fault="Automatic NUMA balancing is on",
     impact="slows-job",
     source="https://docs.kernel.org/admin-guide/sysctl/kernel.html (numa_balancing)",
     fix="`sysctl -w kernel.numa_balancing=0`, and in /etc/sysctl.d.",

@@ -29,6 +29,7 @@ HOURS, WHY_HOURS = 24.0, "a day: longer than a job's prolog is away, shorter tha
 @check(
     "kernel.events",
     title="The kernel's log shows no fault of memory, processors, PCIe, disks or links",
+    fault="The kernel's log shows a hardware fault",
     impact="blocks-job",
     source="https://docs.kernel.org/admin-guide/ras.html, https://docs.kernel.org/PCI/pcieaer-howto.html; mcelog.conf "
     "(10 corrected errors a day); the words of the drivers: parsers/host/kernel_event_kinds.py",

@@ -30,6 +30,7 @@ def nothing_to_pin(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "host.memlock",
     title="RDMA may pin memory without limit",
+    fault="RDMA may not pin enough memory",
     impact="blocks-job",
     explains=(("nccl.failures", "log"),),
     source="setrlimit(2); ibv_reg_mr(3); floor 1 GiB: below it registration of NCCL's buffers fails",
@@ -86,6 +87,7 @@ def _cap_ipc_lock(node: NodeFacts) -> bool:
 @check(
     "host.shm",
     title="/dev/shm has room for NCCL",
+    fault="/dev/shm is too small for NCCL",
     impact="blocks-job",
     source="runc default 64 MiB; 8 GiB: AMD Primus preflight; 1 GiB with several GPUs: a judgement",
     fix="Kubernetes: mount an emptyDir with medium Memory at /dev/shm; Docker: --shm-size; host: remount tmpfs larger.",
@@ -124,6 +126,7 @@ def shm(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "host.local-ports",
     title="The ephemeral port range is wide enough",
+    fault="The ephemeral port range is too narrow",
     impact="blocks-job",
     source="https://docs.kernel.org/networking/ip-sysctl.html (default 32768 60999); floor 10,000: judgement",
     fix="`sysctl -w net.ipv4.ip_local_port_range='32768 60999'`, and open it in the firewall between nodes.",
@@ -169,6 +172,7 @@ def local_ports(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "host.open-files",
     title="A process may open enough files",
+    fault="A process may open too few files",
     impact="blocks-job",
     source="getrlimit(2), RLIMIT_NOFILE; 65,536 is the operators' floor, 1,048,576 customary for large jobs",
     fix="LimitNOFILE=1048576 for slurmd, containerd, sshd; `* - nofile 1048576` in limits.d.",
@@ -199,6 +203,7 @@ def files(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "host.time-sync",
     title="The clock is synchronised",
+    fault="The clock is not synchronised",
     impact="drifts",
     source="chronyc(1), timedatectl(1); 50 ms is a judgement: logs of ranks are merged by time",
     fix="Enable chronyd (or ptp4l with phc2sys) and let it reach its server; `chronyc makestep` on a drained node.",

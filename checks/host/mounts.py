@@ -28,6 +28,7 @@ _REFUSED = re.compile(r"Permission denied|Operation not permitted")
 @check(
     "host.mounts",
     title="The file systems that the cluster file declares are mounted, writable and have room",
+    fault="A file system is not mounted, not writable or has no room",
     impact="blocks-job",
     source='the cluster file: [class.NAME.host.mounts."/PLACE"]; proc_pid_mountinfo(5), df(1)',
     fix="`findmnt PLACE`, `dmesg | grep -i 'read-only'`, `df -h PLACE`, `df -i PLACE`; mount or clear it, or "
@@ -194,6 +195,7 @@ def _enough(place: str, wanted: Declared, room: Space, source: str, key: str) ->
 @check(
     "host.file-systems",
     title="No file system on a disk is full, or was turned read-only by the kernel",
+    fault="A file system is full, or was turned read-only",
     impact="blocks-job",
     source="proc_pid_mountinfo(5), df(1); Documentation/admin-guide/ext4 (errors=remount-ro)",
     fix="Full: `du -x --max-depth=1 PLACE`. Read-only: `dmesg`, then a file system check of the device, or a new disk. "

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @check(
     "numa.affinity",
     title="Allowed CPUs reach every GPU's NUMA node",
+    fault="The allowed CPUs do not reach every GPU's NUMA node",
     impact="slows-job",
     source="https://docs.kernel.org/ABI/testing/sysfs-bus-pci (local_cpulist); NCCL user guide, CPU affinity",
     fix="Widen the job's CPU mask (`--cpus-per-task`, `--cpu-bind=none`, cpuset) or bind each rank near its GPU.",
@@ -130,6 +131,7 @@ def _nics_out_of_reach(node: NodeFacts, site: Site) -> list[str]:
 @check(
     "numa.memory",
     title="Memory may come from every GPU's NUMA node",
+    fault="Memory may not come from every GPU's NUMA node",
     impact="slows-job",
     source="cpuset(7), Mems_allowed; numa(7)",
     fix="Widen cpuset.mems (`--mem-bind`, the kubelet's memory manager) to the GPUs' NUMA nodes.",
@@ -176,6 +178,7 @@ def memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "numa.nccl-affinity",
     title="NCCL_IGNORE_CPU_AFFINITY fits the CPU mask",
+    fault="NCCL_IGNORE_CPU_AFFINITY does not fit the CPU mask",
     impact="slows-job",
     source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ignore-cpu-affinity",
     fix="`unset NCCL_IGNORE_CPU_AFFINITY` where the launcher binds well; correct its mask (`--cpu-bind`) where not.",

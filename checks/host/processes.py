@@ -18,6 +18,7 @@ _LISTED = 8
 @check(
     "host.processes",
     title="No process runs that the cluster file forbids",
+    fault="A process runs that the cluster file forbids",
     impact="slows-job",
     source="the cluster file: class.NAME.host.forbidden_processes and forbidden_users; ps(1)",
     fix="`ps -o pid,ppid,user,lstart,args -p PID`; end it, and find out who started it.",
@@ -72,6 +73,7 @@ def _shown(processes: Sequence[ProcessEntry]) -> str:
 @check(
     "host.zombies",
     title="No process stays a zombie",
+    fault="A process stays a zombie",
     impact="drifts",
     source="ps(1), proc_pid_stat(5): state Z",
     fix="`ps -o pid,ppid,user,args -p PARENT`; a parent that does not wait for its children has to be ended, then the "

@@ -30,6 +30,7 @@ def no_network_mount(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "storage.network",
     title="No storage is mounted over the compute fabric",
+    fault="Storage is mounted over the compute fabric",
     impact="slows-job",
     source="proc_pid_mountinfo(5), nfs(5), sysfs-class-nvme; operators' rule: backend and storage networks are apart",
     fix="`ip route get SERVER`; mount from an address of the storage or frontend network, or route the servers' "

@@ -29,6 +29,7 @@ _ELSEWHERE = ("nvidia-fabricmanager.service", "nvidia-imex.service")
 @check(
     "host.services",
     title="The services that the cluster file declares are active",
+    fault="A service that jobs need is not active",
     impact="blocks-job",
     source="the cluster file: class.NAME.host.services; systemctl(1)",
     fix="`systemctl status UNIT`, `journalctl -u UNIT -b`; start it, or correct the cluster file.",
@@ -81,6 +82,7 @@ def _not_active(name: str, unit: Service | None, expected: str, key: str) -> Fin
 @check(
     "host.failed-units",
     title="No unit of systemd has failed",
+    fault="A unit of systemd has failed",
     impact="drifts",
     source="systemctl(1): list-units --state=failed",
     fix="`systemctl status UNIT`, `journalctl -u UNIT -b`; repair or disable it, `systemctl reset-failed UNIT`. "

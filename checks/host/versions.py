@@ -16,6 +16,7 @@ from preflight.model import Finding, check, failed, passed, skipped, unknown, wa
 @check(
     "versions.driver-files",
     title="The driver's libraries are complete and match the kernel module's version",
+    fault="The driver's libraries do not fit the kernel module",
     impact="blocks-job",
     source="NVIDIA driver README: the user-space libraries and the kernel module are of one version",
     fix="Install one complete driver version and reboot; in an image remove its own `libcuda.so*` and "
@@ -83,6 +84,7 @@ def _points_to(target: str) -> str:
 @check(
     "versions.nccl",
     title="There is one NCCL, or the one that PyTorch brought",
+    fault="Another NCCL is installed than PyTorch brought",
     impact="drifts",
     source="PyTorch's wheels load the NCCL of their own nvidia-nccl package by RPATH; ld.so(8), LD_LIBRARY_PATH",
     fix="Remove the system's `libnccl.so*` from images with PyTorch wheels, or install the same version.",

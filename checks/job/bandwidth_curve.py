@@ -31,6 +31,7 @@ MIB = 2**20
 @check(
     "nccl-tests.curve",
     title="Bandwidth rises with the message size, and latency is flat",
+    fault="Bandwidth falls, or latency rises, along the message sizes",
     impact="slows-job",
     source=f"{PERFORMANCE}; 5 % between neighbouring sizes: ROCm cvs",
     fix="Run the odd sizes alone with `-n 100`, then with NCCL_DEBUG=INFO: which algorithm and protocol changes there?",
@@ -161,6 +162,7 @@ def _against(key: str, name: str, report: Report, points: Sequence[Point], site:
 @check(
     "nccl-tests.collectives",
     title="AllReduce, AllGather, ReduceScatter and All-to-All were measured",
+    fault="A collective was not measured",
     impact="drifts",
     source=PERFORMANCE,
     fix="run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` beside `all_reduce_perf`, to the same size",

@@ -14,6 +14,7 @@ from preflight.model import Finding, check, passed, unknown, warned
 @check(
     "nccl-tests.job-collectives",
     title="The benchmark covers the collectives of the job",
+    fault="The benchmark misses a collective of the job",
     impact="drifts",
     source="PyTorch DDP: AllReduce; FSDP and ZeRO: AllGather and ReduceScatter; mixtures of experts: All-to-All",
     fix="Run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` beside `all_reduce_perf`, as the job needs.",

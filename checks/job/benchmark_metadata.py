@@ -20,6 +20,7 @@ _HAND_OVER = (
 @check(
     "nccl-tests.record",
     title="A result is recorded with the hardware and software that it was measured on",
+    fault="A result does not name what it was measured on",
     impact="drifts",
     source="the record that the tuning guide requires: GPU model, driver, CUDA, NCCL, PyTorch, variables, topology",
     fix=_HAND_OVER,

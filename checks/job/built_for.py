@@ -21,6 +21,7 @@ _VERSION = "set NCCL_DEBUG=INFO in the job: its first lines name both versions"
 @check(
     "nccl.built-for",
     title="The driver runs the CUDA that the job's NCCL was built for",
+    fault="The driver is too old for the job's NCCL",
     impact="blocks-job",
     source=f"{GUIDE}; lines `NCCL version 2.21.5+cuda12.4` and `cudaDriverVersion 12040`, NCCL 2.3 … 2.30",
     fix="`nvidia-smi` prints the CUDA of the driver: install one of NCCL's major version, or use an older image.",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @check(
     "nccl-tests.busbw",
     title="nccl-tests reaches the bus bandwidth of this hardware",
+    fault="nccl-tests stays below the bus bandwidth of this hardware",
     impact="slows-job",
     source=f"{SOURCE}; a floor in the cluster file comes first",
     fix="`preflight check --log FILE`: nccl.transport, nccl.gpudirect-rdma; then compare clocks, NVLink, HCAs "

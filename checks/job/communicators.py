@@ -25,6 +25,7 @@ _SHARP = ("sharp", "ibext")
 @check(
     "nccl.communicators",
     title="Communicators are made once and used again",
+    fault="Communicators are made again and again",
     impact="slows-job",
     source=f"{USER_GUIDE}/communicators.html; more than 100 of one size by one rank: a judgement",
     fix="Make process groups before the loop: look for `new_group` and `init_process_group` inside it.",
@@ -64,6 +65,7 @@ def communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
 @check(
     "nccl.buffers",
     title="User buffers are registered by all ranks or by none",
+    fault="User buffers are registered by some ranks only",
     impact="slows-job",
     source=f"{USER_GUIDE}/bufferreg.html: all ranks must register; lines of NCCL 2.19 … 2.30",
     fix="Register on every rank: the same NCCL_LOCAL_REGISTER, the same allocator (`ncclMemAlloc`), the same code.",
@@ -105,6 +107,7 @@ def buffers(run: RunFacts, site: Site) -> Iterator[Finding]:
 @check(
     "nccl.in-network",
     title="Sums are made in the network: SHARP over InfiniBand, NVLink SHARP in a node",
+    fault="Sums are not made in the network",
     impact="slows-job",
     source="NVIDIA SHARP user manual; nccl-rdma-sharp-plugins; lines of NCCL 2.17 … 2.30",
     fix="SHARP: the plug-in (`libnccl-net.so` of HPC-X), sharp_am, NCCL_COLLNET_ENABLE=1. NVLS: unset its variable.",

@@ -26,6 +26,7 @@ _ELSEWHERE = ("ib_no_device_tcp_fallback", "ibverbs_missing", "gdr_disabled_capa
 @check(
     "nccl.failures",
     title="The log holds no failure of NCCL or of what it rests on",
+    fault="The log holds a failure of NCCL or of what it rests on",
     impact="blocks-job",
     source="signatures in preflight/parsers/nccl_log/signatures.toml, each with its origin; NCCL 2.4 … 2.30",
     fix="Fix the earliest first: later ones are often its consequences. `preflight check --hosts NODES --log FILE` "

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @check(
     "nccl.gpudirect-rdma",
     title="Every network channel uses GPUDirect RDMA",
+    fault="A network channel does not use GPUDirect RDMA",
     impact="slows-job",
     source=f"{TROUBLESHOOTING}#gpu-direct; `/GDRDMA` on channel lines, NCCL 2.4 … 2.30",
     fix="Compare GPU-NIC locality first (`nvidia-smi topo -m`, NCCL_NET_GDR_LEVEL); the finding names what fits the "

@@ -22,6 +22,7 @@ _ROLES = "declare them in the cluster file: [class.NAME.ports] compute, storage,
 @check(
     "nccl.hca-roles",
     title="The job keeps to the HCAs of the compute fabric",
+    fault="The job uses HCAs outside of the compute fabric",
     impact="slows-job",
     source=f"{ENV}#nccl-ib-hca; `NET/IB : Using` and `via NET/IB/N` lines, NCCL 2.4 … 2.30",
     fix="List the compute ports by exact name in the job's environment or in /etc/nccl.conf: "

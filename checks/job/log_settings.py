@@ -41,6 +41,7 @@ def no_log(run: RunFacts, site: Site) -> Finding | None:
 @check(
     "nccl.run-settings",
     title="The NCCL settings of the run are sound, and the same on every rank",
+    fault="The NCCL settings of the run are unsound, or differ from rank to rank",
     impact="slows-job",
     source=f"{GUIDE}; `NAME set by environment to VALUE` lines of NCCL 2.4 … 2.30",
     fix="Correct the variable where the job sets it: its script, its image, /etc/nccl.conf or ~/.nccl.conf.",

@@ -70,6 +70,7 @@ def so_far(report: Report) -> str:
 @check(
     "nccl-tests.wrong-values",
     title="nccl-tests finds no wrong value",
+    fault="nccl-tests found wrong values",
     impact="blocks-job",
     source=f"{PERFORMANCE}; nccl-tests 2.19.6 src/common.cu",
     fix="Repeat with `-c 1` on halves of the nodes until one remains; then `preflight check` there: XIDs, ECC, NVLink.",

@@ -34,6 +34,7 @@ def no_pairs(run: RunFacts, site: Site) -> Finding | None:
 @check(
     "bench.pairs",
     title="Every pair of nodes runs, and as fast as pairs like it",
+    fault="A pair of nodes fails, or is slower than pairs like it",
     impact="slows-job",
     owner="network",
     source=f"{PERFORMANCE}; NVIDIA/nccl #349: to find the slow node, run parts of the cluster",
@@ -131,6 +132,7 @@ def _summary(comparison: Comparison) -> str:
 @check(
     "bench.factor",
     title="No node, GPU, rail or leaf explains slow runs between nodes",
+    fault="A node, GPU, rail or leaf explains slow runs between nodes",
     impact="slows-job",
     owner="network",
     source="Bayes factors with Jeffreys' prior (H. Jeffreys, Theory of Probability, 1961); runs as in bench.pairs",

@@ -20,6 +20,7 @@ ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 @check(
     "nccl.rails",
     title="Connections between nodes stay on their rail",
+    fault="Connections between nodes leave their rail",
     impact="slows-job",
     source=f"{ENV}#nccl-cross-nic; both ends of each `via NET/X/N` line, NCCL 2.4 … 2.30",
     fix="Name the NICs in one order on every node (NCCL_IB_HCA); NCCL_CROSS_NIC=0 keeps rings and trees on one NIC.",

@@ -26,6 +26,7 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
 @check(
     "fleet.nccl-equal",
     title="All nodes have the same NCCL",
+    fault="A node has another NCCL",
     impact="blocks-job",
     source="NCCL: all ranks of a communicator must run one version; majority of at least 3 nodes and 60 %",
     fix="Decide which version is right (`ldconfig -p | grep nccl`) and install it on all nodes; in containers pull one "
@@ -64,6 +65,7 @@ NCCL = Trait("NCCL", LIBRARIES, _versions, breaks=True, expects="versions.nccl")
 @check(
     "fleet.ranks-agree",
     title="NCCL's settings are the same on every rank",
+    fault="NCCL's settings differ from rank to rank",
     impact="blocks-job",
     owner="job",
     source="NCCL user guide, Environment Variables: some must be equal on all ranks; majority of 3 nodes and 60 %",

@@ -73,6 +73,7 @@ def _level_text(level: Level) -> str:
 @check(
     "scale.fat-tree",
     title="Each level of the fat tree carries what the one below it sends",
+    fault="A level of the fat tree cannot carry what the one below it sends",
     impact="slows-job",
     owner="network",
     source=SCALING,
@@ -127,6 +128,7 @@ def fat_tree(run: RunFacts, site: Site) -> Iterator[Finding]:
 @check(
     "scale.batch",
     title="The batch on each GPU keeps it busy while the network works",
+    fault="The batch on each GPU is too small to hide the network",
     impact="slows-job",
     source=SCALING,
     fix="Raise `tokens_per_gpu` (micro-batch x sequence), accumulate gradients, or shard less.",

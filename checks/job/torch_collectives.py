@@ -57,6 +57,7 @@ def _ranks(ranks: Sequence[int]) -> str:
 @check(
     "torch.straggler",
     title="No rank is waited for by its process group",
+    fault="One rank is waited for by all others",
     impact="slows-job",
     explains=(("torch.overlap", "node"), ("torch.collective-times", "node")),
     source="Matching of collectives across ranks, as in arXiv 2505.05713; bounds of a half and of 1 %: judgements",
@@ -143,6 +144,7 @@ def _late(job: JobTrace, late: Straggler) -> Finding:
 @check(
     "torch.collective-times",
     title="A collective takes about the same time each time",
+    fault="A collective takes very different times",
     impact="slows-job",
     source="Nearest-rank percentiles: p99 of at least 100, p99.9 of at least 1000; three times the median: a judgement",
     fix="Profile more ranks: one that comes late makes all others wait; then congestion: `preflight check "

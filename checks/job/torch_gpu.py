@@ -21,6 +21,7 @@ EXPOSED, TAIL, IDLE = 0.10, 0.10, 0.10
 @check(
     "torch.overlap",
     title="Communication runs while the GPU computes",
+    fault="Communication runs while the GPU waits",
     impact="slows-job",
     source=f"{DDP}; shares of 10 % are judgements; a kernel of NCCL runs from when its rank comes to it",
     fix="Which collective is bare in the trace? DDP: `bucket_cap_mb`; FSDP: `forward_prefetch`; Megatron: "
@@ -133,6 +134,7 @@ def _tail(name: str, facts: Mapping[str, Any], at: Mapping[str, Any], waited: fl
 @check(
     "torch.idle",
     title="The GPU is busy while the job runs",
+    fault="The GPU is idle while the job runs",
     impact="slows-job",
     source="Judgement: idle for a tenth of its time; Kineto's kernels, of all streams of a GPU together",
     fix="What does it wait for? torch.data-loader, torch.synchronisation, torch.overlap; else small kernels: "

@@ -31,6 +31,7 @@ _WHICH = "Look at that rank first: its own log and stack (`py-spy dump --pid PID
 @check(
     "torch.backend",
     title="NCCL carries the collectives of GPU tensors",
+    fault="NCCL does not carry the collectives of GPU tensors",
     impact="slows-job",
     source=BACKENDS,
     fix='`init_process_group("nccl")`, or "cpu:gloo,cuda:nccl", so that no collective on a GPU tensor is left to Gloo.',
@@ -87,6 +88,7 @@ def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
 @check(
     "torch.hang",
     title="No rank hangs in a collective, a send or a receive",
+    fault="A rank hangs in a collective, a send or a receive",
     impact="blocks-job",
     source=f"{RECORDER}; messages of ProcessGroupNCCL's watchdog, PyTorch 1.7 … 2.13",
     fix=_WHICH,

@@ -29,6 +29,7 @@ def each(run: RunFacts) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
 @check(
     "torch.synchronisation",
     title="No step waits for the GPU on the CPU's side",
+    fault="A step waits for the GPU on the CPU's side",
     impact="slows-job",
     source=f"{TUNING} (avoid unnecessary CPU-GPU synchronization)",
     fix="Keep losses on the GPU and read them every hundred steps; `.to(device, non_blocking=True)` of pinned memory.",
@@ -81,6 +82,7 @@ def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
 @check(
     "torch.data-loader",
     title="Steps do not wait for data",
+    fault="Steps wait for data",
     impact="slows-job",
     explains=(("torch.idle", "node"), ("torch.steps", "node")),
     source=f"{TUNING} (asynchronous data loading); the share of 10 % is a judgement",
@@ -124,6 +126,7 @@ def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
 @check(
     "torch.steps",
     title="Steps take the same time",
+    fault="Steps take different times",
     impact="slows-job",
     source="Judgement: a standard deviation of more than a tenth of the mean; at least 5 steps",
     fix="Compare with the other ranks' traces; look at checkpoints, `gc.freeze()`, the data loader, `nvidia-smi "

@@ -32,6 +32,7 @@ def _traffic(nodes: int | None) -> str:
 @check(
     "nccl.transport",
     title="Traffic between nodes takes RDMA, not TCP",
+    fault="Traffic between nodes takes TCP, not RDMA",
     impact="slows-job",
     explains=(
         ("nccl.gpudirect-rdma", "node"),

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 @check(
     "container.gpu-devices",
     title="The container has the GPUs' device nodes",
+    fault="The container lacks device nodes of GPUs",
     impact="blocks-job",
     explains=(
         ("gpu.*", "unknown"),
@@ -112,6 +113,7 @@ _WITHHELD = (
 @check(
     "container.networks",
     title="The pod is attached to the compute fabric's networks",
+    fault="The pod lacks a network of the compute fabric",
     impact="slows-job",
     explains=(
         ("container.rdma-address", "node"),
@@ -201,6 +203,7 @@ def no_address_needed(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "container.rdma-address",
     title="Every RDMA device has a GUID, and one of them an interface in this namespace",
+    fault="An RDMA device of the pod has no GUID or interface",
     impact="slows-job",
     explains=(("rdma.port-state", "part"),),
     source="ib-kubernetes: guid of a virtual function; docs.kernel.org/infiniband (net namespaces, GIDs)",

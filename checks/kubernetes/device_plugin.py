@@ -38,6 +38,7 @@ def no_sign_of_rdma(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "container.device-plugin",
     title="The pod was allocated an RDMA resource by a device plug-in",
+    fault="No device plug-in allocated an RDMA resource to the pod",
     impact="slows-job",
     explains=(("rdma.device-nodes", "node"),),
     source="Kubernetes: Device Plugins; k8s-rdma-shared-dev-plugin; sriov-network-device-plugin (PCIDEVICE_*)",

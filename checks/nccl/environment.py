@@ -100,6 +100,7 @@ ITEMS = ("NT-ENV-4", "NT-ENV-5", "NT-ENV-6", "NT-LENS-4", "NT-LENS-5")
 @check(
     "nccl.left-over-disables",
     title="No NCCL transport is left switched off",
+    fault="An NCCL transport was left switched off",
     impact="slows-job",
     explains=(("nccl.contradictions", "part"), ("nccl.transport", "log"), ("nccl.gpudirect-rdma", "log")),
     source=f"{GUIDE}; values as in NCCL 2.30 src/misc/param.cc",
@@ -198,6 +199,7 @@ _LOCAL = ("lo", "docker", "virbr", "cni", "veth", "br-")
 @check(
     "nccl.socket-ifname",
     title="NCCL_SOCKET_IFNAME names an interface that is here and up",
+    fault="NCCL_SOCKET_IFNAME names no interface that is here and up",
     impact="blocks-job",
     source=f"{GUIDE}#nccl-socket-ifname",
     fix="Name an interface that every node has (`ip -br addr`), or unset it; a per-node value goes to /etc/nccl.conf.",

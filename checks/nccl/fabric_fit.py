@@ -30,6 +30,7 @@ def no_gid_table(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "nccl.gid-index",
     title="NCCL_IB_GID_INDEX means a routable RoCE v2 address on every port",
+    fault="NCCL_IB_GID_INDEX does not give a routable RoCE v2 address",
     impact="blocks-job",
     explains=(("nccl.failures", "log"),),
     source=f"{GUIDE}#nccl-ib-gid-index; found by NCCL itself from 2.21 on (NCCL 2.21 release notes)",
@@ -164,6 +165,7 @@ def _good_index(node: NodeFacts, ports: list[Port], index: int, setting: Setting
 @check(
     "nccl.fabric-fit",
     title="NCCL's fabric settings fit this fabric",
+    fault="NCCL's fabric settings do not fit this fabric",
     impact="slows-job",
     source=f"{GUIDE} (NCCL_IB_TC, NCCL_CROSS_NIC, NCCL_IB_QPS_PER_CONNECTION); RFC 2474: DSCP = traffic class >> 2",
     fix="Unset it, or take this fabric's value: `NCCL_IB_TC=106` is DSCP 26, which the default map puts on priority 3.",

@@ -22,6 +22,7 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 @check(
     "nccl.mnnvl",
     title="NCCL_MNNVL_ENABLE requires NVLink between nodes only where there is some",
+    fault="NCCL_MNNVL_ENABLE requires NVLink between nodes, and there is none",
     impact="blocks-job",
     source=f"{GUIDE}#nccl-mnnvl-enable (1: initialisation fails without it; 2, the default: automatic)",
     fix="Unset NCCL_MNNVL_ENABLE: NCCL finds the fabric; on an NVL72 start IMEX first (`nvidia-imex-ctl -N`).",
@@ -80,6 +81,7 @@ def _imex(node: NodeFacts, setting: Setting) -> Finding:
 @check(
     "nccl.sharp",
     title="SHARP is neither switched off by a left-over nor requested in vain",
+    fault="SHARP is switched off by a left-over, or requested in vain",
     impact="slows-job",
     source=f"{GUIDE}#nccl-collnet-enable; NVIDIA SHARP user manual: InfiniBand, with the rdma-sharp plug-in",
     fix="Unset it after the A/B test; to use SHARP: InfiniBand, the plug-in, sharp_am, and NCCL_COLLNET_ENABLE=1.",

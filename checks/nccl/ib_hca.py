@@ -29,6 +29,7 @@ def no_port_to_select(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "nccl.ib-hca",
     title="NCCL_IB_HCA selects the active ports of the compute fabric",
+    fault="NCCL_IB_HCA selects other ports than the active compute ports",
     impact="slows-job",
     explains=(("nccl.ib-hca", "node", "NCCL_IB_HCA", "*:*"), ("nccl.transport", "log"), ("nccl.failures", "log")),
     source=f"{GUIDE}#nccl-ib-hca; grammar as in NCCL 2.30 src/misc/socket.cc",

@@ -17,6 +17,7 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 @check(
     "nccl.debug-output",
     title="NCCL's log is not left verbose",
+    fault="NCCL's log was left verbose",
     impact="drifts",
     source=f"{GUIDE}#nccl-debug; INFO is judged from 1000 ranks on, a judgement",
     fix="`NCCL_DEBUG=WARN` for production; with a file: NCCL_DEBUG_FILE=/path/nccl.%h.%p",
@@ -53,6 +54,7 @@ _CHANNELS = ("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_
 @check(
     "nccl.pinned-choices",
     title="Algorithm, protocol and channels are left to NCCL",
+    fault="Algorithm, protocol or channels are pinned",
     impact="slows-job",
     source=f"{GUIDE} (variables for debugging); NCCL 2.30 src/graph/tuning.cc",
     fix="`unset` it; if a benchmark justifies it, set it in the script of that one job, with the benchmark.",

@@ -59,6 +59,7 @@ def no_choice_of_paths(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "nccl.load-balancing",
     title="NCCL's connections can be spread over the paths of the fabric",
+    fault="NCCL's connections cannot be spread over the paths of the fabric",
     impact="slows-job",
     source=f"{GUIDE} (NCCL_IB_QPS_PER_CONNECTION: routing entropy; NCCL_IB_ADAPTIVE_ROUTING, NCCL_IB_SL)",
     fix="Switches that hash: `NCCL_IB_QPS_PER_CONNECTION=4` in /etc/nccl.conf. Switches that route adaptively: "
@@ -157,6 +158,7 @@ def _on_roce(way: _Way, site: Site) -> Finding:
 @check(
     "nccl.run-balancing",
     title="The run let its connections be spread over the paths of the fabric",
+    fault="The run did not spread its connections over the paths of the fabric",
     impact="slows-job",
     source=f"{GUIDE}; the list of devices and the `set by environment to` lines of NCCL 2.4 … 2.30",
     fix="Switches that hash: `NCCL_IB_QPS_PER_CONNECTION=4` where the job sets its variables; see nccl.load-balancing.",

@@ -39,6 +39,7 @@ def _counted(node: NodeFacts) -> str:
 @check(
     "nccl.unknown-variables",
     title="Every NCCL variable that is set is known to NCCL or a plug-in",
+    fault="An NCCL variable is set that no one reads",
     impact="drifts",
     source=f"{GUIDE}; names that NCCL 2.3.5 to 2.30.7 and the known plug-ins read",
     fix="Correct the name (`env | grep -i nccl`, /etc/nccl.conf), or unset it: as it stands it does nothing.",
@@ -80,6 +81,7 @@ def _owners(node: NodeFacts) -> str:
 @check(
     "nccl.variable-version",
     title="Every NCCL variable that is set is one that the installed NCCL reads",
+    fault="An NCCL variable is set that the installed NCCL does not read",
     impact="drifts",
     source=f"{GUIDE} (since, deprecated, removed); names that each of the releases 2.3.5 to 2.30.7 reads",
     fix="Look in `env | grep NCCL` and /etc/nccl.conf; use the name of the installed release, or `unset` it.",
@@ -125,6 +127,7 @@ def _releases(node: NodeFacts) -> str:
 @check(
     "nccl.variable-values",
     title="Every NCCL variable has a value that NCCL reads as it is written",
+    fault="An NCCL variable has a value that NCCL reads otherwise",
     impact="slows-job",
     explains=(
         ("nccl.socket-ifname", "part"),
@@ -171,6 +174,7 @@ def _defaults(node: NodeFacts) -> str:
 @check(
     "nccl.contradictions",
     title="No two NCCL variables undo or exclude each other",
+    fault="Two NCCL variables undo or exclude each other",
     impact="slows-job",
     explains=(("nccl.pinned-choices", "names"),),
     source=f"{GUIDE}; NCCL 2.30 src/init.cc, src/transport/, src/graph/tuning.cc",
@@ -230,6 +234,7 @@ def _two_of(found: dict[str, str]) -> tuple[tuple[str, str], tuple[str, str]]:
 @check(
     "nccl.socket-threads",
     title="NCCL_SOCKET_NTHREADS × NCCL_NSOCKS_PERTHREAD is at most 64",
+    fault="NCCL_SOCKET_NTHREADS × NCCL_NSOCKS_PERTHREAD exceeds 64",
     impact="drifts",
     source=f"{GUIDE}#nccl-socket-nthreads; limits of NCCL 2.30 src/transport/net_socket.cc: 16 threads, 64 sockets",
     fix="Unset both, or `export NCCL_SOCKET_NTHREADS=4 NCCL_NSOCKS_PERTHREAD=4` where TCP needs several sockets.",

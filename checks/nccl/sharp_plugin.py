@@ -25,6 +25,7 @@ def no_infiniband(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "nccl.sharp-plugin",
     title="NCCL's SHARP plug-in is complete and in the loader's path",
+    fault="NCCL's SHARP plug-in is incomplete",
     impact="slows-job",
     source="https://github.com/Mellanox/nccl-rdma-sharp-plugins; HPC-X manual, NCCL-RDMA-SHARP plugins; ld.so(8)",
     fix="Load HPC-X in the job (`source hpcx-init.sh; hpcx_load`), or put the folders of libnccl-net.so and "

@@ -25,6 +25,7 @@ _NAMING = ("NCCL_TOPO_FILE", "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_FILE", "NCCL_CON
 @check(
     "nccl.named-files",
     title="The files that NCCL's variables name are there, and true",
+    fault="A file that an NCCL variable names is missing or wrong",
     impact="slows-job",
     source=f"{GUIDE} (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE, NCCL_CONF_FILE, NCCL_NET_PLUGIN)",
     fix="`ls -l` the path where the job runs; correct it, or mount the provider's topology file there.",
@@ -148,6 +149,7 @@ _RENAMED = ("BLOCKING_WAIT", "DESYNC_DEBUG", "ENABLE_TIMING", "USE_TENSOR_REGIST
 @check(
     "nccl.pytorch-variables",
     title="PyTorch's NCCL error handling is on, under the name that PyTorch reads",
+    fault="PyTorch's NCCL error handling is off",
     impact="drifts",
     source="https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html; renamed in PyTorch 2.2",
     fix="From PyTorch 2.2 on unset NCCL_ASYNC_ERROR_HANDLING and leave TORCH_NCCL_ASYNC_ERROR_HANDLING at its default.",

@@ -108,6 +108,7 @@ FIX = "`preflight check --hosts` of both nodes, then the same test against a thi
 @check(
     "pair.path-mtu",
     title="Packets of the interface's MTU pass undivided",
+    fault="Packets of the interface's MTU do not pass undivided",
     impact="blocks-job",
     owner="network",
     source="ping(8) -M do; RFC 2923",
@@ -138,6 +139,7 @@ def path_mtu(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
 @check(
     "pair.pingpong",
     title="RDMA messages pass both ways",
+    fault="RDMA messages do not pass both ways",
     impact="blocks-job",
     owner="network",
     source="rdma-core libibverbs/examples, ibv_rc_pingpong(1)",
@@ -163,6 +165,7 @@ def pingpong(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
 @check(
     "pair.write-bw",
     title="RDMA writes reach the line rate",
+    fault="RDMA writes stay below the line rate",
     impact="slows-job",
     owner="network",
     source=PERFTEST,
@@ -192,6 +195,7 @@ def write_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
 @check(
     "pair.read-bw",
     title="RDMA reads reach the line rate",
+    fault="RDMA reads stay below the line rate",
     impact="slows-job",
     owner="network",
     source=PERFTEST,
@@ -220,6 +224,7 @@ def read_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
 @check(
     "pair.write-lat",
     title="A small RDMA write is quick, and always as quick",
+    fault="A small RDMA write is slow, or not always as quick",
     impact="slows-job",
     owner="network",
     source="OCI multi-node checks (5 µs); the spread is a judgement",

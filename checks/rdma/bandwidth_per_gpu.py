@@ -17,6 +17,7 @@ from preflight.model import Finding, Status, check, compare, unknown
 @check(
     "rdma.bandwidth-per-gpu",
     title="Each GPU has its share of NIC bandwidth",
+    fault="GPUs have less than their share of NIC bandwidth",
     impact="slows-job",
     source=f"{SYSFS}; sysfs-bus-pci; what is expected: the cluster file, else the part catalogue",
     fix="`ibstat` and `lspci -vv -s NIC` show ports and links below their rate; of a node that is built with less, "

@@ -40,6 +40,7 @@ HELD, STUCK = 0.01, 0.5
 @check(
     "counters.congestion",
     title="What held the traffic up, and whether it was too much",
+    fault="Congestion holds the traffic up",
     impact="slows-job",
     owner="network",
     source=f"{MLX5}; IEEE 802.1Qbb; InfiniBand PortXmitWait; the shares of the window are a judgement",

@@ -27,6 +27,7 @@ def no_device_expected(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "rdma.device-count",
     title="All HCAs of the compute fabric are there",
+    fault="HCAs of the compute fabric are missing",
     impact="slows-job",
     explains=(
         ("rdma.bandwidth-per-gpu", "node"),
@@ -103,6 +104,7 @@ def no_rdma_nic(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "rdma.registered",
     title="Every RDMA NIC on the PCI bus is an RDMA device",
+    fault="An RDMA NIC on the PCI bus is not an RDMA device",
     impact="slows-job",
     explains=(
         ("rdma.device-count", "node"),

@@ -86,6 +86,7 @@ def _cause(port: PortGrowth, names: set[str]) -> str:
 @check(
     "counters.loss",
     title="No packets are lost",
+    fault="Packets are lost",
     impact="slows-job",
     owner="network",
     explains=(("counters.congestion", "names"),),
@@ -144,6 +145,7 @@ def no_damage_counted(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "counters.link-quality",
     title="Links do not damage packets",
+    fault="A link damages packets",
     impact="slows-job",
     owner="network",
     explains=(("counters.flaps", "part"), ("trend.links", "part")),
@@ -234,6 +236,7 @@ def no_flaps_counted(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "counters.flaps",
     title="No link goes down and comes back",
+    fault="A link goes down and comes back",
     impact="blocks-job",
     owner="network",
     explains=(("kernel.events", "part"), ("trend.flaps", "part")),
@@ -294,6 +297,7 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "counters.receiver",
     title="This host takes what it is sent",
+    fault="This host is too slow for what it is sent",
     impact="slows-job",
     source=f"{MLX5}; one packet in a million: as for loss",
     fix="Compare `pcie.nic-link`, `pcie.max-read-request`, `kernel.cpu-governor` and `numa.affinity`: a slow PCIe "

@@ -24,6 +24,7 @@ def no_board_named(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "rdma.firmware",
     title="All NICs of one board run one firmware",
+    fault="NICs of one board run several firmware versions",
     impact="drifts",
     source="NVIDIA firmware release notes (one bundle for all adapters of a server); GCM's FIRMWARE_MISMATCH",
     fix="`mlxfwmanager` names both versions; bring the odd one to the version of the rest, then `mlxfwreset -d DEVICE "

@@ -31,6 +31,7 @@ def no_rail(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "rails.subnets",
     title="Each RoCE rail answers for its own address only",
+    fault="A RoCE rail answers for the address of another",
     impact="slows-job",
     source=SYSCTLS,
     fix="Give each rail its own subnet, or `sysctl` arp_ignore=1, arp_announce=2, rp_filter=2 and routes per rail.",
@@ -151,6 +152,7 @@ def no_interface(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "rails.isolated",
     title="The compute fabric carries no other traffic",
+    fault="The compute fabric carries other traffic",
     impact="slows-job",
     source="proc(5), /proc/net/route; operators' rule: backend and frontend networks are apart",
     fix="`ip route`: move the default route to the management interface; give the rails subnets of their own.",

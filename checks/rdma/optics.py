@@ -67,6 +67,7 @@ def _mlxlink(node: NodeFacts, port: Port) -> ethtool_module.LinkQuality:
 @check(
     "optics.module",
     title="Modules and cables raise no alarm",
+    fault="A module or cable raises an alarm",
     impact="drifts",
     owner="network",
     explains=(("optics.ber", "part"), ("counters.link-quality", "part"), ("counters.flaps", "part")),
@@ -157,6 +158,7 @@ def _too_hot(port: Port, link: ethtool_module.LinkQuality, key: str, fail: _Repo
 @check(
     "optics.fec",
     title="Fast links correct errors, all in the same way",
+    fault="A fast link lacks error correction, or corrects in another way",
     impact="drifts",
     owner="network",
     source="IEEE 802.3cd, 802.3bs, 802.3ck (RS-FEC of PAM4 lanes); ethtool(8)",
@@ -224,6 +226,7 @@ RAW, EFFECTIVE, SYMBOL = 1e-7, 1e-12, 1e-12
 @check(
     "optics.ber",
     title="Links have a low bit error ratio",
+    fault="A link has a high bit error ratio",
     impact="drifts",
     owner="network",
     explains=(("counters.link-quality", "part"),),

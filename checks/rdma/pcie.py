@@ -26,6 +26,7 @@ SMALL_READ_BYTES = 512
 @check(
     "pcie.nic-link",
     title="The PCIe link of each compute NIC carries its port's rate",
+    fault="The PCIe link of a compute NIC is slower than its port",
     impact="slows-job",
     explains=(
         ("rdma.bandwidth-per-gpu", "node"),
@@ -95,6 +96,7 @@ def no_reads_to_size(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "pcie.max-read-request",
     title="The compute NICs request large PCIe reads",
+    fault="A compute NIC reads in small PCIe requests",
     impact="slows-job",
     source="NVIDIA adapter performance tuning guides (MaxReadReq 4096); 512 is the power-on default of the PCIe spec.",
     fix="`setpci -s NIC CAP_EXP+8.w` shows it; set bits 14:12 to 5 (4096 bytes) in the firmware or at each boot.",
@@ -162,6 +164,7 @@ def no_need_of_relaxed_ordering(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "pcie.relaxed-ordering",
     title="Relaxed ordering is on where the CPU needs it",
+    fault="Relaxed ordering is off where the CPU needs it",
     impact="slows-job",
     source="NVIDIA: PCI_WR_ORDERING; AMD EPYC tuning guides; NCCL_IB_PCI_RELAXED_ORDERING (default 2, automatic)",
     fix="Set `mlxconfig PCI_WR_ORDERING=1` or the BIOS' PCIe relaxed ordering, and unset NCCL_IB_PCI_RELAXED_ORDERING.",

@@ -16,6 +16,7 @@ from preflight.model import Finding, check, compare, passed, unknown
 @check(
     "rdma.port-state",
     title="RDMA ports of the compute fabric are active",
+    fault="An RDMA port of the compute fabric is down",
     impact="slows-job",
     owner="network",
     explains=(
@@ -93,6 +94,7 @@ def _meaning(port: Port) -> str:
 @check(
     "rdma.port-rate",
     title="RDMA ports run at the expected rate",
+    fault="An RDMA port runs below the expected rate",
     impact="slows-job",
     owner="network",
     explains=(("rdma.bandwidth-per-gpu", "node"), ("pair.write-bw", "part"), ("pair.read-bw", "part")),
@@ -177,6 +179,7 @@ def judge_port_rates(active: Sequence[Port], report: Callable[..., Finding], pee
 @check(
     "rdma.link-layer",
     title="All compute ports have one link layer",
+    fault="The compute ports have several link layers",
     impact="slows-job",
     explains=(("nccl.ib-hca", "node", "*", "*InfiniBand and*"),),
     source=SYSFS,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 @check(
     "counters.balance",
     title="All rails carry alike",
+    fault="The rails do not carry alike",
     impact="slows-job",
     source="a judgement: half of what the middle port carries; NCCL spreads a collective evenly over its rails",
     fix="Compare NCCL_IB_HCA, the rails in the NCCL log (`preflight check --log job.log`) and `rdma.port-state`; "
@@ -112,6 +113,7 @@ def no_lossless_priority(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "counters.traffic-class",
     title="RDMA runs on the priority that is lossless",
+    fault="RDMA runs outside of the lossless priority",
     impact="slows-job",
     source=f"the cluster file (qos.pfc_priority); {MLX5}",
     fix="Set the traffic class of the job (NCCL_IB_TC, UCX_IB_TRAFFIC_CLASS) to the DSCP that maps to the lossless "

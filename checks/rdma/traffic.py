@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @check(
     "counters.visible",
     title="Throughput, errors, ECN and pauses of the ports can be seen",
+    fault="Counters of a port cannot be read",
     impact="drifts",
     source=MLX5,
     fix="In a virtual machine or pod run preflight on the host, which has the physical function; else update the "

@@ -23,6 +23,7 @@ _RESOURCE = (
 @check(
     "rdma.device-nodes",
     title="Every HCA has a device node that this user may open",
+    fault="An HCA has no device node that this user may open",
     impact="slows-job",
     explains=(
         ("rdma.active-mtu", "unknown"),
@@ -114,6 +115,7 @@ def no_infiniband(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "rdma.active-mtu",
     title="InfiniBand MTU is as large as the fabric allows",
+    fault="The InfiniBand MTU is smaller than the fabric allows",
     impact="slows-job",
     owner="network",
     source="rdma-core ibv_devinfo(1); InfiniBand specification: the subnet manager sets the MTU of a partition",

@@ -47,6 +47,7 @@ def no_roce(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "roce.chain",
     title="Every link of the RoCE chain holds, port by port",
+    fault="The RoCE chain of a port is broken",
     impact="slows-job",
     explains=(("switch.pfc", "part", "*PFC is *"), ("pair.path-mtu", "part", "*interface has MTU*")),
     source="Linux kernel: iboe_get_mtu; IEEE 802.1Qbb; RFC 2474, RFC 3168; dcb(8), mlnx_qos, ethtool(8); MLNX_OFED "

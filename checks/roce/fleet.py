@@ -94,6 +94,7 @@ PORTS = (
 @check(
     "fleet.roce-ports",
     title="Trust, PFC, ECN, DSCP map and pause of the RoCE ports are the same on all nodes",
+    fault="The RoCE ports of a node are set up otherwise",
     impact="slows-job",
     source="NVIDIA RoCE configuration guide: one class of service end to end; majority of at least 3 nodes and 60 %",
     fix="Decide which settings are right, write them into the cluster file (`[class.NAME.qos]`), and set them on all "
@@ -129,6 +130,7 @@ def _ports(node: NodeFacts, site: Site) -> list[Port]:
 @check(
     "fleet.gid-index",
     title="The routable RoCE v2 address has the same GID index on all nodes",
+    fault="The routable RoCE v2 address of a node has another GID index",
     impact="blocks-job",
     source="NCCL user guide, NCCL_IB_GID_INDEX; majority of at least 3 nodes and 60 %",
     fix="Unset NCCL_IB_GID_INDEX with NCCL 2.21 or newer; else bring the addresses up in the same order on all nodes, "
@@ -190,6 +192,7 @@ def _is_fixed(node: NodeFacts) -> bool:
 @check(
     "fleet.roce-equal",
     title="RoCE's marking and congestion control are the same on all nodes",
+    fault="RoCE's marking and congestion control differ on a node",
     impact="slows-job",
     source="NVIDIA MLNX_OFED documentation, RoCE congestion control; majority of at least 3 nodes and 60 %",
     fix="Decide which settings are right, write them into the cluster file (`qos.traffic_class`, `qos.cnp_dscp`, "

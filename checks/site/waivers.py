@@ -18,6 +18,7 @@ def no_waiver(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "site.waivers",
     title="No waiver of the cluster file has expired",
+    fault="A waiver of the cluster file has expired",
     impact="drifts",
     source="the cluster file: [[waiver]]",
     fix="Fix what it waives and delete it from the file, or have its owner set a new date; then `preflight lint FILE`.",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.command(cls=options.ShortHelp)
 @click.argument("paths", nargs=-1, required=True, type=options.file_path, metavar="DIR|REPORT...")
 @click.option("--nodes", metavar="NODESET", help="Only these nodes.")
-@click.option("-o", "output", required=True, type=options.file_path, metavar="FILE.tar.gz", help="New archive.")
+@click.option("-o", "--output", required=True, type=options.file_path, metavar="FILE.tar.gz", help="New archive.")
 @options.cluster
 @options.naming
 @click.option(

@@ -198,6 +198,7 @@ def _about(check: Check) -> dict[str, Any]:
     return {
         "id": check.id,
         "title": check.title,
+        "fault": check.fault or None,
         "scope": str(check.scope),
         "gating": check.gating,
         "source": check.source,

@@ -33,7 +33,7 @@ def check(**arguments: Any) -> int:
 
     --only and --skip take ids of checks, with wildcards: 'rdma.*'. --log takes several files. --window also extends the
     time limit. --exclude-file writes a list for sbatch --exclude. --json, --html, --junit, --textfile and
-    --exclude-file take - for standard output.
+    --exclude-file take - for standard output; --json alone prints, as everywhere.
     """
     from preflight.run import check as run
 

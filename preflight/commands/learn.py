@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     help="Convert a file of NHC or gcm instead.",
 )
 @click.option("--save", type=options.file_path, metavar="DIR", help="Keep the evidence: DIR/NODE.json for each node.")
-@click.option("-o", "output", required=True, type=options.file_path, metavar="CLUSTER.TOML", help="File to write.")
+@click.option("-o", "--output", required=True, type=options.file_path, metavar="CLUSTER.TOML", help="File to write.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 def learn(
     paths: tuple[Path, ...], output: Path, force: bool, save: Path | None, source: Path | None, **arguments: Any

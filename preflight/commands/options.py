@@ -43,7 +43,10 @@ selection = combine_options(
     click.option("--skip", multiple=True, metavar="GLOB", help="Leave these checks out."),
 )
 outputs = combine_options(
-    click.option("--json", "json_file", metavar="F", help="Write the report as JSON; -: to standard output."),
+    click.option("--format", "layout", type=click.Choice(["text", "line", "json", "md"]), default="text",
+                 metavar="WORD", help="text, line (tabs), json or md."),
+    click.option("--json", "json_file", is_flag=False, flag_value="-", metavar="[F]",
+                 help="Write the report as JSON; without F: print it."),
     click.option("--html", "html_file", type=file_path, metavar="F", help="Write the report as one HTML page."),
     click.option("--junit", "junit_file", type=file_path, metavar="F", help="Write the report as JUnit XML, for CI."),
     click.option("--textfile", type=file_path, metavar="F.prom", help="Write metrics for node_exporter."),

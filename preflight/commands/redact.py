@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=options.ShortHelp)
 @click.argument("paths", nargs=-1, required=True, type=options.file_path, metavar="FILE|DIR...")
-@click.option("-o", "output", required=True, type=options.file_path, metavar="OUT", help="New file or directory.")
+@click.option("-o", "--output", required=True, type=options.file_path, metavar="OUT", help="New file or directory.")
 @options.naming
 @click.option(
     "--map", "map_file", type=options.file_path, metavar="FILE", help="Write the table of aliases; keep it secret."

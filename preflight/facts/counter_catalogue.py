@@ -61,7 +61,7 @@ def _stopping(bits: int) -> dict[str, object]:
 
 #: ``/sys/class/infiniband/*/ports/*/counters``
 _PORT = (
-    _row("symbol_error", _Q, "symbols that were no valid ones", **_stopping(16), fail_per_h=120),
+    _row("symbol_error", _Q, "invalid symbols", **_stopping(16), fail_per_h=120),
     _row("link_error_recovery", _Q, "times the link retrained", **_stopping(8), fail_per_h=300),
     _row("link_downed", CounterKind.FLAP, "times the link went down", **_stopping(8), fail_per_h=0),
     _row("port_rcv_errors", _Q, "damaged packets", **_stopping(16), fail_per_h=10),

@@ -10,7 +10,7 @@ from preflight._startup.lightclass import dataclass, field
 from preflight.facts.majority import systemic
 from preflight.incidents.cost import cost_of
 from preflight.incidents.order import action_of, impact_of, owner_of, sort_key
-from preflight.incidents.parts import Parts, is_device, signature
+from preflight.incidents.parts import Parts, is_device, names_device, signature
 from preflight.incidents.relations import Relations
 from preflight.model import IMPACTS, SHADOW, Check
 
@@ -233,6 +233,8 @@ def _by(faults: Iterable[_Fault], key: Any) -> dict[str, list[_Fault]]:
 def _title(finding: Document, subjects: Sequence[str], leaf: str) -> str:
     """Return the message of the first finding, extended to all subjects."""
     message = str(finding["message"])
+    if is_device(finding["subject"]) and not names_device(message):
+        message = f"{finding['subject']}: {message}"
     where = f", all on {leaf}" if leaf else ""
     if len(subjects) < 2 or not is_device(finding["subject"]):
         return message + where

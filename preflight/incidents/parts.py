@@ -37,6 +37,11 @@ def is_device(subject: str) -> bool:
     return bool(_DEVICE.fullmatch(subject) or _PAIR.fullmatch(subject))
 
 
+def names_device(message: str) -> bool:
+    """Return whether a message names a device."""
+    return any(_DEVICE.fullmatch(word[0]) for word in _WORD.finditer(message))
+
+
 def signature(message: str, subject: str) -> str:
     """Return a message without its figures and the names of devices, one or several."""
     if is_device(subject):

@@ -174,6 +174,8 @@ def finding_documents(folded: ResultTable, subjects: Subjects) -> Iterator[dict[
             document["cause"] = {"check": finding.cause[0], "nodes": list(finding.cause[1:])}
         if finding.reported_by:
             document["reported_by"] = list(finding.reported_by)
+        if check.fault and finding.status in (Status.FAIL, Status.WARN):
+            document["fault"] = check.fault
         if urgent:
             shown = _holder(finding, numbers, subjects)
             evidence = subjects.evidence(shown)

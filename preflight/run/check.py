@@ -74,5 +74,5 @@ def _prepare(request: RunRequest) -> None:
     from preflight.judge import prepare
 
     prepare(request.checks)
-    if request.outputs.json_file != "-":
+    if request.outputs.json_file != "-" and request.outputs.layout == "text":
         import preflight.reports.summary_text  # noqa: F401

@@ -83,7 +83,7 @@ def _print(report: Mapping[str, Any], outputs: Outputs) -> bool:
     try:
         if outputs.replaces_text:
             return True
-        if outputs.json_file == "-":
+        if outputs.json_file == "-" or outputs.layout == "json":
             from preflight.evidence.report_file import written
 
             for piece in written(report):
@@ -99,6 +99,11 @@ def _print(report: Mapping[str, Any], outputs: Outputs) -> bool:
 
 
 def _print_text(report: Mapping[str, Any], outputs: Outputs) -> None:
+    if outputs.layout in ("line", "md"):
+        from preflight.reports import incident_text
+
+        print_text(incident_text.document(report, outputs.layout))
+        return
     if outputs.quiet:
         from preflight.reports.sanitize import one_line
         from preflight.reports.verdict_line import headline
@@ -107,14 +112,15 @@ def _print_text(report: Mapping[str, Any], outputs: Outputs) -> None:
         return
     terminal, width = screen()
     colour = terminal if outputs.colour == "auto" else outputs.colour == "always"
+    from preflight.reports.summary_text import render
+
+    summary = render(report, colour=colour, width=width, more=_show(outputs))
     if outputs.verbose:
         from preflight.reports.text_report import render as render_all
 
-        page(render_all(report, colour=colour, width=width, verbose=True))
+        page(f"{render_all(report, colour=colour, width=width, verbose=True)}\n{summary}")
     else:
-        from preflight.reports.summary_text import render
-
-        print_text(render(report, colour=colour, width=width, more=_show(outputs)))
+        print_text(summary)
     if outputs.html_file:
         print_text(f"page: {outputs.html_file}\n")
 

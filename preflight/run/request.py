@@ -38,6 +38,7 @@ class Outputs:
     verbose: bool = False
     quiet: bool = False
     colour: str = "auto"
+    layout: str = "text"
 
     @property
     def files(self) -> dict[str, str]:

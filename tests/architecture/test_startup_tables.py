@@ -158,7 +158,8 @@ def test_each_option_is_parsed_without_click(command: str) -> None:
     for param in parser.params:
         if isinstance(param, click.Option) and param.name not in left:
             for word in param.opts:
-                kind = by_kind.get(type(param.type), "auto")
+                choices = tuple(param.type.choices) if isinstance(param.type, click.Choice) else ("auto",)
+                kind = by_kind.get(type(param.type), str(choices[0]))
                 assert fast_options.parse(command, [word] if param.is_flag else [word, kind]) is not None, word
 
 

@@ -70,3 +70,10 @@ def test_every_check_explains_itself(check: Check) -> None:
     assert check.source
     assert check.fix
     assert set(check.answers) <= KNOWN, f"no such checklist item: {set(check.answers) - KNOWN}"
+
+
+@pytest.mark.parametrize("check", CHECKS.values(), ids=lambda check: check.id)
+def test_a_check_has_a_title_for_its_fault(check: Check) -> None:
+    assert check.fault not in ("", check.title)
+    assert len(check.fault) <= 80
+    assert not check.fault.endswith(".")

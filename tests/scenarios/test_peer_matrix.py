@@ -166,7 +166,7 @@ ROWS: dict[str, MatrixRow] = {
     ),
     "F03 one uncorrectable error": MatrixRow(
         IB, health(2, ecc_volatile_dram_uncorrected=1), {("fail", "gpu.ecc-uncorrected", "0000:52:00.0")},
-        "GPU2: 1 uncorrectable memory errors .*1 DRAM",
+        "GPU2: 1 uncorrectable memory error .*1 DRAM",
     ),
     "F04 row remapping pending": MatrixRow(
         IB, health(5, remap_pending=True, remapped_uncorrected=1), {("fail", "gpu.row-remap", "0000:c3:00.0")},
@@ -215,7 +215,7 @@ ROWS: dict[str, MatrixRow] = {
     ),
     "F17 PFC off": MatrixRow(
         ROCE, nic("mlx5_9", pfc=(), switch_pfc=()), {("fail", "roce.chain", "mlx5_9:1")},
-        "mlx5_9:1: PFC is on for priority none",
+        "mlx5_9:1: PFC is on for no priority",
     ),
     "F18 ECN off": MatrixRow(
         ROCE, nic("mlx5_10", ecn=False), {("fail", "roce.chain", "mlx5_10:1")}, "mlx5_10:1: ECN is off on priority 3",

@@ -21,10 +21,10 @@ def pfc(at: Place, name: str) -> ChainLink:
     found = port_qos.pfc(at.evidence, at.netdev)
     if found.value == {at.priority}:
         return ChainLink(name, State.OK, f"on for {at.priority} only", evidence=(found.evidence,))
-    enabled = ", ".join(map(str, sorted(found.value))) or "none"
+    enabled = ", ".join(map(str, sorted(found.value)))
     return ChainLink(
-        name, State.BROKEN, f"priority {enabled}",
-        f"PFC is on for priority {enabled}, expected {at.priority} only",
+        name, State.BROKEN, f"priority {enabled or 'none'}",
+        f"PFC is on for {f'priority {enabled}' if enabled else 'no priority'}, expected {at.priority} only",
         f"priority {at.priority} ({at.source})", (found.evidence,),
         fix=f"`mlnx_qos -i {at.netdev} --pfc {_row(at)}` (or `dcb pfc set`), and the same on the switch port",
     )  # fmt: skip

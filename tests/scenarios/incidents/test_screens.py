@@ -33,7 +33,7 @@ DEMO = [
     ("mlx5_10:1 runs at 200 Gb/s, its peers at 400 Gb/s", "gpu005", "slows-job", "network"),
     ("mlx5_11: /dev/infiniband/uverbs11 is missing", "gpu006", "slows-job", "site"),
     ("mlx5_4:1: the interface has MTU 1500, expected 9000", "gpu003", "slows-job", "site"),
-    ("mlx5_9:1: PFC is on for priority none, expected 3 only", "gpu004", "slows-job", "site"),
+    ("mlx5_9:1: PFC is on for no priority, expected 3 only", "gpu004", "slows-job", "site"),
     ("NCCL_P2P_DISABLE=1 in the environment switches GPU peer-to-peer off, expected unset", "gpu004", "slows-job",
      "job"),
     ("NVIDIA driver: 550.90.07; most nodes (6 of 7) have 570.124.06", "gpu006", "slows-job", "site"),

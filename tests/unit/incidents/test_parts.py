@@ -96,6 +96,6 @@ def test_figures_are_no_part_of_a_signature(first: tuple[str, str], second: tupl
 
 
 def test_words_are_part_of_a_signature() -> None:
-    assert signature("PFC is on for priority none", "") != signature("PFC is on for priority 3", "")
+    assert signature("PFC is on for no priority", "") != signature("PFC is on for priority 3", "")
     assert signature("Ethernet, expected InfiniBand", "") != signature("InfiniBand, expected Ethernet", "")
     assert signature("NCCL_A=1 is set", "NCCL_A") != signature("NCCL_B=1 is set", "NCCL_B")
