@@ -174,8 +174,8 @@ class WiringCell:
     ports: int
 
 
-#: Rows of the grid on the page; the worst come first.
-MOST_WIRINGS = 400
+#: Rows of the grid on the page; of more, the worst are shown.
+MOST_WIRINGS = 64
 
 
 def find_wiring(report: Document, marks: Marks) -> RailLayout:
@@ -207,6 +207,8 @@ def find_wiring(report: Document, marks: Marks) -> RailLayout:
     ]  # fmt: skip
     rails_count = max((len(key) for key in wirings), default=0)
     rows.sort(key=lambda row: row.nodes)
+    if len(rows) > MOST_WIRINGS:
+        rows.sort(key=lambda row: -sum(cell.bad for cell in row.cells))
     return RailLayout(names, tuple(wirings), wiring_of, tuple(rows), rails_count)
 
 

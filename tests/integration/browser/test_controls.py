@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -260,6 +261,23 @@ def test_readable_without_script(show: Any, tab: BrowserPage) -> None:
 def test_eight_nodes_print_on_six_pages(show: Any) -> None:
     printed = show(demo()).pdf()
     assert 1 <= len(re.findall(rb"/Type\s*/Page\b", printed)) <= 6
+
+
+@pytest.mark.skipif("AXE" not in os.environ, reason="set AXE to axe.min.js of npm's axe-core: see CONTRIBUTING.md")
+@pytest.mark.parametrize("size", SIZES, ids=["desk", "phone"])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("name", ["demo", "fleet", "healthy", "panel"])
+def test_axe_reports_nothing(name: str, dark: bool, size: tuple[int, int], show: Any) -> None:
+    made = {"demo": demo, "fleet": fleet, "healthy": lambda: samples.healthy(3), "panel": demo}[name]()
+    page = show(made, "#node=gpu005" if name == "panel" else "", *size)
+    page.screen(*size, dark=dark)
+    if name != "panel":
+        page.run("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
+    page.run(Path(os.environ["AXE"]).read_text("utf-8") + "; 0")
+    violations = page.run(
+        "axe.run().then(found => found.violations.map(v => [v.impact, v.id, v.nodes[0].html.slice(0, 200)]))"
+    )
+    assert violations == []
 
 
 def test_the_focus_is_seen_wherever_it_goes(show: Any) -> None:
