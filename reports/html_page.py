@@ -16,7 +16,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from preflight.reports import keep_off, page_cards, page_incidents, page_map, page_nodes
+from preflight.reports import curve_svg, keep_off, page_cards, page_incidents, page_map, page_nodes
 from preflight.reports import page_model as model
 from preflight.reports.cluster_scope import remarks
 from preflight.reports.coverage_text import waiting
@@ -87,6 +87,7 @@ def render(report: Mapping[str, Any]) -> str:
         groups=groups,
         fabrics=model.fabrics(report.get("fabrics", ())),
         pairs=model.pair_maps(report.get("pairs", ())),
+        curves=tuple((curve, curve_svg.draw(curve)) for curve in report.get("curves", ())),
         checklists=model.checklists(report["checklists"]),
         checklist_counts=model.tally(report["checklists"]),
         anchors=page_cards.anchors(failures, warnings, unknown),

@@ -62,8 +62,22 @@ def judge(
         report["fabrics"] = drawn
     if judged.logs is not None and (maps := _pair_maps(judged.logs)):
         report["pairs"] = maps
+    if curves := _curves(report, judged):
+        report["curves"] = curves
     report["incidents"] = _incidents(report, judged.planned.checks)
     return report
+
+
+def _curves(report: dict[str, Any], judged: _Judged) -> list[dict[str, Any]]:
+    """Return the curves of logs and trends; most runs import nothing for them."""
+    trends = [finding for finding in report["findings"] if finding["check"].startswith("trend.")]
+    if judged.logs is None and not trends:
+        return []
+    from preflight.judge.curves import curves
+
+    results = judged.fleet.seen
+    nodes = {results[place].node: facts for place, facts in judged.fleet.nodes.items() if results[place].pair is None}
+    return curves(trends, nodes, judged.logs)
 
 
 def findings(
