@@ -268,7 +268,7 @@ def test_eight_nodes_print_on_six_pages(show: Any) -> None:
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("name", ["demo", "fleet", "healthy", "panel"])
 def test_axe_reports_nothing(name: str, dark: bool, size: tuple[int, int], show: Any) -> None:
-    made = {"demo": demo, "fleet": fleet, "healthy": lambda: samples.healthy(3), "panel": demo}[name]()
+    made = {"fleet": fleet, "healthy": samples.healthy}.get(name, demo)()
     page = show(made, "#node=gpu005" if name == "panel" else "", *size)
     page.screen(*size, dark=dark)
     if name != "panel":
