@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import fmean, median, stdev
+from statistics import NormalDist, fmean, median, stdev
 
 from preflight._startup.lightclass import dataclass
 from preflight.facts.trace.ranks import RankTrace
@@ -17,8 +17,8 @@ from preflight.facts.trace.waiting import BLOCKS, GroupOfRanks, WaitKey, Waits
 
 #: Share of a group's waiting, and of a step, that a straggler causes at least.
 MOST_OF_IT, OF_A_STEP = 0.5, 0.01
-#: Normal deviate above which chance does not explain the difference: once in 2,000 groups.
-BEYOND_CHANCE = 3.3
+#: Probability that chance explains the difference, in any group of a job, below which a rank is named.
+BY_CHANCE = 0.0005
 #: Steps below which a rank is not named.
 FEWEST_STEPS = 3
 #: Share of a single step that a rank must cost to be named for it.
@@ -50,12 +50,13 @@ def stragglers(ranks: Mapping[int, RankTrace], waits: Waits) -> list[Straggler]:
         return []
     steps = sorted(set.intersection(*(set(trace.steps) for trace in ranks.values()))) or list(range(BLOCKS))
     candidates: list[Straggler] = []
+    beyond = NormalDist().inv_cdf(1 - BY_CHANCE / max(1, len(waits.groups)))
     for number, group in enumerate(waits.groups):
         if group.kinds == {"sendrecv"}:
             continue
         caused = {step: waits.caused.get(WaitKey(number, step), {}) for step in steps}
-        candidates += _of_group(group, caused, length)
-    candidates += _of_pipelines(ranks, waits, steps, length)
+        candidates += _of_group(group, caused, length, beyond)
+    candidates += _of_pipelines(ranks, steps, length, beyond)
     candidates.sort(key=lambda straggler: (bool(straggler.steps), -straggler.lost_us))
     by_rank: dict[int, Straggler] = {}
     for candidate in candidates:
@@ -63,7 +64,9 @@ def stragglers(ranks: Mapping[int, RankTrace], waits: Waits) -> list[Straggler]:
     return list(by_rank.values())
 
 
-def _of_group(group: GroupOfRanks, caused: Mapping[int, Mapping[int, float]], length: float) -> list[Straggler]:
+def _of_group(
+    group: GroupOfRanks, caused: Mapping[int, Mapping[int, float]], length: float, beyond: float
+) -> list[Straggler]:
     if len(caused) < FEWEST_STEPS:
         return []
     total = {rank: sum(of_step.get(rank, 0.0) for of_step in caused.values()) for rank in group.ranks}
@@ -74,7 +77,7 @@ def _of_group(group: GroupOfRanks, caused: Mapping[int, Mapping[int, float]], le
     peers = [other for other in group.ranks if other != rank]
     excess = [of_step.get(rank, 0.0) - fmean(of_step.get(other, 0.0) for other in peers) for of_step in caused.values()]
     share, lost = total[rank] / everything, fmean(excess)
-    if share > MOST_OF_IT and lost > OF_A_STEP * length and _beyond_chance(excess):
+    if share > MOST_OF_IT and lost > OF_A_STEP * length and _beyond_chance(excess, beyond):
         return [Straggler(rank, group, share, lost, lost / length, ())]
     return _now_and_then(group, caused, length)
 
@@ -96,7 +99,9 @@ def _now_and_then(group: GroupOfRanks, caused: Mapping[int, Mapping[int, float]]
     ]  # fmt: skip
 
 
-def _of_pipelines(ranks: Mapping[int, RankTrace], waits: Waits, steps: Sequence[int], length: float) -> list[Straggler]:
+def _of_pipelines(
+    ranks: Mapping[int, RankTrace], steps: Sequence[int], length: float, beyond: float
+) -> list[Straggler]:
     """Return the ranks of pipelines that compute longer than the other stages."""
     if len(steps) < FEWEST_STEPS:
         return []
@@ -107,7 +112,7 @@ def _of_pipelines(ranks: Mapping[int, RankTrace], waits: Waits, steps: Sequence[
         peers = [rank for rank in stages.ranks if rank != slowest]
         excess = [compute[slowest][at] - median(compute[rank][at] for rank in peers) for at in range(len(steps))]
         lost = fmean(excess)
-        if lost > OF_A_STEP * length and _beyond_chance(excess):
+        if lost > OF_A_STEP * length and _beyond_chance(excess, beyond):
             stragglers_of_all.append(Straggler(slowest, stages, 1.0, lost, lost / length, ()))
     return stragglers_of_all
 
@@ -145,7 +150,7 @@ def _pipelines(ranks: Mapping[int, RankTrace]) -> list[GroupOfRanks]:
     ]
 
 
-def _beyond_chance(sample: Sequence[float]) -> bool:
+def _beyond_chance(sample: Sequence[float], beyond: float) -> bool:
     """Return whether a mean is above zero by more than its sample's spread explains.
 
     Student's t as a normal deviate, by Wallace's approximation (Annals of Mathematical Statistics 30, 1959).
@@ -158,4 +163,4 @@ def _beyond_chance(sample: Sequence[float]) -> bool:
         return True
     square = mean * mean * len(sample) / (spread * spread)
     deviate = (8 * freedom + 1) / (8 * freedom + 3) * math.sqrt(freedom * math.log1p(square / freedom))
-    return deviate > BEYOND_CHANCE
+    return deviate > beyond
