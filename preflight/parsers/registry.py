@@ -105,6 +105,7 @@ TOOLS: Mapping[str, str] = {
 }
 
 CLUSTER: Mapping[str, str] = {
+    "kubernetes object": "cluster.kubernetes_object",
     "kubernetes describe": "cluster.kubernetes_pod",
     "kubernetes events": "cluster.kubernetes_events",
     "kubernetes node": "cluster.kubernetes_node",
@@ -112,6 +113,10 @@ CLUSTER: Mapping[str, str] = {
     "sinfo": "cluster.sinfo",
     "scontrol node": "cluster.scontrol_nodes",
     "sacct": "cluster.sacct",
+    "squeue": "cluster.squeue",
+    "scontrol job": "cluster.scontrol_jobs",
+    "scontrol": "cluster.slurm_control",
+    "seff": "cluster.seff",
 }
 
 JOB: Mapping[str, str] = {

@@ -10,6 +10,7 @@ Data flow:
 - ``textprep.headed_files``: files below a line with their path;
 - ``framed_tables``: outputs with a frame that looks like such a prefix;
 - ``detector`` (``parsers.output_heads``, ``parsers.text_block``): the parts and their formats;
+- ``rank_errors``: the errors of all ranks of a job as one part;
 - ``formats``, one module a family of tools: the first line of an output, and its parser;
 - ``evaluate``: findings (``judges``, the cores of checks by kind).
 
@@ -37,6 +38,7 @@ from preflight.recognition.guess import Guess, guess
 from preflight.recognition.input_sources import InputSource, SourceError, open_sources
 from preflight.recognition.job_logs import NCCL_LOG, NCCL_TESTS, judge_across, judge_logs, judge_settings, log_parts
 from preflight.recognition.line_unwrap import count_facts, prefer_unwrapped
+from preflight.recognition.rank_errors import merge_ranks
 from preflight.textprep import common_prefix
 from preflight.textprep.commented_output import commented
 from preflight.textprep.headed_files import as_searched
@@ -97,7 +99,7 @@ def _of_tools(lines: Lines, source: str) -> list[TextPart]:
     found += [part for own in unread_lines for part in _parts(own, "")]
     ways = common_prefix.unmarked(lines, _taken(lines, found))
     found += [part for stretch in ways for part in max(map(_written, stretch), key=count_facts)]
-    found = sorted(found, key=lambda part: part.first)[:MOST_PARTS]
+    found = merge_ranks(sorted(found, key=lambda part: part.first))[:MOST_PARTS]
     add_findings(found, source)
     return found
 

@@ -1,8 +1,9 @@
-"""``kubectl get pods`` and ``kubectl get nodes``."""
+"""Tables of ``kubectl get``: pods, nodes, objects of any kind."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
@@ -51,20 +52,50 @@ class ListedNode:
 
 
 @dataclass(frozen=True)
+class ListedObject:
+    """One row of a table of any other kind, by its columns."""
+
+    namespace: str
+    name: str
+    columns: Mapping[str, str]
+    line: int
+
+
+@dataclass(frozen=True)
 class KubernetesList:
     """The rows of one table."""
 
     pods: tuple[ListedPod, ...] = ()
     nodes: tuple[ListedNode, ...] = ()
+    others: tuple[ListedObject, ...] = ()
+
+
+#: Columns by one of which a table of any kind is one of Kubernetes.
+_OWN = frozenset({"AGE", "STATUS", "STATE", "PHASE", "READY", "TERMINALSTATE"})
+_HEADING = re.compile(r"[A-Z][A-Z0-9()/%._-]{0,30}(?: [A-Z][A-Z0-9()/%._-]{0,30}){0,3}")
+_MOST_COLUMNS = 30
+
+
+def _headings(text: str) -> list[tuple[str, int]]:
+    """Return the columns of a table, each with its place; none for another line."""
+    if len(text) > 2000 or not re.match(r"\s*(?:NAMESPACE\s+)?NAME\s", text):
+        return []
+    headings = [(match[0], match.start()) for match in re.finditer(r"\S+(?: \S+)*", text)]
+    names = {name for name, _ in headings}
+    fits = len(headings) == len(names) <= _MOST_COLUMNS and all(_HEADING.fullmatch(name) for name in names)
+    return headings if fits and _OWN & names and "NAME" in names and len(names) > 1 else []
 
 
 def begins(lines: Lines, at: int) -> bool:
     """Return whether a table begins at a line."""
-    return bool(_POD_HEAD.fullmatch(lines[at].text) or _NODE_HEAD.fullmatch(lines[at].text))
+    text = lines[at].text
+    return bool(_POD_HEAD.fullmatch(text) or _NODE_HEAD.fullmatch(text) or _headings(text))
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[KubernetesList]:
     """Read the rows below the header."""
+    if not _POD_HEAD.fullmatch(lines[at].text) and not _NODE_HEAD.fullmatch(lines[at].text):
+        return _other_rows(lines, at)
     head = _POD_HEAD.fullmatch(lines[at].text)
     pods: list[ListedPod] = []
     nodes: list[ListedNode] = []
@@ -81,6 +112,32 @@ def parse_lines(lines: Lines, at: int) -> Parsed[KubernetesList]:
             break
         end += 1
     return Parsed(KubernetesList(tuple(pods), tuple(nodes)), tuple(gaps), end)
+
+
+def _other_rows(lines: Lines, at: int) -> Parsed[KubernetesList]:
+    """Read the rows of a table of any kind."""
+    heads = _headings(lines[at].text)
+    rows: list[ListedObject] = []
+    gaps: list[ParseGap] = []
+    end = at + 1
+    while end < len(lines) and lines[end].text.strip() and not is_prompt(lines[end].text) and not begins(lines, end):
+        row = _row(heads, lines[end].text[:4000])
+        if not re.fullmatch(r"[a-z0-9][\w.:/-]{0,252}", row.get("NAME", "")):
+            break
+        missing = sum(not row[name] for name, _ in heads)
+        if missing and row.get("AGE", "-") == "":
+            gaps.append(ParseGap(lines[end].number, "the row is cut"))
+        rows.append(ListedObject(row.get("NAMESPACE", ""), row["NAME"], row, lines[end].number))
+        end += 1
+    return Parsed(KubernetesList(others=tuple(rows)), tuple(gaps), end)
+
+
+def _row(heads: list[tuple[str, int]], text: str) -> dict[str, str]:
+    words = [match[0] for match in re.finditer(r"\S+(?: \S+)*", text)]
+    if len(words) == len(heads):
+        return {name: word for (name, _), word in zip(heads, words, strict=True)}
+    ends = [begin for _, begin in heads[1:]] + [len(text)]
+    return {name: text[begin:stop].strip() for (name, begin), stop in zip(heads, ends, strict=True)}
 
 
 def _pod(text: str, number: int, named: bool) -> ListedPod | None:

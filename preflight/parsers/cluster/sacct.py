@@ -27,6 +27,7 @@ class EndedJob:
     exit_code: str
     nodes: str
     line: int
+    reason: str = ""  # why it waits, of squeue and scontrol
 
 
 def _header(text: str) -> list[str]:

@@ -12,7 +12,8 @@ from preflight.textprep.lines import Lines
 
 _REASONS_HEAD = re.compile(r"\s*REASON\s+USER\s+TIMESTAMP\s+(?:STATE\s+)?NODELIST\s*")
 _REASON = re.compile(
-    r"\s*(\S.{0,200}?)\s+([\w.()-]{1,40})\s+(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|Unknown|N/A)\s+(?:([a-z*~#%$@+^-]{2,20})\s+)?(\S{1,400})\s*"
+    r"\s*(\S.{0,200}?)\s+([\w.()-]{1,40})\s+(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|Unknown"
+    r"|N/A)\s+(?:([a-z*~#%$@+^-]{2,20})\s+)?(\S{1,400})\s*"
 )
 _NODE = re.compile(r"\s*NodeName=(\S{1,100})(?:\s.*)?")
 _PAIR = re.compile(r"(?<!\S)([A-Z]\w{1,30}(?:/\w{1,20})?)=(\S*)")

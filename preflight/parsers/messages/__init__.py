@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from preflight.parsers.messages import (  # noqa: F401
+        container_signatures,
         cuda_signatures,
         driver_signatures,
+        error_words,
         host_signatures,
+        logged_level,
         network_signatures,
         scan,
         signature,
         slurm_signatures,
+        traceback,
+        training_signatures,
     )
 else:
 

@@ -6,16 +6,22 @@ import functools
 import re
 from collections.abc import Callable, Iterator
 
-from preflight._startup.lightclass import dataclass
+from preflight._startup.lightclass import dataclass, replace
 from preflight.parsers.messages import (
+    container_signatures,
     cuda_signatures,
     driver_signatures,
     host_signatures,
     network_signatures,
     slurm_signatures,
+    traceback,
+    training_signatures,
 )
-from preflight.parsers.messages.signature import ErrorSignature
-from preflight.parsers.parsed import Parsed
+from preflight.parsers.messages import logged_level as level
+from preflight.parsers.messages.error_words import check_of
+from preflight.parsers.messages.signature import FRAMEWORK, SLURM, ErrorSignature
+from preflight.parsers.nccl_log import signatures as nccl_signatures
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.textprep.lines import Lines
 
 #: All signatures; of those that fit one line, the first counts.
@@ -23,14 +29,37 @@ SIGNATURES: tuple[ErrorSignature, ...] = (
     *driver_signatures.SIGNATURES,
     *slurm_signatures.SIGNATURES,
     *cuda_signatures.SIGNATURES,
+    *container_signatures.SIGNATURES,
     *host_signatures.SIGNATURES,
     *network_signatures.SIGNATURES,
+    *training_signatures.SIGNATURES,
+)
+
+_FIRST_ERROR = ("grep -n -i -e error -e traceback LOG | head", "preflight read LOG", "dmesg -T | tail -50")
+#: What no signature knows: an exception that ended a program, and a line that a program itself calls an error.
+RAISED = ErrorSignature(
+    "exception", FRAMEWORK, (), re.compile("(?!)"), "fail", "", "nccl.failures", _FIRST_ERROR,
+    "Look at the line of the program that raised it."
+)  # fmt: skip
+LOGGED = ErrorSignature(
+    "logged-error", FRAMEWORK, (), re.compile("(?!)"), "unknown", "", "nccl.failures", _FIRST_ERROR,
+    "The program calls it an error; what it means for the job is not known here."
+)  # fmt: skip
+#: Ids of errors that are grouped by their text.
+_BY_TEXT = frozenset({RAISED.id, LOGGED.id})
+#: A line of Slurm's own commands and daemons, and of their logs.
+_SLURMS = re.compile(
+    r"(?:\d{1,6}: )?(?:\[[\d:T.-]{10,32}\] )?(?:(?:srun|sbatch|salloc|sinfo|squeue|sacct(?:mgr)?|scontrol|scancel"
+    r"|sprio|slurm\w{1,12})"
+    r"(?:-\w{1,20})?(?:\[\d{1,10}\])?: )?(?:error|fatal): (?P<text>\S.*)"
 )
 
 #: Characters of a line that are looked at.
 _LONGEST = 4000
 #: Lines without an error after which what comes next is another part; errors of one part.
 _GAP, MAX_ERRORS = 12, 1000
+#: Lines within which an error without a signature belongs to one that has one.
+_SAME = 2
 
 #: Words of a person, in front of a message that is quoted within a sentence.
 _PROSE = re.compile(
@@ -42,9 +71,10 @@ _RAISED = re.compile(r"(?:\[[\w:]{1,20}\]:? ?)?\s{0,8}[A-Za-z_][\w.]{0,120}(?:Er
 _NODE = re.compile(
     r"(?!python\d|mlx\d|nvme\d|rank\d|ib\d|eth\d|sda?\d|line \d)([a-z][a-z0-9.-]{0,62}\d[a-z0-9.-]{0,20}): (?=\S)"
 )
-#: Log lines that other parsers read: the kernel's and NCCL's.
+#: Log lines that other parsers read: the kernel's, UCX's and NCCL's.
 _OTHERS = re.compile(
-    r"\bNCCL (?:INFO|WARN|ERROR|TRACE)\b|NVRM: |\bkernel: |^\s{0,8}(?:<\d{1,3}>)?\[ {0,8}\d{1,9}\.\d{4,9}\]"
+    r"\bNCCL (?:INFO|WARN|ERROR|TRACE)\b|\bUCX {1,2}(?:ERROR|FATAL)\b|NVRM: |\bkernel: "
+    r"|^\s{0,8}(?:<\d{1,3}>)?\[ {0,8}\d{1,9}\.\d{4,9}\]"
 )
 #: Lines of a program's source in a traceback, and comments.
 _SOURCE = re.compile(r"\s{0,40}(?:#|//|raise |except |assert |return |if |print\(|echo |grep |\$ )")
@@ -63,6 +93,30 @@ class LoggedError:
     node: str = ""
     rank: str = ""
     what: str = ""  # what the signature quotes
+    place: str = ""  # file, line and function that raised it
+    follows: bool = False  # it reports the end of another process
+
+    @property
+    def has_meaning(self) -> bool:
+        """Whether a signature knows what it means."""
+        return self.signature.id not in _BY_TEXT
+
+
+def _in_nccls_log(text: str) -> bool:
+    """Return whether the reader of NCCL's log knows the failure that a line shows."""
+    return nccl_signatures.matching(text, "outside") is not None
+
+
+def _unknown_error(text: str) -> tuple[ErrorSignature, str] | None:
+    """Return the signature and the message of a line logged as an error."""
+    if _OTHERS.search(text) or _SOURCE.match(text):
+        return None
+    slurms = _SLURMS.match(text)
+    logged = slurms["text"] if slurms else level.error_text(text)
+    if not logged or _in_nccls_log(text):
+        return None
+    check = check_of(logged, "host.services" if slurms else LOGGED.check)
+    return replace(LOGGED, kind=SLURM if slurms else FRAMEWORK, check=check), logged
 
 
 def error_in(text: str, kind: str | None = None) -> tuple[ErrorSignature, re.Match[str]] | None:
@@ -88,15 +142,17 @@ def _any_hint() -> re.Pattern[str]:
 
 def hints(kind: str) -> tuple[str, ...]:
     """Return the hints of all signatures of a kind."""
-    return tuple(sorted({hint for signature in SIGNATURES if signature.kind == kind for hint in signature.hints}))
+    more = {FRAMEWORK: {*level.HINTS, *traceback.HINTS}, SLURM: {"error: ", "fatal: "}}.get(kind, set())
+    own = [signature for signature in SIGNATURES if signature.kind == kind]
+    return tuple(sorted({hint for signature in own for hint in signature.hints} | more))
 
 
 def begins_with(kind: str) -> Callable[[Lines, int], bool]:
     """Return whether a part of a kind begins at a line."""
 
     def begins(lines: Lines, at: int) -> bool:
-        hit = error_in(lines[at].text)
-        return hit is not None and hit[0].kind == kind
+        result = _error_at(lines, at)
+        return result is not None and result[0].signature.kind == kind
 
     return begins
 
@@ -104,27 +160,109 @@ def begins_with(kind: str) -> Callable[[Lines, int], bool]:
 def parser_of(kind: str) -> Callable[[Lines, int], Parsed[tuple[LoggedError, ...]]]:
     """Return the parser of a kind.
 
-    It reads errors of this kind that are near each other.
+    It reads errors of this kind that are near each other; lines of a log between them do not part them.
     """
 
     def parse_lines(lines: Lines, at: int) -> Parsed[tuple[LoggedError, ...]]:
         errors: list[LoggedError] = []
+        gaps: list[ParseGap] = []
         end = last = at
-        while end < len(lines) and end - last <= _GAP and len(errors) < MAX_ERRORS:
-            hit = error_in(lines[end].text)
-            if hit is not None and hit[0].kind != kind:
+        between = 0
+        while end < len(lines) and between <= _GAP and len(errors) < MAX_ERRORS:
+            result = _error_at(lines, end)
+            if result is not None and result[0].signature.kind != kind:
                 break
-            if hit is not None:
-                errors.append(_logged(*hit, lines, end))
-                last = end
-            end += 1
-        return Parsed(tuple(errors), (), last + 1)
+            if result is None:
+                between += not level.is_log_line(lines[end].text)
+                end += 1
+                continue
+            error, behind = result
+            if (
+                errors
+                and error.signature.id == LOGGED.id
+                and error.line - errors[-1].line <= _SAME
+                and errors[-1].has_meaning
+            ):
+                end, last = behind, behind - 1  # the same event in other words
+                continue
+            if error.has_meaning:
+                while errors and errors[-1].signature.id == LOGGED.id and error.line - errors[-1].line <= _SAME:
+                    errors.pop()
+            if not error.text:
+                gaps.append(ParseGap(error.line, "the traceback is cut before its exception"))
+            errors.append(error)
+            between, end = 0, behind
+            last = behind - 1
+        return Parsed(tuple(errors), tuple(gaps), last + 1)
 
     return parse_lines
 
 
-def _logged(signature: ErrorSignature, match: re.Match[str], lines: Lines, at: int) -> LoggedError:
-    groups = {name: value or "" for name, value in match.groupdict().items()}
+def _error_at(lines: Lines, at: int) -> tuple[LoggedError, int] | None:
+    """Return the error that begins at a line, and the index behind it."""
+    text = lines[at].text[:_LONGEST]
+    if traceback.begins(text) and (result := traceback.raised(lines, at)) is not None:
+        logged = f"{result.type}: {result.message}"
+        if _in_nccls_log(logged) and error_in(logged) is None:
+            return None
+        return _raised(result, lines, at), max(result.end, at + 1)
+    if (hit := error_in(text)) is not None:
+        return _logged(*hit, lines, at), at + 1
+    if (bare := _bare_exception(lines, at)) is not None:
+        return bare, at + 1
+    if (unnamed := _unknown_error(text)) is not None:
+        error = _logged(unnamed[0], _ANYTHING.match(unnamed[1]), lines, at)
+        return replace(error, what=unnamed[1]), at + 1
+    return None
+
+
+_ANYTHING = re.compile("")
+#: The last line of a traceback of which the beginning was not copied.
+_BARE = re.compile(
+    r"(?P<type>[A-Za-z_][\w.]{0,160}(?:Error|Exception|Interrupt|Exit|Failure|Timeout|Died|Resources"
+    r"|Fault))(?:\(\w{1,60}\))?: "
+    r"(?P<message>\S.*)"
+)
+_FRAME_ABOVE = re.compile(
+    r"\s{2,12}File \"(?P<file>[^\"]{1,400})\", line (?P<line>\d{1,7})(?:, in (?P<function>.{1,200}))?"
+)
+
+
+def _bare_exception(lines: Lines, at: int) -> LoggedError | None:
+    """Return the error of an exception's line without its traceback."""
+    text = lines[at].text[:_LONGEST]
+    match = _BARE.fullmatch(text)
+    if not match or not level.is_fault(text) or _in_nccls_log(text):
+        return None
+    above = lines[max(0, at - 4) : at][::-1]
+    frame = next((result for line in above if (result := _FRAME_ABOVE.fullmatch(line.text))), None)
+    if frame is None:
+        signature, place = replace(LOGGED, check=check_of(text, LOGGED.check)), ""
+    else:
+        place = f"{frame['file']}:{frame['line']}" + (f" in {frame['function']}" if frame["function"] else "")
+        signature = RAISED
+    return LoggedError(signature, lines[at].number, text[:300], what=text[:300], place=place)
+
+
+def _raised(error: traceback.RaisedError, lines: Lines, at: int) -> LoggedError:
+    """Return the error that a traceback ends with."""
+    logged = f"{error.type}: {error.message}".rstrip(": ")
+    hit = error_in(logged)
+    signature = hit[0] if hit is not None else RAISED
+    if error.ignored or error.cut:
+        signature = replace(signature, status="unknown")
+    rank = next((value for hit_ in _RANK.findall(lines[at].text) for value in hit_ if value), "")
+    what = logged + (f" (first: {error.cause})" if error.cause and error.cause != logged else "")
+    if error.cut:
+        what = "a traceback that is cut before its exception"
+    node = match_node[1] if (match_node := _NODE.match(lines[at].text)) else ""
+    return LoggedError(
+        signature, lines[error.at].number, logged[:300], "", node, rank, what, error.frame, error.follows
+    )
+
+
+def _logged(signature: ErrorSignature, match: re.Match[str] | None, lines: Lines, at: int) -> LoggedError:
+    groups = {name: value or "" for name, value in match.groupdict().items()} if match else {}
     text = lines[at].text
     rank = groups.get("rank") or next((value for hit in _RANK.findall(text) for value in hit if value), "")
     node = groups.get("node") or (match_node[1] if (match_node := _NODE.match(text)) else "")
@@ -137,9 +275,15 @@ def _logged(signature: ErrorSignature, match: re.Match[str], lines: Lines, at: i
 
 
 def by_signature(errors: tuple[LoggedError, ...]) -> Iterator[tuple[ErrorSignature, list[LoggedError]]]:
-    """Yield the errors of each signature, in the order in which they came first."""
+    """Yield the errors of each signature, in the order in which they came first.
+
+    Those that no signature knows are grouped by their text, but for numbers.
+    """
     grouped: dict[str, list[LoggedError]] = {}
     for error in errors:
-        grouped.setdefault(error.signature.id, []).append(error)
+        by_text = (
+            re.sub(r"\b(?:0x)?[0-9a-f]*\d[0-9a-f]*\b", "0", error.what)[:120] if error.signature.id in _BY_TEXT else ""
+        )
+        grouped.setdefault(f"{error.signature.id} {by_text}", []).append(error)
     for same in grouped.values():
         yield same[0].signature, same

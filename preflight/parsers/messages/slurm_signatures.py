@@ -81,4 +81,61 @@ SIGNATURES = signatures(SLURM, (
      r"(?:[Pp]rolog|[Ee]pilog)(?: .{0,60})? (?:failed|error)|Prolog hung|prolog_slurmctld.{0,80}exit status",
      "fail", "the prolog or epilog of a node failed", "host.services", _NODE,
      "Read slurmd's log of that node: the prolog's own words are in it."),
+    ("slurm-low-resource", "has low |Low RealMemory|Low socket|Low CPU|Low Core",
+     r"[Nn]ode (?P<node>[\w.-]{1,64}) has low (?P<what>[\w ]{2,30})|reason:? ?Low (?:RealMemory|socket|CPU|Core"
+     r"|TmpDisk)\w{0,20}",
+     "fail", "a node has less memory, cores or disk than slurm.conf has", "host.inventory",
+     ("slurmd -C", "free -g; lscpu", "scontrol show node NODE"),
+     "Look for a module or socket that is gone; if the hardware is right, correct slurm.conf."),
+    ("slurm-configuration", "different slurm.conf|slurm.conf|onfiguration",
+     r"different slurm\.conf than the slurmctld|(?:error|fatal): .{0,80}(?:slurm|gres|cgroup|topology)\.(?:conf"
+     r"|yaml)\b.{0,120}"
+     r"|fatal: .{0,40}[Cc]onfiguration.{0,120}",
+     "warn", "the configuration of a node differs from the controller's, or has a line that is not accepted",
+     "host.services",
+     ("md5sum /etc/slurm/*.conf", "scontrol show config | grep -i conf", "scontrol reconfigure"),
+     "Give all nodes the same files, or use configless mode; then `scontrol reconfigure`."),
+    ("slurm-cgroup", "cgroup",
+     r"(?:error|fatal): .{0,160}cgroup.{0,160}|cgroup.{0,80}(?:not mounted|could not be|cannot be|failed)",
+     "fail", "slurmd cannot use cgroups: jobs do not start, or are not confined to their GPUs", "host.services",
+     ("stat -fc %T /sys/fs/cgroup", "cat /etc/slurm/cgroup.conf", "journalctl -u slurmd | tail -50"),
+     "Compare the cgroup version of the kernel with cgroup.conf, and whether the plug-in is installed."),
+    ("slurm-plugin", "plugin|Plugin|spank",
+     r"(?:error|fatal): .{0,120}(?:[Pp]lugin).{0,120}|error: spank: .{1,160}",
+     "fail", "a plug-in of Slurm is missing, of another version, or failed", "host.services",
+     ("scontrol show config | grep -i plugin", "ls /usr/lib*/slurm", "journalctl -u slurmd | tail -50"),
+     "Install the plug-in of exactly this version of Slurm; the lines before it have SPANK's reason."),
+    ("slurm-container", "pyxis|enroot",
+     r"pyxis: (?:failed|couldn't|could not|child \d{1,9} (?:failed|terminated)|container (?:start|exited"
+     r"|image)\b.{0,40}|\s{0,8}\[ERROR\]|unable)"
+     r".{0,160}|error: pyxis: .{1,160}",
+     "fail", "the job's container could not be fetched or started (pyxis, enroot)", "container.gpu-devices",
+     ("srun --container-image=IMAGE true", "cat ~/.config/enroot/.credentials; df -h $ENROOT_CACHE_PATH", "nvidia-smi "
+      "-L"),
+     "The lines of enroot's log that follow have the reason: credentials, space, image, or GPU hook."),
+    ("slurm-database", "slurmdbd|mysql|DBD|persist_conn|database",
+     r"(?:error|fatal): .{0,120}(?:slurmdbd|mysql|DBD|slurm_persist_conn|database|accounting_storage).{0,160}"
+     r"|(?:agent queue|DBD agent).{0,40}(?:full|filling)",
+     "fail", "the accounting database does not answer: limits and records of jobs are lost", "host.services",
+     ("sacctmgr show cluster", "systemctl status slurmdbd mariadb", "sdiag | grep -i dbd"),
+     "Look at slurmdbd's log, its database, and the disk of both."),
+    ("slurm-controller", "not running in primary|backup controller|StateSaveLocation|state_save|Invalid RPC|fatal: ",
+     r"slurmctld.{0,80}(?:not running in primary mode|backup controller .{0,40}(?:assum|tak)ing)|(?:error"
+     r"|fatal): .{0,80}"
+     r"(?:StateSaveLocation|state save|state_save).{0,160}",
+     "fail", "the controller lost its place, or cannot write its state", "host.services",
+     ("scontrol ping", "journalctl -u slurmctld | tail -50", "df -h"), "Look at the disk and the log of the "
+      "controller."),
+    ("slurm-requeued", "launch failed requeued held|requeued held|job requeued",
+     r"launch failed requeued held|requeued,? held|JobId=\S{1,30} .{0,60}requeued? and held",
+     "fail", "a job could not be launched, and is held", "host.services", _JOB,
+     "Look at slurmd's log of its nodes (prolog, credentials); then `scontrol release`."),
+    ("slurm-job-start", "srun: error|salloc: error|sbatch: error|slurmstepd: error|execve|chdir",
+     r"(?:srun|salloc|sbatch|slurmstepd): error: (?:.{0,80}(?:[Uu]nable to (?:confirm|resolve|establish|open"
+     r"|allocate)|Application launch failed"
+     r"|[Ii]nvalid (?:job|user|account|qos|partition|feature|generic)|couldn't chdir|[Tt]imed out"
+     r"|can ?not be satisfied|not be satisfied"
+     r"|Job violates|[Ll]aunch failed|[Cc]redential|Zero Bytes|execve)).{0,160}",
+     "fail", "Slurm could not start the job or step", "host.services", _SUBMIT,
+     "Read what it names; the log of slurmd on that node has more."),
 ))  # fmt: skip

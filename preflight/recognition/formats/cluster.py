@@ -10,9 +10,11 @@ from typing import Any
 from preflight.parsers.cluster.kubernetes_events import KubernetesEvent
 from preflight.parsers.cluster.kubernetes_list import KubernetesList
 from preflight.parsers.cluster.kubernetes_node import NodeDescription
+from preflight.parsers.cluster.kubernetes_object import KubernetesObjects
 from preflight.parsers.cluster.kubernetes_pod import PodDescription
 from preflight.parsers.cluster.sacct import EndedJob
 from preflight.parsers.cluster.sinfo import Sinfo
+from preflight.parsers.cluster.slurm_control import SlurmControl
 from preflight.parsers.cluster.slurm_nodes import SlurmNode
 from preflight.parsers.training.iteration_log import TrainingLog
 from preflight.recognition.formats.typed import output_format
@@ -63,7 +65,7 @@ def _sinfo(report: Sinfo) -> tuple[dict[str, Any], str]:
 def _jobs(jobs: tuple[EndedJob, ...]) -> tuple[dict[str, Any], str]:
     listed = [
         {"id": job.id, "name": job.name or None, "state": job.state, "exit_code": job.exit_code or None,
-         "nodes": job.nodes or None, "line": job.line}
+         "nodes": job.nodes or None, "reason": job.reason or None, "line": job.line}
         for job in jobs
     ]  # fmt: skip
     states = ", ".join(dict.fromkeys(job.state for job in jobs))
@@ -83,7 +85,53 @@ def _listed(table: KubernetesList) -> tuple[dict[str, Any], str]:
     ]  # fmt: skip
     if nodes:
         return {"nodes": nodes}, f"{len(nodes)} nodes, {sum(node.status == 'Ready' for node in table.nodes)} ready"
+    if table.others:
+        objects = [
+            {"namespace": row.namespace or None, "name": row.name, "columns": dict(row.columns), "line": row.line}
+            for row in table.others
+        ]
+        return {"objects": objects}, f"{len(objects)} objects: {', '.join(row.name for row in table.others[:4])}"
     return {"pods": pods}, f"{len(pods)} pods: {', '.join(sorted({pod.status for pod in table.pods}))[:80]}"
+
+
+def _objects(listed: KubernetesObjects) -> tuple[dict[str, Any], str]:
+    objects = [
+        {"kind": entry.kind or None, "name": entry.name or None, "namespace": entry.namespace or None,
+         "state": entry.state or None, "reason": entry.message or None,
+         "conditions": [{"type": item.type, "status": item.status, "reason": item.reason,
+                         "message": item.message or None} for item in entry.conditions],
+         "counts": dict(entry.counts), "errors": {item.field: item.text for item in entry.errors}, "line": entry.line}
+        for entry in listed.others
+    ]  # fmt: skip
+    facts = {
+        "objects": objects, "pods": [_pod(pod)[0] for pod in listed.pods],
+        "nodes": [_node(node)[0] for node in listed.nodes],
+        "events": [_event(event) for event in listed.events],
+    }  # fmt: skip
+    kinds = [
+        *(entry.kind or "object" for entry in listed.others),
+        *("Pod" for _ in listed.pods),
+        *("Node" for _ in listed.nodes),
+    ]
+    names = [
+        *(entry.name for entry in listed.others),
+        *(pod.name for pod in listed.pods),
+        *(node.name for node in listed.nodes),
+    ]
+    words = ", ".join(f"{kind} {name}" for kind, name in zip(kinds[:4], names, strict=False))
+    return {name: value for name, value in facts.items() if value}, words or f"{len(listed.events)} events"
+
+
+def _control(report: SlurmControl) -> tuple[dict[str, Any], str]:
+    if report.counters is not None:
+        return {"counters": dict(report.counters)}, f"{len(report.counters)} counters of slurmctld"
+    if report.partitions:
+        partitions = {entry.name: {"state": entry.state, "fields": dict(entry.fields), "line": entry.line}
+                      for entry in report.partitions}  # fmt: skip
+        return {"partitions": partitions}, ", ".join(f"{entry.name} {entry.state}" for entry in report.partitions[:6])
+    controllers = [{"role": entry.role, "host": entry.host, "state": entry.state, "line": entry.line}
+                   for entry in report.controllers]  # fmt: skip
+    return {"controllers": controllers}, ", ".join(f"{entry.host} {entry.state}" for entry in report.controllers[:6])
 
 
 def _node(node: NodeDescription) -> tuple[dict[str, Any], str]:
@@ -130,6 +178,7 @@ def _training(log: TrainingLog) -> tuple[dict[str, Any], str]:
 
 
 KINDS = (
+    output_format("kubernetes object", _objects),
     output_format("kubernetes describe", _pod),
     output_format("kubernetes events", _events),
     output_format("kubernetes node", _node),
@@ -137,5 +186,9 @@ KINDS = (
     output_format("sinfo", _sinfo),
     output_format("scontrol node", _nodes),
     output_format("sacct", _jobs),
+    output_format("squeue", _jobs),
+    output_format("scontrol job", _jobs),
+    output_format("scontrol", _control),
+    output_format("seff", _jobs),
     output_format("training log", _training),
 )

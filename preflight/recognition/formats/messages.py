@@ -8,12 +8,13 @@ from preflight.parsers.messages.scan import LoggedError
 from preflight.recognition.formats.typed import output_format
 
 
-def _errors(errors: tuple[LoggedError, ...]) -> tuple[dict[str, Any], str]:
+def describe(errors: tuple[LoggedError, ...]) -> tuple[dict[str, Any], str]:
+    """Return the facts of errors, and one line."""
     listed = [
         {
             "id": error.signature.id, "rank": int(error.rank) if error.rank.isdecimal() else error.rank or None,
             "host": error.node or None, "gpu": error.gpu or None, "line": error.line, "text": error.text,
-            "check": error.signature.check, "next": list(error.signature.commands),
+            "place": error.place or None, "check": error.signature.check, "next": list(error.signature.commands),
         }
         for error in errors
     ]  # fmt: skip
@@ -22,5 +23,5 @@ def _errors(errors: tuple[LoggedError, ...]) -> tuple[dict[str, Any], str]:
 
 
 KINDS = tuple(
-    output_format(kind, _errors) for kind in ("nvidia-smi error", "slurm error", "network error", "framework error")
+    output_format(kind, describe) for kind in ("nvidia-smi error", "slurm error", "network error", "framework error")
 )

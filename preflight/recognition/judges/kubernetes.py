@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from preflight.model import Finding, failed, passed, unknown, warned
 from preflight.parsers.cluster.kubernetes_events import KubernetesEvent
-from preflight.parsers.cluster.kubernetes_list import KubernetesList, ListedNode, ListedPod
-from preflight.parsers.cluster.kubernetes_node import NodeDescription
+from preflight.parsers.cluster.kubernetes_list import KubernetesList, ListedNode, ListedObject, ListedPod
+from preflight.parsers.cluster.kubernetes_node import NodeCondition, NodeDescription
+from preflight.parsers.cluster.kubernetes_object import KubernetesObject, KubernetesObjects
 from preflight.parsers.cluster.kubernetes_pod import PodDescription
 from preflight.recognition.judges import Judge, Judged, Judges, PastedValue
 
@@ -90,6 +92,8 @@ def _pod(pod: PodDescription) -> Judged:
             bad = reason not in ("", "Completed", "ContainerCreating", "PodInitializing") or bool(code)
             if bad and state in ("Terminated", "Waiting"):
                 words = f"{reason} exit code {code}" if code is not None else reason
+                if container.state == "Waiting" and container.reason not in ("", reason):
+                    words += f", now {container.reason}"
                 judges.append((_cause(words)[0], _container_judge(pod, container.name, state, words, container.line)))
                 break
     if pod.status in ("Failed", "Unknown") or pod.reason in ("Evicted", "NodeLost", "UnexpectedAdmissionError"):
@@ -145,9 +149,186 @@ def _listed(table: KubernetesList) -> Judged:
             check, _ = _cause(pod.status)
             judges.append(("container.device-plugin" if pod.status == "Pending" else check, judge))
     judges += [("host.services", _node_row(node)) for node in table.nodes if node.status != "Ready" or node.marks]
+    judges += [
+        (_cause(f"{row.name} {trouble.words}")[0], _object_judge(row.name, trouble, row.line))
+        for row in table.others if (trouble := _row_trouble(row)) is not None
+    ]  # fmt: skip
     if judges:
         return tuple(judges)
-    return (("host.services", _every_row_well),) if table.pods or table.nodes else ()
+    return (("host.services", _every_row_well),) if table.pods or table.nodes or table.others else ()
+
+
+class _Trouble(NamedTuple):
+    """A fault of an object: status, words, the value as printed."""
+
+    status: str
+    words: str
+    value: str
+
+
+#: Words of a state that is well, that passes, and that is not: a judgement of how controllers name them.
+_WELL = re.compile(
+    r"(?i)ready|running|succeeded|complete(?:d)?|bound|active|available|healthy|true|deployed|established|synced"
+    r"|normal|created"
+    r"|enabled|finished|admitted|ok|up|success|valid|applied|installed|idle|ignore|provisioned|done|-|<none>|<unset>"
+    r"|none|"
+)
+_GOING_ON = re.compile(
+    r"(?i)pending\S*|creating|initiali[sz]ing|terminating|suspended|queued|progressing|updating|restarting|reconciling"
+    r"|inprogress|waiting|unknown|containercreating|scaling|starting|upgrading|installing|draining|cordon\S*|inqueue"
+)
+_BAD = re.compile(
+    r"(?i).*(?:fail|error|not ?ready|notready|crash|backoff|oom|evict|lost|unhealthy|degraded|invalid|denied"
+    r"|unavailable|false"
+    r"|stalled|expired|exceeded|abort|conflict|missing|down).*"
+)
+_STATE_COLUMNS = ("STATUS", "STATE", "PHASE", "TERMINALSTATE", "READY", "AVAILABLE", "HEALTHY", "HEALTH", "SYNCED")
+
+
+def _state_trouble(name: str, value: str) -> _Trouble | None:
+    """Return what is not well about a state, a word unknown here as it was printed."""
+    if _WELL.fullmatch(value):
+        return None
+    status = "fail" if _BAD.fullmatch(value) else "unknown"
+    if re.fullmatch(r"(?i)not ?ready|false|unavailable|degraded", value):
+        status = "warn"
+    remark = "" if status == "fail" or _GOING_ON.fullmatch(value) or _BAD.fullmatch(value) else " (not known here)"
+    return _Trouble(status, f"{name} is {value}{remark}", value)
+
+
+def _row_trouble(row: ListedObject) -> _Trouble | None:
+    columns = row.columns
+    for name in _STATE_COLUMNS:
+        value = columns.get(name, "")
+        if re.fullmatch(r"\d{1,7}(?:/\d{1,7})?", value):
+            continue
+        if (trouble := _state_trouble(name.lower(), value)) is not None:
+            return trouble
+    counts = {name: int(value) for name, value in columns.items() if re.fullmatch(r"\d{1,7}", value)}
+    wanted = counts.get("DESIRED")
+    for name in ("READY", "AVAILABLE", "UP-TO-DATE", "CURRENT"):
+        if wanted is not None and name in counts and counts[name] < wanted:
+            words = f"{counts[name]} of {wanted} {'updated' if name == 'UP-TO-DATE' else name.lower()}"
+            return _Trouble("warn", words, f"{counts[name]}/{wanted}")
+    if (share := re.fullmatch(r"(\d{1,7})/(\d{1,7})", columns.get("READY", ""))) and int(share[1]) < int(share[2]):
+        return _Trouble("warn", f"{share[1]} of {share[2]} ready", share[0])
+    share = re.fullmatch(r"(\d{1,7})/(\d{1,7})", columns.get("COMPLETIONS", ""))
+    if share and "STATUS" not in columns and int(share[1]) < int(share[2]):
+        return _Trouble("unknown", f"{share[1]} of {share[2]} complete: it runs, or it failed", share[0])
+    if counts.get("FAILED", 0) or counts.get("ERRORS", 0):
+        return _Trouble("fail", f"{counts.get('FAILED') or counts.get('ERRORS')} failed", "failed")
+    if counts.get("RESTARTS", 0) >= _RESTARTS:
+        return _Trouble("warn", f"{counts['RESTARTS']} restarts", str(counts["RESTARTS"]))
+    return None
+
+
+_REPORTS = {"fail": failed, "warn": warned, "unknown": unknown}
+
+
+def _object_judge(name: str, trouble: _Trouble, line: int, kind: str = "") -> Judge:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
+        of = f"{kind} {name}".strip() or "the object"
+        yield _REPORTS[trouble.status](
+            f"{of}: {trouble.words} (line {line})", subject=name, found=trouble.value[:200], evidence=part.evidence,
+            fix=f"`kubectl describe {kind.lower() or 'KIND'} {name}`: conditions and events. "
+                f"{_cause(f'{name} {trouble.words}')[1]}",
+        )  # fmt: skip
+
+    return judge_part
+
+
+# --- objects as JSON, as YAML, and described -------------------------------------------------------------
+
+#: Conditions that are a fault where they are true, and those that are one where they are not.
+_BAD_IF_TRUE = re.compile(
+    r"Fail\w*|\w*Fail(?:ed|ure|ing)|Degraded|Stalled|\w*Error\w*|Unhealthy|\w+Pressure|\w*Deadlock\w*|DisruptionTarget"
+    r"|Evicted|\w+(?:Down|Lost|Unavailable|Problem)|Xid\w*|Restarting|Invalid"
+)
+_BAD_UNLESS_TRUE = re.compile(
+    r"\w*(?:Ready|Available|Healthy|Valid|Synced|Configured|UpToDate|Scheduled|Admitted|Initialized)"
+)
+_BAD_REASON = re.compile(
+    r"\w*(?:Exceeded|Failed|Error|Invalid|Unhealthy|Denied|NotFound|Unschedulable|Insufficient)\w*"
+)
+#: Findings on one output.
+_MOST_JUDGED = 200
+
+
+def _objects(listed: KubernetesObjects) -> Judged:
+    judges: list[tuple[str, Judge]] = []
+    for pod in listed.pods:
+        pairs = _pod(pod)
+        if pod.status not in ("Running", "Succeeded") or any(judge is not _pod_runs for _, judge in pairs):
+            judges += [(check, _of(pod, judge)) for check, judge in pairs]
+    for node in listed.nodes:
+        judges.append(("host.services", _of(node, _node_conditions)))
+        judges.append(("container.device-plugin", _of(node, _node_devices)))
+    judges += [pair for pair in _events(listed.events) if pair[1] is not _normal]
+    for item in listed.others:
+        judges += [
+            (_cause(f"{item.name} {trouble.words}")[0], _object_judge(item.name, trouble, item.line, item.kind))
+            for trouble in _object_troubles(item)
+        ]
+    if judges:
+        return tuple(judges[:_MOST_JUDGED])
+    return (("host.services", _every_object_well),) if listed.pods or listed.events or listed.others else ()
+
+
+def _of(value: object, judge: Judge) -> Judge:
+    """Return the judge of one object of a list."""
+
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
+        yield from judge(PastedValue(value, part.evidence, part.complete, part.earlier))
+
+    return judge_part
+
+
+def _object_troubles(entry: KubernetesObject) -> Iterator[_Trouble]:
+    over = any(item.type in ("Complete", "Succeeded", "Failed") and item.status == "True" for item in entry.conditions)
+    reported = False
+    for item in entry.conditions:
+        if (status := _condition_status(item, over)) is not None:
+            reported = True
+            words = f": {item.message[:200]}" if item.message else ""
+            yield _Trouble(status, f"{item.type} is {item.status} ({item.reason}{words})", f"{item.type}={item.status}")
+    for error in entry.errors:
+        reported = True
+        yield _Trouble("fail", f"{error.field}: {error.text[:240]}", error.text)
+    if (trouble := _state_trouble("its state", entry.state)) is not None:
+        reported = True
+        yield _Trouble(
+            trouble.status, f"{trouble.words}{f': {entry.message[:200]}' if entry.message else ''}", entry.state
+        )
+    for name, state in entry.parts[:_MOST_JUDGED]:
+        if (trouble := _state_trouble(name, state)) is not None and trouble.status != "unknown":
+            reported = True
+            yield trouble
+    counts = {name.lower(): number for name, number in entry.counts.items()}
+    if not reported and counts.get("failed", 0):
+        yield _Trouble("fail", f"{counts['failed']} of its pods failed", str(counts["failed"]))
+    unavailable = counts.get("numberunavailable", counts.get("unavailablereplicas", counts.get("unavailable", 0)))
+    if not reported and unavailable:
+        yield _Trouble("warn", f"{unavailable} of its pods are not available", str(unavailable))
+    elif not reported and counts.get("waiting", 0):
+        yield _Trouble("unknown", f"{counts['waiting']} of its pods wait", str(counts["waiting"]))
+
+
+def _condition_status(item: NodeCondition, over: bool) -> str | None:
+    """Return the status of the finding that a condition is; None for a sound one."""
+    if _BAD_IF_TRUE.fullmatch(item.type):
+        if item.status != "True":
+            return None
+        return "fail" if item.type.startswith("Fail") or item.type.endswith(("Failed", "Failure", "Error")) else "warn"
+    if _BAD_UNLESS_TRUE.fullmatch(item.type):
+        return None if item.status == "True" or over else "warn"
+    return "warn" if item.status != "True" and _BAD_REASON.fullmatch(item.reason) else None
+
+
+def _every_object_well(part: PastedValue) -> Iterator[Finding]:
+    listed: KubernetesObjects = part.value
+    if part.complete:
+        number = len(listed.pods) + len(listed.others) + len(listed.events)
+        yield passed(f"{number} objects are as they should be", evidence=part.evidence)
 
 
 def _pod_row(pod: ListedPod) -> Judge | None:
@@ -185,6 +366,7 @@ def _every_row_well(part: PastedValue) -> Iterator[Finding]:
     table: KubernetesList = part.value
     if part.complete:
         words = f"{len(table.nodes)} nodes are ready" if table.nodes else f"{len(table.pods)} pods run or ended well"
+        words = f"{len(table.others)} objects are as they should be" if table.others else words
         yield passed(words, evidence=part.evidence)
 
 
@@ -238,5 +420,6 @@ JUDGES: Judges = {
     "kubernetes events": _events,
     "kubernetes describe": _pod,
     "kubernetes get": _listed,
+    "kubernetes object": _objects,
     "kubernetes node": (("host.services", _node_conditions), ("container.device-plugin", _node_devices)),
 }

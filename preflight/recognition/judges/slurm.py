@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterator, Sequence
 
 from preflight.model import Finding, failed, passed, unknown, warned
 from preflight.parsers.cluster.sacct import EndedJob
 from preflight.parsers.cluster.sinfo import NodesInState, Sinfo
+from preflight.parsers.cluster.slurm_control import SlurmControl, SlurmController, SlurmPartition
 from preflight.parsers.cluster.slurm_nodes import SlurmNode
+from preflight.parsers.messages.error_words import check_of
 from preflight.parsers.messages.scan import error_in
 from preflight.recognition.judges import Judge, Judged, Judges, PastedValue
 
-#: Words of a reason, and the check that judges the same.
-_REASONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern, re.I), check)
-    for pattern, check in (
-        (r"not responding|unexpectedly rebooted|slurmd|munge|clock", "host.services"),
-        (r"kill task failed|not ending|unkillable|zombie", "host.zombies"),
-        (r"low (?:real)?memory|low socket|low cpu|low core|low tmpdisk", "host.inventory"),
-        (r"xid", "xid.gpu"), (r"ecc|remap|retired", "gpu.ecc-uncorrected"), (r"nvlink|fabric", "nvlink.links"),
-        (r"gres/gpu|gpu|nvidia|nvml", "gpu.count"), (r"ib\b|infiniband|rdma|link down|mlx|hca|port", "rdma.port-state"),
-        (r"mount|nfs|lustre|gpfs|beegfs", "host.mounts"), (r"disk|file ?system|space", "host.file-systems"),
-        (r"prolog|epilog|health|nhc|preflight", "host.services"), (r"oom|memory", "kernel.events"),
-    )
-)  # fmt: skip
 #: Reasons that people give for work that was planned.
 _PLANNED = re.compile(
     r"(?i)\b(?:maint\w*|upgrade|reserved|planned|reboot asap|scheduled|testing|test|decommission\w*)\b"
@@ -34,12 +24,32 @@ _PLANNED = re.compile(
 def _check_of_reason(reason: str) -> str:
     if (hit := error_in(reason)) is not None:
         return hit[0].check
-    return next((check for pattern, check in _REASONS if pattern.search(reason)), "host.services")
+    return check_of(reason, "host.services")
 
 
 #: States of ``sinfo`` in which a node takes no job: down, and taken out by a person or a program.
-_DOWN = re.compile(r"(?:down|fail(?:ing|g)?|error|err|unk(?:nown)?|inval|no_respond)\W*|\w+\*")
-_DRAINED = re.compile(r"(?:drain(?:ed|ing)?|drng|maint|blocked|boot\^?)\W*")
+_DOWN = re.compile(
+    r"(?:down|fail(?:ing|g)?|error|err|unk(?:nown)?|inval(?:id(?:_reg)?)?|no_respond|not_responding)\W*|\w+\*"
+)
+_DRAINED = re.compile(r"(?:drain(?:ed|ing)?|drng|maint(?:enance)?|blocked|boot\^?|reboot\w*|future)\W*")
+#: States of nodes that work, or rest on purpose; each other word is remarked on.
+_IN_SERVICE = re.compile(
+    r"(?:idle|alloc(?:ated)?|mix(?:ed)?|comp(?:leting)?|resv|reserved|plnd|planned|perf(?:ctrs)?|cloud|dynamic_norm"
+    r"|dynamic_future"
+    r"|pow\w*|futr|cg|invalid_reg)[+~#%$@^-]{0,2}|\d{1,6}/\d{1,6}/\d{1,6}/\d{1,6}|n/a"
+)
+
+
+def _out_of_service(state: str) -> str:
+    """Return ``down``, ``drained`` or ``other`` for a state, or nothing."""
+    words = state.lower().split("+")
+    if any(_DOWN.fullmatch(word) for word in words):
+        return "down"
+    if any(_DRAINED.fullmatch(word) for word in words):
+        return "drained"
+    return "" if all(_IN_SERVICE.fullmatch(word) for word in words if word) else "other"
+
+
 #: Counts of ``sinfo -s`` with nodes that are neither allocated nor idle.
 _OTHERS = re.compile(r"\d{1,6}/\d{1,6}/0{0,5}[1-9]\d{0,5}/\d{1,6}")
 
@@ -54,8 +64,10 @@ def _sinfo(report: Sinfo) -> Judged:
         rows.setdefault((row.nodes, row.state), row)
     judges += [
         (_check_of_reason(row.reason) if row.reason else "host.services", _state_judge(row))
-        for row in rows.values() if row.nodes and (_DOWN.fullmatch(row.state) or _DRAINED.fullmatch(row.state))
+        for row in rows.values() if row.nodes not in ("", "0") and _out_of_service(row.state)
     ]  # fmt: skip
+    partitions = {row.partition: row for row in report.states if row.availability not in ("", "up", "n/a")}
+    judges += [("host.services", _partition_row(row)) for row in partitions.values()]
     judges += [("host.services", _count_judge(row)) for row in rows.values() if _OTHERS.fullmatch(row.state)]
     return tuple(judges) or (("host.services", _no_reasons),)
 
@@ -70,12 +82,26 @@ def _count_judge(row: NodesInState) -> Judge:
     return judge_part
 
 
+def _partition_row(row: NodesInState) -> Judge:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
+        yield warned(f"partition {row.partition} is {row.availability}: it starts no job (line {row.line})",
+                     subject=row.partition, found=row.availability, expected="up", evidence=part.evidence,
+                     fix=f"`scontrol show partition {row.partition.rstrip('*')}`; it may be closed on"
+                         " purpose.")  # fmt: skip
+
+    return judge_part
+
+
 def _state_judge(row: NodesInState) -> Judge:
     def judge_part(part: PastedValue) -> Iterator[Finding]:
         silent = ", not responding" if row.state.endswith("*") else ""
         why = f": {row.reason}" if row.reason else ""
-        report = failed if _DOWN.fullmatch(row.state) and not _PLANNED.search(row.reason) else warned
-        yield report(f"{row.nodes}: out of service, state {row.state}{silent}{why} (line {row.line})",
+        kind = _out_of_service(row.state)
+        report = (
+            failed if kind == "down" and not _PLANNED.search(row.reason) else unknown if kind == "other" else warned
+        )
+        nodes = f"{row.nodes} nodes" if row.nodes.isdecimal() else row.nodes
+        yield report(f"{nodes}: out of service, state {row.state}{silent}{why} (line {row.line})",
                      subject=row.nodes, found=row.state, expected="in service", evidence=part.evidence,
                      fix=f"`sinfo -R` and `scontrol show node {row.nodes}` have the reason.")  # fmt: skip
 
@@ -145,6 +171,36 @@ _ENDS = (
 )  # fmt: skip
 
 
+#: More ends, of squeue and scontrol.
+_OTHER_ENDS = (
+    ("LAUNCH_FAILED", "host.services", "it could not be launched", "`scontrol show job JOB`; slurmd's log of its "
+     "nodes."),
+    ("SPECIAL_EXIT", "nccl.failures", "it was requeued and is held (special exit)", "`scontrol show job JOB`, then "
+     "`scontrol release"
+                                                                                   " JOB`."),
+    ("STOPPED", "host.services", "it was stopped by a signal", "`scontrol show job JOB`."),
+    ("SUSPENDED", "host.services", "it is suspended", "`scontrol show job JOB`; `scontrol resume JOB`."),
+    ("REVOKED", "host.services", "its sibling in the federation was started instead", "`scontrol show job JOB`."),
+    ("RESV_DEL_HOLD", "host.services", "its reservation was deleted, and it is held", "`scontrol release JOB`."),
+)  # fmt: skip
+_LIVES = frozenset({"PENDING", "RUNNING", "COMPLETING", "COMPLETED", "CONFIGURING", "REQUEUED", "RESIZING", "STAGE_OUT",
+                    "SIGNALING", "REQUEUE_FED", "REQUEUE_HOLD", "EXPEDITING", "POWER_UP_NODE", ""})  # fmt: skip
+#: Why a job waits that will not start by itself, and why one waits as it should.
+_NEVER = re.compile(
+    r"(?i)launch failed|requeued held|JobHeldAdmin|held\b.{0,20}admin|DependencyNeverSatisfied|BadConstraints"
+    r"|Invalid\w+|InactiveLimit"
+    r"|PartitionConfig|AccountNotAllowed|QOSNotAllowed|JobLaunchFailure|NonZeroExitCode|SystemFailure|RaisedSignal\w*"
+    r"|NodeDown"
+    r"|DeadLine|PartitionTimeLimit|PartitionNodeLimit|ReservationDeleted|MaxRequeue|BurstBuffer\w*|Prolog\w*"
+)
+_WAITS = re.compile(
+    r"(?i)Priority|Resources|Dependency|BeginTime|JobHeldUser|None|Licenses|Reservation|JobArrayTaskLimit|Cleaning"
+    r"|Prolog|Nodes_?required.*"
+    r"|(?:QOS|Assoc|Max|Job)\w*(?:Limit|Per\w+|Max\w*|Grp\w*)\w*|AssociationJobLimit|Fed\w+|WaitingForScheduling"
+    r"|memory .*|Staging\w*"
+)
+
+
 def _jobs(jobs: Sequence[EndedJob]) -> Judged:
     complete_jobs = {job.id.partition(".")[0] for job in jobs if "." not in job.id and _end_of(job)}
     judges: list[tuple[str, Judge]] = []
@@ -152,22 +208,58 @@ def _jobs(jobs: Sequence[EndedJob]) -> Judged:
         end = _end_of(job)
         if end and not ("." in job.id and job.id.partition(".")[0] in complete_jobs):  # a step repeats its job's state
             judges.append((end[1], _end_judge(job, end[2], end[3])))
+        elif not end and job.state.rstrip("+") not in _LIVES:
+            judges.append(("host.services", _unknown_state(job)))
+        elif job.state == "PENDING" and job.reason and not _WAITS.fullmatch(job.reason):
+            judges.append((check_of(job.reason, "host.services"), _waiting(job)))
     return tuple(judges) or ((("nccl.failures", _none_bad),) if jobs else ())
 
 
 def _end_of(job: EndedJob) -> tuple[str, str, str, str] | None:
-    return next((end for end in _ENDS if job.state.startswith(end[0])), None)
+    return next((end for end in (*_ENDS, *_OTHER_ENDS) if job.state.startswith(end[0])), None)
+
+
+def _unknown_state(job: EndedJob) -> Judge:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
+        yield unknown(f"job {job.id}: its state is {job.state} (line {job.line})", subject=job.nodes or job.id,
+                      found=job.state, evidence=part.evidence, fix=f"`scontrol show job {job.id}`")  # fmt: skip
+
+    return judge_part
+
+
+def _waiting(job: EndedJob) -> Judge:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
+        report = warned if _NEVER.search(job.reason) else unknown
+        never = ", and will not start by itself" if _NEVER.search(job.reason) else ""
+        yield report(f"job {job.id} waits: {job.reason}{never} (line {job.line})", subject=job.id, found=job.reason,
+                     expected="Priority or Resources", evidence=part.evidence,
+                     fix=f"`scontrol show job {job.id}`; `sinfo -R` has the nodes out of service.")  # fmt: skip
+
+    return judge_part
 
 
 def _end_judge(job: EndedJob, words: str, fix: str) -> Judge:
     def judge_part(part: PastedValue) -> Iterator[Finding]:
-        report = warned if job.state.startswith(("CANCELLED", "PREEMPTED")) else failed
+        report = warned if job.state.startswith(("CANCELLED", "PREEMPTED", "SUSPENDED", "REVOKED")) else failed
         on = f" on {job.nodes}" if job.nodes else ""
-        yield report(f"job {job.id}{on}: {words} ({job.state}, line {job.line})", subject=job.nodes or job.id,
-                     found=f"{job.state} {job.exit_code}".strip(), expected="COMPLETED", evidence=part.evidence,
-                     fix=fix.replace("JOB", job.id))  # fmt: skip
+        why = f", {job.reason}" if job.reason else ""
+        yield report(f"job {job.id}{on}: {words} ({job.state}{why}{_exit_words(job.exit_code)}, line {job.line})",
+                     subject=job.nodes or job.id, found=f"{job.state} {job.exit_code}".strip(), expected="COMPLETED",
+                     evidence=part.evidence, fix=fix.replace("JOB", job.id))  # fmt: skip
 
     return judge_part
+
+
+def _exit_words(code: str) -> str:
+    """Return ``code:signal`` in words: above 128 a code is a signal as well."""
+    match = re.fullmatch(r"(\d{1,5})(?::(\d{1,3}))?", code)
+    if not match:
+        return ""
+    number, by = int(match[1]), int(match[2] or 0)
+    if not by and number > 128:
+        by = number - 128
+    name = next((entry.name for entry in signal.Signals if entry.value == by), "") if by else ""
+    return f", exit {code}{f' {name}' if name else ''}" if number or by else ""
 
 
 def _none_bad(part: PastedValue) -> Iterator[Finding]:
@@ -176,4 +268,67 @@ def _none_bad(part: PastedValue) -> Iterator[Finding]:
         yield passed(f"none of {len(jobs)} jobs and steps ended badly", evidence=part.evidence)
 
 
-JUDGES: Judges = {"sinfo": _sinfo, "scontrol node": _nodes, "sacct": _jobs}
+# --- scontrol ping, scontrol show partition, sdiag ---------------------------------------------------------
+
+#: Requests and records that wait, from which on a controller is behind: judgements.
+_BEHIND: tuple[tuple[str, int, str], ...] = (
+    ("DBD Agent queue size", 1000, "records wait for slurmdbd: the accounting database is slow or down"),
+    ("Agent queue size", 100, "messages to nodes wait: nodes do not answer, or the controller is behind"),
+    (
+        "Server thread count",
+        200,
+        "requests are served at once, of at most 256: some program polls the controller too often",
+    ),
+)
+
+
+def _control(report: SlurmControl) -> Judged:
+    judges: list[tuple[str, Judge]] = [
+        ("host.services", _controller(entry)) for entry in report.controllers if entry.state != "UP"
+    ]
+    judges += [("host.services", _partition(entry)) for entry in report.partitions if entry.state != "UP"]
+    counters = report.counters or {}
+    judges += [
+        ("host.services", _behind(name, counters[name], words))
+        for name, most, words in _BEHIND if counters.get(name, 0) >= most
+    ]  # fmt: skip
+    return tuple(judges) or (("host.services", _in_order),)
+
+
+def _controller(entry: SlurmController) -> Judge:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
+        report = failed if entry.role == "primary" else warned
+        yield report(f"the {entry.role} controller {entry.host} is {entry.state} (line {entry.line})",
+                     subject=entry.host, found=entry.state, expected="UP", evidence=part.evidence,
+                     fix=f"`systemctl status slurmctld` and `journalctl -u slurmctld` on {entry.host}")  # fmt: skip
+
+    return judge_part
+
+
+def _partition(entry: SlurmPartition) -> Judge:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
+        state = entry.state or "without a state"
+        yield warned(f"partition {entry.name} is {state}: it starts no job (line {entry.line})", subject=entry.name,
+                     found=entry.state, expected="UP", evidence=part.evidence,
+                     fix=f"Unless meant: `scontrol update PartitionName={entry.name} State=UP`")  # fmt: skip
+
+    return judge_part
+
+
+def _behind(name: str, number: int, words: str) -> Judge:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
+        yield warned(f"{name} {number}: {words}", found=number, evidence=part.evidence,
+                     fix="`sdiag` again after a minute; `sacctmgr show cluster`; slurmctld's log.")  # fmt: skip
+
+    return judge_part
+
+
+def _in_order(part: PastedValue) -> Iterator[Finding]:
+    if part.complete:
+        yield passed("controllers, partitions and queues of Slurm that it shows are in order", evidence=part.evidence)
+
+
+JUDGES: Judges = {
+    "sinfo": _sinfo, "scontrol node": _nodes, "scontrol": _control, **dict.fromkeys(("sacct", "squeue",
+    "scontrol job", "seff"), _jobs),
+}  # fmt: skip

@@ -1,0 +1,10 @@
+"""``squeue`` as a format."""
+
+from __future__ import annotations
+
+from preflight.parsers.cluster.slurm_jobs import parse_queue as parse_lines
+from preflight.parsers.cluster.slurm_jobs import queue_begins as begins
+
+__all__ = ["HINTS", "begins", "parse_lines"]
+
+HINTS = ("JOBID", "ARRAY_JOB_ID", "{")

@@ -1,0 +1,193 @@
+"""Kubernetes and Slurm as people paste them: each object that is not well is named; made by hand."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from preflight.recognition import read_text
+
+
+def findings(text: str) -> list[tuple[str, str]]:
+    """Return status and message of each finding."""
+    return [(finding["status"], finding["message"]) for part in read_text(text, "pasted") for finding in part.findings]
+
+
+def facts(text: str) -> dict[str, Any]:
+    """Return the facts of the one part."""
+    (part,) = read_text(text, "pasted")
+    return part.taken.facts
+
+
+DAEMONS = """NAME        DESIRED   CURRENT   READY   UP-TO-DATE   AVAILABLE   NODE SELECTOR   AGE
+plugin-a    9         9         {ready}       9            {ready}           <none>          30d
+plugin-b    9         9         9       9            9           <none>          30d
+"""
+
+
+def test_a_table_of_any_kind_names_the_row_that_is_not_well() -> None:
+    assert findings(DAEMONS.format(ready=9)) == [("pass", "2 objects are as they should be")]
+    assert findings(DAEMONS.format(ready=7)) == [("warn", "plugin-a: 7 of 9 ready (line 2)")]
+
+
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [("Running", "pass"), ("Succeeded", "pass"), ("Failed", "fail"), ("notReady", "warn"), ("Frobbed", "unknown")],
+)
+def test_a_state_that_is_not_known_is_shown_as_it_is_printed(state: str, status: str) -> None:
+    ((got, message),) = findings(f"NAME      STATE       AGE\njob-a     {state:<11} 4h\n")
+    assert got == status
+    assert status == "pass" or state in message
+
+
+def test_an_empty_cell_does_not_shift_the_others() -> None:
+    text = "NAME     STATUS    VOLUME    CLASS    AGE\nclaim    Pending             fast     3m\n"
+    assert facts(text)["objects"][0]["columns"] == {
+        "NAME": "claim", "STATUS": "Pending", "VOLUME": "", "CLASS": "fast", "AGE": "3m",
+    }  # fmt: skip
+
+
+POD = """apiVersion: v1
+kind: Pod
+metadata:
+  name: worker-1
+  namespace: team
+spec:
+  nodeName: gpu-5
+status:
+  containerStatuses:
+  - lastState:
+      terminated:
+        exitCode: 137
+        reason: OOMKilled
+    name: train
+    ready: false
+    restartCount: 4
+    state:
+      waiting:
+        message: 'back-off: restarting'
+        reason: CrashLoopBackOff
+  phase: Running
+"""
+
+
+def test_a_pod_as_yaml_names_its_last_end_and_what_it_waits_for() -> None:
+    ((status, message),) = findings(POD)
+    assert status == "fail"
+    assert "pod worker-1 on gpu-5, container train" in message
+    assert "OOMKilled exit code 137, now CrashLoopBackOff" in message
+
+
+def test_a_pod_as_json_reads_as_the_same_as_yaml() -> None:
+    waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
+    container = {"name": "train", "ready": False, "restartCount": 4, "state": waiting,
+                 "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}  # fmt: skip
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "worker-1", "namespace": "team"},
+           "spec": {"nodeName": "gpu-5"}, "status": {"phase": "Running", "containerStatuses": [container]}}  # fmt: skip
+    for text in (json.dumps(pod), json.dumps({"kind": "List", "apiVersion": "v1", "items": [pod]}, indent=4)):
+        own = facts(text)["pods"][0]
+        yaml = facts(POD)["pods"][0]
+        for container in (*own["containers"], *yaml["containers"]):
+            del container["line"]
+        assert own == yaml
+
+
+def test_a_manifest_has_no_status_and_is_left_to_others() -> None:
+    assert read_text(POD.partition("status:")[0], "pasted") == []
+
+
+def test_conditions_of_a_node_as_json() -> None:
+    def node(pressure: str) -> str:
+        conditions = [{"type": "DiskPressure", "status": pressure, "reason": "KubeletHasDiskPressure"},
+                      {"type": "Ready", "status": "True", "reason": "KubeletReady"}]  # fmt: skip
+        return json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu-5"},
+                           "status": {"conditions": conditions}})  # fmt: skip
+
+    assert [status for status, _ in findings(node("False"))] == ["pass"]
+    assert findings(node("True"))[0][0] == "fail"
+    assert "node gpu-5: DiskPressure is True" in findings(node("True"))[0][1]
+
+
+DESCRIBED = """Name:         run-7
+Namespace:    team
+Labels:       <none>
+API Version:  example.org/v1
+Kind:         TrainJob
+Status:
+  Conditions:
+    Last Transition Time:  2026-10-01T12:00:00Z
+    Reason:                Created
+    Status:                True
+    Type:                  Created
+    Last Transition Time:  2026-10-01T13:00:00Z
+    Message:               one replica ended with an error
+    Reason:                ReplicaFailed
+    Status:                {failed}
+    Type:                  Failed
+Events:  <none>
+"""
+
+
+def test_a_description_of_any_kind_has_its_conditions() -> None:
+    assert [status for status, _ in findings(DESCRIBED.format(failed="False"))] == ["pass"]
+    ((status, message),) = findings(DESCRIBED.format(failed="True"))
+    assert status == "fail"
+    assert "TrainJob run-7: Failed is True (ReplicaFailed: one replica ended with an error)" in message
+
+
+QUEUE = """             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)
+                11     train    one-a     anne  R    3:12:44      4 gpu[1-4]
+                12     train    two-b     anne PD       0:00      4 ({reason})
+"""
+
+
+@pytest.mark.parametrize("reason", ["Priority", "Resources", "QOSMaxGRESPerUser", "Dependency", "AssocGrpGRES"])
+def test_a_job_that_waits_as_it_should_is_none(reason: str) -> None:
+    assert [status for status, _ in findings(QUEUE.format(reason=reason))] == ["pass"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "status"),
+    [("launch failed requeued held", "warn"), ("DependencyNeverSatisfied", "warn"), ("ReqNodeNotAvail", "unknown")],
+)
+def test_a_job_that_will_not_start_is_named(reason: str, status: str) -> None:
+    ((got, message),) = findings(QUEUE.format(reason=reason))
+    assert (got, message.partition(":")[0]) == (status, "job 12 waits")
+
+
+def test_an_exit_by_a_signal_is_named() -> None:
+    text = "JobID|State|ExitCode|NodeList\n5|FAILED|0:9|n1\n6|FAILED|139:0|n2\n7|COMPLETED|0:0|n3\n"
+    assert [("SIGKILL" in message, "SIGSEGV" in message) for _, message in findings(text)] == [
+        (True, False), (False, True),
+    ]  # fmt: skip
+
+
+def test_slurms_json_reads_as_its_tables() -> None:
+    rows = [{"node": {"state": states}, "nodes": {"nodes": [name]}, "partition": {"name": "p"},
+             "reason": {"description": reason}}
+            for name, states, reason in (("n1", ["IDLE"], ""), ("n2", ["DOWN", "DRAIN"], "no link"))]  # fmt: skip
+    ((status, message),) = findings(json.dumps({"sinfo": rows, "errors": []}, indent=1))
+    assert status == "fail"
+    assert "n2: out of service, state down+drain: no link" in message
+
+
+def test_a_list_without_a_header_needs_states_of_its_own() -> None:
+    assert read_text("eth0 down\neth1 down\neth2 down\n", "pasted") == []
+    assert [status for status, _ in findings("n1 idle\nn2 alloc\nn3 mix\n")] == ["pass"]
+    assert findings("n1 idle\nn2 down*\nn3 mix\n")[0][0] == "fail"
+
+
+def test_controllers_and_partitions() -> None:
+    assert findings("Slurmctld(primary) at c1 is UP\n")[0][0] == "pass"
+    assert findings("Slurmctld(primary) at c1 is DOWN\n")[0][0] == "fail"
+    partition = "PartitionName=p\n   Nodes=n[1-4]\n   State={} TotalCPUs=8 TotalNodes=4\n"
+    assert findings(partition.format("UP"))[0][0] == "pass"
+    assert findings(partition.format("DOWN"))[0][0] == "warn"
+
+
+def test_cut_json_is_a_gap_and_no_pass() -> None:
+    (part,) = read_text('{\n "apiVersion": "v1",\n "kind": "Pod",\n "status": {\n', "pasted")
+    assert part.taken.cut
+    assert part.findings == []
