@@ -38,6 +38,9 @@ MARKS = tuple(
         rf"{_SRUN} ",
         # pdsh, clush; not what the kernel's own lines begin with, nor those of mlnx_qos and of lspci
         r"(?!NVRM|kern(?:el)?:|nvidia|mce:|EDAC|AER|pci|tc: ?\d|(?:priority|up|skprio): |Capabilities: \[)"
+        # a level, and Slurm's commands and daemons: no host has such a name
+        r"(?!(?:error|fatal|warning|info|debug\d?|verbose|sched|srun|salloc|sbatch|slurm(?:d|ctld|dbd|stepd|restd)"
+        r"|pyxis): )"
         r"([A-Za-z][\w.,\[\]-]{0,127}): ",
         _PDSH_ADDRESS,
         # grep in files; ``0000:`` is the domain of a device

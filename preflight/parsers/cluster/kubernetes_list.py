@@ -78,12 +78,12 @@ _MOST_COLUMNS = 30
 
 def _headings(text: str) -> list[tuple[str, int]]:
     """Return the columns of a table, each with its place; none for another line."""
-    if len(text) > 2000 or not re.match(r"\s*(?:NAMESPACE\s+)?NAME\s", text):
+    if len(text) > 2000 or not re.match(r"\s*(?:(?:NAMESPACE\s+)?NAME|CONTAINER(?: ID)?)\s", text):
         return []
     headings = [(match[0], match.start()) for match in re.finditer(r"\S+(?: \S+)*", text)]
     names = {name for name, _ in headings}
     fits = len(headings) == len(names) <= _MOST_COLUMNS and all(_HEADING.fullmatch(name) for name in names)
-    return headings if fits and _OWN & names and "NAME" in names and len(names) > 1 else []
+    return headings if fits and _OWN & names and {"NAME", "NAMES"} & names and len(names) > 1 else []
 
 
 def begins(lines: Lines, at: int) -> bool:
@@ -122,12 +122,13 @@ def _other_rows(lines: Lines, at: int) -> Parsed[KubernetesList]:
     end = at + 1
     while end < len(lines) and lines[end].text.strip() and not is_prompt(lines[end].text) and not begins(lines, end):
         row = _row(heads, lines[end].text[:4000])
-        if not re.fullmatch(r"[a-z0-9][\w.:/-]{0,252}", row.get("NAME", "")):
+        name = row.get("NAME") or row.get("NAMES", "")
+        if not re.fullmatch(r"[A-Za-z0-9][\w.:/-]{0,252}", name):
             break
         missing = sum(not row[name] for name, _ in heads)
         if missing and row.get("AGE", "-") == "":
             gaps.append(ParseGap(lines[end].number, "the row is cut"))
-        rows.append(ListedObject(row.get("NAMESPACE", ""), row["NAME"], row, lines[end].number))
+        rows.append(ListedObject(row.get("NAMESPACE", ""), name, row, lines[end].number))
         end += 1
     return Parsed(KubernetesList(others=tuple(rows)), tuple(gaps), end)
 

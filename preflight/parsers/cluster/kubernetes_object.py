@@ -180,7 +180,9 @@ def _objects(value: Any, numbers: Mapping[str, int], first: int) -> KubernetesOb
 def _items(value: Any) -> list[dict[str, Any]]:
     items = value.get("items", [value]) if isinstance(value, dict) else value if isinstance(value, list) else []
     result = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-    if result and all({"type", "status"} <= item.keys() for item in result):  # conditions alone, as jq cuts them out
+    if result and all(
+        {"type", "status"} <= item.keys() and "kind" not in item for item in result
+    ):  # conditions alone, as jq cuts them out
         return [{"status": {"conditions": result}}]
     return result[:MOST_OBJECTS]
 

@@ -9,9 +9,10 @@ from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed
 from preflight.textprep.lines import Lines
 
-HINTS = ("Slurmctld(", "PartitionName=", "sdiag output", "Server thread count")
+HINTS = ("Slurmctld(", "PartitionName=", "ReservationName=", "sdiag output", "Server thread count")
 
 _PING = re.compile(r"\s*Slurmctld\((?P<role>[\w/]{1,40})\) at (?P<host>\S{1,200}) (?:is|are) (?P<state>\S{1,20})")
+_NAMED = ("PartitionName=", "ReservationName=")
 _PAIR = re.compile(r"(?<!\S)([A-Z]\w{1,40})=(\S*)")
 _FIELD = re.compile(r"\s{0,8}([A-Za-z][\w (),/-]{2,60}):\s{0,60}(\d{1,15})\b.*")
 
@@ -28,12 +29,13 @@ class SlurmController:
 
 @dataclass(frozen=True)
 class SlurmPartition:
-    """A partition of ``scontrol show partition``."""
+    """A partition or a reservation that ``scontrol show`` lists."""
 
     name: str
     state: str
     fields: Mapping[str, str]
     line: int
+    reserved: bool = False  # a reservation
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def begins(lines: Lines, at: int) -> bool:
     text = lines[at].text
     if _PING.fullmatch(text) or re.match(r"\s*sdiag output at ", text) or re.match(r"Server thread count:", text):
         return True
-    return text.startswith("PartitionName=") and "State=" in "".join(line.text for line in lines[at : at + 16])
+    return text.startswith(_NAMED) and "State=" in "".join(line.text for line in lines[at : at + 16])
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[SlurmControl]:
@@ -67,7 +69,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[SlurmControl]:
                 controllers.append(SlurmController(match["role"], match["host"], match["state"], lines[end].number))
             end += 1
         return Parsed(SlurmControl(tuple(controllers)), (), end)
-    if lines[at].text.startswith("PartitionName="):
+    if lines[at].text.startswith(_NAMED):
         return _partitions(lines, at)
     counters: dict[str, int] = {}
     blank = 0
@@ -88,7 +90,7 @@ def _partitions(lines: Lines, at: int) -> Parsed[SlurmControl]:
     end, fields, first = at, dict[str, str](), at
     while end < len(lines):
         text = lines[end].text
-        if text.startswith("PartitionName=") and end > at:
+        if text.startswith(_NAMED) and end > at:
             result.append(_partition(fields, lines[first].number))
             fields, first = {}, end
         elif text.strip() and end > at and not (text[0].isspace() and "=" in text):
@@ -103,4 +105,5 @@ def _partitions(lines: Lines, at: int) -> Parsed[SlurmControl]:
 
 
 def _partition(fields: Mapping[str, str], line: int) -> SlurmPartition:
-    return SlurmPartition(fields.get("PartitionName", ""), fields.get("State", ""), dict(fields), line)
+    name = fields.get("PartitionName", "") if "ReservationName" not in fields else fields["ReservationName"]
+    return SlurmPartition(name, fields.get("State", ""), dict(fields), line, "ReservationName" in fields)

@@ -28,7 +28,9 @@ _MOST_LINES = 100_000
 
 def queue_begins(lines: Lines, at: int) -> bool:
     """Return whether ``squeue`` begins at a line."""
-    return bool(_header(lines[at].text)) or has_json(lines, at, "jobs", ("job_state", "state_reason", "eligible_time"))
+    return bool(_header(lines[at].text)) or has_json(
+        lines, at, "jobs", ("job_state", "state_reason", "exit_code", "job_id")
+    )
 
 
 def has_json(lines: Lines, at: int, key: str, words: tuple[str, ...]) -> bool:

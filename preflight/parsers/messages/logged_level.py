@@ -23,6 +23,12 @@ _GLOG = re.compile(
     r"\]"
     r"\s?(?P<text>.*)"
 )
+#: Ray: ``[2026-10-01 10:00:00,000 E 311 311] (raylet) node.cc:30: text``; XLA has a bracket behind the place.
+_LETTER = re.compile(
+    r"\s{0,8}\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d{1,9}:? (?P<level>[IWEFDC])(?: \d{1,10} \d{1,10}\])? (?:\(\w{1,30}"
+    r"\) )?"
+    r"(?:[\w./-]{1,120}:\d{1,6}[:\]] ?)(?P<text>.*)"
+)
 #: logfmt: ``time="…" level=error msg="…"``.
 _LOGFMT = re.compile(r'(?:^|\s)(?:level|lvl|severity)="?(?P<level>[A-Za-z]{3,9})"?(?:\s|$)')
 _MESSAGE = re.compile(r'(?:^|\s)(?:msg|message|err|error)="((?:[^"\\]|\\.){1,600})"')
@@ -82,7 +88,7 @@ _LOG_LINE = re.compile(
 
 
 def _leveled(text: str) -> str:
-    if match := _GLOG.match(text):
+    if match := _GLOG.match(text) or _LETTER.match(text):
         return match["text"] if match["level"] in "EF" else ""
     if text.lstrip()[:2] == '{"' and text.rstrip()[-1:] == "}":
         return _of_json(text)

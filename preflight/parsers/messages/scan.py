@@ -59,7 +59,7 @@ _LONGEST = 4000
 #: Lines without an error after which what comes next is another part; errors of one part.
 _GAP, MAX_ERRORS = 12, 1000
 #: Lines within which an error without a signature belongs to one that has one.
-_SAME = 2
+_SAME = 1
 
 #: Words of a person, in front of a message that is quoted within a sentence.
 _PROSE = re.compile(

@@ -13,7 +13,8 @@ _SUBMIT = ("sinfo -o '%P %a %l %D %t %G'", "scontrol show partition", "sacctmgr 
 
 SIGNATURES = signatures(SLURM, (
     ("slurm-oom", "oom_kill|oom-kill|out-of-memory|Out Of Memory|memory limit",
-     r"[Dd]etected (?P<n>\d{1,6}) oom[_-]kill events? in (?:StepId=)?(?P<what>\S{1,60})|oom_kill event in StepId"
+     r"error: (?P<node>[\w.-]{1,64}): tasks? (?P<rank>[\d,-]{1,60}): Out Of Memory"
+     r"|[Dd]etected (?P<n>\d{1,6}) oom[_-]kill events? in (?:StepId=)?(?P<what>\S{1,60})|oom_kill event in StepId"
      r"|killed by the cgroup out-of-memory handler|: Out Of Memory\b|[Ee]xceeded (?:job|step) memory limit",
      "fail", "a step was killed at the job's memory limit", "kernel.events", _MEMORY,
      "Request more memory (`--mem`, `--mem-per-gpu`), or use fewer data-loader workers."),
@@ -40,7 +41,8 @@ SIGNATURES = signatures(SLURM, (
      r"|[Uu]nable to create (?:job )?step.{0,120}",
      "fail", "the step could not be started on a node", "host.services", _NODE,
      "Look at slurmd's log of that node: its prolog, credentials (munge) and clock."),
-    ("slurm-communication", "slurm", r"(?:srun|slurmstepd|slurmd|sbatch|sinfo|squeue): error: .{0,80}"
+    ("slurm-communication", "slurm", r"(?:srun|slurmstepd|slurmd|slurmctld|sbatch|salloc|scontrol|sacct|sinfo|squeue"
+     r"|\]): error: .{0,80}"
      r"(?:Socket timed out|Unable to contact slurm controller|Communication connection failure|Connection refused"
      r"|Protocol authentication error|Invalid credential|Munge|munge)",
      "fail", "Slurm's daemons do not reach each other", "host.services",
@@ -78,7 +80,8 @@ SIGNATURES = signatures(SLURM, (
      "host.zombies", ("ps -eo pid,stat,wchan:30,cmd | grep ' D'", "dmesg -T | tail -50", "scontrol show node NODE"),
      "Look what the processes wait for; a GPU or mount that hangs needs a reboot of the node."),
     ("slurm-prolog", "rolog",
-     r"(?:[Pp]rolog|[Ee]pilog)(?: .{0,60})? (?:failed|error)|Prolog hung|prolog_slurmctld.{0,80}exit status",
+     r"(?:[Pp]rolog|[Ee]pilog)(?: .{0,60})? (?:failed|failure|error|timed out)|Prolog hung"
+     r"|prolog_slurmctld.{0,80}exit status",
      "fail", "the prolog or epilog of a node failed", "host.services", _NODE,
      "Read slurmd's log of that node: the prolog's own words are in it."),
     ("slurm-low-resource", "has low |Low RealMemory|Low socket|Low CPU|Low Core",

@@ -78,12 +78,13 @@ SIGNATURES = signatures(FRAMEWORK, (
      "fail", "a compiled extension was built for another PyTorch, compiler or system", "versions.compatibility",
      _IMPORT,
      "Build or install the extension anew for exactly this PyTorch and this image."),
-    ("module-missing", "No module named|cannot import name",
+    ("package-missing", "No module named|cannot import name",
      r"(?:ModuleNotFoundError|ImportError): (?:No module named '?(?P<what>[\w.]{1,120})|cannot import name)",
      "fail", "a Python package is missing here, or has another version", "versions.compatibility", _IMPORT,
      "Install it in the image or environment that the job uses, on all nodes alike."),
     ("program-missing", "not found|No such file|xec format error",
-     r"(?:ba|z|c|k|da)?sh: (?:line \d{1,6}: |\d{1,6}: )?(?P<what>[\w./+-]{1,80}): (?:command )?not found"
+     r"(?:(?:ba|z|c|k|da)?sh|[\w./-]{1,200}): (?:line \d{1,6}: "
+     r"|\d{1,6}: )?(?P<what>[\w./+-]{1,80}): (?:command )?not found$"
      r"|execve\(\): (?P<path>\S{1,200}): No such file|executable file not found in \$PATH|[Ee]xec format error"
      r"|unable to find the specified executable file",
      "fail", "a program is not installed where the job runs, or is of another architecture", "versions.compatibility",
@@ -105,8 +106,9 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|Max retries exceeded with url",
      "fail", "a model or data set could not be fetched: no access, another name, or no way to the server",
      "host.mounts", _HUB, "Give the job a token or a local copy; on nodes without a way out, fetch it beforehand."),
-    ("ray-memory", "low on memory|ray.exceptions.OutOfMemory|ObjectStoreFull|OutOfDisk",
-     r"running low on memory|ray\.exceptions\.OutOfMemoryError|ObjectStoreFullError|OutOfDiskError",
+    ("ray-memory", "low on memory|memory pressure|ray.exceptions.OutOfMemory|ObjectStoreFull|OutOfDisk",
+     r"running low on memory|[1-9]\d{0,5} Workers? \(tasks / actors\) killed due to memory pressure"
+     r"|ray\.exceptions\.OutOfMemoryError|ObjectStoreFullError|OutOfDiskError",
      "fail", "Ray killed a task: the memory, object store or disk of its node was nearly full", "kernel.events", _RAY,
      "Use fewer tasks for each node or more memory for each (`memory=`); look which process grew."),
     ("ray-node", "NodeDied|marked dead|placement group|fulfill resource request|cannot be scheduled|connect to GCS"

@@ -173,6 +173,8 @@ _WELL = re.compile(
     r"|enabled|finished|admitted|ok|up|success|valid|applied|installed|idle|ignore|provisioned|done|-|<none>|<unset>"
     r"|none|"
 )
+#: A container of docker that runs.
+_WELL_FOR_NOW = re.compile(r"Up \S[\w ]*(?:\(healthy\))?")
 _GOING_ON = re.compile(
     r"(?i)pending\S*|creating|initiali[sz]ing|terminating|suspended|queued|progressing|updating|restarting|reconciling"
     r"|inprogress|waiting|unknown|containercreating|scaling|starting|upgrading|installing|draining|cordon\S*|inqueue"
@@ -187,8 +189,10 @@ _STATE_COLUMNS = ("STATUS", "STATE", "PHASE", "TERMINALSTATE", "READY", "AVAILAB
 
 def _state_trouble(name: str, value: str) -> _Trouble | None:
     """Return what is not well about a state, a word unknown here as it was printed."""
-    if _WELL.fullmatch(value):
+    if _WELL.fullmatch(value) or _WELL_FOR_NOW.fullmatch(value):
         return None
+    if exited := re.fullmatch(r"Exited(?: \((\d{1,3})\).*)?", value):
+        return None if exited[1] == "0" else _Trouble("warn" if exited[1] else "unknown", f"{name} is {value}", value)
     status = "fail" if _BAD.fullmatch(value) else "unknown"
     if re.fullmatch(r"(?i)not ?ready|false|unavailable|degraded", value):
         status = "warn"
@@ -204,6 +208,9 @@ def _row_trouble(row: ListedObject) -> _Trouble | None:
             continue
         if (trouble := _state_trouble(name.lower(), value)) is not None:
             return trouble
+    for name in ("ADMITTED", "ESTABLISHED", "ACCEPTED", "PROGRAMMED", "VALID", "SYNCED"):
+        if columns.get(name) == "False":
+            return _Trouble("unknown" if name == "ADMITTED" else "warn", f"{name.lower()} is False", "False")
     counts = {name: int(value) for name, value in columns.items() if re.fullmatch(r"\d{1,7}", value)}
     wanted = counts.get("DESIRED")
     for name in ("READY", "AVAILABLE", "UP-TO-DATE", "CURRENT"):

@@ -286,7 +286,14 @@ def _control(report: SlurmControl) -> Judged:
     judges: list[tuple[str, Judge]] = [
         ("host.services", _controller(entry)) for entry in report.controllers if entry.state != "UP"
     ]
-    judges += [("host.services", _partition(entry)) for entry in report.partitions if entry.state != "UP"]
+    judges += [
+        ("host.services", _partition(entry))
+        for entry in report.partitions if entry.state != "UP" and not entry.reserved
+    ]  # fmt: skip
+    judges += [
+        ("host.services", _maintenance(entry)) for entry in report.partitions
+        if entry.reserved and entry.state == "ACTIVE" and "MAINT" in entry.fields.get("Flags", "")
+    ]  # fmt: skip
     counters = report.counters or {}
     judges += [
         ("host.services", _behind(name, counters[name], words))
@@ -311,6 +318,16 @@ def _partition(entry: SlurmPartition) -> Judge:
         yield warned(f"partition {entry.name} is {state}: it starts no job (line {entry.line})", subject=entry.name,
                      found=entry.state, expected="UP", evidence=part.evidence,
                      fix=f"Unless meant: `scontrol update PartitionName={entry.name} State=UP`")  # fmt: skip
+
+    return judge_part
+
+
+def _maintenance(entry: SlurmPartition) -> Judge:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
+        nodes = entry.fields.get("Nodes", "its nodes")
+        yield warned(f"reservation {entry.name} is active: {nodes} are in maintenance (line {entry.line})",
+                     subject=entry.name, found="MAINT", evidence=part.evidence,
+                     fix=f"No job starts there before {entry.fields.get('EndTime', 'its end')}.")  # fmt: skip
 
     return judge_part
 
