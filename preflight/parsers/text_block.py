@@ -174,6 +174,20 @@ def cpu_ids(text: str) -> list[int] | None:
 _FIRST_LINES = 64
 
 
+def json_head(lines: Lines, at: int) -> str:
+    """Return the beginning of JSON, up to the next value or a blank line."""
+    texts = [lines[at].text[:_HEAD_CHARACTERS]]
+    for line in lines[at + 1 : at + _HEAD_LINES]:
+        if not line.text or line.text[0] in "{[":
+            break
+        texts.append(line.text[:200])
+    return "\n".join(texts)
+
+
+#: Lines of JSON that are looked at to find what it is, and characters of its first line.
+_HEAD_LINES, _HEAD_CHARACTERS = 4000, 200_000
+
+
 def json_at(lines: Lines, at: int, most: int = 200_000) -> tuple[int, Any] | None:
     """Return the end of a JSON value that begins on a line, and the value.
 

@@ -83,7 +83,8 @@ def _headings(text: str) -> list[tuple[str, int]]:
     headings = [(match[0], match.start()) for match in re.finditer(r"\S+(?: \S+)*", text)]
     names = {name for name, _ in headings}
     fits = len(headings) == len(names) <= _MOST_COLUMNS and all(_HEADING.fullmatch(name) for name in names)
-    return headings if fits and _OWN & names and {"NAME", "NAMES"} & names and len(names) > 1 else []
+    of_state = _OWN & names or any(name.endswith((" STATUS", " STATE")) for name in names)
+    return headings if fits and of_state and {"NAME", "NAMES"} & names and len(names) > 1 else []
 
 
 def begins(lines: Lines, at: int) -> bool:

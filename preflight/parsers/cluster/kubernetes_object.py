@@ -14,7 +14,7 @@ from preflight.parsers.cluster.kubernetes_node import NodeCondition, NodeDescrip
 from preflight.parsers.cluster.kubernetes_node import begins as describes_node
 from preflight.parsers.cluster.kubernetes_pod import ContainerState, PodDescription
 from preflight.parsers.parsed import Parsed, ParseGap
-from preflight.parsers.text_block import is_prompt, json_at
+from preflight.parsers.text_block import is_prompt, json_at, json_head
 from preflight.textprep.lines import Lines
 
 HINTS = ("apiVersion", '"kind"', "Name:", "{", "[")
@@ -68,10 +68,8 @@ def begins(lines: Lines, at: int) -> bool:
     """Return whether an object with a status begins at a line."""
     text = lines[at].text
     if text[:1] in "{[":
-        near = "\n".join(line.text[:2000] for line in lines[at : at + 60])
-        return _JSON_KEY.search(near) is not None and '"status"' in "\n".join(
-            line.text[:100_000] for line in lines[at : at + 4000]
-        )
+        near = json_head(lines, at)
+        return '"status"' in near and _JSON_KEY.search(near) is not None
     if _YAML.fullmatch(text):
         return any(re.match(r"(?:  )?status:\s*$", line.text) for line in _document(lines, at))
     return _is_description(lines, at)
@@ -79,7 +77,11 @@ def begins(lines: Lines, at: int) -> bool:
 
 def _document(lines: Lines, at: int) -> Iterator[Any]:
     for line in lines[at : at + _MOST_LINES]:
-        if line.text.startswith("---") or is_prompt(line.text):
+        if (
+            line.text.startswith("---")
+            or is_prompt(line.text)
+            or (line is not lines[at] and _YAML.fullmatch(line.text))
+        ):
             return
         yield line
 

@@ -9,7 +9,7 @@ from typing import Any
 from preflight.parsers.cluster.columns import cells, columns
 from preflight.parsers.cluster.sacct import EndedJob
 from preflight.parsers.parsed import Parsed, ParseGap
-from preflight.parsers.text_block import is_prompt, json_at
+from preflight.parsers.text_block import is_prompt, json_at, json_head
 from preflight.textprep.lines import Lines
 
 #: Short states of ``squeue``.
@@ -37,7 +37,7 @@ def has_json(lines: Lines, at: int, key: str, words: tuple[str, ...]) -> bool:
     """Return whether Slurm's JSON with a list of a name begins at a line."""
     if lines[at].text[:1] != "{":
         return False
-    near = "\n".join(line.text[:4000] for line in lines[at : at + 400])
+    near = json_head(lines, at)
     return f'"{key}"' in near and any(f'"{word}"' in near for word in words)
 
 

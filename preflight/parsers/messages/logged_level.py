@@ -34,7 +34,7 @@ _LOGFMT = re.compile(r'(?:^|\s)(?:level|lvl|severity)="?(?P<level>[A-Za-z]{3,9})
 _MESSAGE = re.compile(r'(?:^|\s)(?:msg|message|err|error)="((?:[^"\\]|\\.){1,600})"')
 #: Python's logging, log4j, spdlog and their like: a level in capitals with nothing but time, names and marks before it.
 _CAPITAL = re.compile(
-    r"(?:[\[(<]?[\w./:,+@|=\[\]()<>*#-]{1,60}[\])>]?[\s|]{1,12}){0,7}?[\[(<|]{0,3}"
+    r"(?:\S{1,60}\s{1,12}){0,7}?(?:\S{1,60}?[\])>|:-])?[\[(<|]{0,3}"
     r"(?P<level>ERROR|CRITICAL|FATAL|SEVERE|EMERG|ALERT)(?:[\])>|:]|\s|$)[\])>|:\s-]*(?P<text>.*)"
 )
 #: A program's own word: ``error: …``, ``train.py: error: …``, ``Error: …``, ``panic: …``.

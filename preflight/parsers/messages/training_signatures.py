@@ -74,7 +74,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      "fail", "a kernel could not be compiled for this GPU", "versions.compatibility", _BUILD,
      "Compare the versions of PyTorch, Triton and CUDA with the GPU; run once without compilation to go on."),
     ("extension-abi", "undefined symbol|GLIBC|CXXABI",
-     r"undefined symbol: (?P<what>_Z\w{1,120})|version .(?P<lib>(?:GLIBC|GLIBCXX|CXXABI)_[\d.]{1,12}). not found",
+     r"undefined symbol: (?P<what>_Z\w{1,120})|version .?(?P<lib>(?:GLIBC|GLIBCXX|CXXABI)_[\d.]{1,12}).? not found",
      "fail", "a compiled extension was built for another PyTorch, compiler or system", "versions.compatibility",
      _IMPORT,
      "Build or install the extension anew for exactly this PyTorch and this image."),

@@ -184,6 +184,8 @@ _BAD = re.compile(
     r"|unavailable|false"
     r"|stalled|expired|exceeded|abort|conflict|missing|down).*"
 )
+#: A state in a column of another name.
+_BAD_WORD = re.compile(r"(?i)fail(?:ed|ure|ing)?|error|degraded|unhealthy|not ?ready|stalled|lost|crash\w{0,20}")
 _STATE_COLUMNS = ("STATUS", "STATE", "PHASE", "TERMINALSTATE", "READY", "AVAILABLE", "HEALTHY", "HEALTH", "SYNCED")
 
 
@@ -202,12 +204,15 @@ def _state_trouble(name: str, value: str) -> _Trouble | None:
 
 def _row_trouble(row: ListedObject) -> _Trouble | None:
     columns = row.columns
-    for name in _STATE_COLUMNS:
+    for name in (*_STATE_COLUMNS, *(name for name in columns if name.endswith((" STATUS", " STATE")))):
         value = columns.get(name, "")
         if re.fullmatch(r"\d{1,7}(?:/\d{1,7})?", value):
             continue
         if (trouble := _state_trouble(name.lower(), value)) is not None:
             return trouble
+    bad = next((name for name, value in columns.items() if name != "NAME" and _BAD_WORD.fullmatch(value)), None)
+    if bad is not None:
+        return _Trouble("warn", f"{bad.lower()} is {columns[bad]}", columns[bad])
     for name in ("ADMITTED", "ESTABLISHED", "ACCEPTED", "PROGRAMMED", "VALID", "SYNCED"):
         if columns.get(name) == "False":
             return _Trouble("unknown" if name == "ADMITTED" else "warn", f"{name.lower()} is False", "False")

@@ -42,6 +42,12 @@ def test_a_state_that_is_not_known_is_shown_as_it_is_printed(state: str, status:
     assert status == "pass" or state in message
 
 
+def test_a_state_in_a_column_of_any_name_is_not_silent() -> None:
+    assert findings("NAME   JOB STATUS   AGE\na      FAILED       3h\n")[0][0] == "fail"
+    assert findings("NAME   PROBE    READY   AGE\na      Failed   1/1     3h\n")[0][0] == "warn"
+    assert findings("NAME   JOB STATUS   AGE\na      SUCCEEDED    3h\n")[0][0] == "pass"
+
+
 def test_an_empty_cell_does_not_shift_the_others() -> None:
     text = "NAME     STATUS    VOLUME    CLASS    AGE\nclaim    Pending             fast     3m\n"
     assert facts(text)["objects"][0]["columns"] == {
