@@ -50,7 +50,8 @@ SIGNATURES = signatures(FRAMEWORK, (
      "fail", "the pod's network could not be set up", "container.networks", _CNI,
      "Read which attachment it names: its definition, its resource, its address range, and the plug-in on that node."),
     ("nvml-in-container", "NVML",
-     r"[Ff]ailed to init(?:ialize)? NVML: .{1,160}|could not load NVML(?: library)?"
+     r"[Ff]ailed to init(?:ialize)? NVML: (?:could not load|ERROR_).{1,160}"
+     r"|failed to init(?:ialize)? NVML: .{1,160}|could not load NVML(?: library)?"
      r"|NVML.{0,60}ERROR_(?:LIBRARY_NOT_FOUND|DRIVER_NOT_LOADED|UNKNOWN)",
      "fail", "the program in the container does not reach the driver's library (NVML)", "container.gpu-devices",
      _RUNTIME,
