@@ -121,7 +121,7 @@ def _write_function(options: argparse.Namespace, path: str) -> Path:
     file = ROOT / "checks" / f"{options.module.replace('.', '/')}.py"
     text = file.read_text(encoding="utf-8")
     function = what.replace("-", "_")
-    if re.search(rf"^def {function}\(", text, re.M):
+    if function in _names(text) | {name for names in imports.values() for name in names}:
         function = f"{function}_of_{subject.replace('-', '_')}"
     body = _FUNCTION.format(id=options.id, subject=words, limit=options.limit, path=path, record=options.record,
                             parser=parser, function=function)  # fmt: skip
@@ -129,6 +129,17 @@ def _write_function(options: argparse.Namespace, path: str) -> Path:
     ruff = [sys.executable, "-m", "ruff", "check", "-q", "--no-cache", "--select", "I", "--fix", str(file)]
     subprocess.run(ruff, cwd=ROOT, check=True)
     return file.relative_to(ROOT)
+
+
+def _names(text: str) -> set[str]:
+    """Return the names that a module imports or defines as functions and classes."""
+    names = set()
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+    return names
 
 
 def _with_imports(text: str, wanted: dict[str, tuple[str, ...]]) -> str:

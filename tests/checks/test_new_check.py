@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -22,15 +23,9 @@ PAGE = (ROOT / "docs" / "adding-a-check.md").read_text()
 PRINTED = re.findall(r"^\.venv/bin/python -m (tests\.new_check .* --record .*)$", PAGE, re.MULTILINE)[0].split()
 PRINTED_CPU_S = 10
 
-PARSER = '''"""The number of threads that a kernel allows."""
-
-from __future__ import annotations
-
-
-def parse(text: str) -> int:
-    """Parse the number; raises ValueError."""
-    return int(text.removesuffix(" threads\\n"))
-'''
+#: The parser of the page, its line in the registry, and the command that calls it.
+PARSER, REGISTERED = map(dedent, re.findall(r"^   ```python\n(.*?)^   ```$", PAGE, re.MULTILINE | re.DOTALL))
+WITH_PARSER = re.findall(r"^   \.venv/bin/python -m (tests\.new_check .*?)\n   ```$", PAGE, re.MULTILINE | re.DOTALL)[0]
 
 
 @pytest.fixture(scope="module")
@@ -81,13 +76,16 @@ def test_files_that_a_new_check_touches(tree: Path, kind: str, files: int) -> No
     elif files == 3:
         out = run(tree, *new, "--record", "file:/proc/sys/kernel/pid_max")
     else:
-        (tree / "preflight" / "parsers" / "host" / "threads.py").write_text(PARSER)
+        (tree / "preflight" / "parsers" / "host" / "pressure.py").write_text(PARSER)
         registry = tree / "tests" / "support" / "parser_registry.py"
-        line, place = '_text("parsers.host.threads.parse", "8 threads\\n")\n', '_text("parsers.host.services.parse"'
-        registry.write_text(registry.read_text().replace(place, line + place))
-        texts = ("--limit", "9", "--good", "8 threads\n", "--bad", "10 threads\n")
-        out = run(tree, *new, "--record", "file:/proc/sys/kernel/threads-max", "--parser", "host.threads.parse", *texts)
-        selected += " or threads or test_every_parser_is_registered"
+        place = '_text("parsers.host.services.parse"'
+        registry.write_text(registry.read_text().replace(place, REGISTERED + place))
+        words = subprocess.run(
+            ["bash", "-c", f"printf '%s\\0' {WITH_PARSER}"], capture_output=True, text=True, check=True
+        ).stdout.split("\0")[:-1]
+        out, number, module = run(tree, *words), words[1], "host.limits"
+        selected = number
+        selected += " or pressure or test_every_parser_is_registered"
     assert " passed" in out
     after = contents(tree)
     changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
