@@ -73,7 +73,7 @@ FOLDERS = tuple(path.name for path in ROOT.iterdir() if path.is_dir() and not pa
 #: Files that pages make up.
 EXAMPLES = {
     "fixtures/host.hugepages/CASE.json", "fixtures/ID/cases.json", "fixtures/ID/CASE.json", "our_checks.py",
-    "test_our_checks.py",
+    "test_our_checks.py", "preflight/parsers/host/pressure.py",
 }  # fmt: skip
 
 
