@@ -39,6 +39,7 @@ BASES: dict[tuple[str, ...], list[str]] = {
     ("bundle",): ["n.json", "-o", "new.tar.gz"],
     ("checklist",): ["n.json"],
     ("show",): ["--from", "n.json"],
+    ("trace",): ["n.json"],
 }
 
 #: Options without which another one means nothing.
