@@ -34,6 +34,7 @@ _FUNCTION = '''
 @check(
     "{id}",
     title="{subject} is at most {limit}",
+    fault="{subject} is above {limit}",
     source="proc(5)",
     fix="`cat {path}`, and compare it with a healthy node.",
 )
