@@ -33,7 +33,7 @@ def diff(
     """
     from preflight.diff import SnapshotError, compare, load, render
 
-    request = new_request("diff", choose_cluster(cluster, [after, before]).path, only=only, skip=skip)
+    request = new_request("diff", choose_cluster(cluster, [after], [before]).path, only=only, skip=skip)
     sides = []
     for path in (before, after):
         try:

@@ -99,13 +99,17 @@ def is_public(name: str) -> bool:
     return any(".".join(labels[place:]) in PUBLIC for place in range(len(labels)))
 
 
+#: Words of parsers that people also give to their projects.
+_PROJECTS = frozenset(("llm", "llms", "vlm", "gpt", "chat", "agent"))
+
+
 @cache
 def vocabulary() -> frozenset[str]:
     """Return the words that preflight's parsers and checks look for, lower case."""
     found: set[str] = set()
     for part in _PARTS:
         _words(files("preflight").joinpath(part), found)
-    return frozenset(found)
+    return frozenset(found - _PROJECTS)
 
 
 def _words(place: Traversable, found: set[str]) -> None:

@@ -36,10 +36,10 @@ class ClusterChoice(NamedTuple):
     origin: str = ""
 
 
-def choose_cluster(named: Path | None, saved: Sequence[Path] = ()) -> ClusterChoice:
+def choose_cluster(named: Path | None, *saved: Sequence[Path]) -> ClusterChoice:
     """Return the cluster file of a command; raises UsageError.
 
-    ``saved`` is evidence that may have a copy.
+    ``saved`` is evidence that may have a copy: paths that are judged together, the first with a copy counts.
     """
     if named is not None:
         return ClusterChoice(named)
@@ -51,8 +51,8 @@ def choose_cluster(named: Path | None, saved: Sequence[Path] = ()) -> ClusterCho
     if saved:
         from preflight.run.saved_evidence import find_cluster
 
-        for path in saved:
-            if copy := find_cluster([path]):
+        for paths in saved:
+            if copy := find_cluster(paths):
                 return ClusterChoice(copy)
     return ClusterChoice(None) if wanted is not None else _found()
 

@@ -236,7 +236,9 @@ def test_the_equals_of_a_gpu_are_those_of_its_product_and_those_without_a_name(t
     text = "".join(f"GPU {bus}\n" + "".join(f"    {line}\n" for line in own) for bus, own in lines.items())
     (part,), _ = read("Attached GPUs : 3\n" + text, tmp_path)
     unknown = [finding["message"] for finding in part.findings if finding["status"] == "unknown"]
-    assert unknown == ["0000:02:00.0: the text lacks its remapped rows, which its equals show"]
+    assert [message for message in unknown if "remapped" in message] == [
+        "0000:02:00.0: the text lacks its remapped rows, which its equals show"
+    ]
 
 
 def test_a_list_of_settings_far_down_is_named_by_its_own_lines(tmp_path: Path) -> None:

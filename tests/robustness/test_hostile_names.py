@@ -55,7 +55,7 @@ def test_a_command_is_run_for_each_harmless_name_only(folder: Path) -> None:
              "each": [f"{folder}/*"]}  # fmt: skip
     records = collect(probe)["records"]
     for name in ("-rf", "a\nb"):
-        assert "not asked" in records[f"cmd:echo {name}"]["why"]
+        assert "not collected" in records[f"cmd:echo {name}"]["why"]
     assert records["cmd:echo \\x2a"]["out"] == "*\n"
     assert records["cmd:echo eth0"]["out"] == "eth0\n"
 

@@ -178,7 +178,7 @@ BROKEN: dict[str, Setup] = {
         both(everywhere(trust="pcp"), node(env={"NCCL_IB_SL": "0"})), "priority", ports=TO_ALL, qos={"trust": "pcp"},
     ),
     # flow and congestion control
-    "PFC off": Setup(port(pfc=(), switch_pfc=()), "PFC", why="priority none"),
+    "PFC off": Setup(port(pfc=(), switch_pfc=()), "PFC", why="no priority"),
     "two PFC priorities": Setup(port(pfc=(3, 4), switch_pfc=(3, 4)), "PFC", why="priority 3, 4"),
     "PFC on another priority": Setup(port(pfc=(5,), switch_pfc=(5,)), "PFC"),
     "reaction point off": Setup(port(reaction_point=False), "ECN", why="roce_rp"),

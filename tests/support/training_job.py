@@ -3,7 +3,7 @@
 A simulation decides when each kernel runs: a rank's compute stream, one stream for each process group, collectives that
 end for all when the last rank has come, sends that end with their receive. Names of fields are those of PyTorch's
 ``record_param_comms`` as Kineto attaches them to NCCL's kernels (PyTorch 2.5; ``Seq``, ``Src Rank`` and ``Dst Rank`` of
-2.6 on request). ``python -m tests.support.training_job DIR --ranks 4`` writes traces; ``--events 1000000`` a long one.
+2.6 on request). ``python -m tests.support.training_job DIR --data 4`` writes traces; ``--events 1000000`` a long one.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ def test_a_server_that_is_silent(server: ApiServer) -> None:
         (b"HTTP/1.1 302 Found\r\nLocation: https://192.0.2.1/\r\nContent-Length: 2\r\n\r\n{}", "error", "HTTP 302"),
         (b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 100_000, "error", "not an object"),
         (b"HTTP/1.1 200 OK\r\n\r\n" + b" " * 4_100_000, "error", "longer than"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "error", "no HTTP"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "error", "not HTTP"),
         (b"", "error", ""),
     ],
 )

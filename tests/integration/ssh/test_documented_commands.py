@@ -16,7 +16,7 @@ import click
 import pytest
 
 from preflight.cli.app import main
-from tests.support import commands
+from tests.support import commands, training_job
 from tests.support.paths import ROOT
 from tests.support.sshfarm import SSHD, Farm
 
@@ -37,7 +37,7 @@ HERE = (
     (r"/etc/(?:slurm/)?preflight/cluster\.toml", "cluster.toml"),
     (r"/etc/nhc/nhc\.conf", "nhc.conf"),
     (r"/shared/evidence/\$\(hostname\)", "node"),
-    (r"/shared/evidence|\bDIR\b", "evidence"),
+    (r"/shared/evidence|\bDIR\b|\bruns/today\b", "evidence"),
     (r"--window 60", "--window 1"),
     (r"\bHOOK\b", "ci"),
     (r"(?<=--nodes )127\.77\.0\.1|(?<=history\.db )127\.77\.0\.1", "gpu003"),
@@ -56,6 +56,8 @@ OTHERS = {
     r"\.venv/bin/(pytest|ruff) ": ".ci/run",
     r"\.venv/bin/python -m mkdocs ": ".ci/run",
     r"tests/\S+\.sh$": "people, with debootstrap",
+    r"AXE=": "people, with axe-core from npm",
+    r"mpirun -np 2 -H gpu001,gpu002 ": "people, on a cluster",
     r"cyclonedx-py ": "tests/integration/install/test_supply.py",
     r"kubectl (apply|kustomize) ": "tests/integration/kubernetes/test_manifests.py",
     r"(skopeo|podman) ": "people, with a registry",
@@ -108,6 +110,7 @@ def ran(farm: Farm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, comma
     for name in ("nhc.conf", "manifest.json"):
         shutil.copy(ROOT / "tests/data/conversion" / name, folder)
     records = json.loads((demo / "gpu001.json").read_text("utf-8"))["records"]
+    training_job.main([str(folder / "traces"), "--data", "4"])
     (folder / "ibstat.txt").write_text(records["cmd:ibstat"]["out"], "utf-8")
     (folder / "-").write_text(records["cmd:nvidia-smi topo -m"]["out"], "utf-8")
     runs: list[list[str]] = []

@@ -31,7 +31,7 @@ def test_demo_shows_at_least_eight_different_faults_on_six_nodes(tmp_path: Path)
 
 def test_list_explain_probes_checklist() -> None:
     checks = json.loads(run("list", "--json"))
-    keys = {"id", "title", "scope", "gating", "source", "fix", "answers", "action", "impact", "owner"}
+    keys = {"id", "title", "scope", "gating", "source", "fix", "answers", "action", "impact", "owner", "fault"}
     assert all(set(c) == keys for c in checks)
     for c in checks:
         page = run("explain", c["id"])

@@ -154,6 +154,10 @@ def difference(report: Mapping[str, Any]) -> dict[str, Any]:
         "nodes": {"both": 200, "fell_silent": names[:40], "answer_again": names[40:50], "came": names[50:60],
                   "went": names[60:80], "came_silent": names[80:85], "silent_in_both": names[85:90]},
         "findings": [{**finding, "nodes": names[90:150]}, {**finding, "change": "gone", "nodes": names[150:200]}],
+        "incidents": [
+            {"change": how, "fingerprint": "0123456789ab", "title": "x", "was": "", "nodes": names[at : at + 9]}
+            for at, how in enumerate(("new", "worse", "changed", "unclear", "gone"))
+        ],
         "not_judged_again": [{"nodes": names[50:70], "check": "gpu.count"}],
         "values": [{"nodes": names[200:], "what": "driver", "before": "570.1", "after": "570.2"}],
     }  # fmt: skip

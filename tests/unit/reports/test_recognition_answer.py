@@ -48,9 +48,9 @@ def test_a_healthy_text_passes(tmp_path: Path) -> None:
 
 
 LOOKS = {
-    "dcgmi": "dcgmi policy --get\n", "kubectl": "NAME    READY   STATUS    RESTARTS\nfoo   0/1   Pending   0\n",
+    "dcgmi": "dcgmi policy --get\n", "kubectl": "kubectl api-versions\nbatch/v1\n",
     "Slurm": "  JOBID PARTITION NAME\n 4711 batch x\n", "file systems": "Filesystem  Size  Used Avail\n",
-    "a Python traceback": 'Traceback (most recent call last):\n  File "x.py", line 1\nValueError: x\n', "": "hello\n",
+    "a Python traceback": '  File "x.py", line 1\n', "": "hello\n",
 }  # fmt: skip
 
 
