@@ -182,6 +182,9 @@ def _value_of(text: str, start: int, end: int) -> "Tuple[int, int]":
     if value.end() == at + _LONGEST_JUDGED:  # all of it, but only now: each value is read once
         value = pattern.match(text, at)
         final = value.end() if value else final
+    if header and form == "bare" and how > WEAK:
+        rest = _REST_OF_LINE.match(text, final)
+        final = rest.end() if rest else final
     return first, final
 
 
