@@ -7,6 +7,7 @@ Every part is pure:
 - ``factors``: what a run used: nodes, GPUs, rails, leaves, the links above them;
 - ``explanation``: the factors that explain slow runs, with bits of evidence (``bits``);
 - ``comparison``: the runs of one kind, with levels and ``blocks`` of nodes that good pairs join;
+- ``planner``: which pairs to run next, by a plan and the runs so far;
 - ``document``: all of it as ``preflight.bench/1``, and ``picture``: heat maps as data.
 """
 

@@ -10,16 +10,19 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from preflight.bench import blocks as of_nodes
 from preflight.bench import factors
-from preflight.bench.bits import ENOUGH, gain
+from preflight.bench.bits import ENOUGH, evidence, gain
 from preflight.bench.factors import Factor
-from preflight.bench.observation import Observation
+from preflight.bench.observation import Observation, RunKind
 
 #: Factors that are considered together; each further slow run stays unexplained.
 _MOST = 96
+
+#: Factors for which narrower ones are tried.
+_MOST_REFINED = 8
 
 #: Factors that are listed as not separated from another.
 _MOST_ALIKE = 12
@@ -72,7 +75,7 @@ class _Members:
     cost: dict[str, float]
     slow: frozenset[int]
     count: int
-    excluded: set[Factor] = field(default_factory=set)
+    strata: tuple[RunKind, ...]  # of each run: what is slow by chance differs between kinds of runs
 
     def price(self, factor: Factor) -> float:
         return self.cost[factor.kind]
@@ -118,12 +121,12 @@ def _members(
     if groups and factors.BLOCKS_DIFFER in cost:
         cost[factors.BLOCKS_DIFFER] += of_nodes.cost(len(group) for group in groups)
     usable = {factor: own for factor, own in having.items() if factor.kind in cost and not slow.isdisjoint(own)}
-    return _Members(usable, cost, slow, len(runs))
+    return _Members(usable, cost, slow, len(runs), tuple(run.kind for run in runs))
 
 
 def _causes(members: _Members) -> tuple[FactorEvidence, ...]:
     """Return the factors that explain the slow runs better than chance does."""
-    chosen = _cover(members)
+    chosen = _refine(members, _cover(members, []))
     while chosen:
         bits = {factor: _bits(members, chosen, factor) for factor in chosen}
         weakest = min(chosen, key=lambda factor: (bits[factor], factor))
@@ -143,8 +146,27 @@ def _causes(members: _Members) -> tuple[FactorEvidence, ...]:
     return tuple(sorted(causes, key=lambda cause: (-cause.bits, cause.factor)))
 
 
-def _cover(members: _Members) -> list[Factor]:
-    """Return factors that explain all slow runs, the best first."""
+def _refine(members: _Members, chosen: list[Factor]) -> list[Factor]:
+    """Replace a factor by narrower ones that explain more: a leaf by two nodes."""
+    score = _score(members, chosen)
+    for factor in chosen[:_MOST_REFINED]:
+        others = [other for other in chosen if other != factor]
+        narrower = others + _cover(members, others, without=factor)
+        if (better := _score(members, narrower)) > score:
+            chosen, score = narrower, better
+    return chosen
+
+
+def _score(members: _Members, chosen: Sequence[Factor]) -> float:
+    """Return the bits of the evidence of factors together, less their price."""
+    free, own = _assign(members, chosen)
+    total = sum(evidence(*count) for count in _counted(members, free).values())
+    total += sum(evidence(sum(place in members.slow for place in group), len(group)) for group in own.values())
+    return total - sum(members.price(factor) for factor in chosen)
+
+
+def _cover(members: _Members, before: Sequence[Factor], without: Factor | None = None) -> list[Factor]:
+    """Return factors for all slow runs that earlier ones lack, the best first."""
     left = set(range(members.count))
     runs = {factor: len(own) for factor, own in members.runs.items()}
     slow = {factor: sum(place in members.slow for place in own) for factor, own in members.runs.items()}
@@ -154,6 +176,9 @@ def _cover(members: _Members) -> list[Factor]:
             at.setdefault(place, []).append(factor)
     all_slow = len(members.slow)
     chosen: list[Factor] = []
+    for factor in before:
+        all_slow -= _take(members, factor, left, runs, slow, at)
+    slow.pop(without, None)  # type: ignore[arg-type]
     while all_slow and len(chosen) < _MOST:
         gains = {
             factor: gain(slow[factor], runs[factor], all_slow, len(left)) for factor in slow if slow[factor]
@@ -163,16 +188,26 @@ def _cover(members: _Members) -> list[Factor]:
             break
         best = min(useful, key=lambda factor: (members.price(factor) - gains[factor], factor))
         chosen.append(best)
-        for place in members.runs[best]:
-            if place not in left:
-                continue
+        all_slow -= _take(members, best, left, runs, slow, at)
+    return chosen
+
+
+def _take(
+    members: _Members, factor: Factor, left: set[int], runs: dict[Factor, int], slow: dict[Factor, int],
+    at: dict[int, list[Factor]],
+) -> int:  # fmt: skip
+    """Take the runs of a factor out of the counts; return how many are slow."""
+    count = 0
+    for place in members.runs[factor]:
+        if place in left:
             left.discard(place)
             is_slow = place in members.slow
-            all_slow -= is_slow
-            for factor in at.get(place, ()):
-                runs[factor] -= 1
-                slow[factor] -= is_slow
-    return chosen
+            count += is_slow
+            for other in at[place]:
+                runs[other] -= 1
+                if other in slow:
+                    slow[other] -= is_slow
+    return count
 
 
 def _assign(members: _Members, chosen: Iterable[Factor]) -> tuple[set[int], dict[Factor, list[int]]]:
@@ -190,15 +225,36 @@ def _assign(members: _Members, chosen: Iterable[Factor]) -> tuple[set[int], dict
 
 def _bits(members: _Members, chosen: Sequence[Factor], factor: Factor) -> float:
     """Return the bits that a factor saves beside other ones, less its price."""
-    free, own = _assign(members, [*(other for other in chosen if other != factor), factor])
-    return _against(members, free, own[factor]) - members.price(factor)
+    free, _ = _assign(members, [other for other in chosen if other != factor])
+    own = [place for place in members.runs[factor] if place in free]
+    return _against(members, _counted(members, free), own) - members.price(factor)
 
 
-def _against(members: _Members, free: set[int], own: Sequence[int]) -> float:
-    """Return the bits by which some runs differ from those without a cause."""
-    slow = sum(place in members.slow for place in own)
-    other = sum(place in members.slow for place in free)
-    return gain(slow, len(own), slow + other, len(own) + len(free))
+def _counted(members: _Members, places: Iterable[int]) -> dict[RunKind, list[int]]:
+    """Return slow runs and runs by kind."""
+    counts: dict[RunKind, list[int]] = {}
+    for place in places:
+        count = counts.setdefault(members.strata[place], [0, 0])
+        count[0] += place in members.slow
+        count[1] += 1
+    return counts
+
+
+def _against(members: _Members, everything: dict[RunKind, list[int]], own: Sequence[int]) -> float:
+    """Return the bits by which some runs have a rate of their own.
+
+    ``everything`` counts the runs that no other cause explains, these among them.
+    """
+    mine = _counted(members, own)
+    slow, runs = (sum(count[at] for count in mine.values()) for at in (0, 1))
+    chance = sum(count[1] * everything[kind][0] / everything[kind][1] for kind, count in mine.items())
+    if slow <= chance:
+        return 0.0
+    bits = evidence(slow, runs)
+    for kind, (own_slow, own_runs) in mine.items():
+        all_slow, all_runs = everything[kind]
+        bits += evidence(all_slow - own_slow, all_runs - own_runs) - evidence(all_slow, all_runs)
+    return bits
 
 
 def _alike(members: _Members, chosen: Sequence[Factor], factor: Factor) -> tuple[Factor, ...]:
@@ -206,16 +262,15 @@ def _alike(members: _Members, chosen: Sequence[Factor], factor: Factor) -> tuple
     free, _ = _assign(members, [other for other in chosen if other != factor])
     own = [place for place in members.runs[factor] if place in free]
     slow = {place for place in own if place in members.slow}
-    all_slow = sum(place in members.slow for place in free)
-    mine = gain(len(slow), len(own), all_slow, len(free)) - members.price(factor)
+    everything = _counted(members, free)
+    mine = _against(members, everything, own) - members.price(factor)
     rivals = {rival for rival in members.runs if rival != factor and rival not in chosen}
     alike: list[tuple[float, Factor]] = []
     for rival in rivals:
         theirs = [place for place in members.runs[rival] if place in free]
-        count = sum(place in members.slow for place in theirs)
         if 2 * sum(place in slow for place in theirs) < len(slow) or not slow:
             continue
-        bits = gain(count, len(theirs), all_slow, len(free)) - members.price(rival)
+        bits = _against(members, everything, theirs) - members.price(rival)
         if mine - bits < ENOUGH:
             alike.append((-bits, rival))
     return tuple(rival for _, rival in sorted(alike)[:_MOST_ALIKE])

@@ -1,0 +1,51 @@
+"""The planner on simulated fabrics; ``python -m tests.support.bench_campaigns`` runs the same with 200 seeds."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from preflight.bench.planner import circle, next_round
+from tests.support.bench_campaigns import SCENARIOS, measured, reached
+from tests.support.simulated_fabric import SimulatedFabric, campaign, cluster
+
+SEEDS = {"three-of-512": 8, "rail-and-node": 20}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_campaigns(name: str) -> None:
+    seeds = SEEDS.get(name, 12)
+    outcome = measured(SCENARIOS[name], seeds)
+    assert reached(SCENARIOS[name], outcome, seeds), outcome
+
+
+@pytest.mark.parametrize("count", range(2, 66))
+def test_circle_method(count: int) -> None:
+    names = [f"n{number}" for number in range(count)]
+    pairs = [frozenset(pair) for turn in range(count - 1 + count % 2) for pair in circle(names, turn)]
+    assert Counter(pairs) == {frozenset((a, b)): 1 for place, a in enumerate(names) for b in names[place + 1 :]}
+    for turn in range(count):
+        nodes = [node for pair in circle(names, turn) for node in pair]
+        assert len(nodes) == len(set(nodes))
+
+
+def test_the_seed_decides_every_round_and_no_node_runs_twice() -> None:
+    rounds = [campaign(cluster(40, 7, seed=seed, goal="links"), SimulatedFabric()) for seed in (1, 1, 2)]
+    assert rounds[0] == rounds[1] != rounds[2]
+    for made, _ in rounds[0]:
+        nodes = [end.node for run in made.runs for end in run]
+        assert len(nodes) == len(set(nodes))
+
+
+def test_an_odd_node_runs_in_the_second_round() -> None:
+    plan = cluster(33, 33)
+    past = campaign(plan, SimulatedFabric())
+    assert len(past) == 2
+    assert {end.node for made, _ in past for run in made.runs for end in run} == set(plan.nodes)
+
+
+def test_two_nodes_end_the_campaign() -> None:
+    plan = cluster(2, 2)
+    assert len(campaign(plan, SimulatedFabric())) == 1
+    assert next_round(cluster(1, 1), []) is None
