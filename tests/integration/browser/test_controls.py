@@ -263,7 +263,7 @@ def test_eight_nodes_print_on_six_pages(show: Any) -> None:
     assert 1 <= len(re.findall(rb"/Type\s*/Page\b", printed)) <= 6
 
 
-@pytest.mark.skipif("AXE" not in os.environ, reason="set AXE to axe.min.js of npm's axe-core: see CONTRIBUTING.md")
+@pytest.mark.axe
 @pytest.mark.parametrize("size", SIZES, ids=["desk", "phone"])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("name", ["demo", "fleet", "healthy", "panel"])
