@@ -19,7 +19,7 @@ MOST_NAMED = 48
 _LEAST_COLUMNS, _MOST_COLUMNS = 25, 125
 
 
-#: Height of a square, as a share: the worse, the higher, so that it is not told by its colour alone. The worst last.
+#: Height of a square, as a share: the worse, the higher, so that colour alone does not show it. The worst last.
 _HEIGHT = {"skip": 0.25, "pass": 0.35, "warn": 0.65, "unknown": 0.65, "no-answer": 1.0, "fail": 1.0}
 
 

@@ -26,25 +26,27 @@ def flaps(kinds: Mapping[str, Sequence[KernelEvent]], window: Window) -> Iterato
     Changes during boot are left out. The interface, its RDMA device and the module in the port each log one change:
     for each PCI function, only the most verbose of them counts.
     """
-    downs, ups = (_by_port(kinds.get(kind, ()), window) for kind in ("nic-link-down", "nic-link-up"))
     seldom: list[str] = []
-    for port, names in downs.items():
-        grouped = {name: _returned(events, ups.get(port, {})) for name, events in names.items()}
-        name = max(grouped, key=lambda name: (len(grouped[name]), bool(name)))
-        back, shown = grouped[name], name or port
+    for shown, events, back, rose in _changes(kinds, window):
         if len(back) >= FLAPS:
             yield Problem(Status.WARN, f"the link of {shown} went down and came back {len(back)} times"
                           f"{window.span(back)}", shown, "nic-link-down", tuple(back), _FIX)  # fmt: skip
         else:
-            last = names[name][-1]
-            often = f"{len(names[name])}x"
-            if later(last, [up for held in ups.get(port, {}).values() for up in held]):
-                seldom.append(f"{shown} {often} and came back{window.when(names[name])}")
+            often = f"{len(events)}x"
+            if later(events[-1], rose):
+                seldom.append(f"{shown} {often} and came back{window.when(events)}")
             else:
                 yield Problem(Status.UNKNOWN, f"the link of {shown} went down {often} and stayed down", shown,
-                              "nic-link-down", tuple(names[name]), _SPARE)  # fmt: skip
+                              "nic-link-down", tuple(events), _SPARE)  # fmt: skip
     if seldom:
         yield f"links went down: {listed(seldom)}"
+
+
+def repeated(kinds: Mapping[str, Sequence[KernelEvent]], window: Window) -> Iterator[tuple[str, Sequence[KernelEvent]]]:
+    """Yield links that came back more than once but too seldom for a problem, with their downs."""
+    for shown, _, back, _ in _changes(kinds, window):
+        if 1 < len(back) < FLAPS:
+            yield shown, back
 
 
 _SPARE = "`preflight check` on the node knows the job's ports (rdma.port-state); or see whether it is a spare one."
@@ -52,6 +54,17 @@ _FIX = (
     "Reseat or replace the cable or module; look at the peer's port: links that flap together share a switch. "
     "`mlxlink -d DEVICE -m -c -e` shows light and errors."
 )
+
+
+def _changes(
+    kinds: Mapping[str, Sequence[KernelEvent]], window: Window
+) -> Iterator[tuple[str, Sequence[KernelEvent], Sequence[KernelEvent], Sequence[KernelEvent]]]:
+    """Yield each link that went down: its name, the downs, those after which it came back, and the ups of its port."""
+    downs, ups = (_by_port(kinds.get(kind, ()), window) for kind in ("nic-link-down", "nic-link-up"))
+    for port, names in downs.items():
+        grouped = {name: _returned(events, ups.get(port, {})) for name, events in names.items()}
+        name = max(grouped, key=lambda name: (len(grouped[name]), bool(name)))
+        yield name or port, names[name], grouped[name], [up for held in ups.get(port, {}).values() for up in held]
 
 
 def _by_port(events: Sequence[KernelEvent], window: Window) -> dict[str, dict[str, list[KernelEvent]]]:

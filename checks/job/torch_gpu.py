@@ -44,7 +44,7 @@ def overlap(run: RunFacts, site: Site) -> Iterator[Finding]:
     More than 10 % of a GPU's busy time bare warns; so does more than 10 % of a step, added up, after the last kernel of
     its backward pass (the last buckets' tail). Where a GPU is idle for more than 10 % of its time, little bare
     communication is no pass but unknown: what it waits for is another question. A trace without a kernel of
-    communication, or of the backward pass in a step, cannot tell. Waiting for a slower rank counts as communication in
+    communication, or of the backward pass in a step, is unknown. Waiting for a slower rank counts as communication in
     one trace alone; where the collectives of several ranks are matched it does not. How early the first bucket starts
     is not measured.
 

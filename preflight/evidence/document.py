@@ -118,7 +118,7 @@ class Evidence:
         return key in self.records
 
     def record(self, key: str) -> Record:
-        """Return the record, whatever its status.
+        """Return the record in any status.
 
         Raises EvidenceError if it is absent or malformed.
         """

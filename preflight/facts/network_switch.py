@@ -33,7 +33,7 @@ _ONIE = re.compile(r"^(?:onie|aboot)_platform=([\w.-]{1,60})\s*$", re.M)
 def network_switch(evidence: Evidence, bus: Iterable[PciDevice]) -> tuple[str, str] | None:
     """Return a switch's operating system and the record that shows it; else None.
 
-    A machine with a GPU is not a switch, whatever its files are called.
+    A machine with a GPU is not a switch, even if its files have the names of one.
     """
     devices = tuple(bus)
     if any(device.is_gpu for device in devices):

@@ -2,7 +2,7 @@
 
 A fresh verdict is served before anything that judges is imported. Other requests are judged (``node_hook``,
 ``job_hook``). The policy turns the verdict into a result, which this thread writes, or the deadline thread from what
-has been completed. Whatever fails, the process ends as the table of the hook requires: a typo in a script must not
+has been completed. After any failure the process ends as the table of the hook requires: a typo in a script must not
 drain a cluster.
 """
 

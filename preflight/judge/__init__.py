@@ -1,7 +1,7 @@
 """The judge: runs the checks over evidence and makes the report document.
 
 Pure: the same evidence, cluster file, checks and version give the same document (except ``run``, which the caller
-adds), whatever the number of processes. Nodes are judged one by one; only their results are stored, equal ones once.
+adds), for any number of processes. Nodes are judged one by one; only their results are stored, equal ones once.
 """
 
 from __future__ import annotations

@@ -90,8 +90,8 @@ class ResultTable:
     def findings(self) -> Iterator[tuple[Check, Finding, list[int]]]:
         """Yield equal findings once with all their subjects, most urgent first.
 
-        Findings of equal urgency are in the order of the checks, then of the first subject. Passes are equal whatever
-        was measured: each node has its own temperature and its own clock.
+        Findings of equal urgency are in the order of the checks, then of the first subject. Passes are equal with any
+        measured value: each node has its own temperature and its own clock.
         """
         groups: dict[tuple[int, Finding], _Group] = {}
         for outcome, members in self.outcomes.items():

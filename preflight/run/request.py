@@ -59,7 +59,7 @@ class RunRequest:
 
     ``site`` is what the cluster file holds, ``selected`` are the checks to run (None: all) and ``off`` the ids of those
     that are switched off. ``started`` is on the monotonic clock. ``saved`` is False where the cluster file could not be
-    copied beside the evidence. ``cluster_origin`` is where a cluster file was found that nobody named.
+    copied beside the evidence. ``cluster_origin`` is where a cluster file was found that no option named.
     """
 
     command: str

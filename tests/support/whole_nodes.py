@@ -182,7 +182,7 @@ def gpu(index: int, **changes: Any) -> Fault:
 
 
 def health(index: int, **changes: Any) -> Fault:
-    """Change what the driver says of one GPU, beside what an earlier fault changed."""
+    """Change what the driver reports of one GPU, beside what an earlier fault changed."""
     return lambda machine: with_gpu(machine, index, health={**machine.gpus[index].health, **changes})
 
 

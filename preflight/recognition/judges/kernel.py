@@ -10,6 +10,7 @@ from preflight._startup.lightclass import replace
 from preflight.checks.gpu.xid import XidContext, judge_sxids, judge_xids
 from preflight.checks.host.kernel_events import of_problem, words_of
 from preflight.checks.host.kernel_judgement import Judged, Xid, judged
+from preflight.checks.host.kernel_links import FLAPS, repeated
 from preflight.checks.host.kernel_problem import Window
 from preflight.facts import xid
 from preflight.model import Finding, failed, passed, unknown, warned
@@ -80,7 +81,8 @@ def _events(part: PastedValue) -> Iterator[Finding]:
     for problem in judgement.problems:
         where = f" (line {problem.events[0].line})"
         yield of_problem(problem, window, "no such line", list(part.evidence), where)
-    noted = [*_noted(events, part.evidence), *_corrected(events, judgement, part.evidence)]
+    noted = [*_noted(events, part.evidence), *_corrected(events, judgement, part.evidence),
+             *_repeated_links(events, window, part.evidence)]  # fmt: skip
     yield from noted
     if judgement.problems or noted or not part.complete:
         return
@@ -111,6 +113,17 @@ def _corrected(events: tuple[KernelEvent, ...], judgement: Judged, evidence: tup
                       "fewer than a fault has, and the text does not show over how long", subject=few[0].device,
                       found=few[0].text.strip()[:200], expected="none", evidence=evidence,
                       fix="Count them over a day: `ras-mc-ctl --errors`, `journalctl -k`.")  # fmt: skip
+
+
+def _repeated_links(events: tuple[KernelEvent, ...], window: Window, evidence: tuple[str, ...]) -> Iterator[Finding]:
+    """Name links that came back more than once: a node's log shows over how long, a text may be a part of it."""
+    kinds = {kind: [event for event in events if event.kind == kind] for kind in ("nic-link-down", "nic-link-up")}
+    for shown, downs in repeated(kinds, window):
+        yield unknown(f"the link of {shown} went down and came back {len(downs)} times (the first on line "
+                      f"{downs[0].line}): {FLAPS} times in a day are a fault, and this text may not have all of them",
+                      subject=shown, found=f"{len(downs)} times", expected=f"fewer than {FLAPS} times in a day",
+                      evidence=evidence,
+                      fix="Count them over a day: `journalctl -k | grep -i 'link down'`.")  # fmt: skip
 
 
 #: Kinds of events of which more lines follow, and how many at most.

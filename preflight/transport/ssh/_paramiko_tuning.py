@@ -143,7 +143,7 @@ class InlineConnection(paramiko.Transport):
         raise EOFError
 
     def _disconnect(self) -> None:
-        """Say goodbye, so that sshd ends at once.
+        """Send a disconnect message, so that sshd ends at once.
 
         Else it frees its memory first, for 1.3 ms of the node's CPU. It buys 6 % of the wall time of 200 hosts.
         """

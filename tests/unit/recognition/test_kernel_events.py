@@ -33,3 +33,18 @@ def test_a_pasted_log_is_judged(case: str) -> None:
 
 def test_an_empty_journal_is_not_judged_as_a_log() -> None:
     assert not any(part.findings for part in read_text("-- No entries --\n", "pasted"))
+
+
+def _link_changes(*minutes: int) -> str:
+    return "".join(
+        f"Nov 27 11:{minute:02}:{second} n7 kernel: mlx5_core 0000:17:00.1 ens1f1np1: Link {word}\n"
+        for minute in minutes
+        for word, second in (("down", "10"), ("up", "13"))
+    )
+
+
+@pytest.mark.parametrize(("minutes", "status"), [((4,), "pass"), ((4, 31), "unknown"), ((4, 31, 50), "warn")])
+def test_a_link_that_came_back_more_than_once_is_no_pass(minutes: tuple[int, ...], status: str) -> None:
+    """Once may be a hand at a cable; three times warn; between them a text may be a part of the log."""
+    (part,) = read_text(_link_changes(*minutes), "pasted")
+    assert [finding["status"] for finding in part.findings if finding["check"] == "kernel.events"] == [status]

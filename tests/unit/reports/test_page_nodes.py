@@ -43,7 +43,7 @@ def test_what_excludes_no_node(more: dict[str, Any]) -> None:
 
 
 def test_unknown_excludes_no_node_and_the_page_states_it() -> None:
-    finding = samples.finding("a.one", "unknown", ["n1"], "could not tell")
+    finding = samples.finding("a.one", "unknown", ["n1"], "no record")
     report = samples.report([samples.node("n1", None, gpu__count="unknown")], [finding], 3)
     assert keep_off.bad_nodes(report) == ""
     assert "What is unknown excludes no node." in render(report)
@@ -149,7 +149,7 @@ def test_a_fleet_of_which_every_node_differs_stays_small() -> None:
     for number, node in enumerate(nodes):
         node["topology"]["numa"][0]["switches"][0]["name"] = f"0000:{number:04x}:00.0"
     findings = [
-        samples.finding(check, status, [node["name"]], f"{node['name']} says {number}", fix=f"fix {number}",
+        samples.finding(check, status, [node["name"]], f"{node['name']} reports {number}", fix=f"fix {number}",
                         subject=f"mlx5_{number}:1")
         for check, status in (("gpu.count", "fail"), ("host.shm", "warn"), ("rdma.mtu", "unknown"))
         for number, node in enumerate(nodes)
