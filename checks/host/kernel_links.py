@@ -43,7 +43,7 @@ def flaps(kinds: Mapping[str, Sequence[KernelEvent]], window: Window) -> Iterato
 
 
 def repeated(kinds: Mapping[str, Sequence[KernelEvent]], window: Window) -> Iterator[tuple[str, Sequence[KernelEvent]]]:
-    """Yield links that came back more than once but too seldom for a problem, with their downs."""
+    """Yield links that came back more than once, below FLAPS, with their downs."""
     for shown, _, back, _ in _changes(kinds, window):
         if 1 < len(back) < FLAPS:
             yield shown, back
@@ -59,7 +59,10 @@ _FIX = (
 def _changes(
     kinds: Mapping[str, Sequence[KernelEvent]], window: Window
 ) -> Iterator[tuple[str, Sequence[KernelEvent], Sequence[KernelEvent], Sequence[KernelEvent]]]:
-    """Yield each link that went down: its name, the downs, those after which it came back, and the ups of its port."""
+    """Yield each link that went down.
+
+    Its name, the downs, those after which it came back, and the ups of its port.
+    """
     downs, ups = (_by_port(kinds.get(kind, ()), window) for kind in ("nic-link-down", "nic-link-up"))
     for port, names in downs.items():
         grouped = {name: _returned(events, ups.get(port, {})) for name, events in names.items()}

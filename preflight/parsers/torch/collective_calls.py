@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-#: Process groups and kinds that are kept apart in one trace; calls of further ones are left out.
+#: Process groups and kinds that are counted separately in one trace; calls of further ones are left out.
 MOST_SERIES = 4096
 
 _LISTED = re.compile(r"\[\s*\d{1,7}(?:\s*,\s*\d{1,7})*\s*\]")

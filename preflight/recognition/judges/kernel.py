@@ -116,7 +116,7 @@ def _corrected(events: tuple[KernelEvent, ...], judgement: Judged, evidence: tup
 
 
 def _repeated_links(events: tuple[KernelEvent, ...], window: Window, evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Name links that came back more than once: a node's log shows over how long, a text may be a part of it."""
+    """Name links that came back more than once: a text may be part of a log."""
     kinds = {kind: [event for event in events if event.kind == kind] for kind in ("nic-link-down", "nic-link-up")}
     for shown, downs in repeated(kinds, window):
         yield unknown(f"the link of {shown} went down and came back {len(downs)} times (the first on line "
