@@ -13,6 +13,7 @@ more than 10 s. Exit status 1 if there is any.
 from __future__ import annotations
 
 import argparse
+import gc
 import gzip
 import hashlib
 import io
@@ -134,6 +135,7 @@ def started(arguments: Sequence[str]) -> FuzzRun:
 
 def _become(arguments: Sequence[str], output: int) -> None:
     """Be the command: never returns."""
+    gc.freeze()  # else a collection visits, and so copies, what the parent's tests left
     signal.alarm(60 * MOST_S)  # a command that waits for nothing; a starved machine delays others ten times
     resource.setrlimit(resource.RLIMIT_CPU, (6 * MOST_S, 6 * MOST_S + 1))
     null = os.open(os.devnull, os.O_RDONLY)
