@@ -108,7 +108,9 @@ def judge_nvlinks(health: Health, measure: LinkMeasure, domain: int = 0) -> Iter
                 fix="Look whether it was sold with a bridge; if so, drain the node and reseat the bridge.",
             )  # fmt: skip
         if up < wanted:
-            return failed(f"{up} of {wanted} NVLinks are up", found=up, expected=f"{wanted} ({source})")
+            down = [str(number) for number, active in enumerate(gpu.links or ()) if not active]
+            which = f", down: {', '.join(down)}" if health.pasted and up and len(down) == wanted - up else ""
+            return failed(f"{up} of {wanted} NVLinks are up{which}", found=up, expected=f"{wanted} ({source})")
         if speed is None:
             return unknown(f"no rate for its {up} NVLinks: {gpu.why('link_gbytes_s')}", found=up)
         if speed < measure.rate:

@@ -99,6 +99,7 @@ def events(lines: Iterable[KernelLogLine], *, pasted: bool = False) -> Events:
     unread: tuple[list[str], list[str]] = [], []
     cleared: dict[str, int] = {}  # address -> how many events there were when its recovery was cleared
     probed: list[XidEvent] = []  # found while the driver was being loaded, before it says that it is
+    ungraded: list[tuple[tuple[str, int], str]] = []  # severity and data of an SXID, below the line with its grade
     named = ""
     for line in lines:
         if xid_marks.LOADED in line.text and not pasted:
@@ -112,7 +113,7 @@ def events(lines: Iterable[KernelLogLine], *, pasted: bool = False) -> Events:
                         SwitchEvent(line.at_s, address, mark.code, mark.fatal, mark.text, line.text, line.number)
                     )
                 elif pasted:
-                    unread[1].append(line.text)
+                    ungraded.append(((address, mark.code), line.text))
         elif address := xid_marks.named_gpu(line.text):
             named = address
         elif named and xid_marks.FALLEN in line.text:
@@ -126,6 +127,8 @@ def events(lines: Iterable[KernelLogLine], *, pasted: bool = False) -> Events:
                     cleared[event.address] = 0 if pasted else len(gpus)
                 else:
                     gpus.append(event)
+    graded = {(event.address, event.code) for event in switches}
+    unread[1].extend(text for code, text in ungraded if code not in graded)
     left = (event for number, event in enumerate(gpus) if number >= cleared.get(event.address, 0))
     return Events(tuple(_once(left)), tuple(switches), *map(tuple, unread))
 

@@ -20,7 +20,7 @@ def read_described(lines: Lines, writer: str, kinds: Sequence[OutputFormat]) -> 
 
     Annotations with networks remain.
     """
-    if not any(line.text.startswith("Namespace:") for line in lines):
+    if not any(line.text.startswith("Namespace:") or line.text.lstrip().startswith("State:") for line in lines):
         return [], list(lines)
     pods = list(parts(bare(lines), writer, [kind for kind in kinds if kind.name == DESCRIBE]))
     left: list[Line] = []

@@ -29,6 +29,18 @@ def normalize_text(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+def ends_of(text: str, most: int, head: int = 0) -> str:
+    """Return a text on one line, without its middle beyond ``most`` characters.
+
+    What wraps an error begins the message, its cause ends it. ``head`` characters are its beginning, or a third.
+    """
+    text = " ".join(text.split())
+    if len(text) <= most:
+        return text
+    head = head or most // 3
+    return f"{text[:head].rstrip()} … {text[head - most + 3 :].lstrip()}"
+
+
 #: Blanks in a row that mean no more than so many do: no tool sets its columns further apart, and patterns that look
 #: for blanks on both sides of what may be absent take the square or the cube of their number.
 _WIDEST = 256

@@ -10,7 +10,7 @@ from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
 
-HINTS = ("Name:",)
+HINTS = ("Name:", "Conditions:", "apacity:", "llocatable:")
 
 _NAME = re.compile(r"Name:\s+(\S{1,253})")
 _TOP = re.compile(r"([A-Z][\w ()-]{1,40}?):\s*(.*)")
@@ -18,8 +18,13 @@ _CONDITION = re.compile(
     r"\s+([A-Z]\w{2,60})\s+(True|False|Unknown)\s+(?:\w{3}, \d{1,2} \w{3} \d{4} [\d:]{8} \S{1,6}\s+){0,2}(\w{1,80})"
     r"(?:\s+(.{0,400}))?"
 )
-_RESOURCE = re.compile(r"\s+([a-z][\w./-]{1,120}):\s+(\d{1,12})([KMGTE]i?|m)?\s*")
+_RESOURCE = re.compile(r"\s+\"?([a-z][\w./-]{1,120})\"?:\s+\"?(\d{1,12})([KMGTE]i?|m)?\"?,?\s*")
 _ROLES = re.compile(r"Roles:\s")
+#: What only the description of a node has, and lines in which it stands below its name.
+_OF_A_NODE = re.compile(r"Allocatable:\s*|\s+(?:MemoryPressure|DiskPressure|PIDPressure)\s+(?:True|False|Unknown)\b.*")
+_NEAR = 60
+#: A section without the node's name: of a description, or of its YAML.
+_SECTION = re.compile(r"Conditions:\s*|(?:Capacity|Allocatable):\s*|\s{0,8}(?:capacity|allocatable):\s*")
 
 
 @dataclass(frozen=True)
@@ -47,9 +52,25 @@ class NodeDescription:
 
 def begins(lines: Lines, at: int) -> bool:
     """Return whether a description begins at a line."""
-    if not _NAME.fullmatch(lines[at].text):
+    if _NAME.fullmatch(lines[at].text):
+        near = [line.text for line in lines[at + 1 : at + _NEAR]]
+        return bool(near) and (_ROLES.match(near[0]) is not None or _is_excerpt(near))
+    if not _SECTION.fullmatch(lines[at].text) or at + 1 >= len(lines):
         return False
-    return at + 1 < len(lines) and _ROLES.match(lines[at + 1].text) is not None
+    below = [line.text for line in lines[at + 1 : at + 6]]
+    if lines[at].text.startswith("Conditions"):
+        return any(_OF_A_NODE.fullmatch(text) for text in below)
+    return _RESOURCE.fullmatch(below[0]) is not None
+
+
+def _is_excerpt(near: list[str]) -> bool:
+    """Return whether sections of a node follow its name, without those between them."""
+    for text in near:
+        if _OF_A_NODE.fullmatch(text):
+            return True
+        if _NAME.fullmatch(text) or (text.strip() and not text[0].isspace() and not _TOP.fullmatch(text)):
+            return False
+    return False
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[NodeDescription]:
@@ -58,13 +79,16 @@ def parse_lines(lines: Lines, at: int) -> Parsed[NodeDescription]:
     taints: list[str] = []
     conditions: list[NodeCondition] = []
     amounts: dict[str, dict[str, int]] = {"Capacity": {}, "Allocatable": {}}
-    unschedulable, section, end, last = False, "", at + 1, at
+    section = "" if name else lines[at].text.strip().rstrip(":").capitalize()
+    margin = len(lines[at].text) - len(lines[at].text.lstrip())
+    unschedulable, end, last = False, at + 1, at
     while end < len(lines) and end - last < 3:
         text = lines[end].text
-        if is_prompt(text) or begins(lines, end):
+        if is_prompt(text) or (_NAME.fullmatch(text) and begins(lines, end)):
             break
-        if match := _TOP.fullmatch(text):
-            section = match[1]
+        text = text[margin:] if text[:margin].isspace() else text
+        if match := _TOP.fullmatch(text) or (_SECTION.fullmatch(text) and re.fullmatch(r"(\w+):(\s*)", text)):
+            section = match[1].capitalize() if _SECTION.fullmatch(text) else match[1]
             unschedulable = unschedulable or (section == "Unschedulable" and match[2].strip() == "true")
             if section == "Taints" and match[2].strip() not in ("<none>", ""):
                 taints.append(match[2].strip())

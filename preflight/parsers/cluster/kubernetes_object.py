@@ -17,7 +17,7 @@ from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt, json_at, json_head
 from preflight.textprep.lines import Lines
 
-HINTS = ("apiVersion", '"kind"', "Name:", "{", "[")
+HINTS = ("apiVersion", '"kind"', "Name:", "{", "[", "tatus:", "onditions:")
 
 #: Lines of entry output, objects of a list, depth of a status that is looked through.
 _MOST_LINES, MOST_OBJECTS, _DEEPEST = 200_000, 2000, 12
@@ -26,6 +26,12 @@ _JSON_KEY = re.compile(r'"(?:apiVersion|kind|metadata|lastTransitionTime|contain
 _NAME_LINE = re.compile(r"\s*-?\s*\"?name\"?:\s+\"?([\w.-]{1,253})\"?,?\s*|Name:\s+([\w.-]{1,253})")
 _DESCRIBED = re.compile(r"(?:Labels|Annotations|API Version|Kind|Selector|Parallelism|Replicas|Status):(?:\s|$)")
 _TABLE_CONDITION = re.compile(r"\s+([A-Z]\w{2,60})\s+(True|False|Unknown)\s+(\S{1,80})(?:\s.*)?")
+#: A status or its conditions, without the object around it.
+_EXCERPT = re.compile(r"\s{0,8}(?P<name>[Ss]tatus|[Cc]onditions):\s*")
+_IN_EXCERPT = re.compile(
+    r"\s*(?:- )?(?:[Cc]onditions:\s*|(?:type|Type):\s+[A-Z]\w+\s*|(?:lastTransitionTime|Last Transition Time):\s.*"
+    r"|(?:phase|Phase|reason|Reason):\s+\S.*)"
+)
 _COUNT = re.compile(r"(\d{1,7}) (\w{3,20})")
 _ERROR_NAME = re.compile(r"(?i)\w*error\w*|failureMessage")
 
@@ -72,7 +78,17 @@ def begins(lines: Lines, at: int) -> bool:
         return '"status"' in near and _JSON_KEY.search(near) is not None
     if _YAML.fullmatch(text):
         return any(re.match(r"(?:  )?status:\s*$", line.text) for line in _document(lines, at))
-    return _is_description(lines, at)
+    return _is_description(lines, at) or _is_excerpt(lines, at)
+
+
+def _is_excerpt(lines: Lines, at: int) -> bool:
+    if not (head := _EXCERPT.fullmatch(lines[at].text)):
+        return False
+    below = [line.text for line in lines[at + 1 : at + 8]]
+    deeper = "- " if head["name"] == "conditions" else " "
+    return bool(below) and below[0].lstrip(" ").startswith(deeper.strip()) and below[0][:1] in " -" and any(
+        _IN_EXCERPT.fullmatch(text) for text in below[: 2 if head["name"].lower() == "status" else 8]
+    )  # fmt: skip
 
 
 def _document(lines: Lines, at: int) -> Iterator[Any]:
@@ -117,6 +133,11 @@ def parse_lines(lines: Lines, at: int) -> Parsed[KubernetesObjects]:
     if _YAML.fullmatch(text):
         value, end = read_fields(lines, at, titled=False)
         return Parsed(_objects(value, _numbers(lines, at, end), lines[at].number), (), end)
+    if excerpt := _EXCERPT.fullmatch(text):
+        value, end = read_fields(lines, at, titled=excerpt["name"][0].isupper())
+        value = value if isinstance(value, dict) else {}
+        value = {"status": value} if excerpt["name"].lower() == "conditions" else value
+        return Parsed(_objects(value, {}, lines[at].number), (), end)
     return _described(lines, at)
 
 

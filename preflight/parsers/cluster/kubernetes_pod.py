@@ -12,6 +12,7 @@ from preflight.textprep.lines import Lines
 
 _FIELD = re.compile(r"(\s*)([A-Z][\w ()-]{1,40}?):\s*(.*)")
 _CONTAINER = re.compile(r"  ([a-z0-9][\w.-]{0,62}):\s*")
+_STATE = re.compile(r"\s{1,8}State:\s+(?:Waiting|Terminated|Running)\s*")
 _SECTIONS = frozenset({"Containers", "Init Containers", "Conditions", "Volumes", "Events", "Tolerations"})
 
 
@@ -47,7 +48,10 @@ class PodDescription:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a description begins at a line."""
+    """Return whether a description begins at a line, or a container's state."""
+    if _STATE.fullmatch(lines[at].text):
+        near = [line.text for line in lines[at + 1 : at + 12]]
+        return any(re.fullmatch(r"\s+(?:Ready|Restart Count|Last State|Exit Code):\s+\S.*", text) for text in near)
     if not re.fullmatch(r"Name:\s+\S+", lines[at].text):
         return False
     near = [line.text for line in lines[at + 1 : at + 8]]
@@ -63,9 +67,13 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PodDescription]:
     conditions: list[tuple[str, str]] = []
     events: list[KubernetesEvent] = []
     section, block, end, last = "", "", at, at
+    depth_of_state = 4
+    if _STATE.fullmatch(lines[at].text):
+        section, depth_of_state = "Containers", len(lines[at].text) - len(lines[at].text.lstrip())
+        containers.append({"name": "", "line": lines[at].number})
     while end < len(lines) and end - last < 3:
         text = lines[end].text
-        if is_prompt(text) or (end > at and begins(lines, end)):
+        if is_prompt(text) or (end > at and not text[:1].isspace() and begins(lines, end)):
             break
         match = _FIELD.fullmatch(text)
         if match and not match[1]:
@@ -76,7 +84,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PodDescription]:
             block = ""
         elif section in ("Containers", "Init Containers") and match and containers:
             depth, key, value = len(match[1]), match[2], match[3].strip()
-            if depth <= 4:
+            if depth <= depth_of_state:
                 block = key
                 containers[-1].setdefault(key, value)
             elif key in ("Reason", "Exit Code", "Message"):
@@ -118,4 +126,4 @@ def _container(raw: dict[str, str | int]) -> ContainerState:
     )  # fmt: skip
 
 
-HINTS = ("Name:",)
+HINTS = ("Name:", "State:")

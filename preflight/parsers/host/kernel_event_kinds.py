@@ -184,6 +184,9 @@ KINDS = (
     _kind("lustre-evicted", ERROR, "was evicted by", r"This client was evicted by (?P<dev>[\w.-]{1,64})"),
     _kind("lustre-lost", ERROR, "Lustre: ",
           r"Lustre: (?:[\d:(). ]{0,60})?(?P<dev>[\w.-]{1,80}): Connection to .{1,120} was lost"),
+    _kind("lustre-lost", ERROR, "LustreError: ",
+          r"LustreError: (?:[\d:(). -]{0,60})?(?P<dev>[\w.-]{1,80}): operation \w{1,40} to node \S{1,80} failed:"
+          r" rc = -(?:107|108|110|113|19|5)\b"),
     _kind("lustre-back", NOTE, "Lustre: ", r"Lustre: (?:[\d:(). ]{0,60})?(?P<dev>[\w.-]{1,80}): Connection restored"),
     _kind("oops", FATAL, "LBUG", r"LustreError: .{0,120}\bLBUG\b"),
     # time and memory

@@ -23,6 +23,7 @@ from preflight.parsers.messages.signature import FRAMEWORK, SLURM, ErrorSignatur
 from preflight.parsers.nccl_log import signatures as nccl_signatures
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.textprep.lines import Lines
+from preflight.textprep.plain_text import ends_of
 
 #: All signatures; of those that fit one line, the first counts.
 SIGNATURES: tuple[ErrorSignature, ...] = (
@@ -54,8 +55,8 @@ _SLURMS = re.compile(
     r"(?:-\w{1,20})?(?:\[\d{1,10}\])?: )?(?:error|fatal): (?P<text>\S.*)"
 )
 
-#: Characters of a line that are looked at.
-_LONGEST = 4000
+#: Characters of a line that are looked at, that its finding quotes, and of these before what has the signature.
+_LONGEST, _WORDS, _BEFORE = 4000, 320, 120
 #: Lines without an error after which what comes next is another part; errors of one part.
 _GAP, MAX_ERRORS = 12, 1000
 #: Lines within which an error without a signature belongs to one that has one.
@@ -78,7 +79,7 @@ _OTHERS = re.compile(
 )
 #: Lines of a program's source in a traceback, and comments.
 _SOURCE = re.compile(r"\s{0,40}(?:#|//|raise |except |assert |return |if |print\(|echo |grep |\$ )")
-_RANK = re.compile(r"(?i)\brank[ =:]{0,3}(\d{1,6})\b|\[default(\d{1,4})\]|\[rank(\d{1,6})\]|local_rank: (\d{1,4})")
+_RANK = re.compile(r"(?i)\brank[ =:]{0,12}(\d{1,6})\b|\[default(\d{1,4})\]|\[rank(\d{1,6})\]")
 _HOST = re.compile(r"^\s{0,8}host\s{0,8}: ([\w.-]{1,64})\s*$")
 
 
@@ -94,6 +95,7 @@ class LoggedError:
     rank: str = ""
     what: str = ""  # what the signature quotes
     place: str = ""  # file, line and function that raised it
+    words: str = ""  # what was printed, without time, level and place
     follows: bool = False  # it reports the end of another process
 
     @property
@@ -257,8 +259,9 @@ def _raised(error: traceback.RaisedError, lines: Lines, at: int) -> LoggedError:
         what = "a traceback that is cut before its exception"
     node = match_node[1] if (match_node := _NODE.match(lines[at].text)) else ""
     return LoggedError(
-        signature, lines[error.at].number, logged[:300], "", node, rank, what, error.frame, error.follows
-    )
+        signature, lines[error.at].number, logged[:300], "", node, rank, what, error.frame,
+        ends_of(logged, _WORDS, _WORDS * 2 // 3), error.follows,
+    )  # fmt: skip
 
 
 def _logged(signature: ErrorSignature, match: re.Match[str] | None, lines: Lines, at: int) -> LoggedError:
@@ -271,7 +274,25 @@ def _logged(signature: ErrorSignature, match: re.Match[str] | None, lines: Lines
         node = next((host[1] for line in above if (host := _HOST.match(line))), "")
         rank = rank or next((hit[0] for line in above for hit in _RANK.findall(line) if hit[0]), "")
     return LoggedError(signature, lines[at].number, text.strip()[:300], groups.get("gpu") or groups.get("gpu2", ""),
-                       node, rank, groups.get("what", ""))  # fmt: skip
+                       node, rank, groups.get("what", ""), words=_words(text, match))  # fmt: skip
+
+
+def _words(text: str, match: re.Match[str] | None) -> str:
+    """Return what a line reports around the match of its signature."""
+    logged = level.error_text(text) or text
+    place = logged.find(match[0]) if match and match[0] else -1
+    begin = max(0, place - _BEFORE) if place > _WORDS - _BEFORE else 0
+    begin = logged.find(" ", begin) + 1 if begin else 0
+    return ("… " if begin else "") + ends_of(logged[begin:], _WORDS, _WORDS * 2 // 3)
+
+
+def different_words(errors: list[LoggedError]) -> list[str]:
+    """Return what errors printed, the first of those that differ in digits only."""
+    texts: dict[str, str] = {}
+    for error in errors:
+        if error.words:
+            texts.setdefault(re.sub(r"\d", "0", error.words), error.words)
+    return list(texts.values())
 
 
 def by_signature(errors: tuple[LoggedError, ...]) -> Iterator[tuple[ErrorSignature, list[LoggedError]]]:

@@ -41,6 +41,11 @@ SIGNATURES = signatures(SLURM, (
      r"|[Uu]nable to create (?:job )?step.{0,120}",
      "fail", "the step could not be started on a node", "host.services", _NODE,
      "Look at slurmd's log of that node: its prolog, credentials (munge) and clock."),
+    ("slurm-credential-age", "redential|CODED: ",
+     r"[Ee]xpired credential|[Rr]ewound credential|[Cc]redential .{0,60}expired|\berror: (?:EN|DE)CODED: .{10,60}",
+     "fail", "a credential was too old, or from the future, when it came: clocks of nodes differ, or a daemon hung",
+     "host.time-sync", ("chronyc tracking", "clush -a -b date", "munge -n | ssh NODE unmunge"),
+     "Set the clocks: compare the times of ENCODED and DECODED, and `date` on node and controller."),
     ("slurm-communication", "slurm", r"(?:srun|slurmstepd|slurmd|slurmctld|sbatch|salloc|scontrol|sacct|sinfo|squeue"
      r"|\]): error: .{0,80}"
      r"(?:Socket timed out|Unable to contact slurm controller|Communication connection failure|Connection refused"

@@ -44,6 +44,8 @@ def _pod(pod: PodDescription) -> tuple[dict[str, Any], str]:
         "reason": pod.reason or None, "containers": containers, "conditions": dict(pod.conditions),
         "events": [_event(event) for event in pod.events],
     }  # fmt: skip
+    if not pod.name:
+        return facts, f"state of a container: {pod.containers[0].state if pod.containers else 'unknown'}"
     return facts, f"pod {pod.name} on {pod.node or 'no node'}: {pod.status or 'unknown'}"
 
 
@@ -145,7 +147,7 @@ def _node(node: NodeDescription) -> tuple[dict[str, Any], str]:
         "capacity": dict(node.capacity), "allocatable": dict(node.allocatable),
     }  # fmt: skip
     ready = next((item.status for item in node.conditions if item.type == "Ready"), "unknown")
-    return facts, f"node {node.name}: Ready {ready}"
+    return facts, f"node {node.name or '(no name)'}: Ready {ready}"
 
 
 def _nodes(nodes: tuple[SlurmNode, ...]) -> tuple[dict[str, Any], str]:

@@ -13,6 +13,7 @@ from preflight.parsers.cluster.kubernetes_node import NodeCondition, NodeDescrip
 from preflight.parsers.cluster.kubernetes_object import KubernetesObject, KubernetesObjects
 from preflight.parsers.cluster.kubernetes_pod import PodDescription
 from preflight.recognition.judges import Judge, Judged, Judges, PastedValue
+from preflight.textprep.plain_text import ends_of
 
 #: Words of a reason or a message, the check that judges the same, and what to do; the first that fits counts.
 _CAUSES: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
@@ -56,6 +57,38 @@ def _cause(text: str) -> tuple[str, str]:
 _FATAL = re.compile(r"OOM|Evicted|NodeNotReady|UnexpectedAdmissionError|Rebooted|Xid|GPU|DeviceUnhealthy", re.I)
 
 
+#: Words of a warning after which the container or pod does not run, unless it was started later.
+_NOT_STARTED = re.compile(
+    r"(?i)failed to (?:create|start) (?:containerd? task|shim task|container)|OCI runtime"
+    r"|FailedCreatePod(?:SandBox|Container)|(?:create|start|run)container(?:config)?error"
+    r"|error: (?:ErrImagePull|ImagePullBackOff|InvalidImageName)|back-off (?:pulling|restarting)"
+    r"|executable file not found"
+)
+
+
+def _started_since(event: KubernetesEvent, events: Sequence[KubernetesEvent]) -> bool:
+    """Return whether what failed was started later: below it, or younger."""
+    return any(
+        other.reason == "Started" and other.object == event.object and _is_later(other, event) for other in events
+    )
+
+
+def _is_later(event: KubernetesEvent, other: KubernetesEvent) -> bool:
+    ages = [_seconds(item.age) for item in (event, other)]
+    if ages[0] is None or ages[1] is None or ages[0] == ages[1]:
+        return event.line > other.line
+    return ages[0] < ages[1]
+
+
+_UNITS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
+
+
+def _seconds(age: str) -> int | None:
+    """Return the age of an event's last occurrence."""
+    parts = re.findall(r"(\d{1,4})([dhms])", age.partition(" (")[0])
+    return sum(int(number) * _UNITS[unit] for number, unit in parts) if parts else None
+
+
 def _events(events: Sequence[KubernetesEvent]) -> Judged:
     warnings: dict[str, KubernetesEvent] = {}
     for event in events:
@@ -63,15 +96,20 @@ def _events(events: Sequence[KubernetesEvent]) -> Judged:
             warnings.setdefault(f"{event.reason} {event.object}", event)
     if not warnings:
         return (("container.device-plugin", _normal),) if events else ()
-    return tuple((_cause(f"{event.reason} {event.message}")[0], _event_judge(event)) for event in warnings.values())
+    return tuple(
+        (_cause(f"{event.reason} {event.message}")[0], _event_judge(event, _started_since(event, events)))
+        for event in warnings.values()
+    )
 
 
-def _event_judge(event: KubernetesEvent) -> Judge:
+def _event_judge(event: KubernetesEvent, started: bool) -> Judge:
     def judge_part(part: PastedValue) -> Iterator[Finding]:
-        report = failed if _FATAL.search(event.reason) else warned
+        stopped = not started and _NOT_STARTED.search(f"{event.reason}: {event.message}")
+        report = failed if stopped or _FATAL.search(event.reason) else warned
+        since = "; it was started since" if started else ""
         of = f"{event.object}: " if event.object else ""
         yield report(
-            f"{of}{event.reason}: {event.message[:200]} (line {event.line})", subject=event.object,
+            f"{of}{event.reason}: {ends_of(event.message, 320)} {since} (line {event.line})", subject=event.object,
             found=event.reason, evidence=part.evidence, fix=_cause(f"{event.reason} {event.message}")[1],
         )  # fmt: skip
 
@@ -106,7 +144,8 @@ def _container_judge(pod: PodDescription, name: str, state: str, words: str, lin
     def judge_part(part: PastedValue) -> Iterator[Finding]:
         on = f" on {pod.node}" if pod.node else ""
         report = failed if state == "Terminated" or "BackOff" in words or "Err" in words else warned
-        yield report(f"pod {pod.name}{on}, container {name}: {state.lower()}, {words} (line {line})",
+        of = f"pod {pod.name}{on}, container {name}" if pod.name or name else "the container"
+        yield report(f"{of}: {state.lower()}, {words} (line {line})",
                      subject=pod.node or pod.name, found=words, evidence=part.evidence,
                      fix=_cause(words)[1])  # fmt: skip
 
@@ -115,7 +154,7 @@ def _container_judge(pod: PodDescription, name: str, state: str, words: str, lin
 
 def _pod_judge(pod: PodDescription) -> Judge:
     def judge_part(part: PastedValue) -> Iterator[Finding]:
-        words = f"{pod.reason or pod.status}: {pod.message[:160]}".rstrip(": ")
+        words = f"{pod.reason or pod.status}: {ends_of(pod.message, 320)}".rstrip(": ")
         yield failed(f"pod {pod.name}{f' on {pod.node}' if pod.node else ''}: {words}", subject=pod.node or pod.name,
                      found=pod.reason or pod.status, evidence=part.evidence,
                      fix=_cause(f"{pod.reason} {pod.message}")[1])  # fmt: skip
@@ -125,6 +164,13 @@ def _pod_judge(pod: PodDescription) -> Judge:
 
 def _pod_runs(part: PastedValue) -> Iterator[Finding]:
     pod: PodDescription = part.value
+    if not pod.name and pod.containers:  # the states of containers alone
+        if all(item.state == "Running" and item.ready for item in pod.containers):
+            yield passed("the container runs, and is ready", evidence=part.evidence)
+        else:
+            yield unknown("the text does not show why the container is not ready", found=pod.containers[0].state,
+                          evidence=part.evidence, fix="`kubectl describe pod POD`, all of it.")  # fmt: skip
+        return
     waiting = [name for name, value in pod.conditions if value != "True"]
     if pod.status in ("Running", "Succeeded") and not (waiting and pod.status == "Running"):
         yield passed(f"pod {pod.name} is {pod.status}", evidence=part.evidence)
@@ -301,15 +347,15 @@ def _object_troubles(entry: KubernetesObject) -> Iterator[_Trouble]:
     for item in entry.conditions:
         if (status := _condition_status(item, over)) is not None:
             reported = True
-            words = f": {item.message[:200]}" if item.message else ""
+            words = f": {ends_of(item.message, 320)}" if item.message else ""
             yield _Trouble(status, f"{item.type} is {item.status} ({item.reason}{words})", f"{item.type}={item.status}")
     for error in entry.errors:
         reported = True
-        yield _Trouble("fail", f"{error.field}: {error.text[:240]}", error.text)
+        yield _Trouble("fail", f"{error.field}: {ends_of(error.text, 320)}", error.text)
     if (trouble := _state_trouble("its state", entry.state)) is not None:
         reported = True
         yield _Trouble(
-            trouble.status, f"{trouble.words}{f': {entry.message[:200]}' if entry.message else ''}", entry.state
+            trouble.status, f"{trouble.words}{f': {ends_of(entry.message, 320)}' if entry.message else ''}", entry.state
         )
     for name, state in entry.parts[:_MOST_JUDGED]:
         if (trouble := _state_trouble(name, state)) is not None and trouble.status != "unknown":
@@ -388,6 +434,10 @@ _GOOD_IF_TRUE = re.compile(r"\w*(?:Ready|Healthy|Available|Valid|Synced|Configur
 _DEVICES = re.compile(r"(?:nvidia\.com|amd\.com|rdma|openshift\.io|vpc\.amazonaws\.com)/\S+")
 
 
+def _node_name(node: NodeDescription) -> str:
+    return f"node {node.name}" if node.name else "the node"
+
+
 def _node_conditions(part: PastedValue) -> Iterator[Finding]:
     node: NodeDescription = part.value
     bad = False
@@ -397,18 +447,18 @@ def _node_conditions(part: PastedValue) -> Iterator[Finding]:
             continue
         bad = True
         report = failed if item.type == "Ready" or item.type.endswith("Pressure") else warned
-        words = f": {item.message[:160]}" if item.message else ""
-        yield report(f"node {node.name}: {item.type} is {item.status} ({item.reason}{words}; line {item.line})",
+        words = f": {ends_of(item.message, 320)}" if item.message else ""
+        yield report(f"{_node_name(node)}: {item.type} is {item.status} ({item.reason}{words}; line {item.line})",
                      subject=node.name, found=f"{item.type}={item.status}", evidence=part.evidence,
                      fix=f"`kubectl describe node {node.name}`: events; kubelet's log and `dmesg` of the"
                          " node.")  # fmt: skip
     if node.unschedulable:
         bad = True
-        yield warned(f"node {node.name} is cordoned: it takes no new pod", subject=node.name, found="unschedulable",
+        yield warned(f"{_node_name(node)} is cordoned: it takes no new pod", subject=node.name, found="unschedulable",
                      expected="schedulable", evidence=part.evidence,
                      fix=f"Find out why, then `kubectl uncordon {node.name}`.")  # fmt: skip
     if node.conditions and not bad and part.complete:
-        yield passed(f"node {node.name} is ready, and under no pressure", evidence=part.evidence)
+        yield passed(f"{_node_name(node)} is ready, and under no pressure", evidence=part.evidence)
 
 
 def _node_devices(part: PastedValue) -> Iterator[Finding]:
@@ -419,13 +469,13 @@ def _node_devices(part: PastedValue) -> Iterator[Finding]:
         if _DEVICES.fullmatch(name) and offered is not None and offered < number:
             fewer = True
             yield failed(
-                f"node {node.name}: {offered} of {number} {name} may be allocated: the device plug-in reports the rest "
-                "unhealthy", subject=node.name, found=offered, expected=number, evidence=part.evidence,
+                f"{_node_name(node)}: {offered} of {number} {name} may be allocated: the device plug-in reports the "
+                "rest unhealthy", subject=node.name, found=offered, expected=number, evidence=part.evidence,
                 fix="`kubectl logs` of the device plug-in on that node; there `nvidia-smi` and `dmesg | grep -i xid`.",
             )  # fmt: skip
     counted = [f"{number} {name}" for name, number in node.allocatable.items() if _DEVICES.fullmatch(name)]
     if counted and not fewer:
-        yield passed(f"node {node.name} offers all of its {', '.join(counted[:6])}", evidence=part.evidence)
+        yield passed(f"{_node_name(node)} offers all of its {', '.join(counted[:6])}", evidence=part.evidence)
 
 
 JUDGES: Judges = {

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight.model import Finding, failed, unknown, warned
-from preflight.parsers.messages.scan import LOGGED, LoggedError, by_signature
+from preflight.parsers.messages.scan import LOGGED, LoggedError, by_signature, different_words
 from preflight.parsers.messages.signature import ErrorSignature
 from preflight.recognition.judges import Judge, PastedValue
+from preflight.textprep.plain_text import ends_of
 
 _REPORTS = {"fail": failed, "warn": warned, "unknown": unknown}
 
@@ -23,6 +24,8 @@ _SECONDARY = frozenset({
 
 #: Errors without a signature that are shown one by one; the rest is one more finding.
 _MOST_UNKNOWN = 6
+#: Printed texts that the finding of one signature quotes.
+_MOST_QUOTED = 3
 
 
 def judges_of(errors: tuple[LoggedError, ...]) -> tuple[tuple[str, Judge], ...]:
@@ -47,6 +50,7 @@ def _order(group: tuple[ErrorSignature, list[LoggedError]]) -> int:
 def _judge(signature: ErrorSignature, errors: list[LoggedError]) -> Judge:
     def judge_part(part: PastedValue) -> Iterator[Finding]:
         first = errors[0]
+        words = _quoted(signature, errors)
         places = dict.fromkeys(filter(None, (error.gpu or error.node for error in errors)))
         ranks = dict.fromkeys(error.rank for error in errors if error.rank)
         where = f"line {first.line}" + (f" and {len(errors) - 1} more" if len(errors) > 1 else "")
@@ -57,7 +61,7 @@ def _judge(signature: ErrorSignature, errors: list[LoggedError]) -> Judge:
         follows = "; it follows from the end of another process" if first.follows else ""
         commands = "; ".join(f"`{command}`" for command in signature.commands)
         yield _REPORTS[signature.status](
-            f"{on}{_meaning(signature, first)}{at}{follows}{of} ({where})", subject=next(iter(places), ""),
+            f"{on}{_meaning(signature, first)}{at}{follows}{of}{words} ({where})", subject=next(iter(places), ""),
             found=(first.text or first.what)[:200], evidence=part.evidence, fix=f"{signature.fix} Run: {commands}",
         )  # fmt: skip
 
@@ -67,8 +71,19 @@ def _judge(signature: ErrorSignature, errors: list[LoggedError]) -> Judge:
 def _meaning(signature: ErrorSignature, first: LoggedError) -> str:
     """Return what an error means; of one that no signature knows, its own words."""
     if signature.id == LOGGED.id:
-        return f"logged as an error: {first.what[:240]}"
-    return signature.meaning or first.what[:300]
+        return f"logged as an error: {ends_of(first.what, 300, 160)}"
+    return signature.meaning or ends_of(first.what, 300, 160)
+
+
+def _quoted(signature: ErrorSignature, errors: list[LoggedError]) -> str:
+    """Return the printed words of errors that a signature knows.
+
+    They have the figures and the names; what differs in digits only is quoted once.
+    """
+    if not signature.meaning:
+        return ""
+    quotes = "; ".join(f"“{words}”" for words in different_words(errors)[:_MOST_QUOTED])
+    return f": {quotes}" if quotes else ""
 
 
 def _rest(groups: list[tuple[ErrorSignature, list[LoggedError]]]) -> Judge:

@@ -197,3 +197,105 @@ def test_cut_json_is_a_gap_and_no_pass() -> None:
     (part,) = read_text('{\n "apiVersion": "v1",\n "kind": "Pod",\n "status": {\n', "pasted")
     assert part.taken.cut
     assert part.findings == []
+
+
+NODE_EXCERPT = """Name:               gn-014
+Conditions:
+  Type             Status  Reason                       Message
+  ----             ------  ------                       -------
+  MemoryPressure   False   KubeletHasSufficientMemory   kubelet has sufficient memory available
+  Ready            True    KubeletReady                 kubelet is posting ready status
+Capacity:
+  cpu:             96
+  nvidia.com/gpu:  4
+Allocatable:
+  cpu:             94
+  nvidia.com/gpu:  {offered}
+"""
+
+
+@pytest.mark.parametrize("first", [0, 1, 6])
+def test_sections_of_a_node_are_read_without_the_rest_of_it(first: int) -> None:
+    """As `kubectl describe node | grep -A` leaves it: with its name, or only its conditions, or its capacity."""
+    healthy = "\n".join(NODE_EXCERPT.format(offered=4).split("\n")[first:])
+    assert {status for status, _ in findings(healthy)} == {"pass"}
+    sick = findings("\n".join(NODE_EXCERPT.format(offered=3).split("\n")[first:]))
+    assert any(status == "fail" and "3 of 4 nvidia.com/gpu" in message for status, message in sick)
+
+
+def test_allocatable_devices_of_a_nodes_yaml() -> None:
+    yaml = '  allocatable:\n    cpu: "94"\n    nvidia.com/gpu: "3"\n  capacity:\n    nvidia.com/gpu: "4"\n'
+    assert findings(yaml)[0][0] == "fail"
+    assert findings(yaml.replace('"3"', '"4"'))[0][0] == "pass"
+
+
+STATUSES = {
+    "described": """Status:
+  Conditions:
+    Last Transition Time:  2026-10-03T07:00:00Z
+    Message:               {words}
+    Reason:                {reason}
+    Status:                True
+    Type:                  {type}
+""",
+    "YAML": """  status:
+    conditions:
+    - lastTransitionTime: "2026-10-03T07:00:00Z"
+      message: '{words}'
+      reason: {reason}
+      status: "True"
+      type: {type}
+""",
+    "conditions alone": """conditions:
+- type: {type}
+  status: "True"
+  reason: {reason}
+  message: '{words}'
+""",
+}
+
+
+@pytest.mark.parametrize("form", STATUSES)
+def test_a_status_without_its_object(form: str) -> None:
+    sick = findings(STATUSES[form].format(type="Failed", reason="JobFailed", words="worker 5 ended: exit code 134"))
+    assert [status for status, _ in sick] == ["fail"]
+    assert "worker 5 ended: exit code 134" in sick[0][1]
+    healthy = findings(STATUSES[form].format(type="Running", reason="JobRunning", words="all workers run"))
+    assert [status for status, _ in healthy] == ["pass"]
+
+
+STATE = """    State:          {state}
+      Reason:       {reason}
+      Exit Code:    {code}
+    Ready:          {ready}
+    Restart Count:  2
+"""
+
+
+def test_the_state_of_a_container_without_its_pod() -> None:
+    sick = findings(STATE.format(state="Terminated", reason="Error", code=134, ready="False"))
+    assert [(status, "exit code 134" in message) for status, message in sick] == [("fail", True)]
+    running = "    State:          Running\n      Started:      Sat\n    Ready:          True\n    Restart Count:  0\n"
+    assert [status for status, _ in findings(running)] == ["pass"]
+
+
+EVENTS = """LAST SEEN   TYPE      REASON                   OBJECT      MESSAGE
+{age}          Warning   FailedCreatePodSandBox   pod/rank3   {words}
+6m          Normal    Started                  pod/{other}   Started container main
+"""
+LONG = ("Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network for sandbox "
+        f"\"{'3f' * 30}\": plugin type=\"multus\" failed (add): [{'ns' * 40}]: error adding container to network: "
+        "no device with the address 0000:c1:00.7")  # fmt: skip
+
+
+def test_an_events_message_is_quoted_to_its_end() -> None:
+    """What wraps an error comes first, the cause last: a container that does not start is a failure."""
+    ((status, message),) = findings(EVENTS.format(age="2m", words=LONG, other="rank4"))
+    assert status == "fail"
+    assert "no device with the address 0000:c1:00.7" in message
+    assert len(message) < 450
+
+
+def test_a_container_that_was_started_since_is_no_failure() -> None:
+    assert findings(EVENTS.format(age="9m", words=LONG, other="rank3"))[0][0] == "warn"
+    assert findings(EVENTS.format(age="2m", words=LONG, other="rank3"))[0][0] == "fail", "it failed after that"

@@ -153,3 +153,29 @@ def test_the_first_name_of_the_annotation(sign: str) -> None:
     part = only(text, "network-status")
     assert [one["name"] for one in part.taken.facts["networks"]] == ["sdn", "macvlan"]
     assert part.taken.complete
+
+
+PORT = """# Port counters: Lid 7 port 1 (CapMask: 0x5A00)
+PortSelect:......................1
+SymbolErrorCounter:..............{symbols}
+LinkDownedCounter:...............{downs}
+PortXmitDiscards:................{discards}
+"""
+
+
+@pytest.mark.parametrize(
+    ("symbols", "downs", "discards", "named"),
+    [
+        (0, 3, 20, {}),
+        (0, 0, 0, {}),
+        (900, 3, 20, {"counters.link-quality": "900", "counters.flaps": "3", "counters.loss": "20"}),
+        (900, 1, 0, {"counters.link-quality": "900"}),  # each port was down once, as its node booted
+    ],
+)
+def test_a_few_losses_count_beside_many_errors(symbols: int, downs: int, discards: int, named: dict[str, str]) -> None:
+    (part,) = read_text(PORT.format(symbols=symbols, downs=downs, discards=discards), "pasted")
+    unknown = {item["check"]: item["message"] for item in part.findings if item["status"] == "unknown"}
+    assert unknown.keys() == named.keys()
+    assert all(figure in unknown[check] for check, figure in named.items())
+    shown = " ".join(item["message"] for item in part.findings)
+    assert not downs or f"LinkDownedCounter {downs}" in shown, "what is tolerated is listed"

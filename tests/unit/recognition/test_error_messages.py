@@ -72,3 +72,49 @@ def test_a_launcher_names_the_node() -> None:
         "node12: NVRM: Xid (PCI:0000:3c:00): 79, pid=7, name=x, GPU has fallen off the bus.\n", "pasted"
     )
     assert part.findings[0]["nodes"] == ["node12"]
+
+
+def messages(text: str) -> list[tuple[str, str]]:
+    return [(finding["status"], finding["message"]) for part in read_text(text, "pasted") for finding in part.findings]
+
+
+def test_printed_figures_stand_in_the_finding() -> None:
+    text = (
+        "(Worker pid=31) ERROR 10-03 07:00:00 [core.py:12] ValueError: To serve at least one request with the max seq"
+        " len (65536), (24.00 GiB KV cache is needed, which is larger than the available KV cache memory (11.25 GiB)."
+    )
+    ((_, message),) = messages(text)
+    assert "24.00 GiB" in message
+    assert "11.25 GiB" in message
+
+
+def test_each_different_text_of_one_cause_is_quoted_once() -> None:
+    text = "Completion with error at client\n" + "".join(
+        f"Failed status 12: wr_id {id} syndrom 0x81\n" for id in (4, 5)
+    )
+    ((_, message),) = messages(text)
+    assert message.count("Failed status 12") == 1
+    assert "Completion with error" in message
+
+
+def test_a_local_rank_is_not_the_rank() -> None:
+    text = """E1003 07:00:00.100000 77 api.py:869] failed (exitcode: -9) local_rank: 3 (pid: 90) of binary: /bin/python
+  host      : gn-31
+  rank      : 27 (local_rank: 3)
+  exitcode  : -9 (pid: 90)
+"""
+    ranks = {error["rank"] for part in read_text(text, "pasted") for error in part.taken.facts["errors"]}
+    assert ranks == {None, 27}
+    assert "(rank 27)" in messages(text)[0][1]
+
+
+def test_an_expired_credential_is_a_matter_of_clocks() -> None:
+    text = (
+        "slurmd: error: Munge decode failed: Expired credential\n"
+        "slurmd: error: ENCODED: Sat Oct 03 07:00:00 2026\nslurmd: error: DECODED: Sat Oct 03 07:09:30 2026\n"
+    )
+    ((_, message),) = messages(text)
+    assert "clocks" in message
+    assert "07:09:30" in message
+    refused = messages("slurmd: error: Munge decode failed: Invalid credential\n")
+    assert "clocks of nodes differ" not in refused[0][1]

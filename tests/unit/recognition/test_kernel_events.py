@@ -48,3 +48,36 @@ def test_a_link_that_came_back_more_than_once_is_no_pass(minutes: tuple[int, ...
     """Once may be a hand at a cable; three times warn; between them a text may be a part of the log."""
     (part,) = read_text(_link_changes(*minutes), "pasted")
     assert [finding["status"] for finding in part.findings if finding["check"] == "kernel.events"] == [status]
+
+
+LUSTRE = """Oct 03 07:00:01 gn-8 kernel: INFO: task python:811 blocked for more than 120 seconds.
+Oct 03 07:00:02 gn-8 kernel: LustreError: 11-0: work-OST0004-osc-ff11: operation ost_write to node 10.4.0.9@o2ib\
+ failed: rc = -107
+"""
+
+
+def test_a_second_cause_of_one_paste_is_named() -> None:
+    (part,) = read_text(LUSTRE, "pasted")
+    messages = [item["message"] for item in part.findings if item["status"] == "warn"]
+    assert len(messages) == 2
+    assert any("work-OST0004" in message for message in messages)
+    back = (
+        LUSTRE
+        + "Oct 03 07:00:09 gn-8 kernel: Lustre: work-OST0004-osc-ff11: Connection restored to work-OST0004 (at x)\n"
+    )
+    (part,) = read_text(back, "pasted")
+    assert not any("work-OST0004" in item["message"] for item in part.findings if item["status"] == "warn")
+
+
+SXID = """[  70.1] nvidia-nvswitch1: SXid (PCI:0000:c3:00.0): 22013, Non-fatal, Link 12 Minion Link DLREQ interrupt
+[  70.2] nvidia-nvswitch1: SXid (PCI:0000:c3:00.0): 22013, Severity 0 Engine instance 12 Sub-engine instance 00
+[  70.3] nvidia-nvswitch1: SXid (PCI:0000:c3:00.0): 22013, Data {0x0000000c, 0x0000000c, 0x00000000}
+"""
+
+
+def test_severity_and_data_belong_to_the_switch_error_above_them() -> None:
+    assert {item["status"] for part in read_text(SXID, "pasted") for item in part.findings} == {"pass"}
+    fatal = SXID.replace("Non-fatal", "Fatal")
+    assert [item["status"] for part in read_text(fatal, "pasted") for item in part.findings] == ["fail"]
+    cut = "\n".join(SXID.split("\n")[1:])
+    assert "unknown" in {item["status"] for part in read_text(cut, "pasted") for item in part.findings}, "no grade"
