@@ -2,26 +2,35 @@
 
 The fleet is made by hand (``tests/support/planted_fleet.py``): DGX H100 on RoCE, seeded variation, 25 planted
 differences. It is written to a folder, 0.5 MB a node, and judged by ``preflight judge`` with all checks, as a process
-of its own. Counted is the CPU time of all processes that takes, and the memory of all of them together (PSS), sampled
-five times a second.
+of its own with a terminal of 80x24. Counted is the CPU time of all processes that takes, and the memory of all of them
+together (PSS), sampled five times a second. The first screen has to fit the terminal.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import fcntl
 import json
 import os
+import pty
+import re
 import resource
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 from pathlib import Path
 
 from tests.support import planted_fleet
+
+#: The terminal, and what it is sent beside text.
+LINES, COLUMNS = 24, 80
+_STEERING = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: processes that outlive their parent become ours, and their CPU time too
 
@@ -57,8 +66,11 @@ def _run(folder: Path, count: int) -> int:
     command = [sys.executable, "-m", "preflight", "judge", str(evidence), "--cluster", str(cluster)]
     wall_s, cpu_s, peak, text = _measured([*command, "--html", str(page), "--json", str(report)])
     print(f"judge: {wall_s:.0f} s, {1000 * cpu_s / count:.1f} ms CPU a node, {peak / 2**20:.0f} MiB at most")
+    screen = _STEERING.sub("", text).splitlines()
+    shown = sum(re.match(r"\s*\d+  \w", line) is not None for line in screen)
     print(f"report: HTML {page.stat().st_size / 1e6:.2f} MB, JSON {report.stat().st_size / 1e6:.0f} MB, "
-          f"text {len(text.splitlines())} lines")  # fmt: skip
+          f"screen {len(screen)} lines, {shown} incidents")  # fmt: skip
+    print("\n".join(f"    | {line}" for line in screen))
     document = json.loads(report.read_bytes())
     reported = planted_fleet.reported(document)
     expected = {
@@ -70,14 +82,19 @@ def _run(folder: Path, count: int) -> int:
     right = sum(reported.get(name) == findings for name, findings in expected.items())
     wrong = reported.keys() - expected.keys()
     print(f"planted differences reported: {right} of {len(expected)}; nodes reported without cause: {len(wrong)}")
-    return 0 if reported == expected else 1
+    incidents = len(document["incidents"])
+    print(f"incidents: {incidents}")
+    return 0 if reported == expected and incidents == len(expected) and shown == 10 and len(screen) <= LINES else 1
 
 
 def _measured(command: list[str]) -> tuple[float, float, int, str]:
     """Run a command; return its wall time, CPU time of all its processes, most memory (bytes), and output."""
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     before, began = _children_s(), time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    terminal, end = pty.openpty()
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
+    process = subprocess.Popen(command, stdout=end)
+    os.close(end)
     peaks = [0]
     over = threading.Event()
 
@@ -87,7 +104,8 @@ def _measured(command: list[str]) -> tuple[float, float, int, str]:
 
     sampler = threading.Thread(target=sample)
     sampler.start()
-    text, _ = process.communicate()
+    text = _read(terminal)
+    process.wait()
     wall_s = time.monotonic() - began
     over.set()
     sampler.join()
@@ -97,6 +115,21 @@ def _measured(command: list[str]) -> tuple[float, float, int, str]:
         except ChildProcessError:
             break
     return wall_s, _children_s() - before, max(peaks), text
+
+
+def _read(terminal: int) -> str:
+    """Return what is written to a terminal until its last writer leaves."""
+    pieces = []
+    with open(terminal, "rb", buffering=0) as stream:
+        while True:
+            try:
+                piece = stream.read(65536)
+            except OSError:  # EIO: the other end is closed
+                break
+            if not piece:
+                break
+            pieces.append(piece)
+    return b"".join(pieces).decode("utf-8", "replace")
 
 
 def _children_s() -> float:

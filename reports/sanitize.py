@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+
+from preflight import nodeset
 
 #: The name under which the judge keeps the evidence of a run (``preflight.facts.job.RUN``).
 RUN = "@run"
@@ -24,6 +26,8 @@ _HIDDEN = re.compile(
 #: Characters of a list up to which it stands on one line as it is.
 _LONGEST_WORD = 60
 _COMMA = re.compile(",(?! )")
+#: Numbers of a name that are folded: ``row1-rack[01-12]-n[1-4]``.
+_BRACKETS = 3
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 
@@ -41,6 +45,13 @@ def short(text: str, limit: int) -> str:
     """Return text on one line of at most ``limit`` characters, marked where cut."""
     text = one_line(text)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def counted(names: Sequence[str], limit: int) -> str:
+    """Fold node names in at most ``limit`` characters; where cut, with their number."""
+    text = one_line(listed(names))
+    number = f" ({len(names)} nodes)"
+    return text if len(text) <= limit else short(text, limit - len(number)) + number
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -67,15 +78,4 @@ def _fold(names: tuple[str, ...]) -> str:
     plain = [name for name in distinct if _PLAIN_NAME.fullmatch(name)]
     legal = set(plain)
     odd = [_WORDS.get(name) or one_line(name) for name in distinct if name not in legal]
-    return ", ".join([*([_folded(plain)] if plain else []), *odd])
-
-
-def _folded(names: list[str]) -> str:
-    if len(names) == 1:
-        return names[0]
-    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
-
-    try:
-        return str(NodeSet.fromlist(names, resolver=RESOLVER_NOGROUP))
-    except (NodeSetException, ValueError):
-        return ",".join(names)
+    return ", ".join([*([nodeset.fold(plain, _BRACKETS)] if plain else []), *odd])

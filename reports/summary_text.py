@@ -54,7 +54,7 @@ def _parts(report: Mapping[str, Any], width: int, more: str) -> list[Part]:
     if nothing := _nothing_here(report):
         return nothing
     incidents: Sequence[Mapping[str, Any]] = report.get("incidents", ())
-    parts: list[Part] = [*heading(report, width=width), *unanswered(report["nodes"])]
+    parts: list[Part] = [*heading(report, width=width), *unanswered(report["nodes"], width)]
     if incidents:
         parts += table(incidents, width, range(min(SHOWN, len(incidents))))
         if rest := len(incidents) - SHOWN if len(incidents) > SHOWN else 0:

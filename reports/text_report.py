@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from preflight._startup.lightclass import replace
 from preflight.reports.cluster_scope import judged_by, remarks
 from preflight.reports.coverage_text import waiting
 from preflight.reports.history_text import before, summary
 from preflight.reports.pass_scope import Standings
-from preflight.reports.sanitize import listed, one_line, short, visible
+from preflight.reports.sanitize import counted, listed, one_line, short, visible
 from preflight.reports.text_layout import Listing, Paragraph, Part, typeset
 from preflight.reports.verdict_line import headline
 
@@ -41,17 +43,27 @@ def _parts(report: Mapping[str, Any], verbose: bool) -> list[Part]:
 def heading(report: Mapping[str, Any], *, verbose: bool = False, width: int = 0) -> list[Part]:
     """Return verdict, coverage and nodes; with a ``width`` in few lines."""
     parts: list[Part] = [_headline(report)]
-    for origin in report.get("origins", ()):
-        line = f"evidence: {one_line(origin)}"
-        parts.append(_line(short(line, width) if width else line, "dim"))
-    parts += _expectations(report)
+    origins = [f"evidence: {one_line(origin)}" for origin in report.get("origins", ())]
+    parts += [_line(line, "dim") for line in _bounded(origins, width, "kinds of evidence")]
+    parts += _expectations(report, width)
     parts.append(_coverage(report["coverage"], verbose, brief=bool(width)))
-    for way in report.get("run", {}).get("openssh", ()):
-        parts.append(_line(one_line(f"through the system's ssh: {way['nodes']}: {way['why']}"), "dim"))
+    ways = [
+        one_line(f"through the system's ssh: {way['nodes']}: {way['why']}")
+        for way in report.get("run", {}).get("openssh", ())
+    ]
+    parts += [_line(line, "dim") for line in _bounded(ways, width, "groups through the system's ssh")]
     if report["nodes"]:
-        named = one_line(listed(node["name"] for node in report["nodes"]))
-        parts.append(Paragraph((("nodes: ", "bold"), (named, ""))))
+        names = [node["name"] for node in report["nodes"]]
+        parts.append(Paragraph((("nodes: ", "bold"), (counted(names, width - 7 if width else _ALL), ""))))
     return parts
+
+
+def _bounded(lines: Sequence[str], width: int, what: str) -> list[str]:
+    """Return lines as they are; with a ``width`` a few of them, cut to it."""
+    if not width:
+        return list(lines)
+    more = [f"and {len(lines) - _FEW} more {what}"] if len(lines) > _FEW else []
+    return [short(line, width) for line in lines[:_FEW]] + more
 
 
 def _line(text: str, style: str = "") -> Paragraph:
@@ -63,17 +75,24 @@ def _headline(report: Mapping[str, Any]) -> Paragraph:
     return _line(one_line(headline(report)), style)
 
 
-def _expectations(report: Mapping[str, Any]) -> list[Part]:
+def _expectations(report: Mapping[str, Any], width: int) -> list[Part]:
     """Name the cluster file of saved evidence, and nodes that it does not cover."""
     named = judged_by(report.get("run") or {})
-    return [
-        *([_line(named)] if named else []),
-        *(_line(remark.line, COLOUR["warn"] if remark.warns else "dim") for remark in remarks(report)),
-    ]
+    lines: list[Part] = [_line(named)] if named else []
+    for remark in remarks(report):
+        line = replace(remark, nodes=short(remark.nodes, width)).line if width else remark.line
+        lines.append(_line(line, COLOUR["warn"] if remark.warns else "dim"))
+    return lines
 
 
 #: Checks that are named one by one where they were not planned; more are counted (all: --verbose, --json).
 _FEW = 3
+
+#: More characters than any text has.
+_ALL = sys.maxsize
+
+#: Reasons for no answer on the first screen; the rest is counted.
+REASONS_SHOWN = 5
 
 
 def _coverage(coverage: Mapping[str, Any], verbose: bool, *, brief: bool) -> Paragraph:
@@ -99,13 +118,17 @@ def _coverage(coverage: Mapping[str, Any], verbose: bool, *, brief: bool) -> Par
         spans.append((f"; not run (--only, --skip or the cluster file): {_few(coverage['off'], verbose)}", "not bold"))
         if not verbose and len(coverage["off"]) > _FEW:
             spans.append((" (-v lists them)", "not bold"))
-    for name, ids in (coverage.get("off_in_class") or {}).items():
-        spans.append((f"; off in class {name}: {_few(ids, verbose)}", "not bold"))
+    off_in_class = coverage.get("off_in_class") or {}
+    if brief and len(off_in_class) > _FEW:
+        spans.append((f"; some are off in {len(off_in_class)} classes", "not bold"))
+    else:
+        for name, ids in off_in_class.items():
+            spans.append((f"; off in class {name}: {_few(ids, verbose)}", "not bold"))
     if waivers := coverage.get("waivers"):
         idle = [waiver["check"] for waiver in waivers if not waiver["matched"] and not waiver["expired"]]
         spans.append((f"; {_count(coverage['waived'], 'result')} waived", "not bold"))
         if idle:
-            spans.append((f" (no need of the waivers for {', '.join(idle)})", "not bold"))
+            spans.append((f" (no need of the waivers for {_few(idle, verbose or not brief)})", "not bold"))
     for group in () if brief else waiting(coverage):
         named = _few(group.ids, verbose)
         spans.append((f"; not planned without {group.needs} ({group.command}): {named}", "dim not bold"))
@@ -121,19 +144,27 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def unanswered(nodes: Sequence[Mapping[str, Any]]) -> list[Paragraph]:
-    """Return a line for each reason why nodes gave no answer."""
+def unanswered(nodes: Sequence[Mapping[str, Any]], width: int = 0) -> list[Paragraph]:
+    """Return a line for each reason why nodes gave no answer.
+
+    With a ``width``, the reasons of most nodes, and the number of the rest.
+    """
     reasons: dict[tuple[str, str], list[str]] = {}
     for node in nodes:
         if silence := node.get("no_answer"):
             reasons.setdefault((silence.get("phase", ""), silence.get("reason", "")), []).append(node["name"])
-    return [
-        Paragraph((
-            ("\nNO ANSWER  ", COLOUR["unknown"]), (one_line(listed(names)), "bold"),
-            (f"  {one_line(reason)} ({phase})", ""),
-        ))
-        for (phase, reason), names in reasons.items()
-    ]  # fmt: skip
+    groups = list(reasons.items())
+    if width and len(groups) > REASONS_SHOWN:
+        groups.sort(key=lambda group: -len(group[1]))
+    shown = groups[:REASONS_SHOWN] if width else groups
+    lines = []
+    for (phase, reason), names in shown:
+        named, why = counted(names, width // 2 or _ALL), short(reason, 2 * width or _ALL)
+        lines.append(Paragraph((("\nNO ANSWER  ", COLOUR["unknown"]), (named, "bold"), (f"  {why} ({phase})", ""))))
+    if left := groups[len(shown) :]:
+        silent = sum(len(names) for _, names in left)
+        lines.append(Paragraph(((f"\nand {_count(silent, 'node')} for {_count(len(left), 'other reason')}", "dim"),)))
+    return lines
 
 
 def _head(word: str, colour: str, finding: Mapping[str, Any]) -> Paragraph:

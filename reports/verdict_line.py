@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from preflight._startup.lightclass import dataclass
-from preflight.reports.sanitize import FABRIC, RUN, fold, one_line
+from preflight.reports.sanitize import FABRIC, RUN, fold, one_line, short
 
 #: The check that reports plug-ins that cannot be loaded.
 LOADED = "site.plugins"
@@ -151,7 +151,7 @@ class _Tally:
             are = "is" if len(self.bare) == 1 else "are"
             clauses.append(f"{who} {verb} neither a GPU nor an RDMA NIC, and {are} not declared to have none")
         if len(self.switches) > _NAMED:
-            named = f"{_of(len(self.switches), 'node')} ({one_line(fold([name for name, _ in self.switches]))})"
+            named = f"{_of(len(self.switches), 'node')} ({short(fold([name for name, _ in self.switches]), 60)})"
             clauses.append(f"{named} are network switches")
         else:
             clauses += [f"{one_line(name)} is a {one_line(system)}" for name, system in self.switches]

@@ -47,7 +47,7 @@ def cluster(folder: Path) -> Cluster:
 
 
 @pytest.fixture(scope="module")
-def judged(folder: Path, expected: dict[str, planted_fleet.Reported], cluster: Cluster) -> dict[str, Any]:
+def screen(folder: Path, expected: dict[str, planted_fleet.Reported], cluster: Cluster) -> str:
     """The command as people call it, with the processes that this machine has cores for."""
     command = ["judge", str(folder / "evidence"), "--cluster", str(folder / "cluster.toml")]
     outputs = ["--json", str(folder / "report.json"), "--html", str(folder / "report.html")]
@@ -55,6 +55,11 @@ def judged(folder: Path, expected: dict[str, planted_fleet.Reported], cluster: C
                          timeout=300, check=False)  # fmt: skip
     assert ran.returncode == 1, ran.stderr
     assert ran.stderr == ""
+    return ran.stdout
+
+
+@pytest.fixture(scope="module")
+def judged(folder: Path, screen: str) -> dict[str, Any]:
     report: dict[str, Any] = json.loads((folder / "report.json").read_text())
     return report
 
@@ -67,6 +72,17 @@ def test_all_planted_differences_are_reported_and_nothing_else(
     coverage = judged["coverage"]
     parts = ("passed", "warned", "failed", "unknown", "skipped", "no_answer")
     assert coverage["planned"] == sum(coverage[part] for part in parts)
+
+
+def test_each_planted_difference_is_an_incident(
+    judged: dict[str, Any], expected: dict[str, planted_fleet.Reported], screen: str
+) -> None:
+    assert len(judged["incidents"]) == 25
+    assert sorted(",".join(entry["nodes"]) for entry in judged["incidents"]) == sorted(expected)
+    shown = [line for line in screen.splitlines() if re.match(r" {1,2}\d+  \w", line)]
+    assert len(shown) == 10
+    assert "     and 15 more" in screen.splitlines()
+    assert len(screen.splitlines()) <= 24
 
 
 def test_healthy_nodes_share_their_findings(

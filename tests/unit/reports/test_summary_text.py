@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import re
+import time
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -74,3 +76,55 @@ def test_show(tmp_path: Path) -> None:
     assert "owner: network" in run("show", "4", *source, "--format", "md")
     for words in (("99", *source), ("nope", *source), ("1", "--from", str(tmp_path / "no"))):
         run("show", *words, expect=(2,))
+
+
+def grown(count: int) -> Any:
+    """Return the demo's report as of so many nodes, all that a first screen lists growing with them."""
+    report = demo()
+    names = [f"ip-10-{number * 7919 % 251}-{number // 64 % 251}-{number % 64}" for number in range(count)]
+    reasons = [f"phase {number}: {'x' * 300}" for number in range(count // 20)]
+    report["nodes"] = [
+        {
+            "name": name,
+            "status": "unknown",
+            "checks": {},
+            "no_answer": {"phase": "connect", "reason": reasons[at // 40]},
+        }
+        for at, name in enumerate(names)
+    ]
+    for incident in report["incidents"]:
+        incident["nodes"] = names[::3]
+    report["incidents"] *= count // 10
+    report["origins"] = [f"made {number} {'by hand ' * 50}" for number in range(count // 50)]
+    report["run"] |= {"openssh": [{"nodes": name, "why": "a proxy command"} for name in names[::10]],
+                      "cluster_file": "cluster.toml", "command": "judge"}  # fmt: skip
+    report["coverage"] |= {"without_class": names[::2], "without_evidence": names[1::2],
+                           "off_in_class": {name: ["gpu.count"] * 9 for name in names[:200]}}  # fmt: skip
+    report["findings"] += [
+        {**report["findings"][-1], "status": "unknown", "nodes": names[at:], "message": f"unknown {at} " * 30}
+        for at in range(0, count, 100)
+    ]
+    return report
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_screen_does_not_grow_with_the_fleet(width: int) -> None:
+    """Regular names fold to one word; those of a cloud's instances do not, and took minutes to fold."""
+    lengths = {}
+    for count in (400, 10_000):
+        began = time.process_time()
+        text = render(grown(count), width=width, more="preflight show 1 --from report.json")
+        assert time.process_time() - began < 5
+        lengths[count] = len(text.splitlines())
+        assert max(map(len, text.splitlines())) <= width
+        assert text.splitlines()[-1].split() == ["more", "preflight", "show", "1", "--from", "report.json"]
+    assert lengths[10_000] == lengths[400] <= 60, lengths
+
+
+def test_what_is_cut_is_counted() -> None:
+    text = render(grown(10_000), width=100)
+    assert "and 9800 nodes for 245 other reasons" in text
+    assert re.search(r"^nodes: ip-10-0-0-0, .*… \(10000 nodes\)$", text, re.MULTILINE)
+    assert "3334 nodes" in text
+    assert "and 197 more kinds of evidence" in text
+    assert "and 9990 more" in text
