@@ -327,7 +327,7 @@ def _topology_file(node: NodeFacts) -> str:
 def failing(roles: Roles, site: Site) -> Callable[..., Finding]:
     """Return the constructor for a faulty port: *fail*, or *unknown*.
 
-    *Unknown* where the roles of ports are not known: the same state is no fault on a port for storage or management,
+    *Unknown* where the roles of ports are not known: the same state is normal on a port for storage or management,
     or on a cloud's function behind eth0.
     """
     if roles.known_from:

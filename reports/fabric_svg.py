@@ -31,7 +31,7 @@ def summary(fabric: Fabric) -> str:
 
 
 def draw(fabric: Fabric) -> Markup:
-    """Return the picture as one ``<svg role="img">`` that says itself in words."""
+    """Return the picture as one ``<svg role="img">`` with a text description."""
     tiers = [tier[:MOST_BOXES] for tier in reversed(fabric["tiers"])]  # leaves below
     widths = [_box(tier) for tier in tiers]
     total = max(len(tier) * (w + GAP) - GAP for tier, w in zip(tiers, widths, strict=True)) if tiers else 0

@@ -1,4 +1,4 @@
-"""What a matrix of NVLink codes says: one sentence, and the pairs that stand out."""
+"""Text summary of an NVLink matrix: one sentence, and the deviating pairs."""
 
 from __future__ import annotations
 

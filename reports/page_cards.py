@@ -19,9 +19,9 @@ class Instance:
     nodes: str
     node_count: int
     finding: Document
-    why: str  # empty where the card says it for all
+    why: str  # empty where the card gives one for all
     fix: str
-    evident: bool  # its evidence is told; not where the next one rests on the same
+    evident: bool  # show its evidence; false if the next one has the same
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def quiet(report: Document, status: str) -> tuple[CheckCard, ...]:
 
 
 def cards(findings: Sequence[Document], status: str) -> tuple[CheckCard, ...]:
-    """Gather the findings of a status by check, in the order in which the report tells them."""
+    """Gather the findings of a status by check, in the report's order."""
     groups: dict[str, list[Document]] = {}
     for finding in findings:
         if finding["status"] == status:
@@ -120,7 +120,7 @@ def _union(group: Iterable[Document]) -> list[str]:
 
 @dataclass(frozen=True)
 class Gap:
-    """What one step would tell: unknown findings that have the same fix."""
+    """Unknown findings that one step would decide: they have the same fix."""
 
     ident: str
     members: tuple[str, ...]  # names of its nodes
@@ -130,7 +130,7 @@ class Gap:
 
 
 def gaps(findings: Sequence[Document]) -> tuple[Gap, ...]:
-    """Group the unknown findings by what would tell; the step that tells most comes first."""
+    """Group the unknown findings by fix; the one that decides most comes first."""
     groups: dict[str, list[Document]] = {}
     for finding in findings:
         if finding["status"] == "unknown":

@@ -63,7 +63,7 @@ def counts(coverage: Document) -> tuple[Count, ...]:
 
 
 def adds_up(coverage: Document) -> bool:
-    """Tell whether the parts sum up to what was planned and what ran."""
+    """Return whether the parts sum up to what was planned and what ran."""
     parts = sum(coverage[key] for key, *_ in COUNTS)
     ran = sum(coverage[key] for key, _, ran in COUNTS if ran)
     nodes = coverage["nodes"]
@@ -98,7 +98,7 @@ def silences(nodes: Sequence[Document]) -> tuple[Silence, ...]:
 
 @dataclass(frozen=True)
 class HeatRow:
-    """Nodes whose checks all have the same statuses; a status is empty where the check did not run there."""
+    """Nodes with the same status in every check; a status is empty if the check did not run there."""
 
     nodes: str
     node_count: int

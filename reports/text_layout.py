@@ -16,7 +16,7 @@ INDENT = 8
 #: Columns below which only rich knows what to do with a list.
 _NARROWEST = 40
 
-# One column each, whatever the terminal; of everything else, and of tabs, rich knows the width.
+# One column each on any terminal; rich measures everything else, and tabs.
 _PLAIN = re.compile("[\n -~\xa1-\xac\xae-\u02ff\u2010-\u2027\u2190-\u2193\u2264\u2265]*")
 _WORD = re.compile(r"\s*\S+\s*")
 

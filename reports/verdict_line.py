@@ -36,7 +36,7 @@ def verdict(report: Mapping[str, Any]) -> VerdictLine:
 
     PASS is printed only where nothing failed, no result is unknown and every node answered; checklist
     items that nothing has answered yet are counted beside it. Where the exit status is 0 all the same,
-    since what failed or is unknown does not gate, the word is NO BLOCKER.
+    because no failed or unknown check gates, the word is NO BLOCKER.
     """
     tally = _Tally.of(report)
     if report["exit_status"] == 1:
@@ -63,7 +63,7 @@ def _systemic(report: Mapping[str, Any]) -> list[str]:
 
 
 def _unloaded(report: Mapping[str, Any]) -> list[str]:
-    """Name the plug-ins that cannot be loaded, whose checks did not run."""
+    """Name the plug-ins that cannot be loaded; their checks did not run."""
     return [one_line(found["message"]) for found in report["findings"] if found["check"] == LOADED]
 
 
@@ -73,7 +73,7 @@ class _Tally:
     failing: int  # nodes
     vague: int  # nodes that answered, did not fail and have an unknown result that gates
     warned: int  # nodes
-    good: int  # nodes whose roll-up is pass or warn
+    good: int  # nodes with a roll-up of pass or warn
     silent: int  # nodes
     failed: int  # results
     node_failed: int  # results of nodes, without those of the logs

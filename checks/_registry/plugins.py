@@ -110,7 +110,7 @@ def _may_have_any(paths: Iterable[str]) -> bool:
         return True
     try:
         return any(_names_group(path or ".") for path in paths)
-    except OSError:  # what cannot be read has a reason, which importlib.metadata tells
+    except OSError:  # importlib.metadata reports why it cannot be read
         return True
 
 

@@ -18,7 +18,7 @@ Value = Callable[[NodeFacts, Site], "str | None"]
 #: Between the values of a node's devices.
 AND = " and "
 
-#: What a tool or a file that is not there is told as, where it was looked for on the node itself.
+#: The value of a missing tool or file that was searched for on the node itself.
 NOT_THERE = "not installed"
 
 
@@ -112,5 +112,5 @@ def on_rdma_nodes(read: Value) -> Value:
 
 
 def on_the_host(read: Value) -> Value:
-    """Skip containers, whose view of this value is their own or empty."""
+    """Skip containers: they see their own value, or none."""
     return lambda node, site: None if node.in_container else read(node, site)

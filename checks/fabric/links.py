@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _NVSENTINEL = "NVSentinel's defaults"
 _IBCHECKERRS = "rdma-core ibcheckerrs; 10 an hour"
 
-#: Counter -> growth in an hour above which it fails (0: any), whose number that is, and what it means.
+#: Counter -> growth in an hour above which it fails (0: any), the source of that limit, and its meaning.
 GATES = {
     "SymbolErrorCounter": (120, f"more than 120 an hour: {_NVSENTINEL}", "bits arrive wrong: cable or transceiver"),
     "LinkErrorRecoveryCounter": (300, f"more than 5 a minute: {_NVSENTINEL}", "the link trains again and again"),
@@ -29,7 +29,7 @@ GATES = {
     "LocalLinkIntegrityErrors": (0, f"any: {_NVSENTINEL}", "more local errors than the link may have"),
     "ExcessiveBufferOverrunErrors": (0, f"any: {_NVSENTINEL}", "flow control failed"),
 }
-#: Counters whose growth is worth a word and no more, with the growth in an hour from which it is.
+#: Counters that are mentioned but never fail, with the growth in an hour from which they are.
 HINTS = {
     "PortXmitDiscards": (360_000, f"more than 100 a second: {_NVSENTINEL}", "packets are dropped: congestion"),
     "PortXmitConstraintErrors": (1, "any", "packets are refused by partition key"),
@@ -205,11 +205,11 @@ def link_errors(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Compare error counters with the start of a window and with the reference.
 
     ## Why it matters
-    Each damaged packet is sent again after a timeout, and the whole collective waits for it; a link that goes down
+    Each damaged packet is sent again after a timeout, and all ranks of the collective wait; a link that goes down
     for a second can end the job.
 
     ## Verdicts
-    Growth within an hour (or in the whole window, where that is shorter): more than 120 symbol errors, 300 recoveries,
+    Growth within an hour (or in the window, if that is shorter): more than 120 symbol errors, 300 recoveries,
     2 times down, 9 damaged packets, or any overrun fails; less of these, and discards above 100 a second, warn.
     Counters hold what has been since they were last reset. That is history: one reading alone is unknown where there
     are errors, and passes where all are zero. A full counter cannot grow: unknown.

@@ -147,9 +147,9 @@ def uplink_balance(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     and each of them gets a part of a fabric that is non-blocking on paper.
 
     ## Verdicts
-    An uplink that carries more than one and a half times its share, and at least half of its own rate, warns; a single
-    sender's own rate is never too much. Leaves whose uplinks all stay below 5 % of their rate are unknown: nothing ran
-    that could be uneven.
+    An uplink that carries more than 1.5 times its share, and at least half of its own rate, warns; traffic at the
+    rate of a single sender never does. If all uplinks of a leaf stay below 5 % of their rate, the leaf is unknown:
+    there was too little traffic to compare.
 
     ## False alarms
     Several jobs on one leaf, of which one alone sends far.

@@ -112,7 +112,7 @@ def hops(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     than needed warn; whether the nearer ports are free is not known here. It passes where no path is longer.
 
     ## False alarms
-    The nodes of a whole cluster checked at once are no job; the nearer leaves are full of other jobs.
+    A check of all nodes of a cluster, which are not one job; or the nearer leaves are full of other jobs.
     """
     placement = facts.fabric.graph.place(swept.graph, swept.here())
     if placement.nodes < 2:

@@ -58,14 +58,14 @@ def completeness(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     What did not answer hides all that hangs behind it: a report on half a fabric calls the other half healthy.
 
     ## Verdicts
-    Lost queries leave it unknown, whatever the tool's exit status was. An active compute HCA of a node that was asked
-    and that the sweep does not contain warns. It passes where neither is found.
+    Lost queries make the result unknown, even if the tool exited with 0. An active compute HCA of a checked node
+    that the sweep does not contain warns. It passes if neither occurs.
 
     A sweep that holds none of the sweeping node's own compute HCAs is of another fabric: all is unknown.
 
     ## False alarms
-    A switch that boots, or a manager that sweeps at the same time, drops a few queries; sweep again. A
-    cluster whose rails are fabrics of their own needs one sweep for each: `device` in the cluster file names the port.
+    A switch that boots, or a manager that sweeps at the same time, drops a few queries; sweep again. If each rail of
+    the cluster is a separate fabric, sweep each one: `device` in the cluster file names the port.
     """
     net = swept.net
     for key, lost in swept.lost.items():

@@ -38,7 +38,8 @@ def driver_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
     or one node is slower for no visible cause.
 
     ## Verdicts
-    A node whose version differs from that of most nodes fails; without a majority all do, and no side is called right.
+    A node with another version than most nodes fails; without a majority all nodes fail, and neither version is
+    called right.
     Nodes that fail versions.driver-files do not vote.
 
     ## False alarms

@@ -82,8 +82,8 @@ def gpu_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
     Another model, number, memory or MIG mode fails; the rest warns. Each part is compared by itself, and several in one
     class of the cluster file fail. A node that misses what the cluster file, the part
     or a check of the node expects of a value does not vote on it. A node without a GPU in a class where others have
-    some is unknown, unless the cluster file says how many it should have: one whose GPUs all fell off the bus looks
-    the same.
+    some is unknown, unless the cluster file gives the number of GPUs: a node looks the same after all its GPUs fell
+    off the bus.
 
     ## False alarms
     Nodes that are capped on purpose, for their rack's power; give them a class of their own.

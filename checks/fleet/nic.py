@@ -119,6 +119,6 @@ def nic_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
     rail by rail (fleet.rails), RoCE's settings by fleet.roce-equal.
 
     ## False alarms
-    Nodes of two server models in one class, whose slots have other addresses; give each a class.
+    Two server models with different slot addresses in one class; give each model its own class.
     """
     yield from compare(nodes, sites, NIC)

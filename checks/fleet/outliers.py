@@ -193,8 +193,9 @@ def rates_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
     """Compare the traffic of each node's compute ports with the median of peers.
 
     ## Why it matters
-    Ranks of one collective send alike: a node that carries less waits for something of its own, one that is told
-    to slow down far more often than its peers sits behind a full port. No threshold of one node shows that.
+    All ranks of a collective send the same amount: a node that carries less is held back by a fault of its own, and
+    one that receives far more congestion notifications than its peers is behind a full port. No threshold on a single
+    node shows that.
 
     ## Verdicts
     Traffic warns at 20 % below the median; above it only where 30 % of the nodes carry more, as most may then be the

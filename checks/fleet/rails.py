@@ -25,7 +25,7 @@ OfPort = Callable[[NodeFacts, Port], "str | None"]
 
 VLANS = "file:/proc/net/vlan/config"
 
-#: Rows of the P_Key table that are asked for.
+#: Rows of the P_Key table that are collected.
 _PARTITIONS = range(4)
 
 
@@ -95,7 +95,7 @@ def _vlan(node: NodeFacts, port: Port) -> str | None:
     try:
         there = node.parsed(lldp.LLDP, lldp.parse).get(port.netdev)
     except EvidenceError:
-        return None  # without LLDP nothing is known of any switch; switch.mtu says so
+        return None  # without LLDP every switch is unknown; switch.mtu reports that
     return None if there is None or there.vlan is None else str(there.vlan)
 
 

@@ -79,8 +79,8 @@ def pfc(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the PFC priorities of the switch port with those of the interface.
 
     ## Why it matters
-    A pause that only one end knows is ignored by the other: the buffer overflows, packets are lost, and RDMA sends
-    whole messages again. Both ends look healthy by themselves.
+    If only one end pauses, the other ignores it: the buffer overflows, packets are lost, and RDMA sends complete
+    messages again. Each end looks healthy by itself.
 
     ## Verdicts
     Any difference fails. A switch that announces no PFC (802.1Qaz, subtype 11) is unknown: DCBX may be off there
@@ -202,7 +202,7 @@ def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
     most, all fail, and none is called right.
 
     ## False alarms
-    A pod that is being recabled, or breakout cables whose halves go to different leaves on purpose.
+    A pod that is being recabled, or breakout cables that go to two leaves on purpose.
     """
     for members in kinds(nodes, sites):
         plans: dict[str, tuple[str, ...]] = {}

@@ -209,7 +209,7 @@ def temperature(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each GPU's temperature margin with its trend.
 
     ## Why it matters
-    Dust and a tired pump take a degree a week; the clocks fall on a hot afternoon, and with them the whole job.
+    Dust or a worn pump costs a degree a week; on a hot afternoon the clocks drop, and the job slows down with them.
 
     ## Verdicts
     It warns where fewer than 20 °C are left and, as they dwindle, none in 30 days, over at least three runs and a day.

@@ -54,7 +54,7 @@ def peer_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     AWS EFA has a module of its own, efa_nv_peermem; nvidia_peermem does not serve it.
 
     ## False alarms
-    A missing nvidia_peermem where DMA-BUF works is no fault, and passes.
+    A missing nvidia_peermem is harmless where DMA-BUF works, and passes.
     """
     of_efa = is_efa_node(node)
     loaded = [name for name in ((EFA_PEER_MODULE,) if of_efa else PEER_MODULES) if name in node.modules]

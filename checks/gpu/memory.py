@@ -267,7 +267,7 @@ def retired_pages(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     60 pages fail, 15 retired for double-bit errors warn. Ampere and newer remap rows instead; the driver
-    says N/A there, and the check does not apply.
+    reports N/A there, and the check does not apply.
 
     ## False alarms
     Pages that an old GPU retired one by one for single-bit errors: below the limit that is what

@@ -36,7 +36,7 @@ CHANNELS = "dir:/dev/nvidia-caps-imex-channels"
     fault="A GPU lacks NVLinks, or they are slow",
     impact="slows-job",
     explains=(("topology.nvlink", "part"), ("topology.nvlink", "node", "*", "")),
-    source="part catalogue (NVIDIA whitepapers and datasheets); OCI's health checks ask for the same rates",
+    source="part catalogue (NVIDIA whitepapers and datasheets); OCI's health checks require the same rates",
     fix="nvidia-smi nvlink -s; look at gpu.fabric-state first, then reset all GPUs; one that stays down is hardware.",
     action="reset",
     answers=("GS-1", "PA-02"),
@@ -318,8 +318,8 @@ def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
     another version than the driver refuses to start after the next reboot.
 
     ## Verdicts
-    It applies where NVSwitches are on the PCI bus, and on HGX B200 and B300, whose switches are not seen
-    there. PCIe boxes need none, and on GB200 it runs on the switch trays. Not running fails, another version
+    It applies where NVSwitches are on the PCI bus, and on HGX B200 and B300, where they are not visible on it.
+    PCIe boxes need none, and on GB200 it runs on the switch trays. Not running fails, another version
     than the driver's too. On HGX A100 and before, no CUDA program starts while it is stopped (NVIDIA's guide,
     ABORT_CUDA_JOBS_ON_FM_EXIT). From H100 on the guide calls that setting ineffective, and binds the start of CUDA to
     each GPU's own registration in the fabric, not to the service: where all GPUs report that they have joined, it only
@@ -328,8 +328,8 @@ def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
     fabric. In a container services are not visible: unknown.
 
     ## False alarms
-    A virtual machine whose hypervisor runs it: the fabric state is Completed and nothing runs here,
-    which only warns.
+    A virtual machine with the fabric manager on its hypervisor: the fabric state is Completed and nothing runs
+    here, which only warns.
     """
     service = node.services.get(MANAGER)
     if service is None:

@@ -126,16 +126,16 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare VBIOS and InfoROM of the GPUs, and GSP firmware with the driver.
 
     ## Why it matters
-    Different firmware on equal boards is the usual cause of one GPU that behaves unlike the others; it comes
-    with replaced parts.
+    Different firmware on identical boards, usually after one was replaced, is the most common reason that one GPU
+    behaves unlike its peers.
 
     ## Verdicts
     It warns: the driver accepts what it runs on. Versions that `firmware.vbios` or `firmware.inforom` of the cluster
     file lists may be mixed. Boxes with different models are left to gpu.same-model. Where GSP is not used the driver
-    says N/A.
+    reports N/A.
 
     ## False alarms
-    A node in the middle of a firmware roll-out, whose GPUs differ until the last one is done: declare both versions.
+    During a firmware roll-out the GPUs of a node differ until the last one is updated: declare both versions.
     """
     health = node.gpu_health
     odd = False

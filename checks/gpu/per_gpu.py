@@ -33,7 +33,7 @@ def each_gpu(
 
     ``judge`` returns None for a healthy GPU, else the fault.
 
-    A GPU whose value could not be read is *unknown*, with the driver's words. Where the driver reports ``N/A`` for
+    A GPU without a readable value is *unknown*, with the driver's message. Where the driver reports ``N/A`` for
     every GPU, the check does not apply; where only some have it, they are *unknown*. ``also`` are values that a part
     may lack; ``hidden`` is the reason why ``N/A`` hides a value that the part does have. GPUs that did not answer at
     all are left to ``gpu.driver``. In pasted text (``health.pasted``) a value that no GPU shows has no finding: its

@@ -66,13 +66,13 @@ def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     everybody waits for.
 
     ## Verdicts
-    The PCI bus is read, not the driver: a GPU that fell off the bus or whose driver is dead must
-    not look like a machine that has none. Fewer than promised fails; boards with NVSwitches carry eight.
+    The PCI bus is read, not the driver: a GPU that fell off the bus, or that has a dead driver, must
+    not look like a machine without GPUs. Fewer than promised fails; boards with NVSwitches carry eight.
     Where nothing promises a number, what was found is unknown. So is a node without a GPU where the NVIDIA driver is
     loaded, GPUs have device nodes, NVSwitches are on the bus, the kernel's log has Xids, the server's model is sold
     with GPUs only or the history has readings of its GPUs; and a machine with neither a GPU nor an RDMA NIC, unless its
-    class says `gpus = 0`: a node whose GPUs all fell off the bus looks the same. A node with NICs of which nothing
-    speaks of a GPU, as one for storage, is judged by its NICs alone. A network switch is named as one, and nothing else
+    class sets `gpus = 0`: a node looks the same after all its GPUs fell off the bus. A node with NICs and no sign of
+    a GPU, such as a storage node, is judged by its NICs alone. A network switch is named as one, and nothing else
     of it is judged.
 
     ## False alarms
@@ -110,13 +110,13 @@ def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the GPUs that NVML (or nvidia-smi) lists with those on the PCI bus.
 
     ## Why it matters
-    A GPU that the driver lost takes its job with it, often without the driver saying so until
-    somebody asks; a dead driver makes every GPU tool report an empty machine.
+    A GPU that the driver lost takes its job with it, often without a message from the driver until
+    a tool queries it; with a dead driver every GPU tool reports an empty machine.
 
     ## Verdicts
     A single one that is missing from the list fails: there is no number to choose.
 
-    A container sees the whole PCI bus, and only its own GPUs. There those count that it was given: by
+    A container sees the complete PCI bus, but only its own GPUs. Only the GPUs assigned to it count, by
     NVIDIA_VISIBLE_DEVICES, Slurm's lists and the pod's request, which have to agree. As many device nodes and answers
     pass; as many device nodes and fewer answers fail, or are unknown where those may not be opened. Where nothing
     chose some, one that is missing fails where the device nodes of all GPUs of the bus are there and may be opened: a

@@ -183,11 +183,11 @@ def utilisation_visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
     bill only. A GPU at 100 % without a process hangs in the driver.
 
     ## Verdicts
-    The rate shows that a kernel ran in the last second, not that it did much: 100 % is no proof of
+    The rate shows that a kernel ran in the last second, not that it did much: 100 % does not prove
     health. Busy without a process warns, and so does a driver that reports none, which it does with MIG on.
 
     ## False alarms
-    The second in which a process ends, since the rate is an average over what was; ask again. In a
+    The second in which a process ends, because the rate is an average over the last second; run it again. In a
     container, where other processes are not visible, it is normal and not reported.
     """
 

@@ -368,7 +368,7 @@ def recovery_action(node: NodeFacts, site: Site) -> Iterator[Finding]:
     version does not know is unknown. Drivers before 565 do not report it; the check does not apply there.
 
     ## False alarms
-    "Drain P2P" on a node whose jobs use one GPU each: they may go on until it is drained.
+    "Drain P2P" on a node with single-GPU jobs: they may continue until it is drained.
     """
     yield from judge_recovery_action(node.gpu_health)
 

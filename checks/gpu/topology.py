@@ -45,7 +45,7 @@ def nvlink(node: NodeFacts, site: Site) -> Iterator[Finding]:
     For unknown parts, GPUs are compared with each other.
 
     ## Why it matters
-    Tensor-parallel traffic of the whole node runs at the pace of its slowest pair; a GPU that fell
+    All tensor-parallel traffic of a node runs at the pace of its slowest pair; a GPU that fell
     back to PCIe makes every collective ten times slower without any message.
 
     ## Verdicts
@@ -54,7 +54,7 @@ def nvlink(node: NodeFacts, site: Site) -> Iterator[Finding]:
     is not noticed. Fewer links than that fail.
 
     ## False alarms
-    A healthy mesh without a switch (DGX-1), whose pairs differ by design: there the GPUs' sums are
+    A healthy mesh without a switch (DGX-1), where pairs differ by design: there the GPUs' sums are
     compared. Some GPUs of such a mesh in a virtual machine differ in their sums, too: unknown. Cards that bridges join
     two by two pass; nvlink.links names those without one.
     """
@@ -190,12 +190,12 @@ def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
     PIX or PXB is near.
 
     ## Why it matters
-    NCCL uses GPUDirect RDMA only up to PXB by default: a GPU whose nearest NIC is behind the CPU
+    NCCL uses GPUDirect RDMA only up to PXB by default: a GPU with its nearest NIC behind the CPU
     stages every byte through host memory, one behind the other socket crosses the inter-socket link
     as well.
 
     ## Verdicts
-    SYS fails, PHB and NODE warn. So does SYS in a box of single cards, whose slots are the integrator's choice,
+    SYS fails, PHB and NODE warn. SYS only warns in a box of single cards, in slots of the integrator's choice,
     and where the processors are cut into more NUMA nodes than sockets (NPS4): there it may be the same socket.
     Ports that the cluster file keeps for storage or management do not count. Pairs are read from the matrix,
     never by index: real boxes shuffle their orders. GPUs that share a NIC are reported, not blamed: cheaper boards
@@ -203,7 +203,7 @@ def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## False alarms
     On Grace the NIC hangs on the CPU by design; the check does not apply there. A virtual
-    machine whose hypervisor hides the switches shows PHB, NODE or SYS everywhere: there the distance is
+    machine that hides the switches shows PHB, NODE or SYS everywhere: there the distance is
     unknown, and NCCL takes it from a topology file.
     """
     topology = node.topology

@@ -53,7 +53,7 @@ def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     The log is read since boot, or as far as it reaches; what came before the driver was loaded, or before
     the driver withdrew its wish for a recovery (Xid 154), is history. Repetitions within a minute count
     once. Xid 74 fails when repeated or with an SXid, NVLink 5 units (144-150) by the word
-    Fatal in the line, 154 by what stands after "to". Where the driver itself (565 and newer) asks for no
+    Fatal in the line, 154 by what stands after "to". Where the driver itself (565 and newer) requests no
     recovery now, what a reset fixes only warns. An unknown code warns and is quoted.
 
     The action is the catalogue's first one, but for what the driver itself requires (154). Others disagree: AzNHC

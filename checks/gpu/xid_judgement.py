@@ -10,7 +10,7 @@ import re
 from preflight.checks.gpu.xid_policy import NVLINK, POLICY, RECOVERY, RESET, SUPPORT, Act, XidPolicy
 from preflight.facts.xid import Events, XidEvent
 
-#: Processes whose graphics exceptions (13) on one GPU alone make the GPU suspicious: a judgement.
+#: Processes with graphics exceptions (13) on one GPU only, from which the GPU is suspicious: a judgement.
 SUSPICIOUS_PROCESSES = 3
 
 #: What takes a GPU or its node out.

@@ -18,7 +18,7 @@ class Act(str, enum.Enum):
 
     OUT = "out"  # take GPU or node out now
     RESET = "reset"  # reset or drain soon
-    WARN = "warn"  # nobody says what to do: look at it
+    WARN = "warn"  # no documented action: look at it
     APPLICATION = "application"  # the application's own error first
     NOTE = "note"  # information
     READ = "read"  # the line's own text decides

@@ -27,13 +27,13 @@ def age(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the age of the newest checkpoint with twice the interval.
 
     ## Why it matters
-    What was computed since the last checkpoint is lost with the next fault: GPUs x hours, and nobody
-    notices that saving stopped until then. The finding states how many GPU hours that is on this node now.
+    The next fault loses all work since the last checkpoint: GPUs x hours. Until then, checkpoints that stopped
+    go unnoticed. The finding states how many GPU hours that is on this node now.
 
     ## Verdicts
-    Older than two intervals warns (twice, because one late save is no news); a directory that is not there
-    fails. It gates no job. Two levels of the directory are looked at. The age counts from the time of collection, and
-    is told in whole intervals: nodes that answer a minute apart say the same.
+    Older than two intervals warns (two, because one late checkpoint is normal); a missing directory
+    fails. It gates no job. Two levels of the directory are read. The age counts from the time of collection, and
+    is rounded to full intervals, so that nodes collected a minute apart report the same.
 
     ## False alarms
     Before a job's start the newest checkpoint is as old as the last run.

@@ -79,7 +79,7 @@ def cpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
         polling += f"; CPU {fold_ids(full)} full with the kernel's work" if full else ""
         good = passed(f"{len(mine)} CPUs were at most 90 % busy {during}", found=f"{100 * busy:.0f} %{polling}",
                       evidence=[STAT])  # fmt: skip
-        yield good if loaded else good.about()  # an idle node says nothing of collectives
+        yield good if loaded else good.about()  # an idle node shows nothing about collectives
 
 
 def _loaded(node: NodeFacts) -> bool:

@@ -88,8 +88,8 @@ def modules(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## False alarms
     A kernel with such a module built in and without parameters does not list it; where the
-    device files are there, it is. ib_umad is required on HGX B200 and B300 only, whose NVLink subnet manager
-    speaks through it; in a virtual machine the host does that.
+    device files are there, it is. ib_umad is required on HGX B200 and B300 only: their NVLink subnet manager
+    uses it; in a virtual machine the host does that.
     """
     wanted = _wanted(node, site)
     missing = [needed for needed in wanted if needed.name not in node.modules]

@@ -222,8 +222,8 @@ def time_sync(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ntpd too. A container queries the host's daemon, which may not be reachable: then it is unknown.
 
     ## False alarms
-    A virtual machine whose hypervisor sets the clock (Hyper-V, VMware tools) without a daemon that says
-    so.
+    A virtual machine with its clock set by the hypervisor (Hyper-V, VMware tools), without a daemon that
+    reports it.
     """
     yield judge_clock(node.clock)
 

@@ -46,7 +46,7 @@ def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Where the kernel has no NUMA node for a device (-1) and several nodes, the distance is unknown.
 
     ## False alarms
-    Run in a login shell or a batch script, whose mask is not that of the job's ranks.
+    Run in a login shell or a batch script, which has another mask than the job's ranks.
     """
     allowed, gpus = node.allowed_cpus, node.own_gpus
     # of a device without a node (-1) the kernel calls all CPUs local, which is so where there is one node

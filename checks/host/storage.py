@@ -45,8 +45,8 @@ def network(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the interface to each storage server with the compute ports.
 
     ## Why it matters
-    A checkpoint or a data loader that shares the ports of the gradients meets them in bursts: every rank waits for
-    the one whose port is busy with a file.
+    Checkpoints or a data loader that share the gradients' ports collide with them in bursts: every rank waits for
+    the one with its port busy.
 
     ## Verdicts
     The address of the server (NFS, Lustre, Ceph, SMB, NVMe over TCP and RDMA) is looked up in the kernel's main table

@@ -39,7 +39,7 @@ def driver_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     point to counts: others beside it are harmless.
 
     ## False alarms
-    The forward-compatible libcuda in /usr/local/cuda/compat is no mismatch, and not looked at.
+    The forward-compatible libcuda in /usr/local/cuda/compat is not a mismatch, and is ignored.
     """
     libraries = [library for library in node.libraries if not library.name.startswith("libnccl")]
     empty = [library.path for library in libraries if library.size_bytes == 0]
@@ -97,7 +97,7 @@ def nccl(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the system's NCCL version with that of PyTorch's package.
 
     ## Why it matters
-    With two, LD_LIBRARY_PATH or a plug-in decides which one is loaded, and ranks whose images differ
+    With two, LD_LIBRARY_PATH or a plug-in decides which one is loaded, and ranks from different images
     fail in their first collective or hang in it.
 
     ## Verdicts

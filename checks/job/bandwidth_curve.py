@@ -46,7 +46,7 @@ def shape(run: RunFacts, site: Site) -> Iterator[Finding]:
     A good run that the cluster file names is compared as well.
 
     ## Why it matters
-    A dip at one size is a wrong algorithm, a congested path or a retransmission; a job whose buckets have that size
+    A dip at one size is a wrong algorithm, a congested path or a retransmission; a job with buckets of that size
     runs at that bandwidth, however good the peak is.
 
     ## Verdicts
@@ -185,7 +185,7 @@ def collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
     It passes for a run over at least as many GPUs as the job's: [class.NAME.model] gpus of the cluster file, else all
     GPUs of the class's nodes; and up to messages of 256 MiB in a node, 1 GiB above it. A smaller run is unknown, and
     so is any where nothing states the scale. Times in a node and above it (GS-3) take runs of each collective on one
-    node and on several. A collective that no whole run measured is unknown, one whose run failed warns; this gates no
+    node and on several. A collective without a complete run is unknown, one with a failed run warns; this gates no
     job.
 
     ## False alarms

@@ -37,7 +37,7 @@ def job_collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
     unknown, and so it is where a run was smaller than the job (see nccl-tests.collectives).
 
     ## False alarms
-    A benchmark of another job's fabric, handed over by mistake.
+    A benchmark of another job's fabric, passed in by accident.
     """
     keys = list(run.nccl_tests)
     model = site.members.model

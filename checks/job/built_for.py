@@ -38,7 +38,7 @@ def built_for(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     A job brings NCCL in its image. Built for a newer major version of CUDA than the driver knows, its first call ends
-    with "CUDA driver version is insufficient for CUDA runtime version", on each node whose driver is older.
+    with "CUDA driver version is insufficient for CUDA runtime version", on each node with an older driver.
 
     ## Verdicts
     Within one major version any minor version runs, and an older major version runs as well. A newer one fails; it

@@ -44,8 +44,8 @@ def busbw(run: RunFacts, site: Site) -> Iterator[Finding]:
     The best row is taken, out of place or in place; the printed average takes in tiny sizes and is another number.
     A floor of the cluster file decides for all_reduce. Else at least 0.90 of what such machines customarily reach
     passes, from 0.75 on it warns, below it fails; where NICs or the part are only assumed, it warns. More than the
-    wires allow is *impossible*, and the labels are to be checked. NVLink SHARP is reckoned with only for types and
-    operations that NVSwitches reduce. Too small messages, and fewer GPUs than the node has, are no measure.
+    wires allow is *impossible*, and the labels are to be checked. NVLink SHARP is taken into account only for types and
+    operations that NVSwitches reduce. Messages that are too small, or fewer GPUs than the node has, do not measure it.
 
     ## False alarms
     An algorithm or transport that was pinned on purpose, with NCCL_ALGO or NCCL_NET.

@@ -21,7 +21,7 @@ _SHOWN, _KEY = 4, 80
 
 @dataclass(frozen=True)
 class HostGroup:
-    """Hosts of a log whose traffic took the same path for the same cause."""
+    """Hosts of a log with traffic on the same path for the same cause."""
 
     hosts: tuple[HostStatements, ...]
     cause: Cause | None
@@ -58,7 +58,7 @@ def grouped(
         key = (cause.kind.id, cause.proof, cause.summary) if cause and explained else None
         known, members = found.get(key, (None, []))
         members.append(host)
-        found[key] = (known or cause, members)  # one line of a log stands for the hosts that say less
+        found[key] = (known or cause, members)  # one line of a log covers the hosts that report less
     return [
         HostGroup(tuple(members), cause, tuple(node.node for host in members if (node := nodes[host.host])))
         for cause, members in found.values()
@@ -112,7 +112,7 @@ def because(group: HostGroup, *, named_before: bool = False) -> str:
     if not group.agreed:
         return f"; first stated cause, {line}; probably {cause.names}"
     on = "" if named_before or all(host.host is None for host in group.hosts) else f" on {group.named}"
-    if cause.kind.proved and line:  # NCCL itself names the setting; the node only tells where it is made
+    if cause.kind.proved and line:  # NCCL itself names the setting; the node only shows where it is set
         return f": {cause.kind.name}{on}, {line}" + (f"; {cause.summary}" if cause.summary else "")
     return f": {cause.summary}{on}" + (f"; {line}" if line else "")
 

@@ -121,12 +121,12 @@ def in_network(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Look in the log for the SHARP plug-in, and for CollNet or NVLS channels.
 
     ## Why it matters
-    Sums that are made in the switches cross each link once instead of twice; where they were bought and are not used
-    nothing says so.
+    A reduction in the switches crosses each link once instead of twice; if the site paid for it and it is unused,
+    no message reports that.
 
     ## Verdicts
     A communicator that SHARP was set up for shows that the aggregation manager answers; an error of its library warns.
-    SHARP that is requested (NCCL_COLLNET_ENABLE=1) and whose plug-in is not loaded, or of which no channel shows,
+    SHARP that is requested (NCCL_COLLNET_ENABLE=1) without its plug-in loaded, or without a channel that uses it,
     warns; so does NVLS that the GPUs support and that was switched off. Without either being requested or supported
     there is nothing to judge.
 

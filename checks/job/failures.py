@@ -15,10 +15,10 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
 if TYPE_CHECKING:
     from preflight.parsers.nccl_log import Failure, NcclLog
 
-#: Failures of one log that are told one by one; those of a large job repeat each other.
+#: Failures of one log that are reported one by one; those of a large job repeat each other.
 _MAX_FINDINGS = 5
 
-#: What other checks tell, with its cause: of a fallback nccl.transport, of staging nccl.gpudirect-rdma. They stand
+#: Reported with their cause by other checks: a fallback by nccl.transport, staging by nccl.gpudirect-rdma. They are
 #: among the failures only where that is what the traffic does; a device that cannot be opened costs a rail by itself.
 _ELSEWHERE = ("ib_no_device_tcp_fallback", "ibverbs_missing", "gdr_disabled_capability")
 

@@ -73,7 +73,7 @@ def _gpudirect(run: RunFacts, log: NcclLog, nodes: int | None, key: str) -> Iter
 
 
 def _rdma_channels(log: NcclLog) -> list[NetChannels]:
-    """Return RDMA channels whose lines show whether they use GPUDirect.
+    """Return RDMA channels with lines that show whether they use GPUDirect.
 
     Cut lines do not.
     """

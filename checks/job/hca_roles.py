@@ -37,8 +37,8 @@ def hca_roles(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the HCAs that NCCL used in a log with the cluster file's roles.
 
     ## Why it matters
-    Collectives over a storage port take the checkpoints' bandwidth and leave the fabric that was built for them; over
-    a management port they run at a fraction of the rate, and the whole ring with them.
+    Collectives over a storage port take the checkpoints' bandwidth and leave the fabric built for them unused; over
+    a management port they run at a fraction of the rate, and slow down the complete ring.
 
     ## Verdicts
     A channel over an HCA of the role storage or management fails. One that NCCL took in warns where no channel shows

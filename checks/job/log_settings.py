@@ -47,7 +47,7 @@ def no_log(run: RunFacts, site: Site) -> Finding | None:
     fix="Correct the variable where the job sets it: its script, its image, /etc/nccl.conf or ~/.nccl.conf.",
     action="fix-job",
     scope="run",
-    gating=False,  # a log tells what was set, and the node what will be
+    gating=False,  # a log shows what was set, and the node what will be
     unless=(no_log,),
 )
 def run_settings(run: RunFacts, site: Site) -> Iterator[Finding]:
@@ -64,7 +64,7 @@ def run_settings(run: RunFacts, site: Site) -> Iterator[Finding]:
     ``true`` that became 0 no longer shows. Whether devices that a setting names are there, a log alone cannot show.
 
     ## False alarms
-    A log of several jobs, one after another, whose settings differ on purpose.
+    A log of several jobs, one after another, with different settings on purpose.
     """
     for key in run.logs:
         yield from _one(run, site, key)

@@ -42,8 +42,8 @@ def rails(run: RunFacts, site: Site) -> Iterator[Finding]:
     Without both ends of any connection in the log it is unknown; of very large logs a sample is looked at.
 
     ## False alarms
-    A fabric without rails (every NIC on one leaf, or a full fat tree), and nodes whose NICs are counted
-    in another order; index N then is no rail.
+    A fabric without rails (every NIC on one leaf, or a full fat tree), and nodes that number their NICs
+    in another order: there index N is not a rail.
     """
     for key, log in run.nccl_logs.items():
         yield _rails(log, node_count(run, key), key)

@@ -78,7 +78,7 @@ def ranks_agree(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
     """Compare NCCL variables across nodes of the same kind and their ranks.
 
     ## Why it matters
-    Ranks that disagree on an algorithm, a protocol or a buffer's size wait for messages that the others never send:
+    Ranks that disagree on an algorithm, a protocol or a buffer's size wait for messages that their peers never send:
     the job hangs in its first collective, or ends with "message truncated", and no rank is to blame by itself.
 
     ## Verdicts
@@ -114,7 +114,7 @@ class _Settings:
         return list(dict.fromkeys(settings.get(name, "unset") for settings in self.of_ranks))
 
 
-#: Checks whose findings have the variable as subject.
+#: Checks with the variable as the subject of their findings.
 _OF_ONE = (environment.left_over_disables, nccl_lint.variable_values, fabric_fit.fit, features.mnnvl)
 
 _TRAFFIC_CLASS = "NCCL_IB_TC"
@@ -190,7 +190,7 @@ def _agree(group: Mapping[str, _Settings]) -> Iterator[Finding]:
 
 
 def _one(name: str, group: Mapping[str, _Settings]) -> Iterator[Finding]:
-    """Compare one variable: within each node first, then each node with the others."""
+    """Compare one variable: within each node first, then across nodes."""
     trait = Trait(name, PROCESS, lambda node, site: None, breaks=name in MUST)
     single: dict[str, str] = {}
     for node, settings in group.items():

@@ -95,7 +95,7 @@ def fat_tree(run: RunFacts, site: Site) -> Iterator[Finding]:
     cluster file declares as much with oversubscription; more than it declares fails. This gates no job.
 
     ## False alarms
-    Switches whose capacity was taken from a data sheet in bits, or for both directions.
+    Switches with a capacity from a data sheet in bits, or for both directions.
     """
     built = machine(site)
     if isinstance(built, str):

@@ -38,18 +38,18 @@ def overlap(run: RunFacts, site: Site) -> Iterator[Finding]:
     The tail of each step is judged as well.
 
     ## Why it matters
-    Communication that nothing hides adds to every step: at 30 % of the time, a third of the GPUs is paid for waiting.
+    Exposed communication adds to every step: at 30 % of the time, a third of the GPU time is spent waiting.
 
     ## Verdicts
-    More than 10 % of a GPU's busy time bare warns; so does more than 10 % of a step, added up, after the last kernel of
-    its backward pass (the last buckets' tail). Where a GPU is idle for more than 10 % of its time, little bare
-    communication is no pass but unknown: what it waits for is another question. A trace without a kernel of
-    communication, or of the backward pass in a step, is unknown. Waiting for a slower rank counts as communication in
-    one trace alone; where the collectives of several ranks are matched it does not. How early the first bucket starts
-    is not measured.
+    More than 10 % of a GPU's busy time in exposed communication warns; so does more than 10 % of a step, added up,
+    after the last kernel of its backward pass (the last buckets' tail). If a GPU is idle for more than 10 % of its
+    time, little exposed communication is unknown, not a pass: the cause of the idle time is another question. A trace
+    without a communication kernel, or without a backward pass in a step, is unknown. In a single trace, waiting for a
+    slower rank counts as communication; with the matched collectives of several ranks it does not. The start of the
+    first bucket is not measured.
 
     ## False alarms
-    Inference with tensor parallelism, whose layers wait for each other by design.
+    Inference with tensor parallelism: its layers wait for each other by design.
     """
     items = ("NT-TRN-1", "PA-22", "NT-LENS-1")
     for key, name, facts in each(run):

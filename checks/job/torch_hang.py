@@ -48,11 +48,11 @@ def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
     Gloo copies GPU tensors through the CPU and over TCP: it works, at a hundredth of the speed, and nothing fails.
 
     ## Verdicts
-    A trace with kernels of a GPU whose collectives are Gloo's or MPI's, and none NCCL's, fails. Gloo beside NCCL is
+    A trace with GPU kernels but only Gloo or MPI collectives fails. Gloo beside NCCL is
     usual (barriers, checkpoints, metrics) and passes. A job without a GPU is not judged.
 
     ## False alarms
-    A run on one GPU whose group serves only to keep order.
+    A run on one GPU with a group for ordering only.
     """
     for key, trace in run.traces.items():
         document = trace.document()
@@ -240,7 +240,7 @@ def _finding(
                       fix="give the dumps of all ranks: the one that is missing is often the one that died",
                       **at)  # fmt: skip
     elif parts:
-        # of ranks whose group no line names, other calls may be those of other groups
+        # for ranks without a named group, other calls may belong to other groups
         certain = one.behind or one.silent or (one.differ and (one.group or one.complete))
         grade = failed if certain else warned
         rest = "" if one.complete else _some(one)

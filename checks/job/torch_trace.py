@@ -14,7 +14,7 @@ TUNING = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 #: Judgements, each a share: of the steps' time that the data loader takes, and that the CPU waits for the GPU; of the
 #: mean step, their standard deviation, and what the worst takes longer than the median.
 LOADER, SYNCHRONISED, VARIATION, WORST = 0.10, 0.01, 0.10, 0.20
-#: Steps below which their spread tells nothing, and steps below which nothing is said to happen in each.
+#: Steps from which their spread is meaningful, and from which an event counts as happening in each.
 ENOUGH_STEPS, FEW_STEPS = 5, 2
 
 
@@ -104,7 +104,7 @@ def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
     never idle for so long.
 
     ## False alarms
-    The first step, whose workers only start; profile later ones.
+    The first step, while the workers start; profile later ones.
     """
     for key, name, facts in each(run):
         at: dict[str, Any] = {"subject": name, "evidence": [key]}

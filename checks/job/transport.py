@@ -56,15 +56,15 @@ def transport(run: RunFacts, site: Site) -> Iterator[Finding]:
     its CPUs copy what the HCAs should.
 
     ## Verdicts
-    Channel lines ("via NET/X") decide; without them "Using network X" does. That a transport was initialised or
-    a plug-in loaded is no use of it. TCP between nodes fails; hosts that differ are named with their ranks. One node
-    needs no network, whatever NCCL chose.
+    Channel lines ("via NET/X") decide; without them "Using network X" does. A transport that was only initialised, or a
+    plug-in that was only loaded, does not count as used. TCP between nodes fails; hosts that differ are named with
+    their ranks. One node needs no network, with any choice of NCCL's.
 
     The cause is reported where the log's lines meet the evidence of its hosts (`preflight check --hosts … --log FILE`,
     `preflight judge EVIDENCE --log FILE`), and the earliest wins: switched off by NCCL_IB_DISABLE or NCCL_NET, no
     RDMA NIC (skipped, unless the cluster file expects one), no RDMA driver, no /dev/infiniband, no verbs library,
-    NCCL_IB_HCA selects nothing, all ports down, plug-in missing. A log alone gives what is probable and what would
-    settle it; where log and node contradict each other the cause is unknown, and both are quoted.
+    NCCL_IB_HCA selects nothing, all ports down, plug-in missing. A log alone gives the probable cause and how to
+    confirm it; if log and node contradict each other the cause is unknown, and both are quoted.
 
     ## False alarms
     A cluster without RDMA; declare hcas = 0 in the cluster file. A wrong cause: evidence of the host where

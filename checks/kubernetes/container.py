@@ -137,8 +137,8 @@ def pod_networks(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     The annotation network-status comes by downward API: a file /etc/podnetinfo/annotations, or the variable
-    NETWORK_STATUS. Not mounted is unknown; an expected network that is missing fails, and so does one whose
-    interface is not here. The cluster file's ports.networks declares what to expect. Outside a pod the check skips.
+    NETWORK_STATUS. Not mounted is unknown; a missing expected network fails, and so does one without its interface
+    here. The cluster file's ports.networks declares what to expect. Outside a pod the check skips.
 
     ## False alarms
     Old CNIs write nothing but names into the annotation; what they leave out is not compared.
@@ -218,7 +218,7 @@ def rdma_address(node: NodeFacts, site: Site) -> Iterator[Finding]:
     The interface of a RoCE port must be in this network namespace.
 
     ## Why it matters
-    A virtual function without a GUID never joins the fabric; a RoCE device whose interface is in another
+    A virtual function without a GUID never joins the fabric; a RoCE device with its interface in another
     network namespace has no GID that works: it is listed, opens, and every connection fails.
 
     ## Verdicts

@@ -70,7 +70,7 @@ class Leftover:
     status: Status
     evidence: str  # record that shows whether it bites
     otherwise: Status = Status.PASS  # where it does not bite
-    answers: tuple[str, ...] = ()  # the checklist items that ask for it
+    answers: tuple[str, ...] = ()  # the checklist items that require it
 
 
 LEFTOVERS = (
@@ -212,7 +212,7 @@ def socket_ifname(node: NodeFacts, site: Site) -> Iterator[Finding]:
     NCCL's grammar applies.
 
     ## Why it matters
-    Ranks find each other over this interface whatever the data takes later: with a name that is not
+    Ranks find each other over this interface, on any transport of the data: with a name that is not
     here the job dies at its start ("no socket interface found"), with loopback no peer can reach it.
 
     ## Verdicts

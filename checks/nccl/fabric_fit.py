@@ -180,9 +180,9 @@ def fit(node: NodeFacts, site: Site) -> Iterator[Finding]:
     priority that is not protected and no switch pauses for.
 
     ## Verdicts
-    All of it warns: a traffic class whose ECN bits mean "congested"; several queue pairs for each connection on
-    InfiniBand; messages cut over queue pairs; NCCL_CROSS_NIC=1 where each rail is a subnet of its own. What is not
-    set is not judged. On a lossless RoCE fabric roce.chain follows the traffic class to its priority.
+    All of these warn: a traffic class with the ECN bits set to "congested"; several queue pairs for each connection on
+    InfiniBand; messages split over queue pairs; NCCL_CROSS_NIC=1 where each rail is a separate subnet. A setting that
+    is not set is not judged. On a lossless RoCE fabric roce.chain follows the traffic class to its priority.
 
     ## False alarms
     A site that routes between its rails.

@@ -35,8 +35,8 @@ def mnnvl(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare NCCL_MNNVL_ENABLE with the GPUs' NVLink fabric and with IMEX.
 
     ## Why it matters
-    1 means "or not at all": on a node whose NVLink ends in the chassis, or where IMEX is down, the job ends at its
-    start with an error that speaks of memory handles.
+    With 1, NCCL requires it: on a node with NVLink inside the chassis only, or with IMEX down, the job ends at its
+    start with an error about memory handles.
 
     ## Verdicts
     1 fails on a fabric that does not span nodes, and warns where it does and IMEX is not active. Unset, 0 and 2

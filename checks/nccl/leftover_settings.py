@@ -76,7 +76,7 @@ def pinned(node: NodeFacts, site: Site) -> Iterator[Finding]:
     their own settings stand beside it.
 
     ## False alarms
-    The recipe of another cloud whose plug-in needs one protocol.
+    The recipe of a cloud with a plug-in that needs one protocol.
     """
     found = [*rule_findings(node, site, "pinned_choices"), *redacted(node)]
     missing = list(unread(node, "one of these choices"))

@@ -73,8 +73,8 @@ def load_balancing(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare NCCL's queue pairs and adaptive routing with the fabric's balancing.
 
     ## Why it matters
-    NCCL's flows are few and heavy. A switch that hashes puts a whole queue pair on one path, and two of them on the
-    same path have half of it each, while other paths idle; one that routes adaptively needs NCCL's leave.
+    NCCL's flows are few and large. A switch that hashes sends all packets of a queue pair over one path. Two queue
+    pairs on one path get half of it each while other paths idle; adaptive routing works only if NCCL allows it.
 
     ## Verdicts
     On InfiniBand NCCL requests adaptive routing by itself: switched off it warns, and so does a service level other

@@ -98,7 +98,7 @@ def variable_version(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     Removed and renamed names warn, with what took their place; deprecated ones too, as they will go next. Names
     that are newer than every NCCL found here warn. Which NCCL is here is read from the loader's directories and by
-    Python packages; where none is found, only what no release of the newest series reads is told.
+    Python packages; where none is found, only variables that no release of the newest series reads are reported.
 
     ## False alarms
     The job runs in an image with another NCCL than the node has; run preflight inside the container.
@@ -150,8 +150,8 @@ def variable_values(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     All this warns; an algorithm or protocol that NCCL 2.24 and later does not know fails, as it ends the job. Also
-    reported: an IB time-out below 18 (1.9 s at 16) or for ever, fewer retries than 7, a buffer that is no power of two
-    of at least 1 MiB, an empty value. That a value repeats the default is no fault.
+    reported: an IB time-out below 18 (1.9 s at 16) or for ever, fewer retries than 7, a buffer that is not a power of
+    two of at least 1 MiB, an empty value. A value may repeat the default.
 
     ## False alarms
     A time-out or a buffer that was measured for this fabric; note it where it is set.
@@ -253,7 +253,7 @@ def threads(node: NodeFacts, site: Site) -> Iterator[Finding]:
     More than 16 threads, or a product above 64, warns. Unset, either is 1 (AWS: 2 and 8; Google Cloud: 4 threads).
 
     ## False alarms
-    A node whose traffic takes RDMA, where neither is used at all.
+    A node with all its traffic on RDMA, where neither is used.
     """
     found = [*rule_findings(node, site, "socket_threads"), *redacted(node)]
     missing = list(unread(node, "these two"))

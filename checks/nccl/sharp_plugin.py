@@ -48,11 +48,11 @@ def sharp_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A plug-in without its library, or either as an empty file, warns; it fails where NCCL_COLLNET_ENABLE=1 requests
     SHARP. No plug-in where SHARP is requested warns. Both there and not on the loader's path is unknown, since the job
     may set LD_LIBRARY_PATH by itself; so is a plug-in in no folder of SHARP's, which may be another network's. Where
-    nothing is installed and nothing requests it, or the compute fabric is no InfiniBand, it does not apply. Looked at:
+    nothing is installed and nothing requests it, or the compute fabric is not InfiniBand, it does not apply. Searched:
     /opt to a depth of four, the usual folders; nothing is loaded.
 
     ## False alarms
-    A plug-in whose RUNPATH names a library elsewhere; an image that holds both, seen from its host.
+    A plug-in with a RUNPATH to a library elsewhere; an image that contains both, checked from its host.
     """
     found, requested = plugin(node), node.nccl_env.integer("NCCL_COLLNET_ENABLE") == 1
     if not found.plugins:
@@ -78,7 +78,7 @@ def _none(found: SharpPlugin, requested: bool) -> Finding:
     if requested:
         return warned("NCCL_COLLNET_ENABLE=1 requests SHARP, and no plug-in of it is installed", found="no plug-in",
                       expected="libnccl-net.so of nccl-rdma-sharp-plugins", evidence=[FILES, PROCESS])  # fmt: skip
-    # nothing asks for it here, but a job may: the checklist's question stays open
+    # nothing requests it here, but a job may: the checklist item stays open
     return skipped("no SHARP plug-in is installed, and nothing requests one", evidence=[FILES, PROCESS]).about()
 
 

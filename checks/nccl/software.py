@@ -43,13 +43,13 @@ def named_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     NCCL_TOPO_FILE that is missing, unreadable, or that names none of the GPUs here fails; one that lacks some of them
-    warns. GPUs that it names beyond those are no matter: NCCL trims what a job does not use. NCCL_TOPO_DUMP_FILE that
+    warns. Additional GPUs in it are harmless: NCCL trims what a job does not use. NCCL_TOPO_DUMP_FILE that
     cannot be written warns, and so does a missing NCCL_GRAPH_FILE or NCCL_CONF_FILE. A plug-in's file that is missing
     fails where NCCL_NET insists on its network, else it warns; a plug-in by name that is not in the loader's
     directories is unknown, as LD_LIBRARY_PATH may have it.
 
     ## False alarms
-    A path that is there only inside the job's container; ask there.
+    A path that exists only inside the job's container; run the check there.
     """
     env = node.nccl_env
     settings = [one for name in _NAMING if (one := env.get(name)) is not None and one.value]
@@ -164,11 +164,12 @@ def pytorch_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     With it off, or set under a name that NCCL does not read, a dead rank leaves its peers waiting in a collective
-    until the scheduler's limit: the whole cluster, paid for and idle.
+    until the scheduler's limit: all its nodes stay allocated and idle.
 
     ## Verdicts
     0 warns. From PyTorch 2.2 on it is on by default (3), and the names without TORCH_ warn: they are deprecated.
-    Before 2.2 the names with TORCH_ warn, as nobody reads them; unset is unknown there, as the launcher decides.
+    Before 2.2 the names with TORCH_ warn, as PyTorch does not read them; unset is unknown there, as the launcher
+    decides.
     Where no PyTorch is found, what is set is judged as by 2.2.
 
     ## False alarms

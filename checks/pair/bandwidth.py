@@ -16,7 +16,7 @@ from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
 #: Shares of the line rate that a write or read of large messages reaches: below the first a job is held back, below
-#: the second something is odd. AzNHC asks for 380 of 400 Gb/s (H100), 360 (H200), 180 of 200, 96 of 100.
+#: the second something is odd. AzNHC requires 380 of 400 Gb/s (H100), 360 (H200), 180 of 200, 96 of 100.
 GATE, USUAL = 0.90, 0.95
 
 #: Message size from which the line rate is the measure, bytes; smaller ones are bound by the messages per second.

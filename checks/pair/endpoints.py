@@ -127,7 +127,7 @@ def _quoting(finding: Finding, endpoints: Sequence[Endpoint]) -> Finding:
     return replace(finding, quote="\n".join(lines[-_QUOTED:])[:1200])
 
 
-# --- what kept a test from its end -----------------------------------------------------------------
+# --- why a test did not finish ----------------------------------------------------------------------
 
 
 def hindrance(server: Endpoint, client: Endpoint) -> Finding | None:

@@ -39,7 +39,7 @@ def bandwidth_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     An adapter counts with what its PCIe link carries where that is less than its ports; a bond counts once, and so do
     the virtual functions of an adapter. Less than `thresholds.nic_gbps_per_gpu` fails. Without that key, less than is
     customary for the part warns, and for a part that the catalogue has no figure for it is unknown: the number of
-    NICs that the cluster file promises is no answer. The ratio to NVLink is printed, not judged.
+    NICs that the cluster file promises does not answer it. The ratio to NVLink is printed, not judged.
 
     ## False alarms
     Nodes that run jobs of one node only, or that share their NICs on purpose: declare it in the key.

@@ -67,8 +67,8 @@ def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
     passes below 1 %, and is unknown above. `port_xmit_wait` of InfiniBand counts ticks of no fixed length: its growth
     is unknown, none passes.
 
-    Two more things warn: congestion notifications that are ignored, because the sender's reaction point is off, and
-    pauses of the whole port on a lossless site, which stop traffic that PFC should leave alone. Whether the fabric
+    Two more cases warn: congestion notifications that are ignored, because the sender's reaction point is off, and
+    global pause on a lossless site, which stops traffic that PFC would not. Whether the fabric
     absorbs a burst is unknown below half of a port's rate.
 
     ## False alarms

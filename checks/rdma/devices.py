@@ -50,9 +50,9 @@ def device_count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     every collective waits for the node that has seven rails instead of eight.
 
     ## Verdicts
-    One HCA less than `hcas`, or without a device that `ports.compute` names, fails. Where the cluster file says
-    neither, the number that was found is unknown; so it is where only the GPUs near them tell the compute NICs from
-    the others, and a GPU is missing.
+    One HCA less than `hcas`, or without a device that `ports.compute` names, fails. Where the cluster file gives
+    neither, the number of HCAs is unknown; so it is where compute NICs are identified only by the GPUs near them, and
+    a GPU is missing.
 
     ## False alarms
     A pod or virtual machine that was given some of its host's HCAs; give such nodes a class of their
@@ -131,8 +131,8 @@ def registered(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Fewer devices than NICs fails: every function of a ConnectX or EFA is one device.
 
     ## False alarms
-    A container whose /sys/class/infiniband is restricted shows fewer devices than the
-    bus; run there, this check says that it cannot tell. A bond merges two ports into one device.
+    A container with a restricted /sys/class/infiniband shows fewer devices than the
+    bus; there the check is unknown. A bond merges two ports into one device.
     """
     devices, nics = node.rdma_devices, node.rdma_nics_on_bus
     bonded = sum("bond" in device for device in devices)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 #: One packet in a million: above it, lost packets cost RDMA throughput.
 RARE = 1e-6
-#: Events per second from which a share is not asked for, where the number of packets is not known (rdma-core).
+#: Events per second above which no share is needed, if the number of packets is not known (rdma-core).
 OFTEN_PER_S = 10
 
 MLX5 = "https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html"
@@ -105,12 +105,12 @@ def loss(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     RDMA answers one lost packet by sending the rest of the message again, and a queue pair that loses too many dies
-    and takes the whole job with it: a loss that TCP would hide halves the bandwidth of every collective.
+    and ends the job: a loss rate that TCP would hide halves the bandwidth of every collective.
 
     ## Verdicts
     Any growth warns; of retransmissions and gaps, more than one in a million packets received. A queue pair that
-    died, a buffer overrun, or acknowledgements that time out more than once a second fail; the rate is that which is
-    certain (growth less twice its square root). A window of 60 s under traffic tells most: an idle fabric loses none.
+    died, a buffer overrun, or acknowledgements that time out more than once a second fail; the rate is a lower bound
+    (growth less twice its square root). A window of 60 s under traffic is best: an idle fabric loses no packets.
 
     ## False alarms
     `local_ack_timeout_err` of a job that ended within the window, and `out_of_sequence` alone under
@@ -253,8 +253,8 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     The port's own counter, the driver's and the carrier's are read.
 
     ## Why it matters
-    While a link is down its queue pairs retry; after some seconds they die, and with them the job. A link that is up
-    whenever somebody looks hides that.
+    While a link is down its queue pairs retry; after some seconds they fail, and with them the job. If the link is
+    up again by the time it is checked, only the counters show it.
 
     ## Verdicts
     Any growth within the window fails. What was counted before is history: one for each reboot and each cable that
@@ -320,7 +320,7 @@ def receiver(node: NodeFacts, site: Site) -> Iterator[Finding]:
     pair that gave up on a receiver fails.
 
     ## False alarms
-    A job that starts or ends within the window, whose first messages find no buffer.
+    A job that starts or ends within the window, when its first messages find no buffer.
     """
     kind = facts.counter_catalogue.CounterKind.RECEIVER
     ports = yield from report_gaps(node, site, kind)

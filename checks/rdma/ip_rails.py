@@ -50,13 +50,13 @@ def subnets(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     A shared subnet needs arp_ignore 1 or 2 and arp_announce 2, else it fails; a strict rp_filter (1) drops
-    replies and warns. Effective values are the larger of `all` and the interface's. Rails in subnets of their
-    own pass, whatever ARP is set to. Whether addressing should be point to point (/30, /31, IPv6) only the
-    cluster file can say; rails that are so anyway pass.
+    replies and warns. Effective values are the larger of `all` and the interface's. Rails in separate
+    subnets pass with any ARP setting. Whether addressing should be point to point (/30, /31, IPv6) only the
+    cluster file can state; rails that are point to point anyway pass.
 
     ## False alarms
     Policy routing (`ip rule`) or a CNI that answers ARP itself may keep rails of one subnet apart
-    without these settings. Where nothing tells which ports a job uses, what would fail is unknown.
+    without these settings. If the ports of a job are not known, a failure becomes unknown.
     """
     rails = _rails(node, site)
     for finding in _apart(node, rails, failing(site.roles(node), site)):
@@ -79,7 +79,7 @@ def _apart(node: NodeFacts, rails: list[str], report: Callable[..., Finding]) ->
     if shared:
         yield from _sharing(node, sorted({name for pair in shared for name in pair[:2]}), shared[0][2], report)
     else:
-        # addressed point to point each node has networks of its own: said like this, they are told together
+        # point to point, each node has its own networks: with this wording, nodes are reported together
         found = [address.network for name in rails for address in known.ipv4(name)]
         networks = [str(one) if one.prefixlen < 30 else f"/{one.prefixlen}" for one in found]
         yield passed(f"{len(rails) - len(bare)} RoCE rails are in subnets of their own",
@@ -164,8 +164,8 @@ def isolated(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for a default route, or another interface, in a rail's subnet.
 
     ## Why it matters
-    Image pulls, storage and logs that take the compute fabric collide with gradients in bursts: step
-    times spread and nobody looks there.
+    Image pulls, storage or logs on the compute fabric collide with gradients in bursts: step
+    times vary, and the fabric is the last place searched.
 
     ## Verdicts
     Either one warns. Interfaces that belong to compute ports of InfiniBand (IPoIB) count too.

@@ -87,9 +87,9 @@ def module(node: NodeFacts, site: Site) -> Iterator[Finding]:
     retransmissions; in the end the link goes down in the middle of a run.
 
     ## Verdicts
-    An alarm whose value is beyond the module's own threshold now fails. A warning, and an alarm whose value is within
-    its threshold or not shown, warns: the flags are latched until somebody reads them. On InfiniBand the temperature
-    is held against the module's limits, as mlxlink prints them.
+    An alarm with the value now beyond the module's own threshold fails. A warning, or an alarm with the value within
+    its threshold or not shown, warns: the flags stay set until they are read. On InfiniBand the temperature
+    is compared with the module's limits, as mlxlink prints them.
 
     ## False alarms
     Flags that were latched when the cable was plugged in; read again. Passive copper has none.
@@ -179,7 +179,7 @@ def fec(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     No FEC at 200 Gb/s and more warns: those lanes are specified with RS-FEC only. A port unlike most of its peers of
-    the same rate warns. InfiniBand's FEC is its subnet's own choice and passes unjudged as far as mlxlink tells it.
+    the same rate warns. On InfiniBand the subnet chooses the FEC: any FEC that mlxlink prints passes.
 
     ## False alarms
     Ports of 25 to 100 Gb/s over short copper, which may run without.
@@ -241,8 +241,8 @@ def bit_error_ratio(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare bit error ratios before and after FEC with those of a good link.
 
     ## Why it matters
-    What FEC cannot correct is a packet lost and a message sent again; the ratio before FEC tells how near a link is to
-    that, days before.
+    An error that FEC cannot correct loses a packet, and the message is sent again; the ratio before FEC warns of
+    that days ahead.
 
     ## Verdicts
     Above 1e-7 before FEC, 1e-12 after it, or 1e-12 of symbols warns. The ratios are averages since the counters were

@@ -113,12 +113,12 @@ def max_read_request(node: NodeFacts, site: Site) -> Iterator[Finding]:
     bounds the rate before the link does, most of all when it reads from GPU memory.
 
     ## Verdicts
-    512 bytes or less warns; the number is a property of the NIC, not of the bridges, whose own value
-    does not matter. Only root sees it. A virtual function shows 128 whatever is set: its physical function's
-    value holds, and it is skipped.
+    512 bytes or less warns; the number is a property of the NIC, not of the bridges: their own value
+    does not matter. Only root sees it. A virtual function always shows 128: the value of its physical function
+    counts, and it is skipped.
 
     ## False alarms
-    A port of 100 Gb/s or less may reach its rate all the same; ask ib_write_bw before you change it.
+    A port of 100 Gb/s or less may reach its rate all the same; measure with ib_write_bw before you change it.
     """
     small, good, hidden = list[str](), dict[str, int](), list[str]()
     functions = _functions(node, site)
@@ -189,7 +189,7 @@ def relaxed_ordering(node: NodeFacts, site: Site) -> Iterator[Finding]:
     whether the driver uses it is NCCL's matter (`[RO]` in its log).
 
     ## False alarms
-    An AMD host whose BIOS prefers the NIC's traffic (Preferred I/O) may reach the full rate without
+    An AMD host with Preferred I/O for the NIC in its BIOS may reach the full rate without
     it.
     """
     unseen = (

@@ -41,10 +41,10 @@ def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Any other state fails. Only ports that a job uses are judged (cluster file, NCCL_IB_HCA, nearest to a GPU;
-    on Grace, where no NIC is nearer than another, those that are no BlueField). Where none of these tells, a
+    on Grace, where no NIC is nearer than another, all but BlueField). If none of these shows the roles, a
     port that is down is unknown.
 
-    The efa driver calls every port of its own active: there a device that is gone tells more (rdma.device-count).
+    The efa driver reports each of its ports as active: there rdma.device-count detects a missing device.
 
     ## False alarms
     A storage, management or spare port that is down by design. Name the job's ports in
@@ -112,7 +112,7 @@ def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     A port below its peers fails without any expectation. The rate is judged, never the width: 2X NDR is a
-    whole 200 Gb/s port. Below the cluster file's rate fails, below what is customary for the part warns; where each
+    full 200 Gb/s port. Below the cluster file's rate fails, below what is customary for the part warns; where each
     GPU has several ports (2 x 200 Gb/s, 4 x 100 Gb/s of EFA), together they are what is customary for one.
 
     ## False alarms

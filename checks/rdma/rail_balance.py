@@ -46,8 +46,8 @@ def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the bytes of each compute port in the window with the median port.
 
     ## Why it matters
-    NCCL gives every rail the same share, and a collective ends with its slowest rail: a NIC that carries half of what
-    its neighbours do leaves bandwidth unused, one that carries twice as much holds the others up.
+    NCCL gives every rail the same share, and a collective ends with its slowest rail: a NIC that carries half as much
+    as its peers leaves bandwidth unused, one that carries twice as much delays them.
 
     ## Verdicts
     Less than half of the middle port, or more than twice as much, warns: a judgement. Ports that are all below 5 % of
@@ -132,7 +132,7 @@ def traffic_class(node: NodeFacts, site: Site) -> Iterator[Finding]:
     although each setting looks right by itself.
 
     ## Verdicts
-    Less than half of the RDMA bytes on the lossless priority fails, where the cluster file says that the fabric is
+    Less than half of the RDMA bytes on the lossless priority fails, if the cluster file declares the fabric
     lossless. Below 5 % of a port's rate it is unknown: next to nothing ran.
 
     ## False alarms

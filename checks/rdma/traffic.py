@@ -42,13 +42,13 @@ def visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Both readings of the window are compared.
 
     ## Why it matters
-    What nobody can see nobody can alarm on: a port without these counters loses packets in silence, and the job's
-    slowness is looked for everywhere else.
+    Without these counters no alarm is possible: the port loses packets in silence, and the cause of the slow job
+    is sought everywhere else.
 
     ## Verdicts
     A driver that lacks the byte counters, the loss counters or, on RoCE, those of ECN warns; so does a lossless site
-    whose PFC priority has no pause counter: the kernel shows it only while PFC is on. A source that did not answer is
-    unknown.
+    without a pause counter for its PFC priority: the kernel shows it only while PFC is on. A source that did not
+    answer is unknown.
 
     ## False alarms
     A virtual function, which never has the counters of the physical port.

@@ -48,7 +48,7 @@ def device_nodes(node: NodeFacts, site: Site) -> Iterator[Finding]:
     falls back to TCP, most often in a container that was not given /dev/infiniband.
 
     ## Verdicts
-    One compute HCA whose node is missing, or may not be read and written by this user, fails.
+    A compute HCA fails if its device node is missing, or if this user may not read and write it.
 
     ## False alarms
     Collected as another user than the job's: a site may open the nodes to one group only. Judge as the
@@ -135,11 +135,11 @@ def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Anything below fails, except 2048: that can be a choice of the subnet manager's partition, and warns unless the
-    cluster file says otherwise. RoCE ports, whose MTU follows the interface's, are judged by roce.chain.
+    cluster file says otherwise. RoCE ports are judged by roce.chain, since their MTU follows the interface's.
 
     ## False alarms
-    A partition that the subnet manager holds at 2048 on purpose; declare `mtu = 2048` in the cluster
-    file. Where nothing tells which ports a job uses, a small MTU is unknown.
+    A partition that the subnet manager keeps at 2048 on purpose; declare `mtu = 2048` in the cluster
+    file. If the ports of a job are not known, a small MTU is unknown.
     """
     roles = site.roles(node)
     compute = [port for port in roles.compute if port.infiniband]

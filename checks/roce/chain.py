@@ -63,26 +63,26 @@ def chain(node: NodeFacts, site: Site) -> Iterator[Finding]:
     The chain is what makes RoCE fast.
 
     ## Why it matters
-    One broken link makes transfers several times slower and looks healthy: packets drop under load and RDMA sends
-    whole messages again, or pauses spread from switch to switch and stall jobs that share nothing but a spine.
+    One broken link makes transfers several times slower and looks healthy: packets drop under load and RDMA resends
+    complete messages, or pauses spread from switch to switch and stall jobs that share nothing but a spine.
 
     ## Verdicts
     The links: interface up, IP address, MTU, active RDMA MTU, RoCE v2 GID; trust in DSCP, traffic class, DSCP, its
     priority, PFC on for exactly that priority, ECN on for it, CNPs in another one, global pause off, a receive buffer
     of its own, DCBX mode, DCQCN parameters.
 
-    A broken link fails. The links from trust on are judged where the cluster file says `lossless = true`, each against
-    its word (`pfc_priority`, `ecn`, `trust`, `traffic_class`, `dscp`, `cnp_dscp`, `dcbx`), else against each other:
-    what counts is not the traffic class but the priority that the port's map gives it. Where nobody says lossless and
-    a port has PFC on for one priority, what contradicts that warns. DCBX left to firmware, and DCQCN parameters that
-    differ between the ports, warn. The MTU must be exactly the cluster file's, since larger packets vanish between
-    peers that differ; where the file does not say, 4192 bytes (an RDMA MTU of 4096 and its headers) pass.
+    A broken link fails. The links from trust on are judged if the cluster file has `lossless = true`, each against
+    its keys (`pfc_priority`, `ecn`, `trust`, `traffic_class`, `dscp`, `cnp_dscp`, `dcbx`), else against each other:
+    what counts is not the traffic class but the priority that the port's map gives it. If no `lossless` is declared
+    and a port has PFC on for one priority, settings that contradict it warn. DCBX left to firmware, and DCQCN
+    parameters that differ between the ports, warn. The MTU must be exactly the cluster file's, since larger packets
+    vanish between peers that differ; without that key, 4192 bytes (an RDMA MTU of 4096 and its headers) pass.
     NCCL_IB_GID_INDEX is judged by nccl.gid-index.
 
     ## False alarms
     Lossy RoCE is a legitimate design (`lossless = false`: the links from trust on do not apply), and so
     is one without ECN (`ecn = false`). A traffic class that only the job sets cannot be seen outside of it: unknown,
-    unless the cluster file says it. The upstream driver shows no ECN switch per priority, and a virtual function none
+    unless the cluster file gives it. The upstream driver shows no ECN switch per priority, and a virtual function none
     of its host's settings: unknown, never a fail.
     """
     compute = [port for port in site.roles(node).compute if port.roce]
@@ -111,7 +111,7 @@ def policy(site: Site) -> RocePolicy:
 
 
 def _nameless(ports: Sequence[Port]) -> Finding:
-    """Report ports whose interface is unknown.
+    """Report ports with an unknown interface.
 
     It is in another network namespace, or one of several.
     """

@@ -107,7 +107,7 @@ def roce_ports(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterato
     """Compare trust state, PFC, ECN, DSCP map and global pause of RoCE ports.
 
     ## Why it matters
-    Where one node sends RDMA on another priority, or does not pause on the one of the others, its packets are lost
+    If one node sends RDMA on another priority than its peers, or does not pause on theirs, its packets are lost
     under load, and all ranks wait for them to be sent again.
 
     ## Verdicts
@@ -123,7 +123,7 @@ def roce_ports(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterato
 def _ports(node: NodeFacts, site: Site) -> list[Port]:
     """Return active RoCE compute ports with an interface; none without RDMA."""
     if not node.rdma_devices or site.link_layer.value == "InfiniBand":
-        return []  # one that runs as Ethernet where the site says InfiniBand is told by rdma.link-layer
+        return []  # an Ethernet port on an InfiniBand site is reported by rdma.link-layer
     return [port for port in site.roles(node).compute if port.roce and port.active and port.netdev]
 
 
@@ -151,7 +151,7 @@ def gid_index(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
     by itself. A node that fails nccl.gid-index does not vote.
 
     ## False alarms
-    Pods of one host, whose rows follow each other; with the variable unset that is no fault.
+    Pods of one host share its GID table, in consecutive rows; with the variable unset that is harmless.
     """
     fixed = any(node.remember_for_fleet(VARIABLE, _is_fixed, node) for node in nodes)
     for finding in equal(nodes, sites, GID_INDEX):
@@ -206,7 +206,7 @@ def roce_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterato
     """Compare traffic class, CNP DSCP, DCBX and DCQCN across nodes of one kind.
 
     ## Why it matters
-    A sender that recovers faster than the others takes their bandwidth, one that slows down more starves; a CNP in
+    A sender that recovers faster than its peers takes their bandwidth, one that slows down more starves; a CNP in
     another class arrives late. Each node looks right by itself, and the job runs at the pace of the worst.
 
     ## Verdicts
@@ -215,7 +215,7 @@ def roce_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterato
     left out.
 
     ## False alarms
-    NICs of two generations in one class, whose firmware has other defaults; give each a class.
+    NICs of two generations in one class, with different firmware defaults; give each its own class.
     """
     unread: list[str] = []
     why: dict[str, EvidenceError] = {}

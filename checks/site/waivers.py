@@ -31,14 +31,14 @@ def expired(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Both are in UTC.
 
     ## Why it matters
-    A waiver that nobody renews is a fault that everybody has forgotten: the jobs of this node have paid for it ever
+    An expired waiver usually hides a forgotten fault: the jobs of this node have run with it ever
     since.
 
     ## Verdicts
     It fails from the day after ``until``. An expired waiver covers nothing, so what it waived is reported beside it.
 
     ## False alarms
-    The fault is mended, and the waiver was left in the file. Delete it.
+    The fault is fixed, and the waiver was left in the file. Delete it.
     """
     from datetime import date
 
