@@ -218,7 +218,8 @@ def _nics(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
             what = words.format(device or "a NIC") + detail
             yield Problem(status, f"{what}{window.times(events)}", device, kind, events, fix)
     for kind, words in (("slot-power", "a NIC sees little power at its slot"),
-                        ("nic-pcie-limited", "a NIC's PCIe link is narrower than it")):  # fmt: skip
+                        ("nic-pcie-limited", "a NIC's PCIe link is narrower than it"),
+                        ("cpu-throttled", "processors were slowed down by heat")):  # fmt: skip
         if matches := kinds.get(kind):
             yield f"{words} ({listed(event.device for event in matches)})"
 

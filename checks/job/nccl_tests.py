@@ -97,7 +97,10 @@ def wrong_values(run: RunFacts, site: Site) -> Iterator[Finding]:
 def _wrong(run: RunFacts, key: str, name: str, report: Report) -> Finding:
     rows, bad = report.rows, report.wrong_rows
     if bad or report.out_of_bounds or report.out_of_bounds_ok is False:
-        counted = f"{report.out_of_bounds} failed checks" if report.out_of_bounds else f"{len(bad)} rows"
+        checks = f"{report.out_of_bounds} failed check{'s' if report.out_of_bounds != 1 else ''}"
+        counted = checks if report.out_of_bounds else f"{len(bad)} rows"
+        if bad:
+            counted += f", {max(half.wrong or 0 for half in bad[0].halves)} at {size_of(bad[0].bytes)}"
         return failed(
             f"{name}: wrong values in {counted}, expected none",
             subject=name,

@@ -27,7 +27,7 @@ NVIDIA: Mapping[str, str] = {
     "dcgmi health": "nvidia.dcgmi_health",
     "dcgmi discovery": "nvidia.dcgmi_discovery",
     "dcgmi nvlink": "nvidia.dcgmi_nvlink",
-    "fabricmanager status": "nvidia.fabric_manager",
+    "fabricmanager status": "host.fabric_service",
     "nvbandwidth": "nvidia.nvbandwidth",
 }
 
@@ -36,6 +36,7 @@ HOST: Mapping[str, str] = {
     "lscpu": "host.lscpu",
     "kernel log": "host.kernel_text",
     "ulimit": "host.ulimit",
+    "systemctl status": "host.service_status",
 }
 
 #: RDMA ports, NICs, PCIe and the network.
@@ -121,6 +122,7 @@ CLUSTER: Mapping[str, str] = {
 
 JOB: Mapping[str, str] = {
     "training log": "training.iteration_log",
+    "serving log": "training.serving_log",
     "nvidia-smi error": "messages.nvidia_smi_errors",
     "slurm error": "messages.slurm_errors",
     "network error": "messages.network_errors",

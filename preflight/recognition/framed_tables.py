@@ -1,7 +1,8 @@
-"""Outputs with a frame of their own: ``nvidia-smi``, ``dcgmi``.
+"""Outputs with a frame of their own (``nvidia-smi``, ``dcgmi``); unit statuses.
 
 Their bars look like the frame that a page puts around a text, and their rules like the lines of a patch. They are
-read before marks are stripped; a launcher's prefix in front of them names the writer.
+read before marks are stripped; a launcher's prefix in front of them names the writer. The lines of the journal below
+a status have a host's name and a program's, as a launcher's do.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ FRAMED = frozenset(
     {"nvidia-smi", "dcgmi diag", "dcgmi health", "dcgmi discovery", "dcgmi nvlink", "nvidia-smi mig", "dcgmi stats"}
 )
 
+#: Kinds of outputs that end with lines of the journal.
+STATUSES = frozenset({"systemctl status", "fabricmanager status"})
+
 #: Words of which each of them has one.
 _WORDS = re.compile(
     r"NVIDIA-SMI \d|Volatile Uncorr|\| (?:Diagnostic|Overall Health|Health Monitor Report)|Device Information"
@@ -33,7 +37,20 @@ _MOST_WRITERS = 256
 
 
 def read_framed(lines: Lines, kinds: Sequence[OutputFormat], most: int) -> tuple[list[TextPart], list[Line]]:
-    """Return the parts with a frame, and the remaining lines."""
+    """Return the parts with a frame or a journal, and the remaining lines."""
+    statuses, left = _read_statuses(lines, kinds, most)
+    tables, left = _read_tables(left, kinds, most)
+    return statuses + tables, left
+
+
+def _read_statuses(lines: Lines, kinds: Sequence[OutputFormat], most: int) -> tuple[list[TextPart], list[Line]]:
+    if not any(line.text.lstrip().startswith("Loaded: ") for line in lines):
+        return [], list(lines)
+    read = list(islice(parts(bare(lines), "", [kind for kind in kinds if kind.name in STATUSES]), most))
+    return read, [line for line in lines if not any(part.first <= line.number <= part.last for part in read)]
+
+
+def _read_tables(lines: Lines, kinds: Sequence[OutputFormat], most: int) -> tuple[list[TextPart], list[Line]]:
     if not any(_WORDS.search(line.text) for line in lines if "|" in line.text or "NvLink" in line.text):
         return [], list(lines)
     framed = [kind for kind in kinds if kind.name in FRAMED]

@@ -104,7 +104,8 @@ def parse_lines(lines: Lines, at: int) -> Parsed[NodeDescription]:
         end += 1
     lacking = [what for what, there in (("conditions", conditions), ("Allocatable", amounts["Allocatable"]))
                if not there]  # fmt: skip
-    gaps = tuple(ParseGap(lines[last].number, f"the node's {what} are missing") for what in lacking)
+    complete = name is not None and at + 1 < len(lines) and _ROLES.match(lines[at + 1].text) is not None
+    gaps = tuple(ParseGap(lines[last].number, f"the node's {what} are missing") for what in lacking if complete)
     return Parsed(
         NodeDescription(name[1] if name else "", unschedulable, tuple(taints), tuple(conditions), amounts["Capacity"],
                         amounts["Allocatable"]), gaps, last + 1,

@@ -258,10 +258,12 @@ def _container(entry: Mapping[str, Any], line: int) -> ContainerState:
         return name.capitalize(), _text(of.get("reason")), _number(of.get("exitCode"))
 
     now, before = state("state"), state("lastState")
+    messages = [_text(of.get("message")) for key in ("lastState", "state") for of in _at(entry, key).values()
+                if isinstance(of, dict)]  # fmt: skip
     ready = _text(entry.get("ready")).lower()
     return ContainerState(
         _text(entry.get("name")), *now, *before, _number(entry.get("restartCount")),
-        {"true": True, "false": False}.get(ready), line,
+        {"true": True, "false": False}.get(ready), line, next(filter(None, messages), "")[:2000],
     )  # fmt: skip
 
 

@@ -30,6 +30,7 @@ class ContainerState:
     restarts: int | None
     ready: bool | None
     line: int
+    message: str = ""  # why it ended, or does not start
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,7 @@ def _container(raw: dict[str, str | int]) -> ContainerState:
         text("name"), text("State"), text("State/Reason"), number("State/Exit Code"), text("Last State"),
         text("Last State/Reason"), number("Last State/Exit Code"), number("Restart Count"),
         {"True": True, "False": False}.get(text("Ready")), int(raw.get("line", 0)),
+        text("Last State/Message") or text("State/Message"),
     )  # fmt: skip
 
 

@@ -118,6 +118,9 @@ KINDS = (
           rf"mlx5_core (?P<dev>{_PCI})?.{{0,60}}Port module event\[error\]: (?P<who>.{{0,80}})"),
     _kind("slot-power", NOTE, "insufficient power on the PCIe slot",
           rf"(?:(?P<dev>{_PCI}).{{0,80}})?Detected insufficient power on the PCIe slot"),
+    _kind("cpu-throttled", NOTE, "temperature",
+          r"CPU(?P<dev>\d{1,5}): (?:Core|Package) temperature (?:is )?above threshold, cpu clock (?:is )?throttled"
+          r"(?: \(total events = (?P<n>\d{1,12})\))?"),
     _kind("nic-firmware", FATAL, "mlx5_core ",
           rf"mlx5_core (?P<dev>{_PCI})?.{{0,80}}(?:device's health compromised|Fatal error \d{{1,5}} detected"
           r"|health recovery (?:flow )?(?:aborted|failed))"),

@@ -61,7 +61,11 @@ def of_line(
 
 def _event(kind: Kind, groups: dict[str, str], text: str, at_s: float | None, number: int) -> KernelEvent:
     who = groups.get("who", "")
-    count = int(groups["n"]) if kind.name in ("memory-error", "fs-error-recorded") and groups.get("n") else 1
+    count = (
+        int(groups["n"])
+        if kind.name in ("memory-error", "fs-error-recorded", "cpu-throttled") and groups.get("n")
+        else 1
+    )
     event = KernelEvent(kind.name, kind.severity, groups.get("dev", ""), at_s, text, number, count,
                         groups.get("bus", ""), who)  # fmt: skip
     if kind.name == "pcie-aer" and who and kind.severity == NOTE:

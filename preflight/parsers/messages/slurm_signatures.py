@@ -46,15 +46,17 @@ SIGNATURES = signatures(SLURM, (
      "fail", "a credential was too old, or from the future, when it came: clocks of nodes differ, or a daemon hung",
      "host.time-sync", ("chronyc tracking", "clush -a -b date", "munge -n | ssh NODE unmunge"),
      "Set the clocks: compare the times of ENCODED and DECODED, and `date` on node and controller."),
-    ("slurm-communication", "slurm", r"(?:srun|slurmstepd|slurmd|slurmctld|sbatch|salloc|scontrol|sacct|sinfo|squeue"
-     r"|\]): error: .{0,80}"
+    ("slurm-communication", "slurm", r"(?:(?:srun|slurmstepd|slurmd|slurmctld|sbatch|salloc|scontrol|sacct|sinfo|squeue"
+     r"|\]): error: |\bslurm_\w{4,40}(?: error)?: ).{0,80}"
      r"(?:Socket timed out|Unable to contact slurm controller|Communication connection failure|Connection refused"
      r"|Protocol authentication error|Invalid credential|Munge|munge)",
      "fail", "Slurm's daemons do not reach each other", "host.services",
      ("scontrol ping", "systemctl status slurmd slurmctld munge", "date; chronyc tracking"),
      "Look at the network, munge and the clocks of node and controller."),
-    ("slurm-submit", "error: Batch job submission failed|Unable to allocate resources|allocation failure",
-     r"error: (?:Batch job submission failed|Unable to allocate resources|allocation failure)[:.]? {0,2}"
+    ("slurm-submit",
+     "error: Batch job submission failed|Unable to allocate resources|allocation failure|error: QOS|error: Assoc",
+     r"error: (?P<limit>(?:QOS|Assoc)[A-Z]\w{3,60})"
+     r"|error: (?:Batch job submission failed|Unable to allocate resources|allocation failure)[:.]? {0,2}"
      r"(?P<what>.{0,120})",
      "fail", "Slurm refused the job", "host.services", _SUBMIT,
      "Change what it names: partition, account, limit, GRES."),
@@ -114,7 +116,8 @@ SIGNATURES = signatures(SLURM, (
      ("scontrol show config | grep -i plugin", "ls /usr/lib*/slurm", "journalctl -u slurmd | tail -50"),
      "Install the plug-in of exactly this version of Slurm; the lines before it have SPANK's reason."),
     ("slurm-container", "pyxis|enroot",
-     r"pyxis: (?:failed|couldn't|could not|child \d{1,9} (?:failed|terminated)|container (?:start|exited"
+     r"(?P<what>pyxis:\s{1,12}\[ERROR\].{1,200})"
+     r"|pyxis: (?:failed|couldn't|could not|child \d{1,9} (?:failed|terminated)|container (?:start|exited"
      r"|image)\b.{0,40}|\s{0,8}\[ERROR\]|unable)"
      r".{0,160}|error: pyxis: .{1,160}",
      "fail", "the job's container could not be fetched or started (pyxis, enroot)", "container.gpu-devices",

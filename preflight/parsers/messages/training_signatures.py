@@ -111,9 +111,11 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|ray\.exceptions\.OutOfMemoryError|ObjectStoreFullError|OutOfDiskError",
      "fail", "Ray killed a task: the memory, object store or disk of its node was nearly full", "kernel.events", _RAY,
      "Use fewer tasks for each node or more memory for each (`memory=`); look which process grew."),
-    ("ray-node", "NodeDied|marked dead|placement group|fulfill resource request|cannot be scheduled|connect to GCS"
+    ("ray-node", "NodeDied|node has died|node died|marked dead"
+     "|placement group|fulfill resource request|cannot be scheduled|connect to GCS"
      "|GCS|raylet",
-     r"NodeDiedError|node .{0,120}(?:has been |was )marked dead|raylet.{0,60}(?:died|failed|crashed)"
+     r"NodeDiedError|because its node (?:has )?died.{0,80}"
+     r"|node .{0,120}(?:has been |was )marked dead|raylet.{0,60}(?:died|failed|crashed)"
      r"|(?:[Ff]ailed|[Uu]nable|[Tt]imed out).{0,40}\b(?:GCS|raylet)\b|GCS.{0,60}(?:unreachable|not reachable"
      r"|timed out|unavailable)",
      "fail", "a node of Ray went away, or its head does not answer", "host.services", _RAY,

@@ -15,7 +15,7 @@ _BANNER = re.compile(
     r"\|? ?NVIDIA-SMI (\S{1,20})\s+(?:KMD Version: \S+\s+)?Driver Version: ?(\S{1,20})(?:\s+CUDA (?:UMD )?Version:"
     r" ?(\S{1,12}))?"
 )
-_BAD = r"ERR!|N/A|Unknown Error|\[?GPU is lost\]?|\[?Unknown Error\]?"
+_BAD = r"ERR!|N/A|Unknown Error|\[?GPU is lost\]?|\[?Unknown Error\]?|\[?GPU requires reset\]?"
 _GPU = re.compile(
     rf"\|?\s{{0,4}}(\d{{1,3}})\s{{1,4}}(\S.{{0,60}}?)\s+(On|Off|{_BAD})\s*\|\s*([0-9A-Fa-f]{{4,8}}:[0-9A-Fa-f]{{2}}:"
     rf"[0-9A-Fa-f]{{2}}\.[0-7])\s+(On|Off|{_BAD})\s*\|\s*(\d{{1,12}}|On|Off|{_BAD})\s*\|?\s*"
@@ -23,7 +23,7 @@ _GPU = re.compile(
 _STATE = re.compile(
     rf"\|?\s*(\d{{1,3}}%|{_BAD})\s+(\d{{1,3}}C|{_BAD})\s+(P\d{{1,2}}|{_BAD})\s+(\d{{1,5}}W|{_BAD})\s*/\s*(\d{{1,5}}W"
     rf"|{_BAD})"
-    rf"\s*\|\s*(\d{{1,8}}|{_BAD})(?:MiB)?\s*/\s*(\d{{1,8}}|{_BAD})(?:MiB)?\s*\|\s*(\d{{1,3}}"
+    rf"\s*\|\s*(\d{{1,8}}|{_BAD})(?:MiB)?(?:\s*/\s*(\d{{1,8}}|{_BAD})(?:MiB)?)?\s*\|\s*(\d{{1,3}}"
     rf"|{_BAD})%?\s+(\S.{{0,20}}?)\s*\|?\s*"
 )
 _MIG = re.compile(r"\|?\s*\|\s*\|\s*(Enabled\*?|Disabled\*?|N/A|ERR!)\s*\|?\s*")
@@ -138,15 +138,15 @@ def _add_state(gpu: dict[str, object], match: re.Match[str]) -> None:
     names = ("temperature_c", "performance_state", "power_w", "power_cap_w", "memory_used_mib", "memory_total_mib",
              "utilisation_pct")  # fmt: skip
     for name, group in zip(names, range(2, 9), strict=True):
-        digits = match[group].strip("PCW%")
+        digits = (match[group] or "").strip("PCW%")
         gpu[name] = int(digits) if digits.isdecimal() else None
     gpu["compute_mode"] = None if _is_error(match[9]) or match[9] == "N/A" else match[9]
-    errors = tuple(match[group] for group in range(1, 10) if _is_error(match[group]))
+    errors = tuple(match[group] for group in range(1, 10) if _is_error(match[group] or ""))
     gpu["errors"] = (*gpu["errors"], *errors)  # type: ignore[misc]
 
 
 def _is_error(word: str) -> bool:
-    return word.strip("[]") in ("ERR!", "Unknown Error", "GPU is lost")
+    return word.strip("[]") in ("ERR!", "Unknown Error", "GPU is lost", "GPU requires reset")
 
 
 HINTS = ("NVIDIA-SMI", "|")

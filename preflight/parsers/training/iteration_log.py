@@ -12,7 +12,7 @@ from preflight.parsers.messages.scan import error_in
 from preflight.parsers.parsed import Parsed
 from preflight.textprep.lines import Line, Lines
 
-_NUMBER = r"-?(?:\d{1,12}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,3})?|nan|inf|NaN|Inf)"
+_NUMBER = r"-?(?:\d{1,12}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,3})?|(?i:nan|inf))"
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class TrainingStep:
     throughput_unit: str
     loss: float | None
     line: int
+    grad_norm: float | None = None
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ _FRAMEWORKS: tuple[tuple[str, re.Pattern[str]], ...] = (
                                rf"elapsed time per iteration \(ms\): (?P<ms>{_NUMBER}).*")),
     ("NeMo", re.compile(rf".{{0,80}}?Training epoch \d{{1,6}}, iteration (?P<step>\d{{1,10}})/\d{{1,10}} \|.*?"
                         rf"train_step_timing in s: (?P<s>{_NUMBER}).*")),
-    ("torchtitan", re.compile(rf".{{0,120}}?\bstep: {{1,4}}(?P<step>\d{{1,10}}) {{1,4}}loss:"
+    ("torchtitan", re.compile(rf".{{0,120}}?\bstep: {{0,4}}(?P<step>\d{{1,10}}) {{1,4}}loss:"
                               rf" {{0,4}}(?P<loss>{_NUMBER}).*?"
                               r"\btps: {0,4}(?P<tps>[\d,]{1,14}(?:\.\d+)?).*")),
     ("DeepSpeed", re.compile(rf".{{0,160}}?\bsteps: (?P<step>\d{{1,10}}) loss: (?P<loss>{_NUMBER}) iter time \(s\): "
@@ -58,7 +59,19 @@ _FRAMEWORKS: tuple[tuple[str, re.Pattern[str]], ...] = (
                                 r" \[[\d:]{2,12}<[\d:?]{1,12}, "
                                 rf"{{1,3}}(?P<rate>{_NUMBER})(?P<unit>it/s|s/it)(?P<rest>.*)")),
 )  # fmt: skip
+#: A program's own line: ``step 10 loss 9.81 …``, ``iter 100: loss 3.1, time 250ms``.
+_ANY = re.compile(
+    rf"(?i)(?:.{{0,100}}?[\s\]|:(])?(?:global[ _]?)?(?:step|iter|iteration)s?(?: |=|: |:|/){{1,2}}(?P<step>\d{{1,10}})"
+    rf"(?:/\d{{1,10}})?\b.{{0,200}}?\b(?:train[ _/])?loss(?: |=|: |:){{1,3}}(?P<loss>{_NUMBER})(?![\w.]).*"
+)
+_ANY_TIME = re.compile(
+    rf"(?i)\b(?:(?:step|iter)[ _]?)?(?:time|dt)(?: |=|: |:){{1,3}}(?P<t>{_NUMBER}) ?(?P<unit>ms|s)\b"
+)
+_ANY_RATE = re.compile(
+    r"(?i)\b(?:tok(?:ens)?|samples)(?:/s(?:ec)?|_per_sec(?:ond)?)(?: |=|: |:){1,3}(?P<tps>[\d,]{1,14}(?:\.\d+)?)"
+)
 _LOSS = re.compile(rf"(?:lm loss|reduced_train_loss|train_loss|\bloss)(?:_step)?(?::|=) {{0,4}}(?P<loss>{_NUMBER})")
+_GRAD_NORM = re.compile(rf"(?i)\bgrad(?:ient)?[_ ]?norm(?::|=)? {{0,4}}(?P<norm>{_NUMBER})")
 _TFLOPS = re.compile(r"(?:TFLOP/s/GPU\)|TFLOPs\)|tflops): {0,4}(?P<tf>[\d,]{1,10}(?:\.\d+)?)")
 #: Lines between two steps, and the longest line that is looked at.
 _GAP, _LONGEST = 60, 4000
@@ -67,12 +80,23 @@ _GAP, _LONGEST = 60, 4000
 def step_in(line: Line) -> tuple[str, TrainingStep] | None:
     """Read the line of one step."""
     text = line.text[:_LONGEST]
-    if not any(hint in text for hint in HINTS):
-        return None
-    for framework, pattern in _FRAMEWORKS:
-        if match := pattern.fullmatch(text):
-            return framework, _step(match, text, line.number)
+    if any(hint in text for hint in _MARKS):
+        for framework, pattern in _FRAMEWORKS:
+            if match := pattern.fullmatch(text):
+                return framework, _step(match, text, line.number)
+    if "loss" in text.lower() and (match := _ANY.fullmatch(text)):
+        return "a program", _own_step(match, text, line.number)
     return None
+
+
+def _own_step(match: re.Match[str], text: str, number: int) -> TrainingStep:
+    timed, rated = _ANY_TIME.search(text), _ANY_RATE.search(text)
+    seconds = _real(timed["t"]) if timed else None
+    if timed and seconds is not None and timed["unit"].lower() == "ms":
+        seconds /= 1000
+    rate = _real(rated["tps"]) if rated else None
+    unit = ("samples/s" if rated[0].lower().startswith("samples") else "tokens/s") if rated else ""
+    return TrainingStep(int(match["step"]), seconds, rate, unit, _real(match["loss"]), number, _norm(text))
 
 
 def _step(match: re.Match[str], text: str, number: int) -> TrainingStep:
@@ -90,7 +114,13 @@ def _step(match: re.Match[str], text: str, number: int) -> TrainingStep:
     loss = _LOSS.search(text)
     step = groups.get("step")
     return TrainingStep(int(step) if step else None, seconds, throughput, unit,
-                        _real(groups.get("loss") or (loss["loss"] if loss else None)), number)  # fmt: skip
+                        _real(groups.get("loss") or (loss["loss"] if loss else None)), number,
+                        _norm(text))  # fmt: skip
+
+
+def _norm(text: str) -> float | None:
+    match = _GRAD_NORM.search(text)
+    return _real(match["norm"]) if match else None
 
 
 def _real(text: str | None) -> float | None:
@@ -118,4 +148,5 @@ def parse_lines(lines: Lines, at: int) -> Parsed[TrainingLog]:
     return Parsed(TrainingLog(framework, tuple(steps)), (), last + 1)
 
 
-HINTS = ("iteration", "step:", "steps: ", "global_step=", "{'loss'", "{'train_runtime'", "it/s", "s/it")
+_MARKS = ("iteration", "step:", "steps: ", "global_step=", "{'loss'", "{'train_runtime'", "it/s", "s/it")
+HINTS = (*_MARKS, "loss", "Loss", "LOSS")

@@ -17,6 +17,7 @@ from preflight.parsers.cluster.sinfo import Sinfo
 from preflight.parsers.cluster.slurm_control import SlurmControl
 from preflight.parsers.cluster.slurm_nodes import SlurmNode
 from preflight.parsers.training.iteration_log import TrainingLog
+from preflight.parsers.training.serving_log import ServingLog
 from preflight.recognition.formats.typed import output_format
 
 
@@ -179,6 +180,22 @@ def _training(log: TrainingLog) -> tuple[dict[str, Any], str]:
     return facts, f"{len(log.steps)} steps of {log.framework}{words}"
 
 
+def _serving(log: ServingLog) -> tuple[dict[str, Any], str]:
+    reports = [
+        {"engine": item.engine or None, "generation_tokens_s": item.generation_tokens_s,
+         "prompt_tokens_s": item.prompt_tokens_s, "running": item.running, "waiting": item.waiting,
+         "kv_cache_used": item.cache_used, "line": item.line}
+        for item in log.reports
+    ]  # fmt: skip
+    rates = [item.generation_tokens_s for item in log.reports if item.generation_tokens_s]
+    words = f", median {median(rates):.4g} tokens/s" if rates else ""
+    facts = {"program": log.program or None, "reports": reports, "kv_cache_tokens": log.cache_tokens,
+             "started": log.started is not None}  # fmt: skip
+    if not reports:
+        return facts, "the server started" if log.started is not None else f"KV cache of {log.cache_tokens} tokens"
+    return facts, f"{len(reports)} reports of {log.program}{words}"
+
+
 KINDS = (
     output_format("kubernetes object", _objects),
     output_format("kubernetes describe", _pod),
@@ -193,4 +210,5 @@ KINDS = (
     output_format("scontrol", _control),
     output_format("seff", _jobs),
     output_format("training log", _training),
+    output_format("serving log", _serving),
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from preflight.parsers.host.service_status import ServiceStatus
 from preflight.parsers.nvidia.dcgmi import Diag, Discovery, HealthReport, LinkStatus
-from preflight.parsers.nvidia.fabric_manager import ServiceStatus
 from preflight.parsers.nvidia.nvbandwidth import Bandwidths
 from preflight.recognition.formats.typed import output_format
 
@@ -73,5 +73,6 @@ KINDS = (
     output_format("dcgmi discovery", _discovery),
     output_format("dcgmi nvlink", _links),
     output_format("fabricmanager status", _service),
+    output_format("systemctl status", _service),
     output_format("nvbandwidth", _bandwidth),
 )

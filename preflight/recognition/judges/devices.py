@@ -14,13 +14,14 @@ from preflight.checks.gpu.processes import ORPHANED_MIB, PRESSURE_PCT
 from preflight.facts.nvidia.model import GpuHealth, Health
 from preflight.facts.nvidia.smi_xml import bus_address
 from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.parsers.host.service_status import ServiceStatus
 from preflight.parsers.nvidia.dcgmi import Diag, DiagTest, Discovery, HealthReport, LinkStatus
-from preflight.parsers.nvidia.fabric_manager import ServiceStatus
 from preflight.parsers.nvidia.nvbandwidth import Bandwidths
 from preflight.parsers.nvidia.nvlink_error_text import GpuErrors
 from preflight.parsers.nvidia.nvlink_errors import by_kind
 from preflight.parsers.nvidia.smi_table import SmiTable, TableGpu
 from preflight.recognition.judges import Judge, Judged, Judges, PastedValue, lowered
+from preflight.textprep.plain_text import ends_of
 
 # --- nvidia-smi ---------------------------------------------------------------------------------------
 
@@ -41,7 +42,7 @@ def _health(part: PastedValue) -> Health:
 
 def _silent(gpu: TableGpu) -> bool:
     """Return whether a GPU answers with errors in place of its values."""
-    return "GPU is lost" in gpu.errors or len(gpu.errors) >= 2
+    return not {"GPU is lost", "GPU requires reset"}.isdisjoint(gpu.errors) or len(gpu.errors) >= 2
 
 
 def _gpu(gpu: TableGpu) -> GpuHealth:
@@ -315,6 +316,28 @@ def _unit(part: PastedValue) -> Iterator[Finding]:
                      expected="active", evidence=part.evidence)  # fmt: skip
 
 
+def _any_unit(part: PastedValue) -> Iterator[Finding]:
+    """Judge a unit of which the text does not show whether jobs need it."""
+    status: ServiceStatus = part.value
+    if status.active is None:
+        return
+    on = f"{status.host}: " if status.host else ""
+    trouble = status.cause
+    words = f"; line {trouble[0]}: {ends_of(trouble[1], 200)}" if trouble else ""
+    restarts = status.active == "activating" and status.sub_state == "auto-restart"
+    if status.active == "failed" or restarts:
+        how = f" ({status.result})" if status.result else ""
+        yield failed(f"{on}{status.unit} {'fails and is started again' if restarts else 'failed'}{how}{words}",
+                     subject=status.unit, found=status.active, expected="active", evidence=part.evidence,
+                     fix=f"`journalctl -u {status.unit} | tail -50` has the first error.")  # fmt: skip
+    elif status.active == "active" and not trouble:
+        yield passed(f"{on}{status.unit} is active", evidence=part.evidence)
+    else:
+        state = "not installed" if status.loaded == "not-found" else status.active
+        yield unknown(f"{on}{status.unit} is {state}{words}", subject=status.unit, found=state, expected="active",
+                      evidence=part.evidence, fix="See whether jobs need it on this machine.")  # fmt: skip
+
+
 #: A pair or a GPU below this share of the median of its test is slow: a judgement; healthy ones differ by 2 to 3 %.
 _SLOW = 0.8
 
@@ -353,5 +376,6 @@ JUDGES: Judges = {
     "dcgmi discovery": (("gpu.count", _discovered),),
     "dcgmi nvlink": (("nvlink.links", _link_states),),
     "fabricmanager status": _service,
+    "systemctl status": (("host.failed-units", _any_unit),),
     "nvbandwidth": (("gpu.pcie-link", _copies),),
 }

@@ -59,16 +59,15 @@ def _shm(part: PastedValue) -> Iterator[Finding]:
     for row in space.rows:
         if row.mount != "/dev/shm" or row.size is None or space.inodes:
             continue
-        at = {"subject": "/dev/shm", "found": f"{row.size / 2**30:.3g} GiB", "evidence": part.evidence}
+        size = f"{row.size / 2**30:.3g} GiB" if row.size >= 2**30 else f"{row.size / 2**20:.3g} MiB"
+        at = {"subject": "/dev/shm", "found": size, "evidence": part.evidence}
         if row.used_pct is not None and row.used_pct >= _FULL_PCT:
-            yield warned(
-                f"/dev/shm is {row.used_pct} % full, of {row.size / 2**30:.3g} GiB", expected="room for NCCL", **at
-            )
+            yield warned(f"/dev/shm is {row.used_pct} % full, of {size}", expected="room for NCCL", **at)
         elif row.size < _ENOUGH_SHM:
             much = "too little for several ranks" if row.size < _LITTLE_SHM else "little"
-            yield warned(f"/dev/shm has {row.size / 2**30:.3g} GiB: {much}", expected="at least 8 GiB", **at)
+            yield warned(f"/dev/shm has {size}: {much}", expected="at least 8 GiB", **at)
         else:
-            yield passed(f"/dev/shm has {row.size / 2**30:.3g} GiB", evidence=part.evidence)
+            yield passed(f"/dev/shm has {size}", evidence=part.evidence)
 
 
 #: Share of a file system from which on it counts as full, per cent: a judgement.

@@ -9,6 +9,7 @@ from statistics import median
 from preflight.model import Finding, failed, passed, unknown, warned
 from preflight.parsers.host.ulimit import ProcessLimits
 from preflight.parsers.training.iteration_log import TrainingLog
+from preflight.parsers.training.serving_log import ServingLog, ServingReport
 from preflight.recognition.judges import Judges, PastedValue
 
 #: Open files below which a job of eight ranks with data loaders runs out: a judgement, as in host.open-files.
@@ -54,6 +55,12 @@ def _steps(part: PastedValue) -> Iterator[Finding]:
                      found=str(broken[0].loss), expected="a number", evidence=part.evidence,
                      fix="Look at the learning rate and the data of that step; if one rank alone has it, test its"
                          " GPU.")  # fmt: skip
+    elif norms := [step for step in log.steps if step.grad_norm is not None and isnan(step.grad_norm)]:
+        bad = True
+        yield warned(f"the gradient's norm is nan in step {norms[0].step} (line {norms[0].line}); the loss is a number",
+                     found="nan", expected="a number", evidence=part.evidence,
+                     fix="Mixed precision skips such a step; where they come again and again, look at the learning "
+                     "rate, the data, and the GPU of a rank that alone has them.")  # fmt: skip
     times = [(step.step_time_s, step) for step in log.steps[1:] if step.step_time_s is not None]
     rates = [(step.throughput, step) for step in log.steps[1:] if step.throughput]
     if not times and rates:  # the time of a step follows from the throughput
@@ -70,12 +77,74 @@ def _steps(part: PastedValue) -> Iterator[Finding]:
         elif not bad:
             yield passed(f"{len(times)} steps take about the same time", evidence=part.evidence)
     elif not bad:
-        yield unknown(f"{len(log.steps)} steps of {log.framework} are too few to compare", found=len(log.steps),
+        losses = sum(step.loss is not None for step in log.steps)
+        sound = f"the loss is a number in {losses} of them; " if losses else ""
+        noun = "step" if len(log.steps) == 1 else "steps"
+        yield unknown(f"{len(log.steps)} {noun} of {log.framework}: {sound}too few to compare", found=len(log.steps),
                       expected=f"at least {_ENOUGH}", evidence=part.evidence,
                       fix="Give more of the log, from its beginning.")  # fmt: skip
+
+
+# --- serving ------------------------------------------------------------------------------------------
+
+#: Share of the KV cache from which requests wait for it, and reports in a row without a token that are a hang:
+#: judgements. An engine reports every 10 s, also while it compiles a graph or reads one long prompt.
+_FULL, _SILENT = 0.95, 6
+
+
+def _cache(part: PastedValue) -> Iterator[Finding]:
+    log: ServingLog = part.value
+    if log.cache_tokens and not log.reports:
+        yield passed(f"the KV cache holds {log.cache_tokens:,} tokens", evidence=part.evidence)
+    used = [(item.cache_used, item) for item in log.reports if item.cache_used is not None]
+    if not used:
+        return
+    full = [(share, item) for share, item in used if share >= _FULL and item.waiting]
+    if full:
+        share, item = max(full, key=lambda pair: pair[1].waiting or 0)
+        yield warned(
+            f"{item.waiting} requests wait while the KV cache is {100 * share:.0f} % full (line {item.line}; so in "
+            f"{len(full)} of {len(used)} reports)", found=f"{100 * share:.0f} %",
+            expected=f"below {100 * _FULL:.0f} %, or no request waits", evidence=part.evidence,
+            fix="Add replicas or GPUs, lower max_model_len, or quantise the KV cache.",
+        )  # fmt: skip
+    else:
+        yield passed(
+            f"the KV cache is {100 * max(share for share, _ in used):.0f} % full at most", evidence=part.evidence
+        )
+
+
+def _served(part: PastedValue) -> Iterator[Finding]:
+    log: ServingLog = part.value
+    if not log.reports:
+        if log.started is not None:
+            yield passed(f"the server started (line {log.started})", evidence=part.evidence)
+        return
+    silent: dict[str, list[ServingReport]] = {}
+    for item in log.reports:
+        idle = bool(item.running) and not item.generation_tokens_s and not item.prompt_tokens_s
+        silent[item.engine] = [*silent.get(item.engine, ()), item] if idle else []
+    for engine, reports in silent.items():  # those at the end: an engine that went on did not hang
+        if len(reports) >= _SILENT:
+            of = f"engine {engine}: " if engine else ""
+            yield warned(
+                f"{of}{reports[-1].running} requests run, and the last {len(reports)} reports have no token (from line "
+                f"{reports[0].line})", found="0 tokens/s", expected="above 0", evidence=part.evidence,
+                fix="Look for a worker that hangs or ended: `py-spy dump`, `nvidia-smi`, `dmesg | grep -i xid`.",
+            )  # fmt: skip
+            return
+    if any(reports for reports in silent.values()):
+        yield unknown("requests run, and the last reports have no token; they are too few to call it a hang",
+                      evidence=part.evidence, fix="Give more of the log.")  # fmt: skip
+    elif any(item.generation_tokens_s or item.prompt_tokens_s for item in log.reports):
+        queue = max((item.waiting or 0 for item in log.reports), default=0)
+        yield passed(f"requests that run get tokens{f'; up to {queue} wait' if queue else ''}", evidence=part.evidence)
+    else:
+        yield passed("no request runs in these reports", evidence=part.evidence)
 
 
 JUDGES: Judges = {
     "ulimit": (("host.memlock", _memlock), ("host.open-files", _files)),
     "training log": (("torch.steps", _steps),),
+    "serving log": (("gpu.memory-headroom", _cache), ("torch.hang", _served)),
 }

@@ -158,11 +158,22 @@ _NOTED = {
 }  # fmt: skip
 
 
+#: Times that a processor was throttled from which on cooling is the cause, not a peak of load: a judgement.
+_HOT = 100
+
+
 def _noted(events: tuple[KernelEvent, ...], evidence: tuple[str, ...]) -> Iterator[Finding]:
     """Warn of events that are notes on a node.
 
     Other checks judge them there, or the job's owner does.
     """
+    if hot := [event for event in events if event.kind == "cpu-throttled" and event.count >= _HOT]:
+        processors = dict.fromkeys(event.device for event in hot)
+        shown = f"{', '.join(list(processors)[:8])}{', …' if len(processors) > 8 else ''}"
+        yield warned(f"CPU {shown}: slowed down by heat, {hot[0].count} times (line {hot[0].line})",
+                     subject=f"CPU {hot[0].device}", found=hot[0].text.strip()[:200], expected="no throttling",
+                     evidence=evidence,
+                     fix="Look at the airflow, the fans and the heat sinks; `ipmitool sensor`.")  # fmt: skip
     for event in events:
         if event.kind in _NOTED:
             words, fix = _NOTED[event.kind]

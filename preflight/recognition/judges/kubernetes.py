@@ -59,7 +59,7 @@ _FATAL = re.compile(r"OOM|Evicted|NodeNotReady|UnexpectedAdmissionError|Rebooted
 
 #: Words of a warning after which the container or pod does not run, unless it was started later.
 _NOT_STARTED = re.compile(
-    r"(?i)failed to (?:create|start) (?:containerd? task|shim task|container)|OCI runtime"
+    r"(?i)failed to (?:create|start) (?:containerd? task|shim task|container)|OCI runtime|failed to pull image"
     r"|FailedCreatePod(?:SandBox|Container)|(?:create|start|run)container(?:config)?error"
     r"|error: (?:ErrImagePull|ImagePullBackOff|InvalidImageName)|back-off (?:pulling|restarting)"
     r"|executable file not found"
@@ -132,6 +132,8 @@ def _pod(pod: PodDescription) -> Judged:
                 words = f"{reason} exit code {code}" if code is not None else reason
                 if container.state == "Waiting" and container.reason not in ("", reason):
                     words += f", now {container.reason}"
+                if container.message:
+                    words += f": {ends_of(container.message, 320)}"
                 judges.append((_cause(words)[0], _container_judge(pod, container.name, state, words, container.line)))
                 break
     if pod.status in ("Failed", "Unknown") or pod.reason in ("Evicted", "NodeLost", "UnexpectedAdmissionError"):
@@ -308,6 +310,10 @@ _BAD_UNLESS_TRUE = re.compile(
 _BAD_REASON = re.compile(
     r"\w*(?:Exceeded|Failed|Error|Invalid|Unhealthy|Denied|NotFound|Unschedulable|Insufficient)\w*"
 )
+#: Words of a message about something that is not so: it may wait as it should.
+_BAD_MESSAGE = re.compile(
+    r"(?i)\b(?:could ?n[o']t|cannot|can't|insufficient|unable|fail(?:ed|ure|s)?|exceed\w*|denied|timed? ?out)\b"
+)
 #: Findings on one output.
 _MOST_JUDGED = 200
 
@@ -379,7 +385,9 @@ def _condition_status(item: NodeCondition, over: bool) -> str | None:
         return "fail" if item.type.startswith("Fail") or item.type.endswith(("Failed", "Failure", "Error")) else "warn"
     if _BAD_UNLESS_TRUE.fullmatch(item.type):
         return None if item.status == "True" or over else "warn"
-    return "warn" if item.status != "True" and _BAD_REASON.fullmatch(item.reason) else None
+    if item.status != "True" and _BAD_REASON.fullmatch(item.reason):
+        return "warn"
+    return "unknown" if item.status == "False" and _BAD_MESSAGE.search(item.message) else None
 
 
 def _every_object_well(part: PastedValue) -> Iterator[Finding]:
@@ -457,7 +465,7 @@ def _node_conditions(part: PastedValue) -> Iterator[Finding]:
         yield warned(f"{_node_name(node)} is cordoned: it takes no new pod", subject=node.name, found="unschedulable",
                      expected="schedulable", evidence=part.evidence,
                      fix=f"Find out why, then `kubectl uncordon {node.name}`.")  # fmt: skip
-    if node.conditions and not bad and part.complete:
+    if not bad and part.complete and any(item.type == "Ready" for item in node.conditions):
         yield passed(f"{_node_name(node)} is ready, and under no pressure", evidence=part.evidence)
 
 

@@ -82,7 +82,10 @@ def _quoted(signature: ErrorSignature, errors: list[LoggedError]) -> str:
     """
     if not signature.meaning:
         return ""
-    quotes = "; ".join(f"“{words}”" for words in different_words(errors)[:_MOST_QUOTED])
+    printed = different_words(errors)
+    if len(printed) > _MOST_QUOTED:  # the first, and those that came down to the cause
+        printed = [printed[0], *printed[1 - _MOST_QUOTED :]]
+    quotes = "; ".join(f"“{words}”" for words in printed)
     return f": {quotes}" if quotes else ""
 
 

@@ -265,7 +265,9 @@ def _exit_words(code: str) -> str:
 def _none_bad(part: PastedValue) -> Iterator[Finding]:
     jobs: Sequence[EndedJob] = part.value
     if part.complete:
-        yield passed(f"none of {len(jobs)} jobs and steps ended badly", evidence=part.evidence)
+        reasons = dict.fromkeys(job.reason for job in jobs if job.state == "PENDING" and job.reason)
+        waits = f"; what waits, waits for: {', '.join(list(reasons)[:6])}" if reasons else ""
+        yield passed(f"none of {len(jobs)} jobs and steps ended badly{waits}", evidence=part.evidence)
 
 
 # --- scontrol ping, scontrol show partition, sdiag ---------------------------------------------------------

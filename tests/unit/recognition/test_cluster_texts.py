@@ -299,3 +299,39 @@ def test_an_events_message_is_quoted_to_its_end() -> None:
 def test_a_container_that_was_started_since_is_no_failure() -> None:
     assert findings(EVENTS.format(age="9m", words=LONG, other="rank3"))[0][0] == "warn"
     assert findings(EVENTS.format(age="2m", words=LONG, other="rank3"))[0][0] == "fail", "it failed after that"
+
+
+def test_a_waiting_job_shows_what_it_waits_for() -> None:
+    assert "AssocGrpGRES" in findings(QUEUE.format(reason="AssocGrpGRES"))[0][1]
+
+
+def test_conditions_that_are_not_so_with_a_reason_are_unknown() -> None:
+    sick = STATUSES["conditions alone"].replace('"True"', '"False"')
+    ((status, message),) = findings(
+        sick.format(
+            type="QuotaReserved", reason="Pending", words="insufficient unused quota for nvidia.com/gpu, 8 more"
+        )
+    )
+    assert status == "unknown"
+    assert "8 more" in message
+    waits = sick.format(type="Paused", reason="NotPaused", words="the job is not paused")
+    assert [status for status, _ in findings(waits)] == ["pass"]
+
+
+def test_why_a_container_does_not_start_is_quoted() -> None:
+    text = """    State:          Waiting
+      Reason:       RunContainerError
+    Last State:     Terminated
+      Reason:       StartError
+      Message:      OCI runtime create failed: nvidia-container-cli: load library failed: libcuda.so.1: no such file
+      Exit Code:    128
+    Ready:          False
+"""
+    ((status, message),) = findings(text)
+    assert status == "fail"
+    assert "libcuda.so.1: no such file" in message
+    message = "couldn't find key HF_TOKEN in Secret ml/tokens"
+    pod = {"kind": "Pod", "metadata": {"name": "w-0"}, "status": {"phase": "Pending", "containerStatuses": [
+        {"name": "main", "ready": False, "restartCount": 0,
+         "state": {"waiting": {"reason": "CreateContainerConfigError", "message": message}}}]}}  # fmt: skip
+    assert message in findings(json.dumps(pod, indent=1))[0][1]

@@ -118,3 +118,18 @@ def test_an_expired_credential_is_a_matter_of_clocks() -> None:
     assert "07:09:30" in message
     refused = messages("slurmd: error: Munge decode failed: Invalid credential\n")
     assert "clocks of nodes differ" not in refused[0][1]
+
+
+def test_of_many_lines_the_last_ones_have_the_cause() -> None:
+    text = """slurmstepd: error: pyxis: child 710 failed with error code: 1
+slurmstepd: error: pyxis: failed to create container filesystem
+slurmstepd: error: pyxis: printing enroot log file:
+slurmstepd: error: pyxis:     [ERROR] No such file or directory: /images/a.sqsh
+"""
+    assert "/images/a.sqsh" in messages(text)[0][1]
+
+
+def test_the_limit_that_refused_a_job() -> None:
+    text = "sbatch: error: AssocGrpGRES\nsbatch: error: Batch job submission failed: Job violates accounting policy\n"
+    ((_, message),) = messages(text)
+    assert "AssocGrpGRES" in message

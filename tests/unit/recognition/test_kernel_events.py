@@ -81,3 +81,14 @@ def test_severity_and_data_belong_to_the_switch_error_above_them() -> None:
     assert [item["status"] for part in read_text(fatal, "pasted") for item in part.findings] == ["fail"]
     cut = "\n".join(SXID.split("\n")[1:])
     assert "unknown" in {item["status"] for part in read_text(cut, "pasted") for item in part.findings}, "no grade"
+
+
+HOT = (
+    "[ 9.{cpu}] mce: CPU{cpu}: Package temperature is above threshold, cpu clock is throttled (total events = {times})"
+)
+
+
+@pytest.mark.parametrize(("times", "status"), [(1, "pass"), (2500, "warn")])
+def test_a_processor_that_heat_slows_down_for_long(times: int, status: str) -> None:
+    text = "\n".join(HOT.format(cpu=cpu, times=times) for cpu in (10, 58))
+    assert [item["status"] for part in read_text(text, "pasted") for item in part.findings] == [status]

@@ -105,7 +105,7 @@ def test_a_line_that_a_program_calls_an_error_is_quoted_and_never_a_pass(line: s
 
 
 HEALTHY = (
-    "step 3 loss 2.1 errors=0 failed=0",
+    "shard 3 of 8 done, errors=0 failed=0",
     "2026-10-01 10:00:00 INFO error_rate=0.0 last_error=None",
     "2026-10-01 10:00:00 ERROR upload failed with 503, retrying in 2 s",
     "ERROR SUMMARY: 0 errors from 0 contexts",

@@ -1,4 +1,4 @@
-"""``systemctl status nvidia-fabricmanager``, with the lines of its log below."""
+"""``systemctl status`` of a unit, with the lines of its log below."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.textprep.lines import Lines
 
 _HEAD = re.compile(
-    r"\W{0,4}\s?(nvidia-(?:fabricmanager|imex)\.service)(?: - .*)?|Unit (nvidia-(?:fabricmanager|imex)\.service)"
-    r" could not be found\.?"
+    r"[^\w\s/]?\s{0,2}([A-Za-z][\w@.:-]{0,80}\.service)(?: - .*)?"
+    r"|Unit ([A-Za-z][\w@.:-]{0,80}\.service) could not be found\.?"
 )
 _LOADED = re.compile(r"\s*Loaded: ([\w-]+)(?:.*?; (enabled|disabled|masked|static)\b)?.*")
 _ACTIVE = re.compile(r"\s*Active: ([\w-]+)(?: \(([\w -]+)(?:: ([\w-]+))?\))?.*")
-_FIELD = re.compile(r"\s+[A-Z][\w -]{1,20}: .*|\s+[├└│]?─?.{0,4}\d+ \S.*|\s*CGroup:.*")
+_FIELD = re.compile(r"\s+[A-Z][\w -]{1,20}: .*|\s+[├└│].*|\s+.{0,4}\d+ \S.*|\s*CGroup:.*")
 _MESSAGE = re.compile(r"(?:[A-Z][a-z]{2} \d{1,2} \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S+) (\S+) [\w.()-]+(?:\[\d+\])?: (.*)")
 _TROUBLE = re.compile(
     r"(?i)don'?t match|mismatch|fail(?:ed|ure)|error|fatal|timed? ?out|abort|not (?:found|available|supported)"
     r"|unable|denied"
 )
+_OF_SYSTEMD = re.compile(r"Failed with result|[Mm]ain process exited|Failed to start|entered failed state")
 
 
 @dataclass(frozen=True)
 class ServiceStatus:
-    """The state of the service, and the lines of its log that report trouble."""
+    """The state of a unit, and the lines of its log that report trouble."""
 
     unit: str
     loaded: str | None
@@ -35,10 +36,29 @@ class ServiceStatus:
     host: str | None
     troubles: tuple[tuple[int, str], ...]  # line, message
 
+    @property
+    def cause(self) -> tuple[int, str] | None:
+        """The first trouble that is not systemd's own word on the end."""
+        own = [trouble for trouble in self.troubles if not _OF_SYSTEMD.search(trouble[1])]
+        return next(iter(own or self.troubles), None)
+
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether the status begins at a line."""
-    return bool(_HEAD.fullmatch(lines[at].text))
+    """Return whether the status of a unit begins at a line."""
+    unit = unit_of(lines, at)
+    return bool(unit) and unit not in ("nvidia-fabricmanager.service", "nvidia-imex.service")
+
+
+def unit_of(lines: Lines, at: int) -> str:
+    """Return the unit of which the status begins at a line; empty for none."""
+    match = _HEAD.fullmatch(lines[at].text)
+    if match is None:
+        return ""
+    if match[2]:
+        return match[2]
+    below = lines[at + 1].text if at + 1 < len(lines) else ""
+    described = not below or _LOADED.fullmatch(below) or _ACTIVE.fullmatch(below)
+    return match[1] if described or match[1].startswith("nvidia-") else ""
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[ServiceStatus]:
@@ -52,7 +72,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[ServiceStatus]:
     end, last = at + 1, at
     while end < len(lines) and end - last < 3:
         text = lines[end].text
-        if begins(lines, end):
+        if unit_of(lines, end):
             break
         if match := _LOADED.fullmatch(text):
             loaded, enabled = match[1], match[2]
@@ -73,4 +93,4 @@ def parse_lines(lines: Lines, at: int) -> Parsed[ServiceStatus]:
     )
 
 
-HINTS = ("nvidia-fabricmanager.service", "nvidia-imex.service")
+HINTS = (".service",)
