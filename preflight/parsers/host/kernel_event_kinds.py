@@ -97,13 +97,15 @@ KINDS = (
           r"|arm-smmu\S{0,20} \S{1,40}: (?:event 0x10 received|Unhandled context fault)"),
     # NICs and their modules
     _kind("nic-link-down", NOTE, "ink down|ink Down|ink is down|ink is Down|Link DOWN",
-          rf"(?:(?P<bus>{_PCI}) )?(?!ata\d)\b(?P<dev>[\w.@-]{{1,32}}): (?:[\w.-]{{1,32}}: )?"
+          rf"(?:(?P<bus>{_PCI}) )?(?<![\w:.@-])(?!ata\d)(?P<dev>[\w.@-]{{1,32}}): (?:[\w.-]{{1,32}}: )?"
           rf"(?:(?:\w{{1,16}} )?NIC |Port: \d{{1,2}} )?{_LINK}(?:[Dd]own|DOWN)(?![\w-])"),
     _kind("nic-link-up", NOTE, "ink up|ink Up|ink is up|ink is Up|Link ACTIVE",
-          rf"(?:(?P<bus>{_PCI}) )?(?!ata\d)\b(?P<dev>[\w.@-]{{1,32}}): (?:[\w.-]{{1,32}}: )?"
+          rf"(?:(?P<bus>{_PCI}) )?(?<![\w:.@-])(?!ata\d)(?P<dev>[\w.@-]{{1,32}}): (?:[\w.-]{{1,32}}: )?"
           rf"(?:(?:\w{{1,16}} )?NIC |Port: \d{{1,2}} )?{_LINK}(?:[Uu]p|ACTIVE)(?![\w-])"),
-    _kind("nic-link-down", NOTE, "mlx5_core ", r"mlx5_core .{0,200}(?:[Ll]ink down|Port: \d{1,2} Link DOWN)"),
-    _kind("nic-link-up", NOTE, "mlx5_core ", r"mlx5_core .{0,200}(?:Link up|Port: \d{1,2} Link ACTIVE)"),
+    _kind("nic-link-down", NOTE, "mlx5_core ",
+          rf"mlx5_core (?P<bus>{_PCI})?.{{0,200}}(?:[Ll]ink down|Port: \d{{1,2}} Link DOWN)"),
+    _kind("nic-link-up", NOTE, "mlx5_core ",
+          rf"mlx5_core (?P<bus>{_PCI})?.{{0,200}}(?:Link up|Port: \d{{1,2}} Link ACTIVE)"),
     _kind("nic-link-down", NOTE, "link status ",
           r"(?:\(slave (?P<dev>[\w.@-]{1,32})\): )?link status (?:definitely )?down"),
     _kind("nic-link-up", NOTE, "link status ",

@@ -221,6 +221,7 @@ def _error_at(lines: Lines, at: int) -> tuple[LoggedError, int] | None:
 _ANYTHING = re.compile("")
 #: The last line of a traceback of which the beginning was not copied.
 _BARE = re.compile(
+    r"(?:\[(?:rank|default)\d{1,6}\]:? ?)?"
     r"(?P<type>[A-Za-z_][\w.]{0,160}(?:Error|Exception|Interrupt|Exit|Failure|Timeout|Died|Resources"
     r"|Fault))(?:\(\w{1,60}\))?: "
     r"(?P<message>\S.*)"

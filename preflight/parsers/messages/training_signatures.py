@@ -185,6 +185,10 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|Engine (?:process|core)(?: initialization)? failed|Scheduler hit an exception",
      "fail", "the serving engine ended: the error before this line is the cause", "nccl.failures", _FIRST_ERROR,
      "Look for the first traceback above it."),
+    ("serving-watchdog", "Watchdog timeout (|Scheduler watchdog",
+     r"Watchdog timeout \(.{1,200}|Scheduler watchdog timeout.{0,160}",
+     "fail", "the serving engine's own watchdog saw no step for too long: a worker hangs", "torch.hang", _FIRST_ERROR,
+     "`py-spy dump` of its workers, `nvidia-smi`, and the kernel's log for an Xid."),
     ("horovod-stall", "submitted to be reduced|HorovodInternalError|Horovod has been shut down",
      r"submitted to be reduced, gathered or broadcasted by subset of ranks|HorovodInternalError"
      r"|Horovod has been shut down",

@@ -109,6 +109,12 @@ def health_begins(lines: Lines, at: int) -> bool:
     return re.match(r"\|?\s*(?:Health Monitor Report|Overall Health)\b", lines[at].text) is not None
 
 
+def _heading(text: str) -> list[str] | None:
+    """Return the cells of a row that has one over the width of the table."""
+    match = re.fullmatch(r"\s*\|\s{0,12}((?:-> )?[A-Za-z][\w ]{0,40}?)\s*\|\s*", text)
+    return [match[1], ""] if match else None
+
+
 def parse_health(lines: Lines, at: int) -> Parsed[HealthReport]:
     """Read the report that begins at a line."""
     overall, entity, kind, system, state = "", "", "", "", ""
@@ -118,7 +124,7 @@ def parse_health(lines: Lines, at: int) -> Parsed[HealthReport]:
         text = lines[end].text
         if match := re.match(r"\|?\s*Overall Health:?\s*\|?\s*(\w+)", text):
             overall = match[1]
-        elif (cells := cells_of(text)) is not None:
+        elif (cells := cells_of(text) or _heading(text)) is not None:
             name, value = cells[0], cells[1]
             plain = name.replace("->", "").strip()
             if name in ("GPU", "NvSwitch", "CPU", "GPU ID"):

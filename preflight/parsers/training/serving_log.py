@@ -91,7 +91,7 @@ def _start_in(text: str) -> int | None:
     """Return the size of the KV cache that a line has, 0 where the server is ready."""
     if size := _CACHE_SIZE.search(text):
         return int(size[1].replace(",", ""))
-    return 0 if "INFO" in text and text.rstrip().endswith("Application startup complete.") else None
+    return 0 if text.strip().removeprefix("INFO:").strip() == "Application startup complete." else None
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[ServingLog]:

@@ -442,6 +442,15 @@ _GOOD_IF_TRUE = re.compile(r"\w*(?:Ready|Healthy|Available|Valid|Synced|Configur
 _DEVICES = re.compile(r"(?:nvidia\.com|amd\.com|rdma|openshift\.io|vpc\.amazonaws\.com)/\S+")
 
 
+#: Taints that Kubernetes sets itself, of conditions that are judged, and those that set nodes apart for a purpose.
+_ORDINARY_TAINT = re.compile(
+    r"node(?:-role)?\.kubernetes\.io/|node\.cloudprovider|(?:nvidia|amd)\.com/gpu\b|(?!.*health)[\w./-]*(?:gpu|dedicated|pool|team"
+    r"|partition|workload|purpose|rdma|spot)[\w./-]*[=:]"
+)
+#: Words of a taint about a fault.
+_ILL = re.compile(r"(?i)unhealthy|fault|fail|repair|quarantine|broken|degraded|bad|error|lost|xid|drain|maint")
+
+
 def _node_name(node: NodeDescription) -> str:
     return f"node {node.name}" if node.name else "the node"
 
@@ -465,6 +474,13 @@ def _node_conditions(part: PastedValue) -> Iterator[Finding]:
         yield warned(f"{_node_name(node)} is cordoned: it takes no new pod", subject=node.name, found="unschedulable",
                      expected="schedulable", evidence=part.evidence,
                      fix=f"Find out why, then `kubectl uncordon {node.name}`.")  # fmt: skip
+    for taint in node.taints:
+        if not _ORDINARY_TAINT.match(taint) and not taint.endswith("PreferNoSchedule"):
+            bad = True
+            report = warned if _ILL.search(taint) else unknown
+            yield report(f"{_node_name(node)}: the taint {taint} keeps pods off", subject=node.name, found=taint,
+                         expected="no taint, or one that the pod tolerates", evidence=part.evidence,
+                         fix="Find out who set it and why: a controller of the cluster, or a person.")  # fmt: skip
     if not bad and part.complete and any(item.type == "Ready" for item in node.conditions):
         yield passed(f"{_node_name(node)} is ready, and under no pressure", evidence=part.evidence)
 

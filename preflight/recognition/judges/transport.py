@@ -76,6 +76,14 @@ def _perftest(run: PerftestRun, part: PastedValue) -> Iterator[Finding]:
         why = run.error.value if run.error else run.error_text
         yield failed(f"{name} failed: {why}", subject=run.device or "", found=run.error_text or why,
                      expected="a row of results", evidence=part.evidence)  # fmt: skip
+    speeds = [row for row in run.rows if row.bandwidth_gbps is not None]
+    if run.error is None and not run.error_text and (speeds or run.rows):
+        best = max(speeds, key=lambda row: row.bandwidth_gbps or 0) if speeds else run.rows[0]
+        shown = f"{best.bandwidth_gbps:g} Gb/s" if speeds else f"{best.latency_us} us"
+        yield unknown(f"{name}: {shown} at {best.bytes} bytes; the text does not show what the port can",
+                      subject=run.device or "", found=shown, expected="the rate of the port, less a tenth",
+                      evidence=part.evidence, fix="Compare with `ibstat` of both ports; `preflight pair NODE NODE`"
+                      " judges it.")  # fmt: skip
     if run.mtu is not None and run.mtu <= 1024:
         yield warned(f"{name} ran with an MTU of {run.mtu} bytes", subject=run.device or "", found=f"{run.mtu} bytes",
                      expected="4096 bytes", evidence=part.evidence, fix="Set MTU 9000 on the interface and the switch."

@@ -335,3 +335,18 @@ def test_why_a_container_does_not_start_is_quoted() -> None:
         {"name": "main", "ready": False, "restartCount": 0,
          "state": {"waiting": {"reason": "CreateContainerConfigError", "message": message}}}]}}  # fmt: skip
     assert message in findings(json.dumps(pod, indent=1))[0][1]
+
+
+@pytest.mark.parametrize(
+    ("taint", "status"),
+    [
+        ("acme.io/gpu-unhealthy=true:NoSchedule", "warn"),
+        ("acme.io/reserved=mia:NoSchedule", "unknown"),
+        ("nvidia.com/gpu=present:NoSchedule", "pass"),
+        ("dedicated=training:NoSchedule", "pass"),
+    ],
+)
+def test_a_taint_is_named_where_it_is_not_usual(taint: str, status: str) -> None:
+    text = "Name:               gn-2\nRoles:              worker\n" + f"Taints:             {taint}\n"
+    text += NODE_EXCERPT.format(offered=4).partition("\n")[2]
+    assert {got for got, _ in findings(text)} == {"pass", status}

@@ -133,3 +133,26 @@ def test_the_limit_that_refused_a_job() -> None:
     text = "sbatch: error: AssocGrpGRES\nsbatch: error: Batch job submission failed: Job violates accounting policy\n"
     ((_, message),) = messages(text)
     assert "AssocGrpGRES" in message
+
+
+def test_an_exception_behind_the_name_of_its_rank() -> None:
+    ((status, message),) = messages("[rank8]: AssertionError: no index for split 'valid' in /data/c4\n")
+    assert status == "unknown"
+    assert "/data/c4" in message
+
+
+def test_a_row_over_the_width_of_a_table_of_dcgmi() -> None:
+    text = """+---------------------------+----------------------------------------------------------+
+| Health Monitor Report                                                                |
++===========================+==========================================================+
+| Overall Health            | Failure                                                  |
+| GPU                                                                                  |
+| -> 2                      | Failure                                                  |
+|    -> Errors                                                                         |
+|       -> PCIe system      | Failure                                                  |
+|                           | Detected 90 replays per minute                           |
++---------------------------+----------------------------------------------------------+
+"""
+    ((status, message),) = messages(text)
+    assert status == "fail"
+    assert message.startswith("GPU 2: PCIe system")

@@ -92,3 +92,8 @@ HOT = (
 def test_a_processor_that_heat_slows_down_for_long(times: int, status: str) -> None:
     text = "\n".join(HOT.format(cpu=cpu, times=times) for cpu in (10, 58))
     assert [item["status"] for part in read_text(text, "pasted") for item in part.findings] == [status]
+
+
+def test_a_port_without_an_interface_has_its_address() -> None:
+    (part,) = read_text("Oct 03 07:00:00 gn-8 kernel: mlx5_core 0000:c1:00.0: Port: 1 Link DOWN\n", "pasted")
+    assert "0000:c1:00.0" in part.findings[0]["message"]
