@@ -1,6 +1,6 @@
 """preflight: find out before the job starts why a GPU cluster would run slow.
 
-Evidence is collected on nodes, judged by pure functions, told as text, HTML and JSON.
+Evidence is collected on nodes, judged by pure functions, and reported as text, HTML and JSON.
 """
 
 from preflight.version import VERSION as __version__

@@ -35,7 +35,7 @@ class Status(str, enum.Enum):
         return self.value
 
 
-#: Roll-up order: a group is as bad as its worst member; skip only where nothing else was said.
+#: Roll-up order: a group is as bad as its worst member; skip only if there is nothing else.
 ROLL_UP = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
 
 
@@ -176,7 +176,7 @@ class Check:
     sweep: bool = False  # judges a sweep of the fabric: once for all nodes, and only where one was made
     window: bool = False  # judges growth between two readings of counters: only where they were read twice
     pair: str = ""  # judges this test between two nodes: only where it was carried out
-    reads: tuple[str, ...] = ()  # records that it asks for on rare machines only; the others are found by running it
+    reads: tuple[str, ...] = ()  # records that it reads on rare machines only; the rest are found by running it
     needs: tuple[str, ...] = ()  # of a run: kinds of logs without any of which it is not planned (RunFacts.kinds)
     history: bool = False  # judges a course over earlier runs: only where a history was given
     unless: tuple[Applicability, ...] = ()  # the first finding of these is reported instead
@@ -318,7 +318,7 @@ def check(
     return decorate
 
 
-# --- what checks say -------------------------------------------------------------------------------
+# --- results of checks -----------------------------------------------------------------------------
 
 
 def passed(message: str, *, subject: str = "", found: object = None, evidence: Iterable[str] = ()) -> Finding:
@@ -376,7 +376,7 @@ def compare(
     """Compare a measured value with an expectation.
 
     Without an expectation the result is *unknown*. A miss of an expectation that is only customary for the recognised
-    part is a warning: the data sheet of a part is no promise about this site.
+    part is a warning: the data sheet of a part is not a promise about this site.
     """
     keys = tuple(evidence)
     measured = f"{_text(found)} {unit}".strip()

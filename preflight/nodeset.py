@@ -45,7 +45,7 @@ def unfold(text: str, groups: bool = False) -> tuple[str, ...]:
     try:
         found = NodeSet(text, resolver=_OperatorGroups() if groups else RESOLVER_NOGROUP)
         number = len(found)
-    except Exception as error:  # its parser raises whatever a text of strangers leads it to: AssertionError, KeyError
+    except Exception as error:  # its parser raises anything on untrusted text: AssertionError, KeyError
         raise ValueError(str(error)[:_LONGEST_ERROR] or f"{excerpt(text)} is not a list of names") from None
     if number > MOST_NAMES:
         raise ValueError(f"names {number} nodes; at most {MOST_NAMES} are taken")
@@ -56,7 +56,7 @@ def unfold(text: str, groups: bool = False) -> tuple[str, ...]:
 
 
 def is_name(text: str) -> bool:
-    """Whether a text is one name, which no list, group or wildcard could be taken for."""
+    """Return whether a text is one name: no list, group or wildcard."""
     return _NAME.fullmatch(text) is not None
 
 

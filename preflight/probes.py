@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 PLAN_SCHEMA = "preflight.plan/1"
 
-#: Output kept of one probe, bytes.
+#: Most output of one probe, bytes.
 OUTPUT_CAP = 1_000_000
 
 #: Names of environment variables that may leave a node; a trailing ``*`` stands for any ending.
@@ -33,15 +33,15 @@ class Probe:
     """One question to a node.
 
     ``kind`` is ``cmd``, ``file``, ``files`` (every file of a directory, in one record), ``dir``, ``statvfs``,
-    ``env``, ``nvml``, ``psutil`` or ``kube`` (what the Kubernetes API says of the collector's own pod); ``target``
+    ``env``, ``nvml``, ``psutil`` or ``kube`` (the collector's own pod in the Kubernetes API); ``target``
     the command line, path or call; ``needs`` the privilege without which it gives nothing (``root``, or empty).
-    ``each`` are path patterns whose base names fill ``{}``;
-    ``listed`` is another command and a pattern whose matches in that command's output do. ``twice``: read again at
+    ``each`` are path patterns: their base names fill ``{}``;
+    ``listed`` is another command and a pattern: its matches in that command's output do. ``twice``: read again at
     the end of a window, if one is requested. ``omit`` matches lines of the output that are left out; with ``keep``, all
-    lines without a match are, but for the first. ``otherwise``
-    are asked where a command cannot be run or fails: a library, which takes a process of its own. ``digest``: only a
-    digest of what was read leaves the node, enough to tell whether two are equal. ``where``: asked only where there is
-    one of these: ``nvidia``, ``rdma``, ``systemd``; without them the tool could tell nothing.
+    lines without a match are, except the first. ``otherwise`` is collected if a command cannot be run or fails: a
+    library, which takes a separate process. ``digest``: only a digest of the content leaves the node, enough to compare
+    two nodes. ``where``: collected only with one of these: ``nvidia``, ``rdma``, ``systemd``; without them the tool
+    has nothing to report.
     """
 
     kind: str
@@ -191,7 +191,7 @@ PROBES = (
     Probe("file", _NET + "/*/ecn/roce_*/*", "DCQCN parameters, DSCP of CNPs (vendor driver)"),
     Probe("file", "/sys/kernel/debug/mlx5/*/cc_params/*", "the same (upstream driver); for root only"),
     Probe("file", _IB + "/*/tc/*/traffic_class", "traffic class that the driver gives all queue pairs (vendor driver)"),
-    # Counters: one reading is history; two, S seconds apart (--window S), tell what grows
+    # Counters: one reading is history; two, S seconds apart (--window S), show what grows
     Probe("files", _IB + "/*/ports/*/{counters,hw_counters}", "bytes, errors, waits, ECN and CNP of each RDMA port",
           twice=True),
     Probe("cmd", "ethtool -S {}", "discards, pauses per priority, FEC and symbol errors", each=_RDMA_NETDEVS,
@@ -340,7 +340,7 @@ def processes(programs: Iterable[str] = (), users: Iterable[str] = ()) -> Probe:
                  twice=True, omit=rf"(?!\s*(?:{'|'.join(wanted)}))")  # fmt: skip
 
 
-#: Output kept of one probe of a sweep, bytes: 10,000 links take 2 MB in `ibnetdiscover`, 5 MB in `iblinkinfo`.
+#: Most output of one probe of a sweep, bytes: 10,000 links take 2 MB in `ibnetdiscover`, 5 MB in `iblinkinfo`.
 SWEEP_CAP = 32_000_000
 
 

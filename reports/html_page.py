@@ -1,4 +1,4 @@
-"""The report as one self-contained HTML page: no external asset, no network request.
+"""The report as one HTML file: no external assets, no network requests.
 
 Its only script is admitted by its hash. Without it everything is there to read, but for search, filters and the panel
 of one node.

@@ -44,7 +44,7 @@ class CheckCard:
 
 
 def quiet(report: Document, status: str) -> tuple[CheckCard, ...]:
-    """Gather what passed or was skipped; a check that did not do so everywhere is marked with the share of nodes."""
+    """Gather passed or skipped checks, with the share of nodes if not on all."""
     standings = Standings(report)
     return tuple(
         card if standings.everywhere(card.check, status) else replace(card, share=standings.share(card.check, status))

@@ -1,4 +1,4 @@
-"""The incidents of a report for a page: what is wrong, its cost, owner and findings."""
+"""The incidents of a report for a page: fault, cost, owner and findings."""
 
 from __future__ import annotations
 

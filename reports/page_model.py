@@ -1,4 +1,4 @@
-"""A report regrouped for a page: coverage, heat map, sweeps, checklists. Frozen data."""
+"""A report regrouped for a page: coverage, heat map, sweeps, checklists."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Document = Mapping[str, Any]
 
 
 def urgency(status: str) -> int:
-    """Return the place of a status in the order of urgency; one that is not known stands first."""
+    """Return the rank of a status by urgency; an unknown word ranks first."""
     return STATUSES.index(status) if status in STATUSES else -1
 
 
@@ -98,7 +98,7 @@ def silences(nodes: Sequence[Document]) -> tuple[Silence, ...]:
 
 @dataclass(frozen=True)
 class HeatRow:
-    """Nodes with the same status in every check; a status is empty if the check did not run there."""
+    """Nodes with equal statuses in every check; empty where a check did not run."""
 
     nodes: str
     node_count: int
@@ -116,7 +116,7 @@ class HeatMap:
 
 
 def heat_map(nodes: Sequence[Document]) -> HeatMap:
-    """Return the node x check table of the nodes that answered: equal rows folded, what is in trouble first."""
+    """Return the node x check table: equal rows folded, the worst first."""
     answered = [node for node in nodes if not node.get("no_answer")]
     worst: dict[str, int] = {}
     for check, status in (item for node in answered for item in node["checks"].items()):

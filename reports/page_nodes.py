@@ -1,4 +1,4 @@
-"""The nodes of a report for a page: equal nodes with their drawing, leaves and rails.
+"""The nodes of a report for a page: groups, drawings, leaves and rails.
 
 The number of elements does not grow with that of the nodes: the worst groups are drawn, and what is beyond is counted.
 """

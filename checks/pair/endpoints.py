@@ -109,7 +109,7 @@ def each(
 def each_finished(
     nodes: Sequence[NodeFacts], test: str, judge: Callable[[Endpoint, Endpoint], Iterator[Finding]]
 ) -> Iterator[Finding]:
-    """As ``each``, for tests that completed."""
+    """Run ``each`` for tests that completed."""
 
     def unless_hindered(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
         hindered = hindrance(server, client)

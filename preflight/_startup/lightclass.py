@@ -100,7 +100,7 @@ else:
         return _Field(default, factory, attribute.repr, attribute.compare, attribute.metadata)
 
     def _first_init(cls, ours):
-        """Return an ``__init__`` for the first objects and for wrong calls, where compiling would take longer."""
+        """Return a generic ``__init__``: faster than compiling one for a few objects."""
         names = tuple(one.name for one in ours)
         required = {one.name for one in ours if not one.optional}
         left = _WORTH_COMPILING

@@ -1,10 +1,10 @@
 """An import of paramiko without ``invoke`` and ``importlib.metadata``.
 
-Those two take as long to import as the rest of it.
+Together they take as long to import as the rest of paramiko.
 
-paramiko wants the one for ``Match exec`` in its own configuration reader, and does without where it is not installed;
-what reads the configuration here refuses that line itself. The other tells it its own version, which is in the name
-of a folder as well. To be imported before paramiko is.
+paramiko uses ``invoke`` for ``Match exec`` in its own configuration reader, and works without it; the reader of
+preflight refuses that line itself. From ``importlib.metadata`` it reads its own version, which is also in the name
+of a directory. Import this module before paramiko.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def write(path: Path, text: str | Iterable[str]) -> None:
 
 @contextmanager
 def replacing(path: Path, mode: int | None = None) -> Iterator[BufferedWriter]:
-    """Yield a stream whose content replaces a file once complete; raises OSError."""
+    """Yield a stream that replaces a file once complete; raises OSError."""
     if path == STDOUT:
         sys.stdout.flush()
         yield sys.stdout.buffer  # type: ignore[misc]

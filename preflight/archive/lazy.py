@@ -126,7 +126,7 @@ class Saved(Sequence[Evidence]):
 
 
 def load(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | None]:
-    """As ``archive.load``, with only a few documents in memory.
+    """Load like ``archive.load``, with only a few documents in memory.
 
     Raises ArchiveError.
     """

@@ -24,7 +24,7 @@ SUPPLY = {
     "report": ("the record of earlier runs", "preflight check --history FILE"),
 }
 
-#: By check and item, the status of those that ran; by check and "", whatever item they answer.
+#: Status by check and item; with the item "", that of all items of the check. Checks that ran only.
 Statuses = Mapping[tuple[str, str], Status]
 
 

@@ -13,5 +13,5 @@ ITEMS = (
     *ai_network.ITEMS,
 )
 
-#: Ids that a check may answer; a check that names another is a mistake.
+#: Ids that a check may answer; a check that names another is an error.
 KNOWN = frozenset(item.id for item in ITEMS)

@@ -99,7 +99,7 @@ class _Commands(click.Group):
             raise _shown(_UsageError(str(error))) from None
         except KeyboardInterrupt:
             click.echo("\nAborted!", err=True)
-            ctx.exit(3)  # nothing was judged; click's own status would say that a check failed
+            ctx.exit(3)  # nothing was judged; click's own status would mean that a check failed
         except BrokenPipeError:  # the reader has left; what is still to be flushed goes nowhere
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             ctx.exit(3)
@@ -110,7 +110,7 @@ class _Commands(click.Group):
 
 
 def _shown(error: click.ClickException) -> click.ClickException:
-    """Make visible what somebody else's name or file did to an error's words."""
+    """Make control characters from foreign names or files visible in an error."""
     from preflight.reports.sanitize import visible
 
     object.__setattr__(error, "message", visible(error.message))

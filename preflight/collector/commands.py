@@ -79,7 +79,7 @@ class _Run:
             os.set_blocking(fd, False)
 
     def watch(self, began: float, timeout_s: float, deadline: Deadline) -> Record:
-        """Wait for the end, force it if need be, and say which it was."""
+        """Wait for the end, force it if need be, and return which it was."""
         ended = self._wait(min(began + timeout_s, deadline.at))
         if self.full:
             why = "longer than {0} bytes; the first {0} were saved, the command was ended".format(self._cap)
@@ -158,7 +158,7 @@ class _Run:
         for fd in writable:
             try:
                 self._feed = self._feed[os.write(fd, self._feed[:_CHUNK]) :]
-            except OSError:  # the command does not want it; what it says about that is its answer
+            except OSError:  # the command does not read it; its message about that is its answer
                 self._feed = self._feed[:0]
             if not self._feed and self.process.stdin:
                 self._input = []

@@ -117,7 +117,7 @@ def free_space(path: str) -> Record:
 
 
 def _file_system(path: str) -> str:
-    """Return the type of the file system that holds ``path``; empty if nobody says."""
+    """Return the type of the file system that holds ``path``; empty if unknown."""
     best, kind = "", ""
     for line in read_file("/proc/self/mounts", 4000000).get("out", "").splitlines():
         fields = line.split(" ")

@@ -49,7 +49,7 @@ def plain(raw: bytes) -> "Any":
 
 
 class FrameError(ValueError):
-    """There is no whole frame; the text says what there is instead."""
+    """There is no complete frame; the text describes what there is instead."""
 
 
 class NoFrame(FrameError):

@@ -10,7 +10,7 @@ _NVIDIA = "0x10de"
 
 
 def nvidia() -> bool:
-    """Tell whether there is a driver or a PCI function of NVIDIA's."""
+    """Return whether there is a driver or a PCI function of NVIDIA's."""
     if os.path.exists("/proc/driver/nvidia") or os.path.exists("/dev/nvidiactl"):
         return True
     root = "/sys/bus/pci/devices"
@@ -29,16 +29,16 @@ def _vendor(path: str) -> str:
 
 
 def rdma() -> bool:
-    """Tell whether the kernel has RDMA devices, or this user was given any."""
+    """Return whether the kernel has RDMA devices, or this user was given any."""
     return os.path.isdir("/sys/class/infiniband") or os.path.isdir("/dev/infiniband")
 
 
 def systemd() -> bool:
-    """Tell whether systemd is the init system, as sd_booted(3) does."""
+    """Return whether systemd is the init system, as sd_booted(3) does."""
     return os.path.isdir("/run/systemd/system")
 
 
-#: What a plan may say that a probe is about: how to tell, and what to say where it is not there.
+#: Hardware that a plan may name for a probe: its detection, and the message if it is absent.
 SIGNS: "Dict[str, Tuple[Callable[[], bool], str]]" = {
     "nvidia": (nvidia, "no NVIDIA GPU and no driver for one"),
     "rdma": (rdma, "no RDMA device"),

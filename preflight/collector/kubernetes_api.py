@@ -64,7 +64,7 @@ def answer(
 def _get(
     namespace: str, name: str, token: str, authority: str, left_s: float, variables: "Mapping[str, str]"
 ) -> Record:
-    """Get the pod's object; whatever goes wrong is a record that names it."""
+    """Get the pod's object; any failure becomes a record that names it."""
     import http.client
     import socket
 

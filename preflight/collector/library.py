@@ -29,7 +29,7 @@ def load(name: str, source: str) -> "Any":
 def _installed(name: str) -> "Any":
     """Import a library of the node's packages.
 
-    All there is to know of packages takes longer to find out than what is asked here: .pth files may run
+    Full package discovery takes longer than what is needed here: .pth files may run
     anything. So the directory that holds most of them is tried first.
     """
     above = os.path.dirname(os.path.dirname(sys.executable))

@@ -69,7 +69,7 @@ def _describe(pynvml: "Any", handle: "Any", gpu: "Dict[str, Any]", query: "Calla
                 query(gpu, key, lambda a=arguments: pynvml.nvmlDeviceGetMemoryErrorCounter(*a))
 
 
-#: Key of the answer and the call that gives its whole value; units as NVML has them.
+#: Key of the answer and the call that returns its complete value; units as NVML has them.
 _PLAIN = {
     "name": "nvmlDeviceGetName",
     "uuid": "nvmlDeviceGetUUID",

@@ -1,4 +1,4 @@
-"""What the library child asks psutil; it runs there only."""
+"""Queries of psutil; runs in the library child only."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 
 def is_pattern(path: str) -> bool:
-    """Tell whether a path stands for several."""
+    """Return whether a path is a pattern."""
     return "*" in path or bool(_BRACES.search(path))
 
 

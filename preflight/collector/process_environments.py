@@ -19,10 +19,10 @@ _OWN = ("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "CUDA_VISIBLE_DEVICES")
 _OWN_PREFIXES = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_NODE_RANK", "PMIX_", "SLURM_")
 _SHARED = ("SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_NNODES", "SLURM_STEP_NUM_NODES")
 
-#: Bounds: processes looked at, bytes read of each, different environments and pids kept.
+#: Bounds: processes read, bytes of each, different environments and pids returned.
 _PROCESSES, _BYTES, _KINDS, _PIDS = 20000, 1000000, 64, 16
 
-#: Variables whose value is a path that NCCL opens.
+#: Variables with the path of a file that NCCL opens.
 _NAMED = ("NCCL_CONF_FILE", "NCCL_TOPO_FILE", "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_FILE", "NCCL_NET_PLUGIN")
 _CONTENT_CAP = 200000
 
@@ -86,7 +86,7 @@ def _environ(path: str) -> "Dict[str, str]":
     """Read a process's start environment; empty unless it is a rank."""
     with open(path, "rb", buffering=0) as stream:
         raw = stream.read(_BYTES)
-    if not any(sign in raw for sign in _SIGNS):  # nearly all processes of a node are no ranks
+    if not any(sign in raw for sign in _SIGNS):  # nearly all processes of a node are not ranks
         return {}
     pairs = (entry.partition(b"=") for entry in raw.split(b"\0"))
     return {text(name): text(value) for name, sign, value in pairs if sign}
@@ -122,7 +122,7 @@ def named_files(allowed: "List[str]") -> "Dict[str, Any]":
 
 
 def _only_settings(content: str, allowed: "List[str]") -> str:
-    """Empty every line that sets none of the variables that may leave the node."""
+    """Blank every line that sets no variable that may leave the node."""
     lines = []
     for line in content.split("\n"):
         name, sign, value = line.partition("=")

@@ -63,7 +63,7 @@ def thread() -> str:
 
 
 def signal_group(group: int, number: int) -> "Optional[OSError]":
-    """Signal a process group; return a refusal. A group that is gone is no error."""
+    """Signal a process group; return a refusal. One that has ended is not an error."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:

@@ -22,7 +22,7 @@ _STATUS = {
 
 
 class Deadline:
-    """The moment, on the monotonic clock, at which the whole run has to be over."""
+    """The moment, on the monotonic clock, at which the run must end."""
 
     def __init__(self, seconds: float) -> None:
         """Set the deadline ``seconds`` from now."""

@@ -64,7 +64,7 @@ _PAIR = re.compile(
     (?:\\?["'])?value(?:\\?["'])?(?:[ \t]{0,8}[:=][ \t]{0,8}|>)""",
     re.X | re.I,
 )
-#: Where a password follows its word without a sign between them, it is one only if it is no word of a sentence.
+#: A value right after the word "password", without a separator, is redacted unless it is a word of a sentence.
 _WORD_OF_A_SENTENCE = re.compile(r"[A-Za-z]?[a-z]*[a-z'][,;.:!?)]?|[A-Z]{2,12}|\W+|[\w-]+[:=(].*|.*\(\)?", re.S)
 
 #: What sets a colour, also as tools write it that show escapes; and what stands for one: white space, in no text.
@@ -73,12 +73,12 @@ _IN_PLACE = "\x1c"
 
 #: Characters of the shortest text that can name a secret and have one, and of the longest name.
 _SHORTEST, _LONGEST_NAME = 5, 128
-#: Characters of a value by which it is told whether it is a secret: values may stand in each other.
+#: Characters of a value that decide whether it is a secret: values may be nested.
 _LONGEST_JUDGED = 128
 
 
 def redact(text: str) -> str:
-    """Return the text without its secrets; what is no secret keeps every character."""
+    """Return the text without its secrets; all other text is unchanged."""
     if len(text) < _SHORTEST:
         return text
     if "[" in text and _IN_PLACE not in text and _COLOUR.search(text):

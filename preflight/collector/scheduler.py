@@ -33,7 +33,7 @@ class CollectorRun:
     """The state that the workers of one run share."""
 
     def __init__(self, plan: "Dict[str, Any]") -> None:
-        """Take the plan apart; nothing is asked yet."""
+        """Parse the plan; nothing is collected yet."""
         self._deadline = Deadline(float(plan["deadline_s"]))
         self._parallel = max(1, int(plan["parallel"]))
         lock = threading.RLock()
@@ -47,13 +47,13 @@ class CollectorRun:
         self._open: Set[ProbeJob] = set(self._waiting)
 
     def note(self, text: str) -> None:
-        """Keep a remark on the run as a whole."""
+        """Add a remark about the run."""
         with self._changed:
             if text not in self._notes:
                 self._notes.append(redact(text))
 
     def collect(self) -> "Dict[str, Record]":
-        """Ask everything; return within the deadline and half a second, whatever hangs."""
+        """Run all probes; return within the deadline and half a second, even if some hang."""
         workers = min(self._parallel, _AT_FIRST, len(self._waiting))
         for number in range(workers):
             self._add_worker(-1 if number == 1 else 0)
@@ -91,7 +91,7 @@ class CollectorRun:
                 job.begin()
             try:
                 more = job.answer(self._site, functools.partial(self._put, job))
-            except Exception as error:  # a defect here may cost one answer, never the others
+            except Exception as error:  # a defect here may cost one answer, never another one
                 more = []
                 why = "the collector failed: {}: {}".format(type(error).__name__, error)
                 self._put(job, job.key, {"status": "error", "why": why})
@@ -117,7 +117,7 @@ class CollectorRun:
         return any(self._records[key]["status"] == "ok" for key in job.seen if key in self._records)
 
     def _due(self) -> bool:
-        """Queue the jobs whose time has come; return whether there are any."""
+        """Queue the jobs that are due; return whether there are any."""
         now = time.monotonic()
         self._waiting += [job for at, job in self._later if at <= now]
         self._later = [(at, job) for at, job in self._later if at > now]

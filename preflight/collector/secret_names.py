@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 MARK = "[redacted]"
 
-#: How strongly a name marks a secret: not at all; if its value looks like one; whatever its value; a password.
+#: How strongly a name marks a secret: never; if its value looks like one; always; a password.
 NONE, WEAK, STRONG, PASSWORD = range(4)
 
 #: What is in every text that may name a secret; the rest is not looked at.
@@ -56,7 +56,7 @@ _KEY_ENDS = ("apikey", "accesskey", "secretkey", "privatekey", "privkey", "authk
 _NOT_PASS = _words("bypass compass encompass surpass trespass underpass overpass multipass askpass nopasswd")
 _PASSWORDS = ("password", "passwd", "passphrase", "passcode", "pwd", "bindpw", "rootpw", "authtok", "passkey")
 
-#: Values that are no secret.
+#: Values that are never secret.
 _PLAIN = _words(
     "true false yes no on off none null nil enabled disabled enable disable unset set unknown default auto required "
     "optional sufficient requisite missing empty absent present ok valid invalid expired accepted rejected denied "
@@ -141,7 +141,7 @@ def is_secret(name: str, value: str, tight: bool = True) -> bool:
 
 
 def is_secret_value(value: str, how: int, last: bool, tight: bool, many: bool = False) -> bool:
-    """Tell whether a value is a secret, under a name that marks one so strongly."""
+    """Return whether a value is a secret, given how strongly its name marks one."""
     lower = value.lower().rstrip(",;.)")
     if (
         not lower
@@ -164,7 +164,7 @@ def is_secret_value(value: str, how: int, last: bool, tight: bool, many: bool = 
 
 
 def _looks_secret(value: str, tight: bool) -> bool:
-    """Return whether a value is no word, no algorithm and no fingerprint."""
+    """Return whether a value is neither a word, an algorithm nor a fingerprint."""
     value = value.rstrip(",;.)")
     if (
         len(value) < 6

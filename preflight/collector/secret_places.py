@@ -72,7 +72,7 @@ _OPTIONS: "Dict[str, Tuple[str, ...]]" = {
     "hydra": ("-p",),
     "vault": ("login",),
 }
-#: Commands whose `-p` is a password after these words only: `docker run -p 80:80` is a port.
+#: Commands with `-p` for a password, after these words only: `docker run -p 80:80` is a port.
 _AFTER_LOGIN = frozenset(
     [
         "docker",

@@ -98,7 +98,7 @@ def _pipe() -> "Tuple[int, int]":
 
 
 def _is_near(path: str) -> bool:
-    """Tell whether a path is a binary on the file system of this interpreter."""
+    """Return whether a path is a binary on the file system of this interpreter."""
     try:
         if os.stat(path).st_dev != os.stat(sys.executable).st_dev:
             return False

@@ -63,7 +63,7 @@ class ProbeJob:
         self.reading = self.key
 
     def second(self) -> "ProbeJob":
-        """Return the job of the same question, asked once more at the end of the window."""
+        """Return a job that repeats this one at the end of the window."""
         job = ProbeJob(self.probes)
         job.again = True
         job._expected = set(self.seen)

@@ -1,7 +1,7 @@
 """Where tools are found. Root runs none that anybody else could have put there.
 
 What calls a gate sets its PATH, or has it from a user's shell; so as root a folder of PATH, or of the cluster file,
-only counts where nobody but root can change it or anything above it.
+only counts if only root can change it or any directory above it.
 """
 
 import os

@@ -103,7 +103,7 @@ def bundle(
 
 
 def _parted(paths: Sequence[Path]) -> tuple[list[tuple[Path, Mapping[str, Any]]], list[Path]]:
-    """Return the reports among some paths, and the others; raises UsageError."""
+    """Split paths into reports and the rest; raises UsageError."""
     from preflight.reports import stored
 
     reports: list[tuple[Path, Mapping[str, Any]]] = []

@@ -108,7 +108,7 @@ def _inputs(paths: tuple[Path, ...], output: Path) -> tuple[list[InputFile], lis
 
 
 def made_redactor(also: tuple[str, ...], hosts: str | None) -> Redactor:
-    """Return a redactor that knows what the command line says; raises UsageError."""
+    """Return a redactor with the names of the command line; raises UsageError."""
     from preflight.nodeset import unfold
     from preflight.redact import Redactor
 

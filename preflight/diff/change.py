@@ -10,7 +10,7 @@ ORDER = {"skip": 0, "pass": 1, "warn": 2, "unknown": 3, "fail": 4}
 GOOD = ("pass", "skip")
 
 #: Before -> after -> what that is: ``new`` and ``worse`` (exit status 1), ``unclear`` (3), ``better`` and ``gone`` (0);
-#: empty: no change worth a word. A failure is gone only where the check passes: what cannot be told any more, or does
+#: empty: no change worth reporting. A failure is gone only if the check passes: one that is unknown now, or does
 #: not apply any more (the device is gone), was not corrected. One that stays with another value is ``still`` there (0);
 #: a tie that most nodes now decide against the node is ``worse``.
 _STEPS = {

@@ -51,7 +51,7 @@ def load(path: Path, checks: Sequence[Check], cluster: Cluster, processes: int =
 
 
 def _report(path: Path) -> Mapping[str, Any] | None:
-    """Return the report that a file holds; None if it is no report."""
+    """Return the report in a file; None if it is not a report."""
     try:
         return stored.read(path, ("run", "coverage", "nodes", "findings", "exit_status")) if path.is_file() else None
     except stored.ReportError as error:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-#: Bytes of memory that the text and the values of a node's answer may take, and of a file. A whole node takes 1.5 MB,
-#: a sweep of a large fabric 120 MB. Reports are read by ``report_file``.
+#: Bytes of memory that the text and the values of a node's answer may take, and of a file. A complete node takes 1.5
+#: MB, a sweep of a large fabric 120 MB. Reports are read by ``report_file``.
 ANSWER, FILE = 192 << 20, 400 << 20
 
 #: The same for JSON within a record or a log, and characters that cannot exceed it: at most 50 bytes come of each.

@@ -138,7 +138,7 @@ class _Held:
             names, parts = [self.held(name) for name in value], [self.held(part) for part in value.values()]
             return self._once(hash((dict, *map(id, names), *map(id, parts))), dict(zip(names, parts, strict=True)))
         if kind is list:
-            self.pay(8 * len(value))  # for whoever sets up an index of them
+            self.pay(8 * len(value))  # for an index of them by the caller
             parts = [self.held(part) for part in value]
             return self._once(hash((list, *map(id, parts))), parts)
         if value is None or kind is bool:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A whole cluster file; without one: no class, no expectation."""
+    """A complete cluster file; without one: no class, no expectation."""
 
     path: str = ""
     name: str = ""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 #: Device ids of NVSwitch bridges on the PCI bus (pci.ids); Blackwell's switches do not appear there.
 NVSWITCH_IDS = frozenset({"1ac1", "1ac2", "1af1", "22a3"})
 
-#: GPUs of the boards whose NVLinks are a mesh of unequal pairs (DGX-1, HGX-1); a virtual machine may have some of them.
+#: GPUs of the boards with an NVLink mesh of unequal pairs (DGX-1, HGX-1); a virtual machine may have some of them.
 MESH = 8
 
 

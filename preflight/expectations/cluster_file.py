@@ -1,4 +1,4 @@
-"""The cluster file: read and validated, every mistake with its line, key and cure."""
+"""The cluster file: read and validated, every error with its line, key and fix."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from preflight.expectations.waivers import Chosen
 
 
 class ClusterFileError(PreflightError):
-    """The cluster file has mistakes; the text names file, line, key and cure of each."""
+    """The cluster file has errors; the text gives file, line, key and fix of each."""
 
 
 #: A key of more parts than a file of ours has any use for.

@@ -76,7 +76,7 @@ class Gate:
 
 
 def read(reader: schema.TableReader, body: Mapping[str, Any]) -> Gate:
-    """Read the table; notes mistakes."""
+    """Read the table; records errors."""
     path = ("gate",)
     keys = {known.name: known.metadata["kind"] for known in fields(Gate) if known.metadata}
     reader.known(body, path, {*keys, *HOOKS})
@@ -93,7 +93,7 @@ def read(reader: schema.TableReader, body: Mapping[str, Any]) -> Gate:
 
 
 def without_checks(reader: schema.TableReader, gate: Gate, ids: Callable[[], Sequence[str]]) -> None:
-    """Add an error for a hook whose ``only`` and ``skip`` leave no check.
+    """Add an error for a hook if its ``only`` and ``skip`` leave no check.
 
     ``ids`` as for ``exceptions.unknown_checks``.
     """
@@ -116,5 +116,5 @@ def selected(check: str, only: Sequence[str] | None, skip: Sequence[str] | None)
 
 
 def matches(check: str, globs: Sequence[str]) -> bool:
-    """Whether a check's id matches one of the patterns."""
+    """Return whether a check's id matches one of the patterns."""
     return any(fnmatchcase(check, glob) for glob in globs)

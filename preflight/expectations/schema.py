@@ -40,7 +40,7 @@ def tables(cls: type[T], name: Kind) -> Mapping[str, T]:
 
 
 def text(value: Any) -> str:
-    """Any text."""
+    """Accept any text."""
     if not isinstance(value, str):
         raise ValueError("takes a text in quotes")
     return value
@@ -67,7 +67,7 @@ def lines(value: Any) -> str | Alternatives:
 
 
 def words(value: Any) -> str:
-    """Words that the kernel separates by spaces or tabs."""
+    """Accept words separated by spaces or tabs."""
     return " ".join(line(value).split())
 
 
@@ -172,7 +172,7 @@ def number(low: float, high: float) -> Kind:
 
 
 def choice(*numbers: int) -> Kind:
-    """One of some numbers."""
+    """Accept one of some numbers."""
 
     def read(value: Any) -> int:
         if isinstance(value, bool) or value not in numbers:
@@ -183,7 +183,7 @@ def choice(*numbers: int) -> Kind:
 
 
 def one_of(*words: str) -> Kind:
-    """One of some words."""
+    """Accept one of some words."""
 
     def read(value: Any) -> str:
         if isinstance(value, str) and value in words:
@@ -264,7 +264,7 @@ class TableReader:
             self._more += 1
 
     def noted(self, path: KeyPath) -> bool:
-        """Whether a key is there and wrong: its value, or its name."""
+        """Return whether a key is present and wrong: its value, or its name."""
         near = {str(path[-1])}
         return any(one.path[:-1] == path[:-1] and nearest(str(one.path[-1]), near) for one in self.errors if one.path)
 
@@ -298,7 +298,7 @@ class TableReader:
             return None
 
     def dataclass(self, cls: type[T], body: Mapping[str, Any], path: KeyPath) -> T:
-        """Fill a dataclass whose fields were declared with ``key`` and ``table``."""
+        """Fill a dataclass that declares its fields with ``key`` and ``table``."""
         declared = fields(cast(Any, cls))
         self.known(body, path, {field.name for field in declared})
         values: dict[str, Any] = {}

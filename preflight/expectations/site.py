@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from preflight.parsers.nccl_tests.model import Report
 
 
-#: How roles are known where neither the cluster file nor NCCL_IB_HCA tells them.
+#: The source of roles where neither the cluster file nor NCCL_IB_HCA gives them.
 NEAREST = "nearest to a GPU (nvidia-smi topo -m)"
 
 
@@ -44,7 +44,7 @@ class Roles:
 
     @property
     def of_near_gpus(self) -> bool:
-        """Whether nothing but the GPUs near them tells which ports a job uses."""
+        """Whether the compute ports are identified only by the GPUs near them."""
         return self.known_from == NEAREST
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-#: What the TOML parser (Python's ``tomllib``, or tomli) says, what that means, and what to do. In this order.
+#: Message of the TOML parser (Python's ``tomllib``, or tomli), its meaning, and the fix. In this order.
 _WORDS = (
     (r"Cannot (declare|overwrite|mutate|redefine)|twice|[Dd]uplicate", "is set twice", "keep one of the two"),
     (

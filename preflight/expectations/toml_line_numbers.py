@@ -73,7 +73,7 @@ class Lines:
         return self._numbers[without] + 1
 
     def _has(self, index: int, path: Sequence[str | int]) -> bool | None:
-        """Tell whether a beginning of the text has a key; None if it does not parse."""
+        """Return whether a beginning of the text has a key; None if it does not parse."""
         self._left -= self._ends[index]
         if self._left < 0:
             return None

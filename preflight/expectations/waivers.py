@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_globs(value: Any) -> tuple[str, ...]:
-    """Ids of checks, or shell patterns of them; an empty list is none."""
+    """Accept ids of checks, or shell patterns of them; reject an empty list."""
     parts = value if isinstance(value, list) else [value]
     if not all(isinstance(part, str) and re.fullmatch(r"[a-z0-9.*?\[\]!-]{1,100}", part) for part in parts):
         raise ValueError('takes a list of checks: ["gpu.count", "xid.*"] (`preflight list` names them)')
@@ -69,15 +69,15 @@ class Waiver:
     until: date | None = schema.key(day, "the last day on which it holds, UTC")
 
     def speaks_of(self, node: str) -> bool:
-        """Tell whether the waiver covers a node."""
+        """Return whether the waiver covers a node."""
         return self.nodes is None or node in self.nodes or node.split(".")[0] in self.nodes
 
     def covers(self, check: str, subject: str) -> bool:
-        """Tell whether the waiver covers a finding: this check, on this subject."""
+        """Return whether the waiver covers a finding: this check, on this subject."""
         return fnmatchcase(check, self.check or "") and (self.subject is None or fnmatchcase(subject, self.subject))
 
     def expired(self, today: date) -> bool:
-        """Tell whether its last day is over."""
+        """Return whether its last day is over."""
         return self.until is not None and self.until < today
 
     @property

@@ -35,7 +35,7 @@ class Addresses:
         return tuple(a for a in self.of.get(interface, ()) if isinstance(a, ipaddress.IPv4Interface))
 
     def beside(self, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> tuple[str, ...]:
-        """Return the interfaces in whose networks an address is."""
+        """Return the interfaces with a network that contains an address."""
         return tuple(name for name, own in self.of.items() if any(address in one.network for one in own))
 
     def routable(self, interface: str) -> tuple[Address, ...]:

@@ -20,7 +20,7 @@ class Clock:
     """What is known of the clock."""
 
     synchronised: bool
-    offset_s: float | None  # seconds, positive: ahead of true time; None where the tool does not tell
+    offset_s: float | None  # seconds, positive: ahead of true time; None if the tool does not print it
     evidence: str
 
 

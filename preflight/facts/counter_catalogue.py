@@ -16,10 +16,10 @@ class CounterKind(str, enum.Enum):
     LINK = "link quality"  # the cable or the optics of this link
     ELSEWHERE = "another link"  # damaged before they came here
     FLAP = "link down"
-    CONGESTION = "congestion"  # waits, marks and pauses: explains, is no fault
+    CONGESTION = "congestion"  # waits, marks and pauses: an explanation, not a fault
     RECEIVER = "slow receiver"  # the host or the application did not keep up
     TRAFFIC = "traffic"
-    NEUTRAL = "neutral"  # sampling periods, teardown, multicast: tells nothing
+    NEUTRAL = "neutral"  # sampling periods, teardown, multicast: no information
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ _PORT = (
     _row("port_rcv_packets", _T, "packets received"),
 )
 
-#: ``hw_counters`` of efa (drivers/infiniband/hw/efa/efa_verbs.c). SRD sends again by design, so that alone is no fault.
+#: ``hw_counters`` of efa (drivers/infiniband/hw/efa/efa_verbs.c). SRD resends by design, so that alone is not a fault.
 _EFA = (
     _row("tx_bytes", _T, "bytes sent", unit="bytes"),
     _row("rx_bytes", _T, "bytes received", unit="bytes"),

@@ -22,7 +22,7 @@ class CpuTime:
 
     busy: float  # neither idle nor waiting for input and output
     interrupts: float  # hard and soft interrupts: much of it is the network's
-    stolen: float  # the hypervisor gave it to somebody else
+    stolen: float  # the hypervisor gave it to another guest
     kernel: float = 0.0  # the kernel's own work, interrupts among it: TCP, page faults, copies
 
 

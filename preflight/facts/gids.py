@@ -12,10 +12,10 @@ from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.rdma_ports import ROOT
 
-#: Rows that are asked for (``preflight.probes``).
+#: Rows that are collected (``preflight.probes``).
 COLLECTED_INDEXES = range(8)
 
-#: Rows of which is asked only whether they are there: drivers make tables of 16 to 1,024 rows (rxe), most of 256.
+#: Rows that are only tested for existence: drivers make tables of 16 to 1,024 rows (rxe), most of 256.
 MARKS = (15, 31, 63, 127, 255, 511, 1023, 2047)
 MARKS_KEY = f"file:{ROOT}/*/ports/*/gids/{{{','.join(map(str, MARKS))}}}"
 
@@ -29,7 +29,7 @@ class Gid:
 
     index: int
     address: ipaddress.IPv6Address
-    type: str  # "RoCE v2", "IB/RoCE v1"; empty: the kernel does not tell, an empty row
+    type: str  # "RoCE v2", "IB/RoCE v1"; empty: unknown to the kernel, an empty row
 
     @property
     def empty(self) -> bool:

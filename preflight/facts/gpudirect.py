@@ -31,7 +31,7 @@ class GpuNicPair:
     nic: str  # RDMA device
     code: str  # PIX … SYS
     bridges: tuple[str, ...]  # PCI addresses of the bridges on the path below the common one; empty if unknown
-    same_node: bool | None  # whether both hang on one NUMA node; None if nobody says
+    same_node: bool | None  # whether both are on one NUMA node; None: unknown
     evidence: tuple[str, ...] = ()
 
     @property

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: The node name under which the evidence of a run is kept; no host can be called that.
+#: The node name of a run's evidence; no host can have it.
 RUN = "@run"
 
 

@@ -21,7 +21,7 @@ IOMMU_GROUPS = "dir:/sys/kernel/iommu_groups"
 #: Modules that let an RDMA driver reach GPU memory without DMA-BUF, new and old.
 PEER_MODULES = ("nvidia_peermem", "nv_peer_mem", "nv_peer_memory")
 
-#: The one of AWS EFA's installer; the others serve NICs of NVIDIA.
+#: Installed with AWS EFA; the rest serve NICs of NVIDIA.
 EFA_PEER_MODULE = "efa_nv_peermem"
 
 #: The kernel that brought DMA-BUF for RDMA; distributions carry it back to older ones.
@@ -100,7 +100,7 @@ def open_modules(text: str) -> bool:
 
 # --- IOMMU -----------------------------------------------------------------------------------------
 
-#: What ``iommu_groups/N/type`` says where every DMA goes through translation.
+#: Values of ``iommu_groups/N/type`` if every DMA is translated.
 TRANSLATED = frozenset({"DMA", "DMA-FQ"})
 _TYPES = TRANSLATED | {"identity", "blocked", "unmanaged", "auto"}
 

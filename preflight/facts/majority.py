@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 
 from preflight._startup.lightclass import dataclass
 
-#: A value is the reference if at least this share of at least three nodes has it; of two that differ, nobody knows
+#: A value is the reference if at least this share of at least three nodes has it; of two that differ, it is unknown
 #: which is odd. A judgement.
 MAJORITY, QUORUM = 0.6, 3
 
-#: Modified z-score beyond which a number is an outlier (Iglewicz and Hoaglin 1993), and nodes that it takes to tell.
+#: Modified z-score beyond which a number is an outlier (Iglewicz and Hoaglin 1993), and the nodes that this takes.
 Z, ENOUGH = 3.5, 5
 
 
@@ -26,7 +26,7 @@ class Vote:
 
     values: Mapping[str, tuple[str, ...]]  # value -> nodes, in order
     usual: str | None  # the value of the majority; None: there is none
-    total: int  # nodes that told a value
+    total: int  # nodes with a value
 
     @property
     def holders(self) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ class Setting:
     value: str
     source: str  # record key
     line: int | None = None  # from 1, in a file
-    holder: str = ""  # whose environment, where it is not that of the process that was asked
+    holder: str = ""  # owner of the environment, if not the collecting process
 
     @property
     def where(self) -> str:

@@ -18,7 +18,7 @@ _ABLE = re.compile(
     r"|\bRTX (?:A\d{4}|PRO \d{4}|\d{4} Ada)\b|\bQuadro\b|\bTesla\b",
     re.I,
 )
-#: GPUs of the EFA instances whose NICs reach GPU memory: p4d and later of the P family.
+#: GPUs of the EFA instances with NICs that reach GPU memory: p4d and later of the P family.
 _OF_EFA = re.compile(r"\b(?:A100|H100|H200|B[23]00|GH200|GB[23]00)\b", re.I)
 #: What a topology file of AWS is called: ``p5.48xl-topo.xml``.
 _EFA_SHAPE = re.compile(r"\b(p4d|p4de|p5|p5e|p5en|p6|p6e)[.-]", re.I)

@@ -20,7 +20,7 @@ NVME = "file:/sys/class/nvme/*/{transport,address}"
 
 IpAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-#: File systems whose servers are elsewhere, by their name in the table of mounts.
+#: Network file systems, by their name in the table of mounts.
 KINDS = (
     "nfs", "nfs4", "lustre", "gpfs", "beegfs", "wekafs", "ceph", "cifs", "smb3", "panfs", "pvfs2", "orangefs",
     "fuse.glusterfs", "fuse.ceph", "fuse.dfuse",

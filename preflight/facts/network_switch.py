@@ -1,7 +1,7 @@
 """Detection of network switches among the nodes.
 
 SONiC and Cumulus are Debian with Python, Arista EOS is a Fedora or AlmaLinux, so the collector runs there as well.
-Sources: sonic-buildimage (``/etc/sonic/sonic_version.yml``), ONIE (``machine.conf``, kept by network operating
+Sources: sonic-buildimage (``/etc/sonic/sonic_version.yml``), ONIE (``machine.conf``, preserved by network operating
 systems in ``/host``), ``os-release`` of Cumulus Linux and NX-OS, drivers/net/ethernet/mellanox/mlxsw/pci.h.
 """
 

@@ -45,7 +45,7 @@ class PciDevice:
     vendor: str  # uevent PCI_ID, first half, lower-case hex
     device: str  # uevent PCI_ID, second half
     driver: str  # uevent DRIVER; empty when no driver is bound
-    numa_node: int | None  # numa_node; None where the kernel says -1 (unknown)
+    numa_node: int | None  # numa_node; None if the kernel has -1 (unknown)
     local_cpus: frozenset[int] | None  # local_cpulist; None if it was not read
     parents: tuple[str, ...]  # bridges and switch ports above it, root port first
 
@@ -56,10 +56,10 @@ class PciDevice:
 
     @property
     def is_rdma_nic(self) -> bool:
-        """A NIC whose every function is an RDMA device: Mellanox/NVIDIA (15b3), or an EFA.
+        """A NIC with an RDMA device in every function: Mellanox/NVIDIA (15b3), or an EFA.
 
         InfiniBand controllers have class 0207, Ethernet ones 0200; DPU control functions and
-        NVMe emulation have others and are no HCA.
+        NVMe emulation have others and are not HCAs.
         """
         if self.vendor == "15b3":
             return self.class_code >> 8 in (0x0207, 0x0200) and not self.is_switch_asic

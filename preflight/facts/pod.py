@@ -16,7 +16,7 @@ from preflight.evidence.document import Evidence, EvidenceError
 
 POD = "kube:pod"
 
-#: A resource's name that tells that it is RDMA: ``rdma/hca_shared_devices_a``, ``nvidia.com/mlnxnics``,
+#: A resource name that identifies RDMA: ``rdma/hca_shared_devices_a``, ``nvidia.com/mlnxnics``,
 #: ``vpc.amazonaws.com/efa``, ``networking.gke.io.networks/rdma-0``, ``mellanox.com/mlx5_vf``, ``rdma/ib``.
 _RDMA = re.compile(r"rdma|roce|infiniband|mlnx|mlx[45]|(?:^|[/_.-])(?:hca|vhca|ib|efa)(?:$|[0-9/_.-])")
 

@@ -165,7 +165,7 @@ def traffic_class(evidence: Evidence, device: str, port: int) -> Reading[int] | 
     """
     key = f"file:{IB}/{device}/tc/{port}/traffic_class"
     if key not in evidence:
-        evidence.exists(TRAFFIC_CLASSES)  # raises unless somebody looked
+        evidence.exists(TRAFFIC_CLASSES)  # raises unless it was collected
         return None
     text = evidence.text(key)
     try:

@@ -12,7 +12,7 @@ import re
 from preflight._startup.lightclass import dataclass
 from preflight.facts.counter_growth import PortGrowth
 
-#: Bits for whose time one pause frame can hold a port.
+#: Longest pause that one pause frame can request, in bit times.
 _LONGEST_PAUSE = 65535 * 512
 
 #: Of a window: what a duration may exceed it by, as the counters are not read at the instant that is noted.

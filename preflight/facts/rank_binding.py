@@ -25,8 +25,8 @@ class Rank:
     """A process as a rank of a job."""
 
     local: int  # from 0, on this node
-    local_size: int | None  # ranks on this node; None if nobody says
-    variable: str  # the variable that says so
+    local_size: int | None  # ranks on this node; None: unknown
+    variable: str  # the variable with that number
 
 
 def rank(environment: Mapping[str, str]) -> Rank | None:

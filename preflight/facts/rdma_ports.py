@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ROOT = "/sys/class/infiniband"
 
-#: Records of what user space gets of an HCA: its device nodes (uverbsN), and what libibverbs tells of it.
+#: Records of what user space gets of an HCA: its device nodes (uverbsN), and what libibverbs reports of it.
 DEVICE_NODES, DEVINFO = "dir:/dev/infiniband", "cmd:ibv_devinfo"
 
 #: Link layer of a port that is neither InfiniBand nor Ethernet: AWS EFA's, which speaks SRD. The kernel's sysfs prints
@@ -31,7 +31,7 @@ _LINK_LAYERS = {"InfiniBand": "InfiniBand", "Ethernet": "Ethernet", "Unknown": U
 #: PCI vendor of EFA (pci.ids).
 AMAZON = "1d0f"
 
-#: Gb/s that the efa driver prints of every device where it does not ask the device for its own.
+#: Gb/s that the efa driver prints for every device if it does not query the device.
 EFA_PLACEHOLDER_GBPS = 100
 
 #: What the kernel prints for a speed that it does not know, on a port that is active: (link layer, rate text).
@@ -221,7 +221,7 @@ def _sysfs_port(evidence: Evidence, device: str, number: int) -> Port:
     physical = _numbered(evidence, f"{base}/phys_state")
     layer_text = evidence.text(f"{base}/link_layer").strip()
     layer = _LINK_LAYERS.get(layer_text)
-    # mlx5 says so, too, of a port type that it cannot read
+    # mlx5 also reports this for a port type that it cannot read
     if layer is None or (layer == UNSPECIFIED and _pci_vendor(evidence, device) not in (AMAZON, "")):
         raise EvidenceError(f"{base}/link_layer", f"holds {layer_text[:60]!r}, neither InfiniBand nor Ethernet")
     rate_text = evidence.text(f"{base}/rate").strip()
@@ -317,7 +317,7 @@ def of_listed(port: RdmaPort, evidence: tuple[str, ...]) -> Port:
     A value that the tool does not print is empty or None.
     """
     layer = _LINK_LAYERS.get(port.link_layer or "", port.link_layer or "")
-    # rxe prints 2.5 whatever it runs at; a rate below 10 Gb/s is a placeholder on every HCA of today
+    # rxe prints 2.5 at any rate; a rate below 10 Gb/s is a placeholder on every current HCA
     known = port.logical == "ACTIVE" and port.rate_gbps is not None and port.rate_gbps >= 10
     return Port(
         port.device or port.netdev or f"the port of line {port.line}", port.number or 0, port.logical, port.trained,

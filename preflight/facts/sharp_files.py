@@ -22,7 +22,7 @@ FILES = (
     " ( -name libsharp_coll.so* -o -name libnccl-net*.so* ) -printf '%s %p %l\\n'"
 )
 
-#: Folders that the loader searches without being told.
+#: Folders that the loader searches by default.
 _USUAL = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/local/lib")
 
 
@@ -31,7 +31,7 @@ class SharpPlugin:
     """The files of NCCL's SHARP plug-in."""
 
     plugins: tuple[Library, ...]  # libnccl-net*.so in a folder of SHARP's
-    others: tuple[Library, ...]  # libnccl-net*.so elsewhere: whose they are, their names do not tell
+    others: tuple[Library, ...]  # libnccl-net*.so elsewhere: of unknown origin
     libraries: tuple[Library, ...]  # libsharp_coll.so.*
 
 

@@ -30,7 +30,7 @@ class Cpu:
     """The first CPU; a server has one model only."""
 
     model: str
-    microcode: str  # empty: the architecture, or the hypervisor, does not tell
+    microcode: str  # empty: not reported by the architecture or the hypervisor
 
 
 def cpu(text: str) -> Cpu:

@@ -27,7 +27,7 @@ HOSTNAME = "file:/proc/sys/kernel/hostname"
 #: What the boot id of a container belongs to.
 CONTAINER = "container"
 
-#: Kinds of identifiers, in the order in which they are told. The first says that two names are one machine.
+#: Kinds of identifiers, in the order of reports. The first shows that two names are one machine.
 KINDS = (
     "boot id", "machine id", "host name", "node GUID", "system image GUID", "port GUID", "LID", "IP address", "MAC",
     "GPU UUID", "GPU serial number",
@@ -122,7 +122,7 @@ def _of_port(node: NodeFacts, port: Port) -> Iterator[Identifier]:
     lid_key = f"file:{ROOT}/{port.device}/ports/{port.number}/lid"
     lid = _text(node, lid_key)
     if port.active and re.fullmatch("0x[0-9a-f]{1,4}", lid) and int(lid, 16):
-        # rails may be fabrics of their own, whose managers all begin at LID 1 under the default prefix
+        # rails may be separate fabrics: their managers all begin at LID 1 under the default prefix
         yield Identifier("LID", str(int(lid, 16)), port.name, lid_key, f"{port.name} {row[:16]}")
 
 
@@ -145,7 +145,7 @@ def _of_interfaces(node: NodeFacts) -> Iterator[Identifier]:
             found = mac(_text(node, key))
         except ValueError:
             continue
-        # of IPoIB the first four bytes name a queue pair; the GUID at the end is told as such
+        # of IPoIB the first four bytes name a queue pair; the GUID at the end is reported as a GUID
         if found.strip("0:") and len(found) == 17:
             yield Identifier("MAC", found, name, key)
     try:

@@ -62,7 +62,7 @@ class Events:
 
     gpus: tuple[XidEvent, ...]
     switches: tuple[SwitchEvent, ...]
-    unread: tuple[str, ...] = ()  # lines of an XID whose number or address is not whole
+    unread: tuple[str, ...] = ()  # lines of an XID with an incomplete number or address
     unread_switches: tuple[str, ...] = ()  # the same of SXIDs
 
     @cached_property
@@ -98,7 +98,7 @@ def events(lines: Iterable[KernelLogLine], *, pasted: bool = False) -> Events:
     switches: list[SwitchEvent] = []
     unread: tuple[list[str], list[str]] = [], []
     cleared: dict[str, int] = {}  # address -> how many events there were when its recovery was cleared
-    probed: list[XidEvent] = []  # found while the driver was being loaded, before it says that it is
+    probed: list[XidEvent] = []  # found while the driver was being loaded, before its own message of that
     ungraded: list[tuple[tuple[str, int], str]] = []  # severity and data of an SXID, below the line with its grade
     named = ""
     for line in lines:

@@ -21,14 +21,14 @@ from preflight.judge import judge
 from preflight.judge.actions import strongest
 from preflight.model import Check
 
-#: While a job may run, what runs on the GPUs is no fault; in a prolog it is left over.
+#: While a job may run, processes on the GPUs are normal; in a prolog they are left over.
 BUSY = ("gpu.left-over-processes", "gpu.process-per-gpu", "gpu.memory-headroom", "gpu.utilisation-visible")
 _ANY_TIME = ("slurm-healthcheck",)
 
 #: What stands for a check where none of them is to blame.
 EXPECTATIONS, NO_ANSWER, NOTHING = "gate.expectations", "gate.no-answer", "gate.nothing-judged"
 
-#: Characters of a reason; who drains adds whose problem it is.
+#: Characters of a reason; the drain adds the owner.
 _REASON_MOST = 185
 _FOUND_MOST = 60
 

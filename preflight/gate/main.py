@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from preflight.gate.result import GateResult, PassedOn, Progress
     from preflight.gate.verdict_cache import Cached
 
-#: The caller when the first word is no hook: SLURM_SCRIPT_CONTEXT -> hook (slurm.conf(5)).
+#: The caller if the first word is not a hook: SLURM_SCRIPT_CONTEXT -> hook (slurm.conf(5)).
 _CONTEXTS = {"prolog_slurmd": "slurm-prolog", "prolog_slurmctld": "slurm-controller"}
 
 

@@ -49,7 +49,7 @@ def metrics(result: GateResult) -> Iterator[str]:
     The labels are names of nodes and fixed words.
     """
     verdict = result.verdict
-    labels = {"node": verdict.node, "seat": result.hook}
+    labels = {"node": verdict.node, "hook": result.hook}
     verdict_metric = Metric("preflight_gate_verdict", "Whether this is the gate's last verdict on the node.")
     for status in STATUSES:
         verdict_metric.add(status == verdict.status, **labels, status=status)

@@ -18,7 +18,7 @@ _WRITABLE_BY_OTHERS = 0o022
 
 
 class StateDirError(PreflightError):
-    """The directory, or a file in it, is not to be used; the text says which and why."""
+    """The directory, or a file in it, must not be used; the text gives which and why."""
 
 
 def locate(given: str | None) -> str:

@@ -18,7 +18,7 @@ SCHEMA = "preflight.verdict/1"
 #: Statuses of a verdict; error: the configuration is at fault, and the node was not judged by it.
 STATUSES = ("pass", "fail", "unknown", "error")
 
-#: Whose problem a failure is: the node's, the job's, or that of the site (fabric, file server, settings of all).
+#: Owner of a failure: the node, the job, or the site (fabric, file server, common settings).
 OWNERS = ("node", "job", "site")
 
 #: Characters that a scheduler's reason may have; the most important words come first.
@@ -38,12 +38,12 @@ ACTIONS = ("none", "monitor", "fix-job", "fix-site", "reset", "reboot", "isolate
 #: What a status requires where no word for it is given, as in a verdict of an older version.
 _USUAL = {"pass": "none", "fail": "isolate", "unknown": "monitor", "error": "monitor"}
 
-#: Attributes whose key in the document has another name.
+#: Attributes with another name in the document.
 _KEYS = {"owner": "whose"}
 
 
 class UnusableVerdict(PreflightError, ValueError):
-    """A document is not a verdict; the text says why."""
+    """A document is not a verdict; the text gives the reason."""
 
 
 class Verdict:

@@ -119,7 +119,7 @@ def put(
     for name, rules in hooks.items():
         actions = [f"{status}={action}" for status, action in rules["actions"].items()]
         lines.append(
-            " ".join(("seat", name, f"strict={int(rules['strict'])}", f"cached={int(rules['cached'])}", *actions))
+            " ".join(("hook", name, f"strict={int(rules['strict'])}", f"cached={int(rules['cached'])}", *actions))
         )
     inputs = list(inputs)
     lines.append(f"counts {len(hooks)},{len(inputs)}")
@@ -185,7 +185,7 @@ def _decoded(raw: bytes) -> tuple[Cached, str, list[tuple[str, str]]]:
     inputs: list[tuple[str, str]] = []
     for line in lines[1:-2]:
         key, _, value = line.partition(" ")
-        if key == "seat":
+        if key == "hook":
             name, *words = value.split(" ")
             if name in hooks:
                 raise UnusableVerdict(f"it has two rules for {name[:40]!a}")

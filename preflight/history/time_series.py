@@ -31,7 +31,7 @@ _FORM = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def samples(node: NodeFacts) -> Iterator[tuple[str, str, float]]:
-    """Yield metric, subject and value; what a node does not tell is left out."""
+    """Yield metric, subject and value; missing values are left out."""
     yield from _of_gpus(node)
     yield from _of_ports(node)
 

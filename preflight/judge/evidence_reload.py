@@ -8,7 +8,7 @@ from collections.abc import Callable
 from preflight.evidence.document import Evidence, memory
 from preflight.facts.node import FleetAnswers, NodeFacts
 
-#: Nodes whose evidence and facts are held at once. A fleet of no more is held as a whole.
+#: Nodes with their evidence and facts in memory at once. A fleet of no more stays in memory.
 HELD = 64
 
 #: Bytes that their evidence may take, unless it is of one node alone.

@@ -41,7 +41,7 @@ class NodeResult:
     origin: str | None
     site: Site | None = None
     switch: str = ""  # the record by which it is a network switch, of which nothing is judged
-    about: Mapping[str, Any] = field(default_factory=dict)  # what the report's page of the node says of it
+    about: Mapping[str, Any] = field(default_factory=dict)  # details of the node on the report's page
     more: Mapping[str, Any] = field(default_factory=dict)  # the rest of that, where there is any
     outcomes: list[Outcome] = field(default_factory=list)
     fleet_answers: FleetAnswers = field(default_factory=dict)

@@ -115,7 +115,7 @@ _MAX_VALUES = 3
 
 @dataclass
 class _Group:
-    first: tuple[int, int]  # the first subject, and the finding's place in what was said of it
+    first: tuple[int, int]  # the first subject, and the finding's index there
     members: array[int] = field(default_factory=lambda: array("I"))
     found: dict[str | None, tuple[int, int]] = field(default_factory=dict)  # each value, and where it was first
 

@@ -71,7 +71,7 @@ def _class(one: Class, faults: Sequence[Fault]) -> Iterator[str]:
         mine = [value for value in one.values if value.table == table]
         if table and mine:
             yield ""
-            # a table whose values were all refused stands as a comment too
+            # a table becomes a comment, too, if all its values were refused
             yield f"[class.{name}.{table}]" if any(value.learnt for value in mine) else f"# [class.{name}.{table}]"
         for value in mine:
             yield from _value(value)

@@ -17,7 +17,7 @@ _WORDS = re.compile(r'"[^"]*"|[^."]+|(?<=\.)(?=\.|$)|^$')
 
 
 class UnknownKey(PreflightError):
-    """No key of a class of nodes has this name; the text says what is near."""
+    """No key of a class of nodes has this name; the text suggests similar ones."""
 
 
 def explain(cluster: Cluster, text: str, key: str, part: Part | None = None) -> Iterator[str]:

@@ -18,12 +18,12 @@ FIRST_PORT = 18515
 
 
 class EndpointError(PreflightError):
-    """A node has no such end; the text says what it lacks."""
+    """A node has no such endpoint; the text describes what it lacks."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the command line decides; None: whatever is usual."""
+    """Options of the command line; None: the default."""
 
     device: str | None = None  # mlx5_0, or mlx5_0:1
     gid_index: int | None = None
@@ -103,7 +103,7 @@ def _gid(node: NodeFacts, port: rdma_ports.Port, index: int | None) -> tuple[int
         try:
             return index, gids.gid(node.evidence, port.device, port.number, index)
         except EvidenceError:
-            return index, None  # the test itself will say what is wrong with it
+            return index, None  # the test itself will report the error
     if not port.roce:
         return None, None
     rows = []

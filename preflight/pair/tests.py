@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from preflight.pair.endpoints import End, Wanted
 
-#: Seconds of traffic at line rate that a bandwidth test asks for; a slower path takes longer.
+#: Seconds of traffic at line rate in a bandwidth test; a slower path takes longer.
 TRAFFIC_S = 2.0
 
 #: Messages of a bandwidth test at least, and those of one between software devices, which have no rate to go by.

@@ -20,7 +20,7 @@ class Format:
 
     name: str  # of the tool, or of the files
     records: tuple[str, ...]  # record keys; * stands for anything
-    seen: tuple[str, ...] = ()  # origins as in tests/data/outside/index.toml; a recorded whole node by its file
+    seen: tuple[str, ...] = ()  # origins as in tests/data/outside/index.toml; a recorded node by its file
 
 
 _GITHUB = "https://github.com/"

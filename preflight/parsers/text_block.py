@@ -10,7 +10,7 @@ from preflight.evidence import json_limits
 from preflight.textprep.lines import Line, Lines
 from preflight.textprep.numbered_text import left_out
 
-#: A shell's prompt with a command after it: it ends whatever was printed before.
+#: A shell's prompt with a command: it ends the output before it.
 _PROMPT = re.compile(
     r"\s{0,8}(?:\([\w.-]{1,40}\)\s{0,4})?"
     r"(?:[\w.-]{1,64}@[\w.-]{1,128}(?::|\s)?[^\s#$>]{0,200}|\[[^\]]{1,200}\]|[~/][\w./~-]{0,200}|[\w.-]{1,64}:[~/][^\s#$]{0,200})?"
@@ -52,7 +52,7 @@ def value_or_none(value: str | None) -> str | None:
     return None if not value or _WITHHELD.fullmatch(value) else value
 
 
-#: What somebody explains between two lines of output.
+#: A comment between two lines of output.
 _COMMENT = re.compile(r"\s+#\s|#\s*[^\x00-\x7f]")
 
 

@@ -17,7 +17,7 @@ _Read = Callable[[InputSource], list[TextPart]]
 
 #: Lines of a pasted text; longer ones come from log collectors, and are read once.
 _MOST_LINES = 20_000
-#: Of an envelope that is no doubt one, what is inside counts even if it says less: what stood around it says nothing.
+#: The content of a certain envelope counts even if it is poorer: the text around it has no information.
 _LEFT = 0.5
 #: How findings name lines.
 _LINES = re.compile(r"\b(lines?) (\d{1,9})(?:-(\d{1,9}))?\b")

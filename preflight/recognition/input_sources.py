@@ -36,7 +36,7 @@ _FREE_SPACE_FIX = "give a file, or set TMPDIR to a folder with room for all of i
 
 
 class SourceError(PreflightError):
-    """A source cannot be opened or unpacked; the text says which and why."""
+    """A source cannot be opened or unpacked; the text gives which and why."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ ACROSS = "bench."
 #: Kinds that are a file of their own.
 _FILES = (TRACE, RECORDER)
 
-#: Ranks whose watchdog messages are listed one by one.
+#: Ranks with their watchdog messages listed one by one.
 _MAX_RANKS = 1000
 
 _SHOWN_STATUSES = ("fail", "warn", "pass")

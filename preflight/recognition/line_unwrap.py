@@ -12,7 +12,7 @@ from preflight.textprep.wrapped_lines import unbroken
 
 #: Lines between two pieces of one output, where a broken line could not be read.
 _GAP = 3
-#: Lines of what somebody pasted; logs are longer, and what writes them breaks no lines.
+#: Most lines of a pasted text; logs are longer, and their writers do not wrap lines.
 _MOST_LINES = 5000
 
 

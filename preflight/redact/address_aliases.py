@@ -102,7 +102,7 @@ class Keyed:
             return number
         maker = number >> 40
         if number >> 24 & 0xFFFF == 0xFFFE:
-            maker ^= 0x020000  # the bit that says whether it is unique (RFC 4291, appendix A)
+            maker ^= 0x020000  # the bit for uniqueness (RFC 4291, appendix A)
         return number >> 24 << 24 | self._low(maker, number & 0xFFFFFF)
 
     def _low(self, maker: int, number: int) -> int:

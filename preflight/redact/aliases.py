@@ -24,10 +24,10 @@ _NUMBER = re.compile("[0-9]+")
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 _DASHED_ADDRESS = re.compile(rf"(?<!\d){_OCTET}(?:-{_OCTET}){{3}}(?!\d)", re.A)
 
-#: Numbers in a host's name, and their digits, up to which they are kept: rack, chassis, node; more is an identity.
+#: Numbers in a host's name, and their digits, up to which they are left: rack, chassis, node; more is an identity.
 _MOST_NUMBERS, _MOST_DIGITS = 3, 5
 
-#: What tools number from zero: a host of this name cannot be told from a device.
+#: What tools number from zero: a host of this name looks like a device.
 _DEVICE = re.compile(r"(?:gpu|cpu|nic|nv|rank|hca|cuda)[0-9]{1,2}")
 
 #: Letters that a series of host names needs before unknown names of it are taken for hosts, too.
@@ -66,7 +66,7 @@ class Names:
     # --- what is known -----------------------------------------------------------------------------
 
     def learn(self, kind: str, name: str) -> None:
-        """Remember a name, unless it names nobody in particular."""
+        """Remember a name, unless it is generic."""
         name = name.strip().strip(".\"'")
         if not name or len(name) > 255 or name.lower() in SELF or not re.search(r"[^\W_]", name):
             return
@@ -101,12 +101,12 @@ class Names:
 
     @staticmethod
     def is_everywhere(user: str) -> bool:
-        """Tell whether an account is one that every system has."""
+        """Return whether an account is one that every system has."""
         return user.lower() in ACCOUNTS
 
     @staticmethod
     def _is_common(kind: str, name: str) -> bool:
-        """Tell whether a name is also a word of a tool, or too short to be told from one."""
+        """Return whether a name is also a word of a tool, or too short to differ from one."""
         lower = name.lower()
         return (
             lower in vocabulary()

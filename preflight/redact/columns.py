@@ -16,7 +16,7 @@ _BESIDE: Sequence[tuple[frozenset[str], Mapping[str, str]]] = (
     (frozenset(("ROLES", "INTERNAL-IP")), {"NAME": "host"}),
     (frozenset(("RESTARTS",)), {"NAME": "host", "NAMESPACE": "name", "NODE": "host"}),
 )  # fmt: skip
-#: Headings of which one more must be there: a line of a text that has the word USER in it is no heading.
+#: Headings of which a second one is required: a sentence with the word USER is not a heading.
 _OTHERS = frozenset(re.findall(
     r"\S+",
     "PID PPID %CPU %MEM CPU% MEM% RSS VSZ TTY TIME TIME+ CMD COMMAND STAT START STIME PR NI VIRT RES SHR S C "

@@ -59,7 +59,7 @@ class Shapes:
         self.keyed = keyed
         self._found = found
         self._seen: dict[tuple[str, str], str] = {}
-        #: GUIDs that were seen in a form that says what they are, as numbers.
+        #: GUIDs found in an unambiguous form, as numbers.
         self.guids: set[int] = set()
         #: Network and broadcast addresses that were seen with their prefix: address -> length.
         self.networks: dict[ipaddress.IPv4Address | ipaddress.IPv6Address, int] = {}
@@ -173,7 +173,7 @@ class Shapes:
     # --- learning ----------------------------------------------------------------------------------
 
     def learn(self, text: str) -> None:
-        """Remember what later tells a GUID from a number, and a network from a host."""
+        """Remember GUIDs and networks, to recognise them later without their context."""
         if "." in text or ":" in text:
             for match in _NETWORK.finditer(text):
                 self.learn_network(match[1], int(match[2]))

@@ -38,7 +38,7 @@ _ABOUT = re.compile(
     r"(?m)^(?:pdsh@|clush: |dshbak: )(?P<name>[^\W_][\w.-]{0,252}): (?:(?P<other>[^\W_][\w.-]{0,252}): )?"
 )
 
-#: What is numbered at the head of a line and is no host.
+#: Numbered words at the beginning of a line that are not hosts.
 _NO_HOSTS = frozenset(re.findall("[a-z]+", """
     rank layer step epoch iter iteration batch block shard part page chapter line test case trial fold sample slot bay
     disk drive port lane link core thread socket fan temp psu in out power curr dimm channel stage phase round
@@ -47,7 +47,7 @@ _NO_HOSTS = frozenset(re.findall("[a-z]+", """
     expert head tensor data model param var x y z v p q l r n i j k a b c d e f g h m s t u w error warning err row col
     eth ens eno enp ibs mlx bond vlan veth docker br wlan wlp tun tap nvme dm cuda vdev
 """))  # fmt: skip
-#: Of these only names whose number has a leading zero or three digits are hosts: `gpu0` is a device, `gpu001` is none.
+#: Of these only names with a leading zero or three digits are hosts: `gpu0` is a device, `gpu001` is not.
 _DEVICES = frozenset(("node", "gpu", "worker", "host"))
 
 #: Different hosts that have to stand at heads of lines before they are taken for some.

@@ -13,7 +13,7 @@ from preflight.redact.public_words import ACCOUNTS, NO_USERS, is_domain
 #: Called with the kind of a name and the name; returns what to put in its place.
 Found = Callable[[str, str], str]
 
-#: Variables and keys whose value is a name, or a list of names.
+#: Variables and keys with a name, or a list of names, as value.
 _KEYS: Mapping[str, str] = {
     **dict.fromkeys(
         ("hostname", "host_name", "fqdn", "nodename", "node_name", "slurmd_nodename", "slurm_submit_host",
@@ -44,10 +44,10 @@ _NO_PEOPLE = frozenset((
     "memory", "the", "this", "a", "limit", "limits", "arn",
 ))  # fmt: skip
 
-#: Keys of documents whose values name a host if they have a number, as names of hosts do.
+#: Keys of documents: a value with a number, as in names of hosts, is a host.
 _MAYBE_HOSTS = frozenset(("host", "hosts", "node", "nodes", "server", "worker", "workers", "machine"))
 
-#: Keys whose values are names only in documents: in a text too much else is called so.
+#: Keys with names as values in documents only: in a text they are too common.
 _IN_DOCUMENTS = ("comment", "owner")
 
 _IN_TEXT = "|".join(sorted((key for key in _KEYS if key not in _IN_DOCUMENTS), key=len, reverse=True))

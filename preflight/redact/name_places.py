@@ -17,7 +17,8 @@ _PROMPT = r"(?m)^(?:\([\w. -]{1,40}\)[ ]?)?\[?"
 #: Where a line begins, also behind the mark of a mail, a launcher or a log.
 _START = r"(?m)(?:^|(?<=[>|:\]] ))"
 _PROMPTED = r"(?=(?:[: ][^\n$#%>]{0,200})?[$#%>](?:[ \t]|$))"
-#: What stands before an @ and is no user, and after it and is no host: `eth0@if12`, `10.0.0.1@o2ib`, `getty@tty1.service`.
+#: Words before an @ that are not users, and after it that are not hosts: `eth0@if12`, `10.0.0.1@o2ib`,
+#: `getty@tty1.service`.
 _NO_LINK = r"(?!(?:eth|veth|bond|ib|en|vlan|docker|br|lo|tun|tap|wl|macvlan|ipvlan|team|dummy|virbr|cni|cali|lxc|net|ovs|buildd|mockbuild|pdsh)[\w.]{0,20}@)"
 _NO_UNIT = (
     r"(?!if\d|o2ib|tcp\d|kfi\d|tty|sha\d|v\d|[\w-]{1,63}\.(?:service|socket|mount|timer|slice|target|scope|device)\b)"

@@ -42,7 +42,7 @@ _COUNTRIES = frozenset((
     "vn", "za",
 ))  # fmt: skip
 
-#: Folders below which each user has one, and names below them that are no user's.
+#: Parents of home directories, and names below them that are not users.
 TOPS = r"home\d*|homes|Users|users|scratch\d*|fsx\d*|u|people|staff|students?"
 NO_USERS = frozenset((
     "tmp", "temp", "data", "shared", "share", "public", "common", "lib", "lib64", "bin", "etc", "local", "cache", "log",
@@ -78,7 +78,7 @@ ACCOUNTS = frozenset((
 #: Names of this machine, as every machine calls itself.
 SELF = frozenset(("localhost", "localhost.localdomain", "ip6-localhost", "(none)", "uninitialized", "unknown", "none"))
 
-#: Parts of the package whose words are those of the formats that are judged.
+#: Parts of the package that contain the words of the judged formats.
 _PARTS = (
     "facts", "parsers", "textprep", "collector", "checks", "recognition", "expectations", "reports", "probes.py",
     "checklist",
@@ -86,7 +86,7 @@ _PARTS = (
 
 
 def is_domain(name: str) -> bool:
-    """Tell whether a dotted name is that of a domain or a host in one, and of a site."""
+    """Return whether a dotted name is a site's domain, or a host in one."""
     labels = name.lower().rstrip(".").split(".")
     if len(labels) < 2 or not all(labels) or is_public(name):
         return False
@@ -94,7 +94,7 @@ def is_domain(name: str) -> bool:
 
 
 def is_public(name: str) -> bool:
-    """Tell whether a domain is one of those that name no site."""
+    """Return whether a domain names no site."""
     labels = name.lower().rstrip(".").split(".")
     return any(".".join(labels[place:]) in PUBLIC for place in range(len(labels)))
 

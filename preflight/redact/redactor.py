@@ -27,7 +27,7 @@ _SEPARATES = (
     r"&(?:#x?[0-9a-fA-F]{1,6}|[a-z]{2,6});|%[0-9A-F]{2}"
 )
 _HOME = rf"/(?:{TOPS})/[^\s/\"'\\:;,<>()\[\]{{}}|&=]+(?:/[^\s/\"'\\:;,<>()\[\]{{}}|&=]+)*"
-#: Paths of the kernel and lines of lscpu: `/sys/devices/system/node/node1` is no host, whatever hosts are called.
+#: Paths of the kernel and lines of lscpu: `/sys/devices/system/node/node1` is not a host, whatever the hosts' names.
 _SYSTEM = r"/(?:sys|proc|dev)/[^\s\"'\\,;<>]*|\bNUMA node\d{1,4}\b"
 #: `C:\Users\bmueller`: the `\b` belongs to the path; elsewhere it is an escape.
 _PROFILE = r"\b[A-Za-z]:\\{1,2}Users\\{1,2}(?=[\w.])"
@@ -54,7 +54,7 @@ _MOST_LABELS = 16
 _LISTINGS = ("dir:/sys/", "dir:/proc/", "dir:/dev/")
 _OUR_WORDS = frozenset(("title", "why", "fix", "supply", "missing"))
 
-#: Different runs of characters whose aliases are remembered.
+#: Different strings of which the aliases are cached.
 _REMEMBERED = 200_000
 
 #: Characters up to which a text is short.
@@ -147,7 +147,7 @@ class Redactor:
             self._shared = None
 
     def _is_known(self, value: Any, key: str, ours: bool) -> bool:
-        """Whether this very object was learnt from under the same key."""
+        """Return whether this very object was learnt from under the same key."""
         if self._shared is None or not isinstance(value, dict | list):
             return False
         place = id(value), key, ours

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from preflight.collect.request import Collected
     from preflight.evidence.document import Evidence
 
-#: Bytes kept of a log that is handed over with --log.
+#: Most bytes stored of a log that is given with --log.
 LOG_CAP = 64_000_000
 
 #: Bytes of a file by which it is known for a document.

@@ -55,7 +55,7 @@ def _by_mark(lines: list[Line], length: int) -> list[tuple[str, list[Line]]]:
         if line.text.strip():
             name = " ".join(_TIME.sub("", mark).split()).rstrip(_SEPARATOR)
             written.setdefault(name, []).append(bare[-1])
-    if len(written) > 1 and len(written) * _EACH > len(lines):  # numbers that count up are nobody's name
+    if len(written) > 1 and len(written) * _EACH > len(lines):  # numbers that count up are not a name
         return [("", bare)]
     return list(written.items())
 

@@ -25,7 +25,7 @@ class UnpackedText:
 
     text: str
     numbers: list[int]
-    sure: bool  # whether what tells the envelope can be nothing else
+    sure: bool  # whether the envelope is certain
 
 
 _Lines = list[tuple[int, str]]

@@ -18,7 +18,7 @@ _SRUN = r"\s{0,6}(\d{1,6}):"  # srun --label
 _PDSH_ADDRESS = r"(\d{1,3}(?:\.\d{1,3}){3}): "
 _DAEMON = r"[\w.-]{1,128} %s[\w.@/-]{1,64}(?:\[\d{1,10}\])?:\s"  # a host and a program
 
-#: What a kernel writes is no daemon's: its log has its own times.
+#: Not a daemon's: the kernel's log has its own times.
 _NO_KERNEL = r"(?!kernel\b)"
 
 #: What a launcher puts before each line; the group is who wrote it.
@@ -77,7 +77,7 @@ _ON_ANY_LINE = re.compile(
             r"\s*(?:>\s?){1,8}",  # quoted mail, Markdown
             # rsyslog, journalctl -o short-iso
             rf"(?:[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d|\d{{4}}-\d\d-\d\dT\S{{8,24}}) {_DAEMON % ''}",
-            r"\s{1,4}[\w.-]{1,128} [\w.@/-]{1,64}\[\d{1,10}\]:\s",  # the same, whose time was read already
+            r"\s{1,4}[\w.-]{1,128} [\w.@/-]{1,64}\[\d{1,10}\]:\s",  # the same, with the time already read
             rf"{_DATE_TIME}\s",  # RFC 3339
             rf"{_CTIME}(?=\[)",  # mpirun --timestamp-output (Open MPI 4)
             # mpirun --tag-output (Open MPI 4, 5), SageMaker's own

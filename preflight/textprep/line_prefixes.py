@@ -112,7 +112,7 @@ def _unframed(text: str) -> str:
 
 #: What looks like the name of a host and may be that of a field.
 _MAY_BE_TEXT = re.compile(r"\s*[A-Za-z]\w*:\s")
-#: Lines of what somebody pasted: longer texts are read once.
+#: Most lines of a pasted text: longer texts are read once.
 _MOST_TWICE = 5000
 
 
@@ -152,7 +152,7 @@ def _uncommented(lines: Lines) -> list[Line]:
 
 
 def _of_kernel(texts: list[str]) -> bool:
-    """Return whether lines are a kernel's, with its time mistaken for a prefix.
+    """Return whether lines are a kernel's, with its time taken for a prefix.
 
     They have no other prefix.
     """

@@ -8,12 +8,12 @@ from preflight.textprep.plain_text import strip_ray_repeat
 
 #: One word behind which nothing was left; so nearly every way of a channel is.
 _WORD = re.compile(r"[\w/:.()-]*[\w)]", re.ASCII)
-#: What a model writes behind a line of which it tells the source.
+#: Citation marks that a language model appends to a line.
 _CITED = re.compile(r"\s*\[cite: [\d, ]{1,40}\]$")
 #: The end of a text that a program holds, as it stands in its source or in JSON.
 _QUOTED = re.compile(r"(?:\\n)?([\"'`])[\s,;+)\\]*$")
 _AFTER_QUOTED = tuple("\"'`,;+)\\")
-#: What somebody explains behind a message; NCCL's own are ASCII and hold no such sign.
+#: A comment after a message; NCCL's own are ASCII and have no such character.
 _ANNOTATION = re.compile(r"(?<=\S)\s+(?:#\s|//\s|<-{1,2}\s|[^\x00-\x7f│┃║]).*", re.DOTALL)
 _FRAMES = " \t│┃║`|"
 _WRITTEN_OUT = ('\\n"', "\\n'", "\\n", "**")

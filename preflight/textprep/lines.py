@@ -36,7 +36,7 @@ _HTML = re.compile(
 )
 #: A table of a page or of Markdown holds lines in one.
 _HTML_BREAK = re.compile(r"<br\s?/?>")
-#: Markdown's own: an underscore kept from being a mark, a word made bold.
+#: Markdown's own: an escaped underscore, a bold word.
 _ESCAPED = re.compile(r"(?<=[A-Za-z0-9])\\(?=_)|\\(?=[\[\]*#=<>~|-])")
 _BOLD = re.compile(r"(?<!\S)\*\*(?=[^\s*])([^*]{0,200}[^\s*])\*\*(?=\s|$)")
 #: The quote that begins or ends a text in a program: ``OUTPUT = """CA 'mlx5_0'``.
@@ -44,7 +44,7 @@ _QUOTE_BEGINS = re.compile(r"(?:^\s*)?(?:[\w.:\[\] ]{1,60}?\s*:?=\s*|[\w.]{1,40}
 _QUOTE_ENDS = re.compile(r"(?<=[^\s`])(?:\"\"\"|'''|`)$")
 #: AsciiDoc's number of an explanation, behind a line of JSON or YAML.
 _CALLOUT = re.compile(r"(?<=[\[\]{},\"'])\s*<\d{1,2}>$")
-#: What somebody explains behind a line of output.
+#: A comment after a line of output.
 _ANNOTATION = re.compile(
     r"(?<=\S)\s+(?:[←⬅◀◄◁⇐⟵👈]|<[-=—─]{1,80}(?=\s|$)|<-{2,80}(?![->\s])).*|(?<=\S)\s*[-—─]{4,80}>{1,8}.*"
     r"|(?<=\S)\s{2,}(?:#|//)(?:\s|[^\x00-\x7f]).*|(?<=\S)\s#[^\x00-\x7f].*"
@@ -63,7 +63,7 @@ _TABLE_FIELD = re.compile(r"^\|\s*([A-Za-z][^|]{0,60}:)\s*\|\s*([^|]*?)\s*\|\s*$
 _CELLS = re.compile(r"\s\|\s\|\s*$")
 _TMUX_MARK = re.compile(r"\[\d{1,6}/\d{1,6}\]\s*$")
 
-#: Lines each of which has a blank one behind it, from which on that is no way to write.
+#: Lines followed by a blank one, from which the blank lines are an artifact.
 _LEAST_DOUBLED = 6
 
 

@@ -15,9 +15,9 @@ _Lines = list[tuple[int, str]]
 _LEAST, _CELLS = 3, 5
 #: Of how many lines each must be a row where rows have fewer cells, or not as many as each other.
 _SHARE = 0.8
-#: Lines of what somebody pasted.
+#: Most lines of a pasted text.
 _MOST_LINES = 20_000
-#: What no row has: columns that are set with blanks are no cells. A list in a sentence has blanks behind its commas.
+#: Not in a row: columns aligned with blanks are not cells. A list in a sentence has blanks after its commas.
 _SET_WITH_BLANKS = re.compile(r"\S(?:\t|\s{2,})\S")
 #: A list with its name before it.
 _NAMED = re.compile(r"[=:\s]")

@@ -23,7 +23,7 @@ _RULE = re.compile(r"(?<!\S)-*—[—-]*(?!\S)")
 
 #: A colour as viewers, loggers and syslog show it: ``^[[0m``, ``\x1b[0m``, ``\033[0m``, ``#033[0m``, ``ESC[0m``.
 _SHOWN_COLOUR = re.compile(r"(?:\^\[|\\(?:x1[bB]|033|u001[bB]|e)|#033|ESC|[\u241b\ufffd])\[[0-9;:]{0,20}[mK]")
-#: A terminal was told to go right instead of being sent blanks.
+#: A cursor movement to the right in place of blanks.
 _GO_RIGHT = re.compile(r"\x1b\[(\d{1,3})C")
 #: A key that took back the one before it.
 _TAKEN_BACK = re.compile(r"[^\x08\n]\x08(?: \x08)?")

@@ -93,12 +93,12 @@ def join_at(lines: Sequence[str], width: int, goes_on: Callable[[str], bool]) ->
 _NARROWEST, _WIDEST = 60, 240
 #: The narrowest screen that people work on.
 _SCREEN = 76
-#: Screens as wide as this are so common that one line of that width is enough; blanks at the end hide the others.
+#: Screens as wide as this are so common that one line of that width is enough; blanks at the end hide the rest.
 _USUAL = frozenset((80, 100, 120, 132, 160))
 #: What no line begins with: a page that colours code put a line's pieces on lines of their own. How many identify it.
 _REST = re.compile(r"[\]):](?:\s|\d|$)")
 _LEAST_RESTS = 4
-#: A word of this length at most is carried over as a whole.
+#: Longest word that is moved to the next line in one piece.
 _WORD = 40
 
 

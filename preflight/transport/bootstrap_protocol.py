@@ -38,14 +38,14 @@ _UNUSABLE, _UNFED, _UNHEARD = 97, 95, 94
 _STAGE = (
     f"import signal,sys;sys.version_info<(3,6)and sys.exit({_UNUSABLE});signal.alarm(60);"
     f"i=sys.stdin and sys.stdin.buffer or sys.exit({_UNFED});i.isatty()and sys.exit(sys.argv[3]);"
-    # a file or /dev/null: nobody would hear the answer
+    # a file or /dev/null: the answer would be lost
     f"sys.stdout and not sys.stdout.seekable()or sys.exit({_UNHEARD});"
     "print(sys.argv[1],sys.hexversion,flush=True);"
     "n=next((int(l.split()[1])for l in iter(i.readline,bytes())if l.startswith(sys.argv[2].encode())),0);"
     f"n or sys.exit({_UNFED});exec(i.read(n))"
 )
 
-# The same for a request that comes as arguments; standard input is left to say that the caller is there.
+# The same for a request in the arguments; standard input then only shows that the caller is alive.
 _STAGE_OF_ARGUMENTS = (
     f"import base64,io,signal,sys,types,zlib;sys.version_info<(3,6)and sys.exit({_UNUSABLE});signal.alarm(60);"
     "print(sys.argv[1],sys.hexversion,flush=True);"
@@ -67,7 +67,7 @@ def _script(stage: str, arguments: str) -> str:
 # csh and tcsh then agree on what it is. Without a leading exec a restricted shell runs it as well.
 _SCRIPT = _script(_STAGE, f"{_READY} {_BOOT} {_ON_TERMINAL}")
 
-#: For whoever starts a program without a login shell in between: the argument of ``sh -c``, and what needs no sh.
+#: For transports without a login shell: the argument of ``sh -c``, and a command without sh.
 SCRIPT = _SCRIPT
 SCRIPT_OF_ARGUMENTS = _script(_STAGE_OF_ARGUMENTS, f'{_READY} "$@"')
 WITHOUT_SHELL = ("python3", "-I", "-S", "-c", _STAGE, _READY, _BOOT, _ON_TERMINAL)
@@ -80,7 +80,7 @@ COMMAND = f"sh -c '{_SCRIPT}'"
 _LEFT = 96
 OPENING = b"exit %d\n" % _LEFT * 3
 
-#: Bytes of an answer, and of everything else a node says, beyond which it is not listened to any more.
+#: Most bytes of an answer, and of all other output of a node; more ends the connection.
 ANSWER_LIMIT = 16 * 1024 * 1024
 NOISE_LIMIT = 4 * 1024 * 1024
 

@@ -24,7 +24,7 @@ from preflight.transport.local.process import has_ended, kill_group, pipes
 #: Connections that end at once are tried so often, with pauses that grow from one to the other, seconds.
 _ATTEMPTS, _PAUSE_S, _LONGEST_PAUSE_S = 8, 0.3, 3.0
 
-#: Seconds kept of a node's time for bringing the answer back, and for the program to end by itself.
+#: Seconds of a node's time reserved for returning the answer, and for the program to end by itself.
 _RETURN_S, _GRACE_S = 1.0, 0.3
 
 _CHUNK, _STDERR_BYTES = 65536, 8000

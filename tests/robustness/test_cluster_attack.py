@@ -56,7 +56,7 @@ def keys() -> Iterator[tuple[str, str]]:
     yield from _keys("waiver", waivers.Waiver)
     yield from _keys("gate", gate_table.Gate)
     yield from (("gate", hook) for hook in policy.HOOKS)
-    yield from _keys("gate.slurm-prolog", gate_table.GateHook)  # the other seats have the same keys
+    yield from _keys("gate.slurm-prolog", gate_table.GateHook)  # the other hooks have the same keys
 
 
 def text(table: str, key: str, value: str) -> tuple[str, int]:

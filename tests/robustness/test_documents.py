@@ -174,7 +174,7 @@ def test_a_part_within_itself_is_compared() -> None:
 @SLOW
 @given(data=st.data())
 def test_a_damaged_verdict_of_a_node_starts_no_job(data: st.DataObject, tmp_path: Path) -> None:
-    """Published by a node, read by the seat of the controller. No damage makes a pass of one that fails."""
+    """Published by a node, read by the hook of the controller. No damage makes a pass of one that fails."""
     fresh = {**VERDICT, "at": int(time.time())}
     path = tmp_path / "n1.json"
     path.write_bytes(data.draw(damaged(fresh)))

@@ -70,7 +70,6 @@ ALLOWED = (
     ("prose messages docs", r"\bthere (is|are) no\b", "standard English"),
     ("prose messages docs", r"\b(is|are) no (longer|more than|less than|fewer than)\b", "standard English"),
     ("prose messages docs", r"`[^`]*`", "code: its names are counted where they are defined"),
-    ("prose messages docs", r"\bseat=|\$labels\.seat", "label of the metrics, read by installed dashboards"),
     ("messages", r"\b(kubectl|ssh|srun|scontrol) said\b", "a quotation of the program's own words follows"),
     ("names", r"(?:is_)?known_hosts\w*", "the file of OpenSSH"),
     ("names", r"whole_node\w*", "a machine, as opposed to records of it"),

@@ -19,7 +19,7 @@ PAIRS = 0.75
 #: Share of the NICs' line rate that a collective reaches with GPUDirect RDMA: 46 to 48 of 50 GB/s, 23 to 24 of 25.
 NICS = 0.95
 
-#: The same of alltoall, whose many small pieces cost more: 85 of 94 on two nodes (public run over EFA).
+#: The same for alltoall, where many small pieces cost more: 85 of 94 on two nodes (public run over EFA).
 NIC_PAIRS = 0.90
 
 SOURCE = "nccl-tests doc/PERFORMANCE.md; shares of the line rate as in public runs (roofline/collectives.py)"

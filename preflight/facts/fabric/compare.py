@@ -16,7 +16,7 @@ class Slow:
     """A link below the speed of its peers."""
 
     link: FabricLink
-    usual: str  # "4xHDR"; empty: it runs in one lane, whatever its peers do
+    usual: str  # "4xHDR"; empty: it runs in one lane, regardless of its peers
     holders: int  # peers that have the usual speed; 0: that of the reference
     peers: int  # links of the same kind
 
@@ -24,7 +24,7 @@ class Slow:
 def slow(net: Net, reference: Net | None = None) -> tuple[Slow, ...]:
     """Return the links slower than most of their kind, or in a single lane.
 
-    Links of different kinds of HCAs are not peers: a storage server's HDR port beside NDR ports is no fault. A
+    Links of different kinds of HCAs are not peers: a storage server's HDR port beside NDR ports is normal. A
     majority is counted as among nodes (``majority.is_majority``). A link of the reference is compared with its own
     speed there, and does not vote.
     """

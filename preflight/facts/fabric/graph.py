@@ -25,7 +25,7 @@ class Leaf:
     down_gbps: float  # of its links to hosts, Gb/s
     uplinks: int  # links to other switches
     up_gbps: float  # of those, Gb/s
-    unknown: int  # links whose rate is not known, which count in neither
+    unknown: int  # links of unknown rate, counted in neither
 
     @property
     def ratio(self) -> float:
@@ -120,7 +120,7 @@ class Graph:
     def along(self, route: tuple[int, ...]) -> str:
         """Return the end of a directed route from the sweeping node: ``leaf00 port 3``.
 
-        Empty if it cannot be followed. The first number stands for the sweeping port itself; each of the others is an
+        Empty if it cannot be followed. The first number stands for the sweeping port itself; each further one is an
         outgoing port.
         """
         here = self.net.start[0] if self.net.start else ""
@@ -142,7 +142,7 @@ class Placement:
     pairs: Mapping[int, int]  # switches on the path -> pairs of HCAs of one rail
     needed: int  # switches on the longest path, if so many nodes stood as close as this fabric lets them
     leaves: int  # that the job's HCAs hang on
-    far: tuple[str, ...]  # nodes that are farther than needed from more than half of the others
+    far: tuple[str, ...]  # nodes farther than needed from more than half of their peers
 
 
 def place(graph: Graph, rails: Mapping[str, Mapping[str, str]]) -> Placement:

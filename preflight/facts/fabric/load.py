@@ -51,7 +51,7 @@ def fan_ins(graph: Graph, rails: Mapping[str, Mapping[str, str]]) -> tuple[FanIn
             if leaf is None or len(rates) < 2:
                 continue
             near, far = on[at[node]] - own, total - on[at[node]]
-            best = fastest[0] if own == fastest[1] else fastest[1]  # of the others
+            best = fastest[0] if own == fastest[1] else fastest[1]  # of the other members
             found.append(FanIn(node, rail, leaf.switch.label, own, len(rates) - 1, best,
                                near + min(far, leaf.up_gbps)))  # fmt: skip
     return tuple(sorted(found, key=lambda one: (-one.ratio, one.rail, one.node)))

@@ -18,7 +18,7 @@ class Reference:
     path: str
     net: ibnetdiscover.Net
     errors: ibqueryerrors.Errors | None = None  # None: a text of ibnetdiscover holds no counters
-    at: str = ""  # when it was swept, ISO 8601; empty: not told
+    at: str = ""  # when it was swept, ISO 8601; empty: unknown
 
 
 def read(raw: bytes, path: str) -> Reference:

@@ -19,7 +19,7 @@ from preflight.parsers.infiniband import iblinkinfo, ibnetdiscover, ibqueryerror
 
 T = TypeVar("T")
 
-#: The name under which the findings of a sweep are kept; no host can be called that.
+#: The node name of a sweep's findings; no host can have it.
 FABRIC = "@fabric"
 
 _SWEPT = re.compile(r"cmd:ibnetdiscover( -C \S{1,64})?")
@@ -132,7 +132,7 @@ class FabricFacts:
 
     @cached_property
     def lost(self) -> Mapping[str, sminfo_saquery.Lost]:
-        """The queries that got no answer, by the record whose tool sent them."""
+        """The queries that got no answer, by the record of the tool that sent them."""
         found = {}
         for key in (self.net_key, self.links_key, self.errors_key):
             try:
@@ -181,7 +181,7 @@ class FabricFacts:
         for key in sorted(self.evidence.records):
             if key.startswith(f"{self.master_key} ") and (lid := key[len(self.master_key) + 1 :]).isdecimal():
                 found[int(lid)] = self._parsed(key, sminfo_saquery.parse_sminfo, allow_rc=(0, 255))
-        self.evidence.text(self.managers_key)  # raises unless the list is whole: one that is not on it may be a master
+        self.evidence.text(self.managers_key)  # raises unless the list is complete: a missing manager may be a master
         if not found:
             raise EvidenceError(self.managers_key, "lists no port that runs a subnet manager")
         return found

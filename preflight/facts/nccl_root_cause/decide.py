@@ -122,7 +122,7 @@ def _of_failure(failure: Failure, host: HostStatements) -> Iterator[Suspect]:
             yield Suspect(causes.MEMLOCK, line)
         elif name == "ib_reg_mr_failed":
             yield Suspect(causes.NO_PEER_MEMORY, line)
-    # only an empty row is what the message states; the others may have causes that no node shows
+    # the message states an empty row only; other rows may have causes that no node shows
     if name in _GID:
         yield Suspect(causes.GID, line, states=name == "ib_modify_qp_enodata")
     if name in _ROUTE:

@@ -11,7 +11,7 @@ from preflight.parsers.nccl_log.model import is_tcp
 if TYPE_CHECKING:
     from preflight.parsers.nccl_log import Failure, HostChannels, LogLine, NcclLog, NetChannels, ReportedVariable
 
-#: The log's reader names at most so many hosts of one line; what is said by as many holds of the others too.
+#: The log's reader names at most so many hosts of one line; a statement of that many counts for all.
 _NAMED = 20
 
 

@@ -34,7 +34,7 @@ class Variable:
     name: str
     kind: str  # one of KINDS
     documented: bool = False  # in the user guide; another name may change with any release
-    site: bool = False  # meant to be set by a site; the guide keeps the others for debugging
+    site: bool = False  # meant to be set by a site; the guide reserves the rest for debugging
     since: Version | None = None  # first release that reads it; None: older than all that were looked at
     last: Version | None = None  # last release that reads it; None: the newest still does, or none is known to
     ended: str = ""  # "removed", "renamed" or "deprecated"; empty: current
@@ -61,9 +61,9 @@ class VariableTable:
 
     newest: Version  # the newest release that was looked at
     variables: Mapping[str, Variable]
-    others: tuple[tuple[str, str], ...]  # (name or PREFIX*, whose it is)
+    others: tuple[tuple[str, str], ...]  # (name or PREFIX*, owner)
     pytorch: Mapping[str, str]  # un-prefixed name that PyTorch read up to 2.1 -> its name from 2.2 on
-    invented: Mapping[str, str]  # name that nobody reads -> the one that was meant; empty: there is none
+    invented: Mapping[str, str]  # name without a reader -> the intended one; empty: there is none
 
     def owner(self, name: str) -> str:
         """Return the owner of a name: ``NCCL``, a plug-in, ``PyTorch``; else empty."""
@@ -94,7 +94,7 @@ def dotted(number: Version) -> str:
 @cache
 def table() -> VariableTable:
     """Read the table, once."""
-    loader: Any = __spec__.loader  # as importlib.resources reads it, whose import takes longer than all of this
+    loader: Any = __spec__.loader  # as importlib.resources does, but its import takes longer than all of this
     return read(loader.get_data(os.path.join(os.path.dirname(__file__), "variables.json")).decode("utf-8"))
 
 

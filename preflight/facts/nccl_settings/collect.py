@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 RANKS = "env:ranks"
 
-#: Lines of a pasted list that are looked at, and settings that are kept of it.
+#: Most lines of a pasted list that are read, and most settings that are taken from it.
 LONGEST_LIST, MAX_SETTINGS = 200_000, 5000
 
-#: Names that a pasted list is searched for: NCCL's own, those of its plug-ins, and what says how large the job is.
+#: Names to find in a pasted list: NCCL's own, those of its plug-ins, and those with the size of the job.
 _WANTED = re.compile(
     r"N{1,2}C{1,2}L{1,2}_\w+|nccl_\w+|TORCH_(?:NCCL|FR)_\w+|OFI_NCCL_\w+|SHARP_COLL_\w+|WORLD_SIZE|OMPI_COMM_WORLD_SIZE"
     r"|SLURM_(?:STEP_NUM_TASKS|NTASKS)"
@@ -124,7 +124,7 @@ class Ranks:
     """The processes on a node that are ranks of a job."""
 
     environments: tuple[RankEnvironment, ...]  # different ones
-    denied: int  # processes of other users, whose environment nobody may read
+    denied: int  # processes of other users, with unreadable environments
     complete: bool  # False: there were more processes than are looked at
 
 

@@ -17,7 +17,7 @@ NAME = r"(?:NCCL|RCCL|TORCH_NCCL|OFI_NCCL)_[A-Z]\w{1,80}"
 _BEFORE = r"(?:export|declare\s{1,4}-\w{1,4}|-x|-e|--env|-env|-genv|set|setenv|set\s-gx|ENV|%env|readonly|Environment=)"
 _QUOTED = r"\"[^\"]{0,4000}\"|'[^']{0,4000}'"
 _FILLED_IN = r"\S{0,200}(?:\$\([^)]{0,400}\)|\$\{[^}]{0,400}\}|\{\{[^}]{0,400}\}\})\S{0,200}"
-#: ``NAME=value`` for a shell, with what may stand around it; ends before what is no part of the value.
+#: ``NAME=value`` for a shell, with surrounding characters; ends where the value ends.
 _SHELL = re.compile(
     rf"\s{{0,12}}(?:{_BEFORE}[\s=]\s{{0,4}}|Environment=)?[\"']?(?P<name>{NAME})=(?P<value>{_QUOTED}|{_FILLED_IN}|[^\s;&|\\\"']{{0,4000}})[\"']?"
     r"\s{0,4}(?:\\|[;|#].{0,400}|&&.{0,400})?\s{0,4}"
@@ -50,7 +50,7 @@ _SEVERAL = re.compile(
 )
 _EACH = re.compile(rf"(?:^|(?<=\s))(?P<name>{NAME})=(?P<value>{_QUOTED}|[^\s;&|\\\"']{{0,4000}})")
 
-#: What somebody or something has yet to replace.
+#: Placeholders that have not been replaced.
 _OPEN = re.compile(r"\$|`|\{\{|^<.*>$|^\[|\.\.\.|…|(?i:^x{2,}$|^your[-_]|^(?:iface|interface|hca)[-_]?(?:name)?$)")
 
 

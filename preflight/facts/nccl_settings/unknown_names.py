@@ -14,7 +14,7 @@ from preflight.facts.nccl_settings.violation import SettingScope, Violation
 #: The release from which on blanks and carriage returns at the end of a file's line are cut off.
 TRIMMING = (2, 30, 0)
 
-#: What is meant as a name of NCCL's, whatever became of it.
+#: Intended as a name of NCCL's, possibly misspelled.
 NCCL_NAME = re.compile(r"N{1,2}C{1,2}L{1,2}[_ -]|\W*(?:export\s+)?NCCL", re.I)
 
 
@@ -101,7 +101,7 @@ def bad_values(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
 
 
 def repeats_default(env: NcclEnvironment) -> tuple[str, ...]:
-    """Return the names that are set to their default, which is no fault."""
+    """Return the names that are set to their default, which is harmless."""
     known = table().variables
     return tuple(
         setting.name for setting in _settings(env)

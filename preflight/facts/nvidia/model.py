@@ -13,7 +13,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass, field
 from preflight.facts.pci import address
 
-#: What ``absent`` says of a value that the driver does not report for this part.
+#: Reason in ``absent`` of a value that the driver does not report for this part.
 NOT_REPORTED = "N/A"
 
 #: The reason for a value that the output lacks.
@@ -163,7 +163,7 @@ class Health:
 
     driver: str
     gpus: tuple[GpuHealth, ...]
-    silent: tuple[str, ...]  # what was said of GPUs that did not answer
+    silent: tuple[str, ...]  # messages about GPUs that did not answer
     evidence: tuple[str, ...]  # the records that this was read from
     partial: str = ""  # why the list may not be complete
     pasted: bool = False  # from a text that a person pasted: sections may have been left out

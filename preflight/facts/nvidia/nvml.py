@@ -122,7 +122,7 @@ def _gpu(raw: Mapping[str, Any], driver: str) -> GpuHealth:
 
 
 class _Reader:
-    """Reads one GPU's answer; a ValueError says why there is no value."""
+    """Reads one GPU's answer; a ValueError gives the reason for a missing value."""
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
         self._raw = raw

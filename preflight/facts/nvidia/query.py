@@ -30,7 +30,7 @@ class Driver:
 
     version: str
     gpus: tuple[GpuIdentity, ...]
-    lost: tuple[str, ...]  # what was said of GPUs that did not answer
+    lost: tuple[str, ...]  # messages about GPUs that did not answer
     evidence: str  # the record that this was read from
 
 

@@ -31,7 +31,7 @@ from preflight.textprep.plain_text import normalize_text
 
 XML = "cmd:nvidia-smi -q -x"
 
-#: Words that stand where a value should be: what the driver does not report, and what it could not tell.
+#: Words in place of a value: not reported by the driver, or unknown to it.
 _NOT_REPORTED = re.compile(r"\[?(?:N/A|Not Supported|Requested functionality has been deprecated)\]?", re.I)
 _REFUSED = re.compile(r".*(?:error|lost|requires reset|insufficient permissions|not found|err!).*", re.I | re.S)
 
@@ -253,7 +253,7 @@ class _Reader:
             while "/" in path:
                 path = path.rpartition("/")[0]
                 if isinstance(block := query_log.value_at(self._tree, path), str) and _NOT_REPORTED.fullmatch(block):
-                    refused = NOT_REPORTED  # a whole block is N/A
+                    refused = NOT_REPORTED  # a complete block is N/A
         raise ValueError(refused or NOT_IN_OUTPUT)
 
     def integer(self, paths: str) -> int:

@@ -22,7 +22,7 @@ def interface(at: Place, name: str) -> ChainLink:
     state = at.evidence.text(key).strip()
     if state not in OPERSTATES:
         raise EvidenceError(key, f"holds {state[:60]!r}, not a state of an interface")
-    if state in ("up", "unknown"):  # unknown: a driver that does not tell; the port above it is active
+    if state in ("up", "unknown"):  # unknown: a driver that does not report it; the port above it is active
         return ChainLink(name, State.OK, f"{at.netdev} {state}", evidence=(key,))
     return ChainLink(name, State.BROKEN, f"{at.netdev} {state}", f"the interface is {state}", "up", (key,),
                 fix=f"`ip link set {at.netdev} up`, then look at its cable and switch port")  # fmt: skip

@@ -121,7 +121,7 @@ def _tried(at: Place, name: str, step: Step) -> ChainLink:
         kind, _, target = error.key.partition(":")
         named = kind == "cmd" and not error.why.startswith(target)
         why = f"{target} {error.why}" if named else error.why
-        if at.netdev:  # left out, so that ports of which the same is unknown say the same
+        if at.netdev:  # left out, so that ports with the same gap have the same text
             why = why.replace(at.netdev, "IF")
         fix = _learn(at, name, error.key)
         if name not in ADDRESSING and rdma_ports.is_virtual_function(at.evidence, at.port.device):

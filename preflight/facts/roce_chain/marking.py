@@ -36,7 +36,7 @@ class TrafficClass:
     value: int
     where: str  # where it is set
     evidence: str
-    of_driver: bool = False  # set for all queue pairs of the device, above what NCCL asks for
+    of_driver: bool = False  # set for all queue pairs of the device, overriding NCCL's request
 
     def __str__(self) -> str:
         return f"{self.value} ({self.where})"
@@ -152,7 +152,7 @@ def priority(at: Place, name: str) -> ChainLink:
 
 
 def _by_service_level(at: Place, name: str) -> ChainLink:
-    """Where PCP is trusted on purpose, the priority is the connection's service level."""
+    """Compare the service level, which is the priority if PCP is trusted on purpose."""
     if at.policy.trust.value != "pcp":
         return _apart(name)
     env = at.node.nccl_env

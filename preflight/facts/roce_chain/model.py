@@ -74,7 +74,7 @@ class Chain:
 
     port: Port
     links: tuple[ChainLink, ...]
-    inferred: bool = False  # nothing says that the fabric is lossless; the port's own PFC does
+    inferred: bool = False  # lossless is not declared, but implied by the port's own PFC
 
     def of(self, state: State) -> tuple[ChainLink, ...]:
         """Return the links in one state, in order."""

@@ -91,7 +91,7 @@ def _this_node(controller: Controller, environ: Mapping[str, str]) -> str:
 
 
 def _job(environ: Mapping[str, str]) -> str:
-    """Return the number of the job whose Prolog this is; empty in any other hook."""
+    """Return the id of the job of this Prolog; empty in any other hook."""
     number = environ.get("SLURM_JOB_ID", "")
     in_prolog = environ.get("SLURM_SCRIPT_CONTEXT", "prolog_slurmd") == "prolog_slurmd"
     return number if in_prolog and re.fullmatch(r"[0-9]{1,10}", number) else ""

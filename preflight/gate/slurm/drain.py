@@ -18,7 +18,7 @@ from preflight.gate.slurm.scontrol import Controller, ControllerError
 from preflight.gate.slurm.scontrol_nodes import Node
 from preflight.gate.verdict import PREFIX, Verdict
 
-#: Seconds after which no drain can have the second of ours any more: slurmctld's times are whole seconds.
+#: Seconds until no later drain can have the time of ours: slurmctld's times are in seconds.
 _NEXT_SECOND = 1.1
 
 

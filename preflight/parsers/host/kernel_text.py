@@ -21,11 +21,11 @@ from preflight.textprep.numbered_text import left_out
 
 #: Widths at which mails and screens break lines; pieces of one line, and lines by which the width is recognised.
 _BROKEN, _MOST_PIECES, _MOST_NEAR = (50, 140), 8, 200
-#: Lines that are no log among lines of a log, before the log is taken to be over; blank ones are counted apart.
+#: Consecutive foreign lines that end a log; blank ones are counted separately.
 _GAP, _BLANKS = 3, 6
 
 
-#: A driver's line whose time was left out: ``pcieport 0000:00:03.0: AER: …``, ``EDAC MC0: 1 CE …``.
+#: A driver's line without its time: ``pcieport 0000:00:03.0: AER: …``, ``EDAC MC0: 1 CE …``.
 _UNTIMED = re.compile(
     r"\s*(?:kernel: )?(?:mlx[45]_\w{2,6}(?: [\w.-]{1,16})?: |mlx5_\w{4,40}:\d{1,5}:\(pid \d{1,8}\): "
     r"|[a-z][\w-]{1,30} [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?: [\w@.-]{1,32})?: "
@@ -44,7 +44,7 @@ def _is_log(text: str) -> bool:
 _SWITCH = re.compile(r"SXid \((?:PCI:)?[0-9a-fA-F]{4}")
 #: Which of a node's switches it is.
 _DEVICE = re.compile(r"\bnvidia-nvswitch([0-9]{1,3}): SXid ")
-#: An error whose line ends within the address.
+#: An error with the line cut within the address.
 _TORN = re.compile(r"NVRM: Xid \((?:PCI:)?[0-9a-fA-F:.]{0,24}$")
 #: The driver's name in prose, or in a command that looks for it.
 _ONLY_NAMED = re.compile(r"NVRM: Xid(?! \()|grep\b.{0,80}(?:NVRM|SXid)")

@@ -17,18 +17,18 @@ from preflight.textprep.lines import Lines
 _NUMA_LINE = re.compile(r"\s*NUMA[ -]?[^\W\d]{1,16}\s?(\d{1,4}) CPU(?:\(s\))?\s*[:：]\s*(\d[\d,\s-]*)?")
 #: Not ``NUMA node: 1``, which is of a device in lspci, nor what virsh calls cells.
 _NUMA_COUNT = re.compile(r"\s*(?!NUMA node:|NUMA cell)NUMA[ -]?[^\W\d]{1,16}(?:\(s\))?\s*[:：]\s*(\d{1,4})")
-#: Names that only lscpu has, two of which tell what is left of it.
+#: Names that only lscpu has; two of them identify a cut output.
 _NAMES = re.compile(
     r"\s*(?:CPU op-mode\(s\)|CPU\(s\)|On-line CPU\(s\) list|Thread\(s\) per core|Core\(s\) per socket|Socket\(s\)):\s.*"
 )
-#: What others say as well, ahead of the nodes of a list whose head was cut off.
+#: Names that other tools print as well, ahead of the nodes of a list without its head.
 _MORE = re.compile(
     r"\s*(?:Vendor ID|CPU family|Model(?: name)?|Stepping|CPU (?:max |min )?MHz|BogoMIPS|Virtualization(?: type)?"
     r"|Hypervisor vendor|L\d[di]? cache|Byte Order|Address sizes):\s.*"
 )
 #: Lines of the list between its head and the nodes.
 _AHEAD = 25
-#: The list's first name, and the names whose values are told, in the other languages that people paste most.
+#: The list's first name, and the names of the parsed values, in the other most frequent languages.
 _FIRST_LINE = re.compile(r"\s*(?:Architecture|Architektur|架构)\s*[:：]\s*\S+\s*")
 _WORDS = {
     "Architektur": "Architecture", "Modellname": "Model name", "Sockel": "Socket(s)",

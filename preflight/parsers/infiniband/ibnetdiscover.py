@@ -72,7 +72,7 @@ class FabricLink:
     """A cable: its two ends in order, and what it runs at."""
 
     ends: tuple[End, End]
-    speed: str  # "4xHDR"; empty where neither end said it
+    speed: str  # "4xHDR"; empty if neither end reported it
     gbps: float | None  # both directions alike, Gb/s; None: a speed that this version does not know
     seen_by: int = 2  # ends that list it
 

@@ -40,7 +40,7 @@ class Errors:
 
     counters: Mapping[tuple[str, int], Mapping[str, int]]  # (GUID of the port, its number) -> counter -> value
     names: Mapping[str, str]  # GUID of the port -> description of its device
-    nodes: int  # devices that were asked
+    nodes: int  # queried devices
     unanswered: int  # queries of counters that failed
     thresholds: Mapping[str, int]  # counter -> value up to which it is not listed (/etc/infiniband-diags)
 

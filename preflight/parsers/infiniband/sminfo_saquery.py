@@ -81,7 +81,7 @@ class Lost:
 
     count: int
     routes: tuple[tuple[int, ...], ...]  # directed routes to what did not answer: (0, 1, 3), each once
-    first: str  # the first line that says so
+    first: str  # the first such line
 
 
 def lost(err: str) -> Lost | None:

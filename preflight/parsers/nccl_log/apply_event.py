@@ -106,7 +106,7 @@ def _ranks(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[
     if phase == "Init COMPLETE":
         tally.add("made", (nranks, *origin.process), nowhere, count)
     if name is None:
-        # without an id, communicators of one size are told apart by how many each rank has set up
+        # without an id, communicators of one size are distinguished by the number that each rank has set up
         if phase == "Init COMPLETE":
             tally.add("nameless", (nranks, rank), nowhere, count)
         elif phase != "Init START":

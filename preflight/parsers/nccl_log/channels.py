@@ -46,7 +46,7 @@ class Via(NamedTuple):
     network: str  # with NET: IB, Socket, AWS Libfabric, …
     device: int | None  # index of the NIC among those of its network
     proxied: bool  # through the NIC of another rank's process
-    gpudirect: bool | None  # None: what would tell it is cut off
+    gpudirect: bool | None  # None: that part of the line is cut off
 
 
 def via(text: str) -> Via | None:

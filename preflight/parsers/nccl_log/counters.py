@@ -64,7 +64,7 @@ class LogCounters:
     warnings: list[LogLine] = field(default_factory=list)
     warning_count: int = 0
     ends: dict[bytes, bytes] = field(default_factory=dict)  # a connection's end → what it goes over
-    ends_mask: int = 0  # connections whose checksum has one of these bits are not stored
+    ends_mask: int = 0  # connections with one of these bits in their checksum are not stored
     lines: int = 0  # of NCCL
     all_lines: int = 0
     span: tuple[int, int] | None = None  # the first and the last line of level INFO or WARN

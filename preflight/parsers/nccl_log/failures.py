@@ -30,7 +30,7 @@ def failures(
     for key, seen in tally.seen.get("failure", {}).items():
         named = str(key[0]) in _named_by_people()
         if tally.lines and (is_prose if named else is_quoting)(seen.first.text):
-            continue  # the log itself is here: prose about it is no output
+            continue  # the log itself is here: prose about it is not output
         by_name.setdefault(str(key[0]), []).append(seen)
     holds = set(conditions)
     known = list(signatures.by_id(by_name))

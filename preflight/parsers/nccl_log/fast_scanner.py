@@ -33,7 +33,7 @@ _VIA = b"] via "
 _CONNECTIONS = (b"Channel ", b"Ring ", b"CollNet ", b"Coll ")
 #: "Channel 00/0 : 1000000[1b000] -> 1000000[1b000] [receive"
 _LONGEST_NAME = 64
-#: Lines at the beginning of a chunk that tell whether a collector of logs wrapped each into JSON.
+#: Lines at the beginning of a chunk that are tested for the JSON of a log collector.
 HEADER_PROBE_LINES = 20
 _DIGITS = b"0123456789"
 #: Words of lines that others than NCCL write and that are read here, too.

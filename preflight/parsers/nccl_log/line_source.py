@@ -20,7 +20,7 @@ BOMB_RATIO, BOMB_BYTES = 500, 1 << 28
 #: Bytes by which a format is detected; and the share of their high bytes that are zero in UTF-16 without its mark:
 #: those of blanks and of a tool's output in a text of Asian letters.
 HEAD, _LEAST_ZEROS = 64, 0.25
-#: `xz -9` needs 65 MiB to unpack; a file that asks for more is refused.
+#: `xz -9` needs 65 MiB to unpack; a file that needs more is refused.
 XZ_MEMORY = 80 << 20
 
 

@@ -32,7 +32,7 @@ _DRIVER = re.compile(r"cudaDriverVersion (\d{4,6})\b")
 _REGISTER = re.compile(r"register comm 0x[0-9a-f]+ buffer 0x[0-9a-f]+ size \d")
 
 
-#: First words of messages that repeat by the million and tell nothing that is asked here.
+#: First words of messages that repeat by the million and contain nothing that is needed.
 _IGNORED = frozenset(
     b"AllReduce: AllGather: ReduceScatter: Broadcast: Reduce: Send: Recv: AllToAll: Gather: Scatter:".split()
 )

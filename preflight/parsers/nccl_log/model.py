@@ -28,7 +28,7 @@ class LogLine:
     time: str | None = None  # as printed, `YYYY-MM-DD HH:MM:SS[.f]`; clocks of two hosts may differ
     pid: int | None = None
     device: int | None = None  # CUDA device of the calling thread, within CUDA_VISIBLE_DEVICES: not a local rank
-    tag: str = ""  # who wrote it, as the launcher says: `1,0`, `rank3`, `pod/…`
+    tag: str = ""  # its writer, as the launcher prints it: `1,0`, `rank3`, `pod/…`
     file: str = ""  # where several files were read
 
     def __str__(self) -> str:
@@ -144,7 +144,7 @@ class Communicators:
 
     nranks: int
     made: int  # different ones
-    complete: int  # all ranks that are in the log said that it is set up
+    complete: int  # all ranks in the log reported that it is set up
     destroyed: int  # that a rank took down again
     most_by_one: int  # how many one rank set up
 
@@ -202,7 +202,7 @@ class NcclLog:
     nranks: int | None  # of the largest communicator
     nnodes: int | None
     hosts: tuple[str, ...]
-    ranks: tuple[tuple[int, str], ...]  # (rank of the largest communicator, host) where the log tells
+    ranks: tuple[tuple[int, str], ...]  # (rank of the largest communicator, host) where logged
     networks: tuple[Use, ...]  # "Using network X", one entry for each X
     chosen: tuple[tuple[str, str], ...]  # (host, network) of the same lines
     plugins: tuple[PluginStatus, ...]
@@ -239,7 +239,7 @@ class NcclLog:
     lines: int  # of NCCL
     notes: tuple[str, ...]  # what was not looked at, and why
     processes: int = 0  # that set up a communicator
-    registering: int = 0  # of them, that registered buffers of the user (told with NCCL_DEBUG_SUBSYS=REG only)
+    registering: int = 0  # of them, that registered user buffers (logged with NCCL_DEBUG_SUBSYS=REG only)
 
     @property
     def cuda_driver(self) -> str | None:

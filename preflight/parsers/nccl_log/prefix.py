@@ -33,9 +33,9 @@ _BRACKETED = re.compile(
     r"\[([A-Za-z0-9_][\w.-]{0,254})\]\[(\d{1,10}):(\d{1,10})\]\[(\d{1,4})\](?:\[([\w./-]{1,256}:\d{1,6})\])?"
 )
 _AFTER_HOST = re.compile(rf"\s*(?:\[\s?(?P<device>\d{{1,10}})\s?\])?{_REST}")
-#: Where somebody took the host out: the device alone tells NCCL's line from prose about NCCL, or nothing stands before.
+#: With the host removed: only the device distinguishes NCCL's line from prose about NCCL, or nothing precedes it.
 _MARKED = re.compile(f"(?:.{{0,400}}[\\s:>│|]|[#+-]|//)?{_DEVICE}{_REST}")
-#: A host whose process or thread somebody took out; what has neither digit nor hyphen may be a word.
+#: A host with the process or thread removed; without a digit or hyphen it may be a word.
 _HOST_ALONE = re.compile(
     rf"\s*(?!(?i:rank|gpu|cuda|dev|device|proc|task|line|step|node_rank|local_rank)[-_:]?\d*\s)"
     rf"(?P<host>(?=\S*[\d-]|\S*:[Xx*])[A-Za-z][\w.-]{{1,254}})(?::(?:(?P<pid>\d{{1,10}})|[Xx*]{{1,10}})(?::[\dXx*]{{1,10}})?)?"

@@ -11,7 +11,7 @@ from zlib import crc32
 
 #: Ends of connections stored; beyond, a sample by the checksum of the name, the same in every part of a log.
 MAX_ENDS = 32_768
-#: Marks an end whose name stands for connections over different NICs.
+#: Marks an end with one name for connections over different NICs.
 MIXED = b""
 
 

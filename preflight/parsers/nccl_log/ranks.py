@@ -23,7 +23,7 @@ class Members:
 
     nranks: int = 0
     known: dict[int, Process] = field(default_factory=dict)
-    per_node: int | None = None  # ranks on each node, where NCCL says so and they are equally many
+    per_node: int | None = None  # ranks on each node, where NCCL reports them and they are equal
     ranks: dict[Process, int | None] = field(default_factory=dict)  # None: one process that is several ranks
 
     def rank_of(self, process: Process) -> int | None:

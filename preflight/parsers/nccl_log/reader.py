@@ -118,7 +118,7 @@ def _finished(tally: LogCounters, name: str) -> NcclLog:
 
 @dataclass(frozen=True)
 class _Piece:
-    """Part of a file: whole lines."""
+    """Part of a file: complete lines."""
 
     path: Path
     begin: int

@@ -35,7 +35,7 @@ _LEFT = re.compile(
     re.DOTALL,
 )
 _PROCESS = re.compile(rb":\d{1,10}:\d{1,10} \[")
-#: NCCL's beginning, and what somebody made of the level behind it.
+#: NCCL's beginning, and a damaged level after it.
 _BEGUN = re.compile(
     rb"(?P<head>.{0,400}?(?<![\w.-])[A-Za-z0-9_][\w.-]{0,254}:\d{1,10}:\d{1,10} \[\s?\d{1,4}\s?\] )"
     rb"(?P<source>[\w./-]{1,256}:\d{1,6} (?!->))?"
@@ -52,7 +52,7 @@ _ESCAPED = re.compile(rb"\\([\[\]<>_*#|~-])")
 #: Words, one of which is in every line that may be restored.
 _WORDS = (b"NCCL", b"nccl", b"NET", b" via ", b" [", b"Using ", b"rings", b"trees", b"Driver", b"comm 0x", b"plugin",
           b"channels", b"ffinity", b"GPU ", b"Channel")  # fmt: skip
-#: So many messages of its own tell NCCL's log from a text that quotes one.
+#: Messages of its own from which a text is NCCL's log, and does not only quote one.
 _ENOUGH = 2
 _LONGEST = 8192
 

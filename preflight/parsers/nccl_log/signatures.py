@@ -19,7 +19,7 @@ else:
 Where = Literal["warn", "info", "outside"]
 WHERE: tuple[Where, ...] = ("warn", "info", "outside")
 SEVERITIES = ("fatal", "warn", "info")
-#: What must hold of the whole log; see ``summarize.py``.
+#: Condition on the complete log; see ``summarize.py``.
 CONDITIONS = ("", "tcp", "spread", "staged", "fatal", "unexplained", "silent")
 
 

@@ -56,7 +56,7 @@ def summarize(tally: LogCounters) -> NcclLog | None:
     versions, networks, channels = table.uses("version"), table.uses("network"), net_channels(table)
     sockets = table.rows("socket")
     if versions and _numbers(versions[0].name) < (2, 6, 4) and not networks:
-        # up to 2.6.3 no line says "Using network"; TCP is what is left where InfiniBand found nothing
+        # up to 2.6.3 no line has "Using network"; TCP remains where InfiniBand found nothing
         chosen, rows = ("IB", table.rows("ib")) if table.rows("ib") else ("Socket", sockets)
         networks = tuple(Use(chosen, seen.count, seen.first) for _, seen in rows[:1])
     members = ranks_of(tally)

@@ -10,7 +10,7 @@ from typing import Any
 
 from preflight.parsers.nccl_log.model import Failure, NcclLog, is_tcp
 
-#: Networks that speak verbs: which layer carries them is told by the list of devices.
+#: Networks that use verbs: the list of devices shows which layer carries them.
 _HCA_WITHOUT = re.compile(r"GPU Direct RDMA (?:\(\S+\) )?[Dd]isabled for HCA \d+ '([^']{1,63})'")
 #: More GPUs than these no machine has.
 _MOST_GPUS = 16

@@ -75,7 +75,7 @@ def hcas(table: Tables) -> tuple[Hca, ...]:
     over: dict[tuple[str, int], dict[Any, int | None]] = {}
     for (host, index, name, port, _, _), _ in table.rows("ib"):
         hosts = over.setdefault((name, port), {})
-        if index is None:  # what number its channels would give it is not told
+        if index is None:  # the number that its channels would give it is unknown
             hosts.setdefault(host, None)
         else:
             hosts[host] = (hosts.get(host) or 0) + used.get((host, index), 0) if host in speaking else None

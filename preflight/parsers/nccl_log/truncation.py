@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 _HOST = re.compile(rb"[\w.-]*:\d{1,10}:\d{1,10} (?:\[\d{1,4}\] )?(?:\S{1,256}:\d{1,6} )?NCCL ")
-#: Where a line of a channel may have lost the word that tells of GPUDirect RDMA.
+#: A line of a channel that may have lost its suffix for GPUDirect RDMA.
 _WAY = re.compile(rb"\] via (?:NET|COLLNET)/(?!(?:Fast)?Socket/)[^/]{1,63}/\d{1,6}(?:\(\d+\))?\r?$")
 #: The same of the ranks of a ring.
 _RING = re.compile(rb"Channel \d{1,3}/\d{1,3} ?:(?:\s+\d{1,7}){2,}\s*$")
-#: What a line ends with behind which a screen cut it: whatever follows, the way or the ring goes on.
+#: Ends of a line that a screen cut: the transport or the ring always continues after it.
 _WAY_GOES_ON, _RING_GOES_ON = b"/", b" ..."
-#: Screens and pagers are hardly narrower or wider; these widths are so common that one other line tells.
+#: Screens and pagers are hardly narrower or wider; these widths are so common that one other line suffices.
 _WIDTHS, _USUAL = range(60, 401), frozenset((80, 100, 120, 132, 160))
 _ENOUGH = 2
 #: Kinds of lines that end there, of which one is a value, at a usual width and at another; and how many lines do.
@@ -46,7 +46,7 @@ def undecided(lines: list[bytes]) -> list[bytes]:
     """Return the lines, with a mark behind transports and rings that may be cut.
 
     A screen's width shows where no line is longer and lines of other kinds are just as long. A setting or a network
-    that ends there is dropped: a cut value is no value.
+    that ends there is dropped: a cut value is not a value.
     """
     marks = {index: mark for index, line in enumerate(lines) if (mark := _goes_on(line))}
     values = {index: match[1] for index, line in enumerate(lines) if (match := _VALUE.match(line))}

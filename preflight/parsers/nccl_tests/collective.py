@@ -18,7 +18,7 @@ TYPE_BYTES = {
     "float64": 8,
 }  # fmt: skip
 
-#: Collectives whose size is that of all ranks together.
+#: Collectives with the size of all ranks together.
 GATHERING = frozenset({"all_gather", "reduce_scatter", "alltoall", "alltoallv", "gather", "scatter", "hypercube"})
 
 
@@ -34,7 +34,7 @@ def factor(collective: str, ranks: int) -> float | None:
 
 
 def ranks_of(row: Row) -> int | None:
-    """Return size over the size of the elements; None if that is no number.
+    """Return size over the size of the elements; None if that is not a number.
 
     It is the number of ranks for the gather family, else 1.
     """

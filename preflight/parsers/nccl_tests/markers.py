@@ -57,13 +57,13 @@ FAILURE = re.compile(
 RELAY = re.compile(r"\.\. \S+(?: pid(?: \d+)?)?: (?P<text>Test failure \S+:\d+)")
 _SOURCE = re.compile(r"\b([a-z_]+)\.cu:\d+")
 
-#: One of these stands in every line that can begin a report or tell something of the next, but for a row of the table.
+#: Every line that can begin a report, or announces the next one, has one of these; rows of the table have not.
 BEGINNINGS: tuple[str, ...] = (
     "ccl-tests v", "test starting", "nThread", "Rank", "time", "Out of bounds", "Avg bus", "concluded", "failure ",
     "Test ", "nvalid", "Incomp", "_perf", "CCL version",
 )  # fmt: skip
 
-#: How a launcher or the shell says that a process of the run died. It counts only where the footer is missing.
+#: Messages of a launcher or shell that a process of the run died. They count only if the footer is missing.
 DIED = re.compile(
     r"(?:mpirun|mpiexec|prterun|orterun) (?:noticed that process rank|detected that one or more processes exited).*"
     r"|Primary job\s{1,2}terminated normally, but \d+ process(?:es)? returned.*"
@@ -78,7 +78,7 @@ DIED = re.compile(
 _MAY_HAVE_DIED = ("process", "srun: ", "slurmstepd", "MPI_ABORT", "TERMINATION", "signal", "fault", "error", "Killed",
                   "Aborted")  # fmt: skip
 
-#: What stands before words of a report that somebody quotes in a sentence.
+#: Text before words of a report that are quoted in a sentence.
 _QUOTED = re.compile(r"[A-Za-z:,]\s{1,3}[\"'`\u201c\u2018]{1,3}\s?(?:#\s?)?$")
 
 ELIDED = re.compile(

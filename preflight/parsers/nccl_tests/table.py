@@ -20,14 +20,14 @@ _REDOP = re.compile(r"(?!nan$|inf$)[a-z]{3,12}")
 _VALUE = re.compile(r"-?(?:\d{1,20}(?:\.\d{0,10})?|\.\d{1,10})(?:[eE][+-]?\d{2,3})?\*?|-?nan|-?inf")
 _UNCHECKED = "N/A"
 
-#: A largest difference as ``%.0le`` prints it up to 2.12; where it is not 0, only a negative exponent tells it
+#: A largest difference as ``%.0le`` prints it up to 2.12; unless it is 0, only a negative exponent distinguishes it
 #: from a count of wrong elements, which ``%g`` prints.
 _DIFFERENCE = re.compile(r"0e\+00|\de-\d{2,3}")
 
 #: Rules of a table in Markdown or in a box.
 _RULES = str.maketrans("|\u2502\u2503", "   ")
 
-#: Where somebody else's words begin in the middle of a row: NCCL's prefix with or without a time, a
+#: Where foreign text begins in the middle of a row: NCCL's prefix with or without a time, a
 #: host with a colon, or a bare line of NCCL.
 _NOISE = re.compile(
     r"\[\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d|[A-Za-z][\w.-]{0,254}:\d{1,10}:\d{1,10} |[A-Za-z][\w.-]{0,254}: |NCCL "
@@ -65,7 +65,7 @@ class Columns:
     redop: bool | None = None  # the same of the operation; alltoall leaves it blank up to 2.12
     half: int = 4  # columns of one half: time algbw busbw check [i_min …]
     halves: int = 2  # version 1.0.0 has no in-place half for broadcast
-    shown: int = 2  # halves that the header names: somebody may have cut the second one off
+    shown: int = 2  # halves that the header names: the second one may be cut off
     more: bool = False  # columns follow the two halves: timestamp, #iters
     counts_wrong: bool = True  # False: the check column holds the largest error, up to 2.12
     in_ms: bool = False  # version 1.0.0 prints time in ms

@@ -39,14 +39,14 @@ _NCCL_LINE = re.compile(r"[A-Za-z0-9][\w.-]{0,254}:\d{1,10}:\d{1,10} ")
 #: mpiexec -l labels what is flushed, not lines: its label may stand within a row, glued to a number.
 _LABEL = re.compile(r"\s(\d{1,6})$")
 
-#: What a row of the table holds: a number, and behind it a blank, a rule of a table that somebody drew, or a label.
+#: Part of a table row: a number, followed by a blank, a drawn table rule, or a label.
 _NUMBER = re.compile(r"\d[\s|\u2502\u2503\[]")
 
 #: Digits of a number that ``%g`` prints: one with so many is complete wherever the text ends.
 _SIX_DIGITS = re.compile(r"0?\.?0*(?:[1-9]\.?(?:\d\.?){5,})")
 
 
-#: Lines whose marks are remembered: a log that packs well is the same lines again and again.
+#: Lines whose marks are remembered: a log that compresses well repeats the same lines.
 _REMEMBERED = 1024
 
 
@@ -149,7 +149,7 @@ class _Reader:
 
     @staticmethod
     def shell(found: list[Report]) -> bool:
-        """Whether the last report is a head without a body."""
+        """Return whether the last report is a head without a body."""
         last = found[-1] if found else None
         return last is not None and not (last.devices or last.rows or last.cut_rows or last.failures or last.finished)
 
@@ -208,7 +208,7 @@ class _Reader:
                 return
             last = self.now(tag) if self.all else None
             if last is not None and last.finished and last.out_of_bounds is not None and last.copies == 1:
-                self.begin(number, tag, _FOOTER)  # only the ends of runs were kept
+                self.begin(number, tag, _FOOTER)  # only the ends of runs are left
             report = self.at(number, tag, _FOOTER)
             report.close_row()
             report.out_of_bounds, report.out_of_bounds_ok = int(match[1]), match[2] == "OK"

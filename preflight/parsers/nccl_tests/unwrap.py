@@ -10,7 +10,7 @@ from preflight.textprep.wrapped_lines import join_at
 
 #: A terminal's width; a complete row has 100 to 130 characters.
 _NARROWEST, _WIDEST = 60, 200
-#: Lines that are looked at: nobody copies more from a screen.
+#: Lines that are read: no more is copied from a screen.
 _MOST_LINES = 5000
 #: Rows that end at the same column, from which on that column is the screen's.
 _LEAST = 3

@@ -19,7 +19,7 @@ _NIC_STATISTICS = re.compile(r"\s*(?:(?:NIC|PHY) statistics|Standard stats for [
 _STATISTIC = re.compile(r"\s*([A-Za-z\[][\w .,:+/()\[\]-]{0,80}?)\s*:\s*(-?\d{1,30}|\d{1,3}(?:,\d{3}){1,8})" + _REMARK)
 
 
-#: Names by which a list is known whose head was cut off, as by `| grep pause`: a direction is in them. ``rx-usecs``
+#: Names that identify a list without its head, as after `| grep pause`: they contain a direction. ``rx-usecs``
 #: and ``rx-frames`` are settings of ``ethtool -c``.
 _NIC_NAME = re.compile(
     r"\s*(?:(?:[\w.\[\]-]{1,20}(?:[._\]-]|: ?))?(?:rx|tx)\d{0,4}(?!-usecs|-frames?\b"

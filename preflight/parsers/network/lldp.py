@@ -15,7 +15,7 @@ from preflight.evidence import json_limits
 
 LLDP = "cmd:lldpcli -f json0 show neighbors details"
 
-#: Organisations of 802.1Qaz, and of its forerunner CEE, whose TLVs mean other things.
+#: Organisations of 802.1Qaz, and of its forerunner CEE: its TLVs have other meanings.
 _QAZ, _CEE = "00,80,C2", "00,1B,21"
 _ETS, _PFC, _APPLICATION = 9, 11, 12
 _BY_DSCP = 5  # selector of an application entry

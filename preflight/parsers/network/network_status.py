@@ -202,7 +202,7 @@ def _status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]] | None:
         if at == len(lines):
             return None
     rest = [type(lines[at])(lines[at].number, text[start:] if start else lines[at].text), *lines[at + 1 : at + 2000]]
-    if len(rest) > 1 and '\\"' in rest[1].text:  # an annotation's file, with the quotes kept from the shell
+    if len(rest) > 1 and '\\"' in rest[1].text:  # an annotation's file, with the quotes escaped for the shell
         rest = [type(line)(line.number, line.text.replace('\\"', '"')) for line in rest]
     # `kubectl describe` goes on over lines that begin with blanks
     result = json_at(rest, 0)

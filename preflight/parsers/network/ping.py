@@ -22,8 +22,8 @@ class Ping:
 
     sent: int
     received: int
-    local_mtu: int | None  # bytes: this host refuses the size, by its interface or by what a router told it before
-    reported_mtu: int | None  # bytes: a router on the way refuses it and says so
+    local_mtu: int | None  # bytes: this host refuses the size, by its interface or by an earlier router message
+    reported_mtu: int | None  # bytes: a router on the way refuses it and reports that
     objection: str  # another ICMP error: Destination Host Unreachable; "No buffer space available" of a virtual link
 
     @property

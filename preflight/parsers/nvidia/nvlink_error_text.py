@@ -18,7 +18,7 @@ _COUNTER = re.compile(r"\s*Link ([0-9]{1,3}): ([A-Za-z][A-Za-z0-9 /_-]{1,60}?) ?
 _SILENT = re.compile(
     r"\s*(?:NVML: Unable to retrieve NVLink information.{0,60}|Device does not have or support nvlink)\s*", re.I
 )
-#: What is no count: nothing, or a rate (``15e-255``).
+#: Not a count: nothing, or a rate (``15e-255``).
 _NOT_COUNTED = re.compile(r"\[?N/A\]?|not supported|[0-9.]{1,20}e[+-]?[0-9]{1,4}|[0-9]{1,12}\.[0-9]{1,12}", re.I)
 
 #: Counters of one text: 16 GPUs with 18 links of 20 counters are 5760.

@@ -19,7 +19,7 @@ _COLON = re.compile(r"\s:(?:\s|$)")
 _WORDS = ("NVSMI LOG", "Attached GPUs", "Product Name", "GPU UUID", "Power Limit", "Persistence Mode")
 _BANNER = re.compile(r"(?<!=)=+\s?NVSMI LOG\s?=+")
 _GPU = re.compile(r"(?<!\S)GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7](?!\S)")
-#: What stands ahead of the GPUs, and names that are too common to tell this output.
+#: Names before the GPUs, and names that are too common to identify this output.
 _OTHERS = frozenset(("timestamp", "driver_version", "cuda_version", "attached_gpus", "type", "name"))
 #: Fields that one line holds at least, and known ones among them; the longest name in words.
 _LEAST, _LEAST_KNOWN, _LEAST_ALONE, _LONGEST = 5, 4, 8, 7

@@ -31,7 +31,7 @@ _TEXT_FIELD = re.compile(r"(\s*)(\S[^:]{0,70}?)\s*(?::\s?(.*))?")
 
 _GPU_OR_HEAD = re.compile(rf"{_LOG.pattern}|{_TEXT_GPU.pattern}|{_ATTACHED.pattern}|{_DRIVER.pattern}")
 
-#: Names that only this output has, by which a piece from the middle of it is told; three of them must be near.
+#: Names that only this output has; three near each other identify a piece from the middle of it.
 _OWN_NAMES = re.compile(
     r"\s*(Product (?:Name|Brand|Architecture)|GPU UUID|Minor Number|VBIOS Version|MultiGPU Board|Board ID"
     r"|(?:Board|GPU|FRU) Part Number|Inforom Version|Image Version|(?:OEM|ECC) Object|Power Management Object"
@@ -140,7 +140,7 @@ def _parse(lines: Lines, at: int, headless: bool) -> Parsed[QueryLog]:
         elif (end > at and _LOG.fullmatch(text)) or is_prompt(text):
             break
         elif (headless and text == "--") or left_out(text):
-            empty = 0  # what grep -A, or somebody, puts for lines that are not there
+            empty = 0  # the mark of grep -A, or of a person, for omitted lines
         elif match := _TEXT_GPU.fullmatch(text):
             here = []
             gpus.append((match[1], here))

@@ -11,7 +11,7 @@ from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
 
 _XML_START = re.compile(r"\s*(?:<\?xml\b.*|<!DOCTYPE nvidia_smi_log.*|<nvidia_smi_log>.*|<gpu id=\".*)")
-#: Elements of one GPU, by which a piece from the middle is told.
+#: Elements of one GPU that identify a piece from the middle.
 _XML_PIECE = re.compile(
     r"\s*<(?:clocks_(?:event|throttle)_reasons|fb_memory_usage|bar1_memory_usage|pci_gpu_link_info|pci_bridge_chip"
     r"|(?:gpu_)?power_readings|ecc_mode|ecc_errors|remapped_rows|retired_pages|temperature|inforom_version|mig_mode"
@@ -25,7 +25,7 @@ _XML_TAG = re.compile(r"<(/?)([a-z]\w{0,80})\b[^<>]{0,200}?(/?)>")
 _XML_CLOSED = re.compile(r".*(?:</[\w.-]{1,80}|/|\?)>\s*")
 #: Lines that what stands within one element may be broken into.
 _LOOSE = 2
-#: Lines of one GPU at most; elements that a piece may begin within, before the first that tells it.
+#: Lines of one GPU at most; elements that a piece may begin within, before the first that identifies it.
 _PIECE, _AHEAD = 400, 12
 _XML_LEAF = re.compile(r"\s*(?:<([a-z]\w{1,60})>[^<>]{0,100}</\1>|</[a-z]\w{1,60}>|<[a-z]\w{1,60}\s?/>)\s*")
 

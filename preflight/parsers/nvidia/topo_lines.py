@@ -26,7 +26,7 @@ LEGEND_LINE = re.compile(
 )
 
 _CELLS = r"X|PIX|PXB|PHB|NODE|SYS|SOC"
-#: A row whose cells lost what was between them; where a number is glued to ``NV4``, nothing tells where that ends.
+#: A row that lost the space between its cells; if a number is glued to ``NV4``, its end is unknown.
 _TIGHT_NAME = re.compile(rf"(\s*(?:GPU|NIC)\d{{1,2}})(?=\s*(?:{_CELLS}|NV\d))")
 #: Stands before a number that was glued to a code: it may be glued to the next number as well.
 GLUED = "="

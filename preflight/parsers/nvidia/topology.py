@@ -23,7 +23,7 @@ class Topology:
     nics: tuple[str, ...]  # RDMA device names: mlx5_0, …
     links: Mapping[str, Mapping[str, str]]  # name -> name -> code
     cpu_affinity: Mapping[str, str]  # GPU -> CPU list as printed, without those that are N/A
-    cut_rows: tuple[str, ...] = ()  # rows that could not be read whole, by name
+    cut_rows: tuple[str, ...] = ()  # incomplete rows, by name
 
     def nvlinks(self, one: str, other: str) -> int:
         """Return the number of bonded NVLinks between two GPUs; 0 for a path over PCIe."""

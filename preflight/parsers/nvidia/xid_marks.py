@@ -18,7 +18,7 @@ _XID = re.compile(rf"NVRM: Xid \({_WHERE}\):(?: {{1,4}}([1-9][0-9]{{0,5}}),)?")
 _SXID = re.compile(rf"SXid \({_WHERE}\):(?: {{1,4}}([1-9][0-9]{{0,5}}),)?")
 _FATAL = re.compile(r"\s*(?:(Non-fatal|Fatal)\b,?)?", re.I)
 _PID = re.compile(r"\bpid='?([0-9]{1,10})(?![0-9A-Za-z])")
-#: Characters after a code that are kept.
+#: Characters after a code that are stored.
 _LONGEST = 2000
 
 
@@ -27,7 +27,7 @@ class LoggedXid:
     """One code in a line: an XID, or the SXID of a switch."""
 
     where: str  # the address, as it is written
-    code: int | None  # None: what stands there is no whole number
+    code: int | None  # None: not an integer
     text: str  # after the code
     fatal: bool | None = None  # of an SXID; None where its line does not have the word
 

@@ -128,7 +128,7 @@ _REGISTERS = ("Lnk", "ACS", "Dev", "Slt", "MaxReadReq")
 HINTS = (":", "]-", *_REGISTERS)
 
 
-#: How the outputs begin that people ask for next.
+#: Beginnings of the outputs that are often pasted after it.
 _NEXT = re.compile(
     r"(?:CA:? '|hca_id:|Infiniband device '|link \S+/\d|driver:|NIC statistics:|Settings for |[A-Z][A-Za-z]+:\s*$).*"
 )

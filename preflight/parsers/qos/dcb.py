@@ -41,13 +41,13 @@ _KEYS = re.compile(
     r"|total-size \d[\w.]{0,11}|default-prio(?: \d)*|order(?: (?:dscp|pcp|ethtype|stream-port|dgram-port|port))+)"
     r"(?:\s+|$))+"
 )
-#: What of it is no word of a text.
+#: Parts of it that are not words of a text.
 _OWN = re.compile(rf"(?<![\w-])(?:(?:{_MAPS}):?\s+{_PAIR}(?:\s|$)|(?:pfc|ets)[-_]cap \d)")
 #: A key and its values up to the next one: some versions print all of them on one line.
 _KEY_AND_PAIRS = re.compile(rf"(?<![\w-])({_MAPS}):?((?:\s+{_PAIR})*)")
 _JSON_KEYS = frozenset(("prio_pfc", "dscp_prio", "prio_tc", "prio_buffer", "pfc_cap"))
 
-#: Commands whose one line of output holds words alone.
+#: Commands with one line of output, of words only.
 _DCBX_COMMAND = re.compile(r"\bdcb(?: -{1,2}\w{1,20}){0,8} dcbx (?:show|get)\b")
 _DCBX = re.compile(r"\s*(?:(?:host|lld[-_]managed|cee|ieee|static)(?:\s+|$))+")
 _TRUST_COMMAND = re.compile(r"\bdcb(?: -{1,2}\w{1,20}){0,8} apptrust show\b")

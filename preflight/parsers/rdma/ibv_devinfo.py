@@ -42,7 +42,7 @@ _OF_PORTS = frozenset(
      "port_cap_flags2", "max_vl_num", "bad_pkey_cntr", "qkey_viol_cntr", "sm_sl", "pkey_tbl_len", "gid_tbl_len",
      "subnet_timeout", "init_type_reply", "active_width", "active_speed", "phys_state", "gids")
 )  # fmt: skip
-#: Lines of which two are enough where the head is cut off, or where somebody searched for them.
+#: Lines of which two identify an output that was cut, or filtered with grep.
 _DEVINFO_HEADLESS = re.compile(
     r"\s*(?:port:\s*\d{1,3}|state:\s*PORT_\w+ .*|(?:max|active)_mtu:\s*\d{3,4} \(\d\)|(?:sm|port)_lid:\s*\d{1,5}"
     r"|port_lmc:\s*0x\d\d"

@@ -40,15 +40,15 @@ _WITHIN = re.compile(
 _THROUGH = re.compile(r".{0,300}(?:/hw_counters\b|/ports/\d{1,3}/counters\b|[/\s](?:hw_)?counters\]?[#$%>]\s).{0,300}")
 #: What ``more`` puts around the name of each file.
 _MORE = re.compile(r"\s*:{14}\s*")
-#: What the kernel tells of a counter that the port's management agent does not have.
+#: The kernel's message for a counter that the port's management agent does not have.
 _NONE = re.compile(rf"\s*{_PATH}{_BETWEEN}N/A \(no PMA\)\s*")
 #: ``rdma statistic``: all counters of a port behind its name, or each on a line of its own. Those of queue pairs come
-#: with the number of the set and with whose they are.
+#: with the number of the set and with their owner.
 _LINK = re.compile(
     r"\s*(?:\S.{0,80}[\s:](?=link ))?link (?P<device>[A-Za-z][\w.-]{0,63})/(?P<port>\d{1,3}):?"
     r"(?:\s+cntn \d{1,9}(?:\s+(?:pid|comm|type|qp-type) \S{1,64}){0,4})?(?:\s+(?P<rest>.*))?"
 )
-#: Numbers, and nothing else, by which an object is one of counters, whatever their names.
+#: Numbers that make an object one of counters, regardless of their names.
 _LEAST_IN_JSON = 3
 _TWO_PAIRS = re.compile(r"(?:[A-Za-z]\w{2,60}\s+\d{1,30}(?:\s+|$)){2}.*")
 _PAIRS = re.compile(r"\s*(?:(?:[A-Za-z]\w{2,60}|\d{1,30}|[A-Z][a-z]+-set:)(?:\s+|$))+")
@@ -62,7 +62,7 @@ class _Rows:
         self.by_port: dict[str, dict[str, int]] = {}
         self._where: str | None = None
         self._linked = False  # ``rdma statistic``: names and values go on over the ends of lines
-        self.waiting: str | None = None  # a name whose value is yet to come
+        self.waiting: str | None = None  # a name before its value
 
     def take(self, text: str) -> bool:
         """Process a line; return False if it is not in a list of counters."""
@@ -124,7 +124,7 @@ def begins(lines: Lines, at: int) -> bool:
         rest = match["rest"] or after
         first = rest.split()[:1]
         if not match["rest"] and all(_NAMED.fullmatch(line.text) for line in lines[at + 1 : at + 3]):
-            return at + 2 < len(lines)  # each on a line of its own, by whatever names a driver has
+            return at + 2 < len(lines)  # each on a separate line, under the driver's own names
         return bool(first) and (first[0] in OWN_NAMES or bool(_TWO_PAIRS.fullmatch(rest.strip())))
     if match := _ALONE.fullmatch(text):
         return match["name"] in OWN_NAMES and bool(_NUMBER.fullmatch(after)) and any(

@@ -33,7 +33,7 @@ __all__ = [
     "watchdog",
 ]  # fmt: skip
 
-#: Names in the first lines of such a file, by which it is told from other JSON.
+#: Names in the first lines of such a file, that distinguish it from other JSON.
 _SIGN = re.compile(
     r'"(?:traceEvents|distributedInfo|deviceProperties|collective_seq_id|pg_config|pg_status|profiling_name)"\s{0,8}:'
     r'|"ph"\s{0,8}:\s{0,8}"[A-Za-z]"\s{0,8},\s{0,80}"(?:cat|name)"|"cat"\s{0,8}:\s{0,8}"[\w ]{1,40}",\s{0,80}"ph"'

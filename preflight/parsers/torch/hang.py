@@ -157,7 +157,7 @@ def of_watchdog(watchdog: Watchdog, nranks: int | None = None) -> tuple[Hang, ..
 def _messages(
     ranks: Mapping[int, RankProgress], calls: Mapping[tuple[int, int], tuple[_Call, ...]]
 ) -> list[tuple[int, int, str]]:
-    """Return (number, rank, call) of a group whose ranks wait in messages.
+    """Return (number, rank, call) of a group with ranks that wait in messages.
 
     Messages are sends, receives or batches; empty for other groups. Each rank counts these by itself, so its numbers
     compare with those of no other rank.

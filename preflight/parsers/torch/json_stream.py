@@ -18,10 +18,10 @@ Read = Callable[[int], str]
 CHUNK = 1 << 20
 #: Characters of one value: an event of a profiler has some hundred, with its Python stack some thousand.
 LONGEST = 4 << 20
-#: Mistakes after which the rest is left: no file is cut so often.
+#: Errors after which the rest is skipped: no file is cut so often.
 MOST_DAMAGE = 100
 
-#: Lists that are told element by element.
+#: Lists that are yielded element by element.
 STREAMED = frozenset(("traceEvents", "entries"))
 
 #: How an element of such a list begins: by this the place is found again after a cut.

@@ -44,8 +44,8 @@ def _quoted(text: str) -> str:
         return json.dumps(text[1:-1], ensure_ascii=False)
 
 
-#: How the analyser begins to tell of a collective that went wrong; versions since 2.5. Older ones name the entry of
-#: the record, newer ones say that the number is a sequence number.
+#: The analyser's message about a failed collective, since version 2.5. Older versions name the entry of
+#: the record, newer ones call the number a sequence number.
 ANALYSED = re.compile(
     r"(?:.{0,120}?[\]:])?\s{0,8}(?:(?P<what>Not all ranks joining collective|Input/output mismatch in the collective"
     r"|Collective errors for collective|Error found in collective)"

@@ -20,7 +20,7 @@ from preflight.parsers.torch.intervals import Coverage, Stretch, Stretches, clip
 from preflight.parsers.torch.launches import Launches, within
 from preflight.parsers.torch.step_budget import StepBudget, budget
 
-#: Kernels and waits that are kept of one trace; each takes 16 bytes.
+#: Kernels and waits that are stored of one trace; each takes 16 bytes.
 MOST = 8_000_000
 
 _STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,12})")

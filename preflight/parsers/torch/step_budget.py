@@ -93,7 +93,7 @@ def _waits_at(waits: Sequence[Stretch], instant: float) -> bool:
 def _first_of_window(
     windows: Sequence[Stretch], begins: Sequence[float], activities: Sequence[Activity], place: int
 ) -> bool:
-    """Return whether a copy to the GPU is the first thing that was launched in its step."""
+    """Return whether a copy to the GPU was launched first in its step."""
     launch = activities[place].launch
     if launch is None or place == 0:
         return False

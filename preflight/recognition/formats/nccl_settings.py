@@ -47,7 +47,7 @@ def _begins(lines: Lines, at: int) -> bool:
     if SETTING not in text or not (listed := bool(_SETTING.fullmatch(text)) or _spelled(lines, at)):
         return False
     near = [place for place in range(at + 1, min(at + _NEAR, len(lines))) if lines[place].text.strip()]
-    if not near:  # all there is, or the end of somebody's words
+    if not near:  # all there is, or the end of a sentence
         return listed is True and not any(line.text.strip() for line in lines[max(0, at - _NEAR) : at])
     texts = ((lines[place].text, _spelled(lines, place)) for place in near)
     return any(_SETTING.fullmatch(text) or one or spellings.several(text) for text, one in texts)
@@ -60,7 +60,7 @@ def _take(lines: Lines, at: int) -> ParsedPart:
 
 
 def _settings(lines: Lines) -> list[tuple[str, str, bool]]:
-    """Return (name, value, settled) line by line; ``env`` output unchanged."""
+    """Return (name, value, is final) line by line; ``env`` output unchanged."""
     found = []
     for at, line in enumerate(lines):
         one = _spelled(lines, at)

@@ -16,7 +16,7 @@ from preflight.textprep.lines import Lines
 
 TRACE, RECORDER = "pytorch trace", "flight recorder"
 
-#: Lines after one that opens an object, in which it must be told by a name.
+#: Lines after the opening of an object within which a name must identify it.
 _AHEAD = 12
 
 #: A launcher's or a logger's mark, with which no JSON begins.
@@ -25,7 +25,7 @@ _MARKED = re.compile(rb"\s*\[\s*[A-Za-z(]")
 #: Bytes of a line that are read at once.
 _PART = 1 << 16
 
-#: Bytes by which a pickle of a flight recorder is told from any other.
+#: Bytes that identify a pickle of a flight recorder.
 _PICKLED = (b"profiling_name", b"pg_config", b"pg_status")
 
 
@@ -170,7 +170,7 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-#: Lines of a stack between two collectives of which the analyser tells.
+#: Stack lines between two collectives that the analyser reports.
 _STACK = 40
 
 

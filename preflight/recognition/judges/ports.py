@@ -180,7 +180,7 @@ def _port_firmware(part: PastedValue) -> Iterator[Finding]:
 def _identities(part: PastedValue) -> Iterator[Finding]:
     """Report GUIDs that two devices share.
 
-    Equal LIDs are no fault: each rail may be a fabric with its own manager.
+    Equal LIDs are normal: each rail may be a fabric with its own manager.
     """
     listed: PortList = part.value
     owners: dict[str, set[str]] = defaultdict(set)

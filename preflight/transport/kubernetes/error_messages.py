@@ -12,7 +12,7 @@ from preflight.transport.errors import NoAnswer, quoted
 
 _RBAC = "a role that may `get` pods and `create` pods/exec there"
 
-# The API server's words come as a whole line, after kubectl's own prefix. First match wins.
+# The API server's message is a complete line, after kubectl's own prefix. First match wins.
 _MEANINGS: tuple[tuple[str, str, str], ...] = (
     (r"Error from server \(NotFound\): pods \"(?P<pod>[^\"]+)\" not found", "resolve",
      "there is no such pod in the namespace {namespace}: `kubectl get pods`, or -n"),
@@ -45,20 +45,20 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
 )  # fmt: skip
 _COMPILED = tuple((re.compile(pattern), phase, reason) for pattern, phase, reason in _MEANINGS)
 
-#: Said by an API server that has too much to do, or is just being replaced: worth another try.
+#: Messages of an API server that is overloaded or being replaced: worth another try.
 _BUSY = re.compile(
     r"Error from server \((?:TooManyRequests|ServiceUnavailable|Timeout|ServerTimeout)\).*"
     r"|Error from server: (?:etcdserver: .+|rpc error: code = Unavailable .+)"
     r"|Unable to connect to the server: .*(?:TLS handshake timeout|connection reset by peer|EOF)"
 )
 
-#: Said by runc, crun or the kubelet: what was to be started is not in the container.
+#: Messages of runc, crun or the kubelet: the program to start is not in the container.
 _ABSENT = re.compile(
     r"exec: \\?\"?(?P<a>[\w./-]+?)\\?\"?: (?:stat \S+ )?(?:executable file not found|no such file)"
     r"|executable file `(?P<b>[^`]+)` not found"
 )
 
-#: kubectl's own words among what the container says on standard error.
+#: kubectl's own messages among the container's standard error.
 NOTICES = re.compile(
     rb"^(?:Defaulted container .+|Defaulting container name to .+|command terminated with exit code \d+"
     rb"|Use 'kubectl describe pod/.+|[EIW]\d{4} \d\d:\d\d:\d\d\.\d+ .*)\n?",

@@ -25,7 +25,7 @@ from preflight.transport.kubernetes import error_messages
 #: Seconds for kubectl to read its configuration, and to list pods.
 _CONFIG_S, _LIST_S = 15.0, 30.0
 
-#: Pods that have ended hold nothing to ask; a Job that was tried again leaves them behind.
+#: Pods that have ended cannot be collected from; a retried Job leaves them behind.
 _ENDED = ("Succeeded", "Failed")
 
 #: A name as the API server lets in; nothing that kubectl could take for an option.

@@ -40,7 +40,7 @@ def collect(
     """Carry out a plan on this machine; always return an Evidence document.
 
     Without an answer within the plan's ``deadline_s`` and one second it is a ``no_answer`` document
-    whose phase is ``start``, ``collect`` or ``read``. ``meanwhile`` is called once the plan is on its way.
+    with the phase ``start``, ``collect`` or ``read``. ``meanwhile`` is called once the plan is on its way.
     """
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     node = plan["node"] or os.uname().nodename
@@ -165,7 +165,7 @@ class _CollectorStreams:
                     continue
                 elif self.answer.feed(data):
                     return True
-                elif not data:  # what it says on the other stream is the reason
+                elif not data:  # its standard error is the reason
                     over, until = True, min(until, time.monotonic() + _GRACE_S)
         return False
 

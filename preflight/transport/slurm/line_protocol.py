@@ -60,7 +60,7 @@ BOOT = _BOOT + payload.LOAD + "main(mine(plan))\n"
 _LABELLED = re.compile(rb" *(\d{1,7}): ?(.*)", re.DOTALL)
 _LINE = re.compile(rb"@@PREFLIGHT-LINE/1 (\S{1,255}) (\d{1,9}) ([0-9a-f]{8}) ([A-Za-z0-9+/=]*)\r?")
 
-#: Bytes without a line end beyond which they are not kept.
+#: Longest line in bytes; longer ones are dropped.
 _LONGEST = 1 << 20
 
 

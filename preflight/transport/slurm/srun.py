@@ -28,18 +28,18 @@ from preflight.transport.local.process import has_ended, kill_group, pipes
 from preflight.transport.slurm import error_messages
 from preflight.transport.slurm.line_protocol import BOOT, StepAssembler, TaskAssembler
 
-#: Variables of srun's own environment that stay: how to reach the cluster, and on whose account. The rest are those of
-#: the job that we run in, and would shape the step like one of its.
+#: Variables that srun's environment passes on: the cluster's address, and the account. The rest belong to
+#: the job that we run in, and would make the step one of its own.
 _PASSED_VARIABLES = frozenset({
     "SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CLUSTER_NAME", "SLURM_JWT", "SLURM_ACCOUNT", "SLURM_PARTITION", "SLURM_QOS",
     "SLURM_RESERVATION", "SLURM_CONSTRAINT", "SLURM_WCKEY",
 })  # fmt: skip
 
-#: Seconds for Slurm's own commands; kept for the way there and back; for srun to end by itself once it was told to.
+#: Seconds for Slurm's own commands; reserved for the way there and back; for srun to end after a signal.
 _COMMAND_S, _RETURN_S, _END_S = 15.0, 2.0, 5.0
 
-#: How sinfo calls a node whose job is ending, how long that is waited for (its processes are killed, an epilog runs),
-#: and how often it is asked; seconds.
+#: sinfo's name for a node with an ending job, the wait for that end (its processes are killed, an epilog runs),
+#: and the polling interval; seconds.
 _COMPLETING, _COMPLETING_S, _AGAIN_S = "(completing", 15.0, 0.3
 
 #: Seconds between looks at the clock; times that a step is started anew without the nodes that it failed on.
@@ -72,7 +72,7 @@ class Times(Protocol):
 class Srun:
     """Slurm as a transport.
 
-    ``job``: the number of a job whose nodes are used; else a job is created.
+    ``job``: the id of a job to use the nodes of; without it a job is created.
     """
 
     def __init__(self, job: str | None, fold: Callable[[Sequence[str]], str]) -> None:
@@ -196,7 +196,7 @@ class Srun:
     def _unusable(self, hosts: Sequence[str]) -> dict[str, NoAnswer]:
         """Return the nodes that accept no job now, with the reason.
 
-        One of them would hold all the others up.
+        One of them would delay all other nodes.
         """
         listing = self._run("sinfo", "--noheader", "--Node", f"--nodes={self._fold(hosts)}", "--format=%N|%T|%E")
         unusable: dict[str, NoAnswer] = {}

@@ -13,7 +13,7 @@ from preflight.transport.errors import OpenSshRequired
 
 # The post-quantum exchange first, as OpenSSH does since 9.9: it costs nothing on hosts that lack it. Then the cheapest:
 # OpenSSL's P-256 takes sshd 3 ms less than OpenSSH's own curve25519, and the client as much; classic Diffie-Hellman
-# costs a client 7 to 23 times the whole rest of a connection.
+# costs a client 7 to 23 times the rest of a connection.
 KEX = (
     "mlkem768x25519-sha256", "ecdh-sha2-nistp256", "curve25519-sha256", "curve25519-sha256@libssh.org",
     "ecdh-sha2-nistp384", "ecdh-sha2-nistp521", "diffie-hellman-group-exchange-sha256",

@@ -42,7 +42,7 @@ class Certificate:
     signature: bytes
 
     def host_refusal(self, name: str, now: float, signatures: Collection[str] = ()) -> str:
-        """Return why this is no valid certificate for a host at a time; else empty.
+        """Return why a host certificate is invalid at a time; empty if it is valid.
 
         The time is in seconds since 1970. ``signatures``: what an authority may sign with, if not the usual
         (CASignatureAlgorithms).

@@ -17,7 +17,7 @@ from preflight.transport.ssh.session import SshSession
 #: Seconds reserved of a node's time for its answer to travel.
 _TRAVEL_S = 1.0
 
-#: Seconds waited for the exit status of a command whose output has ended.
+#: Seconds to wait for the exit status of a command after its output has ended.
 _STATUS_S = 1.0
 
 #: Bytes taken of a stream at once.
@@ -63,7 +63,7 @@ class CollectorChannel:
     def _listen(self, channel: paramiko.Channel) -> Script:
         """Read both streams up to the end."""
         protocol, requested = self._protocol, False
-        with contextlib.suppress(OSError):  # a shell that leaves at once says why
+        with contextlib.suppress(OSError):  # a shell that exits at once prints why
             yield from _send(channel, bootstrap_protocol.OPENING)
         while not protocol.over:
             at_end = channel.eof_received or channel.closed or not self._session.active

@@ -9,7 +9,7 @@ from preflight.transport.errors import NoAnswer, quoted
 
 _BULK = "for many: ssh-keyscan -f HOSTFILE >>~/.ssh/known_hosts, then compare the keys with a source you trust"
 
-# Anchored at the start of a line: a start-up file on the node may say "Permission denied" as well.
+# Anchored at the start of a line: a start-up file on the node may print "Permission denied" as well.
 _MEANINGS: tuple[tuple[str, str, str], ...] = (
     (r"ssh: Could not resolve hostname (?P<where>\S+?): (?P<why>.+)", "resolve", "the name does not resolve: {why}"),
     (r"ssh: connect to host (?P<where>\S+) port (?P<port>\d+): Connection refused", "connect",
@@ -42,20 +42,20 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
 
 _COMPILED = tuple((re.compile(pattern), phase, reason) for pattern, phase, reason in _MEANINGS)
 
-# A login node whose MaxStartups is reached ends connections like this; later it takes them.
+# A login node at its MaxStartups limit ends connections like this; later it accepts them.
 _ENDED = re.compile(r"(?:kex|ssh)_exchange_identification: (?P<why>.+)|Connection (?P<how>closed|reset) by .*")
 _RESET = re.compile(r"ssh: connect to host \S+ port \d+: Connection reset by peer")
 
-#: What ``ssh`` itself says when a connection ends under way; the node did not say it.
+#: Messages of ``ssh`` itself, not of the node, if a connection ends early.
 LOST = re.compile(
     rb"^(?:client_loop: |Connection (?:to|closed|reset) |packet_write_\w+: |ssh_dispatch_run_fatal: ).*\n?",
     re.M,
 )
 
-#: What of this it says only of a session that had begun.
+#: Those of them that it prints only for a session that had begun.
 LOGGED_IN = re.compile(rb"^(?:client_loop: |Connection to \S+ closed by remote host)", re.M)
 
-#: What it says when the login was taken and a session was not; behind a jump host another line follows.
+#: Its message if the login was accepted and a session was not; behind a jump host another line follows.
 _REFUSED = re.compile(r"channel \d+: open failed: (?P<why>.+)")
 _FORWARDED = "stdio forwarding failed"
 

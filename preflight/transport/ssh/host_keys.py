@@ -189,7 +189,7 @@ class Known:
             raise NoAnswer("host-key", f"the host certificate is not valid: {why_not}; have it signed again")
         if self.plain:
             comparable = [entry for entry in self.plain if not offered or set(_algorithms(entry.kind)) & set(offered)]
-            # The host was asked for the types that are known before any other: it no longer has those keys
+            # Known key types were requested before any other: the host no longer has those keys
             raise NoAnswer("host-key", self._changed(key) if comparable else self._incomparable(key))
         if self.strict:
             raise NoAnswer("host-key", self._unknown(key, shown_by is not None))

@@ -33,7 +33,7 @@ _LIST_REQUEST, _LIST_RESPONSE, _SIGN_REQUEST, _SIGN_RESPONSE = 11, 12, 13, 14
 #: Bytes of an agent's longest answer, as OpenSSH has it.
 _LONGEST_ANSWER = 256 * 1024
 
-#: How an unencrypted private key of OpenSSH's format begins whose other half is in a FIDO token (PROTOCOL.key).
+#: Beginning of an unencrypted OpenSSH private key with its other half in a FIDO token (PROTOCOL.key).
 _FIDO = re.compile(
     rb"openssh-key-v1\x00" + rb"\x00\x00\x00\x04none" * 2 + rb"\x00\x00\x00\x00" + rb"\x00\x00\x00\x01" + rb".{8}sk-",
     re.DOTALL,

@@ -75,15 +75,15 @@ class OpenSshTransport(PipedTransport):
         command = [*self._ssh, "-T", *options, "--", host, COMMAND]
         channel, status = self._converse(command, plan, until, error_messages.LOST)
         protocol = channel.protocol
-        # ssh always says why it could not connect; what ends in silence was a login, and a signal ended it
+        # ssh always prints why it could not connect; a silent end was a login that a signal ended
         silent = status == _SSH_FAILED and not channel.stderr.strip()
         before_login = not (protocol.stdout_bytes or silent or error_messages.LOGGED_IN.search(channel.stderr))
         if channel.late:
-            # behind a jump host it may have said why, and still wait for the ssh that it started to get there
+            # behind a jump host it may have printed why, and still wait for the ssh that it started to get there
             if before_login and (failure := error_messages.known_meaning(channel.stderr)):
                 raise failure.answer
             ended = f"no answer within {left_s:.3g} s"
-            if not (protocol.stdout_bytes or channel.stderr.strip()):  # ssh does not say whether it has logged in
+            if not (protocol.stdout_bytes or channel.stderr.strip()):  # ssh does not report whether it has logged in
                 raise NoAnswer("start", f"{ended}: sshd hangs during the login, or {HANGS}; try: ssh -v HOST true")
         elif status == _SSH_FAILED and before_login:
             meaning = error_messages.meaning(channel.stderr)

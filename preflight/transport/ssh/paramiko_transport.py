@@ -105,7 +105,7 @@ class SshTransport:
             return end.document(node, at)
 
     def answer(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
-        """As ``collect``, but raise NoAnswer instead of returning its document."""
+        """Collect like ``collect``, but raise NoAnswer instead of returning its document."""
         node = plan["node"] or host
         try:
             return {**self._collect_from(host, {**plan, "node": node}, until), "node": node}

@@ -41,7 +41,7 @@ HARMLESS = frozenset((
     "warnweakcrypto", "xauthlocation",
 ))  # fmt: skip
 
-#: What is no demand, whatever the keyword.
+#: Values that demand nothing, for any keyword.
 _OFF = ("no", "none", "false", "")
 
 #: The same for some keywords.

@@ -24,7 +24,7 @@ from preflight.transport.ssh.plain_connection import Script
 from preflight.transport.ssh.stream import ConnectionDropped, RecordedStream, no_banner
 
 _LOG = "preflight.transport.ssh.paramiko_transport.paramiko"
-logging.getLogger(_LOG).setLevel(logging.CRITICAL)  # what it has to say becomes a reason
+logging.getLogger(_LOG).setLevel(logging.CRITICAL)  # its messages become a reason
 
 # paramiko would wake ten times a second to see whether it was closed; closing a wire wakes it. Without any
 # limit a socket needs one system call less each time; a channel of a jump host's connection keeps one

@@ -22,7 +22,7 @@ from preflight.transport.ssh.config import HostConfig
 
 _FIRST_BYTES = 300
 
-#: Bytes asked of the kernel at once: paramiko reads every packet in two pieces, each with its own system calls.
+#: Bytes per system call: paramiko reads every packet in two pieces, each with its own system calls.
 _READ_AHEAD = 1 << 16
 
 #: Bytes held back at most, for others to go with them: each packet on its own costs both sides a system call.

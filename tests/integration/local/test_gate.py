@@ -590,8 +590,8 @@ def test_metrics_for_a_textfile_collector(site: GateSite) -> None:
     done = site.run("slurm-step", "--textfile", str(path), "--node", "n5")
     assert done.returncode == 0, done.stderr
     text = path.read_text()
-    assert 'preflight_gate_verdict{node="n5",seat="slurm-step",status="pass"} 1\n' in text
-    assert 'preflight_gate_verdict{node="n5",seat="slurm-step",status="fail"} 0\n' in text
+    assert 'preflight_gate_verdict{node="n5",hook="slurm-step",status="pass"} 1\n' in text
+    assert 'preflight_gate_verdict{node="n5",hook="slurm-step",status="fail"} 0\n' in text
     assert path.stat().st_mode & 0o777 == 0o644
     assert sorted(p.name for p in site.folder.iterdir() if "prom" in p.name) == ["preflight.prom"]
 

@@ -1,6 +1,6 @@
 """Documented facts of ``nvidia-smi -q``, from its tree of names.
 
-``N/A``, ``Not Supported`` and the like are no data: None. A name is looked up in all spellings that drivers from R450
+``N/A``, ``Not Supported`` and the like are not data: None. A name is looked up in all spellings that drivers from R450
 on print.
 """
 
