@@ -24,6 +24,8 @@ _DUMPS = "the dumps"
 
 #: Ranks that are named one by one.
 _NAMED = 8
+#: Frames of a stack that are quoted.
+_FRAMES = 8
 
 _WHICH = "Look at that rank first: its own log and stack (`py-spy dump --pid PID`), its node's XIDs, its data loader."
 
@@ -115,6 +117,10 @@ def hang(run: RunFacts, site: Site) -> Iterator[Finding]:
     what the shown ranks report is stated: unless the job's size is in the log and all its ranks are shown, no rank is
     blamed for its peers.
 
+    Sizes are compared as elements: what goes into a collective must agree over ranks, and what comes out, except where
+    ranks may differ, as in an all-to-all. Of that all ranks together must send what they receive, which is compared
+    where all dumps are given. The stacks of ranks that are behind, and of one that waits, are quoted.
+
     Of sends and receives both ends are compared. It fails where a rank waits for a peer that has not called the other
     end, where ranks wait for each other in a circle, and where the ends differ in size or type. Where the waiting ends
     at a rank without a dump it is unknown; where both ends have been called and the data does not arrive it warns.
@@ -170,7 +176,7 @@ def _of_recordings(run: RunFacts) -> Iterator[Finding]:
     at = {rank: (hang.group, _where(hang)) for hang in reversed(found) for rank in hang.waiting}
     for one in found:
         elsewhere = sent | {rank: where for rank, (group, where) in at.items() if group != one.group}
-        yield from _finding(one, list(keys.values()), _DUMPS, "", elsewhere)
+        yield from _finding(one, list(keys.values()), _DUMPS, _stacks(one), elsewhere)
     if stall:
         busy = {rank: f"collective {one.seq} ({one.op})" for one in found for rank in one.waiting}
         yield _stalled(stall, busy, list(keys.values()))
@@ -186,6 +192,15 @@ def _of_recordings(run: RunFacts) -> Iterator[Finding]:
                           fix="give the dumps of all ranks")  # fmt: skip
         else:
             yield passed(f"the dumps of all {len(members)} ranks hold nothing unfinished", evidence=list(keys.values()))
+
+
+def _stacks(hang: Hang) -> str:
+    """Quote where ranks are in their code, those that are behind first."""
+    lines = []
+    for rank, op, stack in hang.stacks[:_NAMED]:
+        more = [f"{len(stack) - _FRAMES} more"] if len(stack) > _FRAMES else []
+        lines.append(f"rank {rank}: {op}: {' < '.join([*stack[:_FRAMES], *more])}")
+    return "\n".join(lines)
 
 
 def _where(one: Hang) -> str:
@@ -226,6 +241,8 @@ def _finding(
         parts.append(f"rank {_ranks(one.behind)} has not come to it{meanwhile}")
     if one.differ:
         parts.append(f"ranks disagree: {_calls(one.differ)}")
+    if one.totals:
+        parts.append(f"all ranks together send {one.totals[0]} elements and receive {one.totals[1]}")
     if one.passed:
         parts.append(f"rank {_ranks(one.passed)} has completed it")
     if one.silent:
@@ -234,14 +251,13 @@ def _finding(
         parts.append(f"the dump of rank {_ranks(one.cut)} is cut before it")
     at: dict[str, Any] = {"subject": f"collective {one.seq}{group}", "evidence": keys, "quote": quote}
     dumps = name == _DUMPS  # which a job that runs well may write too; a watchdog speaks after a time-out
-    if dumps and (one.silent or one.cut) and not (one.behind or one.differ):
-        at.pop("quote")
+    if dumps and (one.silent or one.cut) and not (one.behind or one.differ or one.totals):
         yield unknown(f"{name}: {waiting}; {'; '.join(parts)}", found="; ".join(parts), expected="all ranks in it",
                       fix="give the dumps of all ranks: the one that is missing is often the one that died",
                       **at)  # fmt: skip
     elif parts:
         # for ranks without a named group, other calls may belong to other groups
-        certain = one.behind or one.silent or (one.differ and (one.group or one.complete))
+        certain = one.behind or one.silent or one.totals or (one.differ and (one.group or one.complete))
         grade = failed if certain else warned
         rest = "" if one.complete else _some(one)
         yield grade(f"{name}: {waiting}; {'; '.join(parts)}{rest}", found="; ".join(parts),

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from typing import Any
 
 from preflight._startup.lightclass import dataclass, replace
 from preflight.parsers.torch.profiler_trace import _sample
 
 MOST_ENTRIES = 200_000
+MOST_FRAMES = 32
+_OF_LIBRARIES = re.compile(r"/torch/|site-packages")
 _RANK = re.compile(
     r"rank[_-]?(\d{1,7})(?!\d)|(?:trace|dump|fr)_(\d{1,7})\b|_(\d{1,7})(?:\.json|\.pickle|\.pkl)?$", re.I
 )
@@ -34,8 +37,9 @@ class RecordedCall:
     retired: bool
     sizes: tuple[tuple[int, ...], ...]  # of its inputs
     dtypes: tuple[str, ...]
+    output_sizes: tuple[tuple[int, ...], ...]
     duration_ms: float | None
-    where: str  # the user's line of code
+    stack: tuple[str, ...]  # the innermost frame first
 
     @property
     def done(self) -> bool:
@@ -48,10 +52,21 @@ class RecordedCall:
         return self.op.endswith("coalesced")
 
     @property
+    def where(self) -> str:
+        """The innermost line of code outside of PyTorch; empty if unknown."""
+        return next((frame for frame in self.stack if not _OF_LIBRARIES.search(frame)), "")
+
+    @property
+    def elements(self) -> tuple[int | None, int | None]:
+        """Elements that go in and come out; None if unknown."""
+        return _elements(self.sizes), _elements(self.output_sizes)
+
+    @property
     def call_text(self) -> str:
         """The call, with its sizes."""
         sizes = ", ".join("×".join(map(str, size)) or "scalar" for size in self.sizes[:3])
-        return f"{self.op}({sizes} {', '.join(dict.fromkeys(self.dtypes[:3]))})".replace("( ", "(")
+        into = "" if None in self.elements or len(set(self.elements)) == 1 else f" into {self.elements[1]}"
+        return f"{self.op}({sizes} {', '.join(dict.fromkeys(self.dtypes[:3]))}{into})".replace("( ", "(")
 
 
 @dataclass(frozen=True)
@@ -75,6 +90,7 @@ class Recording:
         self.from_first_call = False  # reaches back to the rank's first call
         self.cut = False  # the file is not all there: what it lacks may have been called
         self.about: dict[str, Any] = {}
+        self._stacks: dict[tuple[str, ...], tuple[str, ...]] = {}  # calls of one place share theirs
 
     def member(self, name: str, value: Any) -> None:
         """Process a member of the outermost object."""
@@ -91,15 +107,23 @@ class Recording:
         p2p = raw.get("is_p2p") is True
         seq = number(raw.get("p2p_seq_id" if p2p else "collective_seq_id", raw.get("seq_id")))
         state, length = raw.get("state"), raw.get("duration_ms")
+        stack = _stack(raw.get("frames"))
         self.entries.append(
             RecordedCall(
                 str(group[0])[:80], str(group[1])[:80] if len(group) > 1 else "", -1 if seq is None else seq, p2p,
                 str(raw.get("profiling_name", "?"))[:80], str(state)[:20] if state is not None else "",
                 raw.get("retired") is True, _sizes(raw.get("input_sizes")), _texts(raw.get("input_dtypes")),
+                _sizes(raw.get("output_sizes")),
                 float(length) if isinstance(length, (int, float)) and not isinstance(length, bool) else None,
-                _where(raw.get("frames")),
+                self._stacks.setdefault(stack, stack),
             )
         )  # fmt: skip
+
+    @property
+    def sizes_exchanges(self) -> bool:
+        """Whether an all-to-all has its sizes: from version 2.4 of the form on."""
+        match = re.fullmatch(r"(\d{1,3})\.(\d{1,3})", str(self.about.get("version", "")))
+        return match is not None and (int(match[1]), int(match[2])) >= (2, 4)
 
     @property
     def resolved_entries(self) -> list[RecordedCall]:
@@ -166,7 +190,7 @@ class Recording:
             "unfinished": [
                 {"group": entry.group, "seq": entry.seq, "p2p": entry.p2p, "op": entry.op, "state": entry.state,
                  "input_sizes": [list(size) for size in entry.sizes], "input_dtypes": list(entry.dtypes),
-                 "where": entry.where or None}
+                 "where": entry.where or None, "stack": list(entry.stack)}
                 for entry in unfinished[:20]
             ],
             "unfinished_count": len(unfinished),
@@ -225,11 +249,15 @@ def _texts(value: object) -> tuple[str, ...]:
     return tuple(str(one)[:40] for one in _items(value) if isinstance(one, str))
 
 
-def _where(frames: object) -> str:
-    """Return the innermost line of code outside of PyTorch."""
-    for frame in _items(frames):
-        if isinstance(frame, dict) and isinstance(frame.get("filename"), str):
-            file = frame["filename"]
-            if "/torch/" not in file and "site-packages" not in file and not file.startswith(("<", "??")):
-                return f"{file[-120:]}:{number(frame.get('line')) or 0} ({str(frame.get('name', ''))[:60]})"
-    return ""
+def _elements(sizes: Sequence[Sequence[int]]) -> int | None:
+    return sum(map(prod, sizes)) if sizes else None
+
+
+def _stack(frames: object) -> tuple[str, ...]:
+    """Return the frames of Python's code, the innermost first."""
+    return tuple(
+        f"{frame['filename'][-120:]}:{number(frame.get('line')) or 0} ({str(frame.get('name', ''))[:60]})"
+        for frame in _items(frames, MOST_FRAMES)
+        if isinstance(frame, dict) and isinstance(frame.get("filename"), str)
+        and not frame["filename"].startswith(("<", "??"))
+    )  # fmt: skip

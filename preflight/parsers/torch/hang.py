@@ -26,6 +26,8 @@ class Hang:
     complete: bool = True  # whether all members of the group are known to be among them
     messages: tuple[tuple[int, str], ...] = ()  # (rank, send or receive that it waits in); the rest is empty then
     cut: tuple[int, ...] = ()  # their dumps are cut before it: they may have come to it
+    totals: tuple[int, ...] = ()  # elements that all ranks together send and receive, where the two differ
+    stacks: tuple[tuple[int, str, tuple[str, ...]], ...] = ()  # (rank, its call there or its last before, its frames)
 
 
 def of_recordings(recordings: Mapping[int, Recording]) -> tuple[Hang, ...]:
@@ -41,30 +43,49 @@ def of_recordings(recordings: Mapping[int, Recording]) -> tuple[Hang, ...]:
                 by_group[entry.group, members[rank, entry.group]][rank].append(entry)
     given = set(recordings)
     cut = {rank for rank, recording in recordings.items() if recording.cut}
+    sized = all(recording.sizes_exchanges for recording in recordings.values())
     found = (
-        _hang(group, ranks, everybody or sorted(ranks), given, cut)
+        _hang(group, ranks, everybody or sorted(ranks), given, cut, sized)
         for (group, everybody), ranks in sorted(by_group.items())
     )
     return tuple(hang for hang in found if hang)
 
 
 def _hang(
-    group: str, ranks: Mapping[int, Sequence[RecordedCall]], everybody: Sequence[int], given: Set[int], cut: Set[int]
-) -> Hang | None:
+    group: str, ranks: Mapping[int, Sequence[RecordedCall]], everybody: Sequence[int], given: Set[int], cut: Set[int],
+    sized: bool,
+) -> Hang | None:  # fmt: skip
+    members = set(everybody) if sized else None
     called = {rank: {entry.seq: entry for entry in entries} for rank, entries in ranks.items()}
     open_at = {rank: min((e.seq for e in entries if not e.done), default=None) for rank, entries in ranks.items()}
-    if (mismatch := _mismatch(called)) is None and not any(seq is not None for seq in open_at.values()):
+    if (mismatch := _mismatch(called, members)) is None and not any(seq is not None for seq in open_at.values()):
         return None
     seq = min(seq for seq in (mismatch, *open_at.values()) if seq is not None)
     here = {rank: entries[seq] for rank, entries in sorted(called.items()) if seq in entries}
     op, differ = _calls_at(here)
+    totals = () if differ else _totals(list(here.values()), members)
     waiting = tuple(rank for rank, entry in here.items() if not entry.done)
     idle = {rank for rank in everybody if rank in given and rank not in ranks}  # their dumps hold no call of the group
     short = {rank for rank, entries in called.items() if max(entries) < seq} | idle
     silent = tuple(sorted(set(everybody) - set(ranks) - given))
     completed = tuple(rank for rank, entry in here.items() if entry.done)
     return Hang(group, seq, op, waiting, tuple(sorted(short - cut)), silent, differ, completed,
-                cut=tuple(sorted(short & cut)))  # fmt: skip
+                cut=tuple(sorted(short & cut)), totals=totals, stacks=_stacks(called, here, short - cut))  # fmt: skip
+
+
+def _stacks(
+    called: Mapping[int, Mapping[int, RecordedCall]], here: Mapping[int, RecordedCall], short: Set[int]
+) -> tuple[tuple[int, str, tuple[str, ...]], ...]:
+    """Return where ranks are in their code.
+
+    First those that are behind, in their last call, then those that wait.
+    """
+    last = {rank: max(called[rank].items())[1] for rank in sorted(short) if called.get(rank)}
+    by_stack: dict[tuple[str, ...], tuple[int, str]] = {}
+    for rank, entry in [*last.items(), *here.items()]:
+        if entry.stack:
+            by_stack.setdefault(entry.stack, (rank, entry.op))
+    return tuple((rank, op, stack) for stack, (rank, op) in by_stack.items())
 
 
 def _calls_at(here: Mapping[int, RecordedCall]) -> tuple[str | None, tuple[tuple[int, str], ...]]:
@@ -87,38 +108,69 @@ def _calls_at(here: Mapping[int, RecordedCall]) -> tuple[str | None, tuple[tuple
     return (most[0][1].op if most else None), tuple((r, e.call_text) for r, e in here.items() if r not in usual)
 
 
-def _mismatch(called: Mapping[int, Mapping[int, RecordedCall]]) -> int | None:
+def _mismatch(called: Mapping[int, Mapping[int, RecordedCall]], members: Set[int] | None) -> int | None:
     """Return the first work in which the calls, sizes or types of ranks differ."""
-    seen: dict[int, dict[tuple[object, ...], RecordedCall]] = defaultdict(dict)
+    at: dict[int, list[RecordedCall]] = defaultdict(list)
     for entries in called.values():
         for seq, entry in entries.items():
-            seen[seq].setdefault((_signature(entry), _typed(entry)), entry)
-    return min((seq for seq, kinds in seen.items() if not _all_agree(list(kinds.values()))), default=None)
+            at[seq].append(entry)
+    return min(
+        (seq for seq, calls in at.items()
+         if not _all_agree(calls) or _totals(calls, members)),
+        default=None,
+    )  # fmt: skip
 
 
-def _all_agree(entries: Sequence[RecordedCall]) -> bool:
-    return all(_agree(first, second) for at, first in enumerate(entries) for second in entries[at + 1 :])
+def _all_agree(calls: Sequence[RecordedCall]) -> bool:
+    kinds = list({(_signature(call), _typed(call)): call for call in calls}.values())
+    return all(_agree(first, second) for at, first in enumerate(kinds) for second in kinds[at + 1 :])
 
 
 def _agree(first: RecordedCall, second: RecordedCall) -> bool:
-    """Compare two calls; a rank without a tensor (a scatter) has no type."""
+    """Compare two calls; a rank without a tensor (a scatter) has no type and no size."""
+    (op, *sizes), (other_op, *other_sizes) = _signature(first), _signature(second)
     types = _typed(first), _typed(second)
-    return _signature(first) == _signature(second) and (types[0] == types[1] or not all(types))
+    return (
+        op == other_op
+        and all(size == other or None in (size, other) for size, other in zip(sizes, other_sizes, strict=True))
+        and (types[0] == types[1] or not all(types))
+    )
 
 
 def _typed(entry: RecordedCall) -> tuple[str, ...]:
     """Return the types of a rank's tensors; empty without one."""
-    return tuple(sorted({one for one in entry.dtypes if one != "Undefined"}))
+    return tuple(sorted({dtype for dtype in entry.dtypes if dtype != "Undefined"}))
 
 
-def _signature(entry: RecordedCall) -> tuple[str, ...]:
-    """Return what must agree over ranks.
+#: Collectives in which what goes in, or comes out, may differ between ranks.
+_FREE_IN, _FREE_OUT = ("all_to_all", "alltoall", "scatter"), ("all_to_all", "alltoall", "gather", "reduce")
 
-    In an all-to-all, a gather and a scatter the sizes may differ.
+
+def _signature(entry: RecordedCall) -> tuple[str, int | None, int | None]:
+    """Return what must agree over ranks: operation, elements in and out.
+
+    None need not agree. The library counts elements: tensors of other shapes and as many elements are the same to it.
     """
     op = entry.op.partition(":")[2] or entry.op
-    sized = op.startswith(("all_reduce", "allreduce", "broadcast", "reduce")) and "scatter" not in op
-    return (op, str(entry.sizes) if sized else "")
+    inside, outside = entry.elements
+    free_out = op.startswith(_FREE_OUT) and not op.startswith("reduce_scatter")
+    return op, None if op.startswith(_FREE_IN) else inside, None if free_out else outside
+
+
+def _totals(calls: Sequence[RecordedCall], members: Set[int] | None) -> tuple[int, ...]:
+    """Return the elements that all ranks of an all-to-all send and receive.
+
+    Empty where the two are equal.
+    """
+    if members is None or len(calls) != len(members) or not all(map(_is_exchange, calls)):
+        return ()
+    sides = [[elements for call in calls if (elements := call.elements[side]) is not None] for side in (0, 1)]
+    sent, received = map(sum, sides)
+    return (sent, received) if sent != received and all(len(side) == len(calls) for side in sides) else ()
+
+
+def _is_exchange(call: RecordedCall) -> bool:
+    return call.op.partition(":")[2].startswith(("all_to_all", "alltoall"))
 
 
 def of_watchdog(watchdog: Watchdog, nranks: int | None = None) -> tuple[Hang, ...]:

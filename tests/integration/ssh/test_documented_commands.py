@@ -56,6 +56,7 @@ OTHERS = {
     r"\.venv/bin/(pytest|ruff) ": ".ci/run",
     r"\.venv/bin/python -m mkdocs ": ".ci/run",
     r"tests/\S+\.sh$": "people, with debootstrap",
+    r"TORCH=": "people, with a Python that has torch 2.13.0 (CPU build) and tabulate",
     r"AXE=": "people, with axe-core from npm",
     r"mpirun -np 2 -H gpu001,gpu002 ": "people, on a cluster",
     r"cyclonedx-py ": "tests/integration/install/test_supply.py",

@@ -5,6 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
+from preflight.checks.job.torch_hang import _stacks
+from preflight.parsers import torch
+from preflight.parsers.torch import hang
 from tests.support.flight_dumps import dump
 from tests.support.judged import judged
 
@@ -103,3 +108,83 @@ def test_dumps_of_two_jobs_are_not_compared() -> None:
     copies = {f"copy/nccl_trace_rank_{rank}": text for rank, text in texts.items()}
     assert "ranks 0, 2-3 wait" in (message := only(findings(texts, **copies), "fail"))
     assert "rank 1 has not come to it" in message
+
+
+def sized(sizes: dict[int, tuple[list[int], list[int]]], op: str, **members: Any) -> dict[int, str]:
+    """Write dumps of ranks that have completed a collective.
+
+    Sizes are those in and out; []: without a tensor.
+    """
+    texts = {}
+    for rank, sides in sizes.items():
+        document = json.loads(dump(rank, [op]))
+        for name, side in zip(("input", "output"), sides, strict=True):
+            document["entries"][0] |= {
+                f"{name}_sizes": [side] if side else [],
+                f"{name}_dtypes": ["Float"] if side else [],
+            }
+        texts[rank] = json.dumps(document | members)
+    return texts
+
+
+HEALTHY_SIZES: dict[str, tuple[str, dict[int, tuple[list[int], list[int]]]]] = {
+    "another shape": ("all_reduce", {r: ([32, 32],) * 2 if r else ([1024],) * 2 for r in range(4)}),
+    "gather, to one rank": ("gather", {r: ([8], [] if r else [4, 8]) for r in range(4)}),
+    "scatter, of one rank": ("scatter", {r: ([] if r else [4, 8], [8]) for r in range(4)}),
+    "reduce, to one rank": ("reduce", {r: ([8], [] if r else [8]) for r in range(4)}),
+    "uneven all-to-all": ("all_to_all", {r: ([10], [4 * (r + 1)]) for r in range(4)}),
+    "all_gather": ("_all_gather_base", {r: ([8], [32]) for r in range(4)}),
+    "reduce_scatter": ("_reduce_scatter_base", {r: ([32], [8]) for r in range(4)}),
+}  # fmt: skip
+SICK_SIZES: dict[str, tuple[str, dict[int, tuple[list[int], list[int]]], str]] = {
+    "all_reduce": ("all_reduce", {r: ([9 if r == 2 else 8],) * 2 for r in range(4)}, "rank 2 called nccl:all_reduce(9"),
+    "all_gather": ("_all_gather_base", {r: ([9], [36]) if r == 1 else ([8], [32]) for r in range(4)},
+                   "rank 1 called nccl:_all_gather_base(9 Float into 36)"),
+    "room for fewer ranks": ("_all_gather_base", {r: ([8], [24 if r == 3 else 32]) for r in range(4)},
+                             "rank 3 called nccl:_all_gather_base(8 Float into 24)"),
+    "reduce_scatter": ("_reduce_scatter_base", {r: ([32], [16 if r == 0 else 8]) for r in range(4)},
+                       "rank 0 called nccl:_reduce_scatter_base(32 Float into 16)"),
+    "scatter": ("scatter", {r: ([] if r else [32], [7 if r == 3 else 8]) for r in range(4)},
+                "rank 3 called nccl:scatter"),
+    "all-to-all": ("all_to_all", {r: ([8], [9 if r == 1 else 8]) for r in range(4)},
+                   "all ranks together send 32 elements and receive 33"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HEALTHY_SIZES)
+def test_sizes_that_may_differ(case: str) -> None:
+    op, sizes = HEALTHY_SIZES[case]
+    only(findings(sized(sizes, op)), "pass")
+
+
+@pytest.mark.parametrize("case", SICK_SIZES)
+def test_sizes_that_must_agree(case: str) -> None:
+    op, sizes, expected = SICK_SIZES[case]
+    assert expected in only(findings(sized(sizes, op)), "fail")
+
+
+def test_totals_of_an_all_to_all_need_all_ranks_and_a_version_that_records_them() -> None:
+    op, sizes, _ = SICK_SIZES["all-to-all"]
+    only(findings(sized({rank: each for rank, each in sizes.items() if rank != 2}, op)), "unknown")
+    only(findings(sized(sizes, op, version="2.3")), "pass")
+
+
+def test_stacks_are_quoted_those_behind_first() -> None:
+    texts = {}
+    for rank in range(4):
+        document = json.loads(dump(rank, DONE if rank == 1 else OPEN))
+        for line, entry in enumerate(document["entries"], 40):
+            entry["frames"] = [
+                {"filename": "/usr/lib/python3/torch/distributed/c10d.py", "line": 7, "name": "all_reduce"},
+                {"filename": "/opt/training/loss.py", "line": line, "name": "mean"},
+                {"filename": "/opt/training/train.py", "line": 12, "name": "main"},
+            ]
+        texts[rank] = json.dumps(document)
+    recordings = {rank: recorded for rank, text in texts.items() if (recorded := torch.parse(text).recording)}
+    (behind,) = hang.of_recordings(recordings)
+    first, second = _stacks(behind).splitlines()
+    assert first.startswith("rank 1: nccl:all_reduce: ")
+    assert "loss.py:40 (mean)" in first
+    assert first.endswith("< /opt/training/train.py:12 (main)")
+    assert second.startswith("rank 0: nccl:all_reduce: ")
+    assert "loss.py:41" in second

@@ -185,7 +185,7 @@ def test_ranks_that_hang_are_found_in_the_recorded_dumps() -> None:
     recording = torch.parse((RECORDED / "mismatch_rank_1.json").read_text(encoding="utf-8")).recording
     assert recording is not None
     (one,) = hang.of_recordings({**recordings, 1: recording})
-    assert one.differ == ((1, "gloo:all_gather(8 Float)"),)
+    assert one.differ == ((1, "gloo:all_gather(8 Float into 32)"),)
 
 
 #: Messages of the watchdog by version, in forms seen in public: rank, seq, op, ran_ms; progress: rank, group, at, …
