@@ -15,6 +15,8 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.model import ACTIONS, Finding, check, failed, passed, unknown, warned
+from preflight.parsers.nvidia.xid_marks import own_words
+from preflight.textprep.plain_text import ends_of
 
 if TYPE_CHECKING:
     from preflight.facts.kernel_log import KernelLog
@@ -170,9 +172,11 @@ def _worst(policies: Sequence[tuple[XidEvent, XidPolicy]], context: XidContext, 
     when = context.ago(event.at_s)
     then = ", ".join(f"{code} x{number}" if number > 1 else f"{code}" for code, number in others.items())
     named = f"{address or 'a GPU'}: " if context.pasted else ""
+    words = own_words(event.text).strip(" .") if context.pasted else ""
+    printed = f" (“{ends_of(words, 120, 80)}”)" if words and words.lower() not in policy.meaning.lower() else ""
     report, deciding = failed if bad else warned, _deciding(policies, worst)
     return report(
-        f"{named}Xid {event.code}: {policy.meaning}" + (f", {times} times" if times > 1 else "")
+        f"{named}Xid {event.code}: {policy.meaning}{printed}" + (f", {times} times" if times > 1 else "")
         + (f", {when}" if when else "") + (f"; also {then}" if then else "")
         + (f" (line {event.number})" if event.number else ""),
         subject=address, found=event.line[:200], expected=f"no such XID{context.since}", evidence=context.evidence,

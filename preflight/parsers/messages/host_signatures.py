@@ -29,8 +29,9 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"Rendezvous(?:Timeout|Connection|Closed)Error|rdzv.{0,40}(?:timed out|failed)",
      "fail", "the launchers of the nodes did not find each other", "nccl.socket-ifname", _RENDEZVOUS,
      "Look at name resolution, firewall and interface of the rendezvous address, and whether all nodes started."),
-    ("jax-coordination", "oordination service|distributed service|Barrier timed out|heartbeat",
-     r"JAX distributed service detected fatal errors"
+    ("jax-coordination", "oordination service|distributed service|Barrier timed out|heartbeat|/replica:",
+     r"tasks are unhealthy|^\s{0,8}/job:\w{1,40}/replica:\d{1,4}/task:\d{1,6}\s*$"
+     r"|JAX distributed service detected fatal errors"
      r"|[Cc]oordination service.{0,120}(?:error|unavailable|timed out|failed)"
      r"|DEADLINE_EXCEEDED: Barrier timed out|heartbeat timeout|[Mm]issing heartbeats?|failed to send heartbeat"
      r"|have stopped sending heartbeats",

@@ -111,6 +111,13 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|ray\.exceptions\.OutOfMemoryError|ObjectStoreFullError|OutOfDiskError",
      "fail", "Ray killed a task: the memory, object store or disk of its node was nearly full", "kernel.events", _RAY,
      "Use fewer tasks for each node or more memory for each (`memory=`); look which process grew."),
+    ("ray-disk", "full, available space", r"is over \d{1,3}% full, available space: \S.{0,80}",
+     "warn", "the disk that Ray spills objects to is nearly full", "host.file-systems", _RAY,
+     "Free space there, or give Ray another disk (`--temp-dir`, object_spilling_config)."),
+    ("mpi-tcp", "failed to TCP connect|connect() to",
+     r"Open MPI failed to TCP connect to a peer|Message:\s{1,12}connect\(\) to (?P<what>\S{1,60}) failed",
+     "fail", "an MPI process cannot be reached over TCP", "nccl.socket-ifname", _MPI,
+     "Name the interface that all nodes share (`--mca btl_tcp_if_include`); look at route and firewall."),
     ("ray-node", "NodeDied|node has died|node died|marked dead"
      "|placement group|fulfill resource request|cannot be scheduled|connect to GCS"
      "|GCS|raylet",

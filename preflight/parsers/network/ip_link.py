@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from ipaddress import IPv4Interface
 from typing import Any
 
 from preflight._startup.lightclass import dataclass, replace
@@ -24,6 +25,14 @@ _COUNTERS = re.compile(r"\s*(RX|TX):\s+(bytes(?:\s+\w+)+)\s*")
 _NUMBERS = re.compile(r"\s*\d{1,20}(?:\s+\d{1,20}){3,8}\s*")
 
 
+def _subnet(address: str) -> str:
+    try:
+        network = IPv4Interface(address).network
+    except ValueError:
+        return ""
+    return str(network) if network.prefixlen <= 30 else ""
+
+
 @dataclass(frozen=True)
 class Interface:
     """One network interface."""
@@ -39,6 +48,11 @@ class Interface:
     tx_errors: int | None = None
     rx_dropped: int | None = None
     tx_dropped: int | None = None
+
+    @property
+    def subnets(self) -> tuple[str, ...]:
+        """The IPv4 subnets of its addresses, without those of two addresses or one."""
+        return tuple(dict.fromkeys(subnet for address in self.addresses if (subnet := _subnet(address))))
 
     @property
     def is_up(self) -> bool:

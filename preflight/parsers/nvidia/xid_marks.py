@@ -56,6 +56,14 @@ def _marks(pattern: re.Pattern[str], line: str) -> Iterator[tuple[str, int | Non
         yield match[1], code, line[match.end() : min(end, match.end() + _LONGEST)]
 
 
+_OF_PROCESS = re.compile(r"(?:(?:pid|name)=[^,]{0,80},? ?){1,2}")
+
+
+def own_words(text: str) -> str:
+    """Return the driver's words after a code, without the process."""
+    return text[match.end() :] if (match := _OF_PROCESS.match(text)) else text
+
+
 def pid_in(text: str) -> int | None:
     """Return the process in the text after a code."""
     match = _PID.search(text)

@@ -71,7 +71,7 @@ _ANY_RATE = re.compile(
     r"(?i)\b(?:tok(?:ens)?|samples)(?:/s(?:ec)?|_per_sec(?:ond)?)(?: |=|: |:){1,3}(?P<tps>[\d,]{1,14}(?:\.\d+)?)"
 )
 _LOSS = re.compile(rf"(?:lm loss|reduced_train_loss|train_loss|\bloss)(?:_step)?(?::|=) {{0,4}}(?P<loss>{_NUMBER})")
-_GRAD_NORM = re.compile(rf"(?i)\bgrad(?:ient)?[_ ]?norm(?::|=)? {{0,4}}(?P<norm>{_NUMBER})")
+_GRAD_NORM = re.compile(rf"(?i)\bgrad(?:ient)?[_ ]?norm'?(?::|=)? {{0,4}}'?(?P<norm>{_NUMBER})")
 _TFLOPS = re.compile(r"(?:TFLOP/s/GPU\)|TFLOPs\)|tflops): {0,4}(?P<tf>[\d,]{1,10}(?:\.\d+)?)")
 #: Lines between two steps, and the longest line that is looked at.
 _GAP, _LONGEST = 60, 4000

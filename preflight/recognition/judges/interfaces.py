@@ -146,6 +146,23 @@ def _interface_mtus(part: PastedValue) -> Iterator[Finding]:
                          evidence=part.evidence)  # fmt: skip
 
 
+@limited
+def _shared_subnets(part: PastedValue) -> Iterator[Finding]:
+    """Name interfaces with jumbo frames that have addresses of one IPv4 subnet."""
+    interfaces: Sequence[Interface] = part.value
+    subnets: dict[str, list[str]] = {}
+    for interface in interfaces:
+        if interface.has_carrier and interface.mac and interface.mtu >= _JUMBO:
+            for subnet in interface.subnets:
+                subnets.setdefault(subnet, []).append(interface.name)
+    for subnet, names in subnets.items():
+        if len(names) > 1:
+            yield unsure(f"{', '.join(names[:8])} have addresses of one subnet, {subnet}: as rails they need subnets "
+                         "of their own, or ARP settings that keep them apart", subject=subnet,
+                         found=", ".join(names[:8]), expected="a subnet for each rail",
+                         evidence=part.evidence)  # fmt: skip
+
+
 def _interface_errors(part: PastedValue) -> Iterator[Finding]:
     interfaces: Sequence[Interface] = part.value
     for interface in interfaces:
@@ -205,7 +222,7 @@ def _bond_flaps(part: PastedValue) -> Iterator[Finding]:
 
 _INTERFACES = (
     ("rdma.port-state", _carriers), ("roce.chain", _interface_mtus), ("counters.link-quality", _interface_errors),
-    ("counters.receiver", _interface_drops),
+    ("counters.receiver", _interface_drops), ("rails.subnets", _shared_subnets),
 )  # fmt: skip
 
 JUDGES: Judges = {

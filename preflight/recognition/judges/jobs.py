@@ -8,7 +8,7 @@ from statistics import median
 
 from preflight.model import Finding, failed, passed, unknown, warned
 from preflight.parsers.host.ulimit import ProcessLimits
-from preflight.parsers.training.iteration_log import TrainingLog
+from preflight.parsers.training.iteration_log import TrainingLog, TrainingStep
 from preflight.parsers.training.serving_log import ServingLog, ServingReport
 from preflight.recognition.judges import Judges, PastedValue
 
@@ -46,18 +46,22 @@ def _files(part: PastedValue) -> Iterator[Finding]:
 _STALL, _ENOUGH = 2.0, 8
 
 
+def _of_step(step: TrainingStep, word: str = "in") -> str:
+    return f" {word} step {step.step}" if step.step is not None else " from here" if word == "from" else ""
+
+
 def _steps(part: PastedValue) -> Iterator[Finding]:
     log: TrainingLog = part.value
     bad = False
     if broken := [step for step in log.steps if step.loss is not None and (isnan(step.loss) or isinf(step.loss))]:
         bad = True
-        yield failed(f"the loss is {broken[0].loss} from step {broken[0].step} on (line {broken[0].line})",
+        yield failed(f"the loss is {broken[0].loss}{_of_step(broken[0], 'from')} on (line {broken[0].line})",
                      found=str(broken[0].loss), expected="a number", evidence=part.evidence,
                      fix="Look at the learning rate and the data of that step; if one rank alone has it, test its"
                          " GPU.")  # fmt: skip
     elif norms := [step for step in log.steps if step.grad_norm is not None and isnan(step.grad_norm)]:
         bad = True
-        yield warned(f"the gradient's norm is nan in step {norms[0].step} (line {norms[0].line}); the loss is a number",
+        yield warned(f"the gradient's norm is nan{_of_step(norms[0])} (line {norms[0].line}); the loss is a number",
                      found="nan", expected="a number", evidence=part.evidence,
                      fix="Mixed precision skips such a step; where they come again and again, look at the learning "
                      "rate, the data, and the GPU of a rank that alone has them.")  # fmt: skip

@@ -17,6 +17,7 @@ from preflight.model import Finding, failed, passed, unknown, warned
 from preflight.parsers.host.kernel_events import KernelEvent
 from preflight.parsers.host.kernel_text import KernelText
 from preflight.recognition.judges import Judge, Judges, PastedValue
+from preflight.textprep.plain_text import ends_of
 
 #: Times from here on are of a wall clock, not seconds since boot.
 _WALL_S = 3e8
@@ -55,11 +56,17 @@ def _sxids(part: PastedValue) -> Iterator[Finding]:
         yield from judge_sxids(logged, XidContext(part.evidence, pasted=True))
 
 
+#: Lines that the driver writes about different versions.
+_MISMATCH = 4
+
+
 def _mismatch(part: PastedValue) -> Iterator[Finding]:
     for event in part.value.events:
         if event.kind == "driver-mismatch":
+            near = (line.message for line in part.value.lines if event.line <= line.number < event.line + _MISMATCH)
             yield failed(
-                f"kernel module and libraries of the driver have different versions (line {event.line})",
+                "kernel module and libraries of the driver have different versions: "
+                f"“{ends_of(' '.join(near), 200, 160)}” (line {event.line})",
                 found=event.text.strip()[:200], expected="one version", evidence=part.evidence,
                 fix="Reboot after the upgrade, or reload the modules; compare `cat /proc/driver/nvidia/version` with "
                 "`nvidia-smi`.",
@@ -109,7 +116,9 @@ def _corrected(events: tuple[KernelEvent, ...], judgement: Judged, evidence: tup
     if few:
         counts = Counter(event.kind for event in few)
         listed = ", ".join(f"{kind} {number}" for kind, number in counts.items())
-        yield unknown(f"{len(few)} lines of corrected hardware errors ({listed}; the first on line {few[0].line}): "
+        devices = ", ".join(list(dict.fromkeys(event.device for event in few if event.device))[:6])
+        of = f" of {devices}" if devices else ""
+        yield unknown(f"{len(few)} lines of corrected hardware errors ({listed}{of}; the first on line {few[0].line}): "
                       "fewer than a fault has, and the text does not show over how long", subject=few[0].device,
                       found=few[0].text.strip()[:200], expected="none", evidence=evidence,
                       fix="Count them over a day: `ras-mc-ctl --errors`, `journalctl -k`.")  # fmt: skip

@@ -156,3 +156,42 @@ def test_a_row_over_the_width_of_a_table_of_dcgmi() -> None:
     ((status, message),) = messages(text)
     assert status == "fail"
     assert message.startswith("GPU 2: PCIe system")
+
+
+INTERFACE = """{number}: ens{number}: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu {mtu} qdisc mq state UP group default
+    link/ether b8:3f:d2:00:00:0{number} brd ff:ff:ff:ff:ff:ff
+    inet {address} brd 10.9.0.255 scope global ens{number}
+"""
+
+
+@pytest.mark.parametrize(
+    ("addresses", "mtu", "named"),
+    [
+        (("10.9.0.4/24", "10.9.0.5/24"), 9000, True),
+        (("10.9.0.4/24", "10.9.1.5/24"), 9000, False),
+        (("10.9.0.4/31", "10.9.0.5/31"), 9000, False),  # both ends of one cable
+        (("10.9.0.4/24", "10.9.0.5/24"), 1500, False),  # no rails
+    ],
+)
+def test_rails_in_one_subnet(addresses: tuple[str, str], mtu: int, named: bool) -> None:
+    text = "".join(INTERFACE.format(number=at, mtu=mtu, address=own) for at, own in enumerate(addresses, 2))
+    assert any(status == "unknown" and "10.9.0.0/24" in message for status, message in messages(text)) == named
+
+
+def test_a_peer_that_mpi_does_not_reach() -> None:
+    text = """WARNING: Open MPI failed to TCP connect to a peer MPI process.  This
+should not happen.
+
+  Local host: gn-1
+  Message:    connect() to 10.9.0.9:1025 failed
+  Error:      No route to host (113)
+"""
+    assert messages(text)[0][0] == "fail"
+    assert "10.9.0.9:1025" in messages(text)[0][1]
+
+
+def test_the_task_that_stopped_sending_heartbeats() -> None:
+    text = "UNAVAILABLE: The following tasks are unhealthy (stopped sending heartbeats):\n/job:jax/replica:0/task:4\n"
+    ((status, message),) = messages(text)
+    assert status == "fail"
+    assert "task:4" in message

@@ -97,3 +97,35 @@ def test_a_processor_that_heat_slows_down_for_long(times: int, status: str) -> N
 def test_a_port_without_an_interface_has_its_address() -> None:
     (part,) = read_text("Oct 03 07:00:00 gn-8 kernel: mlx5_core 0000:c1:00.0: Port: 1 Link DOWN\n", "pasted")
     assert "0000:c1:00.0" in part.findings[0]["message"]
+
+
+def test_the_drivers_own_words_stand_behind_an_xid() -> None:
+    text = (
+        "[ 7.1] NVRM: Xid (PCI:0000:4c:00): 74, pid='<unknown>', name=<unknown>, NVLink: fatal error on link 5(0x1)\n"
+    )
+    (part,) = read_text(text, "pasted")
+    assert "link 5" in part.findings[0]["message"]
+    assert "pid" not in part.findings[0]["message"]
+    same = "[ 7.1] NVRM: Xid (PCI:0000:4c:00): 79, pid=1, name=python3, GPU has fallen off the bus.\n"
+    (part,) = read_text(same, "pasted")
+    assert part.findings[0]["message"].count("fallen off the bus") == 1
+
+
+def test_few_corrected_errors_name_their_device() -> None:
+    text = "[ 9.2] nvme 0000:41:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)\n"
+    (part,) = read_text(text, "pasted")
+    assert [(item["status"], "0000:41:00.0" in item["message"]) for item in part.findings] == [("unknown", True)]
+
+
+MISMATCH = """[ 8.1] NVRM: API mismatch: the client has the version 570.86.15, but
+[ 8.2] NVRM: this kernel module has the version 570.124.06.  Please
+[ 8.3] NVRM: make sure that this kernel module and all NVIDIA driver
+[ 8.4] NVRM: components have the same version.
+"""
+
+
+def test_both_versions_of_a_mismatch_are_named() -> None:
+    (part,) = read_text(MISMATCH, "pasted")
+    message = next(item["message"] for item in part.findings if item["check"] == "versions.driver-files")
+    assert "570.86.15" in message
+    assert "570.124.06" in message

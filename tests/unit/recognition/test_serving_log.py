@@ -100,3 +100,9 @@ def test_a_loss_or_a_gradient_that_is_not_a_number(loss: str, norm: str, status:
         " number of nan iterations: 0 |\n"
     )
     assert findings(text)["torch.steps"][0] == status
+
+
+def test_a_gradient_of_the_trainers_dictionary() -> None:
+    form = "{{'loss': {loss}, 'grad_norm': {norm}, 'learning_rate': 1.9e-05, 'epoch': 0.31}}\n"
+    assert findings(form.format(loss=2.1, norm="nan"))["torch.steps"][0] == "warn"
+    assert findings(form.format(loss=2.1, norm="0.4"))["torch.steps"][0] == "unknown"
