@@ -27,6 +27,9 @@ def render(document: Mapping[str, Any], kinds: str, *, colour: bool = False, wid
         parts += _findings([finding for finding in together if finding["status"] != "pass"])
     for source in document["sources"]:
         parts.append(Paragraph(((("\n" if parts else "") + one_line(source["name"]), "bold"),)))
+        parts += [
+            Paragraph(((f"  not read: {one_line(what)}", COLOUR["unknown"]),)) for what in source.get("unread", ())
+        ]
         for part in source["parts"]:
             parts += _part(part)
         if not source["parts"]:
@@ -80,6 +83,12 @@ def not_judged(document: Mapping[str, Any]) -> str:
         reasons.append("what was recognised holds nothing that could be judged")
     elif blank:
         reasons.append(f"{blank} of {len(parts)} parts {'was' if blank == 1 else 'were'} not judged")
+    if any(source.get("unread") for source in sources):
+        reasons.append("a source was not read in full")
+    if cut := sum(part["judged"] and not part.get("read_in_full", True) for part in parts):
+        reasons.append(
+            f"{cut} of {len(parts)} parts {'is' if cut == 1 else 'are'} cut: what is missing may be at fault"
+        )
     return "; ".join(reasons)
 
 

@@ -46,8 +46,9 @@ def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     What stops or hangs a job fails, what makes it slower warns. A warning of NCCL that no signature knows is
-    unknown, with its line. A log without a warning shows only that NCCL wrote none: WARN lines need NCCL_DEBUG=WARN or
-    more.
+    unknown, with its line. So is a log of which a part was not read: lines without ends, damaged compressed data,
+    lines that a screen cut. A log without a warning shows only that NCCL wrote none: WARN lines need NCCL_DEBUG=WARN
+    or more.
 
     Of the network's failures the cause is given where the evidence of the host shows it: locked memory that is limited,
     an unusable row of the GID table, no route to the peer, a plug-in that is missing, no way to GPU memory, ACS or an
@@ -127,5 +128,10 @@ def _clean(log: NcclLog, key: str, less: int) -> Finding:
             f"{first.number} no rule knows what it means: {first.message[:160]}{more}",
             subject=name, found=first.message[:200], evidence=[key],
             fix="look at the lines around it; NCCL_DEBUG=INFO shows what came before",
+        )  # fmt: skip
+    if log.unread:
+        return unknown(
+            f"{name}: no failure in {log.lines} lines of NCCL{but}, but not all was read: {log.unread[0]}",
+            subject=name, evidence=[key], fix="give the log as the job wrote it, with its line ends, and complete",
         )  # fmt: skip
     return passed(f"{name}: no failure in {log.lines} lines of NCCL{but}", subject=name, evidence=[key])

@@ -31,18 +31,19 @@ def read(names: tuple[str, ...], as_json: bool, layout: str) -> int:
 
     found = []
     guesses = {}
-    reports = {}
+    reports, unread = {}, {}
     try:
         for source in recognition.open_sources(names):
             with progress(f"reading {source.name}"):
                 found.append((source.name, recognition.read(source)))
                 reports[source.name] = recognition.reports_of(source, found[-1][1])
+                unread[source.name] = tuple(source.unread)
                 if not found[-1][1]:
                     guesses[source.name] = recognition.guess(source.text.text)
     except recognition.SourceError as error:
         raise UsageError(str(error)) from None
     compared = recognition.across(reports)
-    document = recognition.document(found, guesses, compared)
+    document = recognition.document(found, guesses, compared, unread)
     if as_json or layout == "json":
         click.echo(json.dumps(document, indent=1))
     elif layout == "md":
@@ -59,4 +60,4 @@ def read(names: tuple[str, ...], as_json: bool, layout: str) -> int:
             from preflight.reports.pair_map_text import render as render_map
 
             click.echo("".join(map(render_map, compared.pictures)), nl=False)
-    return recognition.exit_status(found, compared)
+    return recognition.exit_status(found, compared, unread)

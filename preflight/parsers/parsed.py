@@ -11,10 +11,14 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class ParseGap:
-    """A place where the text is cut, refused or unreadable."""
+    """A place where the text is cut, refused or unreadable.
+
+    ``beside``: what is missing stands before or behind what is judged, as around an excerpt.
+    """
 
     line: int  # number in the source
     what: str
+    beside: bool = False
 
 
 @dataclass(frozen=True)

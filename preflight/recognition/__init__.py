@@ -68,7 +68,10 @@ def read(source: InputSource) -> list[TextPart]:
     if found:
         judge_logs(found, source, seen)
         return found
-    return container_formats.best(source, _read)
+    recognised = container_formats.best(source, _read)
+    if len(recognised) > MOST_PARTS:
+        source.note(f"the parts behind line {recognised[MOST_PARTS].first}: only {MOST_PARTS} are reported")
+    return recognised[:MOST_PARTS]
 
 
 def _read(source: InputSource) -> list[TextPart]:
@@ -76,7 +79,7 @@ def _read(source: InputSource) -> list[TextPart]:
     lines = lines_of(source.text)
     tools = _of_tools(lines, source.name)
     judge_settings(tools, source.name)
-    found = sorted([*logs, *tools], key=lambda part: part.first)[:MOST_PARTS]
+    found = sorted([*logs, *tools], key=lambda part: part.first)[: MOST_PARTS + 1]
     if found or SETTING not in source.text.text:
         return found
     return [part for _, own in split_by_writer(lines) for part in commands(bare(own))][:MOST_PARTS]
@@ -99,7 +102,7 @@ def _of_tools(lines: Lines, source: str) -> list[TextPart]:
     found += [part for own in unread_lines for part in _parts(own, "")]
     ways = common_prefix.unmarked(lines, _taken(lines, found))
     found += [part for stretch in ways for part in max(map(_written, stretch), key=count_facts)]
-    found = merge_ranks(sorted(found, key=lambda part: part.first))[:MOST_PARTS]
+    found = merge_ranks(sorted(found, key=lambda part: part.first))[: MOST_PARTS + 1]
     add_findings(found, source)
     return found
 
@@ -122,7 +125,7 @@ def _taken(lines: Lines, found: Sequence[TextPart]) -> set[int]:
 
 def _parts(lines: Lines, writer: str) -> list[TextPart]:
     def read_lines(lines: Lines) -> list[TextPart]:
-        return list(islice(parts(lines, writer, ordinary), MOST_PARTS))  # later ones are never reported
+        return list(islice(parts(lines, writer, ordinary), MOST_PARTS + 1))  # later ones are never reported
 
     ordinary = [kind for kind in kinds() if kind.name != DESCRIBE]
     described, lines = read_described(as_searched(bare(lines)), writer, kinds())
@@ -161,28 +164,38 @@ def document(
     sources: Sequence[tuple[str, Sequence[TextPart]]],
     guesses: Mapping[str, Guess] | None = None,
     compared: Across | None = None,
+    unread: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, Any]:
     """Return what `preflight read --json` prints.
 
-    ``guesses`` are of sources in which nothing was recognised, ``compared`` is of all of them together.
+    ``guesses`` are of sources in which nothing was recognised, ``compared`` is of all of them together, ``unread``
+    lists what of a source was not read.
     """
     documents: list[dict[str, Any]] = []
     for name, found in sources:
         documents.append({"name": name, "parts": [part.document() for part in found]})
+        if unread and unread.get(name):
+            documents[-1]["unread"] = [*unread[name]]
         if not found and guesses and name in guesses:
             documents[-1]["guess"] = {"looks_like": guesses[name].looks_like or None, "run": [*guesses[name].commands]}
     more = {"findings": compared.findings, "bench": compared.bench} if compared else {}
     return {"schema": SCHEMA, "sources": documents, **more}
 
 
-def exit_status(sources: Sequence[tuple[str, Sequence[TextPart]]], compared: Across | None = None) -> int:
+def exit_status(
+    sources: Sequence[tuple[str, Sequence[TextPart]]],
+    compared: Across | None = None,
+    unread: Mapping[str, Sequence[str]] | None = None,
+) -> int:
     """Return 1 if something failed, 3 if something was not judged, else 0.
 
-    Not judged: an unrecognised source, a part without a finding, an unknown finding.
+    Not judged: an unrecognised source, a part without a finding, an unknown finding, what is cut or was not read.
     """
     statuses = {finding["status"] for _, parts in sources for part in parts for finding in part.findings}
     statuses |= {finding["status"] for finding in compared.findings} if compared else set()
     if "fail" in statuses:
         return 1
-    complete = sources and all(parts and all(part.judged for part in parts) for _, parts in sources)
-    return 0 if complete and "unknown" not in statuses else 3
+    complete = sources and all(
+        parts and all(part.judged and part.read_in_full for part in parts) for _, parts in sources
+    )
+    return 0 if complete and "unknown" not in statuses and not any((unread or {}).values()) else 3

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from preflight.recognition.detector import TextGap, TextPart
+from preflight.recognition.detector import TextPart
 from preflight.recognition.input_sources import InputSource
 from preflight.recognition.line_unwrap import count_facts
 from preflight.textprep.encodings import opened
@@ -61,7 +61,7 @@ def _renumber(part: TextPart, numbers: Sequence[int]) -> None:
     part.first, part.last = at(part.first), at(part.last)
     part.taken.end = at(part.taken.end)
     part.taken.facts = walk(part.taken.facts)
-    part.taken.cut = [TextGap(at(cut.line), cut.what) for cut in part.taken.cut]
+    part.taken.cut = [replace(cut, line=at(cut.line)) for cut in part.taken.cut]
     part.taken.summary = in_words(part.taken.summary)
     part.findings = [
         {name: in_words(value) if isinstance(value, str) else value for name, value in finding.items()}

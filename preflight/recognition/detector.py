@@ -10,16 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from preflight.parsers.output_heads import next_head
+from preflight.parsers.parsed import ParseGap
 from preflight.textprep.lines import Lines
 from preflight.textprep.numbered_text import left_out
-
-
-@dataclass(frozen=True)
-class TextGap:
-    """A gap in an output: the line of the source, and what is missing there."""
-
-    line: int
-    what: str
 
 
 @dataclass
@@ -32,7 +25,7 @@ class ParsedPart:
     end: int
     facts: dict[str, Any]
     summary: str
-    cut: list[TextGap] = field(default_factory=list)
+    cut: list[ParseGap] = field(default_factory=list)
 
     @property
     def complete(self) -> bool:
@@ -72,12 +65,21 @@ class TextPart:
         """Whether a rule judged anything in it."""
         return bool(self.findings)
 
+    @property
+    def read_in_full(self) -> bool:
+        """Whether nothing is missing of what it shows.
+
+        A pass of a cut part proves nothing of the rest.
+        """
+        return all(gap.beside for gap in self.taken.cut)
+
     def document(self) -> dict[str, Any]:
         """Return the part as `preflight read --json` prints it."""
         return {
             "kind": self.kind,
             "lines": [self.first, self.last],
             "complete": self.taken.complete,
+            "read_in_full": self.read_in_full,
             "writer": self.writer or None,
             "facts": self.taken.facts,
             "cut": [{"line": cut.line, "what": cut.what} for cut in self.taken.cut],
@@ -167,7 +169,7 @@ def parts(lines: Lines, writer: str, kinds: Sequence[OutputFormat]) -> Iterator[
             last -= 1
         # The line behind it counts as well: what follows there may have been the rest
         taken.cut += [
-            TextGap(line.number, "lines were left out") for line in lines[at : last + 2] if left_out(line.text)
+            ParseGap(line.number, "lines were left out") for line in lines[at : last + 2] if left_out(line.text)
         ]
         text = "\n".join(line.text for line in lines[at : last + 1])
         yield TextPart(kind.name, lines[at].number, lines[last].number, writer, taken, text + "\n")

@@ -10,7 +10,7 @@ import sys
 from array import array
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -19,7 +19,7 @@ from preflight.errors import PreflightError
 from preflight.evidence import safe_read
 from preflight.evidence.spool import spool
 from preflight.parsers import job_log
-from preflight.parsers.nccl_log.line_source import CHUNK, ByteReader, opened, peeked
+from preflight.parsers.nccl_log.line_source import CHUNK, ByteReader, Notes, opened, peeked
 from preflight.textprep.numbered_text import LEFT_OUT, NumberedText
 
 #: Bytes and lines of a source without a job's log that are read: so much of its beginning and of its end. A line of a
@@ -46,6 +46,7 @@ class InputSource:
     name: str
     path: Path
     given: str | None = None
+    unread: dict[str, None] = field(default_factory=dict)  # what was not read, found while reading
 
     @cached_property
     def log(self) -> job_log.JobLog:
@@ -61,16 +62,22 @@ class InputSource:
         if self.given is not None:
             return self.given
         with self._reading(), self.path.open("rb") as stream:
-            _, text = peeked(opened(stream, lambda remark: None), COPIED)
+            _, text = peeked(opened(stream, self.note), COPIED)
         return None if text is None else text.decode("utf-8", "backslashreplace")
 
     @cached_property
     def text(self) -> NumberedText:
         """The lines that may be output of tools. Raises SourceError."""
         if self.log.text.complete or self.log.is_job:
+            if self.log.dropped:
+                self.note(f"{self.log.dropped} lines between the beginning and the end were left out")
             return self.log.tool_text()
         with self._reading(), self.path.open("rb") as stream:
-            return _held(opened(stream, lambda remark: None))
+            return _held(opened(stream, self.note), self.note)
+
+    def note(self, remark: str) -> None:
+        """Record what is not read."""
+        self.unread[remark] = None
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -137,8 +144,8 @@ def _standard_input() -> Iterator[Path]:
         yield Path(spooled.name)
 
 
-def _held(reader: ByteReader) -> NumberedText:
-    """Return the beginning and the end of a reader's text."""
+def _held(reader: ByteReader, note: Notes) -> NumberedText:
+    """Return the beginning and the end of a reader's text; note what lies between."""
     head, tail = bytearray(), bytearray()
     head_lines = tail_lines = dropped = 0
     full = is_cut = False
@@ -158,6 +165,7 @@ def _held(reader: ByteReader) -> NumberedText:
     if not is_cut:
         return NumberedText((head + tail).decode("utf-8", "backslashreplace"))
     begin = head.rfind(b"\n") + 1
+    note(f"{dropped} lines between the beginning and the end were left out")
     first, last = bytes(head[:begin]).split(b"\n")[:-1], bytes(tail).split(b"\n")
     # The end begins within a line, as a rule
     after = head_lines + dropped + 1

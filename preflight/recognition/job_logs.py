@@ -16,8 +16,9 @@ from preflight.model import Check, Scope
 from preflight.parsers.job_log import JobLog, of_reports
 from preflight.parsers.nccl_log.to_json import document, vars_of
 from preflight.parsers.nccl_tests.model import Report
+from preflight.parsers.parsed import ParseGap
 from preflight.parsers.torch import TorchOutput, hang, watchdog
-from preflight.recognition.detector import ParsedPart, TextGap, TextPart
+from preflight.recognition.detector import ParsedPart, TextPart
 from preflight.recognition.formats import nccl_tests
 from preflight.recognition.formats.nccl_settings import NCCL_ENV, judged
 from preflight.recognition.formats.pytorch import RECORDER, TRACE
@@ -56,7 +57,9 @@ def _nccl(log: JobLog) -> Iterator[TextPart]:
     first, last = log.nccl_lines
     facts = document(log.nccl)
     facts["watchdog"] = _watchdog(log.watchdog, log.nccl.nranks)
-    taken = ParsedPart(last, facts, _summary(facts), [TextGap(last, note) for note in log.nccl.notes])
+    gaps = [ParseGap(last, note) for note in log.nccl.unread]
+    gaps += [ParseGap(last, note, beside=True) for note in log.nccl.notes]
+    taken = ParsedPart(last, facts, _summary(facts), gaps)
     yield TextPart(NCCL_LOG, first, last, "", taken, "")
 
 

@@ -83,7 +83,8 @@ def test_lines_beyond_the_limit_are_left_out_and_shown(monkeypatch: pytest.Monke
     monkeypatch.setattr(input_sources, "CHUNK", 7)
     for count in (5, 10, 20, 21, 22, 50, 137):
         text = "".join(f"line {number}\n" for number in range(1, count + 1))
-        held = input_sources._held(io.BytesIO(text.encode()))
+        notes: list[str] = []
+        held = input_sources._held(io.BytesIO(text.encode()), notes.append)
         lines = dict(held.lines())
         gap = [number for number, line in lines.items() if line == LEFT_OUT]
         present = {number for number, line in lines.items() if line and number not in gap}
@@ -106,7 +107,9 @@ def test_of_a_source_of_very_many_lines_the_beginning_is_held(tmp_path: Path) ->
 def test_a_line_that_is_cut_in_its_middle_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(input_sources, "HELD", 30)
     monkeypatch.setattr(input_sources, "CHUNK", 8)
-    held = input_sources._held(io.BytesIO(b"first\n" + b"x" * 200 + b"\nlast\n"))
+    notes: list[str] = []
+    held = input_sources._held(io.BytesIO(b"first\n" + b"x" * 200 + b"\nlast\n"), notes.append)
+    assert len(notes) == 1
     assert list(held.lines()) == [(1, "first"), (2, LEFT_OUT), (3, "last"), (4, "")]
 
 

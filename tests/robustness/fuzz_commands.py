@@ -37,7 +37,14 @@ import psutil
 
 from tests.support import mutate, paths
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 OUTSIDE = paths.DATA / "outside"
+#: Collections of texts: one file each, or tables of TOML with a ``text``.
+COLLECTIONS = (paths.DATA / "fresh", paths.DATA / "nic", paths.DATA / "tools", paths.DATA / "nccl-tests")
 
 #: What one run may cost: seconds, bytes.
 MOST_S, MOST_BYTES = 10, 500 << 20
@@ -161,8 +168,25 @@ def _become(arguments: Sequence[str], output: int) -> None:
     os._exit(code if isinstance(code, int) else 1 if code else 0)
 
 
-def seeds(folder: Path) -> dict[str, list[Path]]:
-    """Make the files that are damaged: texts of tools, and what preflight writes of its demo."""
+def collected(folders: Sequence[Path], to: Path) -> Iterator[Path]:
+    """Yield the texts of folders as files; those in TOML are written to ``to`` first."""
+    to.mkdir()
+    for path in sorted(path for folder in folders for path in folder.rglob("*") if path.is_file()):
+        if path.suffix != ".toml":
+            yield from [path] if path.suffix != ".md" else ()
+            continue
+        for name, entry in tomllib.loads(path.read_text(encoding="utf-8")).items():
+            if isinstance(entry, dict) and isinstance(entry.get("text"), str):
+                text = to / f"{path.parent.name}-{path.stem}-{name.replace('/', '-')}.txt"
+                text.write_text(entry["text"], encoding="utf-8")
+                yield text
+
+
+def seeds(folder: Path, more: Sequence[Path] = ()) -> dict[str, list[Path]]:
+    """Make the files that are damaged: texts of tools, and what preflight writes of its demo.
+
+    ``more`` are folders of further texts.
+    """
     made = folder / "seeds"
     made.mkdir()
     for words in (("demo", "--save", f"{made}/evidence", "--json", f"{made}/report.json", "--history",
@@ -174,6 +198,7 @@ def seeds(folder: Path) -> dict[str, list[Path]]:
             raise RuntimeError(f"preflight {' '.join(words)}: status {run.status}: {run.output.decode()[-500:]}")
     evidence = sorted(path for path in (made / "evidence").glob("*.json") if path.name != "run.json")
     tables = [path for path in OUTSIDE.rglob("*") if path.is_file() and path.suffix not in (".toml", ".md")]
+    tables += collected((*COLLECTIONS, *more), made / "texts")
     verdict = {
         "schema": "preflight.verdict/1",
         "node": "gpu001",
@@ -342,6 +367,7 @@ def main() -> int:
     options.add_argument("--minutes", type=float, default=60, help="half of them for mutations, half for growth")
     options.add_argument("--seed", type=int, default=random.randrange(10**6))
     options.add_argument("--keep", type=Path, help="an empty folder for the inputs of faults")
+    options.add_argument("--texts", type=Path, action="append", default=[], help="a folder of further texts")
     given = options.parse_args()
     chosen, tally = random.Random(given.seed), CommandTally()
     folder = given.keep or Path(tempfile.mkdtemp(prefix="preflight-fuzz-"))
@@ -353,7 +379,7 @@ def main() -> int:
     import preflight.judge
     import preflight.recognition  # noqa: F401
 
-    files = seeds(folder)
+    files = seeds(folder, given.texts)
     mutations(given.minutes / 2, chosen, files, folder, tally)
     growth(given.minutes / 2, chosen, files["text"], folder, tally)
     print(f"{tally.runs} runs: {', '.join(f'{name} {count}' for name, count in sorted(tally.by_command.items()))}")

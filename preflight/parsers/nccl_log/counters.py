@@ -69,7 +69,8 @@ class LogCounters:
     all_lines: int = 0
     span: tuple[int, int] | None = None  # the first and the last line of level INFO or WARN
     long_lines: int = 0
-    notes: dict[str, None] = field(default_factory=dict)
+    unread: dict[str, None] = field(default_factory=dict)  # what was not looked at, and why
+    notes: dict[str, None] = field(default_factory=dict)  # what was only counted
 
     def add(self, kind: str, key: Key, line: Callable[[], LogLine], count: int = 1) -> None:
         """Count a fact; the line is built only for its first occurrence."""
@@ -136,6 +137,7 @@ class LogCounters:
         if other.span is not None:
             self.spanned(*other.span)
         self.long_lines += other.long_lines
+        self.unread.update(other.unread)
         self.notes.update(other.notes)
         self.ends_mask = rails.merge(self.ends, self.ends_mask, other.ends, other.ends_mask)
 

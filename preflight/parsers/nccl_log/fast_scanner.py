@@ -21,7 +21,8 @@ from preflight.parsers.nccl_log.channels import Via, via
 from preflight.parsers.nccl_log.communicators import collective_size
 from preflight.parsers.nccl_log.counters import MAX_WARNINGS
 from preflight.parsers.nccl_log.event import LogEvent
-from preflight.parsers.nccl_log.line_parser import LineParser, has_level
+from preflight.parsers.nccl_log.line_parser import LineParser, has_level, is_relevant
+from preflight.parsers.nccl_log.line_source import MAX_LINE_BYTES
 from preflight.parsers.nccl_log.messages import ignored, marked, parse_message
 from preflight.parsers.nccl_log.model import LogLine
 from preflight.parsers.nccl_log.prefix import Origin, clean, origin_of, unwrapped_json
@@ -49,6 +50,9 @@ _WORDS = (b"NCCL", b"Nccl", b"nccl", b"Dist", b"c10d", b"Detected mismatch", b"W
 
 #: Entries of the tables that only save time; when they are full they are emptied.
 _MAX_PAIRS, _MAX_HEADS, _MAX_MESSAGES = 131_072, 32_768, 16_384
+#: The remark on a line that is longer than any that is read, and the longest text that is looked for behind it.
+LONG_LINE_NOTE = f"a line is longer than {MAX_LINE_BYTES >> 10} KiB; what follows there was not read"
+_LONGEST_MARK = 256
 #: Only messages of at most so many bytes are remembered.
 _REMEMBERED = 1024
 #: From so many names of processes on that were met behind another beginning of the line, lines bear their time.
@@ -65,6 +69,7 @@ class Scanner(LineParser):
         """Begin after so many lines; ``selection`` takes the lines of other parsers."""
         super().__init__(first_line, file)
         self.selection = selection
+        self.before_rest = b""  # the end of the text that was left out last
         self.last_selected, self.gap = 0, False  # gap: lines were left out since
         self.shapes: dict[bytes, int] = {}  # lines that others than NCCL wrote, without their digits → see _STEP
         self.origins: dict[bytes, Origin | None] = {}  # what stands before a message → who wrote it
@@ -166,6 +171,12 @@ class Scanner(LineParser):
             self.selection.add(number, line, self.gap)
             self.last_selected, self.gap = number, False
 
+    def left_out(self, rest: bytes) -> None:
+        """Take note of text behind the longest line that is read, in pieces."""
+        if LONG_LINE_NOTE not in self.tally.unread and is_relevant(self.before_rest + rest):
+            self.tally.unread[LONG_LINE_NOTE] = None
+        self.before_rest = rest[-_LONGEST_MARK:]
+
     def flush_counts(self) -> None:
         """Add repeated messages to the tally."""
         table = self.tally.seen.get("via", {})
@@ -238,6 +249,8 @@ class Scanner(LineParser):
                 self.parse_line(self.number, line)
                 return
             read = self._read(message, shape)
+            if len(message) > LONGEST_LINE_CHARS:
+                self.cut_off(message[LONGEST_LINE_CHARS:])
         message, event, _ = read
         is_version = event is not None and event.kind == "version"
         if is_version:
@@ -325,7 +338,8 @@ class Scanner(LineParser):
         if any(mark in raw for mark in _OURS):
             self._warning(self.number, raw)
             return
-        self.tally.long_lines += len(raw) > LONGEST_LINE_CHARS
+        if len(raw) > LONGEST_LINE_CHARS:
+            self.cut_off(raw[LONGEST_LINE_CHARS:])
         self.outside(self.number, clean(raw[:LONGEST_LINE_CHARS]))
 
     def line(self, number: int, raw: bytes, origin: Origin, message: bytes) -> LogLine:

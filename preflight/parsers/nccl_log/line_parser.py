@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container
+from functools import cache
+from itertools import islice
 
+from preflight.parsers import line_selection
 from preflight.parsers.job_output import LONGEST_LINE_CHARS
 from preflight.parsers.nccl_log import rails, signatures
 from preflight.parsers.nccl_log.apply_event import OF_COMMUNICATORS, add_version, apply, sized
@@ -33,6 +36,16 @@ _OF_TRACE = OF_COMMUNICATORS | {"nranks"}
 _SAME_MESSAGE = 4
 
 
+def is_relevant(text: bytes) -> bool:
+    """Return whether a text may hold a message of NCCL, a failure, a measurement."""
+    return any(mark in text for mark in _names()) or line_selection.is_wanted(text)
+
+
+@cache
+def _names() -> tuple[bytes, ...]:
+    return (b"NCCL", b"RCCL", *signatures.outside_marks())
+
+
 def has_level(raw: bytes) -> bool:
     """Return whether a text has NCCL's name and a level."""
     return LEVEL.search(raw) is not None
@@ -47,20 +60,31 @@ class LineParser:
         self.number = first_line
         self.file = file
         self.silent: set[bytes] = set()  # lines that name NCCL and hold no fact
+        self.cut_number = 0  # the last line that was not read in full
         self.spoke = (0, "")  # the first line of PyTorch's error message, and its prefix
 
     def parse_line(self, number: int, raw: bytes) -> None:
         """Parse a line that may hold several messages, or is inside a JSON object."""
         if raw in self.silent:
             return
+        self.number = number
         if len(raw) > 2 * LONGEST_LINE_CHARS:
-            self.tally.long_lines += 1
+            self.cut_off(raw[2 * LONGEST_LINE_CHARS :])
             raw = raw[: 2 * LONGEST_LINE_CHARS]
         inside = unwrapped_json(raw)
-        self.number = number
         before = ""
-        for part in _parts(raw if inside is None else inside, self.tally.seen.get("host", {})):
+        parts = _parts(raw if inside is None else inside, self.tally.seen.get("host", {}))
+        for part in parts[:_MOST_PARTS]:
+            if len(part) > LONGEST_LINE_CHARS:
+                self.cut_off(part[LONGEST_LINE_CHARS:])
             before = self._part(part, before)
+        self.tally.long_lines += len(parts) > _MOST_PARTS
+
+    def cut_off(self, rest: bytes) -> None:
+        """Count a line of which this rest is not read, unless nothing is in it."""
+        if is_relevant(rest):
+            self.tally.long_lines += self.number != self.cut_number
+            self.cut_number = self.number
 
     def _part(self, part: bytes, before: str) -> str:
         """Parse one message, and return it.
@@ -176,7 +200,7 @@ class LineParser:
 
 def _parts(raw: bytes, hosts: Container[Key]) -> list[bytes]:
     """Split a line where other messages were written into it."""
-    found = [match.start() for match in LEVEL.finditer(raw)][:_MOST_PARTS]
+    found = [match.start() for match in islice(LEVEL.finditer(raw), _MOST_PARTS + 1)]
     cuts = [0]
     for start in found[1:]:
         if second := _SECOND.search(raw, max(cuts[-1], start - 300), start):

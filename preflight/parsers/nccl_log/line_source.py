@@ -85,8 +85,11 @@ def peeked(reader: ByteReader, most: int) -> tuple[ByteReader, bytes | None]:
     return _Joined(head, reader), head if size <= most else None
 
 
-def lines(reader: ByteReader, most: int | None = None) -> Iterator[list[bytes]]:
-    """Yield lines in lists, without their ends, of at most so many bytes."""
+def lines(reader: ByteReader, left_out: Callable[[bytes], object], most: int | None = None) -> Iterator[list[bytes]]:
+    """Yield lines in lists, without their ends, of at most so many bytes.
+
+    ``left_out`` gets the rest of long lines.
+    """
     carry, skipping = b"", False
     left = most
     while left != 0 and (data := reader.read(CHUNK if left is None else min(CHUNK, left))):
@@ -94,6 +97,7 @@ def lines(reader: ByteReader, most: int | None = None) -> Iterator[list[bytes]]:
             left -= len(data)
         if skipping:
             end = data.find(b"\n")
+            left_out(data[: end if end >= 0 else None])
             if end < 0:
                 continue
             data, skipping = data[end:], False
@@ -105,6 +109,7 @@ def lines(reader: ByteReader, most: int | None = None) -> Iterator[list[bytes]]:
         else:
             carry = buffer
         if len(carry) > MAX_LINE_BYTES:
+            left_out(carry[MAX_LINE_BYTES:])
             carry, skipping = carry[:MAX_LINE_BYTES], True
     if carry:
         yield [carry]

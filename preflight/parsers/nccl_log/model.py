@@ -237,7 +237,8 @@ class NcclLog:
     gpudirect_disabled: tuple[LogLine, ...]
     ofi_provider: Use | None  # libfabric provider that the AWS plug-in chose
     lines: int  # of NCCL
-    notes: tuple[str, ...]  # what was not looked at, and why
+    unread: tuple[str, ...]  # what was not looked at, and why: the log may hold a failure there
+    notes: tuple[str, ...]  # what is read and was counted only
     processes: int = 0  # that set up a communicator
     registering: int = 0  # of them, that registered user buffers (logged with NCCL_DEBUG_SUBSYS=REG only)
 

@@ -261,7 +261,7 @@ def _scan_stream(stream: ByteReader, before: int, most: int | None, file: str, *
         remarks[f"{file}: {remark}" if file else remark] = None
 
     found = _scan(opened(stream, note) if most is None else stream, before, most, file, select=select)
-    found.tally.notes.update(remarks)
+    found.tally.unread.update(remarks)
     return found
 
 
@@ -273,13 +273,17 @@ def _scan(reader: ByteReader, before: int, most: int | None, file: str, *, selec
         if selection is not None:
             selection.take_all(copied.decode("utf-8", "backslashreplace"))
             scanner.selection = None
-        copied_lines = [line[:MAX_LINE_BYTES] for line in copied.removesuffix(b"\n").split(b"\n")] if copied else []
+        copied_lines = copied.removesuffix(b"\n").split(b"\n") if copied else []
+        for number, line in enumerate(copied_lines):
+            if len(line) > MAX_LINE_BYTES:
+                scanner.left_out(line[MAX_LINE_BYTES:])
+                copied_lines[number] = line[:MAX_LINE_BYTES]
         restored = _restore_lines(copied_lines)
         if cut := sum(line.endswith(CUT_VALUE) for line in restored):
-            scanner.tally.notes[f"{cut} lines of NCCL end where a screen cut them: their values are left out"] = None
+            scanner.tally.unread[f"{cut} lines of NCCL end where a screen cut them: their values are left out"] = None
         scanner.feed(restored)
     else:
-        for chunk in lines(reader, most):
+        for chunk in lines(reader, scanner.left_out, most):
             scanner.feed(chunk)
     scanner.flush_counts()
     return ScannedLog(scanner.tally, selection)

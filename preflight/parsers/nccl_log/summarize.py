@@ -123,6 +123,7 @@ def summarize(tally: LogCounters) -> NcclLog | None:
         gpudirect_disabled=tuple(seen.first for _, seen in table.rows("gdr disabled")[:_MAX_GPUDIRECT_LINES]),
         ofi_provider=next(iter(table.uses("provider")), None),
         lines=tally.lines,
+        unread=_unread(tally),
         notes=_notes(tally),
         processes=len(made := {key[1:] for key, _ in table.rows("made")}),
         registering=len(made & {key for key, _ in table.rows("registered")}),
@@ -190,10 +191,14 @@ def _in_order(lines: Iterable[LogLine]) -> tuple[LogLine, ...]:
     return tuple(found)
 
 
+def _unread(tally: LogCounters) -> tuple[str, ...]:
+    lines = "1 line is" if tally.long_lines == 1 else f"{tally.long_lines} lines are"
+    long = f"{lines} longer than any of NCCL; only the beginning was looked at"
+    return (*tally.unread, *([long] if tally.long_lines else ()))
+
+
 def _notes(tally: LogCounters) -> tuple[str, ...]:
     notes = list(tally.notes)
-    if tally.long_lines:
-        notes.append(f"{tally.long_lines} lines are longer than any of NCCL; only their beginning was looked at")
     for kind, count in sorted(tally.overflow.items()):
         notes.append(f"too many different facts of one kind ({kind}): {count} more lines are not distinguished")
     if tally.warning_count > len(tally.warnings):

@@ -64,7 +64,7 @@ def document(log: NcclLog) -> dict[str, Any]:
         "warnings": [{"line": w.number, "host": w.host, "time": w.time, "text": w.message} for w in log.warnings],
         "failures": [_failure(failure) for failure in log.failures],
         "hints": [_failure(failure) for failure in log.hints],
-        "notes": list(log.notes),
+        "notes": [*log.unread, *log.notes],
     }
 
 

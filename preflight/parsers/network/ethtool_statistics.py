@@ -85,7 +85,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
     if len(counters) > MOST_COUNTERS:
         cut.append(ParseGap(taken[-1].number, f"more than {MOST_COUNTERS} counters"))
     if not _NIC_STATISTICS.fullmatch(lines[at].text):
-        cut.append(ParseGap(lines[at].number, "the head of the list is missing: others may have stood before"))
+        cut.append(
+            ParseGap(lines[at].number, "the head of the list is missing: others may have stood before", beside=True)
+        )
     if broken_off(lines, end):
         cut.append(ParseGap(lines[end].number, "the text stops within a counter"))
     return Parsed(CounterList(counters), tuple(cut), end)

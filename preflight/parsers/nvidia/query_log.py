@@ -115,11 +115,11 @@ def gaps(log: QueryLog, last: int) -> list[ParseGap]:
     values = []
     count = attached(log)
     if count is None:
-        values.append(ParseGap(last, "the head with the number of GPUs is missing"))
+        values.append(ParseGap(last, "the head with the number of GPUs is missing", beside=True))
     elif count != len(log.gpus):
         values.append(ParseGap(last, f"{count} GPUs are attached and {len(log.gpus)} are shown"))
     if log.gpus and len({len(str(tree)) > 600 for _, tree in log.gpus}) > 1:
         values.append(ParseGap(last, f"of GPU {log.gpus[-1][0]} only the beginning is there"))
     elif log.gpus and "product_name" in log.gpus[-1][1] and not log.gpus[-1][1].keys() & _LAST:
-        values.append(ParseGap(last, "the processes with which a GPU's list ends are missing"))
+        values.append(ParseGap(last, "the processes with which a GPU's list ends are missing", beside=True))
     return values

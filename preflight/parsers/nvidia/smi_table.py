@@ -116,9 +116,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[SmiTable]:
     elif "temperature_c" not in gpus[-1]:
         gaps.append(ParseGap(lines[last].number, f"the table stops within GPU {gpus[-1]['index']}"))
     elif not shown:
-        gaps.append(ParseGap(lines[last].number, "the processes below the table are missing"))
+        gaps.append(ParseGap(lines[last].number, "the processes below the table are missing", beside=True))
     if banner is None:
-        gaps.append(ParseGap(lines[at].number, "the head with the driver's version is missing"))
+        gaps.append(ParseGap(lines[at].number, "the head with the driver's version is missing", beside=True))
     made = tuple(TableGpu(**gpu) for gpu in gpus)  # type: ignore[arg-type]
     return Parsed(SmiTable(banner[2] if banner else None, banner[3] if banner else None, made, tuple(processes), shown),
                   tuple(gaps), last + 1)  # fmt: skip

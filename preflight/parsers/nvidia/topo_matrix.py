@@ -178,7 +178,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Matrix]:
     }
     devices = {nic: legend.get(nic, nic if not re.fullmatch(r"NIC\d+", nic) else None) for nic in nics}
     if missing := [nic for nic, device in devices.items() if device is None]:
-        gaps.append(ParseGap(last, f"the legend does not name {', '.join(missing)}"))
+        gaps.append(ParseGap(last, f"the legend does not name {', '.join(missing)}", beside=True))
     if contradiction := _asymmetry({name: links[name] for name in complete_rows}):
         damage.append(contradiction)
         gaps.append(ParseGap(last, contradiction))

@@ -58,7 +58,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
     if match := _PERF_HEAD.fullmatch(lines[at].text):
         result = replace(result, lid=number(match[2]), port=int(match[3]), extended=bool(match[1]))
     elif _PERF_OWN.fullmatch(lines[at].text):
-        cut.append(ParseGap(lines[at].number, "the head of the list is missing: others may have stood before"))
+        cut.append(
+            ParseGap(lines[at].number, "the head of the list is missing: others may have stood before", beside=True)
+        )
 
     def belongs(text: str) -> bool:
         if text is lines[at].text or _PERF_HEAD_END.fullmatch(text):

@@ -9,7 +9,8 @@ from typing import Any
 from preflight.parsers.job_log import JobLog
 from preflight.parsers.nccl_tests.collective import contradictions
 from preflight.parsers.nccl_tests.text import Measurement, Report, Row
-from preflight.recognition.detector import ParsedPart, TextGap, TextPart
+from preflight.parsers.parsed import ParseGap
+from preflight.recognition.detector import ParsedPart, TextPart
 
 KIND = "nccl-tests"
 
@@ -114,11 +115,11 @@ def summary(report: Report) -> str:
     return "; ".join(phrases)
 
 
-def _cut(report: Report) -> Iterator[TextGap]:
+def _cut(report: Report) -> Iterator[ParseGap]:
     for row in report.cut_rows:
         size = f"the row of {row.bytes} B" if row.bytes is not None else "taken out"
-        yield TextGap(row.line, f"{size}: {row.text[:80]}")
+        yield ParseGap(row.line, f"{size}: {row.text[:80]}")
     if report.devices and report.nranks is None:
-        yield TextGap(report.first_line, "the list of devices is incomplete")
+        yield ParseGap(report.first_line, "the list of devices is incomplete")
     if not report.complete and not report.failures:
-        yield TextGap(report.last_line, "the footer is incomplete: the run did not end, or its end was cut off")
+        yield ParseGap(report.last_line, "the footer is incomplete: the run did not end, or its end was cut off")

@@ -9,8 +9,9 @@ from typing import Any
 
 from preflight.facts import streamed_log
 from preflight.parsers import torch
+from preflight.parsers.parsed import ParseGap
 from preflight.parsers.torch import printed_dump
-from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap, TextPart
+from preflight.recognition.detector import OutputFormat, ParsedPart, TextPart
 from preflight.recognition.input_sources import InputSource
 from preflight.textprep.lines import Lines
 
@@ -44,13 +45,13 @@ def read_trace_or_dump(source: InputSource) -> tuple[list[TextPart], torch.Torch
     except (OSError, ValueError) as error:
         if not pickled:
             return [], nothing
-        taken = ParsedPart(1, {}, "a pickle that was not read", [TextGap(1, str(error))])
+        taken = ParsedPart(1, {}, "a pickle that was not read", [ParseGap(1, str(error))])
         return [TextPart(RECORDER, 1, 1, "", taken, "")], nothing
     if not seen:
         return [], nothing
     taken = _taken(seen, source.name, 0, 1)
     if seen.recording and not pickled and (another := _another(source.path, seen.last)) is not None:
-        taken.cut.append(TextGap(another, "a second dump begins here and is not read: give each a file of its own"))
+        taken.cut.append(ParseGap(another, "a second dump begins here and is not read: give each a file of its own"))
     return [TextPart(_kind(seen), 1, seen.last, "", taken, "")], seen
 
 
@@ -71,7 +72,7 @@ def _kind(seen: torch.TorchOutput) -> str:
 
 
 def _taken(seen: torch.TorchOutput, name: str, end: int, first: int) -> ParsedPart:
-    cut = [TextGap(first + line - 1, what) for line, what in seen.cut]
+    cut = [ParseGap(first + line - 1, what) for line, what in seen.cut]
     if seen.trace:
         facts = seen.trace.document()
         return ParsedPart(end, facts, _of_trace(facts), cut)
@@ -137,7 +138,7 @@ def _take_printed(lines: Lines, at: int, begun: str) -> ParsedPart:
     text = printed_dump.as_json("\n".join([begun, *(line.text for line in lines[at + 1 : end])]))
     seen = torch.parse(text)
     if not seen:
-        return ParsedPart(end, {}, "", [TextGap(lines[at].number, "no event and no entry can be read")])
+        return ParsedPart(end, {}, "", [ParseGap(lines[at].number, "no event and no entry can be read")])
     return _taken(seen, "", min(at + max(1, seen.last), end), lines[at].number)
 
 
@@ -229,7 +230,7 @@ def _take(lines: Lines, at: int) -> ParsedPart:
     seen = _seen(lines, at)
     end = min(at + max(1, seen.last), len(lines))
     if not seen:
-        return ParsedPart(end, {}, "", [TextGap(lines[at].number, "no event and no entry can be read")])
+        return ParsedPart(end, {}, "", [ParseGap(lines[at].number, "no event and no entry can be read")])
     return _taken(seen, "", end, lines[at].number)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from preflight.parsers import registry
-from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
+from preflight.recognition.detector import OutputFormat, ParsedPart
 from preflight.textprep.lines import Lines
 
 
@@ -28,7 +28,6 @@ def output_format(name: str, describe: Callable[[Any], tuple[dict[str, Any], str
     def parse(lines: Lines, at: int) -> ParsedPart:
         parsed = parser.parse_lines(lines, at)
         facts, summary = describe(parsed.value)
-        gaps = [TextGap(gap.line, gap.what) for gap in parsed.gaps]
-        return TypedPart(parsed.end, facts, summary, gaps, parsed.value)
+        return TypedPart(parsed.end, facts, summary, list(parsed.gaps), parsed.value)
 
     return OutputFormat(name, parser.begins, parse, parser.hints)
