@@ -66,14 +66,8 @@ _NOT_STARTED = re.compile(
 )
 
 
-def _started_since(event: KubernetesEvent, events: Sequence[KubernetesEvent]) -> bool:
-    """Return whether what failed was started later: below it, or younger."""
-    return any(
-        other.reason == "Started" and other.object == event.object and _is_later(other, event) for other in events
-    )
-
-
 def _is_later(event: KubernetesEvent, other: KubernetesEvent) -> bool:
+    """Return whether an event is younger than another, or below it."""
     ages = [_seconds(item.age) for item in (event, other)]
     if ages[0] is None or ages[1] is None or ages[0] == ages[1]:
         return event.line > other.line
@@ -96,10 +90,16 @@ def _events(events: Sequence[KubernetesEvent]) -> Judged:
             warnings.setdefault(f"{event.reason} {event.object}", event)
     if not warnings:
         return (("container.device-plugin", _normal),) if events else ()
-    return tuple(
-        (_cause(f"{event.reason} {event.message}")[0], _event_judge(event, _started_since(event, events)))
-        for event in warnings.values()
-    )
+    starts: dict[str, tuple[KubernetesEvent, KubernetesEvent]] = {}  # the youngest of an object, and the lowest
+    for event in events:
+        if event.reason == "Started":
+            youngest, _ = starts.get(event.object, (event, event))
+            starts[event.object] = (event if _is_later(event, youngest) else youngest, event)
+    judges: list[tuple[str, Judge]] = []
+    for event in warnings.values():
+        started = any(_is_later(start, event) for start in starts.get(event.object, ()))
+        judges.append((_cause(f"{event.reason} {event.message}")[0], _event_judge(event, started)))
+    return tuple(judges)
 
 
 def _event_judge(event: KubernetesEvent, started: bool) -> Judge:

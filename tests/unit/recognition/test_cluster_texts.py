@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -350,3 +351,17 @@ def test_a_taint_is_named_where_it_is_not_usual(taint: str, status: str) -> None
     text = "Name:               gn-2\nRoles:              worker\n" + f"Taints:             {taint}\n"
     text += NODE_EXCERPT.format(offered=4).partition("\n")[2]
     assert {got for got, _ in findings(text)} == {"pass", status}
+
+
+def test_what_many_events_cost_grows_with_their_number() -> None:
+    """Each of many reasons of one pod is compared with its last start only."""
+
+    def cost(number: int) -> float:
+        reasons = (f"R{chr(97 + at // 676)}{chr(97 + at // 26 % 26)}{chr(97 + at % 26)}" for at in range(number))
+        text = "".join(f"1m  Warning  {name}  pod/w  x\n1m  Normal  Started  pod/w  x\n" for name in reasons)
+        begin = time.process_time()
+        assert len(findings(text)) == number
+        return time.process_time() - begin
+
+    cost(10)
+    assert cost(1600) < 10 * cost(400)
