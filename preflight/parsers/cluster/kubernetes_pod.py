@@ -102,7 +102,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PodDescription]:
     gaps = (
         ()
         if "Events" in top
-        else (ParseGap(lines[last].number, "the events at the end of the description are missing"),)
+        else (ParseGap(lines[last].number, "the events at the end of the description are missing", "Name" not in top),)
     )
     return Parsed(
         PodDescription(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from preflight.recognition import read_text
+from preflight.recognition import exit_status, read_text
 
 
 def findings(text: str) -> list[tuple[str, str]]:
@@ -278,6 +278,7 @@ def test_the_state_of_a_container_without_its_pod() -> None:
     assert [(status, "exit code 134" in message) for status, message in sick] == [("fail", True)]
     running = "    State:          Running\n      Started:      Sat\n    Ready:          True\n    Restart Count:  0\n"
     assert [status for status, _ in findings(running)] == ["pass"]
+    assert exit_status([("pasted", read_text(running, "pasted"))]) == 0, "an excerpt lacks nothing that it is about"
 
 
 EVENTS = """LAST SEEN   TYPE      REASON                   OBJECT      MESSAGE
