@@ -27,6 +27,18 @@ def render(report: Mapping[str, Any], numbers: Sequence[int], *, colour: bool, w
     return typeset(_full(report, numbers[0]), colour=colour, width=width)
 
 
+def without_incident(report: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    """Return a line for each named node on which there is no incident."""
+    listed = {name for incident in report["incidents"] for name in incident["nodes"]}
+    lines = []
+    for node in report["nodes"]:
+        if node["name"] in names and node["name"] not in listed:
+            silence = node.get("no_answer")
+            why = f"no answer: {silence.get('reason', '')}" if silence else "no incident"
+            lines.append(f"{one_line(node['name'])}: {one_line(why)}\n")
+    return lines
+
+
 def lines(report: Mapping[str, Any], numbers: Iterable[int]) -> str:
     """Return a line for each incident, its fields separated by tabs."""
     chosen = (report["incidents"][number] for number in numbers)

@@ -5,14 +5,18 @@ Those on which a gating check failed, and those that gave no answer.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from preflight.nodeset import fold_for_slurm
-from preflight.reports.sanitize import fold
+from preflight.reports.sanitize import fold, short
 
 Document = Mapping[str, Any]
+
+#: A name that a node of Slurm can have.
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 
 def bad_nodes(report: Document) -> str:
@@ -20,9 +24,21 @@ def bad_nodes(report: Document) -> str:
 
     Empty if there are none. These are the nodes on which a gating check failed and those that gave
     no answer. A node with an unknown result stays in: excluding it is a decision for people. So do nodes that
-    differ with no side known to be right: that difference would exclude all of them.
+    differ with no side known to be right: that difference would exclude all of them. Names that no host can have are
+    left out: a document may carry any, and these go into a command line.
     """
-    return fold_for_slurm(_reasons(report))
+    return fold_for_slurm(filter(_HOST.fullmatch, _reasons(report)))
+
+
+def left_out(report: Document) -> str:
+    """Return a warning about nodes that are left out; empty without any."""
+    names = [name for name in _reasons(report) if not _HOST.fullmatch(name)]
+    if not names:
+        return ""
+    return (
+        f"{len(names)} of the nodes to keep off {'has' if len(names) == 1 else 'have'} no name of a host, and "
+        f"{'is' if len(names) == 1 else 'are'} left out: {short(', '.join(map(repr, names)), 100)}"
+    )
 
 
 @dataclass(frozen=True)

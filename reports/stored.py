@@ -39,6 +39,6 @@ def _loose_incident(document: Mapping[str, Any]) -> str:
     """Return which incident names a finding that is not there; empty: none."""
     count = len(document.get("findings", ()))
     for number, incident in enumerate(document.get("incidents", ())):
-        if any(place >= count for place in incident.get("findings", ())):
+        if any(not 0 <= place < count for place in incident.get("findings", ())):
             return f"incidents[{number}] names a finding that is not there"
     return ""

@@ -22,13 +22,18 @@ IMPACT = {
     "drifts": "drifts",
 }
 
+#: Columns before the text of the last lines.
+_LABELS = 13
+
 #: Characters of the columns `#`, impact and owner, and most of the one that names nodes.
 _NUMBER, _IMPACT, _OWNER, _WHERE = 3, 10, 7, 20
 
 
 def render(report: Mapping[str, Any], *, colour: bool = False, width: int = 100, more: str = "") -> str:
     """Return the first screen; ``more`` is the command that shows an incident."""
-    return typeset(_parts(report, width, more), colour=colour, width=width)
+    aside = more and len(more) > width - _LABELS  # a command that is wrapped cannot be pasted
+    text = typeset(_parts(report, width, "" if aside else more), colour=colour, width=width)
+    return f"{text}{one_line(more)}\n" if aside and report.get("incidents") else text
 
 
 def where(nodes: Sequence[str], most: int = _WHERE) -> str:
@@ -36,7 +41,9 @@ def where(nodes: Sequence[str], most: int = _WHERE) -> str:
     folded = fold(nodes)
     if len(folded) <= most:
         return folded
-    return "the run's logs" if list(nodes) == [RUN] else f"{len(nodes)} nodes"
+    return (
+        "the run's logs" if list(nodes) == [RUN] else short(folded, most) if len(nodes) == 1 else f"{len(nodes)} nodes"
+    )
 
 
 def unexplained(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -108,7 +115,7 @@ def _unknown(findings: Sequence[Mapping[str, Any]], width: int) -> list[Part]:
 def _next(incidents: Sequence[Mapping[str, Any]], more: str, width: int) -> list[Part]:
     rows = []
     if incidents:
-        rows.append(("next", short(f"1: {incidents[0]['next']}", width - 13), ""))
+        rows.append(("next", short(f"1: {incidents[0]['next']}", width - _LABELS), ""))
     rows.append(("more", more if more and incidents else "-v lists every finding and check", "dim"))
     return [Listing(tuple(rows))]
 

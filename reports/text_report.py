@@ -160,11 +160,21 @@ def unanswered(nodes: Sequence[Mapping[str, Any]], width: int = 0) -> list[Parag
     lines = []
     for (phase, reason), names in shown:
         named, why = counted(names, width // 2 or _ALL), short(reason, 2 * width or _ALL)
-        lines.append(Paragraph((("\nNO ANSWER  ", COLOUR["unknown"]), (named, "bold"), (f"  {why} ({phase})", ""))))
+        where = f"; all of rack {one_line(rack)}" if (rack := _rack_of(nodes, names)) else ""
+        text = f"  {why} ({phase}){where}"
+        lines.append(Paragraph((("\nNO ANSWER  ", COLOUR["unknown"]), (named, "bold"), (text, ""))))
     if left := groups[len(shown) :]:
         silent = sum(len(names) for _, names in left)
         lines.append(Paragraph(((f"\nand {_count(silent, 'node')} for {_count(len(left), 'other reason')}", "dim"),)))
     return lines
+
+
+def _rack_of(nodes: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+    """Return the rack that consists of some nodes, two or more; empty: none does."""
+    chosen = set(names)
+    racks = {node.get("rack", "") for node in nodes if node["name"] in chosen}
+    rack = str(racks.pop()) if len(racks) == 1 and len(chosen) > 1 else ""
+    return rack if rack and all(node["name"] in chosen for node in nodes if node.get("rack") == rack) else ""
 
 
 def _head(word: str, colour: str, finding: Mapping[str, Any]) -> Paragraph:

@@ -131,6 +131,7 @@ def differences(trait: Trait, polled: Electorate) -> Iterator[Finding]:
         yield report(
             f"{trait.what}: {_cut(mine)}; most nodes ({len(found.holders)} of {found.total}) have {_cut(theirs)}",
             subject=trait.what, found=mine, expected=f"{ONE_VALUE}; most have {theirs}", evidence=[trait.key],
+            action=trait.action,
         ).on(holders)  # fmt: skip
 
 
@@ -156,7 +157,7 @@ def missed(trait: Trait, polled: Electorate, wrong: Mapping[str, tuple[str, str]
             finding = (failed if trait.breaks else warned)(
                 f"{trait.what}: {_cut(mine)}, not what is expected of it (see {checks}){beside}", subject=trait.what,
                 found=mine, expected=theirs or f"see {checks}", evidence=[trait.key],
-                fix=f"Correct what {checks} reports.",
+                fix=f"Correct what {checks} reports.", action=trait.action,
             )  # fmt: skip
         yield finding.unless_reported(by).on(names)
 

@@ -47,6 +47,12 @@ class Trait:
     expects: str = ""  # key of a class that declares the value: "versions.driver"; "rails.*.leaf": of each device
     form: Callable[[Any], str] = str  # how a declared value is written here
     required: bool = False  # a node that misses its declaration fails, though nodes that merely differ warn
+    part: bool = False  # a part of the node: where it is missing, a person has to look, and no setting helps
+
+    @property
+    def action(self) -> str:
+        """What a difference requires; empty: what the check declares."""
+        return "monitor" if self.part and not self.breaks else ""
 
 
 @dataclass(frozen=True)

@@ -36,11 +36,11 @@ def _memory(one: GpuHealth) -> str:
 
 GPU = (
     Trait("GPU model", "nvml:gpus", of_gpus("name", lambda one: one.name), breaks=True,
-          judged_by=(part.same_model, part.right_part), expects="gpu_settings.model"),
+          judged_by=(part.same_model, part.right_part), expects="gpu_settings.model", part=True),
     Trait("number of GPUs", "dir:/sys/bus/pci/devices", _count, breaks=True, judged_by=(presence.count,)),
     Trait("GPU memory", "nvml:gpus", of_gpus("memory_total_mib", _memory), breaks=True,
           judged_by=(part.same_model, part.right_part, processes.memory_headroom),
-          expects="gpu_settings.memory_mib", form="{} MiB".format),
+          expects="gpu_settings.memory_mib", form="{} MiB".format, part=True),
     Trait("ECC mode", "nvml:gpus", of_gpus("ecc", lambda one: _on(one.ecc)), judged_by=(memory.ecc_mode,),
           expects="gpu_settings.ecc"),
     Trait("MIG mode", "nvml:gpus", of_gpus("mig", lambda one: _on(one.mig)), breaks=True, judged_by=(state.mig,),

@@ -16,9 +16,6 @@ from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
-#: Keys of parts of a node: where one is missing, a person has to look, and no setting helps.
-_HARDWARE = ("host.memory_gib", "host.sockets", "host.nvme", "gpu_settings.model", "gpu_settings.memory_mib")
-
 #: Devices of one wrong value that are named one by one.
 _NAMED = 4
 
@@ -73,7 +70,7 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
                 yield (failed if trait.breaks or trait.required else warned)(
                     f"{of}: {mine}, not {miss.wanted}", subject=trait.what, found=mine,
                     expected=f"{miss.wanted} ({miss.source})", evidence=[trait.key],
-                    action="isolate" if trait.expects in _HARDWARE else "",
+                    action="isolate" if trait.part else "",
                 )  # fmt: skip
         hidden = {} if node.in_container else declared_values.silent(trait, value, site)
         for device, key in hidden.items():

@@ -186,6 +186,7 @@ def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     fix="`lldpcli show neighbors` on this node and a peer names switch and port; the cabling plan decides which is "
     "right: swapped cables come in pairs.",
     action="fix-site",
+    separate=True,
     answers=("PA-16",),
     scope="fleet",
 )

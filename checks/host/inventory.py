@@ -24,6 +24,10 @@ _KEYS = ("memory_gib", "cpus", "smt", "numa_nodes", "nvme", "swap", "mounts", "s
     fix="`preflight learn` writes the values of most nodes; read them, and copy the table into the cluster file.",
     gating=False,
     action="fix-site",
+    explains=[
+        ("node.expected", "node", "*NVMe drive*", "NVMe drives*"),
+        ("fleet.host", "node", "*NVMe drive*", "NVMe drives*"),
+    ],
 )
 def inventory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for parts of a server that its class does not declare.
@@ -53,7 +57,7 @@ def inventory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     dead = [name for name, state in drives if state == "dead"]
     for name in dead:
         yield warned(f"the kernel has given up the NVMe drive {name}", subject=name, found="dead", expected="live",
-                     evidence=[f"file:/sys/class/nvme/{name}/state"],
+                     evidence=[f"file:/sys/class/nvme/{name}/state"], action="monitor",
                      fix="`dmesg | grep nvme`, `nvme list`; reseat or replace the drive.")  # fmt: skip
     if not open_keys:
         if not dead:

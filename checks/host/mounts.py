@@ -203,6 +203,7 @@ def _enough(place: str, wanted: Declared, room: Space, source: str, key: str) ->
     gating=False,
     unless=(own_file_systems,),
     action="fix-site",
+    explains=[("fleet.host", "node", "*read-only*", "mounts*")],
 )
 def file_systems(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for disks without space or inodes, or turned read-only by an error.
@@ -227,8 +228,8 @@ def file_systems(node: NodeFacts, site: Site) -> Iterator[Finding]:
         if mount.turned_read_only and place not in declared:
             wrong += 1
             yield warned(f"{place} ({mount.kind} on {mount.source}) was turned read-only", subject=place,
-                         found="read-only", expected="read-write, as it was mounted",
-                         evidence=[MOUNTS])  # fmt: skip
+                         found="read-only", expected="read-write, as it was mounted", evidence=[MOUNTS],
+                         action="monitor" if mount.source.startswith("/dev/") else "")  # fmt: skip
     for row in _rows(node):
         at = mounts.get(row.place)
         if row.place in declared or (at is not None and at.read_only) or not row.size_bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -34,16 +35,20 @@ def show(which: tuple[str, ...], source: Path, cluster: Path | None, by: str | N
 
     \b
     Example: preflight show 1 --from report.json
-             sbatch --exclude=$(preflight show --bad --from report.json) job.sh
+             sbatch --exclude="$(preflight show --bad --from report.json)" job.sh
     Exit:    0 printed, 2 usage: no such report or incident
     """
     from preflight.reports import incident_text
 
+    if bad and (which or by or form != "text"):
+        raise UsageError("--bad prints all nodes to keep jobs off, and takes no incident, --by or --format")
     report = _report(source, cluster)
     if bad:
-        from preflight.reports.keep_off import bad_nodes
+        from preflight.reports.keep_off import bad_nodes, left_out
 
         print_text(f"{bad_nodes(report)}\n")
+        if warning := left_out(report):
+            print_text(f"warning: {warning}\n", sys.stderr)
         return
     numbers = _chosen(report, which)
     if form == "json":
@@ -54,7 +59,9 @@ def show(which: tuple[str, ...], source: Path, cluster: Path | None, by: str | N
         print_text(incident_text.markdown(report, numbers))
     else:
         colour, width = screen()
-        page(incident_text.render(report, numbers, colour=colour, width=width, by=by or "") or "no incident\n")
+        notes = incident_text.without_incident(report, which)
+        table = incident_text.render(report, numbers, colour=colour, width=width, by=by or "") if numbers else ""
+        page("".join(notes) + table or "no incident\n")
 
 
 def _report(source: Path, cluster: Path | None) -> Mapping[str, Any]:
@@ -78,7 +85,10 @@ def _report(source: Path, cluster: Path | None) -> Mapping[str, Any]:
     from preflight.run.saved_evidence import load_evidence
 
     request = new_request("judge", choose_cluster(cluster, [source]).path)
-    return judge_run(request, load_evidence([source]))
+    report = judge_run(request, load_evidence([source]))
+    if source.is_file() and not report["coverage"]["nodes"]["answered"]:
+        raise UsageError(f"{source}: neither a report nor evidence of a node, or only a part of one")
+    return report
 
 
 def _chosen(report: Mapping[str, Any], which: tuple[str, ...]) -> list[int]:
@@ -91,7 +101,7 @@ def _chosen(report: Mapping[str, Any], which: tuple[str, ...]) -> list[int]:
     for word in which:
         if word in names:
             places = [place for place, incident in enumerate(incidents) if word in incident["nodes"]]
-        elif word.isdigit() and len(word) < _ENOUGH:
+        elif word.isascii() and word.isdigit() and len(word) < _ENOUGH:
             places = [int(word) - 1] if 0 < int(word) <= len(incidents) else []
         else:
             places = [place for place, incident in enumerate(incidents)

@@ -35,6 +35,11 @@ class Cluster:
     gate: Gate | None = None
     checks: Chosen = field(default_factory=Chosen)
     waivers: tuple[Waiver, ...] = ()
+    racks: Mapping[str, str] = field(default_factory=dict)  # node -> rack
+
+    def rack_of(self, node: str) -> str | None:
+        """Return the rack that a node stands in; None: not declared."""
+        return self.racks.get(node) or self.racks.get(node.split(".")[0])
 
     def class_of(self, node: str) -> str | None:
         """Return a node's class: the one that lists it, else the one without a list."""

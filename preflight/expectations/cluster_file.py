@@ -27,6 +27,8 @@ class ClusterFileError(PreflightError):
 #: A key of more parts than a file of ours has any use for.
 _CHAIN = re.compile(r"""(?<![\w.-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){64}""")
 
+_RACK = re.compile(r"[\w.+/-]{1,60}", re.ASCII)
+
 #: Tables of a file: ten thousand nodes with a class, or a waiver, for each have as many.
 _MOST_TABLES = 25_000
 
@@ -89,7 +91,7 @@ def from_data(
         return lines[0].of(path)
 
     reader = schema.TableReader(line_of)
-    reader.known(data, (), {"cluster", "class", "fabric", "gate", "checks", "waiver"})
+    reader.known(data, (), {"cluster", "class", "racks", "fabric", "gate", "checks", "waiver"})
     about = reader.subtable(data, (), "cluster")
     reader.known(about, ("cluster",), {"name"})
     name = reader.value(about, ("cluster", "name"), schema.text) or ""
@@ -97,21 +99,40 @@ def from_data(
     for class_name in reader.subtable(data, (), "class"):
         body = reader.subtable(data["class"], ("class",), class_name)
         classes[class_name] = reader.dataclass(NodeClass, body, ("class", class_name))
+    racks = _racks(reader, reader.subtable(data, (), "racks"))
     expected_fabric = fabric_table.read(reader, reader.subtable(data, (), "fabric"), path)
     gate = gate_table.read(reader, reader.subtable(data, (), "gate"))
     chosen = reader.dataclass(Chosen, reader.subtable(data, (), "checks"), ("checks",))
     waivers = exceptions.read_waivers(reader, data, today)
-    if not classes and not reader.errors and not {"fabric", "gate", "checks", "waiver"} & set(data):
+    if not classes and not reader.errors and not {"racks", "fabric", "gate", "checks", "waiver"} & set(data):
         reader.add_error((), "the file describes no class of nodes", "add a table [class.NAME] with gpus = 8")
     _consistent(reader, classes)
     baselines = {name: roofline_table.baseline(reader, name, c.baseline, path) for name, c in classes.items()}
-    made = Cluster(path, name, classes, expected_fabric, baselines, gate, chosen, waivers)
+    made = Cluster(path, name, classes, expected_fabric, baselines, gate, chosen, waivers, racks)
     if ids is not None:
         exceptions.unknown_checks(reader, _named(made), ids)
         gate_table.without_checks(reader, gate, ids)
     if reader.errors:
         raise ClusterFileError("\n".join(reader.report(path)))
     return made
+
+
+def _racks(reader: schema.TableReader, body: Mapping[str, Any]) -> dict[str, str]:
+    """Return the rack of each node that has one."""
+    rack_of: dict[str, str] = {}
+    for rack in body:
+        if not _RACK.fullmatch(rack):
+            reader.add_error(
+                ("racks", rack), "is not the name of a rack", 'takes names such as r12: r12 = "gpu[001-004]"'
+            )
+            continue
+        for node in reader.value(body, ("racks", rack), schema.members) or ():
+            if rack_of.setdefault(node, rack) != rack:
+                reader.add_error(
+                    ("racks", rack), f"{node} is in rack {rack_of[node]} too", "list each node in one rack"
+                )
+                break
+    return rack_of
 
 
 def _named(cluster: Cluster) -> Iterator[tuple[schema.KeyPath, tuple[str, ...]]]:

@@ -209,10 +209,19 @@ def nodes(value: Any) -> tuple[str, ...]:
 
 def devices(value: Any) -> tuple[str, ...]:
     """Return device names from NodeSet syntax (``"mlx5_[0,3-6]"``) or a list."""
-    text = _listed(value, "mlx5_[0,3-6]")
+    return _names_only(value, "mlx5_[0,3-6]", "a device")
+
+
+def members(value: Any) -> tuple[str, ...]:
+    """Return node names from NodeSet syntax or a list; groups are not looked up."""
+    return _names_only(value, "gpu[001-004]", "a node")
+
+
+def _names_only(value: Any, example: str, what: str) -> tuple[str, ...]:
+    text = _listed(value, example)
     if odd := re.search(r"[@*?]", text):
-        raise ValueError(f'takes names such as "mlx5_[0,3-6]"; a device has no "{odd[0]}" in its name')
-    return _unfolded(text, "mlx5_[0,3-6]", groups=False)
+        raise ValueError(f'takes names such as "{example}"; {what} has no "{odd[0]}" in its name')
+    return _unfolded(text, example, groups=False)
 
 
 def _listed(value: Any, example: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import ceil
 from typing import Any
 
 from preflight._startup.lightclass import replace
@@ -12,37 +14,75 @@ from preflight.expectations.roofline.collectives import roofline
 from preflight.expectations.roofline.machine import RooflineMachine, machine_of
 from preflight.incidents.parts import devices
 
-#: A rate, as findings state it.
+#: A rate, as findings state it, and other figures of which a share can be taken.
 _RATE = re.compile(r"(\d+(?:\.\d+)?) Gb/s")
+_MHZ = re.compile(r"(\d+) MHz")
+_NUMBER = re.compile(r"x?(\d+)\b")
 
 #: Checks that state a rate of the network and the expected one.
 _OF_RATES = ("rdma.port-rate", "rdma.bandwidth-per-gpu", "pcie.nic-link")
 
+#: Check -> its figures, and what is reduced by their share.
+_OF_GPUS = {
+    "nvlink.links": (_NUMBER, "all-reduce in the node"),
+    "gpu.clocks": (_MHZ, "compute"),
+    "gpu.pcie-link": (_NUMBER, "copies between GPU and host"),
+}
+
 Document = Mapping[str, Any]
 
 
-def cost_of(findings: Iterable[Document], names: Sequence[str], nodes: Mapping[str, Document]) -> str | None:
-    """Return the share of its rate that a collective reaches; None: not known.
+def cost_of(findings: Sequence[Document], names: Sequence[str], nodes: Mapping[str, Document]) -> str | None:
+    """Return the shares of its rates that a job reaches; None: not known.
 
-    A ring waits for its slowest port, so the least share of an expected rate counts. Where NVLink binds before the
-    NICs do, as in one NVLink domain, less is lost than the port lacks.
+    A job waits for its slowest GPU and a ring for its slowest port, so the least share of an expected rate counts.
+    Where NVLink binds before the NICs do, as in one NVLink domain, less is lost than the port lacks.
     """
-    shares = [share for finding in findings if finding["check"] in _OF_RATES for share in _share(finding)]
     hit = [nodes[name] for name in names if name in nodes]
-    if not shares or not hit:
+    if not hit:
         return None
-    least = min(shares)
-    left = _of_roofline(least, hit[0], len(nodes))
+    reduced: dict[str, float] = {}
+    if shares := [*(share for finding in findings for share in _network(finding)), *_ports_down(findings, hit[0])]:
+        left = _of_roofline(min(shares), hit[0], len(nodes))
+        reduced["all-reduce between nodes"] = min(shares) if left is None else left
+    for finding in findings:
+        figure, what = _OF_GPUS.get(finding["check"], (None, ""))
+        for share in _share(finding["found"], finding["expected"], figure) if figure else ():
+            reduced[what] = min(share, reduced.get(what, 1.0))
+    costs = [f"{what} at about {100 * share:.0f} %" for what, share in reduced.items() if share < 1]
     here, all_of_them = sum(map(_gpus, hit)), sum(map(_gpus, nodes.values()))
-    ranks = f"{here} of {all_of_them} GPUs; " if 0 < here < all_of_them else ""
-    share = least if left is None else left
-    return f"{ranks}all-reduce between nodes at about {100 * share:.0f} %" if share < 1 else None
+    ranks = [f"{here} of {all_of_them} GPUs"] if 0 < here < all_of_them else []
+    return "; ".join([*ranks, *costs]) if costs else None
 
 
-def _share(finding: Document) -> Iterator[float]:
-    measured, expected = (_RATE.search(str(finding[key] or "")) for key in ("found", "expected"))
-    if measured and expected and 0 < float(measured[1]) < float(expected[1]):
-        yield float(measured[1]) / float(expected[1])
+def _network(finding: Document) -> Iterator[float]:
+    if finding["check"] not in _OF_RATES:
+        return
+    stated = _RATE.findall(str(finding["message"])) if finding["check"] == "pcie.nic-link" else []
+    if len(stated) == 2:  # of the link, and of its port; found and expected are lanes
+        yield from _share(f"{stated[0]} Gb/s", f"{stated[1]} Gb/s", _RATE)
+    else:
+        yield from _share(finding["found"], finding["expected"], _RATE)
+
+
+def _share(reading: object, expected: object, figure: re.Pattern[str]) -> Iterator[float]:
+    measured, wanted = (figure.search(str(text or "")) for text in (reading, expected))
+    if measured and wanted and 0 < float(measured[1]) < float(wanted[1]):
+        yield float(measured[1]) / float(wanted[1])
+
+
+def _ports_down(findings: Iterable[Document], node: Document) -> Iterator[float]:
+    """Yield the share that a GPU has of a port where others are down."""
+    down = Counter(
+        name
+        for finding in findings
+        if finding["check"] == "rdma.port-state" and finding["status"] == "fail"
+        for name in finding["nodes"]
+    )
+    all_of_them = sum(nic["compute"] for nic in devices(node, "nics"))
+    left = all_of_them - max(down.values(), default=0)
+    if 0 < left < all_of_them:
+        yield 1 / ceil(all_of_them / left)
 
 
 def _of_roofline(share: float, node: Document, count: int) -> float | None:

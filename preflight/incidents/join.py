@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -12,11 +13,18 @@ from preflight.incidents.cost import cost_of
 from preflight.incidents.order import action_of, impact_of, owner_of, sort_key
 from preflight.incidents.parts import Parts, is_device, names_device, signature
 from preflight.incidents.relations import Relations
-from preflight.model import IMPACTS, SHADOW, Check
+from preflight.model import IMPACTS, SHADOW, Check, Scope
 
 #: Number of like faults from which one cause is assumed: on one port of so many nodes, on so many parts of a node, on
-#: ports of so many nodes at one leaf. Two cables fail independently now and then. A judgement.
+#: ports of so many nodes at one leaf, on so many nodes that are half of a rack. Two cables fail independently now and
+#: then. A judgement.
 MANY = 3
+
+#: Places of like faults up to which each is a cause; at more of them, the fleet is.
+_PLACES = 2
+
+#: Words of a title on the place that like faults have in common.
+_WHERE = {"leaf": ", all on {}", "rack": ", all in rack {}"}
 
 #: Actions that correct a setting: the same wrong setting on several nodes comes from one place.
 _SETTINGS = ("fix-job", "fix-site")
@@ -48,7 +56,7 @@ class _Incident:
 
     identity: tuple[str, ...]
     faults: list[_Fault] = field(default_factory=list)
-    leaf: str = ""
+    place: str = ""  # what its parts have in common: a leaf or a rack
 
 
 class _Joined:
@@ -59,6 +67,7 @@ class _Joined:
         self._nodes = {node["name"]: node for node in report["nodes"]}
         self._parts: dict[str, Parts] = {}
         self._alike: dict[int, str] = {}
+        self._in_rack = Counter(node["rack"] for node in report["nodes"] if "rack" in node)
 
     def documents(self) -> Iterator[dict[str, Any]]:
         """Yield the incidents, unsorted."""
@@ -129,23 +138,57 @@ class _Joined:
         yield from single.values()
 
     def _shared(self, check: str, alike: str, faults: list[_Fault]) -> Iterator[_Incident]:
-        """Yield faults of many parts that have one cause, each fault once."""
-        nodes = {fault.node for fault in faults}
-        if systemic(len(nodes), len(self._nodes)):
-            yield _Incident(("fleet", check, alike), faults)
+        """Yield faults of many parts that have one cause, each fault once.
+
+        One or two places come before the fleet: a leaf with 30 % of the nodes is a leaf.
+        """
+        at_places, left = self._at_places(check, alike, faults, ("value", "leaf", "rack"))
+        if self._is_systemic(faults) and len(at_places) > _PLACES:
+            at_places, left = [], faults
+        yield from at_places
+        if self._is_systemic(left):
+            yield _Incident(("fleet", check, alike), left)
             return
-        left = faults
-        if self._owner(check, faults[0]) == "network":
-            for by, kind in ((self._leaf, "leaf"), (self._subject, "port")):
-                for name, several in _by(left, by).items():
-                    apart = len({fault.node for fault in several})
-                    if name and apart >= MANY and (kind == "leaf" or 2 * len(several) > len(faults)):
-                        yield _Incident((kind, check, name, alike), several, name if kind == "leaf" else "")
-                        taken = set(map(id, several))
-                        left = [fault for fault in left if id(fault) not in taken]
+        of_ports, left = self._at_places(check, alike, left, ("port",))
+        yield from of_ports
         for node, several in _by(left, lambda fault: fault.node).items():
             if len({self._subject(fault) for fault in several}) >= MANY:
                 yield _Incident(("node", check, node, alike), several)
+
+    def _is_systemic(self, faults: Iterable[_Fault]) -> bool:
+        return systemic(len({fault.node for fault in faults}), len(self._nodes))
+
+    def _at_places(
+        self, check: str, alike: str, faults: list[_Fault], kinds: Collection[str]
+    ) -> tuple[list[_Incident], list[_Fault]]:
+        """Return incidents of what like faults have in common, and the remaining faults."""
+        incidents, left = [], faults
+        for kind, key in self._places(check, faults[0]) if faults else ():
+            for name, several in _by(left, key).items() if kind in kinds else ():
+                if name and self._is_shared(kind, name, several, len(faults)):
+                    incidents.append(_Incident((kind, check, name, alike), several, _WHERE.get(kind, "").format(name)))
+                    taken = set(map(id, several))
+                    left = [fault for fault in left if id(fault) not in taken]
+        return incidents, left
+
+    def _places(self, check: str, fault: _Fault) -> Iterator[tuple[str, Callable[[_Fault], str]]]:
+        """Yield what like faults may have in common, each with the function that names it."""
+        declared = self._checks.get(check)
+        if declared and declared.scope is Scope.FLEET:
+            yield "value", self._value
+        network = self._owner(check, fault) == "network"
+        if network:
+            yield "leaf", self._leaf
+        yield "rack", self._rack
+        if network:
+            yield "port", self._subject
+
+    def _is_shared(self, kind: str, name: str, faults: list[_Fault], alike: int) -> bool:
+        """Return whether faults at one place are too many for chance; see ``MANY``."""
+        nodes = len({fault.node for fault in faults})
+        if kind == "port" and 2 * len(faults) <= alike:
+            return False
+        return nodes >= MANY and (kind != "rack" or 2 * nodes >= self._in_rack[name])
 
     def _signature(self, number: int) -> str:
         if number not in self._alike:
@@ -155,10 +198,18 @@ class _Joined:
 
     def _is_setting(self, finding: Document) -> bool:
         check = self._checks.get(finding["check"])
-        return not (check and check.separate) and action_of(check, finding["action"]) in _SETTINGS
+        return not (check and check.separate) and action_of(check, finding) in _SETTINGS
 
     def _owner(self, check: str, fault: _Fault) -> str:
-        return owner_of(self._checks.get(check), self._findings[fault.root]["action"])
+        declared = self._checks.get(check)
+        return owner_of(declared, action_of(declared, self._findings[fault.root]))
+
+    def _value(self, fault: _Fault) -> str:
+        finding = self._findings[fault.root]
+        return f"{finding['subject']} {finding['found'] or ''}".strip()
+
+    def _rack(self, fault: _Fault) -> str:
+        return str(self._nodes.get(fault.node, {}).get("rack", ""))
 
     def _leaf(self, fault: _Fault) -> str:
         return self._parts_of(fault.node).leaf(self._subject(fault))
@@ -205,7 +256,7 @@ class _Joined:
         subjects = [name for name in dict.fromkeys(self._findings[number]["subject"] for number in roots) if name]
         return {
             "fingerprint": sha256("\0".join(incident.identity).encode("utf-8", "surrogatepass")).hexdigest()[:12],
-            "title": _title(first, subjects, incident.leaf),
+            "title": _title(first, subjects, incident.place),
             "status": "fail" if any(finding["status"] == "fail" for finding in loud) else "warn",
             "impact": min(impacts, key=IMPACTS.index),
             "cost": cost_of(loud, listed, self._nodes),
@@ -230,15 +281,14 @@ def _by(faults: Iterable[_Fault], key: Any) -> dict[str, list[_Fault]]:
     return groups
 
 
-def _title(finding: Document, subjects: Sequence[str], leaf: str) -> str:
+def _title(finding: Document, subjects: Sequence[str], place: str) -> str:
     """Return the message of the first finding, extended to all subjects."""
     message = str(finding["message"])
     if is_device(finding["subject"]) and not names_device(message):
         message = f"{finding['subject']}: {message}"
-    where = f", all on {leaf}" if leaf else ""
     if len(subjects) < 2 or not is_device(finding["subject"]):
-        return message + where
+        return message + place
     others = f"{len(subjects) - 1} other{'s' if len(subjects) > 2 else ''}"
     if finding["subject"] in message:
-        return message.replace(finding["subject"], f"{finding['subject']} and {others}", 1) + where
-    return f"{message}; {others} likewise{where}"
+        return message.replace(finding["subject"], f"{finding['subject']} (and {others})", 1) + place
+    return f"{message}; {others} likewise{place}"

@@ -21,15 +21,12 @@ def impact_of(check: Check | None, status: str) -> str:
 def owner_of(check: Check | None, action: str) -> str:
     """Return who acts on a finding: as its check declares, else by its action."""
     declared = check.owner if check else ""
-    return declared or _OF_ACTION.get(action_of(check, action), "node")
+    return declared or _OF_ACTION.get(action, "node")
 
 
-def action_of(check: Check | None, action: str) -> str:
-    """Return what a finding requires, watched or not.
-
-    Where it is only watched or waived, that is what its check declares.
-    """
-    return check.action if check and action in ("monitor", "none") else action
+def action_of(check: Check | None, finding: Mapping[str, Any]) -> str:
+    """Return what a finding requires, also of one in shadow or waived."""
+    return check.action if check and finding.get("excused") else str(finding["action"])
 
 
 def sort_key(incident: Mapping[str, Any]) -> tuple[int, bool, int, int]:

@@ -64,6 +64,9 @@ def judge(
         report["pairs"] = maps
     if curves := _curves(report, judged):
         report["curves"] = curves
+    for node in report["nodes"]:
+        if rack := cluster.rack_of(node["name"]):
+            node["rack"] = rack
     report["incidents"] = _incidents(report, judged.planned.checks)
     return report
 

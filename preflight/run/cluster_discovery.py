@@ -5,7 +5,7 @@ directory, the user's and the system's configuration folder. A gate never looks:
 hook.
 
 Others may write the file of a working directory, and a clone or an archive may bring one. So it must be a regular file
-of this user or of root that no one else may write, and it is refused where it could start a program: a group of nodes
+of this user or of root that not everybody may write, and it is refused where it could start a program: a group of nodes
 (ClusterShell runs a command for it) or a folder of tools.
 """
 
@@ -46,7 +46,7 @@ def choose_cluster(named: Path | None, *saved: Sequence[Path]) -> ClusterChoice:
     wanted = os.environ.get(VARIABLE)
     if wanted:
         if not os.path.isfile(wanted):
-            raise UsageError(f"{VARIABLE}={wanted}: there is no such file")
+            raise UsageError(f"{VARIABLE}={wanted}: there is no such regular file")
         return ClusterChoice(Path(wanted), f"${VARIABLE}")
     if saved:
         from preflight.run.saved_evidence import find_cluster

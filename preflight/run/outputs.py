@@ -62,9 +62,11 @@ def _files(
         metrics = render_metrics(report)
         yield textfile, lambda: write_file(textfile, metrics)
     if exclude_file := outputs.exclude_file:
-        from preflight.reports.keep_off import bad_nodes
+        from preflight.reports.keep_off import bad_nodes, left_out
 
         nodes = bad_nodes(report)
+        if warning := left_out(report):
+            print_text(f"warning: {warning}\n", sys.stderr)
         yield exclude_file, lambda: write_file(exclude_file, f"{nodes}\n")
 
 

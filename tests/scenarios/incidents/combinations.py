@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from preflight.facts.system_settings import MEMINFO
+from preflight.parsers.host.mounts import MOUNTS
 from tests.support import whole_nodes
+from tests.support.machines.inventory import DISKS
+from tests.support.machines.records import ok
 from tests.support.planted_fleet import DIFFERENCES
-from tests.support.whole_nodes import Fault, both, every_rail, gpu, health, nic, node, set_too
+from tests.support.whole_nodes import Fault, both, every_rail, gpu, health, nic, node, record, set_too
 
 NODE = "hgx-h100-roce"
 
@@ -55,6 +59,12 @@ MORE: Mapping[str, Fault] = {
     "port 10 of leaf 8 slow": both(every_rail(leaf="leaf-08"), nic("mlx5_10", rate=HALF)),
     "two ports at MTU 1500": both(nic("mlx5_4", netdev_mtu=1500), nic("mlx5_9", netdev_mtu=1500)),
     "every rail at MTU 1500": every_rail(netdev_mtu=1500),
+    "drive 3 dead": record("file:/sys/class/nvme/nvme3/state", ok("dead\n")),
+    "drive 5 dead": record("file:/sys/class/nvme/nvme5/state", ok("dead\n")),
+    "two cards of memory gone": record(MEMINFO, ok("MemTotal:       1981452288 kB\n")),
+    "/scratch read-only": record(MOUNTS, ok(DISKS.replace("xfs /dev/md0 rw", "xfs /dev/md0 ro"))),
+    "rail 4 at leaf 9": nic("mlx5_4", leaf="leaf-9"),
+    "rail 5 at leaf 9": nic("mlx5_5", leaf="leaf-9"),
     "nothing to lock": node(memlock="65536"),
     **{name: fault for name, (fault, _) in DIFFERENCES.items()},
 }  # fmt: skip
@@ -187,6 +197,9 @@ FLEET: Sequence[tuple[int, Mapping[int, str], tuple[str, ...]]] = (
      ("rdma.port-rate mlx5_9:1 @gpu001", "rdma.port-rate mlx5_10:1 @gpu002")),
     (12, {1: "acknowledgements time out all the time", 2: "acknowledgements time out all the time"},
      ("counters.loss mlx5_5:1 @gpu001", "counters.loss mlx5_5:1 @gpu002")),
+    (12, {1: "drive 3 dead", 2: "drive 3 dead"}, ("host.inventory nvme3 @gpu001", "host.inventory nvme3 @gpu002")),
+    (12, {1: "drive 3 dead", 2: "drive 5 dead"}, ("host.inventory nvme3 @gpu001", "host.inventory nvme5 @gpu002")),
+    (12, {1: "rail 4 at leaf 9", 2: "rail 5 at leaf 9"}, ("fleet.rail-leaf @gpu001", "fleet.rail-leaf @gpu002")),
     # many: one cause
     (12, {1: "port down", 2: "port down", 3: "port down"}, ("rdma.port-state mlx5_5:1 @gpu[001-003]",)),
     (12, {**TWO_LEAVES, 1: "port 5 of leaf 7 slow", 2: "port 9 of leaf 7 slow", 3: "port 10 of leaf 7 slow"},
@@ -194,6 +207,8 @@ FLEET: Sequence[tuple[int, Mapping[int, str], tuple[str, ...]]] = (
     (12, {**TWO_LEAVES, 1: "port 5 of leaf 7 slow", 2: "port 9 of leaf 7 slow", 7: "port 10 of leaf 8 slow"},
      ("rdma.port-rate mlx5_5:1 @gpu001", "rdma.port-rate mlx5_9:1 @gpu002", "rdma.port-rate mlx5_10:1 @gpu007")),
     (12, dict.fromkeys((1, 2, 3, 4), "GPU fell off the bus"), ("gpu.count @gpu[001-004]",)),
+    (12, {**TWO_LEAVES, **dict.fromkeys((1, 2, 3), "port 5 of leaf 7 slow"), 8: "port 10 of leaf 8 slow"},
+     ("rdma.port-rate mlx5_5:1 @gpu[001-003]", "rdma.port-rate mlx5_10:1 @gpu008")),
     # one wrong setting
     (12, {1: "low memlock", 2: "low memlock"}, ("host.memlock @gpu[001-002]",)),
     (12, {1: "low memlock", 2: "nothing to lock"}, ("host.memlock @gpu[001-002]",)),

@@ -80,7 +80,7 @@ EXPECTED: Mapping[str, tuple[str, str, str]] = {
     "gpudirect.peer-memory": ("site", "slows-job", "slows-job"),
     "host.failed-units": ("site", "", "drifts"),
     "host.file-systems": ("site", "", "drifts"),
-    "host.inventory": ("site", "", "drifts"),
+    "host.inventory": ("node", "", "drifts"),
     "host.local-ports": ("site", "blocks-job", "drifts"),
     "host.memlock": ("site", "blocks-job", ""),
     "host.mounts": ("site", "blocks-job", ""),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import json
 import re
+import subprocess
+import sys
 import time
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -128,3 +130,49 @@ def test_what_is_cut_is_counted() -> None:
     assert "3334 nodes" in text
     assert "and 197 more kinds of evidence" in text
     assert "and 9990 more" in text
+
+
+def test_nodes_to_keep_off_are_names_of_hosts(tmp_path: Path) -> None:
+    report = demo()
+    for node, name in zip(report["nodes"], ("a b --wrap=id", "x\x1b[2J", "gpu001,gpu009", "-v"), strict=False):
+        node["name"] = name
+        node["no_answer"] = {"phase": "connect", "reason": "no route"}
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    argv = [sys.executable, "-m", "preflight", "show", "--bad", "--from", str(tmp_path / "report.json")]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+    assert not set(done.stdout) - set("gpu0123456789[],-\n")
+    assert done.stderr.startswith("warning: 4 of the nodes to keep off have no name of a host, and are left out: ")
+    assert "\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize("more", [["1"], ["--by", "node"], ["--format", "json"]])
+def test_bad_takes_nothing_else(more: list[str]) -> None:
+    run("show", "--bad", *more, "--from", "preflight/demo", expect=(2,))
+
+
+def test_show_of_a_node_without_incident(tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_text(json.dumps(demo()))
+    shown = partial(run, "show", "--from", str(tmp_path / "report.json"))
+    assert shown("gpu001") == "gpu001: no incident\n"
+    assert shown("gpu008") == "gpu008: no answer: connection refused on port 22: is sshd running?\n"
+    shown("\u00b2", expect=(2,))  # a digit of Unicode, and no number
+
+
+def test_next_command_can_be_pasted() -> None:
+    command = f"preflight show 1 --from /{'long/' * 40}report.json"
+    assert render(demo(), width=80, more=command).endswith(f"\n{command}\n")
+
+
+@pytest.mark.parametrize("size", [0, 5, 100, 200_000, -5])
+def test_part_of_a_report_is_refused(tmp_path: Path, size: int) -> None:
+    """An empty list of nodes to keep off would send jobs to all of them."""
+    text = json.dumps(demo())
+    (tmp_path / "report.json").write_text(text[:size])
+    assert run("show", "--bad", "--from", str(tmp_path / "report.json"), expect=(2,)) == ""
+
+
+def test_finding_before_the_first_is_refused(tmp_path: Path) -> None:
+    report = demo()
+    report["incidents"][0]["findings"][0] = -1
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    run("show", "--from", str(tmp_path / "report.json"), expect=(2,))

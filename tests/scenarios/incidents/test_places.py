@@ -1,0 +1,106 @@
+"""Hardware that fails alike: in one rack, on several nodes, with one value; what has one cause, and what has not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from preflight.checks import registry
+from preflight.evidence.document import from_document, no_answer
+from preflight.expectations.cluster_file import ClusterFileError, decode
+from preflight.judge import judge
+from preflight.reports.sanitize import fold
+from preflight.reports.summary_text import render
+from tests.scenarios.incidents.combinations import MORE
+from tests.support.machines import hgx_h100
+from tests.support.machines.fleet import fleet
+from tests.support.planted_fleet import CLUSTER
+
+UNDECLARED = "\n".join(
+    line for line in CLUSTER.splitlines() if not line.startswith(("memory_gib", "nvme", "cpus", "smt", "numa_nodes"))
+)
+
+
+def judged(faults: Mapping[int, str], racks: str = "", cluster: str = CLUSTER, silent: Sequence[int] = ()) -> Any:
+    """Return the report of twelve nodes with faults by number."""
+    planted = {f"gpu{number:03d}": MORE[name] for number, name in faults.items()}
+    evidences = [
+        no_answer(document["node"], "connect", "no route to host", "") if int(document["node"][3:]) in silent
+        else from_document(document, document["node"])
+        for document in fleet(hgx_h100("", roce=True), 12, 7, planted)
+    ]  # fmt: skip
+    return judge(evidences, registry().checks, decode(f"{cluster}\n{racks}".encode(), "cluster.toml"))
+
+
+def named(report: Any) -> list[str]:
+    """Return each incident: check, nodes, owner."""
+    return sorted(
+        f"{report['findings'][entry['findings'][0]]['check']} @{fold(entry['nodes'])} {entry['owner']}"
+        for entry in report["incidents"]
+    )
+
+
+HOT = dict.fromkeys((1, 2, 3), "GPU4 too hot")
+
+
+def test_most_of_a_rack_is_one_cause() -> None:
+    report = judged(HOT, '[racks]\nr1 = "gpu[001-004]"\nr2 = "gpu[005-012]"')
+    (incident,) = report["incidents"]
+    assert incident["nodes"] == ["gpu001", "gpu002", "gpu003"]
+    assert incident["title"].endswith(", all in rack r1")
+    assert report["nodes"][0]["rack"] == "r1"
+
+
+@pytest.mark.parametrize(
+    "racks",
+    [
+        "",  # none is declared
+        '[racks]\nr1 = "gpu[001-008]"',  # three of eight: chance
+        '[racks]\nr1 = "gpu[001-002,004]"\nr2 = "gpu[003,005-007]"',  # two, and one of another
+    ],
+)
+def test_few_of_a_rack_are_not(racks: str) -> None:
+    assert len(judged(HOT, racks)["incidents"]) == 3
+
+
+def test_rack_that_gives_no_answer_is_named() -> None:
+    report = judged({}, '[racks]\nr1 = "gpu[001-004]"\nr2 = "gpu[005-012]"', silent=(1, 2, 3, 4))
+    run = {"at": "2026-11-27T00:00:00Z", "version": "0", "command": "judge", "seconds": 1, "cluster_file": "x"}
+    text = render({**report, "run": run}, width=120)
+    assert "NO ANSWER  gpu[001-004]  no route to host (connect); all of rack r1\n" in text
+    report = judged({}, '[racks]\nr1 = "gpu[001-005]"', silent=(1, 2, 3, 4))
+    assert "rack" not in render({**report, "run": run}, width=120)
+
+
+def test_parts_that_two_nodes_lack_are_two_causes() -> None:
+    lost = dict.fromkeys((1, 2), "two cards of memory gone")
+    assert named(judged(lost, cluster=UNDECLARED)) == ["fleet.host @gpu001 node", "fleet.host @gpu002 node"]
+    assert named(judged(lost)) == ["node.expected @gpu001 node", "node.expected @gpu002 node"]
+
+
+def test_one_value_of_three_nodes_is_one_cause() -> None:
+    delivered = dict.fromkeys((1, 2, 3), "two cards of memory gone")
+    assert named(judged(delivered, cluster=UNDECLARED)) == ["fleet.host @gpu[001-003] node"]
+
+
+def test_disks_that_the_kernel_turned_read_only_are_two_causes() -> None:
+    report = judged({1: "/scratch read-only", 2: "/scratch read-only"})
+    assert named(report) == ["host.file-systems @gpu001 node", "host.file-systems @gpu002 node"]
+
+
+@pytest.mark.parametrize(
+    ("table", "error"),
+    [
+        ('r1 = "gpu[001-004]"\nr2 = "gpu004"', "gpu004 is in rack r1 too"),
+        ('r1 = "@rack:r1"', 'a node has no "@" in its name'),
+        ('r1 = "gpu*"', 'a node has no "*" in its name'),
+        ('"r 1" = "gpu001"', "is not the name of a rack"),
+        ("r1 = 4", "takes names such as"),
+    ],
+)
+def test_racks_that_are_wrong(table: str, error: str) -> None:
+    with pytest.raises(ClusterFileError, match=r"cluster\.toml:") as raised:
+        decode(f"[racks]\n{table}\n".encode(), "cluster.toml")
+    assert error in str(raised.value)
