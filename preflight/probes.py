@@ -144,7 +144,7 @@ PROBES = (
     Probe("cmd", "nvidia-smi nvlink -e", "error counters of each NVLink", 20, twice=True, where=("nvidia",)),
     Probe("cmd", "systemctl show --property=Id,LoadState,ActiveState,SubState nvidia-fabricmanager.service"
           " nvidia-imex.service", "whether the services run that join GPUs to the NVLink fabric", where=("nvidia",)),
-    Probe("cmd", "nv-fabricmanager --version", "version of the fabric manager, which must be the driver's"),
+    Probe("cmd", "nv-fabricmanager --version", "version of the fabric manager, which must match the driver's"),
     Probe("dir", "/dev/nvidia-caps-imex-channels", "IMEX channels, where NVLink spans nodes"),
     Probe("cmd", "dmesg --raw --level=emerg,alert,crit,err,warn", "XIDs, SXids and other errors in the kernel's log",
           needs="root"),

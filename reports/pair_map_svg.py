@@ -45,7 +45,7 @@ def draw(picture: Picture) -> Markup:
     ]
     squares = [square for cell in picture["cells"] for square in _squares(picture, cell, rows, size)]
     strips, width = _strips(rails, right, size) if rails else ([], 0)
-    notes = ["filled: slow, the fuller the slower; cross: does not run; outline: as its like; empty: not run"]
+    notes = ["filled: slow, the fuller the slower; cross: does not run; outline: like its peers; empty: not run"]
     height = PAD + side + 24
     return Markup(
         '<svg class="topo pairs" role="img" xmlns="http://www.w3.org/2000/svg" width="{w}" height="{h}"'

@@ -13,7 +13,9 @@ _MOST_ROWS = 64
 #: Characters of a row's label.
 _LABEL = 20
 
-_LEGEND = "  .: as its like; 0 to 9: tenths of it, slow; x: does not run; ?: nothing to compare with; blank: not run"
+_LEGEND = (
+    "  .: like its peers; 0 to 9: tenths of that, slow; x: does not run; ?: nothing to compare with; blank: not run"
+)
 
 
 def render(picture: Mapping[str, Any]) -> str:

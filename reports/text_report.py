@@ -41,7 +41,7 @@ def _parts(report: Mapping[str, Any], verbose: bool) -> list[Part]:
 
 
 def heading(report: Mapping[str, Any], *, verbose: bool = False, width: int = 0) -> list[Part]:
-    """Return verdict, coverage and nodes; with a ``width`` in few lines."""
+    """Return verdict, coverage and nodes; with a ``width``, in a few lines."""
     parts: list[Part] = [_headline(report)]
     origins = [f"evidence: {one_line(origin)}" for origin in report.get("origins", ())]
     parts += [_line(line, "dim") for line in _bounded(origins, width, "kinds of evidence")]

@@ -71,7 +71,7 @@ def headline(traces: Mapping[str, Trace], job: JobTrace) -> str:
 
 
 def _waiting(job: JobTrace, communication: float) -> str:
-    """State how much of the bare communication is waiting, and for whom."""
+    """State how much of the exposed communication is waiting, and for whom."""
     lengths = {rank: sum(end - begin for begin, end in job.ranks[rank].steps.values()) for rank in job.compared}
     shares = [min(1.0, (job.waited(rank) or 0.0) / length) for rank, length in lengths.items() if length]
     if not shares or communication < 0.005:

@@ -121,8 +121,8 @@ def no_shared_uplinks(swept: FabricFacts, site: FabricSite) -> Finding | None:
 
 @check(
     "fabric.uplink-balance",
-    title="The uplinks of a leaf carry alike",
-    fault="The uplinks of a leaf do not carry alike",
+    title="The uplinks of a leaf are balanced",
+    fault="The uplinks of a leaf are not balanced",
     impact="slows-job",
     owner="network",
     source="a judgement: one and a half times an even share, at half of the link's rate; IBA PortXmitData, PortRcvData",
@@ -175,7 +175,7 @@ def uplink_balance(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         worst = max(busy, key=lambda one: one.excess)
         most = max(one.load for one in busy)
         yield passed(
-            f"uplinks of {len({one.leaf.switch.guid for one in busy})} leaves carry alike: at most {worst.excess:.2f} "
+            f"uplinks of {len({one.leaf.switch.guid for one in busy})} leaves are balanced: at most {worst.excess:.2f} "
             f"times an even share, the busiest at {100 * most:.0f} % of its rate",
             found=f"{worst.excess:.2f} times", evidence=keys,
         )  # fmt: skip

@@ -99,7 +99,7 @@ def judge_nvlinks(health: Health, measure: LinkMeasure, domain: int = 0) -> Iter
                 f"{up} NVLinks are up, of {measure.board} of its model, and {wanted} at most on any GPU here: the "
                 "rest may lead to GPUs of the board that this machine does not have",
                 found=up, expected=f"{measure.board} on a complete board",
-                fix="`nvidia-smi nvlink -s` beside an equal node",
+                fix="`nvidia-smi nvlink -s` on an identical node",
             )  # fmt: skip
         if not up and measure.bridges:
             return warned(

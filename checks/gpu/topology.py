@@ -125,7 +125,7 @@ def _mesh(
             yield warned(
                 f"{joined}; {', '.join(weak)} {'has' if len(weak) == 1 else 'have'} none", found=0,
                 expected=f"{most}, or no bridge by design", evidence=evidence,
-                fix="Look whether the cards were sold with bridges; if so, reseat them.",
+                fix="Check whether the cards were sold with bridges; if so, reseat them.",
             )  # fmt: skip
         return
     best = max(links for *_, links in pairs)
@@ -133,7 +133,7 @@ def _mesh(
     if weak and len(totals) < MESH and len(lower) > 1 and not set.intersection(*lower):
         found = ", ".join(f"{gpu} {totals[gpu]}" for gpu in gpus)
         yield unknown(f"the GPUs have {found} NVLinks to each other: part of a mesh with GPUs that are not here",
-                      found=found, evidence=evidence, fix="`nvidia-smi nvlink -s` beside an equal node")  # fmt: skip
+                      found=found, evidence=evidence, fix="`nvidia-smi nvlink -s` on an identical node")  # fmt: skip
         return
     if not weak:
         if len(gpus) < len(topology.gpus):

@@ -83,7 +83,7 @@ def modules(node: NodeFacts, site: Site) -> Iterator[Finding]:
     are silent, and NCCL takes TCP.
 
     ## Verdicts
-    Missing RDMA drivers fail (a missing GPU driver is gpu.driver's matter); rdma_ucm warns, and nvidia_uvm too,
+    Missing RDMA drivers fail (gpu.driver reports a missing GPU driver); rdma_ucm warns, and nvidia_uvm too,
     which the first CUDA program loads.
 
     ## False alarms
@@ -157,7 +157,7 @@ def boot_options(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Listed: mem=, maxcpus=, nr_cpus=, pci=nomsi, pcie_aspm=force, blacklists of our drivers, allocation
-    debugging. All warn. The IOMMU's options are gpudirect.iommu's matter.
+    debugging. All warn. gpudirect.iommu judges the IOMMU's options.
 
     ## False alarms
     An option that the site chose on purpose, such as maxcpus= on nodes that are licensed by CPU.

@@ -113,7 +113,7 @@ def _alone(run: RunFacts, key: str, name: str, points: Sequence[Point]) -> Itera
     if (more := parsers.nccl_tests.curve.rises(points)) is None or more > 0.10:
         end = f"still rises by {more:.0%} for the last doubling" if more is not None else "has too few sizes"
         message = f"{name}: {floor_text}no dip, but the curve ends at {size_of(points[-1].bytes)} and {end}"
-        yield unknown(message, subject=name, evidence=[key], fix="run again up to larger messages: -e 16G")
+        yield unknown(message, subject=name, evidence=[key], fix="run again with larger messages: -e 16G")
         return
     message = f"{name}: {floor_text}no dip, plateau at {points[-1].busbw:g} GB/s over {len(points)} sizes"
     yield passed(message, subject=name, found=f"{points[-1].busbw:g} GB/s", evidence=[key])

@@ -67,7 +67,7 @@ def metadata(run: RunFacts, site: Site) -> Iterator[Finding]:
         if report.nccl_version is not None:
             several.pop("NCCL", None)
         for name, versions in several.items():
-            yield warned(f"{name} is there in several versions, and the log does not show which was loaded: {versions}",
+            yield warned(f"{name} is present in several versions; the log does not show which was loaded: {versions}",
                          subject=name, found=versions, expected="one version", evidence=[key, LIBRARIES])  # fmt: skip
         if not several:
             setup = "; ".join(f"{name} {value}" for name, value in records[0].items())

@@ -52,11 +52,11 @@ def pairs(run: RunFacts, site: Site) -> Iterator[Finding]:
     pairs is found by running them all, and by nothing else.
 
     ## Verdicts
-    A run is slow below 0.95 of the median of its like where leaves are known, else below 0.85, and only if the noise
-    of these runs does not explain it. The noise is estimated from the runs. Where several runs are slow and a part
-    explains them, `bench.factor` names it. A slow run that no part explains warns, and so does one that stopped: it
-    does not run, which is another fault than a slow link. Blocks of nodes between which all runs are slow warn at once.
-    With fewer than 8 runs of a kind nothing is compared: *unknown*.
+    A run is slow below 0.95 of the median of similar pairs where leaves are known, else below 0.85, and only if the
+    noise of these runs does not explain it. The noise is estimated from the runs. Where several runs are slow and a
+    part explains them, `bench.factor` names it. A slow run that no part explains warns, and so does one that stopped:
+    it does not run, which is another fault than a slow link. Blocks of nodes between which all runs are slow warn at
+    once. With fewer than 8 runs of a kind nothing is compared: *unknown*.
 
     ## False alarms
     A fabric that is built so: leaves with few uplinks, or rails that are fabrics of their own.
@@ -97,7 +97,8 @@ def _slow(label: str, held: ComparedRun) -> Finding:
     return warned(
         f"{' and '.join(held.run.nodes)}: {label} at {size_of(held.bytes)} reaches {rate:g} of {usual:.4g} GB/s; no "
         "part explains it with the other runs",
-        subject=" - ".join(held.run.nodes), found=f"{rate:g} GB/s", expected=f"about {usual:.4g} GB/s, as its like",
+        subject=" - ".join(held.run.nodes), found=f"{rate:g} GB/s",
+        expected=f"about {usual:.4g} GB/s, as similar pairs",
         evidence=[f"log:{held.run.source}"],
     )  # fmt: skip
 

@@ -194,5 +194,5 @@ def _of_the_steps(budget: Mapping[str, float] | None) -> str:
     copies = f", copies {budget['copies']:.0%}" if budget["copies"] >= 0.005 else ""
     idle = sum(budget[part] for part in _IDLE_PARTS)
     due = f" ({', '.join(causes)})" if causes else ""
-    return (f"; of the steps: computing {budget['compute']:.0%}, bare communication {budget['communication']:.0%}"
+    return (f"; of the steps: computing {budget['compute']:.0%}, exposed communication {budget['communication']:.0%}"
             f"{copies}, idle {idle:.0%}{due}")  # fmt: skip

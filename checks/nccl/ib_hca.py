@@ -50,7 +50,7 @@ def ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     Names are prefixes unless the value begins with ``=``, which then holds for all of them: ``mlx5_1``
     takes in mlx5_10, and that only warns. A port that is down fails if the list names its device, and
-    warns if a prefix happens to cover it; one of `ports.compute` is rdma.port-state's matter. Roles are those of
+    warns if a prefix happens to cover it; rdma.port-state judges those of `ports.compute`. Roles are those of
     the cluster file; without them a GPU warns if its near NIC is left out, and so does a bond among single ports.
     Rails and planes are read from NCCL 2.30.7 on. Without a list NCCL takes every active port: it warns where one of
     them has the role storage or management, or is not among `ports.compute`. nccl.hca-roles reads from a job's log

@@ -186,7 +186,7 @@ def relaxed_ordering(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     Off warns. Intel and Grace hosts do without, and are skipped; a virtual machine may hide its processor's vendor.
     Only root sees the NIC's bit, and a virtual function has none: its physical function's holds. The bit allows it;
-    whether the driver uses it is NCCL's matter (`[RO]` in its log).
+    NCCL decides whether it is used (`[RO]` in its log).
 
     ## False alarms
     An AMD host with Preferred I/O for the NIC in its BIOS may reach the full rate without

@@ -76,7 +76,7 @@ def port_reporters(node: NodeFacts, site: Site) -> tuple[Callable[..., Finding],
 
 
 def unread(ports: Iterable[PortGrowth], sources: Collection[str]) -> Iterator[Finding]:
-    """Report once for equal ports which source was not read twice, and why."""
+    """Report which source was not read twice, and why; once for equal ports."""
     alike: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for port in ports:
         for source, error in port.refused.items():

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 @check(
     "counters.balance",
-    title="All rails carry alike",
-    fault="The rails do not carry alike",
+    title="All rails are balanced",
+    fault="The rails are not balanced",
     impact="slows-job",
     source="a judgement: half of what the middle port carries; NCCL spreads a collective evenly over its rails",
     fix="Compare NCCL_IB_HCA, the rails in the NCCL log (`preflight check --log job.log`) and `rdma.port-state`; "

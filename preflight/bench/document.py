@@ -27,7 +27,7 @@ _NEXT = {
 
 
 def document(comparisons: Iterable[Comparison]) -> dict[str, Any]:
-    """Return the document; runs stand in the order in which they were read."""
+    """Return the document; runs are in reading order."""
     everything = list(comparisons)
     return {
         "schema": SCHEMA,

@@ -41,8 +41,8 @@ ITEMS = (
     _LIST.item(
         "AN-7", "load balancing has entropy (queue pairs, adaptive routing, per-collective balancing)", "node window",
         question("NCCL gives the fabric flows that it can spread", "nccl.load-balancing"),
-        question("The rails of each node carry alike", "counters.balance"),
-        lack("The uplinks of each leaf carry alike, also for each collective", "bytes of the uplinks, by collective"),
+        question("The rails of each node are balanced", "counters.balance"),
+        lack("The uplinks of each leaf are balanced, also for each collective", "bytes of the uplinks, by collective"),
     ),
     _LIST.item(
         "AN-8", "consistent latency; losses under a bound", "pair window",

@@ -100,9 +100,9 @@ ITEMS = (
     _LIST.item(
         "FP-CON-5", "Does the topology reduce hash polarisation?", "node window fabric",
         question("NCCL gives the fabric flows that it can spread", "nccl.load-balancing"),
-        question("The rails of each node carry alike", "counters.balance"),
-        question("InfiniBand: the uplinks of each leaf carry alike", "fabric.uplink-balance", where=INFINIBAND),
-        lack("Ethernet: the uplinks of each leaf carry alike", "bytes of the switches' uplinks", where=ROCE),
+        question("The rails of each node are balanced", "counters.balance"),
+        question("InfiniBand: the uplinks of each leaf are balanced", "fabric.uplink-balance", where=INFINIBAND),
+        lack("Ethernet: the uplinks of each leaf are balanced", "bytes of the switches' uplinks", where=ROCE),
     ),
     # observability
     _LIST.item(

@@ -147,7 +147,7 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-LENS-7", "bottleneck lens: NICs underused", "window",
-        question("All rails carry alike", "counters.balance"),
+        question("All rails are balanced", "counters.balance"),
     ),
     _LIST.item(
         "NT-LENS-8", "bottleneck lens: congestion", "window",

@@ -133,7 +133,9 @@ def _checked(path: Path, archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]
         if not info.isreg() or info.issparse():
             raise BundleError(f"{path}: {name[:200]!r} in it is not a regular file; a bundle contains nothing else")
         if name.startswith("/") or ".." in parts or "\\" in name or "\0" in name:
-            raise BundleError(f"{path}: {name[:200]!r} in it names a place outside; no `preflight bundle` made it")
+            raise BundleError(
+                f"{path}: {name[:200]!r} in it points outside the archive; `preflight bundle` did not write it"
+            )
         if name in seen:
             raise BundleError(f"{path}: {name[:200]!r} stands in it twice")
         seen.add(name)

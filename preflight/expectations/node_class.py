@@ -50,7 +50,7 @@ class Qos:
     lossless: bool | None = schema.key(schema.boolean, "whether the fabric is lossless (PFC) by design")
     pfc_priority: int | None = schema.key(schema.integer(0, 7), "the one priority with PFC on")
     ecn: bool | None = schema.key(schema.boolean, "whether ECN is on for that priority")
-    trust: str | None = schema.key(schema.one_of("dscp", "pcp"), "what a port takes a packet's priority from")
+    trust: str | None = schema.key(schema.one_of("dscp", "pcp"), "the packet field that sets the priority")
     traffic_class: int | None = schema.key(
         schema.integer(0, 255), "traffic class that jobs send with, as NCCL_IB_TC: 4 x DSCP, and 2 for ECN"
     )

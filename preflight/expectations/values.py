@@ -46,7 +46,7 @@ class Firmware:
     vbios: str | Alternatives | None = schema.key(schema.lines, 'VBIOS of the GPUs: "96.00.89.00.01"')
     inforom: str | Alternatives | None = schema.key(schema.lines, "InfoROM image of the GPUs")
     gsp: str | Alternatives | None = schema.key(
-        schema.lines, "GSP firmware, where it is not the driver's: \"the driver's\""
+        schema.lines, "GSP firmware, if it differs from the driver's: \"the driver's\""
     )
     nics: Mapping[str, str | Alternatives] | None = schema.lines_by_name(
         schema.named(r"[A-Za-z0-9_.-]{1,64}", "MT_0000000838, a board's PSID"),

@@ -1,4 +1,4 @@
-"""Facts of a run: the logs that were handed over with ``--log``."""
+"""Facts of a run: the logs given with ``--log``."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def report_subjects(name: str, reports: Sequence[parsers.nccl_tests.text.Report]
 
 
 def _streamed_log() -> ModuleType:
-    """Return the module of logs on disk, imported when a log was handed over."""
+    """Return the module of logs on disk, imported once a log is given."""
     return importlib.import_module("preflight.facts.streamed_log")
 
 

@@ -1,7 +1,7 @@
 """Judging this node for a hook.
 
 The cluster file is read, the node is queried and judged, the verdict is cached and applied in Slurm. Each step takes
-the progress of those before it, and its own is handed over to the deadline thread.
+the progress of those before it, and passes its own to the deadline thread.
 """
 
 from __future__ import annotations

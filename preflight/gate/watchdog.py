@@ -62,7 +62,7 @@ class Watch:
 
     @property
     def progress(self) -> Progress:
-        """The last progress that was handed over."""
+        """The last reported progress."""
         return self._progress
 
     def start(self) -> None:

@@ -138,7 +138,7 @@ def _of_record(record: Mapping[str, Any]) -> list[dict[str, Any]] | None:
 
 
 def _first_seen(report: Mapping[str, Any], incident: Mapping[str, Any]) -> str:
-    """Return the first run since which one of its findings is there; empty: new."""
+    """Return the first run since which every run had one of its findings; empty: new."""
     findings = (report["findings"][number] for number in incident["findings"])
     since = [
         entry["since"]

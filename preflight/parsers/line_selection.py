@@ -50,7 +50,7 @@ class LineSelection:
         self.all: str | None = None  # the complete text where it is no longer than what a person copies
 
     def take_all(self, text: str) -> None:
-        """Hold a complete text."""
+        """Wrap a complete text."""
         self.all = text
 
     def add(self, number: int, line: bytes, after_gap: bool) -> None:

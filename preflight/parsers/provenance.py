@@ -35,7 +35,7 @@ _NAMESPACES = (
 _RECORDED = "fixtures/nodes/soft-roce.json"
 _VM = "a virtual machine with Debian 12 and kernel 6.18"
 
-#: Pseudo records: what a log that was handed over is read as.
+#: Pseudo records: a log given with --log.
 NCCL_LOG, NCCL_TESTS = "log: NCCL", "log: nccl-tests"
 #: Those that were recorded (tests/data/outside/torch) come from a machine without a GPU.
 TRACE, RECORDING = "log: PyTorch trace", "log: flight recorder"

@@ -89,7 +89,7 @@ def block(
 def fields_from(lines: Lines, at: int, belongs: Callable[[str], bool]) -> tuple[int, dict[str, str]]:
     """Return the end of a block of fields, and the fields.
 
-    The first of equal names counts.
+    The first of repeated names counts.
     """
     end, taken = block(lines, at, belongs, blanks=0)
     fields: dict[str, str] = {}

@@ -116,7 +116,7 @@ _FAR, _PERIODS = 1000, (1, 2, 3, 4)
 
 
 class _Repetition(NamedTuple):
-    """Lines that repeat those of a period before, with their surroundings."""
+    """Lines that repeat those one period earlier, with their context."""
 
     start: int
     end: int

@@ -118,7 +118,7 @@ def _files(name: str) -> list[str]:
         paths = (Path(folder, entry) for entry in sorted(inside) if not entry.startswith("."))
         files += [str(path) for path in paths if path.is_file()]
         if len(files) > MOST_FILES:
-            raise SourceError(f"{name}: holds more than {MOST_FILES:,} files; give some of them")
+            raise SourceError(f"{name}: contains more than {MOST_FILES:,} files; name some of them")
     if not files:
         raise SourceError(f"{name}: holds no file")
     return files

@@ -35,7 +35,7 @@ _COMPARED = _ADDED - {"float", "double"}
 def switches_reduce(dtype: str, operation: str | None) -> bool:
     """Return whether NVSwitches reduce a type by an operation; None: not printed.
 
-    Both have nccl-tests' names.
+    Both are named as in nccl-tests.
     """
     return dtype in (_COMPARED if operation in ("min", "max") else _ADDED if operation in ("sum", None) else ())
 

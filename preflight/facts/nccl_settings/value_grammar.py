@@ -168,9 +168,9 @@ def _level(value: str) -> Iterator[InvalidValue]:
         return
     upper = value.strip().upper()
     if upper in LEVELS:
-        yield InvalidValue("is ignored without a word: the case of letters counts", upper)
+        yield InvalidValue("is silently ignored: the case of letters matters", upper)
     elif upper == "NODE":
-        yield InvalidValue("is ignored without a word: NODE is nvidia-smi's", "PHB (one CPU) or SYS (across CPUs)")
+        yield InvalidValue("is silently ignored: NODE is nvidia-smi's", "PHB (one CPU) or SYS (across CPUs)")
     else:
         yield InvalidValue(
             "is ignored silently: it is not a distance", ", ".join(("LOC", "NVL", "PIX", "PXB", "PHB", "SYS"))

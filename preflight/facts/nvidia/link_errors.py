@@ -21,7 +21,7 @@ _GIGATRANSFERS = {1: 2.5, 2: 5, 3: 8, 4: 16, 5: 32, 6: 64}
 
 @dataclass(frozen=True)
 class LinkGrowth:
-    """What one NVLink gained in a window, by kind of error."""
+    """Error growth of one NVLink in a window, by kind."""
 
     uuid: str
     link: int

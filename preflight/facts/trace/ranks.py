@@ -14,7 +14,7 @@ _IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker)[-_ .]?(\d{1,6})(?!\d)", re.I)
 
 @dataclass(frozen=True)
 class RankTrace:
-    """Calls, bare communication and steps of a rank; microseconds of its own clock."""
+    """Calls, exposed communication and steps of a rank; microseconds of its own clock."""
 
     key: str  # of the record
     rank: int
@@ -24,7 +24,7 @@ class RankTrace:
     steps: Mapping[int, Stretch]  # by the profiler's number
     compute: Mapping[int, float]  # time of each step under kernels that compute
     tails: Sequence[Stretch]  # of the steps, behind their last kernel of the backward pass
-    bare_us: float  # all its bare communication
+    bare_us: float  # all its exposed communication
 
 
 def rank_in(name: str) -> int | None:

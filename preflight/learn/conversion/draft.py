@@ -71,7 +71,7 @@ class Draft:
             self.entries[path] = Entry([*before.value, item], (*before.lines, self.line))
 
     def mount(self, path: str, **fields: Any) -> None:
-        """Expect a file system; of several floors the highest holds."""
+        """Expect a file system; the highest of several minimums counts."""
         self.entries.setdefault(("host", "mounts", path, ""), Entry(None, (self.line,)))
         for name, value in fields.items():
             if value is not None:

@@ -90,7 +90,7 @@ def _swap(draft: Draft, arguments: list[str]) -> None:
         return draft.put(("host", "swap"), False)
     if low == 0:
         return draft.lose("accepts a node without swap and one with it; host.swap is true or false")
-    draft.put(("host", "swap"), True, "how much swap there should be has no key")
+    draft.put(("host", "swap"), True, "the expected swap has no key")
 
 
 def _ib(draft: Draft, arguments: list[str]) -> None:
@@ -203,7 +203,7 @@ def _fs_used(draft: Draft, arguments: list[str]) -> None:
     if (share := percent(limit)) is not None:
         draft.mount(path, min_free_pct=100 - share)
     else:
-        draft.lose("limits the space that is used by a size: declare what is to be free")
+        draft.lose("limits the space that is used by a size: declare the free space to expect")
 
 
 def _fs_ifree(draft: Draft, arguments: list[str]) -> None:
@@ -353,8 +353,8 @@ _REASONS = {
     "check_hw_mem_free": _NO_LOAD,
     "check_hw_physmem_free": _NO_LOAD,
     "check_hw_swap_free": _NO_LOAD,
-    "check_fs_size": "the size of a file system has no key: declare what is to be free",
-    "check_fs_inodes": "the number of all inodes has no key: declare what is to be free",
+    "check_fs_size": "the size of a file system has no key: declare the free space to expect",
+    "check_fs_inodes": "the number of all inodes has no key: declare the free inodes to expect",
     "check_all_fs_inodes": "mounts are declared one by one, not by type",
     "check_all_fs_ifree": "mounts are declared one by one, not by type",
     "check_all_fs_iused": "mounts are declared one by one, not by type",

@@ -32,7 +32,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[ClockStatus]:
-    """Read the fields from a line on."""
+    """Read the fields starting at a line."""
     end, taken = block(lines, at, lambda text: field(text) is not None, blanks=0)
     fields = dict(pair for line in taken[::-1] if (pair := field(line.text)) is not None)
     word = fields.get("System clock synchronized") or fields.get("NTP synchronized")

@@ -176,7 +176,7 @@ class _Width:
         return cls(most if _BROKEN[0] <= most <= _BROKEN[1] else 0, lengths.count(most) > 1)
 
     def joined(self, text: str, last: str, after: str) -> str | None:
-        """Return a text with the line after its ``last`` one, if it was broken there."""
+        """Return a text, joined with the line after ``last`` if it was wrapped there."""
         if self.hard and len(last) == self.most:
             return text + after
         return f"{text} {after.lstrip()}" if len(last) + 1 + len(after.split()[0]) > self.most else None

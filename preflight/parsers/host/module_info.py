@@ -34,7 +34,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[ModuleInfo]:
-    """Read the fields from a line on."""
+    """Read the fields starting at a line."""
     head = _HEAD.fullmatch(lines[at].text)
     assert head is not None
     end, taken = block(lines, at, lambda text: _FIELD.fullmatch(text) is not None, blanks=0,

@@ -42,7 +42,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[ModuleList]:
-    """Read the rows from a line on."""
+    """Read the rows starting at a line."""
     headed = _HEAD.fullmatch(lines[at].text) is not None
     end = at + headed
     modules: dict[str, LoadedModule] = {}

@@ -39,7 +39,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[SysfsFiles]:
-    """Read the files from a line on."""
+    """Read the files starting at a line."""
     end, taken = block(lines, at, lambda text: _LINE.fullmatch(text) is not None)
     contents: dict[str, str] = {}
     numbers: dict[str, int] = {}

@@ -55,7 +55,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[PortState, ...]]:
-    """Read the ports from a line on, up to the first other line."""
+    """Read the ports starting at a line, up to the first other line."""
     result: list[PortState] = []
     above, name, end = "", "", at
     gaps = []

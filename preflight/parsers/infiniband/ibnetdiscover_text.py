@@ -28,7 +28,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[Net]:
-    """Read the devices and links from a line on."""
+    """Read the devices and links starting at a line."""
     end = at
     while end < len(lines) and _LINE.fullmatch(lines[end].text) and not is_prompt(lines[end].text):
         end += 1

@@ -54,7 +54,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[Errors]:
-    """Read the report from a line on, up to its summary."""
+    """Read the report starting at a line, up to its summary."""
     counters: dict[tuple[str, int], dict[str, int]] = {}
     names: dict[str, str] = {}
     thresholds: dict[str, int] = {}

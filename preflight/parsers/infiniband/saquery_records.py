@@ -35,7 +35,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[SubnetRecord, ...]]:
-    """Read the records from a line on."""
+    """Read the records starting at a line."""
     end, taken = block(lines, at, lambda text: bool(_HEAD.fullmatch(text) or _FIELD.fullmatch(text)
                                                     or text.strip().endswith(":")))  # fmt: skip
     records: list[tuple[str, int, dict[str, str]]] = []

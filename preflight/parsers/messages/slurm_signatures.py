@@ -90,7 +90,7 @@ SIGNATURES = signatures(SLURM, (
      r"(?:[Pp]rolog|[Ee]pilog)(?: .{0,60})? (?:failed|failure|error|timed out)|Prolog hung"
      r"|prolog_slurmctld.{0,80}exit status",
      "fail", "the prolog or epilog of a node failed", "host.services", _NODE,
-     "Read slurmd's log of that node: the prolog's own words are in it."),
+     "Read slurmd's log of that node: it contains the prolog's own messages."),
     ("slurm-low-resource", "has low |Low RealMemory|Low socket|Low CPU|Low Core",
      r"[Nn]ode (?P<node>[\w.-]{1,64}) has low (?P<what>[\w ]{2,30})|reason:? ?Low (?:RealMemory|socket|CPU|Core"
      r"|TmpDisk)\w{0,20}",

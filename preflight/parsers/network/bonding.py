@@ -55,7 +55,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[Bond]:
-    """Read a bond from a line on."""
+    """Read a bond starting at a line."""
     end, taken = block(lines, at, lambda text: bool(_FIELD.fullmatch(text)),
                        again=lambda text: bool(_HEAD.fullmatch(text)))  # fmt: skip
     own: dict[str, str] = {}

@@ -39,7 +39,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[Reporter, ...]]:
-    """Read the reporters from a line on."""
+    """Read the reporters starting at a line."""
     result: list[Reporter] = []
     device = name = ""
     end = last = at

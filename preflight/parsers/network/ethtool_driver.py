@@ -47,7 +47,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[DriverInfo]:
-    """Read the fields from a line on."""
+    """Read the fields starting at a line."""
 
     def belongs(text: str) -> bool:
         return bool((result := field(text)) and result[0] in _DRIVER)

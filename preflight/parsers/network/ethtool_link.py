@@ -83,7 +83,7 @@ def _fastest(lines: Lines, at: int, end: int) -> float | None:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[EthernetLink]:
-    """Read the fields from a line on."""
+    """Read the fields starting at a line."""
     head = _LINK_HEAD.fullmatch(lines[at].text)
     flat = not head or not any(line.text[:1] in " \t" for line in lines[at + 1 : at + 3])  # a page took the blanks
 

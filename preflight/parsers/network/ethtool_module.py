@@ -111,7 +111,7 @@ def _carried(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[Module]:
-    """Read the fields from a line on; the first of equal names counts."""
+    """Read the fields starting at a line; the first of repeated names counts."""
     carried = {id(lines[index].text) for index in range(at + 1, min(at + 100, len(lines))) if _carried(lines, index)}
     end, taken = block(
         lines,
@@ -284,7 +284,7 @@ def _ratio(text: str) -> float | None:
 
 
 def _fields(text: str) -> dict[str, str]:
-    """Return the lines ``name : value``; the first of equal names counts."""
+    """Return the lines ``name : value``; the first of repeated names counts."""
     result: dict[str, str] = {}
     for line in normalize_text(text).split("\n"):
         if match := _LINE.fullmatch(line.rstrip()[:400]):

@@ -66,7 +66,7 @@ def _of_json(value: dict[str, Any]) -> PauseParameters:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PauseParameters]:
-    """Read the settings from a line on."""
+    """Read the settings starting at a line."""
     if document := _pause_json(lines, at):
         return Parsed(_of_json(document[1]), (), document[0])
     head = _PAUSE_HEAD.fullmatch(lines[at].text)

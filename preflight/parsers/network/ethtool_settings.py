@@ -41,7 +41,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[InterfaceSettings]:
-    """Read the settings from a line on."""
+    """Read the settings starting at a line."""
     head = _HEAD.fullmatch(lines[at].text)
     assert head is not None
     end, taken = block(lines, at, lambda text: bool(_FIELD.fullmatch(text) or _SECTION.fullmatch(text.strip())),

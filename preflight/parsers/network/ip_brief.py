@@ -25,7 +25,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[Interface, ...]]:
-    """Read the interfaces from a line on; their MTU is not shown."""
+    """Read the interfaces starting at a line; their MTU is not shown."""
     end, taken = block(lines, at, lambda text: _LINE.fullmatch(text) is not None, blanks=0)
     result: list[Interface] = []
     for line in taken:

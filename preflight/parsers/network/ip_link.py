@@ -86,7 +86,7 @@ def has_addresses(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[Interface, ...]]:
-    """Read the interfaces from a line on."""
+    """Read the interfaces starting at a line."""
     end, taken = block(lines, at, lambda text: bool(_HEAD.fullmatch(text) or _MORE.fullmatch(text)))
     result: list[Interface] = []
     columns: tuple[str, list[str]] | None = None

@@ -128,7 +128,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[Routing]:
-    """Read the routes and rules from a line on."""
+    """Read the routes and rules starting at a line."""
 
     def belongs(text: str) -> bool:
         return bool(_RULE.fullmatch(text) or _NEXT_HOP.fullmatch(text)) or _route(text, 0) is not None

@@ -23,7 +23,7 @@ _MOST_BLANKS = 2
 
 @dataclass(frozen=True)
 class LldpEntry:
-    """One neighbour of one interface; of equal names the first counts."""
+    """One neighbour of one interface; the first of repeated names counts."""
 
     interface: str
     line: int
@@ -46,7 +46,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[LldpEntry, ...]]:
-    """Read the entries from a line on."""
+    """Read the entries starting at a line."""
     entries: list[tuple[str, int, dict[str, str]]] = []
     end, last, blanks = at, at, 0
     while end < len(lines) and blanks <= _MOST_BLANKS:

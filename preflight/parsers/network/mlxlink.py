@@ -51,7 +51,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PortLink]:
-    """Read the sections from a line on."""
+    """Read the sections starting at a line."""
     fields: dict[str, str] = {}
     end, last, blanks = at, at, 0
     while end < len(lines) and blanks <= _MOST_BLANKS:

@@ -98,7 +98,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[PodNetwork, ...]]:
-    """Read the list from a line on; of a cut list the complete networks."""
+    """Read the list starting at a line; of a cut list the complete networks."""
     cut = list[ParseGap]()
     parsed = None if _NEXT_NETWORK.fullmatch(lines[at].text) else _status(lines, at)
     if parsed is None:

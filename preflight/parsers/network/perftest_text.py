@@ -56,7 +56,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PerftestRun]:
-    """Read one test from a line on."""
+    """Read one test starting at a line."""
     end = at + 1
     while end < min(len(lines), at + _MOST_LINES) and not (begins_anew(lines, at, end) or is_prompt(lines[end].text)):
         end += 1

@@ -36,7 +36,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[QueueDiscipline, ...]]:
-    """Read the queues from a line on."""
+    """Read the queues starting at a line."""
     end, taken = block(lines, at, lambda text: bool(_HEAD.fullmatch(text) or _MORE.fullmatch(text)))
     device = queried_device(lines, at, r"qdisc (?:show|ls|list) dev") or ""
     queues: list[QueueDiscipline] = []

@@ -65,7 +65,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[TransportMessage, ...]]:
-    """Read the messages from a line on."""
+    """Read the messages starting at a line."""
     result: list[TransportMessage] = []
     index = end = at
     while index < len(lines):

@@ -41,7 +41,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[MonitorRow, ...]]:
-    """Read the rows from a line on; a long run repeats the header."""
+    """Read the rows starting at a line; a long run repeats the header."""
     columns = _columns(lines[at].text)
     rows: list[MonitorRow] = []
     gaps: list[ParseGap] = []

@@ -87,7 +87,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GpuLinks, ...]]:
-    """Read the links of all GPUs from the line of the first one on."""
+    """Read the links of all GPUs, starting at the line of the first one."""
     rates: dict[int, list[float | None]] = {}
     heads: dict[int, tuple[str, str | None]] = {}
     damaged: set[int] = set()

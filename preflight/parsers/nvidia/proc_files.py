@@ -41,7 +41,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[DriverFiles]:
-    """Read one file from a line on."""
+    """Read one file starting at a line."""
     number = lines[at].number
     if match := _VERSION.fullmatch(lines[at].text):
         end = at + 1

@@ -87,7 +87,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[QueryLog]:
-    """Read the rows below a header, or the list, from a line on."""
+    """Read the rows below a header, or the list, starting at a line."""
     columns = _columns(lines[at].text)
     if columns is None:
         return _listed(lines, at)

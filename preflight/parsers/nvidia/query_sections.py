@@ -198,7 +198,7 @@ def is_section(head: FieldLine, below: Sequence[FieldLine]) -> bool:
 
 
 def is_top(entry: FieldLine) -> bool:
-    """Return whether a GPU has this once: a section head, or a field of its own."""
+    """Return whether a line occurs once per GPU: a section head, or a top-level field."""
     name = key(entry.name)
     return name in TOP or (entry.value is None and (name,) in _CHILDREN)
 

@@ -157,7 +157,7 @@ def _function(match: re.Match[str] | None, line: int) -> PciFunction:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[PciFunction, ...]]:
-    """Read the functions from a line on."""
+    """Read the functions starting at a line."""
     if lspci_tree.begins(lines[at].text):
         end, result, gaps = lspci_tree.take(lines, at)
         return Parsed(

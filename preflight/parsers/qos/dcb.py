@@ -83,7 +83,7 @@ def _json(lines: Lines, at: int) -> tuple[int, dict[str, Any]] | None:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PortQos]:
-    """Read the settings of a port from a line on, over several commands."""
+    """Read the settings of a port starting at a line, over several commands."""
     end, qos, cut = _one(lines, at)
     device = _device(lines, at)
     while (after := _next(lines, end)) is not None:

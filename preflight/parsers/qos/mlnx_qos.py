@@ -55,7 +55,7 @@ def parse_record(text: str) -> PortQos:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PortQos]:
-    """Read the settings of a port from a line on."""
+    """Read the settings of a port starting at a line."""
     cut = list[ParseGap]()
     trust = dcbx = None
     pfc: dict[int, bool] | None = None

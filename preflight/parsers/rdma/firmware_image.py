@@ -51,7 +51,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[FirmwareImage]:
-    """Read the fields from a line on."""
+    """Read the fields starting at a line."""
     end, taken = block(
         lines, at, lambda text: bool(_FIELD.fullmatch(text) or _VERSION.fullmatch(text)),
         again=lambda text: bool(_HEAD.fullmatch(text)),

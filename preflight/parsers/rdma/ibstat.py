@@ -57,7 +57,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
-    """Read the devices and ports from a line on."""
+    """Read the devices and ports starting at a line."""
     listing, cut = PortListBuilder(_OF_PORTS), list[ParseGap]()
 
     def belongs(text: str) -> bool:

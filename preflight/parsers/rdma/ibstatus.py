@@ -35,7 +35,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
-    """Read the ports from a line on."""
+    """Read the ports starting at a line."""
     listing, cut = PortListBuilder(_IBSTATUS_FIELDS), list[ParseGap]()
     if not _IBSTATUS.fullmatch(lines[at].text):
         cut.append(ParseGap(lines[at].number, "the line that names the device is missing"))

@@ -96,7 +96,7 @@ def _depth(text: str) -> int:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
-    """Read the devices and ports from a line on."""
+    """Read the devices and ports starting at a line."""
     listing, cut = PortListBuilder(_OF_PORTS), list[ParseGap]()
     if not _HCA.fullmatch(lines[at].text):
         cut.append(ParseGap(lines[at].number, "the line that names the device is missing"))

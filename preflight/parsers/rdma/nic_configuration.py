@@ -42,7 +42,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[NicConfiguration, ...]]:
-    """Read the devices from a line on."""
+    """Read the devices starting at a line."""
     devices: list[tuple[int, dict[str, str], dict[str, str], dict[str, str]]] = []
     columns: list[str] = []
     end, last = at, at

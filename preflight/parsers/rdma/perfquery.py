@@ -51,7 +51,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
-    """Read the counters from a line on."""
+    """Read the counters starting at a line."""
     counters: dict[str, int] = {}
     result = CounterList(counters)
     cut = list[ParseGap]()
@@ -59,7 +59,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
         result = replace(result, lid=number(match[2]), port=int(match[3]), extended=bool(match[1]))
     elif _PERF_OWN.fullmatch(lines[at].text):
         cut.append(
-            ParseGap(lines[at].number, "the head of the list is missing: others may have stood before", beside=True)
+            ParseGap(
+                lines[at].number, "the head of the list is missing: other counters may have come first", beside=True
+            )
         )
 
     def belongs(text: str) -> bool:

@@ -138,7 +138,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
-    """Read the counters from a line on."""
+    """Read the counters starting at a line."""
     rows = _Rows()
     if document := _json(lines, at) if lines[at].text.lstrip().startswith("[") else None:
         end, links = document

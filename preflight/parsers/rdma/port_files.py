@@ -26,7 +26,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
-    """Read the files from a line on, in the order of the ports."""
+    """Read the files starting at a line, in the order of the ports."""
     ports: dict[tuple[str, int], dict[str, str]] = {}
     first: dict[tuple[str, int], int] = {}
     end = last = at

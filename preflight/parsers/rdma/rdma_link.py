@@ -87,7 +87,7 @@ def _rdma_json(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]] | None
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
-    """Read the links from a line on."""
+    """Read the links starting at a line."""
     ports, cut = list[RdmaPort](), list[ParseGap]()
     if document := _rdma_json(lines, at):
         end, entries = document

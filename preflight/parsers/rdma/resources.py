@@ -39,7 +39,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[RdmaDevice, ...]]:
-    """Read the devices from a line on."""
+    """Read the devices starting at a line."""
     end, taken = block(lines, at, lambda text: _device(text) is not None)
     devices = [(line.number, device) for line in taken if (device := _device(line.text)) is not None]
     return Parsed(tuple(RdmaDevice(name, fields, line) for line, (name, fields) in devices), (), end)

@@ -60,7 +60,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GidRow, ...]]:
-    """Read the table from a line on."""
+    """Read the table starting at a line."""
     gids: list[GidRow] = []
     cut, promised = list[ParseGap](), None
 

@@ -34,7 +34,7 @@ class CallGroup(NamedTuple):
 
 
 class CallKey(NamedTuple):
-    """What calls of one series have in common."""
+    """Common properties of the calls of one series."""
 
     group: CallGroup
     kind: str

@@ -19,7 +19,7 @@ class Hang:
     op: str | None  # what those who wait called
     waiting: tuple[int, ...]
     behind: tuple[int, ...]  # have not come to it, as they report themselves
-    silent: tuple[int, ...]  # members of which nothing was handed over
+    silent: tuple[int, ...]  # members without any input
     differ: tuple[tuple[int, str], ...]  # (rank, what it called there) where ranks called different things
     passed: tuple[int, ...] = ()  # have completed it, as they report themselves
     shown: tuple[int, ...] = ()  # ranks that the text has

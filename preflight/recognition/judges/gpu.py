@@ -192,7 +192,7 @@ _QUERY: tuple[tuple[str, _HealthJudge], ...] = (
 
 
 def _query(log: QueryLog) -> Judged:
-    """Return the judges of one output, which is read once for all."""
+    """Return the judges of one output; it is parsed once for all of them."""
     health_by_record = functools.cache(functools.partial(smi_xml.of_paste, log))
 
     def of_part(judge: _HealthJudge) -> Judge:

@@ -24,7 +24,7 @@ def _memory(part: PastedValue) -> Iterator[Finding]:
         yield unknown(
             f"NUMA node {', '.join(bare)} has CPUs and no memory: some processors have it so, else modules are missing",
             found="0 GiB", expected=f"{_gib(most)} GiB, as the largest", evidence=part.evidence,
-            fix="`dmidecode -t memory`, beside an equal machine.",
+            fix="Compare `dmidecode -t memory` with an identical machine.",
         )  # fmt: skip
     for name, size in few.items():
         if not size:

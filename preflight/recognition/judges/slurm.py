@@ -166,7 +166,7 @@ _ENDS = (
     ("FAILED", "nccl.failures", "it ended with an error", "The first error in its output is the cause: `preflight read"
                                                           " LOG`."),
     ("PREEMPTED", "host.services", "it was preempted by another job", "Requeue it from its last checkpoint."),
-    ("CANCELLED", "host.services", "it was cancelled: by a person, or after a task of it failed",
+    ("CANCELLED", "host.services", "it was cancelled: by a person, or after one of its tasks failed",
      "If a task failed before it, that one is the cause."),
 )  # fmt: skip
 
