@@ -84,8 +84,15 @@ def list_checks(as_json: bool) -> None:
         click.echo(f"{check.id:<{width}}  {check.scope!s:<5}  {check.title}")
 
 
+def _ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the ids of checks that begin so, for the shell's completion."""
+    from preflight.checks import registry
+
+    return [check.id for check in registry().checks if check.id.startswith(incomplete)]
+
+
 @click.command()
-@click.argument("check_id", metavar="CHECK")
+@click.argument("check_id", metavar="CHECK", shell_complete=_ids)
 def explain(check_id: str) -> None:
     """Print the page of a check.
 

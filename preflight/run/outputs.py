@@ -113,7 +113,8 @@ def _print_text(report: Mapping[str, Any], outputs: Outputs) -> None:
         print_text(f"{one_line(headline(report))}\n")
         return
     terminal, width = screen()
-    colour = terminal if outputs.colour == "auto" else outputs.colour == "always"
+    forced = bool(os.environ.get("FORCE_COLOR")) and not os.environ.get("NO_COLOR")
+    colour = terminal or forced if outputs.colour == "auto" else outputs.colour == "always"
     from preflight.reports.summary_text import render
 
     summary = render(report, colour=colour, width=width, more=_show(outputs))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import re
 import subprocess
 import sys
@@ -176,3 +177,22 @@ def test_finding_before_the_first_is_refused(tmp_path: Path) -> None:
     report["incidents"][0]["findings"][0] = -1
     (tmp_path / "report.json").write_text(json.dumps(report))
     run("show", "--from", str(tmp_path / "report.json"), expect=(2,))
+
+
+def test_colour_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b[" not in run("demo", expect=(1,))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[" in run("demo", expect=(1,))
+    assert "\x1b[" not in run("demo", "--color", "never", expect=(1,))
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[" not in run("demo", expect=(1,))
+
+
+def test_ids_of_checks_are_completed() -> None:
+    environment = {**os.environ, "_PREFLIGHT_COMPLETE": "bash_complete", "COMP_WORDS": "preflight explain rdma.port-",
+                   "COMP_CWORD": "2"}  # fmt: skip
+    code = "from preflight.cli.app import main; main(prog_name='preflight')"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60,
+                          check=False)  # fmt: skip
+    assert set(done.stdout.split()) == {"plain,rdma.port-rate", "plain,rdma.port-state"}
