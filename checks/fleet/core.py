@@ -16,6 +16,7 @@ from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.roce_chain.chain import State
 from preflight.model import Finding, check
+from preflight.parsers.nvidia.proc_files import driver_version
 
 
 @check(
@@ -54,7 +55,7 @@ def _driver(node: NodeFacts, site: Site) -> str | None:
     try:
         return node.driver.version
     except EvidenceError:
-        return node.parsed(DRIVER.key, facts.nvidia.query.kernel_driver_version)
+        return node.parsed(DRIVER.key, driver_version)
 
 
 DRIVER = Trait("NVIDIA driver", "file:/proc/driver/nvidia/version", _driver, breaks=True,

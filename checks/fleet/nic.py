@@ -16,6 +16,7 @@ from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import ROOT, device_path, natural
 from preflight.model import Finding, check
+from preflight.parsers.nvidia.proc_files import open_modules
 
 
 def _places(node: NodeFacts, site: Site) -> str | None:
@@ -77,7 +78,7 @@ def _peer_memory(node: NodeFacts, site: Site) -> str | None:
     if ways:
         return ", ".join(ways)
     release = node.parsed(facts.kernel.RELEASE, facts.kernel.release)
-    by_dma_buf = release >= facts.kernel.DMA_BUF and node.parsed(facts.kernel.NVIDIA_VERSION, facts.kernel.open_modules)
+    by_dma_buf = release >= facts.kernel.DMA_BUF and node.parsed(facts.kernel.NVIDIA_VERSION, open_modules)
     return "DMA-BUF" if by_dma_buf else "none"
 
 

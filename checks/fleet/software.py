@@ -27,6 +27,7 @@ from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import ROOT
 from preflight.facts.versions import LIBRARIES
 from preflight.model import Finding, check
+from preflight.parsers.nvidia.proc_files import open_modules
 
 
 def _torch(node: NodeFacts, site: Site) -> str | None:
@@ -43,7 +44,7 @@ def _plugins(node: NodeFacts, site: Site) -> str | None:
 
 
 def _flavour(driver: str) -> str:
-    return "open" if facts.kernel.open_modules(driver) else "proprietary"
+    return "open" if open_modules(driver) else "proprietary"
 
 
 def _release(output: str) -> str:

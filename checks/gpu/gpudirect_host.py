@@ -19,11 +19,11 @@ from preflight.facts.kernel import (
     iommu_is_on,
     iommu_types,
     iommu_wish,
-    open_modules,
     release,
 )
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.parsers.nvidia.proc_files import open_modules
 
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 

@@ -15,6 +15,7 @@ from preflight.facts.node import NodeFacts
 from preflight.facts.nvidia import link_errors
 from preflight.facts.nvidia.query import NVML
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.parsers.host.kernel_log import parse_uptime
 from preflight.parsers.nvidia.nvlink_errors import FAILED, RECOVERY
 
 if TYPE_CHECKING:
@@ -257,4 +258,4 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 def _minutes(text: str) -> float:
-    return kernel_log.parse_uptime(text) / 60
+    return parse_uptime(text) / 60

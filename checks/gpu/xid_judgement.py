@@ -5,10 +5,9 @@ The context is the rest of the log and the driver's requested recovery.
 
 from __future__ import annotations
 
-import re
-
 from preflight.checks.gpu.xid_policy import NVLINK, POLICY, RECOVERY, RESET, SUPPORT, Act, XidPolicy
 from preflight.facts.xid import Events, XidEvent
+from preflight.parsers.nvidia import xid_marks
 
 #: Processes with graphics exceptions (13) on one GPU only, from which the GPU is suspicious: a judgement.
 SUSPICIOUS_PROCESSES = 3
@@ -46,15 +45,15 @@ def _on_this_gpu_alone(event: XidEvent, found: Events) -> bool:
 def _read(event: XidEvent, policy: XidPolicy, found: Events) -> XidPolicy:
     """Judge by the text of the line, or by the number of occurrences."""
     if event.code == 154:
-        match = re.search(r"\bto 0x[0-9a-f]{1,4} \(([^)]{1,60})\)", event.text, re.I)
-        named = match[1] if match else event.text[:60]
+        named = xid_marks.required_recovery(event.text) or event.text[:60]
         return RECOVERY.get(named.lower()) or XidPolicy(f"{policy.meaning}: {named}", Act.WARN, SUPPORT, "monitor")
     if event.code == 74:
         repeated = found.counts.get((event.address, 74), 0) > 1 or bool(found.switches)
         return XidPolicy(policy.meaning + (", repeated or with an SXid" if repeated else ""),
                          Act.OUT if repeated else Act.WARN, NVLINK, "reset" if repeated else "monitor")  # fmt: skip
-    if re.search(r"\bnon-?fatal\b", event.text, re.I):
+    fatal = xid_marks.is_fatal(event.text)
+    if fatal is False:
         return XidPolicy(f"{policy.meaning}, not fatal", Act.NOTE)
-    if re.search(r"\bfatal\b", event.text, re.I):
+    if fatal:
         return XidPolicy(f"{policy.meaning}, fatal", Act.OUT, policy.fix, "reset")
     return XidPolicy(f"{policy.meaning} of unknown severity", Act.WARN, SUPPORT, "monitor")

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.checks.host.kernel_problem import Problem, Window, listed
 from preflight.model import Status
+from preflight.parsers.host.device_names import is_virtual
 from preflight.parsers.host.kernel_events import KernelEvent
 
 #: Times that a link comes back before it warns. A judgement: one or two are hands at a cable or a switch that was
 #: restarted; AzNHC takes 5 in a day, gpud 3 in half a day.
 FLAPS = 3
-
-#: Interfaces that no cable ends at.
-_VIRTUAL = re.compile(
-    r"(?:veth|docker|cali|cilium|virbr|vnet|tap|tun|br-|lxc|flannel|vxlan|geneve|dummy|ifb|azv|eni[0-9a-f]{8}|lo$|usb|enx)"
-)
 
 
 def flaps(kinds: Mapping[str, Sequence[KernelEvent]], window: Window) -> Iterator[Problem | str]:
@@ -74,7 +69,7 @@ def _by_port(events: Sequence[KernelEvent], window: Window) -> dict[str, dict[st
     """Return the events of each port by source: port -> source -> events."""
     grouped: dict[str, dict[str, list[KernelEvent]]] = defaultdict(lambda: defaultdict(list))
     for event in events:
-        if not _VIRTUAL.match(event.device) and not window.booting(event):
+        if not is_virtual(event.device) and not window.booting(event):
             grouped[event.bus or event.device or "a NIC"][event.device].append(event)
     return grouped
 

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.checks.host.kernel_links import later
 from preflight.checks.host.kernel_problem import Problem, Window, count, devices_of, listed
 from preflight.model import Status
+from preflight.parsers.host.device_names import disk_of, holds_data
 from preflight.parsers.host.kernel_events import KernelEvent
 
 Kinds = Mapping[str, Sequence[KernelEvent]]
 
-#: Devices that hold no data of the node: optical drives and a BMC's virtual ones, floppies, loops, RAM disks.
-_NO_DISK = re.compile(r"(?:sr|fd|loop|ram|zram|scd)\d")
-#: A partition, and the disk that it is of.
-_PARTITION = re.compile(r"((?:nvme\d+(?:c\d+)?n|mmcblk|md|nbd)\d+)p\d+|((?:sd|vd|hd|xvd)[a-z]{1,4})\d+|(.*)")
-
 _DISK = ("io-error", "fs-error", "fs-read-only")
-
-
-def disk_of(device: str) -> str:
-    """Return the disk of a partition; another device as it is."""
-    match = _PARTITION.fullmatch(device)
-    return next(part for part in match.groups() if part is not None) if match else device
 
 
 def problems(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
@@ -74,7 +63,7 @@ def _disks(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
                 disks.setdefault(disk_of(event.device or event.bus), []).append(event)
     for disk, matches in disks.items():
         events = tuple(sorted(matches, key=lambda event: event.line))
-        if _NO_DISK.match(disk) or disk in removable:
+        if not holds_data(disk) or disk in removable:
             yield f"{count(events, 'error')} of {disk}, a removable or virtual drive"
             continue
         steps = dict.fromkeys(event.kind for event in events)

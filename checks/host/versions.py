@@ -11,6 +11,7 @@ from preflight.expectations import Site
 from preflight.facts.kernel import NVIDIA_VERSION
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.parsers.nvidia.proc_files import driver_version
 
 
 @check(
@@ -60,7 +61,7 @@ def driver_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
                           evidence=[facts.versions.LIBRARIES],
                           fix="look for them with `ldconfig -p | grep -e libcuda -e nvidia-ml`")  # fmt: skip
         return
-    loaded = node.parsed(NVIDIA_VERSION, facts.nvidia.query.kernel_driver_version)
+    loaded = node.parsed(NVIDIA_VERSION, driver_version)
     wrong = {path: version for path, version in versions.items() if version != loaded}
     if wrong:
         found = " and ".join(sorted(set(wrong.values())))

@@ -88,16 +88,6 @@ def release(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def open_modules(text: str) -> bool:
-    """Return whether the driver's open kernel modules run; raises ValueError.
-
-    Read from ``/proc/driver/nvidia/version``.
-    """
-    if not (match := re.search(r"^NVRM version:(.*)$", text, re.MULTILINE)):
-        raise ValueError(f"{text.strip()[:80]!r} has no line 'NVRM version:'")
-    return "Open Kernel Module" in match[1]
-
-
 # --- IOMMU -----------------------------------------------------------------------------------------
 
 #: Values of ``iommu_groups/N/type`` if every DMA is translated.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from heapq import merge
 
 from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import Evidence, EvidenceError
-from preflight.parsers.host.kernel_log import KernelLogLine, parse
+from preflight.parsers.host.kernel_log import KernelLogLine, parse, parse_uptime
 
 DMESG = "cmd:dmesg --raw --level=emerg,alert,crit,err,warn"
 #: What drivers write of links, slots and mounts; of it only the lines that some kind of event needs are collected.
@@ -77,11 +76,3 @@ def _uptime(evidence: Evidence) -> float | None:
         return parse_uptime(text)
     except ValueError:
         return None
-
-
-def parse_uptime(text: str) -> float:
-    """Read the seconds since boot from /proc/uptime; raises ValueError."""
-    match = re.match(r"([0-9]{1,10}\.[0-9]{1,6}) ", text)
-    if not match:
-        raise ValueError(f"there are no seconds since boot in {text[:40]!r}")
-    return float(match[1])

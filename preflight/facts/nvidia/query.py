@@ -93,14 +93,3 @@ def parse_query(text: str) -> Driver:
     if len(versions) != 1:
         raise ValueError("there is no driver version in it" if not versions else "it names several versions")
     return Driver(versions.pop(), tuple(gpus), tuple(lost), QUERY)
-
-
-def kernel_driver_version(text: str) -> str:
-    """Read the version of the loaded module; raises ValueError.
-
-    Source: ``/proc/driver/nvidia/version``.
-    """
-    found = re.search(r"^NVRM version:(.*)$", text, re.MULTILINE)
-    if not found or not (match := re.search(r"\s([0-9]{3}\.[0-9]{1,4}(?:\.[0-9]{1,4})?)(?:\s|$)", found[1])):
-        raise ValueError(f"{text.strip()[:80]!r} names no NVRM version")
-    return match[1]

@@ -140,3 +140,11 @@ def _clock(text: str, layout: str) -> float | None:
         return datetime.strptime(text, layout).replace(tzinfo=timezone.utc).timestamp()
     except ValueError:
         return None
+
+
+def parse_uptime(text: str) -> float:
+    """Read the seconds since boot from /proc/uptime; raises ValueError."""
+    match = re.match(r"([0-9]{1,10}\.[0-9]{1,6}) ", text)
+    if not match:
+        raise ValueError(f"there are no seconds since boot in {text[:40]!r}")
+    return float(match[1])

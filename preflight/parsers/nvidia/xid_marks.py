@@ -82,6 +82,8 @@ _WITHOUT_CODE = (
 _FULL_ADDRESS = re.compile(_PCI)
 _NAMED = re.compile(rf"NVRM: The NVIDIA GPU {_PCI}")
 _CLEARED = re.compile(r"recovery action changed .{0,80}\bto 0x0 \(None\)", re.I)
+_RECOVERY = re.compile(r"\bto 0x[0-9a-f]{1,4} \(([^)]{1,60})\)", re.I)
+_SEVERITY = re.compile(r"\b(non-?)?fatal\b", re.I)
 _UNIT_STUMP = re.compile(r"(?!.*\bFatal$)[A-Z]\w{1,24}(?: \w{0,7})?")
 
 #: What follows a line that names a GPU which is lost, and what the driver writes when it is loaded.
@@ -112,6 +114,18 @@ def named_gpu(line: str) -> str | None:
 def is_cleared(text: str) -> bool:
     """Return whether an Xid 154 withdraws the recovery that was required."""
     return _CLEARED.search(text) is not None
+
+
+def required_recovery(text: str) -> str | None:
+    """Return the recovery that an Xid 154 requires."""
+    match = _RECOVERY.search(text)
+    return match[1] if match else None
+
+
+def is_fatal(text: str) -> bool | None:
+    """Return whether the text after a code calls the error fatal; None if neither."""
+    words = _SEVERITY.findall(text)
+    return not any(words) if words else None
 
 
 def is_unit_stump(text: str) -> bool:

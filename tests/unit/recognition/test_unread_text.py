@@ -77,3 +77,12 @@ def test_a_cut_output_without_a_fault_ends_with_3(name: str, tmp_path: Path) -> 
 def test_an_excerpt_that_is_complete_in_itself_passes(tmp_path: Path) -> None:
     """The legend below a matrix is often left out; the matrix is all that is judged."""
     assert read(tmp_path / "topo.txt", outside("topo_h100_4gpu_nv6.txt"))[0] == 0
+
+
+@pytest.mark.parametrize(("leap", "passes"), [("Normal", True), ("Normally", False), ("Not synch", False)])
+def test_a_leap_status_that_is_not_known_is_no_pass(leap: str, passes: bool, tmp_path: Path) -> None:
+    """The parser of pasted text took every word but one for a synchronised clock; that of nodes refused it."""
+    text = outside("chronyc_stratum1.txt")
+    assert text.count(": Normal") == 1
+    status, output = read(tmp_path / "clock.txt", text.replace(": Normal", f": {leap}"))
+    assert (status == 0, "passed" in output) == (passes, passes)
