@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from preflight.facts.kernel_log import KernelLog
 
 #: Hours for which an event that is over counts, where the cluster file has no other.
-HOURS, WHY_HOURS = 24.0, "a day: longer than between two prologs of a job, shorter than between a repair and its report"
+HOURS, WHY_HOURS = 24.0, "a day: covers a job since its prolog, and is short enough that a repair is remembered"
 
 
 @check(
