@@ -19,7 +19,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     os.umask(0o022)  # ordinary users, and sshd as one, read what tests write
-    # How long an example takes says how busy the machine is. What decides whether a change lands tries the same
+    # How long an example takes depends on how busy the machine is. What decides whether a change lands tries the same
     # examples each time; a run by hand, and tests/robustness/fuzz.py, look for new ones.
     quiet = [HealthCheck.too_slow]
     settings.register_profile("here", deadline=None, suppress_health_check=quiet)

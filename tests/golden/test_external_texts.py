@@ -45,7 +45,7 @@ READ: dict[str, Callable[[], None]] = {}
 
 
 def reads(*files: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
-    """Say which files a test reads."""
+    """Return the files that a test reads."""
 
     def note(function: Callable[[], None]) -> Callable[[], None]:
         for file in files:

@@ -1,4 +1,4 @@
-"""What ``preflight explain`` says of formats: the table and the texts of outside origin agree, no check hides one."""
+"""Formats in ``preflight explain``: the table matches the texts of outside origin, and no check hides one."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ def test_a_plug_in_that_is_loaded_is_no_use_of_it() -> None:
     assert [(provider.name) for provider in [read("efa-2.24").ofi_provider] if provider] == ["efa"]
 
 
-#: name → what `preflight read` says of network, between nodes, inside a node, GPUDirect RDMA
+#: name → what `preflight read` reports: network, between nodes, inside a node, GPUDirect RDMA
 DOCUMENTS = {
     "crossing-rails-2.11": (None, ["IB"], [], True),
     "efa-2.24": ("Libfabric", ["Libfabric"], [], None),

@@ -241,7 +241,7 @@ def test_labels_within_a_row_that_a_line_of_nccl_splits() -> None:
     ],
 )  # fmt: skip
 def test_a_row_that_a_screen_broke_counts_no_wrong_values(name: str, head: str | None, row: int) -> None:
-    """One row, where no other tells the screen's width: a number may be broken, and what is left of it is another."""
+    """A single row does not give the screen's width: a number may be cut, and the rest of it is another number."""
     lines = (DATA.parent / f"{name}.txt").read_text().split("\n")
     text = [line for line in lines if not line.startswith("#") and " float " in line][row]
     above = next(line for line in lines if head in line) + "\n" if head else ""

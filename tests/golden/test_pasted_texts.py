@@ -33,7 +33,7 @@ MARKS = {
     "syslog": "Feb 18 12:54:01 node17 job[4711]: ", "patch": "+", "frame": "│ ", "grep": "logs/job.out:",
 }  # fmt: skip
 
-#: A launcher's mark tells a log's reader more (who, when), and its lines are quoted as they stand.
+#: A launcher's mark gives a log's reader more (who, when), and its lines are quoted verbatim.
 OF_THE_MARK = {"line", "file", "text", "rank", "host", "hosts", "time", "seconds", "failures", "warnings", "watchdog"}
 
 #: Which a sample would miss: the domain of a device behind grep's mark, cells that look like the end of a frame.
@@ -98,7 +98,7 @@ def test_marks_change_nothing(name: str, tmp_path: Path) -> None:
     for number, (way, content) in enumerate(marked.items()):
         sampled = (turn + number) % 3 == 0 or (name, way) in ALWAYS
         if not sampled or (len(lines) < 3 and way in MARKS):
-            continue  # each text in a third of the ways; of few lines nobody knows whether they bear a mark
+            continue  # each text in a third of the ways; a few lines do not show whether they bear a mark
         assert [(part.kind, plain(part.taken.facts)) for part in parts(content, tmp_path)] == original, way
 
 
@@ -110,13 +110,13 @@ def test_scissors_raise_no_alarm(name: str, tmp_path: Path) -> None:
         half = lines[cut][: len(lines[cut]) // 2]
         for content in ("\n".join(lines[cut:]), "\n".join([*lines[:cut], half])):
             found = parts(content, tmp_path)
-            # What is cut between two devices is whole: that the only one left is down is then true
+            # A text cut between two devices is complete: that the only one left is down is then true
             true = {"rdma.port-state"} if all(part.taken.complete for part in found) else set[str]()
             assert bad(found) <= alarms | true, (cut, content[-200:])
 
 
 def test_two_texts_in_one(tmp_path: Path) -> None:
-    """Outputs that stand one below the other, with a prompt between, keep what each said."""
+    """Outputs that follow each other, with a prompt between, keep their facts."""
     names = [
         name
         for name, entry in INDEX.items()

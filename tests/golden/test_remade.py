@@ -66,7 +66,7 @@ def rows(folder: str, cells: int) -> dict[str, list[str]]:
 
 
 def test_no_pasted_text_lost_an_assertion() -> None:
-    """The table has what each text asserted before; today's index has no less, as the table says."""
+    """The table lists what each text asserted before; today's index asserts no less."""
     table = rows(PASTED, 4)
     assert set(table) == set(INDEX)
     for name, cells in table.items():

@@ -1,8 +1,8 @@
 """`preflight read` on texts of outside origin, in the ways in which people, launchers, pages and terminals show them.
 
 Each way is tried on texts of a third of the kinds, picked by the way's name; all of them would take minutes:
-``python -m tests.support.transformed`` reads all texts in all ways; with names of ways behind it, it tells what differs
-there.
+``python -m tests.support.transformed`` reads all texts in all ways; with names of ways as arguments, it prints their
+differences.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _facts(found: list[TextPart]) -> set[tuple[str, ...]]:
     }
 
 
-#: Kinds in which each fact stands on a line of its own: a piece says nothing that the whole does not.
+#: Kinds in which each fact stands on a line of its own: a piece has no fact that the complete text does not have.
 PIECEMEAL = (
     "ethtool -S", "hw_counters", "ibdev2netdev", "ibstat", "ibstatus", "ibv_devinfo", "lspci", "mlnx_qos",
     "numactl", "nvidia-smi -q", "nvidia-smi nvlink -s", "nvidia-smi topo -m", "perfquery", "rdma link", "show_gids",
@@ -106,7 +106,7 @@ def test_two_outputs_keep_the_facts_of_each(between: str) -> None:
 
 @pytest.mark.parametrize("way", ["Ansible's string", "a page's breaks, in one line"])
 def test_lines_are_those_of_the_source(way: str) -> None:
-    """What is packed into one line stands on that line, in facts and in what findings say."""
+    """A text packed into one line has that line's number in facts and findings."""
     name = "dmesg_ctime_xid.txt"
     (part,) = parts(EVERY[way](corpus()[name]))
     lines = {xid["line"] for xid in part.taken.facts["xids"]} | {part.first, part.last}

@@ -110,7 +110,7 @@ def growth(parser: Parser) -> Iterator[tuple[str, list[float]]]:
 
 
 def not_linear(times: list[float]) -> bool:
-    """Tell whether the longest text took too long, held against the one of half its size."""
+    """Return whether the longest text took too long, compared with the one of half its size."""
     return times[-1] > NOISE_S and (len(times) < len(SIZES) or times[-1] > MOST * times[-2])
 
 

@@ -1,4 +1,4 @@
-"""Drive whole commands with damaged input for minutes: ``python -m tests.robustness.fuzz_commands --minutes 60``.
+"""Drive complete commands with damaged input for minutes: ``python -m tests.robustness.fuzz_commands --minutes 60``.
 
 Each input is a mutated file: text of a tool, plain or packed, evidence, a folder of it, a bundle, a report, a history,
 a cluster file, a published verdict. It is given to every command that reads its kind, in a process of its own. The
@@ -6,7 +6,7 @@ second part repeats single lines, glued and one by one, and compares the time fo
 times its length.
 
 Printed with the input that caused them: tracebacks, statuses that are not documented, runs of more than 10 s,
-processes of more than 500 MB, and texts whose time grows faster than their length, or of which a megabyte would take
+processes of more than 500 MB, and texts that take time faster than they grow, or of which a megabyte would take
 more than 10 s. Exit status 1 if there is any.
 """
 
@@ -50,7 +50,7 @@ COLLECTIONS = (paths.DATA / "fresh", paths.DATA / "nic", paths.DATA / "tools", p
 MOST_S, MOST_BYTES = 10, 500 << 20
 #: Exit statuses that are documented.
 STATUSES = {0, 1, 2, 3}
-#: What stands in the output of a run that ended with an exception nobody expected.
+#: What the output of a run contains that ended with an unexpected exception.
 CRASHED = re.compile(rb"Traceback \(most recent call last\)|Error: unexpected \w+")
 
 #: Characters of the texts that are compared: time may grow by ``MOST_GROWTH`` from one to the next. Shorter is noise.

@@ -212,7 +212,7 @@ def test_the_reader_and_the_library_agree(report: dict[str, Any]) -> None:
 
 
 def _lax(schema: Any, let_be: set[str]) -> Any:
-    """Return a schema without the words that are let be; what it says of other keys stays."""
+    """Return a schema without the accepted words; its rules for other keys stay."""
     if isinstance(schema, dict):
         return {
             name: _lax(part, let_be) for name, part in schema.items()
@@ -273,7 +273,7 @@ def test_spoilt_evidence_is_read_or_refused(tmp_path: Path) -> None:
             made.unlink(missing_ok=True)
 
 
-#: What SQLite may hold in a column, whatever the column's type.
+#: What SQLite may hold in a column of any type.
 COLUMNS = (b"\xff\x00", "text", 7, -1e300, "[1]", "{", "9" * 5000)
 
 

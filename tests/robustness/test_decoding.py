@@ -132,7 +132,7 @@ def test_complete_nodes_and_a_sweep_fit() -> None:
 
 
 def test_a_command_never_takes_more_than_half_a_gigabyte(tmp_path: Path) -> None:
-    """Peak memory of whole processes, whatever the file; a judge of 99 MB of lists took 2.5 GB."""
+    """Peak memory of complete processes, for any file; `judge` of 99 MB of lists took 2.5 GB."""
     runs = []
     for name in ("lists", "nested", "escaped"):
         (tmp_path / f"{name}.json").write_text(evidence(shaped(name, 40 * MIB)), encoding="utf-8")

@@ -66,7 +66,7 @@ def changed(document: Any, at: tuple[Any, ...], value: Any = ...) -> Any:
 
 @st.composite
 def damaged(draw: st.DrawFn, document: Any) -> bytes:
-    """Return the bytes of a document in which one place is wrong, or whose text is."""
+    """Return the bytes of a document with one wrong value or with damaged text."""
     raw = json.dumps(document).encode()
     how = draw(st.sampled_from(["value", "value", "value", "drop", "nest", "twice", "cut", "bytes", "empty"]))
     if how == "cut":
@@ -174,7 +174,7 @@ def test_a_part_within_itself_is_compared() -> None:
 @SLOW
 @given(data=st.data())
 def test_a_damaged_verdict_of_a_node_starts_no_job(data: st.DataObject, tmp_path: Path) -> None:
-    """Published by a node, read by the hook of the controller. No damage makes a pass of one that fails."""
+    """Published by a node, read by the controller's hook. No damage turns a fail into a pass."""
     fresh = {**VERDICT, "at": int(time.time())}
     path = tmp_path / "n1.json"
     path.write_bytes(data.draw(damaged(fresh)))
@@ -352,7 +352,7 @@ HEAD = [("node",), ("collected_at",), ("collector",), ("collector", "uid"), ("or
 
 @pytest.mark.parametrize("at", HEAD[1:])
 def test_a_damaged_head_is_a_node_without_an_answer(at: tuple[Any, ...], tmp_path: Path) -> None:
-    """Seen before the correction: a part for two nodes whose ``pair`` was damaged passed for the complete document."""
+    """Before the fix, a part for two nodes with a damaged ``pair`` passed for the complete document."""
     document, place = small(), ".".join(step for step in at if isinstance(step, str))
     path = tmp_path / "bad.json"
     for value in VALUES:

@@ -50,7 +50,7 @@ WITH = {
     ("learn", "--save"): ["--hosts", "127.0.0.1", "--connect-timeout", "1"],
     ("gate", "--ssh-config"): ["--hosts", "127.0.0.1"],
 }
-#: Options that leave the paths out: nodes are asked, or are named in the file.
+#: Options that leave the paths out: nodes are queried, or are named in the file.
 ALONE = {
     ("learn", "--from"),
     ("learn", "--hostfile"),

@@ -50,7 +50,7 @@ VARIABLES = (
 
 
 def evidence(name: str, number: int) -> dict[str, Any]:
-    """Return a whole node of whose names and values many are such texts."""
+    """Return a node with many such texts among its names and values."""
     document: dict[str, Any] = json.loads(json.dumps(whole_node("hgx-h100-roce")))
     texts = cycle(GROUPS[number:] + GROUPS[:number])
     document |= {"node": name, "origin": next(texts)}

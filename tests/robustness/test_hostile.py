@@ -70,7 +70,7 @@ def node_of(kind: str) -> str:
 
 
 def spoilt(kind: str) -> dict[str, Any]:
-    """Return a whole node all of whose tools, files, variables and names say it."""
+    """Return a node with the text in all its tools, files, variables and names."""
     text = STRINGS[kind]
     document: dict[str, Any] = json.loads(json.dumps(whole_node("hgx-h100-roce")))
     document |= {"node": node_of(kind), "origin": text, "collected_at": text[:40]}
@@ -101,7 +101,7 @@ def log() -> str:
 
 
 def cluster_file(path: Path) -> Path:
-    """Write one whose free texts are hostile; texts of several lines, and what hides from the eye, it may not hold."""
+    """Write a cluster file with hostile free texts; several lines and invisible characters are not allowed in it."""
     body = "[class.all]\ngpus = 8\nhcas = 8\n"
     for number, text in enumerate(STRINGS.values()):
         if text.isprintable() and len(text) < 1000:
@@ -145,7 +145,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 def clean(text: str, where: str = "") -> None:
-    """Assert that a terminal shows a text as it is, and that it is whole lines."""
+    """Assert that a terminal shows a text verbatim, in complete lines."""
     found = RAW.search(text.replace("\n", ""))
     assert found is None, (where, text[max(0, found.start() - 80) : found.end() + 20])
 
@@ -305,7 +305,7 @@ def test_no_name_is_run(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ("check", "--via", "kubectl", "-n", text, "--hosts", text),
     ):  # fmt: skip
         if words[0] in ("check", "pair") and kind in ("option", "link", "absolute", "reason", "template", "traversal"):
-            continue  # names that a resolver is asked for
+            continue  # names that go to a resolver
         result = CliRunner().invoke(main, ["--", *words] if words == (text,) else list(words))
         assert result.exit_code in (1, 2, 3), (words, result.output)
         assert result.exception is None or isinstance(result.exception, SystemExit), (words, result.exception)
@@ -338,7 +338,7 @@ def _bounded() -> None:
 
 
 def _refused(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a command within 3 GiB and a minute; it says something and does not fall over."""
+    """Run a command within 3 GiB and a minute; it prints something and does not crash."""
     argv = [sys.executable, "-m", "preflight", *words]
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
@@ -395,7 +395,7 @@ def test_a_log_that_is_a_bomb_is_read_in_parts(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_traps_costs_one_node_each(tmp_path: Path) -> None:
-    """Links, pipes, devices, depth, foreign JSON beside one good document: that one is judged, no secret is told."""
+    """Links, pipes, devices, depth, foreign JSON beside one good document: that one is judged, no secret leaks."""
     folder, secret = tmp_path / "evidence", tmp_path / "secret"
     folder.mkdir()
     secret.write_text("root:TOPSECRET:1:0:99999:7:::\n")

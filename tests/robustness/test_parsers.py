@@ -22,10 +22,10 @@ from tests.support import mutate, parser_registry
 from tests.support.fixture import whole_node
 from tests.support.parser_registry import Parser
 
-#: Types of a parameter that carries what somebody else wrote.
+#: Types of a parameter that carries foreign text.
 FOREIGN = {"str", "str | None", "Any", "object", "Evidence", "Mapping[str, str]", "Mapping[str, Any]", "Iterable[Line]"}
 
-#: Names of parameters that say what to call something, and carry nothing to be read.
+#: Names of parameters that name something, and carry nothing to parse.
 WORDS = {"name", "path", "key", "what"}
 
 #: Longest message of a refusal, characters: it becomes part of a finding.
@@ -138,7 +138,7 @@ def test_long_text_is_read_in_linear_time(parser: Parser) -> None:
             pytest.fail(f"{name}: {error}")
 
 
-#: What ``python -m tests.robustness.fuzz`` and the texts of others once found: each hung, crashed or said nothing.
+#: What ``python -m tests.robustness.fuzz`` and the texts of others once found: each hung, crashed or printed nothing.
 FOUND: dict[str, tuple[str, str]] = {
     "textprep.plain_text.id_list": ("0-99999," * 10, "more than"),
     "rdma_ports.parse_ibstat": ("CA 'mlx5_0'\n Port 1:\n  State: A" + " " * 200_000 + "x\n", "missing"),

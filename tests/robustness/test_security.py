@@ -1,4 +1,4 @@
-"""Whose tools root runs, what it overwrites, and what a state directory of somebody else is worth."""
+"""Which tools root runs, what it overwrites, and whether it trusts another user's state directory."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_folders_of_the_site_come_from_the_cluster_file() -> None:
 
 
 def test_metrics_follow_no_link_that_was_laid_for_them(tmp_path: Path) -> None:
-    """The name that is written first is nobody's to guess, and what lies at the last one is replaced, not followed."""
+    """The temporary name cannot be guessed, and a link at the final name is replaced, not followed."""
     victim, target = tmp_path / "victim", tmp_path / "preflight.prom"
     victim.write_text("keep")
     target.symlink_to(victim)

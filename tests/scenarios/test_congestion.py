@@ -1,4 +1,4 @@
-"""For how long ports are held up: both ends of each threshold, in both directions, on a whole node."""
+"""For how long ports are held up: both sides of each threshold, in both directions, on a complete node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What looks like a fault and is none: each stays silent on a whole node; and what other tools got wrong (L…)."""
+"""What looks like a fault and is none stays silent on a complete node; and what other tools got wrong (L…)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def compute(machine: Machine, **changes: Any) -> Machine:
 
 
 def every_gpu(machine: Machine, **changes: Any) -> Machine:
-    """Change what the driver says of every GPU."""
+    """Change what the driver reports of every GPU."""
     for index in range(len(machine.gpus)):
         machine = with_gpu(machine, index, health=changes)
     return machine
@@ -231,7 +231,7 @@ def test_source_validation_alone_does_not_fail() -> None:
 
 
 def test_a_dead_driver_is_no_node_without_gpus() -> None:
-    """L05: the PCI bus tells that there are GPUs; no check of GPUs skips."""
+    """L05: the PCI bus shows GPUs; no check of GPUs skips."""
     report = judge([from_document(machines.evidence(infiniband(driver_loaded=False)), "x")], CHECKS)
     skips = {
         f["check"] for f in report["findings"] if f["status"] == "skip" and f["check"].startswith(("gpu.", "numa."))

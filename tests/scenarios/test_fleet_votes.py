@@ -60,7 +60,7 @@ class Poll:
     subject: str | None = None
     plain: Fault | None = None  # a difference that no check of a node knows; None: the fault
     before: Fault = lambda machine: machine  # what all nodes have
-    only: bool = False  # whether a check of a node knows of it whatever the cluster file says
+    only: bool = False  # whether a node's check knows of it without the cluster file
 
 
 def _fabric(**changes: Any) -> Fault:
@@ -172,7 +172,7 @@ CASES: Mapping[str, Sequence[Poll]] = {
     "fleet.rail-leaf": (Poll(nic("mlx5_4", leaf="leaf-9"), "rails.mlx5_4.leaf = 'leaf-4'\n", "roce"),),
 }  # fmt: skip
 
-#: Nodes of a class that says how many HCAs to expect, and not how many GPUs.
+#: Nodes of a class that declares its number of HCAs, but not of GPUs.
 GPUS = Poll(lambda machine: machine, f'hcas = 8\n{ROCE}ports.link_layer = "InfiniBand"\n')
 
 KINDS: Mapping[str, Callable[[str], Machine]] = {
@@ -353,7 +353,7 @@ def test_only_a_check_that_counts_reports_for_another(excuse: str, status: str) 
 
 @pytest.mark.parametrize("lost", [1, 5, 7])
 def test_nodes_without_a_gpu_among_those_that_have_some(lost: int) -> None:
-    """Nothing says how many GPUs there should be: those that show none may have lost them all, and pass nothing."""
+    """The number of GPUs is not declared: nodes without any may have lost them all, and pass nothing."""
     names = NAMES[:lost]
     documents = [_without_gpus(one) if one.node in names else one for one in _documents(GPUS, GPUS.fault, ())]
     silent = judge(documents, registry().checks, decode(f"[class.a]\n{GPUS.expects}".encode(), "cluster.toml"))
@@ -396,7 +396,7 @@ def test_a_warning_does_not_stand_for_a_failure() -> None:
 
 
 def test_many_nodes_are_judged_as_few_are() -> None:
-    """Beyond what is held in memory, the vote is by what each node said when it was judged."""
+    """Beyond what is held in memory, the vote uses what each node reported when it was judged."""
     from preflight.judge.evidence_reload import HELD
 
     rails, cluster = [FLEET["fleet.rails"]], _cluster(SLOW)

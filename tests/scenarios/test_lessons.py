@@ -140,7 +140,7 @@ def test_no_metadata_service_is_queried() -> None:
         assert not wrong, (path.name, wrong)
 
 
-#: A file whose absence is the kernel's own word: it has no IOMMU, or was built without NUMA balancing.
+#: A file that the kernel omits: it has no IOMMU, or was built without NUMA balancing.
 ABSENCE_IS_AN_ANSWER = {"dir:/sys/kernel/iommu_groups", "file:/proc/sys/kernel/numa_balancing"}
 
 FAILED: dict[str, Any] = {
@@ -166,10 +166,10 @@ def pattern(key: str) -> re.Pattern[str]:
     return re.compile(made)
 
 
-#: Whole nodes in the order in which they are tried: the last one was recorded by our own collector.
+#: Complete nodes in the order in which they are tried: the last one was recorded by our own collector.
 BASES = (ROCE, "hgx-b200", LAST := "soft-roce")
 
-#: What no whole node has: a network switch (test_nothing_to_judge), a PyTorch (fixtures of versions.nccl,
+#: What no complete node has: a network switch (test_nothing_to_judge), a PyTorch (fixtures of versions.nccl,
 #: versions.compatibility), a bond (roce.chain), a pod's API (container.*), podman's file (nccl-tests.record), NVMe over
 #: a network (storage.network).
 ONLY_IN_FIXTURES = (
@@ -179,7 +179,7 @@ ONLY_IN_FIXTURES = (
 
 
 def answers_to(probe: Probe) -> Iterator[tuple[str, list[str]]]:
-    """Yield whole node -> the keys of its records that answer a probe."""
+    """Yield node -> the keys of its records that answer a probe."""
     for name in BASES:
         yield name, [key for key in whole_node(name)["records"] if pattern(probe.key).fullmatch(key)]
 
@@ -272,7 +272,7 @@ def test_every_complaint_can_be_acted_on() -> None:
     for name, finding in complaints():
         assert finding["fix"], name
         assert finding["why"], name
-        # What a scale check or a waiver rests on is what the cluster file declares, and it says which key
+        # A scale check or a waiver rests on what the cluster file declares, and names the key
         assert finding["evidence"] or finding["check"].startswith(("scale.", "site.")), name
         assert finding["found"] or finding["expected"] or re.search(r"\d|\bis\b|\bare\b", finding["message"]), name
         assert not re.search(r"\{[a-z_.]*\}|%[sd]\b|\bNone\b|<[a-z_.]+ object", f"{finding['message']}"), finding
@@ -287,7 +287,7 @@ def test_grace_is_healthy_with_every_nic_behind_the_cpu() -> None:
 
 
 def test_a_flap_before_the_window_is_no_fault() -> None:
-    """L24: whatever a port has counted since the node started, only what is added in the window is judged."""
+    """L24: only what a port counts within the window is judged, not its totals since the node started."""
     check = ALL["counters.flaps"]
     flapping = next(case for case in cases("counters.flaps") if case.path.stem == "link-flaps")
     assert {"fail", "warn"} & {f["status"] for f in findings_of(check, flapping)}

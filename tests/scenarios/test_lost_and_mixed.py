@@ -33,7 +33,7 @@ Change = Callable[[dict[str, Any]], None]
 
 
 def without_gpus(*changes: Change, name: str = "gpu001") -> Evidence:
-    """Return a node whose PCI bus shows nothing of NVIDIA's GPUs any more; its NICs are still there."""
+    """Return a node with all its NVIDIA GPUs gone from the PCI bus; its NICs are still there."""
     made = json.loads(json.dumps(evidence(replace(hgx_h100(name), name=name))))
     records = made["records"]
     for address in list(records["dir:/sys/bus/pci/devices"]["entries"]):

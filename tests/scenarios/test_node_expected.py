@@ -27,7 +27,7 @@ TRAITS = (
     roce.GID_INDEX, *roce.MARKING,
 )  # fmt: skip
 
-#: Values whose yardstick is a key that another check of the node judges by.
+#: Values that are measured by a key that another check of the node uses.
 JUDGED = {
     "number of GPUs": "gpus", "link layer of the compute ports": "ports.link_layer", 
     "rate of each rail": "ports.rate_gbps",

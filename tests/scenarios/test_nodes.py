@@ -1,4 +1,4 @@
-"""Whole nodes: a healthy one raises nothing, each planted fault gives exactly its findings."""
+"""Complete nodes: a healthy one raises nothing, each planted fault gives exactly its findings."""
 
 from __future__ import annotations
 

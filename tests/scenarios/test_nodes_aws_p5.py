@@ -105,7 +105,7 @@ SILENT: dict[str, Fault] = {
 
 TABLES = [Table(NAME, aws_p5, FAULTS)]
 
-#: What EFA does not have, or its driver does not tell.
+#: What EFA does not have, or its driver does not report.
 NOT_OF_EFA = {
     "rdma.active-mtu", "roce.chain", "rails.subnets", "rails.isolated", "switch.pfc", "switch.mtu", "optics.module",
     "optics.fec", "optics.ber", "counters.link-quality", "counters.flaps", "counters.traffic-class",
@@ -156,7 +156,7 @@ def test_switching_infiniband_off_has_no_effect_and_explains_why() -> None:
 
 
 def test_a_rate_that_an_old_driver_prints_of_any_device_is_no_fault() -> None:
-    """With 16 devices of 200 Gb/s (P5en) an old driver says 100 of each; some at 200 show that it knows."""
+    """With 16 devices of 200 Gb/s (P5en) an old driver reports 100 for each; some at 200 show that it knows."""
     machine = aws_p5()
     p5en = replace(machine, nics=tuple(one for number, one in enumerate(machine.nics) if number % 2))
     rate = {

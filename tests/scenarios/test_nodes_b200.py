@@ -1,4 +1,4 @@
-"""HGX B200: NVLink 5, NVSwitches behind ConnectX bridges, whose ports are of no network and raise no alarm."""
+"""HGX B200: NVLink 5, NVSwitches behind ConnectX bridges: their ports belong to no network and raise no alarm."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from tests.support.whole_nodes import (
     site,
 )
 
-#: What a healthy one cannot tell, and says so.
+#: What is unknown on a healthy one, and is reported so.
 ALWAYS: frozenset[tuple[str, str, str]] = frozenset(
     {("unknown", "topology.nearest-nic", ""), ("unknown", "gpudirect.path", "")}
 )
@@ -143,7 +143,7 @@ LESS_PER_GPU, ("fail", "rdma.device-count", "mlx5_ib3")}),
 
 
 def every_code(code: str) -> Fault:
-    """Let the matrix say one code between every GPU and every NIC."""
+    """Give every pair of GPU and NIC the same code in the matrix."""
     return node(every_path=code)
 
 
@@ -166,7 +166,7 @@ SILENT: dict[str, Fault] = {
 
 TABLES = [Table(NAME, cloud_vm, FAULTS, ALWAYS)]
 
-#: What nobody in the guest can see: the host's bridges, IOMMU and clocks, the physical functions' links.
+#: What the guest cannot see: the host's bridges, IOMMU and clocks, the physical functions' links.
 HIDDEN = {
     "topology.nearest-nic", "gpudirect.path", "gpudirect.iommu", "pcie.nic-link", "pcie.max-read-request",
     "pcie.relaxed-ordering", "kernel.cpu-governor",
@@ -222,7 +222,7 @@ def test_without_a_cluster_file_the_ethernet_function_is_not_blamed() -> None:
 def test_a_part_of_the_board_without_a_cluster_file_has_no_fail_and_no_warn(gpus: int, hcas: int) -> None:
     """A smaller size of machine: some of the GPUs, no NVSwitch in sight, eth0's function and perhaps one HCA.
 
-    The accelerated interface has MTU 1500, 40 Gb/s and no address of its own: nothing says that a job uses it.
+    The accelerated interface has MTU 1500, 40 Gb/s and no address of its own: no evidence that a job uses it.
     """
     machine = cloud_vm()
     slice_ = replace(machine, gpus=machine.gpus[:gpus], nics=machine.nics[: 1 + hcas], nvswitches=(), nccl_conf="")
@@ -233,7 +233,7 @@ def test_a_part_of_the_board_without_a_cluster_file_has_no_fail_and_no_warn(gpus
 
 
 def test_without_numa_nodes() -> None:
-    """A hypervisor may tell no NUMA node: what depends on it is unknown; with one node there is nothing to tell."""
+    """A hypervisor may report no NUMA node: what depends on it is unknown, unless there is only one node."""
     machine = cloud_vm()
     blind = replace(
         machine,

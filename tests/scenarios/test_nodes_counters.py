@@ -1,4 +1,4 @@
-"""Counters over a window and optics, on whole nodes: planted faults, false alarms that stay silent, failing sources."""
+"""Counters over a window and optics, on complete nodes: planted faults, silent false alarms, failing sources."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_growth_that_cannot_be_measured_is_unknown(case: str) -> None:
 
 
 def test_an_8_bit_counter_of_flaps_at_its_maximum_leaves_the_others() -> None:
-    """link_downed stops at 255: on InfiniBand the carrier still tells; with nothing else it is unknown."""
+    """link_downed stops at 255: on InfiniBand the carrier still shows it; without that it is unknown."""
     machine = with_nic(describe(IB), "mlx5_5", stands={"link_downed": 255})
     assert report(machine, IB)["nodes"][0]["checks"]["counters.flaps"] == "pass"
     hidden = {f"file:/sys/class/net/{machine.nics[5].netdev(False)}/carrier_changes": None}
@@ -362,7 +362,7 @@ def test_software_devices_are_not_judged_by_their_noise() -> None:
 
 
 def test_what_a_host_cannot_see_of_a_fabric_stays_unknown() -> None:
-    """Bytes of the switches' uplinks: even rails, and NCCL's part of balancing, do not pass what asks for both."""
+    """Bytes of the switches' uplinks: even rails, or NCCL's part of balancing, do not pass an item that needs both."""
     found = judge([from_document(machines.evidence(describe(IB)), IB)], registry().checks, site(IB))
     items = {item["id"]: item for item in found["checklists"]}
     assert (items["FP-CON-5"]["status"], items["AN-7"]["status"]) == ("unknown", "unknown")

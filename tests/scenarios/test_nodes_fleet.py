@@ -90,7 +90,7 @@ def planted(kind: str, fault: Fault, odd: Sequence[str] = (ODD,)) -> list[Eviden
 
 
 def loud(evidences: Sequence[Evidence], cluster: Cluster) -> list[dict[str, Any]]:
-    """Return what a report says of a fleet, apart from passes and skips."""
+    """Return a report's findings about a fleet, apart from passes and skips."""
     findings: list[dict[str, Any]] = judge(evidences, [*OF_NODES, *OF_FLEETS], cluster)["findings"]
     return [one for one in findings if one["status"] not in ("pass", "skip") and one["check"] not in ONLY_THE_SITE]
 

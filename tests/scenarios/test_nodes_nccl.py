@@ -1,4 +1,4 @@
-"""NCCL's settings planted on whole nodes, and what looks wrong and is none."""
+"""NCCL settings planted on complete nodes, and settings that look wrong and are not."""
 
 from __future__ import annotations
 

@@ -65,13 +65,13 @@ NO_NVIDIA = records(
 
 
 def without_driver() -> Findings:
-    """What nobody can tell in a container without the driver's tools and libraries."""
+    """What is unknown in a container without the driver's tools and libraries."""
     blind = {"gpu.driver", "topology.nvlink", "topology.nearest-nic", *NEED_THE_DRIVER}
     return {("unknown", check, "") for check in blind}
 
 
 def not_here(port: str) -> Findings:
-    """What nobody can tell of a port whose interface is in another network namespace."""
+    """What is unknown of a port with its interface in another network namespace."""
     counted = ("loss", "link-quality", "receiver", "visible", "congestion", "traffic-class")
     checks = ("roce.chain", *(f"counters.{name}" for name in counted), "optics.module", "optics.fec")
     return {("unknown", check, port) for check in checks}

@@ -1,4 +1,4 @@
-"""Nodes that are built unlike the others, in health and with faults: what is by design is not blamed."""
+"""Nodes of unusual design, healthy and with faults: what is by design is not reported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.whole_nodes import (
 
 
 def job(**variables: str) -> Fault:
-    """Add to the environment of the process that was asked."""
+    """Add to the environment of the collecting process."""
     return lambda machine: replace(machine, env={**machine.env, **variables})
 
 
@@ -119,7 +119,7 @@ def test_shared_nics_are_reported() -> None:
 
 
 def test_an_uneven_board_without_a_cluster_file_has_lost_a_nic() -> None:
-    """Seven NICs for eight GPUs, or three for eight: nothing says that this was sold so."""
+    """Seven NICs for eight GPUs, or three for eight: no sign that this is by design."""
     machine = replace(h20_shared_nics(), nics=h20_shared_nics().nics[:-1])
     assert {subject for _, check, subject in loud(machine) if check == "topology.nearest-nic"} >= {"GPU6", "GPU7"}
 

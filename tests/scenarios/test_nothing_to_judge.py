@@ -26,7 +26,7 @@ from tests.support.sshfarm import Farm, View
 from tests.support.sshfarm.marks import needs_farm
 
 BARE = "has neither a GPU nor an RDMA NIC, and is not declared to have none"
-#: Devices of the whole node that are neither bridges nor part of the board.
+#: Devices of the complete node that are neither bridges nor part of the board.
 LEFT = "0000:00:00.0"
 OPTIONS = "[class.other]\nnodes = '{}'\ngpus = {}\nhcas = {}\n"
 SONIC = {"file:/etc/sonic/sonic_version.yml": {"status": "ok", "out": "build_version: 'SONiC.202405.1'\n"}}
@@ -36,7 +36,7 @@ IDENTITY = ("file:/etc/machine-id", "file:/proc/sys/kernel/random/boot_id", "fil
 
 
 def document(name: str, *, bare: bool = True, more: Mapping[str, Any] = {}) -> dict[str, Any]:
-    """Return a whole node, or the same machine after all its GPUs and NICs fell off the bus."""
+    """Return a complete node, or the same machine after all its GPUs and NICs fell off the bus."""
     made: dict[str, Any] = json.loads(json.dumps(whole_node("hgx-h100"))) | {"node": name}
     if bare:
         bus = made["records"]["dir:/sys/bus/pci/devices"]["entries"]
@@ -104,7 +104,7 @@ def test_an_expectation_of_none_is_one(tmp_path: Path, gpus: int, hcas: int, bar
 
 @pytest.mark.parametrize(("key", "status"), [("gpus = 0", 0), ("hcas = 0", 3)])
 def test_one_of_both_is_judged_by_itself(tmp_path: Path, key: str, status: int) -> None:
-    """``hcas = 0`` does not say that the GPUs may be gone; a machine declared to have no GPU needs no NIC."""
+    """``hcas = 0`` does not mean that the GPUs may be gone; a machine declared to have no GPU needs no NIC."""
     cluster = f"[class.other]\nnodes = 'n00'\n{key}\n"
     assert judge_saved(tmp_path, [document("n00")], cluster)[0] == status
 

@@ -1,4 +1,4 @@
-"""The RoCE chain on whole nodes: each link broken alone is the one that is named, and nothing else raises an alarm."""
+"""The RoCE chain on complete nodes: each link broken alone is named, and nothing else raises an alarm."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def every_record(change: Callable[[str, Any], Any]) -> Fault:
 
 @dataclass(frozen=True)
 class Setup:
-    """A node, the site's word on QoS, and what the chain must say."""
+    """A node, the site's QoS declaration, and what the chain must report."""
 
     fault: Fault
     link: str = ""  # the first broken one; empty: none
@@ -279,7 +279,7 @@ UNSURE: dict[str, Setup] = {
     "an HCA that may not be opened": Setup(port(uverbs=False), unknown=("active MTU",)),
 }  # fmt: skip
 
-#: What these faults break besides, for other checks to say.
+#: What these faults break besides, for other checks to report.
 BESIDES = {
     "an HCA that may not be opened": {("fail", "rdma.device-nodes")},
     "ranks with different traffic classes": {("warn", "nccl.contradictions")},

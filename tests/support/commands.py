@@ -1,4 +1,4 @@
-"""Runs commands of the command line whole, each in a process of its own that need not import preflight again.
+"""Runs complete commands of the command line, each in a process of its own that need not import preflight again.
 
 The script below starts once for a list of commands and forks for each; what a command prints, its exit status and the
 memory that it took come back as JSON. The memory is the command's own: a process that a large one starts directly, as

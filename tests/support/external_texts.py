@@ -1,7 +1,7 @@
 """Texts in the form of a real tool: recorded, or re-made from what was seen; never printed by this project's renderers.
 
-``tests/data/outside/index.toml`` says of each file where its form comes from; ``preflight/parsers/provenance.py``
-says the same to the reader of ``preflight explain``, and a test ties the two.
+``tests/data/outside/index.toml`` gives the origin of each file's form; ``preflight/parsers/provenance.py``
+gives it to ``preflight explain``, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Sample:
     format: str  # a name of preflight.parsers.provenance
     origin: str  # URL where its form was seen, or the machine that it was recorded on
     date: str  # when it was recorded or published, as far as known
-    version: str  # of the tool, as far as the origin says; empty where it does not
+    version: str  # of the tool, where the origin gives it; else empty
     note: str  # what was cut or redacted; empty: nothing
     refused: bool = False  # whether its parser is to refuse it
     remade: bool = False  # whether its names, addresses, times and values are our own

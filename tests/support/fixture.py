@@ -1,6 +1,6 @@
 """Fixture files: ``fixtures/<check-id>/<case>.json`` as ``{origin, records, site?, findings}``.
 
-Records may be written short, as ``preflight.plugin_fixture`` describes. ``base`` names a whole node of
+Records may be written short, as ``preflight.plugin_fixture`` describes. ``base`` names a complete node of
 ``fixtures/nodes`` whose records come first; ``null`` takes one of them away.
 A fleet check's fixture has ``nodes`` instead, each with its own ``base`` and ``records``.
 ``waivers`` are those of the cluster file. The fixture of a check of logs has those logs as ``records``, and
@@ -84,7 +84,7 @@ def evidence(name: str, node: Mapping[str, Any]) -> Evidence:
 
 @cache
 def whole_node(name: str) -> Mapping[str, Any]:
-    """Return the document of a whole node, with the healthy records of checks that brought their own."""
+    """Return the document of a complete node, with the healthy records of checks that brought their own."""
     loaded: dict[str, Any] = json.loads((FIXTURES / "nodes" / f"{name}.json").read_text())
     if loaded["origin"].startswith("made by hand"):
         loaded["records"] = {**healthy_records(), **loaded["records"]}

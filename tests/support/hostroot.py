@@ -21,7 +21,7 @@ from tests.support.machines import Machine
 from tests.support.sshfarm import Farm, View
 
 # /proc/self is another one in each process. Python, before it starts, has what it will find there put in place by
-# somebody who may: a shell that was left behind in this name space, as root.
+# a user who may: a shell that was left behind in this namespace, as root.
 _SELF = """mkfifo -m 666 /dev/shm/ask /dev/shm/told
 (read pid </dev/shm/ask
 for name in status limits; do mount --bind {root}/proc/self/$name /proc/$pid/$name; done

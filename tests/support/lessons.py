@@ -414,7 +414,7 @@ NODE: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
 }
 
-#: What the survey's policy for XIDs asks for, each with its kernel log.
+#: What the survey's policy for XIDs requires, each with its kernel log.
 XID: dict[str, tuple[str, ...]] = {
     "one kernel log for each row": (
         "unit/facts/test_gpu.py::test_policy_of_each_code",
@@ -449,7 +449,7 @@ XID: dict[str, tuple[str, ...]] = {
     "repetitions": ("unit/facts/test_gpu.py::test_repetitions_within_a_minute_count_once",),
 }
 
-#: What looks like a fault and is none, on a whole node; the first seventeen are the experts' list.
+#: What looks like a fault and is none, on a complete node; the first seventeen are the experts' list.
 FALSE_ALARMS: dict[str, tuple[str, ...]] = {
     "GB200: SYS between GPU and NIC": (
         "checks/test_checks.py::test_fixture[topology.nearest-nic/grace-nic-on-cpu]",

@@ -70,7 +70,7 @@ def _mutated(text: str, kind: int, one: int, other: int, splinter: str) -> str:
         return text[:start] + NUMBERS[other % len(NUMBERS)] + text[end:]
     if kind == 5:  # line ends of another system
         return text.replace("\n", ("\r\n", "\r", "\x85", "\x0b", "\u2029")[one % 5])
-    if kind == 6:  # a word said twice, or not at all
+    if kind == 6:  # a word twice, or not at all
         words = [match.span() for match in re.finditer(r"\S+", text)] or [(0, 0)]
         start, end = words[one % len(words)]
         return text[:start] + text[start:end] * (other % 3) + text[end:]
@@ -88,7 +88,7 @@ def _mutated(text: str, kind: int, one: int, other: int, splinter: str) -> str:
         random.Random(other).shuffle(lines)
     elif kind == 12:  # two lines became one
         lines[line : line + 2] = ["".join(lines[line : line + 2])]
-    else:  # somebody else's line
+    else:  # a line of another text
         lines.insert(line, splinter)
     return "\n".join(lines)
 

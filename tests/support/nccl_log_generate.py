@@ -30,7 +30,7 @@ class Job:
     version: str = "2.21"
     ranks: int = 1024
     seed: int = 0
-    dead: int | None = None  # a rank that fails in the end, and takes the others with it
+    dead: int | None = None  # a rank that fails in the end, and takes its peers with it
     launcher: str = ""  # put before each line; {rank} is the rank
 
     @property
@@ -39,7 +39,7 @@ class Job:
         return -(-self.ranks // LOCAL)
 
     def at_least(self, version: str) -> bool:
-        """Tell whether the log's version is that one or newer."""
+        """Return whether the log's version is that one or newer."""
         return VERSIONS.index(self.version) >= VERSIONS.index(version)
 
     def head(self, rank: int) -> bytes:
@@ -109,7 +109,7 @@ def _interleaved(per_rank: list[list[bytes]], dice: random.Random, *, in_blocks:
 
 
 def _start(job: Job, rank: int) -> list[bytes]:
-    """Return what a process says once."""
+    """Return what a process prints once."""
     address = f"10.1.{rank // LOCAL // 250}.{rank // LOCAL % 250 + 1}"
     space = "" if job.at_least("2.27") else " "
     relaxed = " [RO]" if job.at_least("2.12") else " "

@@ -83,7 +83,7 @@ class Parser:
     call: Call
     seeds: tuple[str, ...]
     raises: tuple[type[Exception], ...] = (ValueError,)
-    foreign: bool = True  # False: the operator's own list or file, whose mistakes take longer to tell, within bounds
+    foreign: bool = True  # False: the operator's own list or file; reporting its errors takes longer, within bounds
 
     def __str__(self) -> str:
         return self.name
@@ -93,7 +93,7 @@ class Parser:
 TEXT: list[Parser] = []
 #: Parsers of a decoded JSON value; a seed is its JSON.
 VALUE: list[Parser] = []
-#: Readers of a whole document; a seed is the name of a whole node.
+#: Readers of a complete document; a seed is the name of a node in fixtures/nodes.
 EVIDENCE: list[Parser] = []
 
 #: Functions that take something foreign and parse nothing of their own, each with the reason.
@@ -155,7 +155,7 @@ APART = {
     ),
 }
 
-#: Modules whose parsers have their own tests: tests/unit/parsers/test_nccl.py, tests/unit/parsers/test_torch_trace.py.
+#: Parsers with their own tests: tests/unit/parsers/test_nccl.py, tests/unit/parsers/test_torch_trace.py.
 ELSEWHERE = (
     "parsers.text_block",
     "parsers.record",
@@ -168,7 +168,7 @@ ELSEWHERE = (
 )
 
 
-#: Whole nodes, the last one recorded.
+#: Complete nodes, the last one recorded.
 NODES = ("hgx-h100-roce", "hgx-h100", "one-pair", "soft-roce")
 
 
@@ -550,7 +550,7 @@ _names("container.resources")
 _value("container.networks", json.dumps(_ENVIRONMENT), call=lambda value: container.networks(_environment(value)),
        raises=EvidenceError)  # fmt: skip
 
-# --- whole documents -------------------------------------------------------------------------------
+# --- complete documents -------------------------------------------------------------------------------
 
 
 def _evidence(name: str, call: Callable[[Evidence], object] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""A large fleet with 25 planted differences, each on a node of its own, and what the report must say of each.
+"""A large fleet with 25 planted differences, each on a node of its own, and what the report must contain.
 
 Written to a folder node by node, so that it may be larger than memory. Made by hand, as all of
 ``tests/support/machines``.
@@ -74,7 +74,7 @@ def _kernel(release: str) -> Fault:
     return lambda machine: replace(machine, platform=replace(machine.platform, kernel=release))
 
 
-#: Name -> the change of one node, and all that the report then says of that node beside passes and skips.
+#: Name -> the change of one node, and all findings on that node then, beside passes and skips.
 DIFFERENCES: Mapping[str, tuple[Fault, Reported]] = {
     "a GPU off the bus": (gpu(3, on_bus=False), frozenset({("fail", "gpu.count", "")})),
     "a GPU that the driver lost": (gpu(3, answers=False), frozenset({("fail", "gpu.driver", "0000:61:00.0")})),

@@ -286,7 +286,7 @@ def empty() -> dict[str, Any]:
 
 
 def hostile() -> dict[str, Any]:
-    """Return a report all of whose foreign text is hostile."""
+    """Return a report with hostile text in every foreign field."""
     text = HOSTILE
     topology = hgx(dead=1)
     first = topology["numa"][0]["switches"][0]

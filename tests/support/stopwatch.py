@@ -17,7 +17,7 @@ MOST = 10.0
 
 
 def stalled_s() -> float | None:
-    """Return the seconds since the boot in which somebody waited for what the machine lacked; None: nobody counts."""
+    """Return the seconds since boot of pressure stalls (PSI); None: the kernel does not count them."""
     total_us = 0
     try:
         for resource in ("cpu", "io", "memory"):
@@ -42,7 +42,7 @@ class Stopwatch:
 
     @property
     def seconds(self) -> float:
-        """Seconds so far, less those in which the machine let somebody wait."""
+        """Seconds so far, less those of pressure stalls."""
         return self.own(self.elapsed)
 
     def own(self, seconds: float) -> float:

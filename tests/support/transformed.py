@@ -1,4 +1,4 @@
-"""What people, launchers, pages and terminals make of a text that changes nothing of what it says.
+"""Ways in which people, launchers, pages and terminals change a text but not its facts.
 
 ``python -m tests.support.transformed`` reads every text of outside origin in every way and prints how much of its facts
 is left, a line for each way; with names of ways behind it, those ways, and each text that differs.
@@ -116,7 +116,7 @@ WAYS: dict[str, Callable[[str], str | bytes]] = {
 #: Facts that a launcher's mark may add to: who wrote a line, and how the line stands there.
 _OF_A_MARK = {"file", "text", "rank", "host", "hosts", "time", "warnings", "watchdog", "affinity"}
 _OF_A_PLACE = {"line", "file"}
-#: A line with a mark is one among several; of few nobody knows whether they bear it.
+#: A line with a mark is one among several; a few lines do not show whether they bear it.
 _LEAST_MARKED = 4
 
 

@@ -1,4 +1,4 @@
-"""Judging whole nodes made by hand: what a healthy one says, and what each planted fault adds."""
+"""Judging complete nodes made by hand: the findings of a healthy one, and what each planted fault adds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CHECKS: list[Check] = [
 #: A change of the description.
 Fault = Callable[[Machine], Machine]
 
-#: What a report says apart from passes and skips: status, check, subject.
+#: A report's findings apart from passes and skips: status, check, subject.
 Findings = set[tuple[str, str, str]]
 
 #: What a fault of a compute port takes from each GPU, where the catalogue has the customary figure.
@@ -40,7 +40,7 @@ INVENTORY = ("unknown", "host.inventory", "")
 
 LESS_PER_GPU = ("warn", "rdma.bandwidth-per-gpu", "")
 
-#: Name of a fault -> the fault, and what the report must then say, no more and no less.
+#: Name of a fault -> the fault, and the exact findings of the report then.
 Faults = Mapping[str, tuple[Fault, Findings]]
 
 
@@ -51,7 +51,7 @@ class Table:
     node: str  # of fixtures/nodes
     describe: Callable[[str], Machine]  # the healthy node, by its name
     faults: Faults
-    always: frozenset[tuple[str, str, str]] = frozenset()  # what the healthy one says: unknown in a container
+    always: frozenset[tuple[str, str, str]] = frozenset()  # the healthy node's findings: unknown in a container
 
 
 def tables() -> list[Table]:
@@ -132,7 +132,7 @@ def site(name: str) -> Cluster:
 
 
 def env(**variables: str) -> Fault:
-    """Set the environment of the process that was asked."""
+    """Set the environment of the collecting process."""
     return lambda machine: replace(machine, env=variables)
 
 
@@ -187,7 +187,7 @@ def health(index: int, **changes: Any) -> Fault:
 
 
 def every_gpu(**changes: Any) -> Fault:
-    """Change what the driver says of all GPUs."""
+    """Change what the driver reports of all GPUs."""
 
     def plant(machine: Machine) -> Machine:
         gpus = tuple(replace(one, health={**one.health, **changes}) for one in machine.gpus)

@@ -29,7 +29,7 @@ PACKAGES = {
     "ping": "iputils-ping",
 }
 
-#: The cloud kernel has no rdma_rxe; rxe needs crc32_generic, without which `rdma link add` says "No such file".
+#: The cloud kernel has no rdma_rxe; rxe needs crc32_generic, without which `rdma link add` fails with "No such file".
 KERNEL = "linux-image-amd64"
 MODULES = (
     "virtio_pci", "virtio_net", "virtio_rng", "9pnet_virtio", "9p", "overlay", "crc32_generic", "rdma_rxe", "ib_uverbs",

@@ -43,7 +43,7 @@ PINS = pins((ROOT / "constraints.txt").read_text())
 
 
 def wanted(marker: Marker | None, python: str) -> bool:
-    """Tell whether a marker holds for a Python on Linux."""
+    """Return whether a marker holds for a Python on Linux."""
     at = {"python_version": python, "python_full_version": f"{python}.0", "sys_platform": "linux", "extra": "",
           "platform_python_implementation": "CPython", "implementation_name": "cpython"}  # fmt: skip
     return marker is None or marker.evaluate(at)

@@ -352,7 +352,7 @@ def test_words_of_kubectl(stderr: bytes, phase: str, reason: str) -> None:
 
 
 def test_a_kubectl_that_is_none(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever stands in PATH by that name: what it prints is not taken for pods, nor waited for without end."""
+    """A kubectl of any origin in PATH: its output is not taken for pods, and it has a deadline."""
     tool = home / "kubectl"
     tool.write_text("#!/bin/sh\nprintf -- '--all\\tRunning\\n'\n")
     tool.chmod(0o755)

@@ -85,7 +85,7 @@ def test_what_a_kustomization_names_is_there(folder: Path) -> None:
 
 
 def knows_kustomize() -> bool:
-    """Tell whether there is a kubectl of 1.21 or later: those before have a kustomize of 2018."""
+    """Return whether there is a kubectl of 1.21 or later: older ones have a kustomize of 2018."""
     if shutil.which("kubectl") is None:
         return False
     ran = subprocess.run(

@@ -1,4 +1,4 @@
-"""Draining with manners, on a real Slurm cluster: what is not ours is left alone, and never too many."""
+"""Draining nodes of a real Slurm cluster: other people's drains are left alone, and never too many nodes go."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ def test_inside_an_allocation_its_nodes_are_meant(slurm: Slurm, tmp_path: Path) 
 
 @real
 def test_a_dead_slurmd_of_which_slurm_does_not_know_yet(slurm: Slurm) -> None:
-    """The step is aborted for it; the others are collected again without it. It stays dead: the last test."""
+    """Slurm aborts the step; the other nodes are collected again without it. It stays dead: the last test."""
     os.kill(_slurmd(slurm.daemons["n6"].pid), signal.SIGKILL)
     watch = Stopwatch()
     found = collect(slurm, slurm.names, document="1MB", node_s=20, run_s=90)

@@ -162,7 +162,7 @@ class FaultResult:
 def collect_all(
     farm: Farm, hosts: Mapping[str, Mapping[str, Any]], deadline_s: float, config_of: Farm | None = None
 ) -> dict[str, FaultResult]:
-    """Ask all hosts at once; each has its own deadline."""
+    """Query all hosts at once; each has its own deadline."""
     options = SshOptions((config_of or farm).ssh_config, connect_timeout_s=CONNECT_TIMEOUT_S)
     transport = SshTransport(options, list(hosts))
 

@@ -72,7 +72,7 @@ def finding(report: dict[str, Any]) -> dict[str, Any]:
 def switched() -> Iterator[tuple[Farm, str]]:
     """Two hosts with networks of their own, at MTU 9000, and two switches between; yields the name of their network.
 
-    The small MTU has to be between the switches: a host whose own virtual link is too small is reported by its kernel.
+    The small MTU has to be between the switches: the kernel itself reports a host with too small a virtual link.
     """
     names = [f"farm{os.getpid()}-{part}" for part in ("one", "two", "switch")]
     *hosts, switch = names

@@ -70,7 +70,7 @@ class FleetHost:
 
 
 ODD: dict[str, FleetHost] = {
-    # healthy, and not made like the others
+    # healthy, but of a different make
     "fish": FleetHost(lives={"shell": "/usr/bin/fish"}),
     "tcsh": FleetHost(lives={"shell": "/usr/bin/tcsh"}),
     "noisy": FleetHost(lives={"bashrc": NOISY}),

@@ -31,7 +31,7 @@ from preflight.probes import SWEEP_CAP, plan, sweep
 from tests.support.stopwatch import Stopwatch
 
 UMAD = Path(f"/usr/lib/{platform.machine()}-linux-gnu/umad2sim/libumad2sim.so")
-#: What opensm says after each sweep in which all went well; one that stands on a port without a link never does.
+#: What opensm prints after each successful sweep; it never does on a port without a link.
 _ROUTED, _ROUTED_WITHIN_S, _QUIET_S = "SUBNET UP", 5.0, 0.3
 #: How often a sweep that lost queries for no reason is made.
 _SWEEPS = 6
@@ -125,7 +125,7 @@ def _file(names: dict[str, str], cables: Sequence[tuple[str, int, str, int]], po
 
 
 def _lost(found: Evidence) -> str:
-    """Say what is wrong with the counters of a sweep of which nothing should be lost; empty if nothing is."""
+    """Return what is wrong with the counters of a sweep without losses; empty if nothing is."""
     for key in found.records:
         if key.startswith("cmd:ibqueryerrors"):
             raw = found.records[key]
@@ -138,7 +138,7 @@ def _lost(found: Evidence) -> str:
 
 
 def _crashed(found: Evidence) -> str:
-    """Say which tool ended by a signal: ibqueryerrors does, now and then, where answers are lost."""
+    """Return which tool ended by a signal: ibqueryerrors sometimes does where answers are lost."""
     return ", ".join(f"{key}: {raw}"[-2000:] for key, raw in found.records.items() if int(raw.get("rc") or 0) < 0)
 
 
@@ -275,10 +275,10 @@ class IbSim:
 
     def sweep(self, node: str = "gpu000", at: str = "2026-11-21T03:00:00Z", host: str = "", device: str | None = None,
               window_s: float | None = None, meanwhile: Sequence[str] = ()) -> Evidence:  # fmt: skip
-        """Ask this fabric what --fabric asks, with the real collector, as from a host of it.
+        """Query this fabric as --fabric does, with the real collector, as if from one of its hosts.
 
         ``meanwhile`` are console commands that are given in the middle of the window. Where nothing in the fabric
-        loses queries, a sweep that lost some is made again, and says so: why that happens now and then is not known.
+        loses queries, a sweep that lost some is repeated, and a message is printed; the cause is unknown.
         So is one in which a tool crashed.
         """
         for attempt in range(_SWEEPS):

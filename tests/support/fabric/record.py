@@ -1,7 +1,7 @@
 """Recorder of the fabric checks' fixtures on a simulated fabric: ``python -m tests.support.fabric.record [CHECK…]``.
 
-Each case is a fabric, a fault, and what the check must say; the records are what the real tools printed. What no
-simulator has (a SHARP aggregation manager, a node's sysfs) is made by hand, and the fixture's origin says so.
+Each case is a fabric, a fault, and what the check must report; the records are what the real tools printed. What no
+simulator has (a SHARP aggregation manager, a node's sysfs) is made by hand, as the fixture's origin states.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class FabricCase:
     host: str = ""
     fabric: Mapping[str, Any] = field(default_factory=dict)  # of the cluster file
     records: Mapping[str, Any] = field(default_factory=dict)  # made by hand, on top
-    nodes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # others that were asked, made by hand
+    nodes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # further queried nodes, made by hand
     window_s: float | None = None
     meanwhile: tuple[str, ...] = ()
 
@@ -513,7 +513,7 @@ def write(checks: Sequence[str]) -> None:
 def write_references() -> None:
     """Write the sweeps of a healthy fabric that are named as references."""
     with IbSim(SMALL) as sim:
-        good = sim.sweep(at="2026-11-21T02:00:00Z")  # an hour before what a fixture says
+        good = sim.sweep(at="2026-11-21T02:00:00Z")  # an hour before a fixture's time
     (FIXTURES / "fabric.reference" / "good.ibnetdiscover").write_text(good.records[NET]["out"])
     reference = Evidence("gpu000", good.collected_at, {key: good.records[key] for key in (NET, ERRORS)},
                     origin=ORIGIN.format("a healthy fabric"))  # fmt: skip

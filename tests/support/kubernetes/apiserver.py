@@ -1,8 +1,9 @@
 """A simulated Kubernetes API server: real HTTPS on loopback, real `exec`, and prepared answers instead of a cluster.
 
-It answers what `kubectl` and a pod's service account ask of pods: discovery, `get`, `list`, and `exec` in both ways
-that kubectl speaks, WebSocket (v5.channel.k8s.io, RFC 6455) and SPDY/3.1 (tests/support/kubernetes/apiserver_spdy.py;
-older ones). Behind `exec` a real process runs on this machine; its standard input is closed when the connection is
+It answers the requests of `kubectl` and a pod's service account for pods: discovery, `get`, `list`, and `exec` in both
+ways that kubectl speaks, WebSocket (v5.channel.k8s.io, RFC 6455) and SPDY/3.1
+(tests/support/kubernetes/apiserver_spdy.py; older ones).
+Behind `exec` a real process runs on this machine; its standard input is closed when the connection is
 gone, as a kubelet does. Nothing here is a cluster: no scheduler, no kubelet, no admission. Its answers were made by
 hand: tests/data/kubernetes.
 """
@@ -144,7 +145,7 @@ class ApiServer:
                 await http.reply(writer, *self._answer(request))
         writer.close()
 
-    # --- what is asked ---
+    # --- requests ---
 
     def _answer(self, request: http.Request) -> tuple[int, Mapping[str, Any]]:
         known: dict[str, Mapping[str, Any]] = {
@@ -169,7 +170,7 @@ class ApiServer:
         return http.status(*pod.get) if pod.get else (200, pod.document)
 
     def _refused(self, request: http.Request) -> tuple[int, Mapping[str, Any]] | None:
-        """Return the answer to whoever has no valid token."""
+        """Return the answer to a request without a valid token."""
         if request.headers.get("authorization") == f"Bearer {self.token}":
             return None
         return http.status(401, "Unauthorized", "Unauthorized")
@@ -180,7 +181,7 @@ class ApiServer:
         return [pod.document for name, pod in self.pods.items() if wanted.items() <= labels[name].items()]
 
     async def _exec(self, request: http.Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Carry out `exec`; tell whether the connection was used up."""
+        """Carry out `exec`; return whether the connection was used up."""
         pod = self.pods.get(request.path.split("/")[-2])
         if refused := self._refused(request):
             await http.reply(writer, *refused)
@@ -200,7 +201,7 @@ class ApiServer:
             await http.reply(writer, *http.status(400, "BadRequest", why))
             return False
         if pod.busy:
-            pod.busy -= request.upgrade != "websocket"  # kubectl asks again over SPDY before it gives up
+            pod.busy -= request.upgrade != "websocket"  # kubectl retries over SPDY before it gives up
             await http.reply(writer, *http.status(429, "TooManyRequests", "the server has received too many requests"))
             return False
         if pod.silent:
@@ -271,7 +272,7 @@ async def _feed(channels: Channels, stdin: asyncio.StreamWriter) -> None:
 async def _drain(
     stream: asyncio.StreamReader, send: Callable[[bytes], Coroutine[Any, Any, None]], cut_after: int | None = None
 ) -> bool:
-    """Send all that a stream gives; tell whether the connection was to be cut."""
+    """Send all that a stream gives; return whether the connection was to be cut."""
     count = 0
     while data := await stream.read(32768):
         count += len(data)

@@ -20,7 +20,7 @@ from tests.support.kubernetes.apiserver_streams import WebSocket
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked."""
+    """A request: its method, path and headers."""
 
     method: str
     path: str

@@ -7,7 +7,7 @@ import struct
 from typing import Protocol
 
 STDIN, STDOUT, STDERR, ERROR = 0, 1, 2, 3
-#: The channel by which v5.channel.k8s.io says that another one is closed.
+#: The channel on which v5.channel.k8s.io announces that another one is closed.
 _CLOSE = 255
 
 _BINARY, _CLOSING, _PING, _PONG = 2, 8, 9, 10

@@ -2,7 +2,7 @@
 
 Needs root, and the packages podman and runc. Containers run on a folder (``--rootfs``), not on an image in layers:
 that needs no overlay file system, which a machine that is a container itself may not have. runc instead of crun:
-crun refuses hosts that mix cgroups v1 and v2. Rlimits are dropped from what runc is told: podman asks for more open
+crun refuses hosts that mix cgroups v1 and v2. Rlimits are dropped from runc's configuration: podman requests more open
 files than a machine that is a container itself may give, and without CAP_SYS_RESOURCE no container would start.
 """
 
@@ -23,7 +23,7 @@ _PROGRAMS = ("/bin/sh", "/usr/bin/find")
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 
-#: Open files that podman itself would ask for.
+#: Open files that podman itself would request.
 _FILES = 1048576
 
 _RUNTIME = """#!{python} -IS
@@ -65,7 +65,7 @@ runroot = "{folder}/run"
 
 
 def why_not() -> str:
-    """Say why podman cannot be used here; empty if it can."""
+    """Return why podman cannot be used here; empty if it can."""
     if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
         return f"not installed: {', '.join(missing)}"
     return "" if os.geteuid() == 0 else "podman is used as root"

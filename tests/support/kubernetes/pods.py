@@ -30,7 +30,7 @@ IMAGE, BASE = "localhost/preflight:1", "localhost/base:1"
 
 _STORAGE = '[storage]\ndriver = "overlay"\ngraphroot = "{folder}/graph"\nrunroot = "{folder}/run"\n'
 
-#: Soft and hard limit of locked memory that pods inherit here, bytes: that of a container runtime that nobody set up.
+#: Soft and hard limit of locked memory that pods inherit here, bytes: the default of a container runtime.
 _MEMLOCK = 65536
 
 #: Packages that the image of the tests does without, for the time that it takes: SSH, and frames on a terminal.
@@ -40,7 +40,7 @@ Kube = Mapping[str, Any]
 
 
 def why_not() -> str:
-    """Say why there are no pods here; empty if there are."""
+    """Return why there are no pods here; empty if there are."""
     if reason := podman.why_not():
         return reason
     pause = ("/usr/libexec/podman/catatonit", "/usr/bin/catatonit", "/usr/lib/podman/catatonit")
@@ -85,7 +85,7 @@ class Pods(podman.Podman):
         )  # fmt: skip
 
     def play(self, pod: Kube, network: str = "none") -> tuple[int, str]:
-        """Start a pod and wait for its init containers; return podman's exit status and what it said."""
+        """Start a pod and wait for its init containers; return podman's exit status and output."""
         file = self.folder / f"{pod['metadata']['name']}.json"
         file.write_text(json.dumps(pod))
         ran = self.run("kube", "play", f"--network={network}", str(file))

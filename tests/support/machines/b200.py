@@ -1,4 +1,4 @@
-"""HGX B200: eight GPUs whose NVSwitches hide behind ConnectX-7 bridges, so that RDMA devices of no network appear.
+"""HGX B200: eight GPUs, NVSwitches behind ConnectX-7 bridges, and so RDMA devices that belong to no network.
 
 The order of the sixteen RDMA devices and their codes after public outputs of `nvidia-smi topo -m` on such boards
 (sgl-project/sglang issue 26541, vllm-project/vllm issue 42186): the bridges' four functions first, then each GPU's

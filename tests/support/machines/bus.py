@@ -7,7 +7,7 @@ from tests.support.machines.records import Records, link, listing, ok
 
 
 def _path(bus: int, below: int, function: int = 0) -> str:
-    """Place a device below a PCIe switch whose upstream port is the first bus of its group."""
+    """Place a device below a PCIe switch with the first bus of its group as upstream port."""
     root = below - 4
     return (
         f"../../../devices/pci0000:{root:02x}/0000:{root:02x}:01.0/0000:{root + 1:02x}:00.0/"
@@ -21,7 +21,7 @@ def _handed_in(machine: Machine, address: str) -> str:
 
 
 def distance(one: Gpu | Nic, other: Gpu | Nic) -> str:
-    """Return the code of ``nvidia-smi topo -m`` for two devices whose bridges are described."""
+    """Return the code of ``nvidia-smi topo -m`` for two devices with known bridges."""
     shared = 0
     while shared < min(len(one.above), len(other.above)) and one.above[shared] == other.above[shared]:
         shared += 1

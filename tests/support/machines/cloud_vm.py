@@ -1,8 +1,8 @@
-"""A cloud's virtual machine with a whole A100 board: eight GPUs, six NVSwitches, eight virtual functions of HDR NICs.
+"""A cloud's virtual machine with a complete A100 board: eight GPUs, six NVSwitches, eight virtual HDR NICs.
 
 The shape is that of Azure's ND A100 v4: the hypervisor hands in every device on a PCI domain of its own, so no
-bridge and no switch is in sight and the matrix says NODE or SYS between every GPU and NIC. Domains, NUMA nodes (GPU
-pairs on 1, 0, 3, 2) and which NIC is near which GPU (which only the topology file tells) after ndv4-topo.xml of
+bridge and no switch is in sight and the matrix shows NODE or SYS between every GPU and NIC. Domains, NUMA nodes (GPU
+pairs on 1, 0, 3, 2) and which NIC is near which GPU (which only the topology file gives) after ndv4-topo.xml of
 Azure/azhpc-images; names and firmware of the virtual functions after public outputs of lspci and ibv_devinfo.
 """
 

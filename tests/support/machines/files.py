@@ -1,4 +1,4 @@
-"""The files that are rendered: whole nodes, their cluster files, the demo cluster."""
+"""The files that are rendered: nodes, their cluster files, the demo cluster."""
 
 from __future__ import annotations
 

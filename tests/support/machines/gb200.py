@@ -2,7 +2,7 @@
 
 Addresses of GPUs and NICs, names of the interfaces and SYS in every cell between GPU and NIC after public
 descriptions of such trays (NVIDIA/NVSentinel, design of its NIC health monitor; DGX GB200 user guide: mlx5_0, 1, 4
-and 5 are the fabric's, the others BlueField-3 ports); NUMA nodes of GPU memory after the same and the kernel's
+and 5 are the fabric's, the rest BlueField-3 ports); NUMA nodes of GPU memory after the same and the kernel's
 nvgrace-gpu documents: CPU nodes 0 and 1, then eight for each GPU, of which the first holds its memory while MIG is
 off. GUIDs, firmware and the cluster's UUID are made up.
 """
@@ -18,7 +18,7 @@ from tests.support.machines.platform import BLUEFIELD_3, InstalledFunction, Plat
 
 NAME = "gb200-tray"
 
-#: NVLink domain of the rack, as every GPU of it tells.
+#: NVLink domain of the rack, as every GPU in it reports.
 FABRIC = GpuFabric("Completed", "Success", (), 32766, "5a9f6c1e-2d43-4b7a-9c58-0e1f2a3b4c5d")
 
 #: An idle GB200, with the memory and power limit that drivers 580 to 595 show of one.

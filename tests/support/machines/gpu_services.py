@@ -14,10 +14,10 @@ from tests.support.machines.records import DIRECTORY, MISSING, Records, listing,
 #: Seconds since the made node booted.
 UPTIME_S = 432000
 
-#: HGX boards whose NVSwitches do not appear on the node's PCI bus: B200, B300.
+#: HGX boards without NVSwitches on the node's PCI bus: B200, B300.
 _SWITCHES_NOT_ON_THE_BUS = ("2901", "3182")
 
-#: What any kernel says at boot in these levels; ``dmesg --raw`` of a 5.15 kernel, shortened.
+#: What any kernel logs at boot in these levels; ``dmesg --raw`` of a 5.15 kernel, shortened.
 _BOOT = (
     "<4>[    0.000000] secureboot: Secure boot disabled",
     "<4>[    1.204511] pci {gpu}: BAR 1: assigned to efifb",

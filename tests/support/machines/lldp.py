@@ -1,4 +1,4 @@
-"""What the switches say of themselves, as lldpd 1.0 prints it (`lldpcli -f json0`): DCBX as bytes, never decoded."""
+"""What the switches announce, as lldpd 1.0 prints it (`lldpcli -f json0`): DCBX as bytes, never decoded."""
 
 from __future__ import annotations
 

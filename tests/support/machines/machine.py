@@ -16,7 +16,7 @@ class Gpu:
     """One GPU on its PCIe switch."""
 
     bus: int
-    numa: int  # -1: the kernel was not told
+    numa: int  # -1: unknown to the kernel
     on_bus: bool = True
     answers: bool = True
     nvlink: bool = True
@@ -46,11 +46,11 @@ class Queues:
     cnp_dscp: int = 48
     pause: tuple[bool, bool] = (False, False)  # RX, TX
     dcbx: str = "OS"  # or Firmware
-    buffers: tuple[int, ...] | None = None  # of each priority; None: 1 for those with PFC, 0 for the others
+    buffers: tuple[int, ...] | None = None  # of each priority; None: 1 for those with PFC, else 0
     buffer_bytes: tuple[int, ...] = (130944, 130944, 0, 0, 0, 0, 0, 0)
     dcqcn: tuple[tuple[str, int], ...] = ()  # what differs from the firmware's defaults
     vendor_driver: bool = True  # MLNX_OFED or DOCA, which show ECN and the traffic class in sysfs
-    shown: bool = True  # False: a virtual function, whose tools answer "not supported"
+    shown: bool = True  # False: a virtual function; tools answer "not supported"
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Nic:
     device: str
     bus: int
     function: int = 0
-    numa: int = 0  # -1: the kernel was not told
+    numa: int = 0  # -1: unknown to the kernel
     gpu: int | None = None  # index of the GPU below the same PCIe switch
     state: str = "ACTIVE"
     physical: str = "LinkUp"
@@ -89,7 +89,7 @@ class Nic:
     above: tuple[str, ...] = ()  # bridges above it, root port first; empty: an HGX board's
     guid: str = ""  # empty: by its address
     relaxed_ordering: bool = True
-    here: bool = True  # whether its interface is in the network namespace that was asked
+    here: bool = True  # whether its interface is in the collector's network namespace
     gbps: float | None = None  # what its port sends, and receives, in the window; None: 300 near a GPU, 0.2 elsewhere
     grows: Mapping[str, int] = field(default_factory=dict)  # counters that grow, beside those of traffic
     stands: Mapping[str, int] = field(default_factory=dict)  # counters that begin at another value
@@ -172,7 +172,7 @@ class Machine:
     memory_nodes: str = "0-1"
     iommu: str = "identity"  # type of every IOMMU group; empty: no IOMMU
     platform: Platform = Platform()  # noqa: RUF009
-    every_path: str = ""  # code between every GPU and NIC, where the matrix tells nothing of them
+    every_path: str = ""  # code between every GPU and NIC, where the matrix does not show them
     boot_options: str = ""  # after those of the platform
     cpu_busy: float = 0.21  # share of the window that each CPU was busy
     cpu_interrupts: Mapping[int, float] = field(default_factory=dict)  # share of it in interrupts, by CPU
@@ -183,7 +183,7 @@ class Machine:
     records: Mapping[str, Any] = field(default_factory=dict)  # what was seen instead: a container's view
 
     def local_cpus(self, numa: int) -> str:
-        """Return the CPUs near a device; all of them where the kernel was not told."""
+        """Return the CPUs near a device; all of them where the kernel does not know."""
         return self.cpus[numa] if numa >= 0 else ",".join(self.cpus)
 
 

@@ -1,4 +1,4 @@
-"""What the collector says of NCCL beside its environment: the files that it names, and the ranks that run."""
+"""What the collector records of NCCL beside its environment: the files that it names, and the ranks that run."""
 
 from __future__ import annotations
 

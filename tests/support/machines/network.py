@@ -94,7 +94,7 @@ def _mlnx_qos(nic: Nic, priorities: list[int]) -> str:
 
 
 def _hidden(name: str) -> Records:
-    """Return what the tools say on a virtual function: its host sets all that."""
+    """Return what the tools print on a virtual function: its host sets all that."""
     return {
         **{f"cmd:dcb -j {object} show dev {name}": _NOT_SUPPORTED for object in ("pfc", "app", "buffer", "dcbx")},
         f"cmd:mlnx_qos -i {name}": ran("", 1, "Netlink error: Operation not supported\n"),
@@ -129,5 +129,5 @@ def _vendor_driver(name: str, nic: Nic) -> Records:
     return records
 
 
-#: Parameters whose files begin with ``rpg_``.
+#: Parameters in files that begin with ``rpg_``.
 _RPG = {"ai_rate", "hai_rate", "time_reset", "byte_reset", "gd", "min_rate", "min_dec_fac", "threshold", "max_rate"}

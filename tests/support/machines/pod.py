@@ -2,7 +2,7 @@
 
 The pod has all eight GPUs and the eight rails as secondary networks; RDMA devices are shared, so those of storage are
 listed too, without an interface. Its image has no lspci, systemctl or chronyc and may not read the kernel's log. The
-annotation after the Kubernetes Network Custom Resource Definition De-facto Standard, what the API says of the pod after
+annotation after the Kubernetes Network Custom Resource Definition De-facto Standard, the pod's state in the API after
 the Kubernetes API reference.
 """
 

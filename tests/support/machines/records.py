@@ -35,6 +35,6 @@ def twice(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]
 
 
 DIRECTORY = {"type": "dir", "mode": "0755", "uid": 0, "gid": 0, "access": "r"}
-#: A GID whose interface is in another network namespace.
+#: A GID with its interface in another network namespace.
 ELSEWHERE = {"status": "error", "why": "Invalid argument"}
 MISSING = {"status": "missing", "why": "No such file or directory"}

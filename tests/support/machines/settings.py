@@ -1,4 +1,4 @@
-"""What tells one node from another, and what its kernel and firmware are set to: files of /proc, /sys and /etc.
+"""A node's identity and the settings of its kernel and firmware: files of /proc, /sys and /etc.
 
 Formats after machine-id(5), proc(5), Documentation/ABI/testing/sysfs-class-infiniband, the JSON that the CUDA toolkit
 installs, and `nvidia-ctk --version`. Names and versions are made up.

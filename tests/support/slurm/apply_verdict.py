@@ -1,4 +1,4 @@
-"""Settles a verdict where it is run: on a node of a real Slurm cluster, in the place of a gate.
+"""Applies a verdict on a node of a real Slurm cluster, in place of a gate.
 
 ``python -m tests.support.slurm.apply_verdict VERDICT.json [--dry-run] [--go FILE]``; prints the result as JSON.
 ``--go`` waits for a file first, so that several may act at once.

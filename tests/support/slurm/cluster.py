@@ -1,7 +1,7 @@
 """A real Slurm cluster on this machine: munged, slurmctld and some slurmd, each node with a name of its own.
 
 All of it lives in one network, host name and mount name space, so that nothing outside is touched and
-several clusters can run side by side. Root only; ``missing()`` tells what this machine lacks.
+several clusters can run side by side. Root only; ``missing()`` returns what this machine lacks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UP_S, _COMMAND_S = 180.0, 180.0
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-# Slurm asks the resolver with AI_ADDRCONFIG: with loopback addresses only, glibc then knows no name at all
+# Slurm resolves with AI_ADDRCONFIG: with loopback addresses only, glibc then resolves no name at all
 _HOLD = """\
 hostname ctl && ip link set lo up && ip addr add 198.18.0.1/32 dev lo &&
 mount --bind "$0/hosts" /etc/hosts && mkdir -p /etc/slurm && mount --bind "$0/etc" /etc/slurm &&
@@ -88,7 +88,7 @@ class Slurm:
         self.folder.chmod(0o755)
         for name in ("munge", "state", "log", "etc", *(f"spool.{node}" for node in self.names)):
             (self.folder / name).mkdir()
-        # Every node is loopback by another address, so that an sshd on all of them is told apart by name
+        # Every node is loopback by another address, so that an sshd on all of them is distinguished by name
         hosts = ["127.0.0.1 localhost ctl", *(f"127.0.1.{index} n{index}" for index in range(1, number + 1))]
         self._write("hosts", "\n".join(hosts) + "\n")
         self._write("etc/slurm.conf", _CONFIG.format(

@@ -1,4 +1,4 @@
-"""A real Slurm cluster whose nodes are DGX H100 nodes, made by hand, with preflight in all its seats.
+"""A real Slurm cluster of DGX H100 nodes, made by hand, with all hooks of preflight.
 
 Each node's slurmd, its prolog and its jobs see the /sys, /dev and tools of ``tests.support.machines.hgx_h100``
 (``hostroot``); the scripts and the lines of slurm.conf are those of ``deploy/slurm``, as they are.
@@ -127,7 +127,7 @@ class Gpus(Slurm):
         return "\n".join([super().logs(), "--- nodes", known, "--- system logs", *self._logged])
 
     def _listen(self) -> None:
-        """Read on and on: whoever writes to a log that nobody reads has to wait."""
+        """Read on and on: a writer to a log without a reader has to wait."""
         with self._syslog:
             while line := self._syslog.recv(8192):
                 self._logged.append(line.decode())
@@ -150,7 +150,7 @@ class Gpus(Slurm):
             (self.seen / f"rate.{name}").write_text("400 Gb/sec (4X NDR)\n")
 
     def hang(self, name: str) -> None:
-        """Let nvidia-smi of a node never end, not even when asked to."""
+        """Let nvidia-smi of a node never end, not even on SIGTERM."""
         (self.seen / f"hung.{name}").touch()
         self.forget(name)
 

@@ -286,7 +286,7 @@ class Farm:
         assert SSHD, "sshd is not installed"
         room = self._rooms.get(host)
         variables = {**dict([self.mark.split("=")]), "FARM_HOST": host, **(room.environment if room else {})}
-        # sshd heeds only the first SetEnv line, so all variables stand on it
+        # sshd honours only the first SetEnv line, so it has all variables
         line = "SetEnv=" + " ".join(f'{name}="{value}"' for name, value in variables.items())
         own = [argument for option in (room.view.sshd if room else ()) for argument in ("-o", option)]
         inside = room.command if room else []

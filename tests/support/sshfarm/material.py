@@ -29,13 +29,13 @@ def public(key: Path) -> str:
 
 
 def reserved() -> socket.socket:
-    """Return a socket whose TCP port no other farm takes while it is open; nobody connects to its address."""
+    """Return a socket that reserves its TCP port among farms while it is open; its address gets no connection."""
     holder = socket.socket()
     holder.bind(("127.76.0.1", 0))
     return holder
 
 
 def free_port() -> int:
-    """Return a TCP port that nobody uses at this moment."""
+    """Return a TCP port that is unused at this moment."""
     with reserved() as holder:
         return int(holder.getsockname()[1])

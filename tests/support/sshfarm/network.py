@@ -15,14 +15,14 @@ _CLONE_NEWNET = 0x40000000
 
 
 def missing() -> str:
-    """Say what is not there of what a private network needs; empty if all is."""
+    """Return what this machine lacks for a private network; empty if nothing."""
     if os.getuid() != 0:
         return "root"
     return next((tool for tool in ("ip", "nft", "unshare") if not shutil.which(tool)), "")
 
 
 def in_private_network(call: Callable[[], _T]) -> _T:
-    """Run something in a thread whose sockets, threads and processes have a network of their own.
+    """Run something in a thread with a private network for its sockets, threads and processes.
 
     Only the loopback interface is there, and up.
     """

@@ -13,7 +13,7 @@ def _pids() -> Iterator[int]:
 
 
 def marked(mark: str) -> set[int]:
-    """Return the living processes whose environment holds ``NAME=VALUE``."""
+    """Return the living processes with ``NAME=VALUE`` in their environment."""
     wanted, found = mark.encode(), set()
     for pid in _pids():
         with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as stream:

@@ -238,7 +238,7 @@ def test_gpus_of_other_jobs_do_not_hold_this_one_back() -> None:
 
 
 def test_a_step_that_sees_its_own_gpus_only_is_not_blamed_for_the_others() -> None:
-    """A cgroup hides the others from the driver, and the PCI bus shows them all."""
+    """A cgroup hides the other GPUs from the driver, and the PCI bus shows them all."""
     evidence = node()
     value = dict(evidence.record("nvml:gpus").value)
     value["gpus"] = value["gpus"][:2]
