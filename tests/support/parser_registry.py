@@ -323,6 +323,19 @@ _text(
 _text("xid.events", DMESG, call=lambda text: xid.events(kernel_lines.parse(text)), tool="dmesg")
 _text("parsers.nvidia.xid_marks.xids_in", DMESG.splitlines()[0])
 _text("parsers.nvidia.xid_marks.sxids_in", DMESG.splitlines()[1])
+_text("parsers.nvidia.xid_marks.own_words", "PCI:0000:18:00): 79, GPU has fallen off the bus.")
+_text(
+    "parsers.nvidia.xid_marks.required_recovery",
+    "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
+)
+_text(
+    "parsers.nvidia.xid_marks.is_fatal",
+    "NVLink: fatal error detected on link 4",
+    "Non-fatal, Link 4 Rx Short Error Rate",
+)
+_text("parsers.host.device_names.disk_of", "nvme0n1p2", "sda1")
+_text("parsers.host.device_names.holds_data", "nvme0n1p2", "loop3")
+_text("parsers.host.device_names.is_virtual", "docker0", "ens1f0np0")
 _text("parsers.nvidia.xid_marks.pid_in", "pid=4711, name=python", "pid='<unknown>'")
 _text(
     "nccl_gpudirect.ability",

@@ -107,7 +107,7 @@ def test_half_and_half_teaches_nothing() -> None:
 
 @pytest.mark.parametrize("share", [0.5, 0.7])
 def test_nodes_that_fail_a_check_of_the_value_do_not_vote_on_it(share: float) -> None:
-    """Values below the part's usual rate are no reference for the other nodes."""
+    """Values below the part's usual rate do not serve as reference for other nodes."""
     found = learn(sick(share, SLOW), SOME)
     assert only_class(found).ports.rate_gbps == 400
     least, slow = round(10 - 10 * share), round(10 * share)

@@ -63,7 +63,7 @@ _PAUSE = ("rx_prio{}_pause", "rx_prio{}_pause_duration", "tx_prio{}_pause", "tx_
 #: Counters that stop at their maximum, bits.
 _WIDTHS = {"port_xmit_wait": 32, "symbol_error": 16, "link_downed": 8, "local_link_integrity_errors": 4}
 
-#: What an old machine has counted; a total is no evidence about today.
+#: What an old machine has counted; a total proves nothing about today.
 _HISTORY = {
     "link_downed": 3, "port_xmit_wait": 81234567, "lifespan": 10, "req_cqe_flush_error": 812,
     "resp_cqe_flush_error": 812, "port_rcv_switch_relay_errors": 41, "local_ack_timeout_err": 17,
