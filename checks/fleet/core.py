@@ -16,7 +16,7 @@ from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.roce_chain.chain import State
 from preflight.model import Finding, check
-from preflight.parsers.nvidia.proc_files import driver_version
+from preflight.parsers.nvidia.driver_version import driver_version
 
 
 @check(

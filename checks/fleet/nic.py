@@ -16,7 +16,7 @@ from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import ROOT, device_path, natural
 from preflight.model import Finding, check
-from preflight.parsers.nvidia.proc_files import open_modules
+from preflight.parsers.nvidia.driver_version import open_modules
 
 
 def _places(node: NodeFacts, site: Site) -> str | None:

@@ -27,7 +27,7 @@ from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import ROOT
 from preflight.facts.versions import LIBRARIES
 from preflight.model import Finding, check
-from preflight.parsers.nvidia.proc_files import open_modules
+from preflight.parsers.nvidia.driver_version import open_modules
 
 
 def _torch(node: NodeFacts, site: Site) -> str | None:

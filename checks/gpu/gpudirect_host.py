@@ -23,7 +23,7 @@ from preflight.facts.kernel import (
 )
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
-from preflight.parsers.nvidia.proc_files import open_modules
+from preflight.parsers.nvidia.driver_version import open_modules
 
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 

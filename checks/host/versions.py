@@ -11,7 +11,7 @@ from preflight.expectations import Site
 from preflight.facts.kernel import NVIDIA_VERSION
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
-from preflight.parsers.nvidia.proc_files import driver_version
+from preflight.parsers.nvidia.driver_version import driver_version
 
 
 @check(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import Evidence, EvidenceError
-from preflight.parsers.host.clock_status import parse_show, parse_tracking
+from preflight.parsers.host.clock_reading import parse_show, parse_tracking
 
 CHRONYC = "cmd:chronyc -n tracking"
 TIMEDATECTL = "cmd:timedatectl show"

@@ -26,12 +26,12 @@ from preflight.facts import (
 )
 from preflight.facts.nvidia import smi_xml
 from preflight.parsers import nccl_log
-from preflight.parsers.host import checkpoint, clock_status
+from preflight.parsers.host import checkpoint, clock_reading
 from preflight.parsers.host.kernel_log import parse as parse_kernel_log
 from preflight.parsers.infiniband import iblinkinfo, ibnetdiscover, ibqueryerrors, ibqueryerrors_data, sminfo_saquery
 from preflight.parsers.nccl_tests import text as nccl_tests
 from preflight.parsers.network import ethtool_module, listening, lldp, network_status, perftest, ping
-from preflight.parsers.nvidia import nvlink_status, proc_files, topo_matrix
+from preflight.parsers.nvidia import driver_version, nvlink_status, topo_matrix
 from preflight.parsers.qos import dcb, mlnx_qos
 from preflight.parsers.rdma import ibstat
 from preflight.parsers.record import lines_of_record
@@ -139,11 +139,11 @@ def test_twelve_links_of_an_a100() -> None:
 
 @reads("nvrm_open_565.txt", "nvrm_jetson.txt")
 def test_the_loaded_driver() -> None:
-    assert proc_files.driver_version(text("nvrm_open_565.txt")) == "565.57.01"
-    assert proc_files.open_modules(text("nvrm_open_565.txt"))
-    assert proc_files.open_modules(text("nvrm_jetson.txt"))
+    assert driver_version.driver_version(text("nvrm_open_565.txt")) == "565.57.01"
+    assert driver_version.open_modules(text("nvrm_open_565.txt"))
+    assert driver_version.open_modules(text("nvrm_jetson.txt"))
     with pytest.raises(ValueError, match="names no NVRM version"):  # a Jetson's is no version of a data centre driver
-        proc_files.driver_version(text("nvrm_jetson.txt"))
+        driver_version.driver_version(text("nvrm_jetson.txt"))
 
 
 # --- the kernel's log ------------------------------------------------------------------------------
@@ -389,7 +389,7 @@ def test_a_log_without_infiniband() -> None:
 
 @reads("chronyc_stratum1.txt")
 def test_a_clock_that_is_58_ns_fast() -> None:
-    status = clock_status.parse_tracking(text("chronyc_stratum1.txt"))
+    status = clock_reading.parse_tracking(text("chronyc_stratum1.txt"))
     assert (status.synchronised, status.offset_s) == (True, 5.8e-08)
 
 

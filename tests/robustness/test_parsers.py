@@ -142,11 +142,11 @@ def test_long_text_is_read_in_linear_time(parser: Parser) -> None:
 FOUND: dict[str, tuple[str, str]] = {
     "textprep.plain_text.id_list": ("0-99999," * 10, "more than"),
     "rdma_ports.parse_ibstat": ("CA 'mlx5_0'\n Port 1:\n  State: A" + " " * 200_000 + "x\n", "missing"),
-    "parsers.host.clock_status.parse_tracking": (
+    "parsers.host.clock_reading.parse_tracking": (
         "Reference ID    : A29FC801\nSystem time : 0.1 seconds fast of NTP time\nLeap status : x" + " " * 200_000 + "x",
         "leap",
     ),
-    "parsers.nvidia.proc_files.driver_version": ("NVRM version:" * 15_000, "names no"),
+    "parsers.nvidia.driver_version.driver_version": ("NVRM version:" * 15_000, "names no"),
     "parsers.qos.mlnx_qos.parse_record": ("PFC configuration:" + "\n" * 200_000, "PFC configuration is missing"),
     "parsers.nvidia.topo_matrix.parse": ("GPU0 " + "a b c " * 30_000, "no matrix header"),
     "evidence.decode": ('{"schema": ' + "9" * 5000 + "}", "digits"),

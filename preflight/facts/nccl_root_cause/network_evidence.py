@@ -23,7 +23,7 @@ from preflight.facts.kernel import (
 from preflight.facts.nccl_environment import strtoll
 from preflight.facts.nccl_root_cause.device_evidence import names, selected_ports, value
 from preflight.facts.nccl_root_cause.model import SILENT, NodeEvidence
-from preflight.parsers.nvidia.proc_files import open_modules
+from preflight.parsers.nvidia.driver_version import open_modules
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_root_cause.host_statements import HostStatements

@@ -6,19 +6,14 @@ import re
 from typing import Any
 
 from preflight._startup.lightclass import dataclass
+from preflight.parsers.host.clock_reading import is_synchronised, offset_s
 from preflight.parsers.parsed import Parsed, ParseGap
-from preflight.parsers.record import parse_complete
 from preflight.parsers.text_block import block, field
 from preflight.textprep.lines import Lines
 
 HINTS = ("Local time:", "System clock synchronized:", "Reference ID", "Leap status")
 
 _HEAD = re.compile(r"\s*(?:Local time: .*|System clock synchronized: (?:yes|no)\s*|Reference ID\s{1,8}: .*)")
-#: Leap status of chrony -> whether the clock is synchronised.
-_LEAP = {"Normal": True, "Insert second": True, "Delete second": True, "Not synchronised": False}
-_OFFSET = re.compile(r"(\d{1,12}\.\d{1,12}) seconds (fast|slow) of NTP time")
-
-_SHOWN = re.compile(r"^NTPSynchronized=(yes|no)\s*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -44,28 +39,12 @@ def parse_lines(lines: Lines, at: int) -> Parsed[ClockStatus]:
     leap = fields.get("Leap status")
     synchronised = {"yes": True, "no": False}.get(word) if word else None
     if leap is not None:
-        synchronised = _LEAP.get(leap)
-    match = _OFFSET.match(fields.get("System time", ""))
-    offset_s = float(match[1]) * (1 if match[2] == "fast" else -1) if match and synchronised else None
+        synchronised = is_synchronised(leap)
+    ahead_s = offset_s(fields.get("System time", "")) if synchronised else None
     what = f"the leap status {leap[:40]!r} is not known" if leap else "whether it is synchronised is missing"
     gaps = () if synchronised is not None else (ParseGap(lines[at].number, what),)
     service = fields.get("NTP service") or fields.get("systemd-timesyncd.service active")
-    return Parsed(ClockStatus(synchronised, offset_s, service, lines[at].number), gaps, end)
-
-
-def parse_tracking(text: str) -> ClockStatus:
-    """Read a node's ``chronyc tracking``; raises ValueError."""
-    status = parse_complete(text, begins, parse_lines)
-    if status.synchronised and status.offset_s is None:
-        raise ValueError("it has no line 'System time' with an offset")
-    return status
-
-
-def parse_show(text: str) -> ClockStatus:
-    """Read a node's ``timedatectl show``, which has no offset; raises ValueError."""
-    if not (match := _SHOWN.search(text)):
-        raise ValueError(f"{text.strip()[:80]!r} has no line 'NTPSynchronized'")
-    return ClockStatus(match[1] == "yes", None, None, 1)
+    return Parsed(ClockStatus(synchronised, ahead_s, service, lines[at].number), gaps, end)
 
 
 def facts(clock: ClockStatus) -> dict[str, Any]:

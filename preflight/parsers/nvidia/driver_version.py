@@ -1,0 +1,43 @@
+"""``/proc/driver/nvidia/version``: version and flavour of the loaded module."""
+
+from __future__ import annotations
+
+import re
+
+from preflight._startup.lightclass import dataclass
+
+_LINE = re.compile(r"^\s{0,80}NVRM version:(.{0,200})", re.MULTILINE)
+#: The version among the words of that line. A Jetson's has two digits, and is none of a data centre's driver.
+_NUMBER = re.compile(r"\s([0-9]{3}\.[0-9]{1,4}(?:\.[0-9]{1,4})?)(?:\s|$)")
+_OPEN = "Open Kernel Module"
+
+
+@dataclass(frozen=True)
+class DriverModule:
+    """The loaded kernel module of the driver."""
+
+    version: str | None
+    is_open: bool
+
+
+def loaded_module(text: str) -> DriverModule | None:
+    """Return what the first line of the file names; None without that line."""
+    if not (line := _LINE.search(text)):
+        return None
+    version = _NUMBER.search(line[1])
+    return DriverModule(version[1] if version else None, _OPEN in line[1])
+
+
+def driver_version(text: str) -> str:
+    """Return the version of the loaded module; raises ValueError."""
+    module = loaded_module(text)
+    if module is None or module.version is None:
+        raise ValueError(f"{text.strip()[:80]!r} names no NVRM version")
+    return module.version
+
+
+def open_modules(text: str) -> bool:
+    """Return whether the open kernel modules are loaded; raises ValueError."""
+    if (module := loaded_module(text)) is None:
+        raise ValueError(f"{text.strip()[:80]!r} has no line 'NVRM version:'")
+    return module.is_open
