@@ -68,6 +68,7 @@ def page_data(
              _ranges(card.incident["nodes"], places)]
             for card in incidents
         ],
+        "incident_total": len(report.get("incidents", ())),
         "cards": [[ident, LETTERS.get(status, "u"), _ranges(members, places)] for ident, status, members in cards],
     }  # fmt: skip
     number = {check: place for place, check in enumerate(document["checks"])}

@@ -14,9 +14,13 @@ const chips = [...document.querySelectorAll("#nodes .chips a[data-node]")].map((
 const matched = new Uint8Array(count);
 const before = new Uint32Array(count + 1); // how many nodes match before a place
 
-/** Return a test of a node's name: part of it, or a node set such as gpu[001-010]. */
+const knownNames = new Set(lowerNames);
+const NODE_SET = /^([^[\]]*)\[([\d,-]+)\]([^[\]]*)$/;
+
+/** Return a test of a node's name: the name of a node, a node set such as gpu[001-010], or part of a name. */
 function nameTest(piece) {
-  const set = /^([^[\]]*)\[([\d,-]+)\]([^[\]]*)$/.exec(piece);
+  if (knownNames.has(piece)) return (name) => name === piece;
+  const set = NODE_SET.exec(piece);
   if (!set) return (name) => name.includes(piece);
   const [, lead, listed, tail] = set;
   const ranges = parseRanges(listed);
@@ -30,9 +34,11 @@ function readFilter() {
   const form = new FormData(controls);
   const number = (name) => (form.get(name) ? Number(form.get(name)) : -1);
   const text = search.value.trim().toLowerCase().slice(0, 2000);
+  const pieces = text.split(/[\s,]+(?![^[]*\])/).filter(Boolean).slice(0, 100);
   return {
     text,
-    pieces: text.split(/[\s,]+(?![^[]*\])/).filter(Boolean).slice(0, 100).map(nameTest),
+    names: pieces.map(nameTest),
+    onlyNodes: pieces.length > 0 && pieces.every((piece) => knownNames.has(piece) || NODE_SET.test(piece)),
     letters: form.getAll("status").map((status) => LETTER[status]).join(""),
     group: number("class"), rack: number("rack"), leaf: number("leaf"), owner: form.get("owner") || "",
   };
@@ -49,7 +55,7 @@ function matchNodes(filter, byWords) {
   const wirings = filter.leaf < 0 ? null : new Set(report.wirings.flatMap((leaves, place) => (leaves.includes(filter.leaf) ? [place] : [])));
   for (let place = 0; place < count; place++) {
     const name = lowerNames[place];
-    matched[place] = (!filter.text || filter.pieces.some((test) => test(name))) ? 1 : 0;
+    matched[place] = (!filter.text || filter.names.some((test) => test(name))) ? 1 : 0;
   }
   for (const one of byWords) for (const [first, last] of one.ranges) matched.fill(1, first, last + 1);
   for (let place = 0; place < count; place++) {
@@ -62,7 +68,7 @@ function applyFilter() {
   const filter = readFilter();
   const placed = filter.group >= 0 || filter.rack >= 0 || filter.leaf >= 0;
   const active = Boolean(filter.text || filter.letters || filter.owner || placed);
-  const byWords = filter.text ? incidents.filter((one) => one.text.includes(filter.text)) : [];
+  const byWords = filter.text && !filter.onlyNodes ? incidents.filter((one) => one.text.includes(filter.text)) : [];
   matchNodes(filter, byWords);
   countBefore();
   let shown = 0;
@@ -90,7 +96,9 @@ function applyFilter() {
 
 function showResult(active, shown) {
   const nodes = before[count];
-  byId("counted").textContent = active ? `${shown} of ${incidents.length} incidents, ${nodes.toLocaleString("en")} of ${count.toLocaleString("en")} nodes` : "";
+  const left = report.incident_total - incidents.length;
+  const all = left ? `the ${incidents.length} incidents on this page (${report.incident_total.toLocaleString("en")} in the report)` : `${incidents.length} incidents`;
+  byId("counted").textContent = active ? `${shown} of ${all}, ${nodes.toLocaleString("en")} of ${count.toLocaleString("en")} nodes` : "";
   byId("reset").hidden = !active;
   const nothing = document.querySelector("#incidents .nothing");
   nothing.hidden = !active || shown > 0;

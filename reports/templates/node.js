@@ -119,7 +119,9 @@ function followHash() {
     if (found.tagName === "DETAILS") found.open = true;
     found.scrollIntoView();
   } else if (/^incident[-=]/.test(target)) {
-    notify("This incident is not in this report: it may be over.");
+    const left = report.incident_total - report.incidents.length;
+    notify(left ? `This incident is not among the ${report.incidents.length} on this page; the JSON report lists all ${report.incident_total}.`
+      : "This incident is not in this report: it may be over.");
   }
 }
 

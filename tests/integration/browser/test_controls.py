@@ -123,6 +123,24 @@ def test_filters(show: Any) -> None:
     assert page.run("counted.textContent") == "0 of 2 incidents, 267 of 300 nodes"
 
 
+def test_the_name_of_a_node_finds_that_node_alone(show: Any) -> None:
+    report = fleet()
+    report["findings"][0]["message"] += "; gpu00001 and gpu000011 are healthy"
+    page = show(report)
+    assert search(page, "gpu00001") == "0 of 2 incidents, 1 of 300 nodes"
+    assert search(page, "GPU[00001-00002]") == "0 of 2 incidents, 2 of 300 nodes"
+    assert search(page, "gpu00033") == "1 of 2 incidents, 1 of 300 nodes"
+    assert search(page, "gpu000011") == "1 of 2 incidents, 32 of 300 nodes"  # no node: a word of the incident
+
+
+def test_incidents_beyond_the_page(show: Any) -> None:
+    report = fleet(64)
+    many = [{**report["incidents"][0], "fingerprint": f"{number:012x}"} for number in range(1260)]
+    page = show(report | {"incidents": many}, f"#incident-{1259:012x}")
+    assert "not among the 250 on this page" in page.run("toast.textContent")
+    assert search(page, "gpu00001") == "0 of the 250 incidents on this page (1,260 in the report), 1 of 64 nodes"
+
+
 def test_the_panel_of_a_node(show: Any) -> None:
     page = show(demo())
     page.run("[...document.querySelectorAll('a[data-node]')].find(a => a.textContent.includes('gpu005')).focus()")
