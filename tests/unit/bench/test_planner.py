@@ -10,7 +10,7 @@ from preflight.bench.planner import circle, next_round
 from tests.support.bench_campaigns import SCENARIOS, measured, reached
 from tests.support.simulated_fabric import SimulatedFabric, campaign, cluster
 
-SEEDS = {"three-of-512": 8, "rail-and-node": 20}
+SEEDS = {"three-of-512": 8, "thirty-of-512": 3, "three-and-false-slows": 4, "rail-and-node": 20}
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
