@@ -46,7 +46,8 @@ def choose_cluster(named: Path | None, *saved: Sequence[Path]) -> ClusterChoice:
     wanted = os.environ.get(VARIABLE)
     if wanted:
         if not os.path.isfile(wanted):
-            raise UsageError(f"{VARIABLE}={wanted}: there is no such regular file")
+            reason = "it is not a regular file" if os.path.exists(wanted) else "there is no such file"
+            raise UsageError(f"{VARIABLE}={wanted}: {reason}")
         return ClusterChoice(Path(wanted), f"${VARIABLE}")
     if saved:
         from preflight.run.saved_evidence import find_cluster

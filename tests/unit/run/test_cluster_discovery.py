@@ -61,6 +61,11 @@ def test_a_variable_that_names_nothing_is_an_error(places: Path, monkeypatch: py
     monkeypatch.setenv(cluster_discovery.VARIABLE, str(places / "gone.toml"))
     with pytest.raises(UsageError, match="there is no such file"):
         choose_cluster(None)
+    os.mkfifo(places / "pipe")
+    for path in ("/dev/null", str(places / "pipe"), str(places)):
+        monkeypatch.setenv(cluster_discovery.VARIABLE, path)
+        with pytest.raises(UsageError, match="it is not a regular file"):
+            choose_cluster(None)
 
 
 @pytest.mark.parametrize(
