@@ -36,10 +36,11 @@ _FUNCTION = '''
     title="{subject} is at most {limit}",
     fault="{subject} is above {limit}",
     source="proc(5)",
-    fix="`cat {path}`, and compare it with a healthy node.",
+    fix="`{show}`, and compare it with a healthy node.",
+    impact="slows-job",
 )
 def {function}(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the number in {path} with {limit}.
+    """Compare the number in `{path}` with {limit}.
 
     ## Why it matters
     Write here what happens to a job above {limit}: which operation waits, fails or slows down, and by how much.
@@ -75,10 +76,12 @@ def main() -> int:
     if folder.exists():
         sys.exit(f"{folder.relative_to(ROOT)} exists already")
     kind, _, path = options.record.partition(":")
-    if kind != "file" or not path.startswith("/"):
-        sys.exit(f"--record {options.record}: the scaffold reads a file, such as file:/proc/sys/vm/nr_hugepages")
+    if not path or kind not in ("file", "cmd") or (kind == "file" and not path.startswith("/")):
+        sys.exit(
+            f"--record {options.record}: give a file or a command: file:/proc/sys/vm/nr_hugepages, 'cmd:tool --option'"
+        )
     written = [_write_function(options, path), _write_cases(options, folder)]
-    if not any(probe.kind == "file" and _collects(probe.target, path) for probe in PROBES):
+    if not any(probe.kind == kind and _collects(probe.target, path) for probe in PROBES):
         written.append(_write_probe(options, path))
     print("\n".join(f"wrote {file}" for file in written), flush=True)
     return run_tests(options.id)
@@ -88,7 +91,9 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.new_check", description=__doc__.splitlines()[0])
     parser.add_argument("id", help="subject.what, such as host.hugepages")
     parser.add_argument("--module", default="host.limits", help="module in checks/ (default: %(default)s)")
-    parser.add_argument("--record", default="file:/proc/sys/vm/nr_hugepages", help="a file with a number")
+    parser.add_argument(
+        "--record", default="file:/proc/sys/vm/nr_hugepages", help="a file, or a command as cmd:TOOL ARGUMENTS"
+    )
     parser.add_argument("--limit", type=int, default=1024, help="more than this warns (default: %(default)s)")
     parser.add_argument("--parser", default="", metavar="MODULE.FUNCTION",
                         help="parser of the record in preflight.parsers, such as host.services.parse")  # fmt: skip
@@ -125,6 +130,7 @@ def _write_function(options: argparse.Namespace, path: str) -> Path:
     if function in _names(text) | {name for names in imports.values() for name in names}:
         function = f"{function}_of_{subject.replace('-', '_')}"
     body = _FUNCTION.format(id=options.id, subject=words, limit=options.limit, path=path, record=options.record,
+                            show=path if options.record.startswith("cmd:") else f"cat {path}",
                             parser=parser, function=function)  # fmt: skip
     file.write_text(_with_imports(text, imports) + body, encoding="utf-8")
     ruff = [sys.executable, "-m", "ruff", "check", "-q", "--no-cache", "--select", "I", "--fix", str(file)]
@@ -180,7 +186,8 @@ def _write_cases(options: argparse.Namespace, folder: Path) -> Path:
 def _write_probe(options: argparse.Namespace, path: str) -> Path:
     file = ROOT / "preflight" / "probes.py"
     text = file.read_text(encoding="utf-8")
-    line = f'    Probe("file", "{path}", "the number that {options.id} judges"),\n'
+    kind = options.record.partition(":")[0]
+    line = f'    Probe("{kind}", "{path}", "the number that {options.id} judges"),\n'
     before = '    Probe("file", "/proc/self/limits"'
     file.write_text(text.replace(before, line + before, 1), encoding="utf-8")
     return file.relative_to(ROOT)

@@ -170,7 +170,10 @@ def test_the_shown_output_is_the_demos() -> None:
     for page in (README, ROOT / "docs/first-report.md"):
         shown = blocks(page, "text")
         assert shown
-        assert all(text in done.stdout for text in shown), page
+        for text in shown:
+            assert text in done.stdout, (
+                f"{page.relative_to(ROOT)} shows other output than `preflight demo`: copy it anew"
+            )
 
 
 def test_the_variables_that_leave_a_node_are_those_of_the_page() -> None:

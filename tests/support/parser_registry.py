@@ -250,6 +250,8 @@ _text("parsers.host.checkpoint.newest", "1795228200.0 d \n1795230000.5 f step-12
       external_texts.text("find_newest.txt"))  # fmt: skip
 _text("parsers.cluster.columns.columns", "PARTITION AVAIL TIMELIMIT NODES STATE NODELIST")
 _text("parsers.host.checkpoint.seconds", "2026-11-21T03:00:00Z")
+_text("parsers.host.clock_reading.is_synchronised", "Normal", "Not synchronised")
+_text("parsers.host.clock_reading.offset_s", "0.000012 seconds fast of NTP time")
 _text("parsers.host.clock_reading.parse_tracking", *_out("cmd:chronyc -n tracking")[:1], tool="chronyc")
 _text("parsers.host.clock_reading.parse_show", "NTP=no\nNTPSynchronized=yes\n", tool="timedatectl")
 _text("container.parse_annotations", ANNOTATIONS, tool="downward API")
@@ -323,6 +325,10 @@ _text(
 _text("xid.events", DMESG, call=lambda text: xid.events(kernel_lines.parse(text)), tool="dmesg")
 _text("parsers.nvidia.xid_marks.xids_in", DMESG.splitlines()[0])
 _text("parsers.nvidia.xid_marks.sxids_in", DMESG.splitlines()[1])
+_text(
+    "parsers.nvidia.driver_version.loaded_module",
+    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.124.06  Wed Feb 26 01:20:09 UTC 2025\n",
+)
 _text("parsers.nvidia.xid_marks.own_words", "PCI:0000:18:00): 79, GPU has fallen off the bus.")
 _text(
     "parsers.nvidia.xid_marks.required_recovery",

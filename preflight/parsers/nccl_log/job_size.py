@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from preflight.parsers.nccl_log.table_rows import Tables
@@ -10,6 +11,7 @@ from preflight.parsers.nccl_log.table_rows import Tables
 _MAX_COMPARED_HOSTS = 1000
 #: Ranks of a ring, from which on old versions broke its line.
 _RING_SHOWN = 20
+_ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*(?:%\S{1,15})?")
 
 
 def nnodes_of(table: Tables, hosts: Sequence[str], nranks: int | None) -> int | None:
@@ -24,11 +26,16 @@ def nnodes_of(table: Tables, hosts: Sequence[str], nranks: int | None) -> int | 
     addresses: dict[object, set[object]] = {}
     for host, interface, address in (key for key, _ in table.rows("bootstrap")):
         addresses.setdefault((host, interface), set()).add(address)
-    hidden = max((len(found) for found in addresses.values()), default=1)
+    hidden = max((len(_complete(found)) for found in addresses.values()), default=1)
     if len(hosts) > 1 or hidden > 1:
         return max(len(hosts), hidden)
     ranks = {key[1] for key, _ in table.rows("rank") if key[0] == nranks}
     return 1 if len(hosts) == 1 and nranks is not None and len(ranks) == nranks else None
+
+
+def _complete(addresses: set[object]) -> set[object]:
+    """Return the addresses that no end of a text cut short; all if none is."""
+    return {address for address in addresses if _ADDRESS.fullmatch(str(address))} or addresses
 
 
 def ranks_of_rings(table: Tables) -> int | None:

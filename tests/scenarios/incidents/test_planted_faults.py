@@ -174,6 +174,7 @@ def test_planted_fault_is_one_incident(node: str, name: str) -> None:
     assert len(report["incidents"]) == SEVERAL.get(name, int(bool(loud))), report["incidents"]
     for incident in report["incidents"]:
         cause = report["findings"][incident["findings"][0]]
+        assert cause["check"] in EXPECTED, f"add the owner and impact of {cause['check']} to EXPECTED in {__file__}"
         owner, of_failure, of_warning = EXPECTED[cause["check"]]
         expected = RATHER.get(f"{node}: {name}", (owner, of_failure if incident["status"] == "fail" else of_warning))
         assert (incident["owner"], incident["impact"]) == expected, cause["check"]
