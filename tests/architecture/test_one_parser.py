@@ -34,7 +34,7 @@ EXCEPTIONS = {
     "preflight/facts/nvidia/model.py": "the driver's version, compared",
     "preflight/facts/nvidia/query.py": "`nvidia-smi --query-gpu` in the columns that nodes ask for",
     "preflight/recognition/formats/nvidia_smi/query_facts.py": "units of single values",
-    "preflight/recognition/judges/kubernetes.py": "words in a reason, status or message that the parser returned",
+    "preflight/recognition/judges/kubernetes_words.py": "words in a reason, status or message that the parser returned",
     "preflight/recognition/judges/slurm.py": "words in a reason or state that the parser returned",
     "preflight/recognition/judges/kernel.py": "words of lines that the parser returned and no rule knows",
 }
