@@ -27,7 +27,7 @@ _SEPARATES = (
     r"&(?:#x?[0-9a-fA-F]{1,6}|[a-z]{2,6});|%[0-9A-F]{2}"
 )
 _HOME = rf"/(?:{TOPS})/[^\s/\"'\\:;,<>()\[\]{{}}|&=]+(?:/[^\s/\"'\\:;,<>()\[\]{{}}|&=]+)*"
-#: Paths of the kernel and lines of lscpu: `/sys/devices/system/node/node1` is not a host, whatever the hosts' names.
+#: Paths of the kernel and lines of lscpu: `/sys/devices/system/node/node1` is never the name of a host.
 _SYSTEM = r"/(?:sys|proc|dev)/[^\s\"'\\,;<>]*|\bNUMA node\d{1,4}\b"
 #: `C:\Users\bmueller`: the `\b` belongs to the path; elsewhere it is an escape.
 _PROFILE = r"\b[A-Za-z]:\\{1,2}Users\\{1,2}(?=[\w.])"
