@@ -47,7 +47,7 @@ def _event_judge(event: KubernetesEvent, started: bool) -> Judge:
         since = "; it was started since" if started else ""
         of = f"{event.object}: " if event.object else ""
         yield report(
-            f"{of}{event.reason}: {ends_of(event.message, 320)} {since} (line {event.line})", subject=event.object,
+            f"{of}{event.reason}: {ends_of(event.message, 320)}{since} (line {event.line})", subject=event.object,
             found=event.reason, evidence=part.evidence, fix=cause(f"{event.reason} {event.message}")[1],
         )  # fmt: skip
 
