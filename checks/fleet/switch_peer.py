@@ -12,13 +12,16 @@ from preflight.checks.comparison import declared_values
 from preflight.checks.comparison.compare import missed
 from preflight.checks.comparison.electorate import Electorate, kinds, standing
 from preflight.checks.fleet.rails import LEAF
+from preflight.checks.roce.chain import policy
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.majority import QUORUM
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port
+from preflight.facts.roce_chain import marking
+from preflight.facts.roce_chain.model import Place
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
-from preflight.parsers.network.lldp import LLDP, Neighbour
+from preflight.parsers.network.lldp import LLDP, SHARED, Neighbour
 
 _DCBX = "IEEE 802.1Qaz-2011 (DCBX), 802.1AB (LLDP)"
 
@@ -174,6 +177,132 @@ def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield passed(f"{len(good)} switch ports take the largest frames of their interfaces", evidence=[LLDP])
     if all(there.max_frame is None for there in neighbours.values()):
         yield skipped("the switches do not announce their maximum frame size", evidence=[LLDP]).about()
+
+
+@check(
+    "switch.dscp",
+    title="The switch takes the job's DSCP for the same priority as the interface",
+    fault="A switch takes RoCE packets for another priority than the interface",
+    impact="slows-job",
+    owner="network",
+    source=f"{_DCBX}; RFC 2474; SONiC DSCP_TO_TC_MAP and Cumulus Linux `nv show qos roce` (DSCP 26 to priority 3)",
+    fix="Map the DSCP to the same priority in the switch's QoS profile and in `mlnx_qos -i IF --dscp2prio`.",
+    action="fix-site",
+    answers=("AN-4", "FP-LOSS-2"),
+    unless=(no_compute_port, no_neighbour),
+)
+def dscp(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the switch port's priority of each DSCP with the interface's.
+
+    ## Why it matters
+    The interface pauses on one priority and the switch queues the packets in another: they are dropped under load
+    although PFC is on for the same priority at both ends, and RDMA sends complete messages again.
+
+    ## Verdicts
+    A DSCP fails if the two ends give it different priorities and one of these is lossless or carries the job's
+    packets; other differences concern other traffic. A switch that announces no DSCP, or not the job's, is unknown.
+    Ports that trust the VLAN tag are not judged.
+
+    ## False alarms
+    A switch that announces a map which it does not apply; look at it with the switch's own command.
+    """
+    wanted = policy(site)
+    same: list[str] = []
+    silent: dict[str, list[str]] = {}
+    for port, there in _neighbours(node, site).items():
+        at = Place(node, port, wanted)
+        if at.trusts_pcp:
+            continue
+        if not there.dscp:
+            silent.setdefault("any DSCP", []).append(at.netdev)
+            continue
+        try:
+            here = facts.port_qos.dscp_map(node.evidence, at.netdev)
+        except EvidenceError as error:
+            yield unknown(
+                f"the DSCP map of {at.netdev} ({port.name}) could not be read here: {error.why}", subject=at.netdev,
+                evidence=[error.key, LLDP], fix="install iproute2's `dcb`, or run with --sudo for `mlnx_qos`",
+            )  # fmt: skip
+            continue
+        job = _job_dscp(at)
+        lossless = (there.pfc or frozenset()) | ({at.priority} if at.priority is not None else frozenset())
+        wrong = [
+            f"DSCP {number} on priority {ours}, {there.switch} port {there.port} on {theirs}"
+            for number, theirs in sorted(there.dscp.items())
+            if (ours := here.value.priority(number)) not in (None, theirs)
+            and ({ours, theirs} & lossless or number == job)
+        ]
+        if wrong:
+            yield failed(
+                f"{at.netdev} ({port.name}) has {'; '.join(wrong)}", subject=at.netdev, found="; ".join(wrong),
+                expected="the same priority at both ends", evidence=[here.evidence, LLDP],
+            )  # fmt: skip
+        elif job is not None and job not in there.dscp:
+            silent.setdefault(f"DSCP {job}, which the job's packets carry", []).append(at.netdev)
+        else:
+            same.append(at.netdev)
+    for what, ports in silent.items():
+        yield unknown(
+            f"the switch announces no priority for {what}, on {', '.join(ports)}", evidence=[LLDP],
+            fix="announce it in the switch (DCBX application priority), or look there: `show qos maps`",
+        )  # fmt: skip
+    if same:
+        yield passed(f"{len(same)} switch ports take DSCPs for the priorities of their interfaces", evidence=[LLDP])
+
+
+def _job_dscp(at: Place) -> int | None:
+    """Return the DSCP of the job's packets; None where nothing on the node shows it."""
+    try:
+        return marking.mark(at).dscp
+    except EvidenceError:
+        return None
+
+
+@check(
+    "switch.ets",
+    title="The switch leaves the RoCE priority a share of the bandwidth",
+    fault="A switch leaves the RoCE priority no share of the bandwidth",
+    impact="slows-job",
+    owner="network",
+    source="IEEE 802.1Qaz-2011 (enhanced transmission selection)",
+    fix="Give the traffic class of the RoCE priority a share in the switch's scheduler; in Cumulus Linux `nv set qos "
+    "egress-scheduler default-global traffic-class 3 mode dwrr bw-percent 50`.",
+    action="fix-site",
+    unless=(no_compute_port, no_neighbour),
+)
+def ets(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Look up the share of bandwidth of the lossless priority's traffic class.
+
+    ## Why it matters
+    A class with a share of 0 % sends only what the other classes leave: a backup on the same port starves the job.
+
+    ## Verdicts
+    A share of 0 % of a class that is scheduled by shares fails. Strict priority passes. A switch that announces no
+    ETS, or a port without a lossless priority, is not judged.
+
+    ## False alarms
+    A fabric that carries nothing but RoCE, where the other classes have no traffic.
+    """
+    wanted = policy(site)
+    good: list[str] = []
+    for port, there in _neighbours(node, site).items():
+        priority = Place(node, port, wanted).priority
+        if there.ets is None or priority is None:
+            continue
+        at = there.ets.class_of[priority]
+        if at < len(there.ets.percent) and there.ets.selection[at] == SHARED and not there.ets.percent[at]:
+            yield failed(
+                f"{there.switch} port {there.port} gives priority {priority} (traffic class {at}) 0 % of the bandwidth",
+                subject=port.netdev or "", found="0 %", expected="a share above 0 %", evidence=[LLDP],
+            )  # fmt: skip
+        else:
+            good.append(str(port.netdev))
+    if good:
+        yield passed(f"{len(good)} switch ports leave the lossless priority bandwidth", evidence=[LLDP])
+    elif all(there.ets is None for there in _neighbours(node, site).values()):
+        yield skipped("the switches announce no ETS", evidence=[LLDP]).about()
+    else:
+        yield skipped("no port has one lossless priority", evidence=[LLDP]).about()
 
 
 @check(

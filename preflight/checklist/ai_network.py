@@ -26,6 +26,7 @@ ITEMS = (
     _LIST.item(
         "AN-4", "the host agent verifies PFC/ECN on host and switch port", "node switch",
         question("PFC is on for the same priorities at both ends", "switch.pfc"),
+        question("The job's DSCP has the same priority at both ends", "switch.dscp"),
         lack("ECN of the switch port", "the switch's own ECN configuration", where=ROCE),
     ),
     _LIST.item(

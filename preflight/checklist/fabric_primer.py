@@ -58,7 +58,7 @@ ITEMS = (
         "FP-LOSS-2", "RoCEv2: are PFC, ECN and DCQCN policies defined?", "node switch",
         question("Host: PFC, ECN and DCQCN of each port", "roce.chain"),
         question("Host: marking and congestion control are the same on all nodes", "fleet.roce-equal"),
-        question("Switch port: PFC, as LLDP announces it", "switch.pfc"),
+        question("Switch port: PFC and DSCP, as LLDP announces them", "switch.pfc", "switch.dscp"),
         lack("Switch port: ECN marking and its class", "the switch's own ECN configuration", where=ROCE),
     ),
     _LIST.item(

@@ -319,7 +319,8 @@ def test_the_other_end_of_a_cable() -> None:
     (end,) = lldp.parse(text("lldp_neighbours.json")).values()
     assert (end.netdev, end.switch, end.port) == ("ethA", "vm", "d6:5a:4a:18:5d:db")
     assert (end.pfc, end.pfc_willing) == (frozenset({3}), False)
-    assert end.ets == (0, 50, 50, 0, 0, 0, 0, 0)
+    assert end.ets
+    assert end.ets.percent == (0, 50, 50, 0, 0, 0, 0, 0)
 
 
 # --- containers ------------------------------------------------------------------------------------

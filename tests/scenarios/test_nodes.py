@@ -352,6 +352,17 @@ ROCE: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
     "interface left at MTU 1500": (nic("mlx5_4", netdev_mtu=1500), {("fail", "roce.chain", "mlx5_4:1")}),
     "PFC off on one port, at both ends": (nic("mlx5_9", pfc=(), switch_pfc=()), {("fail", "roce.chain", "mlx5_9:1")}),
     "PFC off in the switch": (nic("mlx5_9", switch_pfc=()), {("fail", "switch.pfc", "enp192s0")}),
+    "DSCP 26 on priority 0 in the switch": (
+        nic("mlx5_9", switch_dscp=((26, 0),)), {("fail", "switch.dscp", "enp192s0")},
+    ),
+    "another DSCP on the lossless priority in the switch": (
+        nic("mlx5_9", switch_dscp=((26, 3), (46, 3))), {("fail", "switch.dscp", "enp192s0")},
+    ),
+    "voice on a priority of its own in the switch": (nic("mlx5_9", switch_dscp=((26, 3), (46, 6))), set()),
+    "the job's DSCP not announced": (nic("mlx5_9", switch_dscp=((48, 6),)), {("unknown", "switch.dscp", "")}),
+    "no bandwidth for the job's class in the switch": (
+        nic("mlx5_9", switch_ets=(100, 0)), {("fail", "switch.ets", "enp192s0")},
+    ),
     "switch port left at 1500": (nic("mlx5_9", switch_frame=1522), {("fail", "switch.mtu", "enp192s0")}),
     "switch takes jumbo frames without tags": (nic("mlx5_9", switch_frame=9018), set()),
     "PFC on a second priority": (nic("mlx5_9", pfc=(3, 4), switch_pfc=(3, 4)), {("fail", "roce.chain", "mlx5_9:1")}),

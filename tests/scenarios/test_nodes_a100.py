@@ -227,7 +227,7 @@ def test_healthy() -> None:
         "container.gpu-devices", "container.device-plugin",
         "container.networks", "gpu.fabric-state", "gpu.process-per-gpu",
         "gpu.recovery-action", "gpu.retired-pages", "nvlink.imex", "rails.subnets", "roce.chain",
-        "counters.traffic-class", "switch.pfc", "switch.mtu",
+        "counters.traffic-class", "switch.pfc", "switch.mtu", "switch.dscp", "switch.ets",
     }  # fmt: skip
 
 

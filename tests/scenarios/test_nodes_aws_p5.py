@@ -107,7 +107,8 @@ TABLES = [Table(NAME, aws_p5, FAULTS)]
 
 #: What EFA does not have, or its driver does not report.
 NOT_OF_EFA = {
-    "rdma.active-mtu", "roce.chain", "rails.subnets", "rails.isolated", "switch.pfc", "switch.mtu", "optics.module",
+    "rdma.active-mtu", "roce.chain", "rails.subnets", "rails.isolated",
+    "switch.pfc", "switch.mtu", "switch.dscp", "switch.ets", "optics.module",
     "optics.fec", "optics.ber", "counters.link-quality", "counters.flaps", "counters.traffic-class",
     "nccl.load-balancing", "pcie.max-read-request", "pcie.relaxed-ordering", "container.rdma-address",
     "storage.network",

@@ -200,7 +200,7 @@ def test_healthy_node_raises_nothing() -> None:
         "roce.chain", "rails.subnets", "nccl.sharp-plugin", "versions.compatibility",
         "container.gpu-devices", "container.device-plugin",
         "container.networks", "counters.visible",
-        "counters.traffic-class", "switch.pfc", "switch.mtu",
+        "counters.traffic-class", "switch.pfc", "switch.mtu", "switch.dscp", "switch.ets",
     }  # fmt: skip
     assert result["exit_status"] == 0
     assert result["nodes"][0]["part"] == "HGX B200"

@@ -183,7 +183,8 @@ def test_healthy() -> None:
         "container.gpu-devices", "container.device-plugin",
         "container.networks", "gpu.fabric-state", "gpu.process-per-gpu",
         "gpu.recovery-action", "gpu.retired-pages", "rdma.firmware", "nvlink.imex", "rails.subnets", "roce.chain",
-        "counters.traffic-class", "optics.module", "optics.fec", "optics.ber", "switch.pfc", "switch.mtu",
+        "counters.traffic-class", "optics.module", "optics.fec", "optics.ber",
+        "switch.pfc", "switch.mtu", "switch.dscp", "switch.ets",
     }  # fmt: skip
 
 

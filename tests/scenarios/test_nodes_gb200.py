@@ -181,7 +181,7 @@ def test_healthy_tray_raises_nothing() -> None:
         "gpu.retired-pages", "gpu.process-per-gpu", "nvlink.fabric-manager", "nvlink.switches", "xid.nvswitch",
         "topology.nearest-nic",
         "pcie.relaxed-ordering", "roce.chain", "rails.subnets", "counters.visible", "counters.traffic-class",
-        "switch.pfc", "switch.mtu",
+        "switch.pfc", "switch.mtu", "switch.dscp", "switch.ets",
         "nccl.sharp-plugin", "versions.compatibility",
         "container.gpu-devices", "container.device-plugin",
         "container.networks",

@@ -21,6 +21,19 @@ _ETS, _PFC, _APPLICATION = 9, 11, 12
 _BY_DSCP = 5  # selector of an application entry
 
 
+#: Transmission selection of a traffic class by a share of the bandwidth (802.1Qaz, table D-2).
+SHARED = 2
+
+
+@dataclass(frozen=True)
+class Ets:
+    """Enhanced transmission selection: traffic classes and their bandwidth."""
+
+    class_of: tuple[int, ...]  # traffic class of priority 0…7
+    percent: tuple[int, ...]  # share of bandwidth of class 0…7
+    selection: tuple[int, ...]  # algorithm of class 0…7: SHARED, 0 for strict priority
+
+
 @dataclass(frozen=True)
 class Neighbour:
     """A port at the other end of a cable. None: not announced."""
@@ -31,7 +44,7 @@ class Neighbour:
     max_frame: int | None  # bytes, with Ethernet header and checksum
     pfc: frozenset[int] | None  # priorities
     pfc_willing: bool | None  # whether it takes the priorities over from its peer
-    ets: tuple[int, ...] | None  # share of bandwidth of each traffic class, percent
+    ets: Ets | None
     dscp: Mapping[int, int] | None  # DSCP -> priority
     cee: bool  # speaks the forerunner of 802.1Qaz
     vlan: int | None = None  # of packets without a tag (port VLAN id, IEEE 802.1Q)
@@ -97,7 +110,7 @@ def _neighbour(entry: Mapping[str, Any]) -> Neighbour:
         max_frame=int(frame) if re.fullmatch("[0-9]{2,6}", frame) else None,
         pfc=frozenset(bit for bit in range(8) if pfc[1] & (1 << bit)) if len(pfc) >= 2 else None,
         pfc_willing=bool(pfc[0] & 0x80) if len(pfc) >= 2 else None,
-        ets=tuple(ets[5:13]) if len(ets) >= 21 else None,
+        ets=_ets(ets) if len(ets) >= 21 else None,
         dscp=None if application is None else _dscp(application),
         cee=cee,
         vlan=_port_vlan(entry),
@@ -118,6 +131,12 @@ def _bytes(text: str) -> bytes:
     if not all(re.fullmatch("[0-9A-Fa-f]{2}", octet) for octet in octets) or len(octets) > 511:
         raise ValueError(f"the TLV {text[:60]!r} is not a list of bytes")
     return bytes(int(octet, 16) for octet in octets)
+
+
+def _ets(value: bytes) -> Ets:
+    """Read an ETS configuration TLV: flags, classes, shares, algorithms."""
+    nibbles = [half for octet in value[1:5] for half in (octet >> 4, octet & 0x0F)]
+    return Ets(tuple(nibbles), tuple(value[5:13]), tuple(value[13:21]))
 
 
 def _dscp(value: bytes) -> dict[int, int]:

@@ -109,7 +109,8 @@ def test_dcbx_of_a_neighbour_is_decoded(pair: LldpPair) -> None:
     assert neighbour.max_frame == 9236
     assert neighbour.pfc == frozenset((3, 6))
     assert neighbour.pfc_willing is True
-    assert neighbour.ets == (0, 50, 50, 0, 0, 0, 0, 0)
+    assert neighbour.ets
+    assert neighbour.ets.percent == (0, 50, 50, 0, 0, 0, 0, 0)
     assert neighbour.dscp == {26: 3}
     assert not neighbour.cee
 

@@ -140,6 +140,8 @@ EXPECTED: Mapping[str, tuple[str, str, str]] = {
     "rdma.registered": ("site", "slows-job", ""),
     "roce.chain": ("site", "slows-job", ""),
     "storage.network": ("site", "slows-job", ""),
+    "switch.dscp": ("network", "slows-job", ""),
+    "switch.ets": ("network", "slows-job", ""),
     "switch.mtu": ("network", "blocks-job", ""),
     "switch.pfc": ("network", "slows-job", ""),
     "topology.nearest-nic": ("site", "", "slows-job"),

@@ -24,9 +24,9 @@ def render(machine: Machine) -> Records:
 def _entry(name: str, nic: Nic, rail: int) -> dict[str, Any]:
     enabled = sum(1 << priority for priority in (nic.pfc if nic.switch_pfc is None else nic.switch_pfc))
     tlvs = [
-        _tlv(9, (0x00, 0, 0, 0x10, 0, 0, 50, 50, 0, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 0, 0)),  # ETS: half for class 1
+        _tlv(9, (0x00, *_nibbles(nic.traffic_priority), *nic.switch_ets, *(0,) * 6, 2, 2, *(0,) * 6)),
         _tlv(11, (0x08, enabled)),  # PFC: eight classes at once
-        _tlv(12, (0x00, 3 << 5 | 5, 0, 26)),  # DSCP 26 -> priority 3
+        _tlv(12, (0x00, *(octet for dscp, priority in _dscp(nic) for octet in (priority << 5 | 5, 0, dscp)))),
     ]
     leaf = nic.leaf or f"leaf-{rail}"
     return {
@@ -39,6 +39,21 @@ def _entry(name: str, nic: Nic, rail: int) -> dict[str, Any]:
         "vlan": [{"vlan-id": str(nic.vlan), "pvid": True}],
         "unknown-tlvs": [{"unknown-tlv": tlvs}],
     }  # fmt: skip
+
+
+def _nibbles(priority: int) -> tuple[int, ...]:
+    """Return the traffic class of each priority, two a byte: 1 for the job's, 0 for the rest."""
+    classes = [int(other == priority) for other in range(8)]
+    return tuple(classes[at] << 4 | classes[at + 1] for at in range(0, 8, 2))
+
+
+def _dscp(nic: Nic) -> tuple[tuple[int, int], ...]:
+    """Return the DSCPs that the switch announces; unless set, as the NIC maps them."""
+    if nic.switch_dscp is not None:
+        return nic.switch_dscp
+    here = dict(nic.qos.dscp_priority)
+    marked = {26, *here} | ({nic.qos.traffic_class >> 2} if nic.qos.traffic_class is not None else set())
+    return tuple((dscp, here.get(dscp, dscp >> 3)) for dscp in sorted(marked))
 
 
 def _tlv(subtype: int, value: tuple[int, ...]) -> dict[str, str]:

@@ -106,6 +106,8 @@ class Nic:
     pkeys: tuple[int, ...] = (0xFFFF,)  # partitions of an InfiniBand port
     sm_lid: int = 1  # of an InfiniBand port that is active
     switch_pfc: tuple[int, ...] | None = None  # PFC that the switch announces; None: as here
+    switch_dscp: tuple[tuple[int, int], ...] | None = None  # DSCP and priority that the switch announces; None: as here
+    switch_ets: tuple[int, int] = (50, 50)  # percent of the bandwidth that it announces: of other traffic, of the job's
     switch_frame: int = 9236  # largest frame that the switch announces, bytes
 
     @property
