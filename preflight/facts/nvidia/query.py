@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from preflight._startup.lightclass import dataclass
@@ -11,7 +10,8 @@ from preflight.facts.pci import address
 from preflight.textprep.plain_text import normalize_text
 
 NVML = "nvml:gpus"
-QUERY = "cmd:nvidia-smi --query-gpu=index,pci.bus_id,name,uuid,driver_version --format=csv,noheader"
+_COLUMNS = ("index", "pci.bus_id", "name", "uuid", "driver_version")
+QUERY = f"cmd:nvidia-smi --query-gpu={','.join(_COLUMNS)} --format=csv,noheader"
 
 
 @dataclass(frozen=True)
@@ -72,24 +72,24 @@ def _from_nvml(value: Any) -> Driver:
 
 
 def parse_query(text: str) -> Driver:
-    """Read rows of ``nvidia-smi --query-gpu``; raises ValueError with the line.
+    """Return the driver of ``nvidia-smi --query-gpu`` with the columns of QUERY; raises ValueError with the line."""
+    # import-at-use: where NVML answers, no text is read
+    from preflight.parsers.nvidia.query_rows import parse_rows
+    from preflight.textprep.lines import Line
 
-    The columns are ``index,pci.bus_id,name,uuid,driver_version``.
-    """
-    gpus, versions, lost = [], set(), []
-    for line in normalize_text(text).split("\n"):
-        if not line.strip():
-            continue
-        cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) == 5 and re.fullmatch("[0-9]{1,4}", cells[0]) and cells[3].startswith("GPU-"):
-            gpus.append(GpuIdentity(int(cells[0]), address(cells[1]), cells[2], cells[3]))
-            versions.add(cells[4])
-        elif re.search(r"Unable to determine the device handle|GPU is lost|requires reset", line):
-            lost.append(line.strip())
-        elif line.strip() == "No devices were found":
-            raise ValueError("nvidia-smi printed: No devices were found")
+    lines = [Line(number, line) for number, line in enumerate(normalize_text(text).split("\n"), 1) if line.strip()]
+    rows = parse_rows(lines, 0, _COLUMNS)
+    log = rows.required()
+    if rows.end < len(lines):
+        raise ValueError(f"nvidia-smi printed: {lines[rows.end].text.strip()[:100]}")
+    gpus, lost = [], []
+    for bus_id, tree in log.gpus:
+        if "message" in tree:
+            lost.append(tree["message"])
+        elif not (tree["index"].isdecimal() and len(tree["index"]) <= 4 and tree["gpu_uuid"].startswith("GPU-")):
+            raise ValueError(f"the row of GPU {tree['index'][:40]!r} has no index or no UUID")
         else:
-            raise ValueError(f"{line.strip()[:100]!r} is not a row of five cells")
-    if len(versions) != 1:
-        raise ValueError("there is no driver version in it" if not versions else "it names several versions")
-    return Driver(versions.pop(), tuple(gpus), tuple(lost), QUERY)
+            gpus.append(GpuIdentity(int(tree["index"]), address(bus_id), tree["product_name"], tree["gpu_uuid"]))
+    if "driver_version" not in log.general:
+        raise ValueError("there is no driver version in it")
+    return Driver(log.general["driver_version"], tuple(gpus), tuple(lost), QUERY)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from preflight.parsers.nvidia.query_log import QueryLog, Tree
 from preflight.parsers.parsed import Parsed, ParseGap
@@ -91,31 +92,42 @@ def parse_lines(lines: Lines, at: int) -> Parsed[QueryLog]:
     columns = _columns(lines[at].text)
     if columns is None:
         return _listed(lines, at)
+    rows = parse_rows(lines, at + 1, columns)
+    if not rows.value.gpus:
+        return Parsed(rows.value, (*rows.gaps, ParseGap(lines[at].number, "no row follows the header")), rows.end)
+    return rows
+
+
+def parse_rows(lines: Lines, at: int, columns: Sequence[str]) -> Parsed[QueryLog]:
+    """Read rows of known columns, from a line to the first that is none.
+
+    A GPU that does not answer has a line of its own in place of a row: ``message`` of its tree.
+    """
     general: Tree = {}
     gpus: list[tuple[str, Tree]] = []
     gaps: list[ParseGap] = []
-    end = at + 1
+    end = at
     while end < len(lines):
         text = lines[end].text
         if not text.strip() or len(text) > _LONGEST or is_prompt(text) or _columns(text) is not None:
             break
         cells = [cell.strip() for cell in text.split(",")]
-        if len(cells) != len(columns):
-            if not _LOST.fullmatch(text):
-                if "," in text:
-                    gaps.append(ParseGap(lines[end].number, "the row is cut: it has fewer cells than the header"))
-                    end += 1
-                break
-            gpus.append(("", {"state": "GPU is lost"}))
-        else:
+        if len(cells) == len(columns):
             gpus.append(_gpu(columns, cells, general))
+            if general.get("driver_version") != dict(zip(columns, cells, strict=True)).get("driver_version"):
+                gaps.append(ParseGap(lines[end].number, "the rows name several driver versions"))
+        elif _LOST.fullmatch(text):
+            gpus.append(("", {"state": "GPU is lost", "message": text.strip()}))
+        else:
+            if "," in text:
+                gaps.append(ParseGap(lines[end].number, "the row is cut: it has fewer cells than the header"))
+                end += 1
+            break
         end += 1
-    if not gpus:
-        gaps.append(ParseGap(lines[at].number, "no row follows the header"))
     return Parsed(QueryLog(general, tuple(gpus)), tuple(gaps), end)
 
 
-def _gpu(columns: list[str], cells: list[str], general: Tree) -> tuple[str, Tree]:
+def _gpu(columns: Sequence[str], cells: list[str], general: Tree) -> tuple[str, Tree]:
     tree: Tree = {}
     bus_id = ""
     for name, value in zip(columns, cells, strict=True):
