@@ -30,9 +30,6 @@ PLACES = (
 
 #: Modules with patterns, and what these are.
 EXCEPTIONS = {
-    "preflight/facts/nvidia/smi_xml.py": "units of single values (81559 MiB), not the output",
-    "preflight/facts/nvidia/model.py": "the driver's version, compared",
-    "preflight/recognition/formats/nvidia_smi/query_facts.py": "units of single values",
     "preflight/recognition/judges/kubernetes_words.py": "words in a reason, status or message that the parser returned",
     "preflight/recognition/judges/slurm.py": "words in a reason or state that the parser returned",
     "preflight/recognition/judges/kernel.py": "words of lines that the parser returned and no rule knows",

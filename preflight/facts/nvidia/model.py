@@ -6,7 +6,6 @@ for this part, which is never the same as "fine".
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -185,7 +184,9 @@ class Gathered:
 
     def since_driver(self, driver: str) -> None:
         """Record what drivers before a release do not report."""
-        if "recovery_action" in self.absent and re.match(r"[0-9]{3}\.", driver) and driver[:3] < RECOVERY_SINCE:
+        major, dot, _ = driver.partition(".")
+        is_older = dot and len(major) == 3 and major.isdecimal() and major < RECOVERY_SINCE
+        if is_older and "recovery_action" in self.absent:
             self.absent["recovery_action"] = NOT_REPORTED
 
     def gpu(self, index: int, bus_id: str, uuid: str, driver: str) -> GpuHealth:

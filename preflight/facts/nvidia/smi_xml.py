@@ -8,8 +8,6 @@ R515 and R580 are listed side by side.
 
 from __future__ import annotations
 
-import re
-
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.nvidia.model import (
     HW_SLOWDOWN,
@@ -30,15 +28,6 @@ from preflight.parsers.nvidia.query_log import QueryLog, Tree
 from preflight.textprep.plain_text import normalize_text
 
 XML = "cmd:nvidia-smi -q -x"
-
-#: Words in place of a value: not reported by the driver, or unknown to it.
-_NOT_REPORTED = re.compile(r"\[?(?:N/A|Not Supported|Requested functionality has been deprecated)\]?", re.I)
-_REFUSED = re.compile(r".*(?:error|lost|requires reset|insufficient permissions|not found|err!).*", re.I | re.S)
-
-_UNIT = r"(?: ?(?:MiB|W|C|MHz|%|x|bank\(s\)))?"
-_INTEGER = re.compile(rf"(-?[0-9]{{1,18}}){_UNIT}")
-_REAL = re.compile(rf"(-?[0-9]{{1,15}}(?:\.[0-9]{{1,6}})?){_UNIT}")
-_FLAG = {"enabled": True, "yes": True, "active": True, "disabled": False, "no": False, "not active": False}
 
 # Paths are tried in order: names of the XML of all drivers, then those of the text.
 _INTEGERS = {
@@ -145,9 +134,8 @@ def parse(text: str) -> Health:
         log = query_xml.parse(body)
     except ValueError as error:
         raise ValueError(_broken(body, int(str(error)))) from None
-    version = log.general.get("driver_version")
-    if not isinstance(version, str) or not re.fullmatch(r"[0-9]{3}(?:\.[0-9]{1,4}){1,2}", version):
-        raise ValueError(f"the driver version is {str(version or '')[:40]!r}")
+    if (version := query_log.driver_version(log)) is None:
+        raise ValueError(f"the driver version is {str(log.general.get('driver_version') or '')[:40]!r}")
     gpus, silent = [], []
     for index, (bus_id, tree) in enumerate(log.gpus):
         try:
@@ -214,8 +202,7 @@ def bus_address(bus_id: str) -> str:
 
 def _broken(body: str, line: int) -> str:
     before = body.split("\n")[:line]
-    last = re.findall(r'<gpu id="([^"\n]{1,40})"', "\n".join(before))
-    place = f", in GPU {last[-1]}" if last else ""
+    place = f", in GPU {gpu}" if (gpu := query_xml.last_gpu(before)) else ""
     return f"the XML ends or breaks at line {line}{place}: {before[-1].strip()[:80]!r}"
 
 
@@ -252,38 +239,45 @@ class _Reader:
                 return _checked(value, path)
             while "/" in path:
                 path = path.rpartition("/")[0]
-                if isinstance(block := query_log.value_at(self._tree, path), str) and _NOT_REPORTED.fullmatch(block):
+                if _is_not_reported(query_log.value_at(self._tree, path)):
                     refused = NOT_REPORTED  # a complete block is N/A
         raise ValueError(refused or NOT_IN_OUTPUT)
 
     def integer(self, paths: str) -> int:
         """Return an integer of any unit."""
-        return int(self._match(_INTEGER, paths))
+        number = self._number(paths)
+        if not isinstance(number, int):
+            raise ValueError(f"{paths} is {number}, not an integer")
+        return number
 
     def real(self, paths: str) -> float:
         """Return a number with a fraction."""
-        return float(self._match(_REAL, paths))
+        return float(self._number(paths))
 
     def flag(self, paths: str) -> bool:
         """Return a yes or no in any of the tool's words."""
         value = self.text(paths)
-        if value.lower() not in _FLAG:
+        if (flag := query_log.flag(value)) is None:
             raise ValueError(f"{paths} is {value[:40]!r}")
-        return _FLAG[value.lower()]
+        return flag
 
-    def _match(self, pattern: re.Pattern[str], paths: str) -> str:
+    def _number(self, paths: str) -> int | float:
         value = self.text(paths)
-        if not (match := pattern.fullmatch(value)):
+        if (number := query_log.measure(value)) is None:
             raise ValueError(f"{paths} is {value[:40]!r}, not a number")
-        return match[1]
+        return number
+
+
+def _is_not_reported(value: object) -> bool:
+    return isinstance(value, str) and query_log.NOT_REPORTED.fullmatch(value) is not None
 
 
 def _checked(value: str, path: str) -> str:
-    if _NOT_REPORTED.fullmatch(value):
+    if _is_not_reported(value):
         raise ValueError(NOT_REPORTED)
     if not value:
         raise ValueError(f"{path} is empty")
-    if len(value) < 120 and _REFUSED.fullmatch(value):
+    if len(value) < 120 and query_log.REFUSAL.fullmatch(value):
         raise ValueError(value)
     return value
 
@@ -343,9 +337,9 @@ _SLOWED = HW_SLOWDOWN | SW_THERMAL | HW_THERMAL | POWER_BRAKE
 
 def _performance_state(read: _Reader) -> int:
     value = read.text("performance_state")
-    if not (match := re.fullmatch(r"P([0-9]{1,2})", value)):
+    if (state := query_log.performance_state(value)) is None:
         raise ValueError(f"performance_state is {value[:40]!r}")
-    return int(match[1])
+    return state
 
 
 def _fabric(tree: Tree) -> GpuFabric:
@@ -370,7 +364,7 @@ def _faults(block: Tree) -> tuple[str, ...]:
     summary: list[str] = []
     health = block.get("health")
     for name, state in health.items() if isinstance(health, dict) else ():
-        if not isinstance(state, str) or not state or state.lower() in _HEALTHY or _NOT_REPORTED.fullmatch(state):
+        if not isinstance(state, str) or not state or state.lower() in _HEALTHY or _is_not_reported(state):
             continue
         named = _HEALTH.get(name, f"{name.replace('_', ' ')}: {state.lower()}")
         (summary if name == "summary" else gathered).append(named)
@@ -382,7 +376,7 @@ def _processes(tree: Tree) -> tuple[Process, ...]:
     if block is None:
         raise ValueError(NOT_IN_OUTPUT)
     if not isinstance(block, dict):
-        if isinstance(block, str) and _NOT_REPORTED.fullmatch(block):
+        if _is_not_reported(block):
             raise ValueError(NOT_REPORTED)
         return ()
     listed = block.get("process_info")

@@ -19,18 +19,26 @@ Tree = dict[str, Any]
 #: Levels of a tree: the tool prints five, and what is deeper is read as beside the last of these.
 DEEPEST = 32
 
-#: What stands in place of a value that the driver does not report.
-NO_DATA = re.compile(
-    r"(?i)\[?(?:n/a|not supported|unknown error|gpu is lost|gpu requires reset|insufficient permissions"
-    r"|requested functionality has been deprecated|not found|err!)\]?|"
-)
-#: What stands in place of a value where the driver or the GPU did not answer.
-NO_ANSWER = re.compile(r"(?i)\[?(gpu is lost|gpu requires reset|unknown error|err!)\]?")
+_NOT_REPORTED = r"n/a|not supported|requested functionality has been deprecated"
+_NO_ANSWER = r"gpu is lost|gpu requires reset|unknown error|err!"
+#: Words in place of a value that the driver does not report.
+NOT_REPORTED = re.compile(rf"(?i)\[?(?:{_NOT_REPORTED})\]?")
+#: Words in place of a value where the driver or the GPU did not answer.
+NO_ANSWER = re.compile(rf"(?i)\[?({_NO_ANSWER})\]?")
+#: All words in place of a value.
+NO_DATA = re.compile(rf"(?i)\[?(?:{_NOT_REPORTED}|{_NO_ANSWER}|insufficient permissions|not found)\]?|")
+#: A sentence in place of a value.
+REFUSAL = re.compile(r"(?is).*(?:error|lost|requires reset|insufficient permissions|not found|err!).*")
 #: What ends a GPU's list in all versions; ``-d`` prints sections without the name of the product.
 _LAST = frozenset({"processes", "compute_processes"})
 _NO_LETTERS = re.compile(r"[^a-z0-9]+")
 _NUMBER = re.compile(r"(-?\d{1,18}(?:\.\d{1,6})?)(?: ?(?:MiB|MB|KB/s|W|C|MHz|mV|%|x|us|bank\(s\)|errors?))?")
-_FLAG = re.compile(r"(?i)yes|no|(?:not )?active|enabled|disabled")
+_FLAGS = {"enabled": True, "yes": True, "active": True, "disabled": False, "no": False, "not active": False}
+_STATE = re.compile(r"P([0-9]{1,2})")
+_DRIVER = re.compile(r"[0-9]{3}(?:\.[0-9]{1,4}){1,2}")
+#: The beginning of a version and of a PCI address: the text was cut within it.
+_VERSION_BEGUN = re.compile(r"\d{1,4}\.?")
+_BUS_ID_BEGUN = re.compile(r"[0-9A-Fa-f]{1,8}(?::[0-9A-Fa-f]{0,2}){0,2}\.?")
 
 
 @dataclass(frozen=True)
@@ -97,11 +105,44 @@ def number(value: str) -> int | float | bool | str | None:
 
     None for no data.
     """
+    if (measured := measure(value)) is not None:
+        return measured
+    if (state := flag(value)) is not None:
+        return state
+    return value if has_data(value) else None
+
+
+def measure(value: str) -> int | float | None:
+    """Return a number without its unit, ``67.03 W`` or ``16x``; None for any other text."""
     if match := _NUMBER.fullmatch(value):
         return float(match[1]) if "." in match[1] else int(match[1])
-    if _FLAG.fullmatch(value):
-        return value.lower() in ("yes", "active", "enabled")
-    return value if has_data(value) else None
+    return None
+
+
+def flag(value: str) -> bool | None:
+    """Return a yes or no in any of the tool's words; None for any other text."""
+    return _FLAGS.get(value.lower())
+
+
+def performance_state(value: str) -> int | None:
+    """Return the number of a state, ``P0``; None for any other text."""
+    return int(match[1]) if (match := _STATE.fullmatch(value)) else None
+
+
+def driver_version(log: QueryLog) -> str | None:
+    """Return the complete version of the driver; None where the head has none."""
+    value = log.general.get("driver_version")
+    return value if isinstance(value, str) and _DRIVER.fullmatch(value) else None
+
+
+def complete_version(value: Any) -> str | None:
+    """Return a version, unless the text was cut within it."""
+    return value if isinstance(value, str) and not _VERSION_BEGUN.fullmatch(value) else None
+
+
+def complete_bus_id(value: Any) -> str | None:
+    """Return a PCI address, unless the text was cut within it."""
+    return value if isinstance(value, str) and not _BUS_ID_BEGUN.fullmatch(value) else None
 
 
 def attached(log: QueryLog) -> int | None:

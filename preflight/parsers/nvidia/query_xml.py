@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from xml.parsers import expat
 
 from preflight.parsers.nvidia.query_log import DEEPEST, QueryLog, Tree, gaps, key
@@ -64,6 +65,15 @@ def _leads_to_piece(lines: Lines, at: int) -> bool:
 
 #: Elements of which one GPU has several.
 _REPEATED = frozenset({"process_info", "mig_device"})
+
+
+#: The element that begins a GPU, and its address.
+_GPU = re.compile(r'<gpu id="([^"\n]{1,40})"')
+
+
+def last_gpu(lines: Sequence[str]) -> str:
+    """Return the address of the last GPU that begins in these lines; empty for none."""
+    return next((found[-1] for line in reversed(lines) if (found := _GPU.findall(line))), "")
 
 
 class _Xml:

@@ -7,19 +7,31 @@ on print.
 from __future__ import annotations
 
 import functools
-import re
 from typing import Any
 
-from preflight.parsers.nvidia.query_log import NO_DATA, QueryLog, Tree, attached, errors_in, numbers
+from preflight.parsers.nvidia.query_log import (
+    NO_DATA,
+    QueryLog,
+    Tree,
+    attached,
+    complete_bus_id,
+    complete_version,
+    errors_in,
+    flag,
+    measure,
+    numbers,
+)
 
 
 def query_facts(log: QueryLog) -> dict[str, Any]:
     """Return the facts of an output."""
     return {
-        "driver": _version(_get(log.general, "driver_version")), "cuda": _version(_get(log.general, "cuda_version")),
+        "driver": complete_version(_get(log.general, "driver_version")),
+        "cuda": complete_version(_get(log.general, "cuda_version")),
         "attached_gpus": attached(log),
         "gpus": [
-            _gpu(_bus_id(bus_id or _get(tree, "pci/bus_id", "pci/pci_bus_id")), tree) for bus_id, tree in log.gpus
+            _gpu(complete_bus_id(bus_id or _get(tree, "pci/bus_id", "pci/pci_bus_id")), tree)
+            for bus_id, tree in log.gpus
         ],
     }  # fmt: skip
 
@@ -45,31 +57,18 @@ def _get(tree: Tree, *paths: str) -> Any:
     return None
 
 
-#: The beginning of a version and of a PCI address: the text was cut within it.
-_VERSION_BEGUN = re.compile(r"\d{1,4}\.?")
-_BUS_ID_BEGUN = re.compile(r"[0-9A-Fa-f]{1,8}(?::[0-9A-Fa-f]{0,2}){0,2}\.?")
-
-
-def _version(value: Any) -> str | None:
-    return value if isinstance(value, str) and not _VERSION_BEGUN.fullmatch(value) else None
-
-
-def _bus_id(value: Any) -> str | None:
-    return value if isinstance(value, str) and not _BUS_ID_BEGUN.fullmatch(value) else None
-
-
 def _integer(value: Any) -> int | None:
-    match = re.match(r"-?\d{1,18}", value) if isinstance(value, str) else None
-    return int(match[0]) if match else None
+    number = measure(value) if isinstance(value, str) else None
+    return None if number is None else int(number)
 
 
 def _real(value: Any) -> float | None:
-    match = re.match(r"-?\d{1,12}(?:\.\d{1,6})?", value) if isinstance(value, str) else None
-    return float(match[0]) if match else None
+    number = measure(value) if isinstance(value, str) else None
+    return None if number is None else float(number)
 
 
 def _yes(value: Any) -> bool | None:
-    return {"yes": True, "no": False}.get(value.lower()) if isinstance(value, str) else None
+    return flag(value) if isinstance(value, str) else None
 
 
 def _below(places: tuple[str, ...], *names: str) -> tuple[str, ...]:
@@ -191,7 +190,7 @@ def _reasons(block: Any) -> list[str] | None:
         return None
     active: list[str] = []
     for name, value in block.items():
-        short = re.sub(r"^clocks_(?:event|throttle)_reason_", "", name)
+        short = name.removeprefix("clocks_event_reason_").removeprefix("clocks_throttle_reason_")
         if isinstance(value, dict):
             active += _reasons(value) or []
         elif str(value).lower() == "active":
