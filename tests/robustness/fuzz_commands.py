@@ -102,6 +102,7 @@ class CommandTally:
 
     runs: int = 0
     slowest_s: float = 0.0
+    slowest: str = ""  # its command, and the size of its input
     peak_bytes: int = 0
     by_command: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
@@ -110,7 +111,10 @@ class CommandTally:
         """Count a run; the input of a new fault is saved."""
         self.runs += 1
         self.by_command[words[0]] += 1
-        self.slowest_s, self.peak_bytes = max(self.slowest_s, run.seconds), max(self.peak_bytes, run.peak_bytes)
+        self.peak_bytes = max(self.peak_bytes, run.peak_bytes)
+        if run.seconds > self.slowest_s and source.is_file():
+            self.slowest_s, self.slowest = run.seconds, f"{' '.join(words)}, {_unpacked_bytes(source) / 1e6:.1f} MB"
+            shutil.copyfile(source, folder / f"slowest{source.suffix}")
         if not run.fault:
             return
         last = run.output.strip().rpartition(b"\n")[2].decode(errors="replace")[:160]
@@ -120,6 +124,12 @@ class CommandTally:
             copy = folder / f"fault-{len(self.faults)}{source.suffix}"
             (shutil.copytree if source.is_dir() else shutil.copyfile)(source, copy)
             print(f"FAULT {what} ({run.seconds:.1f} s, {run.peak_bytes >> 20} MB): {copy}", flush=True)
+
+
+def _unpacked_bytes(source: Path) -> int:
+    """Return the size of a file's content."""
+    data = source.read_bytes()
+    return len(gzip.decompress(data)) if source.suffix == ".gz" and source.name != "input.tar.gz" else len(data)
 
 
 def started(arguments: Sequence[str]) -> FuzzRun:
@@ -383,7 +393,8 @@ def main() -> int:
     mutations(given.minutes / 2, chosen, files, folder, tally)
     growth(given.minutes / 2, chosen, files["text"], folder, tally)
     print(f"{tally.runs} runs: {', '.join(f'{name} {count}' for name, count in sorted(tally.by_command.items()))}")
-    print(f"slowest {tally.slowest_s:.1f} s, largest {tally.peak_bytes >> 20} MB, {len(tally.faults)} kinds of fault")
+    print(f"slowest {tally.slowest_s:.1f} s ({tally.slowest}), largest {tally.peak_bytes >> 20} MB")
+    print(f"{len(tally.faults)} kinds of fault")
     return 1 if tally.faults else 0
 
 

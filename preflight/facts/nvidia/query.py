@@ -72,7 +72,10 @@ def _from_nvml(value: Any) -> Driver:
 
 
 def parse_query(text: str) -> Driver:
-    """Return the driver of ``nvidia-smi --query-gpu`` with the columns of QUERY; raises ValueError with the line."""
+    """Return the driver by rows of ``nvidia-smi --query-gpu``.
+
+    Raises ValueError with the line for what is not complete.
+    """
     # import-at-use: where NVML answers, no text is read
     from preflight.parsers.nvidia.query_rows import parse_rows
     from preflight.textprep.lines import Line

@@ -113,7 +113,7 @@ def number(value: str) -> int | float | bool | str | None:
 
 
 def measure(value: str) -> int | float | None:
-    """Return a number without its unit, ``67.03 W`` or ``16x``; None for any other text."""
+    """Return a number without its unit (``67.03 W``, ``16x``); None for no number."""
     if match := _NUMBER.fullmatch(value):
         return float(match[1]) if "." in match[1] else int(match[1])
     return None

@@ -73,7 +73,7 @@ _GPU = re.compile(r'<gpu id="([^"\n]{1,40})"')
 
 def last_gpu(lines: Sequence[str]) -> str:
     """Return the address of the last GPU that begins in these lines; empty for none."""
-    return next((found[-1] for line in reversed(lines) if (found := _GPU.findall(line))), "")
+    return next((begun[-1] for line in reversed(lines) if (begun := _GPU.findall(line))), "")
 
 
 class _Xml:
