@@ -228,6 +228,7 @@ _WHERE: tuple[tuple[str, str], ...] = (
     ("Users", rf"\b[A-Za-z]:\\{{1,2}}Users\\{{1,2}}(?P<user>{_USER})"),
     (".", rf"(?m)^[ \t]{{0,12}}\d{{1,10}}[ \t]{{1,8}}(?P<user>{_USER}\+?)[ \t]{{1,20}}(?:-?\d{{1,3}}|rt)[ \t]{{1,8}}-?\d{{1,3}}(?:[ \t]{{1,20}}[\d.]{{1,20}}[kmgtp]?){{3}}[ \t]{{1,8}}[A-Z][ \t]"),
     (".", rf"(?m)^(?P<user>{_USER})\+?[ \t]{{1,20}}\d{{1,10}}(?:[ \t]{{1,8}}\d{{1,6}}\.\d){{2}}(?:[ \t]{{1,20}}\d{{1,15}}){{2}}[ \t]{{1,8}}(?:\?|pts/\d|tty)"),
+    ("/home-", rf"/home-(?P<user>{_USER})(?=[/\s:\"']|$)"),
     ("cron/", rf"/var/spool/cron/(?:crontabs/)?(?P<user>{_USER})"),
     # organisations and people of code hosts; buckets that are named by a key
     (".co", rf"\b(?:github|gitlab|bitbucket|huggingface)\.com?/(?:datasets/|spaces/|orgs/)?(?!(?i:{PUBLIC_OWNERS})/)(?P<name>[A-Za-z0-9][\w.-]{{1,63}})(?=/[\w.-])"),

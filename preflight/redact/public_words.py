@@ -43,7 +43,7 @@ _COUNTRIES = frozenset((
 ))  # fmt: skip
 
 #: Parents of home directories, and names below them that are not users.
-TOPS = r"home\d*|homes|Users|users|scratch\d*|fsx\d*|u|people|staff|students?"
+TOPS = r"home\d*|homes|work\d*|Users|users|scratch\d*|fsx\d*|u|people|staff|students?"
 NO_USERS = frozenset((
     "tmp", "temp", "data", "shared", "share", "public", "common", "lib", "lib64", "bin", "etc", "local", "cache", "log",
     "logs", "slurm", "job", "jobs", "run", "runs", "models", "datasets", "checkpoints", "ckpt", "nccl", "cuda", "apps",

@@ -24,7 +24,7 @@ _COLOUR = re.compile(r"(?:\x1b|\\x1b|\\u001b|\\033|␛)\[(?:[0-9;?]{1,32}[A-Za-z
 _ESCAPE = re.compile(r"\x1b\[(?:[0-9;?]{1,32}[A-Za-z]|[mKHJ])")
 _SEPARATES = (
     r"(?:\x1b|\\x1b|\\u001b|␛)?\[[0-9;?]{1,32}m|\x1b\[(?:[0-9;?]{1,32}[A-Za-z]|[mKHJ])|\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[nrtbf])|"
-    r"&(?:#x?[0-9a-fA-F]{1,6}|[a-z]{2,6});|%[0-9A-F]{2}"
+    r"&(?:#x?[0-9a-fA-F]{1,6}|[a-z]{2,6});|%[0-9A-F]{2}|(?<=/)home-(?=[A-Za-z_])"
 )
 _HOME = rf"/(?:{TOPS})/[^\s/\"'\\:;,<>()\[\]{{}}|&=]+(?:/[^\s/\"'\\:;,<>()\[\]{{}}|&=]+)*"
 #: Paths of the kernel and lines of lscpu: `/sys/devices/system/node/node1` is never the name of a host.
