@@ -158,12 +158,18 @@ APPLICATION_FIX = (
 )
 
 
+#: Codes of test messages, and of the driver's request to recover, which may be withdrawn.
+_NO_EVENT = frozenset({106, 107, 152, 153, 154})
+
+
 def _worst(policies: Sequence[tuple[XidEvent, XidPolicy]], context: XidContext, address: str) -> Finding | None:
     """Report the first event of the worst kind, and name what came with it."""
     bad = [pair for pair in policies if pair[1].act in BAD]
-    worst = bad or [pair for pair in policies if pair[1].act is Act.WARN]
+    worst, noted = bad or [pair for pair in policies if pair[1].act is Act.WARN], False
     if not worst and context.pasted:
         worst = [pair for pair in policies if pair[1].act is Act.APPLICATION or pair[0].code == 43]
+        noted = not worst  # other checks judge on a node what these announce
+        worst = worst or [pair for pair in policies if pair[1].act is Act.NOTE and pair[0].code not in _NO_EVENT]
     if not worst:
         return None
     event, policy = worst[0]
@@ -174,7 +180,7 @@ def _worst(policies: Sequence[tuple[XidEvent, XidPolicy]], context: XidContext, 
     named = f"{address or 'a GPU'}: " if context.pasted else ""
     words = own_words(event.text).strip(" .") if context.pasted else ""
     printed = f" (“{ends_of(words, 120, 80)}”)" if words and words.lower() not in policy.meaning.lower() else ""
-    report, deciding = failed if bad else warned, _deciding(policies, worst)
+    report, deciding = failed if bad else unknown if noted else warned, _deciding(policies, worst)
     return report(
         f"{named}Xid {event.code}: {policy.meaning}{printed}" + (f", {times} times" if times > 1 else "")
         + (f", {when}" if when else "") + (f"; also {then}" if then else "")
@@ -244,7 +250,16 @@ def judge_sxids(events: Events, context: XidContext) -> Iterator[Finding]:
             subject=address, found=mine[0].line[:200], expected=f"no fatal SXid{context.since}",
             evidence=context.evidence, quote="\n".join(event.line[:300] for event in mine[:8]),
         )  # fmt: skip
-    if not any(event.fatal for event in found) and not events.unread_switches:
+    fatal = {event.address for event in found if event.fatal}
+    rest = [event for event in found if event.address not in fatal]
+    if rest and context.pasted:
+        codes = ", ".join(dict.fromkeys(f"{event.code} ({event.text[:60]})" for event in rest[:6]))
+        yield unknown(
+            f"{rest[0].address or 'a switch'}: {len(rest)} SXids, none of them fatal: {codes}",
+            subject=rest[0].address, found=rest[0].line[:200], expected="none", evidence=context.evidence,
+            fix="Most follow from an error of a GPU or program: look for an Xid before it; `nvidia-smi nvlink -e`.",
+        )  # fmt: skip
+    elif not fatal and not events.unread_switches:
         notes = f", {len(found)} that were not" if found else ""
         yield passed(f"no fatal SXid{context.since}{notes}", evidence=context.evidence)
     yield from _unreadable(events.unread_switches, "SXid", context)

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from preflight._startup.lightclass import dataclass, replace
-from preflight.checks.host import kernel_links, kernel_storage
+from preflight.checks.host import kernel_devices, kernel_links, kernel_storage
 from preflight.checks.host.kernel_problem import Problem, Window, count, devices_of, listed
 from preflight.model import Status
 from preflight.parsers.host.kernel_events import KernelEvent
@@ -26,7 +26,9 @@ _LASTING = frozenset({"panic", "oops", "memory-error", "machine-check", "previou
                       "fs-mounted", "nvme-lost", "disk-removable", "fs-error-recorded", "array-degraded",
                       "array-failed", "array-back"})  # fmt: skip
 #: Kinds of GPUs, which Xids are about.
-_OF_GPUS = frozenset({"gpu-fallen-off-bus", "gpu-init-failed", "driver-mismatch", "gsp-rpc-errors"})
+_OF_GPUS = frozenset({"gpu-fallen-off-bus", "gpu-init-failed", "driver-mismatch", "gsp-rpc-errors",
+                      "gpu-not-taken", "gpu-unpowered", "gpu-held",
+ "gpu-window-invalid"})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ def _all(
             problems.append(matches) if isinstance(matches, Problem) else notes.append(matches)
     for matches in (*kernel_links.flaps(by_kind, window), *kernel_storage.problems(by_kind, window)):
         problems.append(matches) if isinstance(matches, Problem) else notes.append(matches)
+    problems += kernel_devices.problems(by_kind, window)
     return problems, notes
 
 

@@ -240,7 +240,7 @@ Mar 04 06:04:31 cn0417 kernel: XFS (nvme0n1p2): Ending clean mount
 [  621.000100] hrtimer: interrupt took 8411 ns
 [ 1621.000100] perf: interrupt took too long (2511 > 2500), lowering kernel.perf_event_max_sample_rate to 79500
 [ 2621.000100] TCP: request_sock_TCP: Possible SYN flooding on port 6817. Sending cookies.  Check SNMP counters.
-""", ("unknown", ""),
+""", ("unknown", ""), ("unknown", "6817"),
     ),
     "an oops of a driver": _of(
         """

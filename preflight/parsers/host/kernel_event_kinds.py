@@ -45,6 +45,21 @@ KINDS = (
     _kind("gpu-init-failed", FATAL, "RmInitAdapter failed|rm_init_adapter failed",
           "NVRM:.{0,400}(?:RmInitAdapter failed|rm_init_adapter failed)"),
     _kind("driver-mismatch", FATAL, "NVRM: API mismatch", "NVRM: API mismatch"),
+    _kind("gpu-held", FATAL, "is already bound to",
+          rf"NVRM: GPU (?P<dev>{_PCI}) is already bound to (?!nvidia)\w{{1,32}}"),
+    _kind("gpu-window-invalid", FATAL, "PCI I/O region",
+          "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid"),
+    _kind("gpu-not-taken", FATAL, "NVRM: ",
+          r"NVRM: (?:The NVIDIA (?:GPU driver )?probe routine (?:failed|was not called) for \d{1,3} device"
+          r"|None of the NVIDIA (?:graphics |GPU )?(?:adapters|devices) were (?:initialized|probed))"),
+    _kind("gpu-unpowered", FATAL, "necessary power cables",
+          rf"NVRM: (?:GPU (?P<dev>{_PCI}): )?.{{0,80}}does not have the necessary power cables connected"),
+    _kind("module-refused", ERROR, "disagrees about version of symbol|Unknown symbol|is rejected|Key was rejected",
+          r"(?P<dev>[\w-]{1,56}): (?:disagrees about version of symbol|Unknown symbol) "
+          r"|(?:PKCS#7 signature not signed with a trusted key|[Kk]ey was rejected by service"
+          r"|Loading of .{0,60}(?:key|module|signature).{0,40} is rejected)"),
+    _kind("peer-memory", ERROR, "peermem|nvidia_p2p_",  # an invalid context is that of a program that has ended
+          r"(?i)(?:nvidia[-_]peermem\b|nvidia_p2p_\w{1,40})(?!.{0,120}invalid context).{0,120}(?:error|fail)"),
     _kind("gsp-rpc-errors", ERROR, "GSP|gsp",
           r"(?i)NVRM:(?: Rate limiting GSP RPC error prints|.{0,400}GSP.{0,400}(?:timeout|crash))"),
     # processors and memory
@@ -87,6 +102,8 @@ KINDS = (
           r"AER: (?:Multiple )?(?P<who>(?:Unc|C)orrect(?:ed|able)(?: \([\w-]{1,12}\))?) error (?:message )?received"
           rf"(?: from)?:?(?: (?P<dev>{_PCI}))?"),
     _kind("pcie-aer", NOTE, "AER: ", r"\bAER: .{0,200}(?:[Ee]rror|status)"),
+    _kind("aer-not-recovered", ERROR, "recovery failed",
+          rf"{_DEVICE}(?:AER: )?(?:device |subordinate device )?recovery failed"),
     _kind("slot-power-fault", ERROR, "pciehp: Slot(", r"pciehp: Slot\((?P<dev>[\w.-]{1,24})\): Power fault"),
     _kind("slot-removed", ERROR, "pciehp: Slot(",
           r"pciehp: Slot\((?P<dev>[\w.-]{1,24})\): (?:Link Down|Card not present)"),
@@ -113,7 +130,25 @@ KINDS = (
     _kind("nic-link-down", NOTE, "Cable unplugged", rf"mlx5_core (?P<bus>{_PCI})?.{{0,200}}Cable unplugged"),
     _kind("nic-link-up", NOTE, "Cable plugged", rf"mlx5_core (?P<bus>{_PCI})?.{{0,200}}Cable plugged"),
     _kind("nic-pcie-limited", NOTE, "available PCIe bandwidth, limited by",
-          rf"mlx5_core (?P<dev>{_PCI})?.{{0,200}}available PCIe bandwidth, limited by"),
+          rf"(?:mlx5_core|mlx4_core|bnxt_en|ice|irdma|efa) (?P<dev>{_PCI})?.{{0,200}}available PCIe bandwidth,"
+          r" limited by"),
+    _kind("pcie-narrow", NOTE, "available PCIe bandwidth, limited by",
+          rf"\b(?P<dev>{_PCI}): .{{0,80}}available PCIe bandwidth, limited by .{{0,24}} PCIe (?P<who>x\d{{1,2}} link at"
+          r" .{4,20}\(capable of .{0,60}x\d{1,2}) link"),
+    _kind("device-not-taken", ERROR, "failed with error",
+          rf"\b(?:nvidia|mlx[45]_core|bnxt_en|ice|i40e|ena|efa|irdma|nvme|megaraid_sas|mpt3sas|hfi1)"
+          rf"(?: (?P<dev>{_PCI}))?: probe (?:of (?P<bus>{_PCI}) |with driver \w{{1,20}} )?failed with error"
+          r" -\d{1,3}"),
+    _kind("device-not-taken", ERROR, "init_one failed|hca failed|initializing state",
+          rf"mlx[45]_core (?P<dev>{_PCI}).{{0,80}}(?:init_one failed|enable hca failed"
+          r"|in (?:pre-)?initializing state, aborting)"),
+    _kind("nic-command-failed", ERROR, "failed, status |Failed to process command|Failed to submit command",
+          rf"\b(?:mlx5_core|efa|ena) (?P<dev>{_PCI}).{{0,160}}(?:\) failed, status |[Ff]ailed to (?:process|submit)"
+          r" command )(?!ok)"),
+    _kind("nic-queue-error", ERROR, "rror cqe|rror CQE",
+          rf"mlx5_core (?P<dev>{_PCI}).{{0,80}}[Ee]rror (?:cqe|CQE) on "),
+    _kind("ipoib-multicast", ERROR, "multicast join failed",
+          r"(?P<dev>ib[\w.]{1,24}): multicast join failed for "),
     _kind("module-hot", ERROR, "Temperature|temperature",
           rf"(?i)mlx5_core (?P<dev>{_PCI})?.{{0,300}}(?:High|Over) Temperature"),
     _kind("module-error", ERROR, "Port module event[error]",
@@ -136,6 +171,9 @@ KINDS = (
           rf"|mlx5_core (?P<bus>{_PCI}).{{0,200}}Will cause a leak of a command resource"),
     _kind("nic-timeout", ERROR, "NETDEV WATCHDOG",
           r"(?P<dev>[\w.@-]{1,32}): NETDEV WATCHDOG: (?:CPU: \d{1,5}: )?transmit queue \d{1,5} timed out"),
+    _kind("nic-timeout", ERROR, "TX timeout|rror (timeout: ",
+          rf"(?:mlx5_core|mlx4_core|ice|i40e|bnxt_en) (?P<bus>{_PCI}).{{0,80}}(?:TX timeout (?:detected|on queue)"
+          r"|Error \(timeout: \d{1,9}\) msg)"),
     # storage
     _kind("io-error", ERROR, ", sector ",
           rf"(?:I/O|critical (?:medium|target|nexus|space allocation)) error, dev {_BLOCK}, sector"
@@ -147,6 +185,11 @@ KINDS = (
           r"sd [\d:]{1,24} ?(?:\[(?P<dev>\w{1,8})\])?.{0,20}rejecting I/O to offline device"),
     _kind("io-error", ERROR, "device-mapper: ",
           r"device-mapper: (?:verity|integrity): (?P<dev>[\d:]{1,16}): .{0,60}(?:corrupted|Checksum failed)"),
+    _kind("disk-command-failed", ERROR, "failed command: ",
+          r"(?P<dev>ata\d{1,3}(?:\.\d{1,2})?): failed command: (?!PACKET|IDENTIFY)\w"),
+    _kind("fs-data-lost", ERROR, "Delayed block allocation failed|Data will be lost|data will be lost",
+          r"(?:EXT4-fs|XFS|F2FS-fs) \((?P<dev>[\w-]{1,32})\): .{0,160}"
+          r"(?:Delayed block allocation failed|[Dd]ata will be lost)"),
     _kind("array-degraded", ERROR, "Disk failure on ",
           r"md/?[\w-]{0,16}:(?P<dev>md[\w-]{1,32}): Disk failure on (?!\S{1,32} detected, failing array)"
           r"(?P<who>[\w-]{1,32})"),
@@ -185,6 +228,19 @@ KINDS = (
           r"(?:JBD2: .{0,80}error.{0,60}? on|Aborting journal on device) (?P<dev>[\w]{1,32})"),
     _kind("nfs-stalled", ERROR, "nfs: server ",
           r"nfs: server (?P<dev>\S{1,120}) not responding, (?P<who>still trying|timed out)"),
+    _kind("nfs-failed", ERROR, "NFS: ",
+          r"\bNFS: (?:(?:nfs4_\w{1,60}|state manager|v4 server).{0,120}(?:failed|error|returned a bad).{0,60})"),
+    _kind("fs-client-failed", ERROR, "ceph: ",
+          r"\b(?:lib)?(?P<dev>ceph): (?:.{0,24}\b(?:osd|mds|mon)\d{1,6}\b.{0,60}\b(?:hung|caps stale"
+          r"|reconnect denied|down)\b)"),
+    _kind("fs-client-failed", ERROR, "mmfs: ", r"\b(?P<dev>mmfs): \[[EX]\] (?:.{1,160})"),
+    _kind("fs-client-failed", ERROR, "beegfs: ",
+          r"\b(?P<dev>beegfs): .{0,80}(?:(?:Communication error|Receive timed out|[Cc]onnection-attempt-timeout"
+          r"|[Cc]onnect.{0,40}failed).{0,80})"),
+    _kind("fs-client-failed", ERROR, "weka",
+          r"\b(?P<dev>weka\w{0,12})\b[^:\n]{0,24}: (?:.{0,120}(?:unreachable|suspended|not responding|timed out"
+          r"|disconnected).{0,60})"),
+    _kind("fs-client-failed", ERROR, "LNetError: ", r"(?P<dev>LNet)Error: .{0,120}[Tt]imed out (?:tx|RDMA)"),
     _kind("nfs-back", NOTE, "nfs: server ", r"nfs: server (?P<dev>\S{1,120}) OK\b"),
     _kind("lustre-evicted", ERROR, "was evicted by", r"This client was evicted by (?P<dev>[\w.-]{1,64})"),
     _kind("lustre-lost", ERROR, "Lustre: ",
@@ -194,7 +250,17 @@ KINDS = (
           r" rc = -(?:107|108|110|113|19|5)\b"),
     _kind("lustre-back", NOTE, "Lustre: ", r"Lustre: (?:[\d:(). ]{0,60})?(?P<dev>[\w.-]{1,80}): Connection restored"),
     _kind("oops", FATAL, "LBUG", r"LustreError: .{0,120}\bLBUG\b"),
+    # network and interrupts
+    _kind("conntrack-full", ERROR, "table full, dropping packet", r"nf_conntrack: .{0,40}table full, dropping packet"),
+    _kind("neighbour-overflow", ERROR, "table overflow",
+          r"(?P<dev>arp|ndisc)_cache: neighbou?r table overflow|[Nn]eighbou?r table overflow"),
+    _kind("listen-overflow", NOTE, "SYN flooding", r"Possible SYN flooding on port (?P<dev>[\d.:\[\]a-f]{1,60}?)\. "),
+    _kind("irq-lost", ERROR, "Disabling IRQ #", r"Disabling IRQ #(?P<dev>\d{1,5})"),
     # time and memory
+    _kind("clock-unstable", ERROR, "as unstable", r"clocksource '?(?P<dev>\w{1,16})'? as unstable"),
+    _kind("segfault", NOTE, "segfault at |general protection|trap invalid opcode|trap divide error",
+          r"(?P<dev>[\w.+:/-]{1,64})\[\d{1,10}\]:? (?P<who>segfault at [0-9a-f]{1,16} .{0,160}"
+          r"|general protection(?: fault)? ip.{0,160}|trap (?:invalid opcode|divide error) .{0,160})"),
     _kind("out-of-memory", NOTE, "emory cgroup out of memory",
           r"(?i)memory cgroup out of memory: Kill(?:ed)? process (?P<n>\d{1,10}) \((?P<dev>[^)\n]{1,64})\)"),
     _kind("out-of-memory", ERROR, "ut of memory: Kill",

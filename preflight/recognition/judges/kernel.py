@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from preflight._startup.lightclass import replace
 from preflight.checks.gpu.xid import XidContext, judge_sxids, judge_xids
@@ -15,7 +16,7 @@ from preflight.checks.host.kernel_problem import Window
 from preflight.facts import xid
 from preflight.model import Finding, failed, passed, unknown, warned
 from preflight.parsers.host.kernel_events import KernelEvent
-from preflight.parsers.host.kernel_text import KernelText
+from preflight.parsers.host.kernel_text import KernelText, PastedLine
 from preflight.recognition.judges import Judge, Judges, PastedValue
 from preflight.textprep.plain_text import ends_of
 
@@ -41,13 +42,17 @@ def _xids(part: PastedValue) -> Iterator[Finding]:
     logged = xid.events(log.log_lines, pasted=True)
     if logged.gpus or logged.unread:
         yield from judge_xids(logged, XidContext(part.evidence, pasted=True))
-    if logged.gpus:
-        return
-    for kind, report in (("gpu-fallen-off-bus", failed), ("gpu-init-failed", failed), ("gsp-rpc-errors", warned)):
+    for kind, report in _OF_DRIVER[3:] if logged.gpus else _OF_DRIVER:
         if events := [event for event in log.events if event.kind == kind]:
             more = f", {len(events)} such lines" if len(events) > 1 else ""
             yield report(f"line {events[0].line}: {events[0].text.strip()[:160]}{more}", found=kind,
                          evidence=part.evidence)  # fmt: skip
+
+
+#: Other messages of the GPU's driver; the first three mean what an Xid means.
+_OF_DRIVER = (("gpu-fallen-off-bus", failed), ("gsp-rpc-errors", warned), ("gpu-init-failed", failed),
+              ("gpu-held", failed), ("gpu-window-invalid", failed), ("gpu-not-taken", failed),
+              ("gpu-unpowered", failed))  # fmt: skip
 
 
 def _sxids(part: PastedValue) -> Iterator[Finding]:
@@ -91,22 +96,50 @@ def _events(part: PastedValue) -> Iterator[Finding]:
     noted = [*_noted(events, part.evidence), *_corrected(events, judgement, part.evidence),
              *_repeated_links(events, window, part.evidence)]  # fmt: skip
     yield from noted
-    if judgement.problems or noted or not part.complete:
-        return
-    details = {event.line: _DETAILS if event.kind in _IN_SEVERAL_LINES else 1 for event in events}
-    judged_lines = {line + offset for line, lines in details.items() for offset in range(lines)}
-    strange = [line for line in log.lines if line.number not in judged_lines and _TROUBLE.search(line.message)
-               and not _USUAL.search(line.message)]  # fmt: skip
-    if strange and not logged.gpus and not logged.switches:
-        more = f", and {len(strange) - 1} more lines that no rule knows" if strange[1:] else ""
-        first = strange[0]
-        yield unknown(f"nothing that a rule knows is wrong in {len(log.lines)} lines; of line {first.number} no rule "
-                      f"knows what it means: {first.message[:160]}{more}", found=first.message[:200],
+    strange = _strange(log, events)
+    if strange:
+        more = f" and {len(strange) - _QUOTED} more such lines" if len(strange) > _QUOTED else ""
+        quoted = "; ".join(f"{line.message[:160]} (line {line.number})" for line in strange[:_QUOTED])
+        yield unknown(f"no rule knows what this means: {quoted}{more}", found=strange[0].message[:200],
                       evidence=part.evidence, fix="Look at the lines around it; `preflight check` on the"
                                                   " node.")  # fmt: skip
-    elif log.lines and not logged.gpus and not logged.switches:
+    elif log.lines and not (judgement.problems or noted or logged.gpus or logged.switches) and part.complete:
         yield passed(f"no fault of the machine in these {len(log.lines)} lines{words_of(judgement, 0)}",
                      evidence=part.evidence)  # fmt: skip
+
+
+#: Lines that the finding of what no rule knows quotes.
+_QUOTED = 3
+
+
+#: Seconds, and lines without a time, within which a line is taken for a part of an event.
+_SAME_S, _SAME_LINES = 2.0, 3
+
+
+def _strange(log: KernelText, events: Sequence[KernelEvent]) -> list[PastedLine]:
+    """Return the lines that may report a fault which no rule knows.
+
+    Lines that differ in digits only are listed once. A line at the time of an event is taken for a part of it: a call
+    trace, an answer of the device.
+    """
+    judged_lines = {code.line.number for code in (*log.xids, *log.sxids)}
+    for event in events:
+        judged_lines.update(range(event.line, event.line + (_DETAILS if event.kind in _IN_SEVERAL_LINES else 1)))
+    near = {line.number + offset for line in log.lines if line.number in judged_lines and line.at_s is None
+            for offset in range(-_SAME_LINES, _SAME_LINES + 1)}  # fmt: skip
+    times = sorted(line.at_s for line in log.lines if line.number in judged_lines and line.at_s is not None)
+    strange = [line for line in log.lines if line.number not in judged_lines and _TROUBLE.search(line.message)
+               and not _USUAL.search(line.message)
+               and not (line.number in near if line.at_s is None else _is_near(line.at_s, times))]  # fmt: skip
+    return list({line.message.translate(_NO_DIGITS): line for line in reversed(strange)}.values())[::-1]
+
+
+def _is_near(at_s: float, times: Sequence[float]) -> bool:
+    place = bisect(times, at_s)
+    return any(abs(time - at_s) <= _SAME_S for time in times[max(0, place - 1) : place + 1])
+
+
+_NO_DIGITS = str.maketrans("", "", "0123456789")
 
 
 def _corrected(events: tuple[KernelEvent, ...], judgement: Judged, evidence: tuple[str, ...]) -> Iterator[Finding]:
@@ -143,7 +176,10 @@ _DETAILS = 16
 
 #: Words of a line that may report a fault which no rule knows.
 _TROUBLE = re.compile(
-    r"(?i)\b(?:error|errors|fail(?:ed|ure|s)?|fault|timed? ?out|bug:|warning|call trace|lost|corrupt\w*|reset)\b"
+    r"(?i)\b(?:error|errors|fail(?:ed|ure|s|ing)?|fault|timed? ?out|bug:|warning|call trace|lost|corrupt\w*|reset"
+    r"|rejected|refused|unreachable|not responding|suspended|unstable|overflow\w*|nobody cared|table full|dropping"
+    r"|offline|dead|hung|stuck|unable|cannot|can't|mismatch|abort\w*|critical|degraded|emergency|expired|throttl\w+"
+    r"|exceed\w*|invalid|missing)\b"
 )
 #: Lines with such a word that sound machines print as they boot: what watches for errors, and firmware's own slips.
 _USUAL = re.compile(
@@ -155,6 +191,10 @@ _USUAL = re.compile(
     r"|AER: enabled|(?:enabled|registered|initiali[sz]ed|supported|Found).{0,60}\b(?:error|reset|fault)\b"
     r"|\b(?:error|reset|fault)\w*\b.{0,40}(?:enabled|registered|initiali[sz]ed|supported)|firmware: failed to load"
     r"|Direct firmware load for|perf: interrupt took too long|reset (?:high|full|super)[\w-]{0,20}speed USB|hung_task"
+    r"|can't size|soft offline|invalid context, skipping|HANDLING MCE MEMORY"
+    r"|\bBAR \d+: (?:assigned|.{0,24}\[io )|already (?:in use|registered|present)|Firmware Bug"
+    r"|invalid BAR|DENIED"
+    r"|(?:will not|won't|not) (?:be )?(?:handled|supported)|unable to (?:read|locate) (?:edid|vbios)"
     r"|Fast TSC calibration|debugfs: .{0,100}already present|usb \S{1,16}: .{0,80}descriptor|No Caching mode page"
 )
 
@@ -164,11 +204,17 @@ _NOTED = {
     "nic-pcie-limited": ("a NIC has less PCIe bandwidth than it could use",
                          "Compare `lspci -vv` (LnkCap, LnkSta) of the NIC and of the port above it; reseat the card."),
     "slot-power": ("a NIC sees too little power at its slot", "Look at the slot's power limit and the riser's cables."),
+    "segfault": ("a program crashed", "Its core (`coredumpctl`) or its own log names the place; a library of another "
+                 "build is the usual cause, bad memory a rare one."),
 }  # fmt: skip
 
 
 #: Times that a processor was throttled from which on cooling is the cause, not a peak of load: a judgement.
 _HOT = 100
+
+
+#: Widths of a link in a kernel's line: what it has, and what the device can.
+_WIDTHS = re.compile(r"x(\d{1,2})(?= link|$)")
 
 
 def _noted(events: tuple[KernelEvent, ...], evidence: tuple[str, ...]) -> Iterator[Finding]:
@@ -184,9 +230,17 @@ def _noted(events: tuple[KernelEvent, ...], evidence: tuple[str, ...]) -> Iterat
                      evidence=evidence,
                      fix="Look at the airflow, the fans and the heat sinks; `ipmitool sensor`.")  # fmt: skip
     for event in events:
+        if event.kind == "pcie-narrow":
+            now, most = (int(width) for width in _WIDTHS.findall(event.detail))
+            if now < most:
+                yield warned(f"{event.device}: its PCIe link has x{now} of x{most} lanes (line {event.line})",
+                             subject=event.device, found=f"x{now}", expected=f"x{most}", evidence=evidence,
+                             fix="`lspci -vv` (LnkCap, LnkSta) of it and of the port above it; reseat the"
+                             " card.")  # fmt: skip
         if event.kind in _NOTED:
             words, fix = _NOTED[event.kind]
-            yield warned(f"{words} (line {event.line})", subject=event.device, found=event.text.strip()[:200],
+            printed = f": {event.device}: {event.detail.strip()[:160]}" if event.detail else ""
+            yield warned(f"{words}{printed} (line {event.line})", subject=event.device, found=event.text.strip()[:200],
                          evidence=evidence, fix=fix)  # fmt: skip
         elif event.kind == "out-of-memory" and event.severity == "note" and event.device:
             yield warned(
