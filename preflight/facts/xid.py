@@ -102,6 +102,8 @@ def events(lines: Iterable[KernelLogLine], *, pasted: bool = False) -> Events:
     ungraded: list[tuple[tuple[str, int], str]] = []  # severity and data of an SXID, below the line with its grade
     named = ""
     for line in lines:
+        if not xid_marks.is_drivers(line.text):
+            continue
         if xid_marks.LOADED in line.text and not pasted:
             gpus, switches, cleared, named, probed, unread = probed, [], {}, "", [], ([], [])
         elif marks := sxids_in(line.text):

@@ -16,6 +16,8 @@ from preflight._startup.lightclass import dataclass
 _WHERE = r"(?:PCI:)?([0-9a-fA-F:.]{1,24})(?: GPU-C?I:[0-9]{1,3}){0,2}"
 _XID = re.compile(rf"NVRM: Xid \({_WHERE}\):(?: {{1,4}}([1-9][0-9]{{0,5}}),)?")
 _SXID = re.compile(rf"SXid \({_WHERE}\):(?: {{1,4}}([1-9][0-9]{{0,5}}),)?")
+#: What stands in every line with such a code: most lines of a kernel's log are others.
+_XID_WORD, _SXID_WORD = "NVRM: Xid (", "SXid ("
 _FATAL = re.compile(r"\s*(?:(Non-fatal|Fatal)\b,?)?", re.I)
 _PID = re.compile(r"\bpid='?([0-9]{1,10})(?![0-9A-Za-z])")
 #: Characters after a code that are stored.
@@ -34,11 +36,15 @@ class LoggedXid:
 
 def xids_in(line: str) -> tuple[LoggedXid, ...]:
     """Read the XIDs of one line; torn lines may hold several."""
+    if _XID_WORD not in line:
+        return ()
     return tuple(LoggedXid(where, code, text.strip()) for where, code, text in _marks(_XID, line))
 
 
 def sxids_in(line: str) -> tuple[LoggedXid, ...]:
     """Read the SXIDs of one line."""
+    if _SXID_WORD not in line:
+        return ()
     marks = []
     for where, code, text in _marks(_SXID, line):
         word = _FATAL.match(text)
@@ -89,6 +95,12 @@ _UNIT_STUMP = re.compile(r"(?!.*\bFatal$)[A-Z]\w{1,24}(?: \w{0,7})?")
 #: What follows a line that names a GPU which is lost, and what the driver writes when it is loaded.
 FALLEN = "fallen off the bus and is not responding"
 LOADED = "NVRM: loading NVIDIA UNIX"
+_WORDS = ("NVRM: ", _SXID_WORD, FALLEN)
+
+
+def is_drivers(line: str) -> bool:
+    """Return whether a line may hold anything that this module reads."""
+    return any(word in line for word in _WORDS)
 
 
 def cause_in(text: str) -> int | None:

@@ -19,11 +19,11 @@ from preflight.facts.node import NodeFacts
 from preflight.model import Check, CheckFunction, Finding, Scope, Status, docstring
 from preflight.recognition.evidence_adapter import key_of
 
-#: Modules of this package; each has its judges by kind in ``JUDGES``: (id of the check, judge).
+#: Modules of this package; each has its judges by kind in ``JUDGES``: (id of the check, judge). Those of a job's own
+#: output come first: it is pasted most, and is the largest.
 MODULES = (
-    "gpu", "devices", "kernel", "host", "kubernetes", "slurm", "jobs", "signatures", "ports", "counters", "interfaces",
-    "qos", "pcie", "transport", "nic_tools",
-    "tools", "fabric_tools", "host_tools",
+    "jobs", "signatures", "transport", "gpu", "devices", "kernel", "host", "kubernetes", "slurm", "ports", "counters",
+    "interfaces", "qos", "pcie", "nic_tools", "tools", "fabric_tools", "host_tools",
 )  # fmt: skip
 
 
@@ -70,7 +70,7 @@ def checks_of(kind: str, value: Any, earlier: tuple[Any, ...] = ()) -> tuple[Che
     Empty where no module has a judge for it.
     """
     declared, key = _declared(), key_of(kind)
-    judges = _judges().get(kind, ())
+    judges = _judges(kind)
     return tuple(
         replace(
             declared[id], run=PastedRun(declared[id].run, key, judge, value, earlier), scope=Scope.NODE, sweep=False,
@@ -81,8 +81,13 @@ def checks_of(kind: str, value: Any, earlier: tuple[Any, ...] = ()) -> tuple[Che
 
 
 @functools.cache
-def _judges() -> Judges:
-    return {kind: judges for name in MODULES for kind, judges in import_module(f"{__name__}.{name}").JUDGES.items()}
+def _judges(kind: str) -> Judged | Callable[[Any], Judged]:
+    """Return the judges of a kind.
+
+    Modules behind the one that has them are not imported.
+    """
+    judges_of = (import_module(f"{__name__}.{name}").JUDGES for name in MODULES)
+    return next((judges[kind] for judges in judges_of if kind in judges), ())
 
 
 @functools.cache
