@@ -9,24 +9,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import normalize_text
 
+#: UCX writes the like of a time since boot, with host and process behind it.
+_NO_UCX = r"(?!\s\[[\w.-]{1,64}:\d{1,10} ?:\d{1,5}\])"
 #: What a line begins with, in the form that nodes send: found at once.
-_RAW = re.compile(r"(?:<[0-9]{1,3}>)?\[ {0,12}([0-9]{1,10}\.[0-9]{1,9})\](?:\[[ 0-9TC]{1,12}\])? ?(.*)")
+_RAW = re.compile(
+    rf"(?:<[0-9]{{1,3}}>)?\[ {{0,12}}([0-9]{{1,10}}\.[0-9]{{1,9}})\]{_NO_UCX}(?:\[[ 0-9TC]{{1,12}}\])?"
+    r"(?! ?\[[ 0-9TC]| ?(?:\S{1,255} )?kernel:):{0,2} ?(.*)"
+)
 
-#: What a line begins with: its time, in one of the ways of dmesg, journalctl and syslog;
-#: UCX writes the like, with host and process behind it.
+#: What a line begins with: its time, in one of the ways of dmesg, journalctl and syslog.
 STAMP = re.compile(
     r"\s{0,8}(?:(?:#|//|[*>•-]|\d{1,5}\.)\s{1,4})?(?:(?:kern\s*:\w+\s*:\s*|kernel:\s*|<\d{1,3}>)?"
-    r"(?:\d{1,7}[:-]?\s?(?=\[))?(?P<at>\[\s*\+?\d{1,10}\.\d{1,9}\](?!\s\[[\w.-]{1,64}:\d{1,10} ?:\d{1,5}\])"
+    rf"(?:\d{{1,7}}[:-]?\s?(?=\[))?(?P<at>\[\s*\+?\d{{1,10}}\.\d{{1,9}}\]{_NO_UCX}"
     r"|\[\w{3} \w{3} [ \d]?\d \d\d:\d\d:\d\d \d{4}\]"
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]?\d{0,9}(?:Z|[+-]\d\d:?\d\d)?"
     # the month in the words of any language
     r"|[^\W_][\w.]{1,5} {1,2}\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,6})?"
     r"|\d{1,3},\d{1,12},\d{1,18},[^;]{1,16};))"
 )
+#: A node's name: in front of a line by a launcher, or behind the time by a log daemon.
+_LAUNCHED = re.compile(
+    r"\s{0,4}(?!NVRM|kern|nvidia|mce|EDAC|AER|pci|mlx|DMAR|usb|ata|nvme|sd)([a-z][a-z0-9.-]{0,62}\d[a-z0-9.-]{0,20}): "
+    r" {0,3}(?=\[|NVRM: |kernel: |<\d|\d{4}-|[A-Z][a-z]{2} )"
+)
+_LOGGED = re.compile(r" ([\w.-]{1,255}) kernel: ?")
 #: What a log daemon and the kernel itself write between the time and the message.
 _HOST_KERNEL = re.compile(r"(?:\S{1,255} )?kernel: ?")
 _CALLER = re.compile(r"\[[ 0-9TC]{1,12}\] ?")
@@ -87,13 +98,34 @@ def _lines(text: str) -> Iterator[KernelLogLine | None]:
 
 def read_line(raw: str) -> KernelLogLine | None:
     """Read one line; None where it carries no time that can be read."""
+    parts = split_line(raw)
+    if parts.stamp is None or parts.at_s is None:
+        return None
+    if parts.stamp[10:11] == " " and parts.stamp[:1].isdigit():  # a program's own log; the kernel's has a T
+        return None
+    return KernelLogLine(parts.at_s, parts.message)
+
+
+class LineParts(NamedTuple):
+    """One line of any form, taken apart."""
+
+    stamp: str | None  # its time as written
+    at_s: float | None  # the same in seconds; None where it cannot be read
+    message: str  # the kernel's own words
+    host: str  # the node that wrote it; empty where the line names none
+
+
+def split_line(raw: str) -> LineParts:
+    """Split a line into its time, the kernel's words and the node's name."""
     if match := _RAW.fullmatch(raw):
-        return KernelLogLine(float(match[1]), match[2])
-    if (match := STAMP.match(raw)) is None or (at_s := seconds(match["at"])) is None:
-        return None
-    if match["at"][10:11] == " " and match["at"][:1].isdigit():  # a program's own log; the kernel's has a T
-        return None
-    return KernelLogLine(at_s, message(raw, match.end()))
+        return LineParts(match[1], float(match[1]), match[2].rstrip(), "")
+    launched = _LAUNCHED.match(raw)
+    own = raw[launched.end() :] if launched else raw
+    if (time := STAMP.match(own)) is None:
+        return LineParts(None, None, message(own), launched[1] if launched else "")
+    logged = launched or _LOGGED.match(own, time.end())
+    host = logged[1] if logged else ""
+    return LineParts(time["at"].strip("[] "), seconds(time["at"]), message(own, time.end()), host)
 
 
 def message(raw: str, at: int = 0) -> str:

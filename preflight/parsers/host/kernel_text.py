@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 from math import nan
 
 from preflight.parsers.host.kernel_events import KernelEvent, events, of_line
-from preflight.parsers.host.kernel_log import STAMP, KernelLogLine, message, seconds
+from preflight.parsers.host.kernel_log import STAMP, KernelLogLine, split_line
 from preflight.parsers.nvidia.xid_marks import LoggedXid, sxids_in, xids_in
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt
@@ -215,7 +215,8 @@ def parse_lines(lines: Lines, at: int) -> Parsed[KernelText]:
         number = lines[end].number
         text, end = _complete_line(lines, end, width)
         last, others, blanks = end - 1, 0, 0
-        line = _pasted_line(number, text)
+        parts = split_line(text)
+        line = PastedLine(number, parts.stamp, parts.at_s, text, parts.message, parts.host)
         log_lines.append(line)
         marks = xids_in(text)
         if not marks and _TORN.search(text):
@@ -232,25 +233,6 @@ def parse_lines(lines: Lines, at: int) -> Parsed[KernelText]:
                 device = _DEVICE.search(text)
                 sxids.append(LoggedCode(mark, line, int(device[1]) if device else None))
     return Parsed(KernelText(tuple(log_lines), tuple(xids), tuple(sxids)), tuple(gaps), last + 1)
-
-
-#: A node's name: in front of a line by a launcher, or behind the time by a log daemon.
-_LAUNCHED = re.compile(
-    r"\s{0,4}(?!NVRM|kern|nvidia|mce|EDAC|AER|pci|mlx|DMAR|usb|ata|nvme|sd)([a-z][a-z0-9.-]{0,62}\d[a-z0-9.-]{0,20}): "
-    r" {0,3}(?=\[|NVRM: |kernel: |<\d|\d{4}-|[A-Z][a-z]{2} )"
-)
-_LOGGED = re.compile(r" ([\w.-]{1,255}) kernel: ?")
-
-
-def _pasted_line(number: int, text: str) -> PastedLine:
-    launched = _LAUNCHED.match(text)
-    own = text[launched.end() :] if launched else text
-    time = STAMP.match(own)
-    stamp = time["at"].strip("[] ") if time else None
-    logged = _LOGGED.match(own, time.end()) if time else None
-    host = launched[1] if launched else logged[1] if logged else ""
-    return PastedLine(number, stamp, seconds(time["at"]) if time else None, text,
-                      message(own, time.end() if time else 0), host)  # fmt: skip
 
 
 HINTS = (":", "[", ";", "SXid (")

@@ -18,6 +18,8 @@ FORMS = {
     "dmesg --time-format iso elsewhere": (f"2026-02-18T14:54:01,250000+02:00 {WORDS}", 1771419241.25),
     "journalctl -k -o short-iso": (f"2026-02-18T12:54:01+0000 gpu001 kernel: {WORDS}", 1771419241.0),
     "dmesg -T": (f"[Wed Feb 18 12:54:01 2026] {WORDS}", 1771419241.0),
+    "colon behind the time": (f"[  431.250000]: {WORDS}", 431.25),
+    "launcher": (f"gpu001: [  431.250000] {WORDS}", 431.25),
     "/dev/kmsg": (f"6,1234,431250000,-;{WORDS}", 431.25),
 }
 
@@ -38,7 +40,8 @@ def test_a_syslog_line_of_a_day_below_ten() -> None:
 
 
 @pytest.mark.parametrize("text", ["-- No entries --\n", "", "\n\n", "-- Logs begin at Wed 2026-02-18. --\n",
-                                  "2026-02-18 12:54:01 trainer started\n"])  # fmt: skip
+                                  "2026-02-18 12:54:01 trainer started\n",
+                                  "[1771419241.250000] [gpu001:4242:0] ib_device.c:8 UCX  WARN  no\n"])  # fmt: skip
 def test_what_is_no_log_is_not_read_as_one(text: str) -> None:
     with pytest.raises(ValueError, match="no line of it carries a time"):
         parse(text)
