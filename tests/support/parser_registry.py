@@ -49,12 +49,12 @@ from preflight.facts.fabric import reference
 from preflight.facts.job import RunFacts
 from preflight.facts.nccl_settings import catalogue as nccl_variables
 from preflight.facts.nccl_settings import collect as nccl_lint_sources
-from preflight.facts.nccl_settings import spellings as nccl_lint_spelled
 from preflight.facts.nccl_settings import value_grammar as nccl_values
 from preflight.facts.node import TOPO, NodeFacts
 from preflight.facts.nvidia import query, smi_xml
 from preflight.facts.roce_chain import addressing, chain
 from preflight.parsers import registry as formats
+from preflight.parsers import setting_lines as nccl_lint_spelled
 from preflight.parsers.host import kernel_events, nhc_config, services
 from preflight.parsers.host import kernel_log as kernel_lines
 from preflight.parsers.nccl_tests import collective, table
@@ -368,11 +368,11 @@ _text("nccl_settings.collect.of_listing", "declare -x NCCL_DEBUG=\"INFO\"\n0: NC
       call=lambda text: nccl_lint_sources.of_listing(text, "paste"))  # fmt: skip
 _text("nccl_settings.catalogue.version", "2.27.5-1", "v2.5")
 _text(
-    "nccl_settings.spellings.in_command",
+    "parsers.setting_lines.in_command",
     "mpirun -x NCCL_DEBUG=INFO -x NCCL_IB_HCA=mlx5_0,mlx5_1 ./all_reduce_perf -b 8",
 )
-_text("nccl_settings.spellings.several", "NCCL_IB_HCA=mlx5_0 NCCL_DEBUG=INFO")
-_text("nccl_settings.spellings.on_lines", "export NCCL_IB_HCA=mlx5_0", "os.environ['NCCL_DEBUG'] = 'INFO'",
+_text("parsers.setting_lines.several", "NCCL_IB_HCA=mlx5_0 NCCL_DEBUG=INFO")
+_text("parsers.setting_lines.on_lines", "export NCCL_IB_HCA=mlx5_0", "os.environ['NCCL_DEBUG'] = 'INFO'",
       call=lambda line: nccl_lint_spelled.on_lines(line, line))  # fmt: skip
 _text("parsers.nccl_tests.collective.factor", "all_reduce", call=lambda text: collective.factor(text, 8))
 _text("parsers.nccl_tests.table.header", TABLE)

@@ -27,9 +27,6 @@ _WANTED = re.compile(
     r"N{1,2}C{1,2}L{1,2}_\w+|nccl_\w+|TORCH_(?:NCCL|FR)_\w+|OFI_NCCL_\w+|SHARP_COLL_\w+|WORLD_SIZE|OMPI_COMM_WORLD_SIZE"
     r"|SLURM_(?:STEP_NUM_TASKS|NTASKS)"
 )
-_LISTED = re.compile(
-    r"\s{0,8}(?P<shell>export\s{1,4}|declare\s{1,4}-\w{1,4}\s{1,4}|-x\s{1,4}|set\s{1,4})?(?P<name>[A-Za-z]\w{1,100})=(?P<value>.*)"
-)
 
 
 @dataclass(frozen=True)
@@ -66,30 +63,20 @@ def of_log(variables: Iterable[ReportedVariable], key: str) -> CollectedSettings
 def of_listing(text: str | NumberedText, key: str) -> CollectedSettings | None:
     """Parse pasted lines of ``NAME=value``; None if there is none of NCCL.
 
-    They may come from ``env``, ``export -p`` or ``srun -l env``. What ``export`` and ``declare`` print is quoted for
-    a shell and is unquoted here; of ``env`` quotes are part of the value. Never raises.
+    They may come from ``env``, ``export -p`` or ``srun -l env``. Never raises.
     """
     from preflight.parsers.job_output import lines
+    from preflight.parsers.setting_lines import listed
     from preflight.textprep.launcher_prefixes import strip_launcher_prefix
 
     found: list[Setting] = []
     for number, line in lines(text, "="):
         if number > LONGEST_LIST or len(found) >= MAX_SETTINGS:
             break
-        if not (match := _LISTED.fullmatch(line) or _LISTED.fullmatch(strip_launcher_prefix(line)[1])):
-            continue
-        if _WANTED.fullmatch(match["name"]):
-            value = _unquoted(match["value"]) if match["shell"] else match["value"]
-            found.append(Setting(match["name"], value, key, number))
+        assignment = listed(line) or listed(strip_launcher_prefix(line)[1])
+        if assignment is not None and _WANTED.fullmatch(assignment.name):
+            found.append(Setting(assignment.name, assignment.value, key, number))
     return CollectedSettings(tuple(found)) if any("NCCL" in setting.name.upper() for setting in found) else None
-
-
-def _unquoted(value: str) -> str:
-    """Remove one layer of a shell's quotes."""
-    plain = value.strip()
-    if len(plain) >= 2 and plain[0] == plain[-1] and plain[0] in "'\"":
-        return re.sub(r"\\([\\\"$`])", r"\1", plain[1:-1]) if plain[0] == '"' else plain[1:-1]
-    return plain
 
 
 @dataclass(frozen=True)

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import re
-
-from preflight.facts.nccl_settings import collect, spellings
+from preflight.facts.nccl_settings import collect
+from preflight.parsers.setting_lines import (
+    ParsedAssignment,
+    in_command,
+    is_setting,
+    may_stand_among,
+    on_lines,
+    several,
+)
 from preflight.parsers.text_block import block
 from preflight.recognition.detector import OutputFormat, ParsedPart, TextPart
 from preflight.textprep.lines import Line, Lines
 
 NCCL_ENV = "nccl-env"
-
-_SETTING = re.compile(
-    rf"\s{{0,8}}(?:export\s{{1,4}}|declare\s{{1,4}}-\w{{1,4}}\s{{1,4}}|-x\s{{1,4}}|set\s{{1,4}})?{spellings.NAME}=(?:['\"].{{0,4000}}|\S{{0,4000}})\s*"
-)
-_ANY = re.compile(
-    r"\s{0,12}(?:(?:export|declare\s{1,4}-\w{1,4}|-x|-e|--env|set|setenv|ENV|%env)[\s=]\s{0,4})?[A-Za-z_]\w{0,100}=.*|\s*#.*"
-    r"|\s{0,60}(?:- )?\{?\s?[\"']?(?:name|value)[\"']?\s?:.*|\s{0,40}[\[\]{}],?\s*"
-    r"|\s{0,40}(?:- )?[\"']?[A-Z][A-Z0-9_]{2,60}[\"']?\s{0,8}:\s.{0,400}|\s{0,40}\"[A-Z][A-Z0-9_]{2,60}=.*"
-    r"|\s{0,12}(?:setenv|ENV)\s.*|os\.environ\b.*"
-)
 
 #: What stands in the name of every setting.
 SETTING = "CCL_"
@@ -28,33 +24,33 @@ SETTING = "CCL_"
 _NEAR = 6
 
 
-def _spelled(lines: Lines, at: int) -> spellings.ParsedAssignment | None:
+def _spelled(lines: Lines, at: int) -> ParsedAssignment | None:
     """Return the setting of a line in a script or a manifest.
 
     Those of a command are left to ``commands``.
     """
     if SETTING not in lines[at].text or lines[at].text.endswith("\\"):
         return None
-    return spellings.on_lines(lines[at].text, lines[at + 1].text if at + 1 < len(lines) else "")
+    return on_lines(lines[at].text, lines[at + 1].text if at + 1 < len(lines) else "")
 
 
 def _begins(lines: Lines, at: int) -> bool:
     text = lines[at].text
     if text.endswith("\\") or (at and lines[at - 1].text.endswith("\\")):
         return False
-    if SETTING in text and len(spellings.several(text)) > 1:
+    if SETTING in text and len(several(text)) > 1:
         return True
-    if SETTING not in text or not (listed := bool(_SETTING.fullmatch(text)) or _spelled(lines, at)):
+    if SETTING not in text or not (listed := is_setting(text) or _spelled(lines, at)):
         return False
     near = [place for place in range(at + 1, min(at + _NEAR, len(lines))) if lines[place].text.strip()]
     if not near:  # all there is, or the end of a sentence
         return listed is True and not any(line.text.strip() for line in lines[max(0, at - _NEAR) : at])
     texts = ((lines[place].text, _spelled(lines, place)) for place in near)
-    return any(_SETTING.fullmatch(text) or one or spellings.several(text) for text, one in texts)
+    return any(is_setting(text) or one or several(text) for text, one in texts)
 
 
 def _take(lines: Lines, at: int) -> ParsedPart:
-    end, taken = block(lines, at, lambda text: bool(_ANY.fullmatch(text)), blanks=1)
+    end, taken = block(lines, at, may_stand_among, blanks=1)
     env = {name: value for name, value, _ in _settings(taken)}
     return ParsedPart(end, {"env": env}, f"{len(env)} settings: {', '.join(list(env)[:6])}")
 
@@ -66,10 +62,10 @@ def _settings(lines: Lines) -> list[tuple[str, str, bool]]:
         one = _spelled(lines, at)
         if one is not None:
             found.append((one.name, one.value, one.is_literal))
-        elif among := spellings.several(line.text):
+        elif among := several(line.text):
             found += [(one.name, one.value, one.is_literal) for one in among]
         elif listing := collect.of_listing(line.text, "read"):
-            known = (spellings.ParsedAssignment(setting.name, setting.value) for setting in listing.settings)
+            known = (ParsedAssignment(setting.name, setting.value) for setting in listing.settings)
             found += [(one.name, one.value, one.is_literal) for one in known]
     return found
 
@@ -82,7 +78,7 @@ def judged(text: str, first: int) -> str:
     lines = [Line(number, line) for number, line in enumerate(text.split("\n"), first)]
     assignments = []
     for at, line in enumerate(lines):
-        own = _settings(lines[at : at + 2])[:1] if SETTING in line.text and not spellings.several(line.text) else []
+        own = _settings(lines[at : at + 2])[:1] if SETTING in line.text and not several(line.text) else []
         assignments.append(f"{own[0][0]}={own[0][1]}" if own and own[0][2] else "")
     return "\n" * (first - 1) + "\n".join(assignments)
 
@@ -99,7 +95,7 @@ def commands(lines: Lines) -> list[TextPart]:
         while end < len(lines) and lines[end - 1].text.endswith("\\"):
             end += 1
         command = " ".join(line.text.rstrip("\\") for line in lines[at:end])
-        env = {one.name: one.value for one in spellings.in_command(command)} if SETTING in command else {}
+        env = {one.name: one.value for one in in_command(command)} if SETTING in command else {}
         if len(env) > 1:
             taken = ParsedPart(end, {"env": env}, f"{len(env)} settings of a command: {', '.join(list(env)[:6])}")
             found.append(TextPart(NCCL_ENV, lines[at].number, lines[end - 1].number, "", taken, ""))

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from preflight.facts.nccl_settings import spellings
-from preflight.parsers import nccl_log
+from preflight.parsers import nccl_log, setting_lines
 from preflight.parsers.nccl_tests import text as nccl_tests
 from preflight.parsers.torch import parse, printed_dump, watchdog
 from preflight.recognition import open_sources, read
@@ -51,7 +50,7 @@ def parts(text: str, folder: Path) -> list[TextPart]:
     ],
 )
 def test_a_setting_as_people_spell_it(line: str, after: str, value: str) -> None:
-    found = spellings.on_lines(line, after)
+    found = setting_lines.on_lines(line, after)
     assert found is not None
     assert found.value == value
 
@@ -60,7 +59,7 @@ def test_a_setting_as_people_spell_it(line: str, after: str, value: str) -> None
     "line", ["NCCL_DEBUG: set it to INFO", "- NCCL_IB_DISABLE=0 (RoCE; =1 is slower)", "NCCL_DEBUG"]
 )
 def test_a_sentence_is_no_setting(line: str) -> None:
-    assert spellings.on_lines(line, "") is None
+    assert setting_lines.on_lines(line, "") is None
 
 
 @pytest.mark.parametrize(

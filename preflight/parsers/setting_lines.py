@@ -43,6 +43,21 @@ _VALUE = re.compile(
     r"\s{0,60}[\"']?value[\"']?\s?:\s?(?P<value>\"[^\"]{0,4000}\"|'[^']{0,4000}'|[^\s}#]{0,4000}?)[\s,}]{0,8}(?:#.{0,400})?"
 )
 
+#: What ``env``, ``export -p`` and ``declare -x`` print; the value may hold anything.
+_LISTED = re.compile(
+    r"\s{0,8}(?P<shell>export\s{1,4}|declare\s{1,4}-\w{1,4}\s{1,4}|-x\s{1,4}|set\s{1,4})?"
+    r"(?P<name>[A-Za-z]\w{1,100})=(?P<value>.*)"
+)
+_NAME = re.compile(NAME)
+
+#: A line that may stand among settings: of other names, in any of the spellings.
+_AMONG = re.compile(
+    r"\s{0,12}(?:(?:export|declare\s{1,4}-\w{1,4}|-x|-e|--env|set|setenv|ENV|%env)[\s=]\s{0,4})?[A-Za-z_]\w{0,100}=.*|\s*#.*"
+    r"|\s{0,60}(?:- )?\{?\s?[\"']?(?:name|value)[\"']?\s?:.*|\s{0,40}[\[\]{}],?\s*"
+    r"|\s{0,40}(?:- )?[\"']?[A-Z][A-Z0-9_]{2,60}[\"']?\s{0,8}:\s.{0,400}|\s{0,40}\"[A-Z][A-Z0-9_]{2,60}=.*"
+    r"|\s{0,12}(?:setenv|ENV)\s.*|os\.environ\b.*"
+)
+
 #: Several of them behind each other, with nothing else on the line.
 _ONE = rf"[A-Za-z_]\w{{1,80}}=(?:{_QUOTED}|[^\s;&|\\\"']{{0,4000}})"
 _SEVERAL = re.compile(
@@ -65,6 +80,29 @@ class ParsedAssignment:
     def is_literal(self) -> bool:
         """Whether nothing has to be filled in yet."""
         return _OPEN.search(self.value) is None
+
+
+def listed(line: str) -> ParsedAssignment | None:
+    """Return the setting of any name that ``env`` or a shell printed.
+
+    What ``export`` and ``declare`` print is quoted for a shell; of ``env`` quotes are part of the value.
+    """
+    if not (match := _LISTED.fullmatch(line)):
+        return None
+    return ParsedAssignment(match["name"], _unquoted(match["value"]) if match["shell"] else match["value"])
+
+
+def is_setting(line: str) -> bool:
+    """Return whether a line is one setting of NCCL and no sentence about it."""
+    assignment = listed(line)
+    value = line.partition("=")[2].rstrip()
+    is_value = value[:1] in ("'", '"') or " " not in value
+    return assignment is not None and is_value and _NAME.fullmatch(assignment.name) is not None
+
+
+def may_stand_among(line: str) -> bool:
+    """Return whether a line may be one of a list of settings, of NCCL or not."""
+    return _AMONG.fullmatch(line) is not None
 
 
 def on_lines(line: str, after: str) -> ParsedAssignment | None:
@@ -113,4 +151,8 @@ def in_command(text: str) -> Iterator[ParsedAssignment]:
 
 
 def _unquoted(value: str) -> str:
-    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
+    """Remove one layer of a shell's quotes."""
+    plain = value.strip()
+    if len(plain) >= 2 and plain[0] == plain[-1] and plain[0] in "'\"":
+        return re.sub(r"\\([\\\"$`])", r"\1", plain[1:-1]) if plain[0] == '"' else plain[1:-1]
+    return plain
