@@ -10,9 +10,10 @@ from preflight.checks.applicability import PCI_BUS
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.host import integer_file
-from preflight.facts.kernel import CMDLINE, MODULES, RELEASE, Option, release
+from preflight.facts.kernel import CMDLINE, MODULES, RELEASE, release
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, Status, check, failed, passed, skipped, warned
+from preflight.parsers.host.boot_options import Option
 
 PARAMETERS = "https://docs.kernel.org/admin-guide/kernel-parameters.html"
 

@@ -205,9 +205,9 @@ class NodeFacts:
         return facts.kernel.modules(self.evidence)
 
     @cached_property
-    def boot_options(self) -> tuple[facts.kernel.Option, ...]:
+    def boot_options(self) -> tuple[parsers.host.boot_options.Option, ...]:
         """The kernel's command line."""
-        return self.parsed(facts.kernel.CMDLINE, facts.kernel.boot_options)
+        return self.parsed(facts.kernel.CMDLINE, parsers.host.boot_options.parse)
 
     @cached_property
     def allowed_cpus(self) -> frozenset[int]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from preflight._startup.lightclass import dataclass, replace
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.pci import ROOT as PCI
+from preflight.parsers.rdma import port_values
 
 if TYPE_CHECKING:
     from preflight.parsers.rdma.port_list import RdmaPort
@@ -225,10 +226,9 @@ def _sysfs_port(evidence: Evidence, device: str, number: int) -> Port:
     if layer is None or (layer == UNSPECIFIED and _pci_vendor(evidence, device) not in (AMAZON, "")):
         raise EvidenceError(f"{base}/link_layer", f"holds {layer_text[:60]!r}, neither InfiniBand nor Ethernet")
     rate_text = evidence.text(f"{base}/rate").strip()
-    try:
-        rate: float | None = parse_rate(rate_text)
-    except ValueError as error:
-        raise EvidenceError(f"{base}/rate", str(error)) from None
+    rate = port_values.rate(rate_text)
+    if rate is None:
+        raise EvidenceError(f"{base}/rate", f"holds {rate_text[:60]!r}, not a rate in Gb/sec")
     if state != "ACTIVE" or (layer, rate_text) in UNKNOWN_SPEEDS:
         rate = None
     return Port(
@@ -246,16 +246,9 @@ def _sysfs_port(evidence: Evidence, device: str, number: int) -> Port:
 
 def _numbered(evidence: Evidence, key: str) -> str:
     text = evidence.text(key).strip()
-    if not (match := re.fullmatch(r"\d+: ?(\w[\w ]*)", text)):
+    if (state := port_values.state(text)) is None:
         raise EvidenceError(key, f"holds {text[:60]!r}, not a numbered state")
-    return match[1]
-
-
-def parse_rate(text: str) -> float:
-    """Read ``400 Gb/sec (4X NDR)`` as Gb/s; raises ValueError."""
-    if not (match := re.match(r"\s*(\d+(?:\.\d+)?)\s*Gb/sec\b", text)):
-        raise ValueError(f"holds {text.strip()[:60]!r}, not a rate in Gb/sec")
-    return float(match[1])
+    return state
 
 
 def _sm_lid(evidence: Evidence, key: str) -> int | None:

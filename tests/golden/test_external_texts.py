@@ -14,7 +14,6 @@ from preflight.facts import (
     counter_growth,
     cpu_time,
     host,
-    kernel,
     lspci,
     nccl_environment,
     port_qos,
@@ -26,7 +25,7 @@ from preflight.facts import (
 )
 from preflight.facts.nvidia import smi_xml
 from preflight.parsers import nccl_log
-from preflight.parsers.host import checkpoint, clock_reading
+from preflight.parsers.host import boot_options, checkpoint, clock_reading
 from preflight.parsers.host.kernel_log import parse as parse_kernel_log
 from preflight.parsers.infiniband import iblinkinfo, ibnetdiscover, ibqueryerrors, ibqueryerrors_data, sminfo_saquery
 from preflight.parsers.nccl_tests import text as nccl_tests
@@ -411,7 +410,7 @@ def test_the_guests_process() -> None:
     assert host.may_lock_memory(text("status_softroce.txt")), "root"
     assert host.allowed_cpus(text("status_softroce.txt")) == {0, 1, 2, 3}
     assert host.allowed_memory_nodes(text("status_softroce.txt")) == {0, 1}
-    options = [str(option) for option in kernel.boot_options(text("cmdline_softroce.txt"))]
+    options = [str(option) for option in boot_options.parse(text("cmdline_softroce.txt"))]
     assert options[:2] == ["console=ttyS0", "quiet"]
     assert "mtu=9000" in options
 

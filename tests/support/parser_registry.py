@@ -308,7 +308,7 @@ _text("system_settings.partition_key", "0xffff\n")
 _text("system_settings.toolkit_version", *_out("cmd:nvidia-ctk --version"))
 _text("system_settings.vlans", "VLAN Dev name    | VLAN ID\nName-Type: VLAN_NAME_TYPE_RAW_PLUS_VID_NO_PAD\n"
       "enp24s0.100    | 100  | enp24s0\n")  # fmt: skip
-_text("kernel.boot_options", *_out(kernel.CMDLINE), 'a=1 b="c d" -- e')
+_text("parsers.host.boot_options.parse", *_out(kernel.CMDLINE), 'a=1 b="c d" -- e')
 _text("kernel.release", *_out(kernel.RELEASE))
 _text("parsers.nvidia.driver_version.open_modules", *_out(kernel.NVIDIA_VERSION), tool="NVRM version")
 _text("parsers.host.kernel_log.parse_uptime", "123456.78 2345678.90\n")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from preflight.parsers.parsed import Parsed
+from preflight.parsers.host.boot_options import Option, parse
+from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.textprep.lines import Lines
 
 HINTS = ("BOOT_IMAGE=", "root=", "Kernel command line:", "initrd=")
@@ -21,17 +22,21 @@ def begins(lines: Lines, at: int) -> bool:
     return _LINE.fullmatch(lines[at].text.strip()) is not None
 
 
-def parse_lines(lines: Lines, at: int) -> Parsed[str]:
-    """Return the options as they are written."""
+def parse_lines(lines: Lines, at: int) -> Parsed[tuple[Option, ...]]:
+    """Return the options in their order."""
     match = _LINE.fullmatch(lines[at].text.strip())
-    return Parsed(match["options"] if match else "", (), at + 1)
+    try:
+        options = parse(match["options"] if match else "")
+    except ValueError as error:
+        return Parsed((), (ParseGap(lines[at].number, str(error)),), at + 1)
+    return Parsed(options, (), at + 1)
 
 
-def facts(options: str) -> dict[str, Any]:
+def facts(options: tuple[Option, ...]) -> dict[str, Any]:
     """Return the options as `preflight read --json` prints them."""
-    return {"options": options.split()}
+    return {"options": [str(option) for option in options]}
 
 
-def summary(options: str) -> str:
+def summary(options: tuple[Option, ...]) -> str:
     """Return one line on the options."""
-    return f"{len(options.split())} boot options"
+    return f"{len(options)} boot options"

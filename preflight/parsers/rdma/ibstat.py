@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 
 from preflight.parsers.parsed import Parsed, ParseGap
-from preflight.parsers.rdma.port_list import PortLines, PortList, PortListBuilder, RdmaPort, facts, rate, summary, word
+from preflight.parsers.rdma.port_list import PortLines, PortList, PortListBuilder, RdmaPort, facts, summary, word
+from preflight.parsers.rdma.port_values import rate
 from preflight.parsers.text_block import (
     block,
     field,

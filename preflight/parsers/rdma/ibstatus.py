@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from preflight.parsers.parsed import Parsed, ParseGap
-from preflight.parsers.rdma.port_list import PortList, PortListBuilder, RdmaPort, facts, rate, summary, word
+from preflight.parsers.rdma.port_list import PortList, PortListBuilder, RdmaPort, facts, summary, word
+from preflight.parsers.rdma.port_values import rate
 from preflight.parsers.text_block import block, field, number, queried_device, stops_in, value_or_none
 from preflight.textprep.lines import Lines
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.rdma.gid_row import GidRow, mapped_ipv4
-from preflight.parsers.rdma.port_list import PortLines, PortList, PortListBuilder, RdmaPort, facts, rate, summary, word
+from preflight.parsers.rdma.port_list import PortLines, PortList, PortListBuilder, RdmaPort, facts, summary, word
+from preflight.parsers.rdma.port_values import rate
 from preflight.parsers.text_block import (
     block,
     follows_command,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from preflight.parsers.parsed import Parsed
-from preflight.parsers.rdma.port_list import PortList, RdmaPort, facts, rate, summary, word
+from preflight.parsers.rdma.port_list import PortList, RdmaPort, facts, summary, word
+from preflight.parsers.rdma.port_values import rate, state
 from preflight.parsers.text_block import is_prompt, number
 from preflight.textprep.lines import Lines
 
@@ -47,11 +48,8 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
 
 
 def _port(place: tuple[str, int], fields: dict[str, str], line: int) -> RdmaPort:
-    def of_state(name: str) -> str | None:
-        return word(fields.get(name, "").rpartition(":")[2].strip())
-
     return RdmaPort(
-        place[0], place[1], line, of_state("state"), of_state("phys_state"), rate(fields.get("rate")),
-        word(fields.get("link_layer")), number(fields.get("lid")), number(fields.get("sm_lid")),
-        rate=fields.get("rate", ""),
+        place[0], place[1], line, word(state(fields.get("state", ""))), word(state(fields.get("phys_state", ""))),
+        rate(fields.get("rate")), word(fields.get("link_layer")),
+        number(fields.get("lid")), number(fields.get("sm_lid")), rate=fields.get("rate", ""),
     )  # fmt: skip

@@ -10,8 +10,6 @@ from typing import Any
 from preflight._startup.lightclass import dataclass, field
 from preflight.parsers.rdma.gid_row import GidRow
 
-_RATE = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)\s*(?:G[bB](?:it)?(?:/s(?:ec)?|ps)?)?\b.*")
-
 
 @dataclass(frozen=True)
 class RdmaPort:
@@ -116,15 +114,6 @@ def word(text: str | None) -> str | None:
     if not text or (text not in _WORDS and any(known.startswith(text) for known in _WORDS)):
         return None
     return text
-
-
-def rate(text: str | None) -> float | None:
-    """Return a rate in Gb/s, or None.
-
-    From ``400``, ``400 Gb/sec (4X NDR)`` or ``25.0 Gbps (32)``.
-    """
-    match = _RATE.fullmatch(text.strip()) if text else None
-    return float(match[1]) if match else None
 
 
 @dataclass

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from preflight.checks.host.kernel import HINDRANCES
 from preflight.checks.host.limits import judge_clock
 from preflight.facts.clock import Clock
-from preflight.facts.kernel import boot_options, iommu_wish
+from preflight.facts.kernel import iommu_wish
 from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.parsers.host.boot_options import Option
 from preflight.parsers.host.clock_status import ClockStatus
 from preflight.parsers.host.disk_space import DiskSpace
 from preflight.parsers.host.memory_use import MemoryUse
@@ -19,7 +20,7 @@ from preflight.recognition.judges.lists import limited
 
 
 def _hindrances(part: PastedValue) -> Iterator[Finding]:
-    options = boot_options(part.value) if part.value else ()
+    options: tuple[Option, ...] = part.value
     hindering = [(option, item.effect) for option in options for item in HINDRANCES if item.takes(option)]
     for option, effect in hindering:
         yield warned(f"the boot option {option} {effect}", subject=option.name, found=str(option), expected="unset",
@@ -29,7 +30,7 @@ def _hindrances(part: PastedValue) -> Iterator[Finding]:
 
 
 def _iommu(part: PastedValue) -> Iterator[Finding]:
-    options = boot_options(part.value) if part.value else ()
+    options: tuple[Option, ...] = part.value
     wish = iommu_wish(options)
     shown = " ".join(str(option) for option in options if "iommu" in option.name)
     if wish in ("passthrough", "off"):

@@ -12,7 +12,9 @@ from preflight.facts import addresses, kernel, lspci, rank_binding, versions
 from preflight.facts.gpudirect import nic_link
 from preflight.facts.node import NodeFacts
 from preflight.facts.nvidia.query import GpuIdentity
-from preflight.parsers.host import checkpoint
+from preflight.parsers.host import boot_options, checkpoint, command_line
+from preflight.parsers.rdma import port_values
+from preflight.textprep.lines import Line
 from tests.support import machines
 from tests.support.machines import Machine, hgx_h100
 
@@ -79,11 +81,11 @@ def test_acs_capability_is_not_its_control() -> None:
     ],
 )
 def test_iommu_wish(text: str, wish: str) -> None:
-    assert kernel.iommu_wish(kernel.boot_options(text)) == wish
+    assert kernel.iommu_wish(boot_options.parse(text)) == wish
 
 
 def test_boot_options_with_quotes_and_what_is_for_init() -> None:
-    options = kernel.boot_options('root=UUID=1 dyndbg="file x +p" quiet -- iommu=pt')
+    options = boot_options.parse('root=UUID=1 dyndbg="file x +p" quiet -- iommu=pt')
     assert [str(option) for option in options] == ["root=UUID=1", "dyndbg=file x +p", "quiet"]
 
 
@@ -206,3 +208,22 @@ def test_an_ipv6_scope_and_both_kinds_of_mask_are_read() -> None:
                       {"family": "link", "address": "00:11:22:33:44:55", "netmask": None}]}  # fmt: skip
     assert [str(a) for a in addresses.parse_psutil(value)["eth0"]] == ["fe80::1/64", "10.0.0.1/31"]
     assert [str(a) for a in addresses.parse_ip(IP_ADDR)["enp24s0"]] == ["fe80::1/64"]
+
+
+def test_a_pasted_command_line_has_the_options_of_a_node() -> None:
+    text = 'Kernel command line: BOOT_IMAGE=/vmlinuz root=UUID=2 ro dyndbg="file mlx5 +p" iommu=pt -- single'
+    parsed = command_line.parse_lines([Line(1, text)], 0)
+    assert parsed.value == boot_options.parse(text.partition(": ")[2])
+    assert command_line.facts(parsed.value)["options"][-2:] == ["dyndbg=file mlx5 +p", "iommu=pt"]
+
+
+@pytest.mark.parametrize(
+    ("text", "gbps"), [("400 Gb/sec (4X NDR)", 400), ("2.5 Gb/sec (1X SDR)", 2.5), ("Gb/sec", None), ("", None)]
+)
+def test_the_rate_of_a_port(text: str, gbps: float | None) -> None:
+    assert port_values.rate(text) == gbps
+
+
+@pytest.mark.parametrize(("text", "word"), [("4: ACTIVE", "ACTIVE"), ("5: LinkUp\n", "LinkUp"), ("ACTIVE", None)])
+def test_the_state_of_a_port(text: str, word: str | None) -> None:
+    assert port_values.state(text) == word
