@@ -105,6 +105,8 @@ MODULES = (
     "job.benchmark_layout",
     "job.torch_gpu",
     "job.torch_collectives",
+    "job.torch_exchange",
+    "job.torch_host",
     "job.torch_trace",
     "job.torch_hang",
     "job.roofline",

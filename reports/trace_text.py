@@ -36,10 +36,11 @@ def render(traces: Mapping[str, Trace], job: JobTrace | None, findings: Sequence
                 by_check.setdefault(finding["check"], []).append(finding)
         for check, alike in by_check.items():
             open_checks.add(check)
-            for finding in alike[:_MOST_ALIKE]:
+            shown = 1 if status == "unknown" else _MOST_ALIKE
+            for finding in alike[:shown]:
                 lines.append(f"{status.upper():<8}{check}: {one_line(finding['message'])}")
-            if len(alike) > _MOST_ALIKE:
-                lines.append(f"{'':8}and {len(alike) - _MOST_ALIKE} more like it")
+            if len(alike) > shown:
+                lines.append(f"{'':8}and {len(alike) - shown} more like it")
             if alike[0].get("fix"):
                 lines.append(f"{'':8}fix: {one_line(alike[0]['fix'])}")
     if clean := [check for check in passed if check not in open_checks]:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 #: Share of a GPU's time below which waiting for other ranks, which is part of communication, cannot matter.
 HARDLY = 0.01
-#: How far the 99th percentile of one collective's times may lie above its median.
-SPREAD = 3.0
+#: How far the 99th percentile of one collective's times may lie above its median, and the 99.9th.
+SPREAD, RARE = 3.0, 10.0
 #: Kinds and sizes of which percentiles are reported.
 _MOST_SIZES = 5
 #: Ranks and steps that are listed one by one.
@@ -47,7 +47,8 @@ def group_kind(group: GroupOfRanks) -> str:
     return "expert-parallel group" if "alltoall" in group.kinds else "process group"
 
 
-def _ranks(ranks: Sequence[int]) -> str:
+def listed(ranks: Sequence[int]) -> str:
+    """Return ranks or steps as text; of many the first ones."""
     if len(ranks) > 2 and list(ranks) == list(range(ranks[0], ranks[-1] + 1)):
         return f"{ranks[0]} to {ranks[-1]}"
     more = f" and {len(ranks) - _LISTED} more" if len(ranks) > _LISTED else ""
@@ -122,7 +123,7 @@ def _name(key: str) -> str:
 
 
 def _late(job: JobTrace, late: Straggler) -> Finding:
-    kind, members = group_kind(late.group), _ranks([rank for rank in late.group.ranks if rank != late.rank])
+    kind, members = group_kind(late.group), listed([rank for rank in late.group.ranks if rank != late.rank])
     length = f"{late.lost_us / 1000:.3g} of {job.step_us / 1000:.4g} ms" if job.step_us else f"{late.lost_share:.1%}"
     at: dict[str, Any] = {
         "subject": f"rank {late.rank}", "found": f"{late.lost_share:.1%} of a step", "expected": "at most 1%",
@@ -134,7 +135,7 @@ def _late(job: JobTrace, late: Straggler) -> Finding:
                       f"computes {length} longer in each step than they do (median)", **at)  # fmt: skip
     cause = f"it causes {late.share:.0%} of the waiting in their {kind}"
     if late.steps:
-        steps = _ranks(late.steps)
+        steps = listed(late.steps)
         which = f"step {steps}" if len(late.steps) == 1 else f"steps {steps}"
         return warned(f"ranks {members} wait for rank {late.rank}{host} in {which}: {cause}; on average over all steps "
                       f"it costs {length}", **at)  # fmt: skip
@@ -162,9 +163,10 @@ def collective_times(run: RunFacts, site: Site) -> Iterator[Finding]:
     Synchronisation takes as long as its slowest member: the tail of the distribution, not its mean, is the step time.
 
     ## Verdicts
-    A p99 above three times the median warns. Where collectives of several ranks are matched, the time is that of the
-    transfer, from when the last rank comes to it, and all traces count together; else it is that of one rank's kernels,
-    which includes waiting for other ranks. Too few samples for a p99 are unknown.
+    A p99 above three times the median warns, and so does a p99.9 above ten times. Where collectives of several ranks
+    are matched, the time is that of the transfer, from when the last rank comes to it, and all traces count together;
+    else it is that of one rank's kernels, which includes waiting for other ranks. Too few samples for a p99 are
+    unknown.
 
     ## False alarms
     Different sizes under one name, where the trace has no sizes (before PyTorch 2.2).
@@ -202,5 +204,8 @@ def _spread(name: str, samples: Sequence[Mapping[str, Any]], at: Mapping[str, An
         if sample["p50_ms"] and sample["p99_ms"] > SPREAD * sample["p50_ms"]:
             yield warned(message, found=f"{sample['p99_ms'] / sample['p50_ms']:.1f} times the median",
                          expected=f"at most {SPREAD:g} times", **at)  # fmt: skip
+        elif sample["p50_ms"] and sample["p999_ms"] is not None and sample["p999_ms"] > RARE * sample["p50_ms"]:
+            yield warned(message, found=f"p99.9 is {sample['p999_ms'] / sample['p50_ms']:.1f} times the median",
+                         expected=f"at most {RARE:g} times", **at)  # fmt: skip
         else:
             yield passed(message, found=f"{sample['p99_ms']:g} ms", **at)

@@ -8,6 +8,8 @@ from typing import Any
 
 from preflight.checks.job.torch_trace import each
 from preflight.expectations import Site
+from preflight.expectations.roofline.batch import BF16_FLOPS
+from preflight.expectations.roofline.machine import gpu_named
 from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, passed, unknown, warned
 
@@ -16,6 +18,11 @@ DDP = "https://docs.pytorch.org/docs/stable/notes/ddp.html"
 #: Judgements, each a share: of a GPU's busy time in which it only communicates; of a step that such stretches take
 #: after its last kernel of the backward pass; of a GPU's time in which it is idle.
 EXPOSED, TAIL, IDLE = 0.10, 0.10, 0.10
+#: Judgements: share of the backward pass that may be over when the first bucket is reduced, bytes of a bucket below
+#: which its latency counts, and buckets of a step that are many; share of a step that must be exposed for it to matter.
+LATE, SMALL_BYTES, MANY, MATTERS = 0.50, 1 << 20, 32, 0.01
+#: Judgements: share of the peak that the largest matrix product reaches, and operations from which it should.
+REACHED, LARGE = 0.40, 1e12
 
 
 @check(
@@ -45,8 +52,8 @@ def overlap(run: RunFacts, site: Site) -> Iterator[Finding]:
     after the last kernel of its backward pass (the last buckets' tail). If a GPU is idle for more than 10 % of its
     time, little exposed communication is unknown, not a pass: the cause of the idle time is another question. A trace
     without a communication kernel, or without a backward pass in a step, is unknown. In a single trace, waiting for a
-    slower rank counts as communication; with the matched collectives of several ranks it does not. The start of the
-    first bucket is not measured.
+    slower rank counts as communication; with the matched collectives of several ranks it does not.
+    When the first bucket starts is judged by torch.bucket-start.
 
     ## False alarms
     Inference with tensor parallelism: its layers wait for each other by design.
@@ -124,11 +131,8 @@ def _tail(name: str, facts: Mapping[str, Any], at: Mapping[str, Any], waited: fl
     found = f"{share:.1%} of a step"
     if share > TAIL:
         yield warned(message, found=found, expected=f"at most {TAIL:.0%}", **at).about("NT-TRN-2", "NT-DDP-2")
-        return
-    yield passed(message, found=found, **at).about("NT-TRN-2")
-    yield unknown(f"{name}: how early the first bucket starts is not measured, only the tail", found=found,
-                  fix="look in the trace where the first collective of the backward pass starts", **at
-                  ).about("NT-DDP-2")  # fmt: skip
+    else:
+        yield passed(message, found=found, **at).about("NT-TRN-2", "NT-DDP-2")
 
 
 @check(
@@ -196,3 +200,109 @@ def _of_the_steps(budget: Mapping[str, float] | None) -> str:
     due = f" ({', '.join(causes)})" if causes else ""
     return (f"; of the steps: computing {budget['compute']:.0%}, exposed communication {budget['communication']:.0%}"
             f"{copies}, idle {idle:.0%}{due}")  # fmt: skip
+
+
+@check(
+    "torch.bucket-start",
+    title="Gradients are reduced while the backward pass runs",
+    fault="Gradients are reduced late, or in many small pieces",
+    impact="slows-job",
+    source=f"{DDP} (bucketing); half of the pass, 1 MiB and 32 buckets are judgements",
+    fix="Late: a smaller `bucket_cap_mb` (DDP), `--overlap-grad-reduce` (Megatron). Small: a larger one; flatten "
+    "parameters.",
+    action="fix-job",
+    answers=("NT-DDP-2",),
+    scope="run",
+    gating=False,
+    needs=("trace",),
+)
+def bucket_start(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Measure when the first gradients are reduced, and in which pieces.
+
+    ## Why it matters
+    A bucket is sent as soon as its gradients are there. One large bucket starts when the backward pass is over, and
+    hides nothing; many small ones each pay the latency of a collective.
+
+    ## Verdicts
+    Gradients are all-reduces and reduce-scatters of at least 64 KiB that never run before a step's last backward pass.
+    It warns if the first of them starts in the second half of that pass, or if more than 32 of less than 1 MiB
+    (median) run in a step; both only where communication is exposed for more than 1 % of the steps. Stages of a
+    pipeline, and traces without such a collective, are unknown.
+
+    ## False alarms
+    A model with most of its parameters in the last layers, which come first in the backward pass.
+    """
+    for key, name, facts in each(run):
+        at: dict[str, Any] = {"subject": name, "evidence": [key]}
+        gpu = facts["gpu"]
+        if gpu is None or not gpu["buckets"] or not gpu["budget"]:
+            yield unknown(f"{name}: no reduction of gradients is known in the backward pass of a step",
+                          fix="profile ProfilerActivity.CPU and CUDA with profiler.step(); PyTorch 2.2 or later", **at
+                          )  # fmt: skip
+            continue
+        pieces, exposed = gpu["buckets"], gpu["budget"]["communication"]
+        size = f" of {pieces['median_bytes'] / 2**20:.3g} MiB (median)" if pieces["median_bytes"] is not None else ""
+        message = (
+            f"{name}: {pieces['per_step']:g} buckets a step{size}; the first starts when {pieces['first']:.0%} of "
+        )
+        message += f"the backward pass is over; communication is exposed for {exposed:.0%} of the steps"
+        small = pieces["median_bytes"] is not None and pieces["median_bytes"] < SMALL_BYTES
+        if exposed > MATTERS and pieces["first"] > LATE:
+            yield warned(message, found=f"{pieces['first']:.0%}", expected=f"at most {LATE:.0%}", **at)
+        elif exposed > MATTERS and small and pieces["per_step"] > MANY:
+            yield warned(message, found=f"{pieces['per_step']:g} buckets", expected=f"at most {MANY} so small", **at)
+        else:
+            yield passed(message, found=f"{pieces['first']:.0%}", **at)
+
+
+@check(
+    "torch.matrix-product",
+    title="The largest matrix product runs at the rate of the GPU",
+    fault="The largest matrix product runs far below the rate of the GPU",
+    impact="slows-job",
+    source="NVIDIA's datasheets (dense bfloat16); 40 % of the peak is a judgement, healthy GPUs reach 60 to 80 %",
+    fix="Clocks, power cap and temperature of that GPU: `nvidia-smi -q -d PERFORMANCE,CLOCK,POWER`.",
+    answers=("GS-5",),
+    scope="run",
+    gating=False,
+    needs=("trace",),
+)
+def matrix_product(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the rate of the largest matrix product of a trace with the GPU's peak.
+
+    ## Why it matters
+    A throttled GPU, or a part that is not the one that was paid for, computes at a fraction of its rate without an
+    error.
+
+    ## Verdicts
+    A product of M x K by K x N takes 2 M N K operations; its kernels give the time. The largest bfloat16 or float16
+    product that comes three times is compared: below 40 % of the dense peak it warns, if it has at least 10^12
+    operations and no side below 1024. Smaller products, a GPU without a peak in the tables, or a trace without
+    shapes are unknown.
+
+    ## False alarms
+    A kernel that shares the SMs with a collective for all of its time; float32 accumulation on parts that halve it.
+    """
+    for key, name, facts in each(run):
+        at: dict[str, Any] = {"subject": name, "evidence": [key]}
+        product = facts["matrix_product"]
+        if not product:
+            yield unknown(f"{name}: no large 16-bit matrix product with shapes is in the trace",
+                          fix="profile with record_shapes=True", **at)  # fmt: skip
+            continue
+        gpu = gpu_named(facts["devices"][0]) if len(facts["devices"]) == 1 else None
+        peak = BF16_FLOPS.get(gpu.name) if gpu is not None else None
+        message = f"{name}: the largest {product['dtype']} product, {product['operations']:.3g} operations, runs at "
+        message += f"{product['flops'] / 1e12:.3g} TFLOP/s (median of {product['count']})"
+        found = f"{product['flops'] / 1e12:.3g} TFLOP/s"
+        if peak is None:
+            yield unknown(f"{message}; the peak of {', '.join(facts['devices']) or 'its GPU'} is not known",
+                          found=found, fix="compare with its datasheet", **at)  # fmt: skip
+        elif product["flops"] >= REACHED * peak:
+            yield passed(f"{message}, {product['flops'] / peak:.0%} of the peak", found=found, **at)
+        elif product["operations"] < LARGE:
+            yield unknown(f"{message}, {product['flops'] / peak:.0%} of the peak: it is too small to reach it",
+                          found=found, fix="profile a step with larger products", **at)  # fmt: skip
+        else:
+            yield warned(f"{message}, {product['flops'] / peak:.0%} of the peak", found=found,
+                         expected=f"at least {REACHED * peak / 1e12:.3g} TFLOP/s", **at)  # fmt: skip

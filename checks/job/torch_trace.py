@@ -100,8 +100,9 @@ def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
     A rank that waits for its data comes late to every collective: on all others it looks as if NCCL were slow.
 
     ## Verdicts
-    More than 10 % of the steps' time warns. Where the trace names no DataLoader nothing is known, unless the GPU is
-    never idle for so long.
+    More than 10 % of the steps' time warns. Where the trace names no DataLoader, it warns if the GPU is idle for so
+    long before the first copy of a step to it is launched, passes if the GPU is never idle for so long, and else is
+    unknown.
 
     ## False alarms
     The first step, while the workers start; profile later ones.
@@ -116,6 +117,10 @@ def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
                 yield warned(message, found=f"{share:.1%}", expected=f"at most {LOADER:.0%}", **at)
             else:
                 yield passed(message, found=f"{share:.1%}", **at)
+        elif gpu is not None and facts["steps"] and gpu["budget"] and gpu["budget"]["idle_data"] > LOADER:
+            share = gpu["budget"]["idle_data"]
+            yield warned(f"{name}: for {share:.1%} of the steps' time the GPU is idle until the first copy of a step "
+                         "to it is launched", found=f"{share:.1%}", expected=f"at most {LOADER:.0%}", **at)  # fmt: skip
         elif gpu is not None and gpu["span_ms"] and gpu["idle_ms"] <= LOADER * gpu["span_ms"]:
             yield passed(f"{name}: the GPU is idle for {gpu['idle_ms'] / gpu['span_ms']:.1%} of its time", **at)
         else:

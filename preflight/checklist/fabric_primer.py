@@ -33,7 +33,7 @@ ITEMS = (
     _LIST.item(
         "FP-LAT-1", "What are p99 and p99.9 during synchronisation?", "bench trace",
         question("p99 of each collective in a profile, against its median", "torch.collective-times"),
-        lack("p99.9 of each collective", "a bound for p99.9, which is only printed (from 1000 equal collectives on)"),
+        question("p99.9 of each collective, from 1000 equal ones on", "torch.collective-times"),
     ),
     _LIST.item(
         "FP-LAT-2", "Is there a slow path between groups of GPUs?", "node bench",
@@ -112,7 +112,7 @@ ITEMS = (
     _LIST.item(
         "FP-OBS-2", "NCCL AllReduce duration is visible", "bench trace",
         question("In a benchmark", "nccl-tests.collectives"),
-        lack("In the job", "AllReduce times of the job itself: trace, flight recorder or NCCL's profiler plug-in"),
+        question("In the job", "torch.collective-share"),
     ),
     _LIST.item(
         "FP-OBS-3", "NIC throughput is visible", "window",

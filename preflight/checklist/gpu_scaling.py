@@ -38,9 +38,10 @@ ITEMS = (
     ),
     _LIST.item(
         "GS-5", "GPU specification table (SMs, memory, bandwidth, FLOPs) to recognise a wrong or throttled "
-                "part", "node",
+                "part", "node trace",
         question("All GPUs of the node are of one model", "gpu.same-model"),
         question("Memory size and cores are those of the model", "gpu.right-part"),
-        lack("Memory bandwidth and FLOPs are those of the model", "memory bandwidth and FLOPs as measured"),
+        question("FLOPs of a large matrix product in a profile are near those of the model", "torch.matrix-product"),
+        lack("Memory bandwidth is that of the model", "memory bandwidth as measured"),
     ),
 )  # fmt: skip

@@ -23,17 +23,17 @@ ITEMS = (
     _LIST.item(
         "NT-DDP-1", "DistributedDataParallel, one process per GPU, not DataParallel", "node trace",
         question("At this moment, each training process holds one GPU", "gpu.process-per-gpu"),
-        lack("The job itself is DDP", "signs of DataParallel in a trace or log: several devices, scatter and gather"),
+        question("A trace of the job shows one GPU for each process", "torch.data-parallel"),
     ),
     _LIST.item(
         "NT-DDP-2", "Is the gradient bucket size right (early start against tail)?", "trace",
         question("The tail: all that is bare after the backward pass of a step", "torch.overlap"),
-        lack("The start: the first bucket, against the backward pass", "start of the first bucket in the trace"),
-        lack("Number and size of the buckets", "the buckets of a step in the trace"),
+        question("The start: the first bucket, against the backward pass", "torch.bucket-start"),
+        question("Number and size of the buckets", "torch.bucket-start"),
     ),
     _LIST.item(
         "NT-SCL-1", "Share of collectives in the step time; scale-out efficiency", "bench trace",
-        lack("Share of the collectives in the step time", "a bound for the share, which traces hold"),
+        question("Share of the collectives in the step time", "torch.collective-share"),
         lack("Efficiency, from fewer to more GPUs", "step times of the same job at several sizes"),
     ),
     _LIST.item(
@@ -83,7 +83,7 @@ ITEMS = (
         "NT-PIT-6", "memory registration: memlock limit, registration cache, allocator fragmentation", "node trace",
         question("RDMA may pin memory without limit", "host.memlock"),
         lack("Registration cache", "lines of the registration cache of NCCL or UCX"),
-        lack("Allocator fragmentation", "memory reserved against allocated, over time"),
+        question("Allocator fragmentation", "torch.memory"),
     ),
     # environment variables
     _LIST.item(

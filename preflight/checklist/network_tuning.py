@@ -85,7 +85,7 @@ ITEMS = (
     _LIST.item(
         "NT-TRN-4", "Is a data-loader or storage stall posing as an NCCL bottleneck?", "trace",
         question("Steps do not wait for the data loader", "torch.data-loader"),
-        lack("Nor for storage: copies to the GPU, checkpoint writes", "storage and copies in the gaps of a trace"),
+        question("Nor for files that are written: pauses of the CPU, such as a checkpoint", "torch.pauses"),
     ),
     # inference trace
     _LIST.item(

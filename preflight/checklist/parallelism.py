@@ -121,11 +121,13 @@ ITEMS = (
     _LIST.item(
         "PA-20", "GPU utilisation", "trace window",
         question("How long the GPUs stand idle in a profile of the job", "torch.idle"),
+        question("The CPU launches kernels faster than they run", "torch.launch-bound"),
         lack("How busy their SMs and tensor cores are", "activity over time: SM and tensor cores"),
     ),
     _LIST.item(
         "PA-21", "step-time variance", "trace",
         question("The steps of a profile take about the same time", "torch.steps"),
+        question("No step is longer for a pause of the CPU: garbage collection, files", "torch.pauses"),
         within="a profiler trace of five steps or more; the iteration lines of a job's log are not read",
     ),
     _LIST.item(
@@ -139,13 +141,15 @@ ITEMS = (
     ),
     _LIST.item(
         "PA-24", "pipeline-bubble ratio", "trace declared",
-        lack("Idle time of each stage, against (p-1)/(m+p-1)", "traces of all stages, and the declared schedule"),
+        question("How long the stages wait for each other, against (p-1)/(m+p-1)", "torch.bubble"),
+        within="the traces of all stages, with the messages' peers (PyTorch 2.6)",
     ),
     _LIST.item(
         "PA-25", "All-to-All time", "bench trace",
         question("In a benchmark: it was measured, at the bandwidth of this hardware",
                  "nccl-tests.collectives", "nccl-tests.busbw"),
-        lack("In the job: its time, its share of the step, its imbalance", "All-to-All of the job's own traces"),
+        question("In the job: its time and its share of the step", "torch.collective-share"),
+        question("In the job: no rank gets more tokens than its peers", "torch.experts"),
     ),
     _LIST.item(
         "PA-26", "checkpoint interval", "declared",

@@ -42,6 +42,10 @@ CLOSED = {
     "NT-CPU-1": "each CPU counts alone; what no counter of CPUs can tell is in its `within`",
     "NT-REC-1": "each part of the sentence has to be known of each node, or it is unknown",
     "NT-SHP-2": "a job that SHARP was set up for has reached the manager; no probe may start one",
+    "FP-OBS-2": "torch.collective-share prints the durations in the job; without a trace of it, it stays unknown",
+    "PA-25": "torch.collective-share and torch.experts judge the job's own; without the traces of it, it stays unknown",
+    "NT-DDP-1": "torch.data-parallel reads the job's own trace, beside what processes hold at this moment",
+    "NT-DDP-2": "torch.bucket-start measures the start, number and size of the buckets, torch.overlap the tail",
     "NT-TRN-3": "the sentence asks for the calls of a step; what they cost is the matter of the check",
 }
 

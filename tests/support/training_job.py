@@ -74,6 +74,7 @@ class JobPlan:
     microbatches: int = 4
     overlapped: bool = True  # data-parallel collectives under the backward pass
     clock_ms: float = 0.0  # offsets of the ranks' clocks are drawn within
+    ranks_per_host: int = 0  # 0: the traces name no host; else hosts of 8 GPUs
     numbered: bool = False  # with Seq and the peers of sends
     seed: int = 0
 
@@ -231,6 +232,7 @@ def _trace(plan: JobPlan, rank: int, simulated: _Rank, offset: float) -> str:
     streams: dict[Any, int] = {}
     sequence: dict[Any, int] = defaultdict(int)
     launched: dict[tuple[int, str], int] = defaultdict(int)
+    exchanges = 0
     for start in steps[:-1]:  # the CPU runs ahead: it launches a step at its beginning
         add("cpu_op", "autograd::engine::evaluate_function: AddmmBackward0", start + 0.1, 0.1, None, {})
         add("user_annotation", "Optimizer.step#AdamW.step", start + 0.2, 0.1, None, {})
@@ -250,9 +252,14 @@ def _trace(plan: JobPlan, rank: int, simulated: _Rank, offset: float) -> str:
         group_kind, members = call
         group = plan.layout.group(group_kind, rank)
         stream = streams.setdefault((group_kind, members if group_kind == "pp" else group), 20 + len(streams))
-        elements = int(plan.megabytes * 1e6 / 2)
+        elements = received = int(plan.megabytes * 1e6 / 2)
+        if kind == "all_to_allv":  # dispatch and combine in turn
+            share = plan.tokens.get(rank, 1.0) * len(group) / sum(plan.tokens.get(member, 1.0) for member in group)
+            received = int(elements * share)
+            elements, received = (received, elements) if exchanges % 2 else (elements, received)
+            exchanges += 1
         args |= {
-            "stream": stream, "Collective name": kind, "In msg nelems": elements, "Out msg nelems": elements,
+            "stream": stream, "Collective name": kind, "In msg nelems": elements, "Out msg nelems": received,
             "Group size": len(group), "dtype": "BFloat16", "In split size": "[]", "Out split size": "[]",
             "Process Group Name": f"{group_kind}{group[0]}",
             "Process Group Description": {"dp": "DATA_PARALLEL_GROUP", "tp": "TENSOR_MODEL_PARALLEL_GROUP",
@@ -267,10 +274,13 @@ def _trace(plan: JobPlan, rank: int, simulated: _Rank, offset: float) -> str:
                 peer = next(member for member in members if member != rank)
                 args["Dst Rank" if kind == "send" else "Src Rank"] = group.index(peer)
         add("kernel", _KERNELS[kind], begin, length, stream, args)
-    head = {
+    head: dict[str, Any] = {
         "schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}],
         "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": plan.layout.ranks},
     }  # fmt: skip
+    if plan.ranks_per_host:
+        head["host_name"] = f"gpu{rank // plan.ranks_per_host:03}"
+        head["deviceProperties"] = [{"id": device, "name": "NVIDIA H100 80GB HBM3"} for device in range(8)]
     return json.dumps({**head, "traceEvents": events}, separators=(",", ":"))
 
 

@@ -7,7 +7,9 @@ from functools import cached_property
 
 from preflight._startup.lightclass import dataclass
 from preflight.facts.trace import matching
+from preflight.facts.trace.experts import ExpertLoad, loads
 from preflight.facts.trace.matching import RankClock
+from preflight.facts.trace.pipelines import Bubble, bubbles
 from preflight.facts.trace.ranks import RankTrace, distinct, rank_in
 from preflight.facts.trace.stragglers import Straggler, step_length, stragglers
 from preflight.facts.trace.waiting import Waits, measure
@@ -27,6 +29,8 @@ class JobTrace:
     waits: Waits
     stragglers: tuple[Straggler, ...]
     step_us: float | None  # median step
+    experts: tuple[ExpertLoad, ...]
+    bubbles: tuple[Bubble, ...]  # of pipelines
 
     @property
     def matched(self) -> int:
@@ -36,6 +40,10 @@ class JobTrace:
     def waited(self, rank: int) -> float | None:
         """Return a rank's bare waiting of any kind, microseconds; None if unknown."""
         return self._waited.get(rank)
+
+    def waited_at_all(self, rank: int) -> float | None:
+        """Return a rank's waiting, hidden or not, microseconds; None if unknown."""
+        return total(self.waits.stretches[rank].joined()) if rank in self.compared else None
 
     @cached_property
     def _waited(self) -> Mapping[int, float]:
@@ -95,4 +103,5 @@ def join(traces: Mapping[str, Trace]) -> JobTrace:
             comparable.append(series)
     waits = measure(by_rank, comparable, clock)
     return JobTrace(by_rank, tuple(repeated), tuple(unnamed), tuple(refused), clock, waits,
-                    tuple(stragglers(by_rank, waits)), step_length(by_rank))  # fmt: skip
+                    tuple(stragglers(by_rank, waits)), step_length(by_rank), loads(comparable),
+                    bubbles(by_rank, waits))  # fmt: skip

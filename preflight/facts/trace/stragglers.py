@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from statistics import NormalDist, fmean, median, stdev
 
 from preflight._startup.lightclass import dataclass
+from preflight.facts.trace.pipelines import pipelines
 from preflight.facts.trace.ranks import RankTrace
 from preflight.facts.trace.waiting import BLOCKS, GroupOfRanks, WaitKey, Waits
 
@@ -106,7 +107,7 @@ def _of_pipelines(
     if len(steps) < FEWEST_STEPS:
         return []
     stragglers_of_all = []
-    for stages in _pipelines(ranks):
+    for stages in pipelines(ranks):
         compute = {rank: [ranks[rank].compute.get(step, 0.0) for step in steps] for rank in stages.ranks}
         slowest = max(compute, key=lambda rank: sum(compute[rank]))
         peers = [rank for rank in stages.ranks if rank != slowest]
@@ -115,39 +116,6 @@ def _of_pipelines(
         if lost > OF_A_STEP * length and _beyond_chance(excess, beyond):
             stragglers_of_all.append(Straggler(slowest, stages, 1.0, lost, lost / length, ()))
     return stragglers_of_all
-
-
-def _pipelines(ranks: Mapping[int, RankTrace]) -> list[GroupOfRanks]:
-    """Return the ranks that send to each other, as chains."""
-    root = {rank: rank for rank in ranks}
-
-    def root_of(rank: int) -> int:
-        while root[rank] != rank:
-            root[rank] = root[root[rank]]
-            rank = root[rank]
-        return rank
-
-    names: dict[int, str] = {}
-    for rank, trace in ranks.items():
-        for key, _ in trace.calls:
-            if key.kind not in ("send", "recv"):
-                continue
-            if key.peer is not None:
-                others = [key.group.ranks[key.peer] if key.peer < len(key.group.ranks) else key.peer]
-            else:
-                others = [other for other in key.group.ranks if other != rank]
-            for other in others:
-                if other in root:
-                    names.setdefault(rank, key.group.description)
-                    root[root_of(rank)] = root_of(other)
-    chains: dict[int, list[int]] = {}
-    for rank in ranks:
-        chains.setdefault(root_of(rank), []).append(rank)
-    return [
-        GroupOfRanks("", names.get(members[0], ""), tuple(sorted(members)), True, frozenset(("sendrecv",)))
-        for members in chains.values()
-        if len(members) > 1
-    ]
 
 
 def _beyond_chance(sample: Sequence[float], beyond: float) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from preflight.parsers.torch import hang, messages, watchdog
 from preflight.parsers.torch.flight_recorder import Recording, is_entry
-from preflight.parsers.torch.json_stream import Read, Values, decoded
+from preflight.parsers.torch.json_stream import BATCH, Read, Values, decoded
 from preflight.parsers.torch.profiler_trace import Trace, is_event
 from preflight.parsers.torch.safe_pickle import UnsafePickle, is_pickle, plain_values
 
@@ -79,7 +79,9 @@ def read(reader: Callable[[int], bytes]) -> TorchOutput:
 def _seen(values: Values) -> TorchOutput:
     trace, recording, seen = Trace(), Recording(), TorchOutput()
     for name, value in values.members():
-        if is_event(value):
+        if name is BATCH:
+            trace.batch(value)
+        elif is_event(value):
             trace.event(value)
         elif is_entry(value):
             recording.entry(value)

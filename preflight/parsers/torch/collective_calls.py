@@ -50,6 +50,7 @@ class CallSeries:
         self.ends = array("d")
         self.bytes = array("q")  # -1: unknown
         self.sent = array("q")  # elements that this rank puts in, -1: unknown
+        self.received = array("q")  # elements that it gets, -1: unknown
         self.numbers = array("q")  # Seq, -1: unknown
         self.correlations = array("q")  # -1: unknown
         self.steps = array("q")  # number of the profiler's step, -1: none; filled when the trace is complete
@@ -62,7 +63,7 @@ class CallSeries:
         if all(self.begins[at] <= self.begins[at + 1] for at in range(len(self) - 1)):
             return
         places = sorted(range(len(self)), key=self.begins.__getitem__)
-        for name in ("begins", "ends", "bytes", "sent", "numbers", "correlations"):
+        for name in ("begins", "ends", "bytes", "sent", "received", "numbers", "correlations"):
             values = getattr(self, name)
             setattr(self, name, array(values.typecode, (values[place] for place in places)))
 
@@ -99,6 +100,7 @@ class CollectiveCalls:
         series.ends.append(begin + length)
         series.bytes.append(size_of(args))
         series.sent.append(_count(args.get("In msg nelems")))
+        series.received.append(_count(args.get("Out msg nelems")))
         series.numbers.append(_count(args.get("Seq")))
         series.correlations.append(_count(args.get("correlation")))
 

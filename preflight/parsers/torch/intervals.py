@@ -4,10 +4,41 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, islice
+from operator import le
+from typing import Any
 
 Stretch = tuple[float, float]  # its begin and end, milliseconds
+
+
+class Spans(Sequence[Stretch]):
+    """Joined stretches, in order and without overlaps; each takes 16 bytes."""
+
+    __slots__ = ("begins", "ends")
+
+    def __init__(self, stretches: Iterable[Stretch] = ()) -> None:
+        self.begins, self.ends = array("d"), array("d")
+        for begin, end in stretches:
+            self.add(begin, end)
+
+    def add(self, begin: float, end: float) -> None:
+        """Add one behind all others."""
+        self.begins.append(begin)
+        self.ends.append(end)
+
+    def __len__(self) -> int:
+        return len(self.begins)
+
+    def __iter__(self) -> Iterator[Stretch]:
+        return zip(self.begins, self.ends, strict=True)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.begins[at], self.ends[at]
+
+
+#: Lengths that a median is taken of, about.
+_SAMPLED = 20_000
 
 
 class Stretches:
@@ -25,18 +56,34 @@ class Stretches:
         self._begins.append(begin)
         self._ends.append(begin + length)
 
-    def joined(self) -> list[Stretch]:
+    def joined(self) -> Spans:
         """Return their union, in order, without overlaps."""
-        order = sorted(range(len(self._begins)), key=self._begins.__getitem__)
-        found: list[Stretch] = []
-        for index in order:
-            begin, end = self._begins[index], self._ends[index]
-            if found and begin <= found[-1][1]:
-                if end > found[-1][1]:
-                    found[-1] = (found[-1][0], end)
+        joined = Spans()
+        begins, ends = joined.begins, joined.ends
+        last = float("-inf")
+        for begin, end in self._in_order():
+            if begin <= last:
+                if end > last:
+                    last = ends[-1] = end
             else:
-                found.append((begin, end))
-        return found
+                begins.append(begin)
+                ends.append(end)
+                last = end
+        return joined
+
+    def _in_order(self) -> Iterator[Stretch]:
+        if all(map(le, self._begins, islice(self._begins, 1, None))):  # as most streams of a GPU are written
+            return zip(self._begins, self._ends, strict=True)
+        order = sorted(range(len(self._begins)), key=self._begins.__getitem__)
+        return ((self._begins[at], self._ends[at]) for at in order)
+
+    def median_length(self) -> float | None:
+        """Return the median length, of at most some thousand of them; None without any."""
+        every = max(1, len(self._begins) // _SAMPLED)
+        lengths = sorted(
+            end - begin for begin, end in islice(zip(self._begins, self._ends, strict=True), 0, None, every)
+        )
+        return lengths[len(lengths) // 2] if lengths else None
 
 
 class Coverage:
@@ -69,36 +116,38 @@ def total(stretches: Sequence[Stretch]) -> float:
     return sum(end - begin for begin, end in stretches)
 
 
-def clipped(these: Sequence[Stretch], those: Sequence[Stretch]) -> list[Stretch]:
+def clipped(these: Sequence[Stretch], those: Sequence[Stretch]) -> Spans:
     """Return the parts of joined intervals inside of others."""
-    found: list[Stretch] = []
-    at = 0
+    joined = Spans()
+    those = those if isinstance(those, Spans) else Spans(those)
+    begins, ends, at, count = those.begins, those.ends, 0, len(those)
     for begin, end in these:
-        while at < len(those) and those[at][1] <= begin:
+        while at < count and ends[at] <= begin:
             at += 1
         here = at
-        while here < len(those) and those[here][0] < end:
-            found.append((max(begin, those[here][0]), min(end, those[here][1])))
+        while here < count and begins[here] < end:
+            joined.add(max(begin, begins[here]), min(end, ends[here]))
             here += 1
-    return found
+    return joined
 
 
-def without(these: Sequence[Stretch], those: Sequence[Stretch]) -> list[Stretch]:
+def without(these: Sequence[Stretch], those: Sequence[Stretch]) -> Spans:
     """Return the parts of joined intervals outside of others."""
-    found: list[Stretch] = []
-    at = 0
+    joined = Spans()
+    those = those if isinstance(those, Spans) else Spans(those)
+    begins, ends, at, count = those.begins, those.ends, 0, len(those)
     for begin, end in these:
-        while at < len(those) and those[at][1] <= begin:
+        while at < count and ends[at] <= begin:
             at += 1
-        here = at
-        while here < len(those) and those[here][0] < end:
-            if those[here][0] > begin:
-                found.append((begin, those[here][0]))
-            begin = max(begin, those[here][1])
+        here, left = at, begin
+        while here < count and begins[here] < end:
+            if begins[here] > left:
+                joined.add(left, begins[here])
+            left = max(left, ends[here])
             here += 1
-        if begin < end:
-            found.append((begin, end))
-    return found
+        if left < end:
+            joined.add(left, end)
+    return joined
 
 
 def percentile(ordered: Sequence[float], share: float) -> float | None:

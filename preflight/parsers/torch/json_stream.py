@@ -14,6 +14,8 @@ from typing import Any
 from preflight.errors import PreflightError
 
 Read = Callable[[int], str]
+#: Decodes the text of a list; raises ValueError.
+Decode = Callable[[str], list[Any]]
 
 CHUNK = 1 << 20
 #: Characters of one value: an event of a profiler has some hundred, with its Python stack some thousand.
@@ -24,9 +26,15 @@ MOST_DAMAGE = 100
 #: Lists that are yielded element by element.
 STREAMED = frozenset(("traceEvents", "entries"))
 
+#: The list of which several elements are decoded at once, and the name that they are yielded under.
+_EVENTS, BATCH = "traceEvents", "*"
+#: The first characters of an element up to the end of its first name: as a rule all elements of a list begin alike.
+_OPENING = re.compile(r'\{\s{0,80}"[^"\\]{1,40}"')
+
 #: How an element of such a list begins: by this the place is found again after a cut.
 _ELEMENT = re.compile(r'\{\s{0,80}"(?:ph|record_id|frames|collective_seq_id|pg_id)"\s{0,8}:')
 _END_MISSING = "the end is missing"
+_BETWEEN = ", \t\r\n"
 _BLANK = re.compile(r"[\s,]*")
 _DECODER = json.JSONDecoder(strict=False)
 
@@ -48,14 +56,20 @@ def decoded(reader: Callable[[int], bytes]) -> Read:
     return read
 
 
+def _list(text: str) -> list[Any]:
+    elements: list[Any] = _DECODER.decode(text)
+    return elements
+
+
 class Values:
     """Parses a JSON text.
 
     ``cut`` maps the damaged lines, counted from 1, to the reason.
     """
 
-    def __init__(self, read: Read) -> None:
+    def __init__(self, read: Read, decode: Decode = _list) -> None:
         self._read = read
+        self._decode = decode
         self._text = ""
         self._at = 0
         self._before = 1
@@ -70,8 +84,9 @@ class Values:
     def members(self) -> Iterator[tuple[str, Any]]:
         """Yield the members of the outermost object.
 
-        Elements of streamed lists come one by one. Elements of an outermost list, or of one without its beginning,
-        have an empty name. Never raises for the content of the text.
+        Elements of streamed lists come one by one; of events, lists of them come under the name ``BATCH``. Elements of
+        an outermost list, or of one without its beginning, have an empty name. Never raises for the content of the
+        text.
         """
         begun = self._next()
         if begun != "{" or self._element():
@@ -116,7 +131,12 @@ class Values:
                 yield from self._elements("")
 
     def _elements(self, name: str) -> Iterator[tuple[str, Any]]:
+        tried = ""
         while len(self.cut) < MOST_DAMAGE:
+            if name == _EVENTS and tried is not self._text and self._next() == "{":
+                while batch := self._batch():
+                    yield BATCH, batch
+                tried = self._text
             if (following := self._next()) == "]":
                 self._at += 1
                 return
@@ -130,6 +150,26 @@ class Values:
                 self.cut.append((self.line, str(damage)))
                 if not self._found():
                     return
+
+    def _batch(self) -> list[Any]:
+        """Decode the elements up to the last in the buffer; empty if that fails.
+
+        A piece that ends within a string or an object cannot be decoded, so that only complete elements are taken.
+        """
+        if self._next() != "{":
+            return []
+        if len(self._text) - self._at < CHUNK // 2:
+            self._more()
+        opening = _OPENING.match(self._text, self._at)
+        last = self._text.rfind(opening[0], self._at + 1) if opening else -1
+        if last < 0:
+            return []
+        try:
+            batch = self._decode(f"[{self._text[self._at : last].rstrip(_BETWEEN)}]")
+        except (ValueError, RecursionError):
+            return []
+        self._at = last
+        return batch
 
     def _next(self) -> str:
         """Return the next character other than blank and comma; empty at the end."""

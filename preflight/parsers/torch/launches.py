@@ -7,20 +7,77 @@ evaluates (``autograd::engine::evaluate_function: …``), the optimizer's is bel
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from itertools import islice
+from operator import lt
+from typing import Any, NamedTuple
 
-from preflight.parsers.torch.intervals import Stretch, Stretches
-from preflight.parsers.torch.step_budget import Activity
+from preflight.parsers.torch.intervals import Spans, Stretch, Stretches
+from preflight.parsers.torch.step_budget import Activities
 
-#: Stands for the launch of a kernel that no call of the CPU is known to have started.
-_NEVER: tuple[Any, float] = (None, float("-inf"))
+#: Threads that launch kernels and are distinguished: a process has some; the rest counts as one.
+_MOST_THREADS = 256
 
-_BACKWARD, _OPTIMIZER = "autograd::engine::evaluate_function", "Optimizer.step#"
+#: Share of a step from which other kernels between those of a backward pass are a forward pass.
+_FORWARD = 0.02
+
 _DEVICE = "DeviceSynchronize"
+
+
+class Launch(NamedTuple):
+    """A call that started a kernel."""
+
+    thread: Any
+    begin: float
+
+
+class BackwardPass(NamedTuple):
+    """The last backward pass of a step on a GPU, and what follows it."""
+
+    step: int  # index of the step
+    begin: float
+    end: float
+    until: float  # begin of the optimizer's first kernel, or else of the next step's; infinite at the end
+
+
+class LaunchIndex:
+    """Launches by correlation, compactly: a trace has a million."""
+
+    def __init__(self, started: Mapping[Any, tuple[array[int], array[float]]]) -> None:
+        self._threads = list(started)[:_MOST_THREADS]
+        self._numbers, self._begins, self._by = array("q"), array("d"), array("H")
+        for at, (numbers, begins) in enumerate(started.values()):
+            self._numbers.extend(numbers)
+            self._begins.extend(begins)
+            self._by.extend(array("H", [min(at, _MOST_THREADS)]) * len(numbers))
+        if not all(map(lt, self._numbers, islice(self._numbers, 1, None))):
+            order = sorted(range(len(self._numbers)), key=self._numbers.__getitem__)
+            for name in ("_numbers", "_begins", "_by"):
+                values = getattr(self, name)
+                setattr(self, name, array(values.typecode, (values[at] for at in order)))
+
+    def __contains__(self, correlation: int) -> bool:
+        return self._place(correlation) >= 0
+
+    def get(self, correlation: int) -> Launch | None:
+        """Return the call that launched a kernel; None if unknown."""
+        place = self._place(correlation)
+        if place < 0:
+            return None
+        by = self._by[place]
+        return Launch(self._threads[by] if by < len(self._threads) else None, self._begins[place])
+
+    def begin(self, correlation: int) -> float | None:
+        """Return when it was called; None if unknown."""
+        place = self._place(correlation)
+        return None if place < 0 else self._begins[place]
+
+    def _place(self, correlation: int) -> int:
+        place = bisect_left(self._numbers, correlation)
+        return place if place < len(self._numbers) and self._numbers[place] == correlation else -1
 
 
 class Launches:
@@ -43,42 +100,44 @@ class Launches:
 
     def started(self, thread: Any, correlation: object, begin: float) -> None:
         """Add a call that launches a kernel."""
-        if type(correlation) is int:
+        if (number := _number(correlation)) >= 0:
             numbers, begins = self._started.setdefault(thread, (array("q"), array("d")))
-            numbers.append(correlation)
+            numbers.append(number)
             begins.append(begin)
 
-    def region(self, name: str, thread: Any, begin: float, length: float) -> None:
-        """Add an operator or annotation of the CPU; most are ignored."""
-        if name.startswith((_BACKWARD, _OPTIMIZER)):
-            self._regions[name.startswith(_BACKWARD)][thread].add(begin, length)
+    def region(self, backward: bool, thread: Any, begin: float, length: float) -> None:
+        """Add a part of the backward pass on the CPU, or of the optimizer."""
+        self._regions[backward][thread].add(begin, length)
 
     def computed(self, device: Any, correlation: object, begin: float, length: float) -> None:
         """Add a compute kernel."""
-        if type(correlation) is int:
+        if (number := _number(correlation)) >= 0:
             numbers, begins, ends = self._kernels.setdefault(device, (array("q"), array("d"), array("d")))
-            numbers.append(correlation)
+            numbers.append(number)
             begins.append(begin)
             ends.append(begin + length)
 
     def ran(self, device: Any, correlation: object, begin: float, to_gpu: bool = False) -> None:
         """Take anything that a GPU did; ``to_gpu``: a copy from the host."""
         numbers, begins, copies = self._ran.setdefault(device, (array("q"), array("d"), array("b")))
-        numbers.append(correlation if type(correlation) is int and abs(correlation) < 1 << 62 else -1)
+        numbers.append(_number(correlation))
         begins.append(begin)
         copies.append(to_gpu)
 
-    def activities(self, device: Any) -> list[Activity]:
+    def activities(self, device: Any) -> Activities:
         """Return what a GPU did, in order of time, with the calls that launched it."""
+        activities = Activities()
         numbers, begins, copies = self._ran.get(device, ((), (), ()))
-        order = sorted(range(len(begins)), key=begins.__getitem__)
-        return [Activity(begins[at], self._launch(numbers[at]), bool(copies[at])) for at in order]
+        for at in sorted(range(len(begins)), key=begins.__getitem__):
+            activities.add(begins[at], self._launch(numbers[at]), bool(copies[at]))
+        return activities
 
     def _launch(self, correlation: int) -> float | None:
         """Return the begin of the call that launched a kernel or a copy; None if unknown."""
-        if correlation in self.begun:
-            return self.begun[correlation][1]
-        return self._copies[correlation][1] if correlation in self._copies else None
+        begin = self.begun.begin(correlation)
+        if begin is None and correlation in self._copies:
+            return self._copies[correlation][1]
+        return begin
 
     def waited(self, name: str, thread: Any, begin: float, length: float) -> None:
         """Add a call that returns when the GPU is done."""
@@ -92,15 +151,15 @@ class Launches:
 
     def copied(self, thread: Any, correlation: object, begin: float, length: float) -> None:
         """Add a call that starts a copy; it waits only for pageable host memory."""
-        if type(correlation) is int:
-            self._copies[correlation] = (thread, begin, length)
+        if (number := _number(correlation)) >= 0:
+            self._copies[number] = (thread, begin, length)
 
     def pageable(self, correlation: object) -> None:
         """Add a copy of pageable memory on the GPU."""
-        if type(correlation) is int:
-            self._pageable.add(correlation)
+        if (number := _number(correlation)) >= 0:
+            self._pageable.add(number)
 
-    def waits(self) -> list[Stretch]:
+    def waits(self) -> Spans:
         """Return when threads that launch kernels waited for the GPU, microseconds."""
         waits = Stretches()
         for thread, stretches in self._waits.items():
@@ -113,44 +172,56 @@ class Launches:
                 waits.add(begin, length)
         return waits.joined()
 
-    def tails(self, device: Any, steps: Sequence[Stretch]) -> list[Stretch]:
-        """Return the stretch of each step after its last kernel of the backward pass.
+    def backward_passes(self, device: Any, steps: Sequence[Stretch]) -> list[BackwardPass]:
+        """Return the last backward pass of each step that has one.
 
-        ``steps`` are those of the CPU. The optimizer's first kernel ends it, or else the next step's first.
+        ``steps`` are those of the CPU. A forward pass before it, as of an earlier part of the batch, is not part of it.
         """
         if device not in self._kernels or not steps:
             return []
-        begun = self.begun
-        backward = {thread: stretches.joined() for thread, stretches in self._regions[True].items()}
-        optimizer = {thread: stretches.joined() for thread, stretches in self._regions[False].items()}
-        last: dict[int, float] = {}
-        until: dict[int, float] = {}
+        inside = {
+            (backward, thread): stretches.joined()
+            for backward, regions in self._regions.items()
+            for thread, stretches in regions.items()
+        }
+        numbers, begins, ends = self._kernels[device]
         first: dict[int, float] = {}
-        for number, begin, end in zip(*self._kernels[device], strict=True):
-            thread, launch = begun.get(number, _NEVER)
-            if (step := within(steps, launch)) < 0:
+        opened: dict[int, float] = {}  # begin of the pass that a kernel belongs to
+        between: dict[int, float] = defaultdict(float)  # time of other kernels since the last one of the pass
+        extent: dict[int, tuple[float, float]] = {}
+        until: dict[int, float] = {}
+        for at in sorted(range(len(begins)), key=begins.__getitem__):
+            launch = self.begun.get(numbers[at])
+            if launch is None or (step := within(steps, launch.begin)) < 0:
                 continue
-            first[step] = min(first.get(step, begin), begin)
-            if within(backward.get(thread, ()), launch) >= 0:
-                last[step] = max(last.get(step, end), end)
-            elif within(optimizer.get(thread, ()), launch) >= 0:
-                until[step] = min(until.get(step, begin), begin)
-        begins = sorted(first.values())
-        stretches = []
-        for step, end in sorted(last.items()):
-            later = bisect_right(begins, end)
-            following = begins[later] if later < len(begins) else float("inf")
-            stretches.append((end, until[step] if until.get(step, 0.0) >= end else following))
-        return stretches
+            begin, end = begins[at], ends[at]
+            first.setdefault(step, begin)
+            if within(inside.get((True, launch.thread), ()), launch.begin) >= 0:
+                if between.pop(step, 0.0) > _FORWARD * (steps[step][1] - steps[step][0]):
+                    opened.pop(step, None)
+                latest = max(end, extent[step][1]) if step in extent else end
+                extent[step] = (opened.setdefault(step, begin), latest)
+            elif within(inside.get((False, launch.thread), ()), launch.begin) >= 0:
+                until.setdefault(step, begin)
+            else:
+                between[step] += end - begin
+        starts = sorted(first.values())
+        passes = []
+        for step, (begin, end) in sorted(extent.items()):
+            later = bisect_right(starts, end)
+            following = starts[later] if later < len(starts) else float("inf")
+            passes.append(BackwardPass(step, begin, end, until[step] if until.get(step, 0.0) >= end else following))
+        return passes
 
     @cached_property
-    def begun(self) -> Mapping[int, tuple[Any, float]]:
-        """The thread and the begin of each launch, by correlation."""
-        return {
-            number: (thread, begin)
-            for thread, (numbers, begins) in self._started.items()
-            for number, begin in zip(numbers, begins, strict=True)
-        }
+    def begun(self) -> LaunchIndex:
+        """The launches by correlation; none are added any more."""
+        return LaunchIndex(self._started)
+
+
+def _number(correlation: object) -> int:
+    """Return a correlation; -1 if it is none."""
+    return correlation if type(correlation) is int and 0 <= correlation < 1 << 62 else -1
 
 
 def within(stretches: Sequence[Stretch], at: float) -> int:

@@ -16,8 +16,12 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.torch.collective_calls import CallKey, CallSeries, CollectiveCalls, ordered, size_of
-from preflight.parsers.torch.intervals import Coverage, Stretch, Stretches, clipped, percentile, total, without
-from preflight.parsers.torch.launches import Launches, within
+from preflight.parsers.torch.gradient_buckets import buckets
+from preflight.parsers.torch.host_activity import CudaMemory, HostActivity
+from preflight.parsers.torch.intervals import Coverage, Spans, Stretch, Stretches, clipped, percentile, total, without
+from preflight.parsers.torch.launches import BackwardPass, Launches, within
+from preflight.parsers.torch.matrix_products import NAMES as PRODUCTS
+from preflight.parsers.torch.matrix_products import MatrixProducts
 from preflight.parsers.torch.step_budget import StepBudget, budget
 
 #: Kernels and waits that are stored of one trace; each takes 16 bytes.
@@ -43,7 +47,18 @@ _LAUNCHES = re.compile(r"\w{0,24}Launch(?:Cooperative|Host)?Kernel\w{0,12}|\w{0,
 _READ_BACK = "aten::_local_scalar_dense"
 _LOADER = re.compile(r"enumerate\(DataLoader\)#\S{0,80}|\w{0,40}DataLoaderIter\.__next__|\[pl\]\[profile\]\S{0,80}next")
 _BACKEND = re.compile(r"(nccl|gloo|mpi|ucc|xccl|hccl):(\w{1,40})")
-_RUNTIME = ("cuda_runtime", "cuda_driver", "runtime", "hip_runtime")
+_CPU_KINDS = {
+    **dict.fromkeys(("cuda_runtime", "cuda_driver", "runtime", "hip_runtime"), "runtime"),
+    **dict.fromkeys(("cpu_op", "operator", "user_annotation", "cpu_instant_event"), "operator"),
+    **dict.fromkeys(("gpu_memcpy", "gpu_memset"), "copy"),
+    "kernel": "kernel", "gpu_user_annotation": "annotation", "python_function": "python", "trace": "trace",
+}  # fmt: skip
+_BACKWARD, _OPTIMIZER = "autograd::engine::evaluate_function", "Optimizer.step#"
+#: Functions of torch.nn.parallel.DataParallel, which scatters a batch over the GPUs of one process.
+_DATA_PARALLEL = re.compile(r"(?:autograd::engine::evaluate_function: )?(?:ReduceAddCoalesced|Gather|Scatter|Broadcast)"
+                            r"(?:Backward)?")  # fmt: skip
+_PLAIN, _STEP_ROLE = "plain", "step"
+_CALLS = (("launch", _LAUNCHES), ("synchronise", _SYNCHRONISE), ("copy", _COPIES))
 #: Names of kernels that are remembered with what they do: a model has some hundred.
 _MOST_NAMES = 1 << 14
 
@@ -85,6 +100,12 @@ class Trace:
         self.waits: dict[str, list[float]] = defaultdict(list)
         self.launches = Launches()
         self.loads = Stretches()
+        self.host = HostActivity()
+        self.memory = CudaMemory()
+        self.products = MatrixProducts()
+        self.data_parallel = False  # torch.nn.parallel.DataParallel
+        self._roles: dict[str, str] = {}  # of operators and annotations of the CPU
+        self._calls: dict[str, str] = {}  # of CUDA's or HIP's functions
         self.backends: dict[str, int] = defaultdict(int)
         self.begin, self.end = float("inf"), float("-inf")
 
@@ -101,59 +122,94 @@ class Trace:
         elif name == "deviceProperties" and isinstance(value, list):
             names = (str(one.get("name")) for one in value if isinstance(one, dict) and one.get("name"))
             self.about["devices"] = list(dict.fromkeys(names))[:16]
+            self.about["device_count"] = len(value)
         elif name in ("host_name", "cuda_driver_version", "cuda_runtime_version") and isinstance(value, (str, int)):
             self.about[name] = value
 
+    def batch(self, events: Sequence[object]) -> None:
+        """Process elements of a list of events."""
+        for event in events:
+            if is_event(event):
+                self.event(event)  # type: ignore[arg-type]
+
     def event(self, event: Mapping[str, Any]) -> None:
         """Process an event."""
+        self.take(event.get("ph"), event.get("cat"), event.get("name"), event.get("pid"), event.get("tid"),
+                  event.get("ts"), event.get("dur"), event.get("args"))  # fmt: skip
+
+    def take(
+        self, phase: object, category: object, raw_name: object, process: object, raw_thread: object, begin: Any,
+        length: Any, args: object,
+    ) -> None:  # fmt: skip
+        """Process the members of an event."""
         self.events += 1
-        begin, length = event.get("ts"), event.get("dur")
-        if event.get("ph") != "X" or not _real(begin) or not _real(length):
+        if phase != "X":
+            if raw_name == "[memory]":
+                self.memory.add(_args(args))
             return
-        assert isinstance(begin, (int, float))
-        assert isinstance(length, (int, float))
-        name, kind = str(event.get("name", "")), str(event.get("cat", "")).lower()
+        if not (_real(begin) and _real(length)):
+            return
+        name = raw_name if type(raw_name) is str else str(raw_name or "")
+        kind = _CPU_KINDS.get(category) if type(category) is str else None
+        if kind is None:
+            kind = _CPU_KINDS.get(str(category).lower(), "")
         if kind != "trace":
-            self.begin, self.end = min(self.begin, begin), max(self.end, begin + length)
+            end = begin + length
+            if begin < self.begin:
+                self.begin = begin
+            if end > self.end:
+                self.end = end
         if self.events - self.dropped > MOST:
             self.dropped += 1
         elif kind == "kernel":
-            self._kernel(name, event.get("args"), event.get("pid"), begin, length)
-        elif kind in _RUNTIME:
-            self._call(name, event, begin, length)
-        elif kind in ("gpu_memcpy", "gpu_memset"):
-            self._copy(name, event, begin, length)
-        elif kind in ("cpu_op", "operator", "user_annotation", "gpu_user_annotation", "cpu_instant_event"):
-            self._annotation(name, kind, begin, length)
-            if kind != "gpu_user_annotation":
-                self.launches.region(name, _thread(event), begin, length)
+            self._kernel(name, _args(args), process, begin, length)
+        elif kind == "operator":
+            role = self._roles.get(name) or self._role(name)
+            if role is not _PLAIN:
+                self._annotation(role, name, _thread(raw_thread), begin, length, args)
+            if role is not _STEP_ROLE:
+                self.host.ran(begin, length)
+        elif kind == "runtime":
+            self._call(name, args, _thread(raw_thread), begin, length)
+            self.host.ran(begin, length)
+        elif kind == "copy":
+            self._copy(name, _args(args), process, begin, length)
+        elif kind == "annotation":
+            if _STEP.fullmatch(name):
+                self.steps[True].append((begin, begin + length))
+        elif kind == "python":
+            self.host.function(name, begin, length)
 
-    def _copy(self, name: str, event: Mapping[str, Any], begin: float, length: float) -> None:
+    def _copy(self, name: str, args: Mapping[str, Any], process: object, begin: float, length: float) -> None:
         """Take a copy or a filling of memory, as the GPU made it."""
-        args = _args(event)
-        correlation, device = args.get("correlation"), args.get("device", event.get("pid"))
+        correlation, device = args.get("correlation"), args.get("device", process)
         device = device if isinstance(device, (int, str)) else None
         if "Pageable" in name:
             self.launches.pageable(correlation)
         self.copies[device].add(begin, length)
         self.launches.ran(device, correlation, begin, "HtoD" in name)
 
-    def _call(self, name: str, event: Mapping[str, Any], begin: float, length: float) -> None:
+    def _call(self, name: str, args: object, thread: object, begin: float, length: float) -> None:
         """Process a call of CUDA's or HIP's runtime or driver."""
-        if _LAUNCHES.fullmatch(name):
-            self.launches.started(_thread(event), _args(event).get("correlation"), begin)
-        elif _SYNCHRONISE.fullmatch(name):
+        role = self._calls.get(name)
+        if role is None:
+            role = next((role for role, pattern in _CALLS if pattern.fullmatch(name)), _PLAIN)
+            if len(self._calls) < _MOST_NAMES:
+                self._calls[name] = role
+        if role == "launch":
+            self.launches.started(thread, _args(args).get("correlation"), begin)
+        elif role == "synchronise":
             self.waits[name].append(length)
-            self.launches.waited(name, _thread(event), begin, length)
-        elif _COPIES.fullmatch(name):
-            self.launches.copied(_thread(event), _args(event).get("correlation"), begin, length)
+            self.launches.waited(name, thread, begin, length)
+        elif role == "copy":
+            self.launches.copied(thread, _args(args).get("correlation"), begin, length)
 
-    def _kernel(self, name: str, raw_args: object, process: object, begin: float, length: float) -> None:
-        args = raw_args if isinstance(raw_args, dict) else {}
+    def _kernel(self, name: str, args: Mapping[str, Any], process: object, begin: float, length: float) -> None:
         device = args.get("device", process)
         device = device if isinstance(device, (int, str)) else None
+        correlation = args.get("correlation")
         self.kernels += 1
-        self.launches.ran(device, args.get("correlation"), begin)
+        self.launches.ran(device, correlation, begin)
         communicates, called = self._names.get(name) or self._classified(name)
         if communicates:
             kind = _collective(str(args.get("Collective name") or called or "other"))
@@ -165,7 +221,8 @@ class Trace:
                 self.backends["nccl"] += 1
         else:
             self.compute[device].add(begin, length)
-            self.launches.computed(device, args.get("correlation"), begin, length)
+            self.launches.computed(device, correlation, begin, length)
+            self.products.ran(args.get("External id"), length)
 
     def _classified(self, name: str) -> tuple[bool, str | None]:
         """Return whether a kernel of this name communicates, and NCCL's name of it."""
@@ -175,20 +232,34 @@ class Trace:
             self._names[name] = answer
         return answer
 
-    def _annotation(self, name: str, kind: str, begin: float, length: float) -> None:
-        if match := _STEP.fullmatch(name):
-            self.steps[kind == "gpu_user_annotation"].append((begin, begin + length))
-            if kind != "gpu_user_annotation":
-                self.numbers[begin] = int(match[1])
-        elif kind == "gpu_user_annotation":
-            return
-        elif name == _READ_BACK:
+    def _role(self, name: str) -> str:
+        """Return what an operator or annotation of the CPU means here."""
+        role = _role_of(name)
+        if role is not _STEP_ROLE and len(self._roles) < _MOST_NAMES:
+            self._roles[name] = role
+        return role
+
+    def _annotation(self, role: str, name: str, thread: object, begin: float, length: float, args: object) -> None:
+        if role is _STEP_ROLE:
+            self.steps[False].append((begin, begin + length))
+            match = _STEP.fullmatch(name)
+            assert match
+            self.numbers[begin] = int(match[1])
+        elif role == "read back":
             self.waits[name].append(length)
-        elif _LOADER.fullmatch(name):
+        elif role == "load":
             self.loads.add(begin, length)
-        elif (match := _BACKEND.fullmatch(name)) and match[1] != "nccl":  # NCCL's are counted by their kernels
+        elif role in ("backward", "optimizer"):
+            self.launches.region(role == "backward", thread, begin, length)
+        elif role == "product":
+            self.products.called(name, _args(args))
+        elif role == "backend":
+            match = _BACKEND.fullmatch(name)
+            assert match
             self.backends[match[1]] += 1
             self.collectives[_collective(match[2]), None].append(length)
+        if _DATA_PARALLEL.fullmatch(name):
+            self.data_parallel = True
 
     def document(self) -> dict[str, Any]:
         """Return the facts; what the trace is silent about is None."""
@@ -197,33 +268,37 @@ class Trace:
     @cached_property
     def summary(self) -> TraceSummary:
         """What the complete trace contains; events are not taken any more."""
-        document = self._document()
-        calls = ordered(self.calls)
-        bare: list[Stretch] = []
-        compute: list[Stretch] = []
-        if len(devices := {*self.compute, *self.talk}) == 1:
+        spans = {self.numbers[begin]: (begin, end) for begin, end in sorted(self.steps[False]) if begin in self.numbers}
+        calls = self._calls_in_steps(spans)
+        document = self._document(calls)
+        bare = compute = Spans()
+        alone = len(devices := {*self.compute, *self.talk}) == 1
+        if alone:
             (device,) = devices
             compute = self.compute[device].joined()
             bare = without(self.talk[device].joined(), compute)
-        else:  # a process with several GPUs: which of them a rank is, is unknown
-            calls = ()
-        spans = {self.numbers[begin]: (begin, end) for begin, end in sorted(self.steps[False]) if begin in self.numbers}
         computed = {number: total(clipped(compute, [span])) for number, span in spans.items()}
-        ordered_steps = sorted(spans.values())
-        numbers = [self.numbers[begin] for begin, _ in ordered_steps]
-        begun = self.launches.begun
-        for _, series in calls:
-            for begin, correlation in zip(series.begins, series.correlations, strict=True):
-                launch = begun[correlation][1] if correlation in begun else begin
-                at = within(ordered_steps, launch)
-                series.steps.append(numbers[at] if at >= 0 else -1)
         self.compute.clear()
         self.talk.clear()
         self.copies.clear()
-        self.launches = Launches()
-        return TraceSummary(document, calls, Coverage(bare), spans, computed, self.tails if len(devices) == 1 else ())
+        self.launches, self.host = Launches(), HostActivity()
+        # of a process with several GPUs, which of them a rank is is unknown
+        return TraceSummary(document, calls if alone else (), Coverage(bare), spans, computed,
+                            self.tails if alone else ())  # fmt: skip
 
-    def _document(self) -> dict[str, Any]:
+    def _calls_in_steps(self, spans: Mapping[int, Stretch]) -> Sequence[tuple[CallKey, CallSeries]]:
+        """Return the calls of collectives in order, each with its step."""
+        calls = ordered(self.calls)
+        steps = sorted(spans.values())
+        numbers = [self.numbers[begin] for begin, _ in steps]
+        for _, series in calls:
+            for begin, correlation in zip(series.begins, series.correlations, strict=True):
+                launched = self.launches.begun.begin(correlation)
+                at = within(steps, begin if launched is None else launched)
+                series.steps.append(numbers[at] if at >= 0 else -1)
+        return calls
+
+    def _document(self, calls: Sequence[tuple[CallKey, CallSeries]]) -> dict[str, Any]:
         cpu = sorted(self.steps[False])
         lengths = [(end - begin) / 1000 for begin, end in cpu]
         loads = self.loads.joined()
@@ -232,12 +307,15 @@ class Trace:
             "rank": self._number("rank"), "world_size": self._number("world_size"),
             "backend": self.about.get("backend"), "backend_config": self.about.get("backend_config"),
             "nccl_version": self.about.get("nccl_version"), "host": self.about.get("host_name"),
-            "devices": self.about.get("devices") or [], "events": self.events, "span_ms": _round(span),
-            "steps": _sample(lengths), "gpu": self._gpu(cpu),
+            "devices": self.about.get("devices") or [], "device_count": self.about.get("device_count"),
+            "events": self.events, "span_ms": _round(span),
+            "steps": _sample(lengths), "gpu": self._gpu(cpu, calls),
             "collectives": [
                 {"name": name, "bytes": size, **(_sample([one / 1000 for one in sample]) or {})}
                 for (name, size), sample in sorted(self.collectives.items(), key=lambda item: -sum(item[1]))[:100]
             ],
+            "pauses": self._pauses(cpu, loads), "memory": self.memory.document(),
+            "matrix_product": self.products.largest(), "data_parallel": self.data_parallel,
             "collective_backends": dict(sorted(self.backends.items())),
             "synchronisations": [
                 {"name": name, "count": len(sample), "total_ms": _round(sum(sample) / 1000),
@@ -252,7 +330,16 @@ class Trace:
             },
         }  # fmt: skip
 
-    def _gpu(self, steps: Sequence[Stretch]) -> dict[str, Any] | None:
+    def _pauses(self, steps: Sequence[Stretch], loads: Sequence[Stretch]) -> list[dict[str, Any]] | None:
+        """Return the longest stretch without an operator of each step; None if unknown."""
+        pauses = self.host.pauses(_apart(steps), loads)
+        if pauses is None:
+            return None
+        return [
+            {"step": pause.step, "ms": _round(pause.length_us / 1000), "function": pause.function} for pause in pauses
+        ]
+
+    def _gpu(self, steps: Sequence[Stretch], calls: Sequence[tuple[CallKey, CallSeries]]) -> dict[str, Any] | None:
         """Return the totals of the GPUs; None without a kernel."""
         if not self.kernels:
             return None
@@ -261,6 +348,7 @@ class Trace:
         windows = _apart(steps)
         loads, waits = self.loads.joined(), self.launches.waits()
         tails: list[float] = []
+        passes: list[BackwardPass] = []
         for device in {*self.compute, *self.talk}:
             computing, talking = self.compute[device].joined(), self.talk[device].joined()
             copies = self.copies[device].joined()
@@ -274,12 +362,15 @@ class Trace:
             busy += total(computing) + total(bare) + total(copying)
             parts.append(budget(windows or [(first, last)], computing, talking, copies,
                                 self.launches.activities(device), loads, waits))  # fmt: skip
-            after = self.launches.tails(device, steps)
+            passes = self.launches.backward_passes(device, steps)
+            after = [(each.end, each.until) for each in passes]
             tails += [total(clipped(bare, [tail])) for tail in after]
             self.tails += after
+        gpus = len({*self.compute, *self.talk})
+        longest = max(self.compute.values(), key=len, default=Stretches())
         return {
             "kernels": self.kernels, "launched": self.launches.count,
-            "gpus": len({*self.compute, *self.talk}), "span_ms": _round(span / 1000),
+            "gpus": gpus, "span_ms": _round(span / 1000),
             "compute_ms": _round(compute / 1000), "communication_ms": _round(talk / 1000),
             "overlapped_ms": _round((talk - exposed) / 1000), "exposed_ms": _round(exposed / 1000),
             "idle_ms": _round((span - busy) / 1000), "copies_ms": _round(copied / 1000),
@@ -288,6 +379,8 @@ class Trace:
             "exposed_share": round(exposed / span, 4) if span and talk else None,
             "communication_share": round(talk / span, 4) if span else None,
             "tail": _sample([tail / 1000 for tail in tails]),
+            "buckets": buckets(calls, passes, [self.numbers[begin] for begin, _ in steps]) if gpus == 1 else None,
+            "kernel_us": _round(longest.median_length()),
         }  # fmt: skip
 
     def _number(self, name: str) -> int | None:
@@ -338,14 +431,28 @@ def _collective(name: str) -> str:
     return plain[:40]
 
 
-def _args(event: Mapping[str, Any]) -> Mapping[str, Any]:
-    args = event.get("args")
+def _role_of(name: str) -> str:
+    if _STEP.fullmatch(name):
+        return _STEP_ROLE
+    if name == _READ_BACK:
+        return "read back"
+    if name.startswith((_BACKWARD, _OPTIMIZER)):
+        return "backward" if name.startswith(_BACKWARD) else "optimizer"
+    if name in PRODUCTS:
+        return "product"
+    if _LOADER.fullmatch(name):
+        return "load"
+    if (match := _BACKEND.fullmatch(name)) and match[1] != "nccl":  # NCCL's are counted by their kernels
+        return "backend"
+    return "data parallel" if _DATA_PARALLEL.fullmatch(name) else _PLAIN
+
+
+def _args(args: object) -> Mapping[str, Any]:
     return args if isinstance(args, dict) else {}
 
 
-def _thread(event: Mapping[str, Any]) -> object:
+def _thread(thread: object) -> object:
     """Return the thread of an event of the CPU."""
-    thread = event.get("tid")
     return thread if isinstance(thread, (int, str)) else None
 
 

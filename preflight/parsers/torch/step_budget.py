@@ -8,14 +8,17 @@ next, and what is left is the start of a kernel that was launched already. Times
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from math import isnan
 from typing import NamedTuple
 
 from preflight.parsers.torch.intervals import Coverage, Stretch, clipped, total, without
 
 #: How long after the end of a wait of the CPU the GPU may run dry because of it.
 _JUST_AFTER_US = 20.0
+_UNKNOWN = float("nan")
 
 
 class StepBudget(NamedTuple):
@@ -36,12 +39,25 @@ class StepBudget(NamedTuple):
         return self.idle_data + self.idle_sync + self.idle_host + self.idle_other
 
 
-class Activity(NamedTuple):
-    """Something that the GPU does: its begin, and that of its launch, if known."""
+class Activities:
+    """What a GPU does, in order of time: begins, those of the launches, kinds."""
 
-    begin: float
-    launch: float | None
-    to_gpu: bool  # a copy from the host
+    def __init__(self) -> None:
+        self.begins = array("d")
+        self.launches = array("d")  # NaN: unknown
+        self.to_gpu = array("b")  # whether it is a copy from the host
+
+    def add(self, begin: float, launch: float | None, to_gpu: bool) -> None:
+        """Add one behind all others."""
+        self.begins.append(begin)
+        self.launches.append(_UNKNOWN if launch is None else launch)
+        self.to_gpu.append(to_gpu)
+
+    def launch(self, place: int) -> float | None:
+        """Return when one was launched; None if unknown, or if there is none there."""
+        if not 0 <= place < len(self.launches) or isnan(self.launches[place]):
+            return None
+        return self.launches[place]
 
 
 def budget(
@@ -49,34 +65,33 @@ def budget(
     compute: Sequence[Stretch],
     communication: Sequence[Stretch],
     copies: Sequence[Stretch],
-    activities: Sequence[Activity],
+    activities: Activities,
     loads: Sequence[Stretch],
     waits: Sequence[Stretch],
 ) -> StepBudget:
     """Divide the windows; each list is in order of time, and joined."""
     bare = without(communication, compute)
     copying = without(without(copies, compute), communication)
-    gaps = windows
+    gaps: Sequence[Stretch] = windows
     for busy in (compute, communication, copies):
         gaps = without(gaps, busy)
     loading = Coverage(loads)
-    begins = [activity.begin for activity in activities]
     data = sync = host = other = 0.0
     for begin, end in gaps:
-        following = bisect_left(begins, end)
-        activity = activities[following] if following < len(begins) else None
-        if activity is None or activity.launch is None:
+        following = bisect_left(activities.begins, end)
+        launch = activities.launch(following)
+        if launch is None:
             loaded = loading.within(begin, end)
             data, other = data + loaded, other + end - begin - loaded
             continue
-        launched = min(max(activity.launch, begin), end)
+        launched = min(max(launch, begin), end)
         other += end - launched
         loaded = loading.within(begin, launched)
         data += loaded
         rest = launched - begin - loaded
         if _waits_at(waits, begin):
             sync += rest
-        elif activity.to_gpu and _first_of_window(windows, begins, activities, following):
+        elif activities.to_gpu[following] and _first_of_window(windows, activities, following):
             data += rest
         else:
             host += rest
@@ -90,13 +105,10 @@ def _waits_at(waits: Sequence[Stretch], instant: float) -> bool:
     return place >= 0 and instant <= waits[place][1] + _JUST_AFTER_US
 
 
-def _first_of_window(
-    windows: Sequence[Stretch], begins: Sequence[float], activities: Sequence[Activity], place: int
-) -> bool:
+def _first_of_window(windows: Sequence[Stretch], activities: Activities, place: int) -> bool:
     """Return whether a copy to the GPU was launched first in its step."""
-    launch = activities[place].launch
-    if launch is None or place == 0:
+    launch, before = activities.launch(place), activities.launch(place - 1)
+    if launch is None or before is None:
         return False
     window = bisect_right(windows, (launch, float("inf"))) - 1
-    before = activities[place - 1].launch
-    return window >= 0 and before is not None and before < windows[window][0]
+    return window >= 0 and before < windows[window][0]

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight.parsers import torch
-from preflight.parsers.torch.intervals import Stretches
-from preflight.parsers.torch.step_budget import Activity, budget
+from preflight.parsers.torch.intervals import Spans, Stretches
+from preflight.parsers.torch.step_budget import Activities, budget
 from tests.support.kineto_trace import GEMM, event, trace
 
 SPANS = st.lists(st.tuples(st.integers(0, 100), st.integers(1, 20)), max_size=8)
 
 
-def joined(spans: list[tuple[int, int]]) -> list[tuple[float, float]]:
+def joined(spans: list[tuple[int, int]]) -> Spans:
     stretches = Stretches()
     for begin, length in spans:
         stretches.add(begin, length)
@@ -29,9 +29,10 @@ def joined(spans: list[tuple[int, int]]) -> list[tuple[float, float]]:
                                                              st.booleans()), max_size=9))  # fmt: skip
 def test_the_parts_add_up(compute: Any, talk: Any, copies: Any, loads: Any, waits: Any, activities: Any) -> None:
     windows = [(0.0, 30.0), (30.0, 70.0), (80.0, 110.0)]
-    parts = budget(windows, joined(compute), joined(talk), joined(copies),
-                   [Activity(*activity) for activity in sorted(activities, key=lambda activity: activity[0])],
-                   joined(loads), joined(waits))  # fmt: skip
+    ran = Activities()
+    for activity in sorted(activities, key=lambda activity: activity[0]):
+        ran.add(*activity)
+    parts = budget(windows, joined(compute), joined(talk), joined(copies), ran, joined(loads), joined(waits))
     assert parts.all == 100
     assert sum(parts[1:]) == pytest.approx(100)
     assert all(part >= -1e-9 for part in parts)

@@ -1,0 +1,224 @@
+"""Checks of what the CPU and the memory allocator of a rank do in a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from preflight.checks.job.torch_trace import ENOUGH_STEPS, each
+from preflight.expectations import Site
+from preflight.facts.job import RunFacts
+from preflight.model import Finding, check, passed, unknown, warned
+
+#: Judgements: microseconds below which a kernel takes about as long as its launch; share of the steps in which the GPU
+#: has nothing to do because the CPU launched nothing.
+SHORT_US, STARVED = 10.0, 0.10
+#: Judgements: milliseconds from which a stretch without an operator is a pause, how many times the median of the other
+#: steps' it must be, and the share of the steps' time that pauses may take.
+PAUSE_MS, UNUSUAL, PAUSED = 5.0, 3.0, 0.01
+#: Judgements: share of the reserved memory that is never in use, and bytes that matter.
+FRAGMENTED, WORTH_BYTES = 0.20, 1 << 30
+#: Steps that are listed one by one.
+_LISTED = 8
+
+
+@check(
+    "torch.launch-bound",
+    title="The CPU launches kernels faster than the GPU runs them",
+    fault="The GPU waits for the CPU's launches",
+    impact="slows-job",
+    explains=(("torch.idle", "node"),),
+    source="A launch takes 2 to 10 µs of the CPU (CUDA graphs, NVIDIA developer blog); shares are judgements",
+    fix='`torch.compile(mode="reduce-overhead")`, CUDA graphs, larger batches, fused optimizers (`fused=True`).',
+    action="fix-job",
+    answers=("PA-20",),
+    scope="run",
+    gating=False,
+    needs=("trace",),
+)
+def launch_bound(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the length of the kernels with that of their launches.
+
+    It joins the median length of a kernel that computes with the time for which the GPU has nothing to do.
+
+    ## Why it matters
+    The CPU launches one kernel after another, in some microseconds each. Where kernels are shorter than that, a faster
+    GPU changes nothing: the job runs at the pace of one CPU thread, and each slow moment of it is idle time.
+
+    ## Verdicts
+    It warns where the median kernel takes less than 10 µs and the GPU is idle for more than 10 % of the steps because
+    nothing had been launched. Short kernels alone pass: the CPU may be far ahead. A trace without CUDA's calls, or
+    without a kernel, is unknown.
+
+    ## False alarms
+    A profile with Python stacks (`with_stack=True`): recording them slows the CPU down.
+    """
+    for key, name, facts in each(run):
+        at: dict[str, Any] = {"subject": name, "evidence": [key]}
+        gpu = facts["gpu"]
+        if gpu is None or gpu["kernel_us"] is None or not gpu["budget"]:
+            yield unknown(f"{name}: no kernel that computes is in the trace", fix="profile ProfilerActivity.CUDA", **at)
+            continue
+        if not gpu["launched"]:
+            yield unknown(f"{name}: the trace holds no call of CUDA's runtime, so no launch",
+                          fix="profile ProfilerActivity.CPU too", **at)  # fmt: skip
+            continue
+        starved = gpu["budget"]["idle_host"]
+        length = f"{gpu['kernel_us']:.3g}" if gpu["kernel_us"] < 100 else f"{gpu['kernel_us']:.0f}"
+        message = f"{name}: the median kernel takes {length} µs, and the GPU has nothing to do for "
+        message += f"{starved:.0%} of the steps because the CPU launched nothing"
+        found = f"{length} µs, {starved:.1%} idle"
+        if gpu["kernel_us"] < SHORT_US and starved > STARVED:
+            expected = f"kernels of {SHORT_US:g} µs, or at most {STARVED:.0%} idle"
+            yield warned(message, found=found, expected=expected, **at)
+        else:
+            yield passed(message, found=found, **at)
+
+
+@check(
+    "torch.pauses",
+    title="The CPU runs without pauses",
+    fault="The CPU pauses in some steps",
+    impact="slows-job",
+    explains=(("torch.steps", "node"), ("torch.idle", "node")),
+    source="Judgement: stretches of 5 ms in which no thread runs an operator; Python's gc module (`gc.freeze`)",
+    fix="Garbage collection: `gc.disable()` and `gc.collect()` every some hundred steps, on all ranks in the same "
+    "step. Else profile with with_stack=True, which names the function.",
+    action="fix-job",
+    answers=("NT-TRN-4", "PA-21"),
+    scope="run",
+    gating=False,
+    needs=("trace",),
+)
+def pauses(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Find steps in which the CPU runs no operator for longer than in others.
+
+    Python's garbage collection, a checkpoint that is written, or a log that is flushed look like this.
+
+    ## Why it matters
+    A pause of one rank is a pause of all ranks: they wait for it in the next collective. Every rank has its own, so
+    with a hundred ranks hardly any step is without one.
+
+    ## Verdicts
+    It compares the longest stretch of each step in which no thread runs an operator or calls CUDA, without those of a
+    data loader. A stretch of at least 5 ms that is three times the median of all steps is a pause. It warns if pauses
+    take more than 1 % of the steps' time beyond that median. Where the profile has Python's stacks, it names the
+    function. Fewer than 5 steps are unknown.
+
+    ## False alarms
+    A step that saves a checkpoint or evaluates the model, in a profile that is shorter than the interval between them.
+    """
+    for key, name, facts in each(run):
+        at: dict[str, Any] = {"subject": name, "evidence": [key]}
+        quiet, steps = facts["pauses"], facts["steps"]
+        if not quiet or not steps or len(quiet) < ENOUGH_STEPS:
+            yield unknown(f"{name}: fewer than {ENOUGH_STEPS} steps with operators of the CPU in the trace",
+                          fix=f"profile {ENOUGH_STEPS} steps of the CPU, with profiler.step()", **at)  # fmt: skip
+            continue
+        usual = median(pause["ms"] for pause in quiet)
+        long = [pause for pause in quiet if pause["ms"] >= max(PAUSE_MS, UNUSUAL * usual)]
+        lost = sum(pause["ms"] - usual for pause in long)
+        if lost > PAUSED * steps["total_ms"]:
+            longest = max(long, key=lambda pause: pause["ms"])
+            where = f", in {longest['function']}" if longest["function"] else ""
+            yield warned(
+                f"{name}: in {len(long)} of {len(quiet)} steps ({_numbers(long)}) no thread runs an operator for up to "
+                f"{longest['ms']:.3g} ms{where}; the median is {usual:.2g}",
+                found=f"{lost / steps['total_ms']:.1%} of the steps", expected=f"at most {PAUSED:.0%}", **at,
+            )  # fmt: skip
+        else:
+            most = max(pause["ms"] for pause in quiet)
+            yield passed(f"{name}: the CPU pauses for at most {most:.3g} ms in a step, {usual:.2g} as a rule", **at)
+
+
+def _numbers(pauses: Sequence[Mapping[str, Any]]) -> str:
+    more = f" and {len(pauses) - _LISTED} more" if len(pauses) > _LISTED else ""
+    return ", ".join(str(pause["step"] + 1) for pause in pauses[:_LISTED]) + more
+
+
+@check(
+    "torch.memory",
+    title="Reserved GPU memory is in use",
+    fault="Reserved GPU memory is not in use",
+    impact="drifts",
+    source="PyTorch, CUDA semantics: memory management (expandable_segments); a fifth and 1 GiB are judgements",
+    fix="`PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`, and shapes that are the same in each step.",
+    action="fix-job",
+    answers=("NT-PIT-6",),
+    scope="run",
+    gating=False,
+    needs=("trace",),
+)
+def memory(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the memory that PyTorch reserves with what is in use at most.
+
+    ## Why it matters
+    Memory that is reserved in pieces of the wrong size is lost to the job: it ends with "out of memory" though enough
+    is free, or synchronises to free its cache, step after step.
+
+    ## Verdicts
+    It warns if more than a fifth of the largest reserved amount, and more than 1 GiB, is not in use even at the peak
+    of the profile. A trace without the allocator's events is unknown: `profile_memory=True` adds them.
+
+    ## False alarms
+    A profile that does not contain the moment of the peak, such as the first step, or an evaluation.
+    """
+    for key, name, facts in each(run):
+        at: dict[str, Any] = {"subject": name, "evidence": [key]}
+        if not facts["memory"]:
+            yield unknown(f"{name}: the trace holds no event of a GPU's allocator",
+                          fix="profile with profile_memory=True", **at)  # fmt: skip
+        for peak in facts["memory"]:
+            reserved, allocated = peak["reserved_bytes"], peak["allocated_bytes"]
+            unused = reserved - allocated
+            share = unused / reserved if reserved else 0.0
+            message = f"{name}: GPU {peak['device']} reserves {reserved / 2**30:.3g} GiB, of which at most "
+            message += f"{allocated / 2**30:.3g} are in use"
+            if share > FRAGMENTED and unused > WORTH_BYTES:
+                yield warned(message, found=f"{share:.0%} unused", expected=f"at most {FRAGMENTED:.0%}", **at)
+            else:
+                yield passed(message, found=f"{share:.0%} unused", **at)
+
+
+@check(
+    "torch.data-parallel",
+    title="Each process computes on one GPU",
+    fault="One process computes on several GPUs",
+    impact="slows-job",
+    source="https://docs.pytorch.org/docs/stable/generated/torch.nn.DataParallel.html (use DistributedDataParallel)",
+    fix="Use torch.nn.parallel.DistributedDataParallel, with one process for each GPU (`torchrun`).",
+    action="fix-job",
+    answers=("NT-DDP-1",),
+    scope="run",
+    gating=False,
+    needs=("trace",),
+)
+def data_parallel(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Count the GPUs that the process of a trace computes on.
+
+    ## Why it matters
+    torch.nn.DataParallel runs all GPUs from one Python process: it copies the model in each step, and gathers results
+    on the first GPU, while its peers wait.
+
+    ## Verdicts
+    Several GPUs in one trace, with the functions of DataParallel that scatter, broadcast or gather, warn. Several
+    GPUs without them are unknown: a model may be spread over them. One GPU passes. A trace without a kernel of a
+    GPU is unknown.
+
+    ## False alarms
+    An evaluation with DataParallel beside a training that is distributed.
+    """
+    for key, name, facts in each(run):
+        at: dict[str, Any] = {"subject": name, "evidence": [key]}
+        gpus = facts["gpu"]["gpus"] if facts["gpu"] else 0
+        if gpus > 1 and facts["data_parallel"]:
+            yield warned(f"{name}: one process computes on {gpus} GPUs, with torch.nn.DataParallel", found=gpus,
+                         expected=1, **at)  # fmt: skip
+        elif gpus > 1:
+            yield unknown(f"{name}: one process computes on {gpus} GPUs, without a function of DataParallel",
+                          found=gpus, expected=1, fix="is the model spread over them on purpose?", **at)  # fmt: skip
+        elif gpus:
+            yield passed(f"{name}: the process computes on one GPU", found=1, **at)
+        else:
+            yield unknown(f"{name}: no kernel of a GPU is in the trace", fix="profile ProfilerActivity.CUDA", **at)

@@ -1,0 +1,86 @@
+"""Pipelines of a job: their stages, and for how long these wait for each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+from preflight._startup.lightclass import dataclass
+from preflight.facts.trace.ranks import RankTrace
+from preflight.facts.trace.waiting import GroupOfRanks, Waits
+
+
+@dataclass(frozen=True)
+class Bubble:
+    """Waiting of the stages of one pipeline for each other, as a share of the steps."""
+
+    ranks: tuple[int, ...]
+    share: float  # mean over the stages
+    messages: float  # that the first stage sends in a step
+
+    @property
+    def ideal(self) -> float:
+        """Return the share that a schedule of so many parts of a batch has, at best.
+
+        (p-1)/(m+p-1) for p stages and m parts, with one forward and one backward pass in turn (D. Narayanan et al.,
+        arXiv 2104.04473, section 2.2); chunks that are interleaved count as parts.
+        """
+        stages = len(self.ranks)
+        return (stages - 1) / (self.messages + stages - 1)
+
+
+def bubbles(ranks: Mapping[int, RankTrace], waits: Waits) -> tuple[Bubble, ...]:
+    """Return the bubble of each pipeline with marked steps and matched messages."""
+    matched = {rank for group in waits.groups if "sendrecv" in group.kinds for rank in group.ranks}
+    bubbles_of_all = []
+    for stages in pipelines(ranks):
+        steps = sorted(set.intersection(*(set(ranks[rank].steps) for rank in stages.ranks)))
+        if not steps or not set(stages.ranks) <= matched:
+            continue
+        shares = []
+        for rank in stages.ranks:
+            length = sum(ranks[rank].steps[step][1] - ranks[rank].steps[step][0] for step in steps)
+            shares.append(sum(waits.receiving.get((rank, step), 0.0) for step in steps) / length)
+        if messages := _sent(ranks[stages.ranks[0]], steps):
+            bubbles_of_all.append(Bubble(stages.ranks, fmean(shares), messages / len(steps)))
+    return tuple(bubbles_of_all)
+
+
+def _sent(trace: RankTrace, steps: Sequence[int]) -> int:
+    """Return how many messages a rank sends to one other, the most, in these steps."""
+    inside = set(steps)
+    counts = (sum(step in inside for step in series.steps) for key, series in trace.calls if key.kind == "send")
+    return max(counts, default=0)
+
+
+def pipelines(ranks: Mapping[int, RankTrace]) -> list[GroupOfRanks]:
+    """Return the ranks that send to each other, as chains."""
+    root = {rank: rank for rank in ranks}
+
+    def root_of(rank: int) -> int:
+        while root[rank] != rank:
+            root[rank] = root[root[rank]]
+            rank = root[rank]
+        return rank
+
+    names: dict[int, str] = {}
+    for rank, trace in ranks.items():
+        for key, _ in trace.calls:
+            if key.kind not in ("send", "recv"):
+                continue
+            if key.peer is not None:
+                others = [key.group.ranks[key.peer] if key.peer < len(key.group.ranks) else key.peer]
+            else:
+                others = [other for other in key.group.ranks if other != rank]
+            for other in others:
+                if other in root:
+                    names.setdefault(rank, key.group.description)
+                    root[root_of(rank)] = root_of(other)
+    chains: dict[int, list[int]] = {}
+    for rank in ranks:
+        chains.setdefault(root_of(rank), []).append(rank)
+    return [
+        GroupOfRanks("", names.get(members[0], ""), tuple(sorted(members)), True, frozenset(("sendrecv",)))
+        for members in chains.values()
+        if len(members) > 1
+    ]

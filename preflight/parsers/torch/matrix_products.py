@@ -1,0 +1,80 @@
+"""Large matrix products of a trace: operations over the time of their kernels.
+
+Shapes and types come with ``record_shapes=True``; kernels name the operator that launched them by its External id.
+A product of M x K by K x N takes 2 M N K floating-point operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+#: Floating-point operations from which a product is remembered, and the least of its dimensions: smaller ones are bound
+#: by memory or by their launch.
+_LARGE, _LEAST_SIDE = 1e11, 1024
+#: Products that are remembered.
+_MOST = 100_000
+#: Products of one size that a median needs.
+_ENOUGH = 3
+#: By operator: which argument is the first matrix, and whether it is a batch of them.
+_PRODUCTS = {"aten::mm": (0, False), "aten::addmm": (1, False), "aten::bmm": (0, True), "aten::baddbmm": (1, True)}
+NAMES = frozenset(_PRODUCTS)
+_TYPES = {"c10::bfloat16": "bfloat16", "c10::half": "float16"}
+
+
+class MatrixProducts:
+    """Large products in 16-bit types, with the time of their kernels."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, tuple[str, float]] = {}  # by External id: the type, and its operations
+        self._us: dict[int, float] = {}
+
+    def called(self, name: str, args: Mapping[str, Any]) -> None:
+        """Take an operator of the CPU."""
+        number, dims, types = args.get("External id"), args.get("Input Dims"), args.get("Input type")
+        first, batched = _PRODUCTS[name]
+        if type(number) is not int or not isinstance(dims, list) or not isinstance(types, list):
+            return
+        if len(dims) < first + 2 or len(types) < first + 2 or len(self._of) >= _MOST:
+            return
+        kind = _TYPES.get(str(types[first]).lower())
+        sides = _sides(dims[first], dims[first + 1], batched)
+        if kind and sides and min(sides[-3:]) >= _LEAST_SIDE:
+            operations = 2.0
+            for side in sides:
+                operations *= side
+            if _LARGE <= operations < 1e18:
+                self._of[number] = (kind, operations)
+
+    def ran(self, number: object, length: float) -> None:
+        """Take a kernel that computes; microseconds."""
+        if type(number) is int and number in self._of:
+            self._us[number] = self._us.get(number, 0.0) + length
+
+    def largest(self) -> dict[str, Any] | None:
+        """Return the rate of the largest product that comes three times; None without."""
+        by_size: dict[tuple[float, str], list[float]] = {}
+        for number, length in self._us.items():
+            kind, operations = self._of[number]
+            if length > 0:
+                by_size.setdefault((operations, kind), []).append(length)
+        enough = [size for size, lengths in by_size.items() if len(lengths) >= _ENOUGH]
+        if not enough:
+            return None
+        operations, kind = max(enough)
+        lengths = by_size[operations, kind]
+        return {
+            "dtype": kind, "operations": operations, "count": len(lengths),
+            "median_us": round(median(lengths), 3), "flops": round(operations / median(lengths) * 1e6),
+        }  # fmt: skip
+
+
+def _sides(first: object, second: object, batched: bool) -> Sequence[int]:
+    """Return the batch, M, K and N of a product; empty if it is none."""
+    if not isinstance(first, list) or not isinstance(second, list):
+        return ()
+    if len(first) != 2 + batched or len(second) != 2 + batched:
+        return ()
+    sides = (*first, second[-1])
+    return sides if all(type(side) is int and 0 < side < 1 << 31 for side in sides) else ()
