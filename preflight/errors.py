@@ -14,6 +14,7 @@ Catch :class:`PreflightError` for everything that preflight raises on purpose::
     ├── SourceError             a source of `preflight read` cannot be opened or unpacked
     ├── SnapshotError           one side of `preflight diff` cannot be read
     ├── ResumeError             an interrupted run cannot be continued
+    ├── CampaignError           a campaign of `preflight bench` cannot be read or begun
     ├── LearnError              the evidence holds no node to learn a cluster file from
     ├── ConversionError         the configuration of another tool cannot be read
     ├── ShellSyntax             a line of it is more than one plain command (also a ValueError)
@@ -86,6 +87,7 @@ HOMES = {
     "RedactionError": "preflight.redact.files",
     "ReportError": "preflight.reports.stored",
     "ResumeError": "preflight.collect.journal",
+    "CampaignError": "preflight.campaign.folder",
     "ShellSyntax": "preflight.parsers.host.nhc_config",
     "SnapshotError": "preflight.diff.snapshot",
     "SourceError": "preflight.recognition.input_sources",

@@ -70,6 +70,11 @@ def _pairs(comparison: Comparison, keys: Sequence[str]) -> Iterator[Finding]:
     stopped = [held for held in comparison.held if not held.run.complete]
     for held in stopped[:_MOST_LISTED]:
         nodes = " and ".join(held.run.nodes)
+        if held.run.outcome == bench.observation.WRONG:
+            yield failed(f"{nodes}: {label} gives {held.run.why}", subject=" - ".join(held.run.nodes),
+                         found="wrong values", expected="none", evidence=[f"log:{held.run.source}"],
+                         why="A job on these nodes computes wrong numbers, without an error.")  # fmt: skip
+            continue
         yield warned(f"{nodes}: {label} does not run: {held.run.why}", subject=f"{' - '.join(held.run.nodes)}",
                      found="does not run", expected="a complete run", evidence=[f"log:{held.run.source}"])  # fmt: skip
     if not comparison.judged:
@@ -85,9 +90,11 @@ def _pairs(comparison: Comparison, keys: Sequence[str]) -> Iterator[Finding]:
         yield _slow(label, held)
     if (more := max(0, len(alone) - _MOST_LISTED) + max(0, len(stopped) - _MOST_LISTED)) > 0:
         yield warned(f"{label}: {more} more runs are slow or do not run", evidence=keys)
-    slow = sum(held.slow for held in comparison.held)
-    if not slow and not stopped and all(level.usual for level in comparison.levels):
-        yield passed(f"{label}: {_summary(comparison)}", found=f"0 of {len(comparison.judged)} slow", evidence=keys)
+    if not alone and not stopped and all(level.usual for level in comparison.levels):
+        slow = sum(held.slow for held in comparison.held)
+        explained = f"; {slow} more are slow for a part that bench.factor names" if slow else ""
+        yield passed(f"{label}: {_summary(comparison)}{explained}", evidence=keys,
+                     found=f"{len(alone)} of {len(comparison.judged) - slow} slow")  # fmt: skip
 
 
 def _slow(label: str, held: ComparedRun) -> Finding:
@@ -122,7 +129,8 @@ def _summary(comparison: Comparison) -> str:
     first = next(held for held in comparison.judged)
     assert first.reference is not None
     assert first.bytes is not None
-    text = (f"{len(comparison.judged)} runs, none is slow: {first.reference.busbw:.4g} GB/s at {size_of(first.bytes)}, "
+    sound = sum(not held.slow for held in comparison.judged)
+    text = (f"{sound} runs, none is slow: {first.reference.busbw:.4g} GB/s at {size_of(first.bytes)}, "
             f"noise {first.reference.sigma:.1%}")  # fmt: skip
     for level in comparison.levels:
         text += f"; {_WAYS[level.relation]} {level.share:.2g} of it, as distance makes"
@@ -202,3 +210,63 @@ def _all_fall(cause: FactorEvidence, comparison: Comparison) -> bool:
 def _label(comparison: Comparison) -> str:
     kind = comparison.kind
     return f"{kind.collective} over {kind.ranks} GPUs on {kind.nodes} node{'s' * (kind.nodes != 1)}"
+
+
+def no_campaign(run: RunFacts, site: Site) -> Finding | None:
+    """Report logs that no campaign of `preflight bench` made."""
+    if run.campaign is None:
+        return skipped("no campaign of preflight bench", evidence=list(run.logs)).about()
+    return None
+
+
+@check(
+    "bench.coverage",
+    title="A campaign measured all its nodes, and left nothing behind",
+    fault="A campaign did not measure all its nodes, or left something behind",
+    impact="drifts",
+    source="plan and journal of the campaign, as `preflight bench` wrote them; NVIDIA/nccl-tests",
+    fix="Continue it with `preflight bench --resume DIR`; free the nodes that were left out first.",
+    action="fix-site",
+    scope="run",
+    unless=(no_campaign,),
+)
+def coverage(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the nodes of a campaign with those that its runs measured.
+
+    ## Why it matters
+    A campaign without findings shows nothing of nodes that were busy, did not answer, or did not get their turn.
+
+    ## Verdicts
+    It passes where each node took part in a run that ended well. A node that was left out, or of which no run ended
+    well, is *unknown*, and so is a campaign that ended before its last round. What was still on a node after the end
+    of the launches warns: it was killed, or the node could not be examined.
+
+    ## False alarms
+    A node that was busy for a moment when its round began, and free again after it.
+    """
+    done = run.campaign
+    assert done is not None
+    measured = {node for comparison in run.pairwise for held in comparison.held
+                if held.run.complete for node in held.run.nodes}  # fmt: skip
+    missing = [node for node in done.plan.nodes if node not in measured]
+    out = done.left_out
+    for node in missing[:_MOST_LISTED]:
+        why = f"it was left out: {out[node]}" if node in out else "no run with it ended well"
+        yield unknown(f"{node} was not measured: {why}", subject=node, found="not measured",
+                      evidence=[bench.campaign.RECORD])  # fmt: skip
+    if len(missing) > _MOST_LISTED:
+        yield unknown(f"{len(missing) - _MOST_LISTED} more nodes were not measured", evidence=[bench.campaign.RECORD])
+    if done.end != "complete":
+        yield unknown(f"the campaign ended after {len(done.rounds)} rounds: {_ENDS[done.end]}", found=done.end or "cut",
+                      expected="complete", evidence=[bench.campaign.RECORD])  # fmt: skip
+    for line in done.left_behind[:_MOST_LISTED]:
+        yield warned(f"left behind: {line}", subject=line.partition(":")[0], found=line, expected="nothing",
+                     evidence=[bench.campaign.RECORD], fix="Look at the processes and /tmp of that node.")  # fmt: skip
+    if not missing and done.end == "complete" and not done.left_behind:
+        text = f"{len(measured)} of {len(done.plan.nodes)} nodes measured in {len(done.rounds)} rounds"
+        yield passed(f"{text}, {len(done.launches)} launches; nothing left behind", evidence=[bench.campaign.RECORD])
+
+
+#: Why a campaign ended before its last round.
+_ENDS = {"": "it was killed", "budget": "its time was used up", "interrupted": "it was interrupted",
+         "disk": "the disk took no more", "nodes": "too few of its nodes may be used"}  # fmt: skip

@@ -8,6 +8,7 @@ Every part is pure:
 - ``explanation``: the factors that explain slow runs, with bits of evidence (``bits``);
 - ``comparison``: the runs of one kind, with levels and ``blocks`` of nodes that good pairs join;
 - ``planner``: which pairs to run next, by a plan and the runs so far;
+- ``campaign``: a plan, its journal, and the runs that its launches were;
 - ``document``: all of it as ``preflight.bench/1``, and ``picture``: heat maps as data.
 """
 
@@ -18,6 +19,6 @@ from typing import TYPE_CHECKING
 from preflight._startup.lazy_package import submodules
 
 if TYPE_CHECKING:
-    from preflight.bench import comparison, document, observation, picture  # noqa: F401
+    from preflight.bench import campaign, comparison, document, observation, picture  # noqa: F401
 else:
     __getattr__ = submodules(__name__)

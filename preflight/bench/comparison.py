@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from preflight.bench import blocks, factors
@@ -16,6 +16,9 @@ from preflight.bench.reference import FEWEST, RESOLVED, UNRESOLVED, BusbwReferen
 
 #: Share of the runs that must have a size for it to be the one that is compared.
 _MOST_RUNS = 0.8
+
+#: Runs between leaves from which on their rate is compared with that within them.
+_FEWEST_FAR = 3
 
 #: How often runs are divided by distance: blocks, then rails.
 _DIVISIONS = 2
@@ -88,7 +91,41 @@ def compare(
     kinds: dict[RunKind, list[Observation]] = {}
     for run in runs:
         kinds.setdefault(run.kind, []).append(run)
-    return tuple(_compare(kind, own, given or {}) for kind, own in kinds.items())
+    return _with_distance([_compare(kind, own, given or {}) for kind, own in kinds.items()])
+
+
+def _with_distance(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
+    """Add to runs between leaves how their rate compares with that within the leaves.
+
+    Runs over quiet uplinks are a kind of their own: where all of them are slow, nothing among them shows it.
+    """
+    within = {item.kind: item for item in comparisons}
+    extended = []
+    for item in comparisons:
+        near = within.get(replace(item.kind, load=""))
+        level = _distance(item, near) if item.kind.load == "quiet" and near is not None else None
+        extended.append(replace(item, levels=(*item.levels, level)) if level else item)
+    return tuple(extended)
+
+
+def _distance(far: Comparison, near: Comparison) -> RateLevel | None:
+    """Return the level of runs between leaves; None unless it is a lower one."""
+    sized = Counter((held.bytes, held.reference) for held in near.judged if held.bytes is not None and held.reference)
+    if not sized:
+        return None
+    (size, limit), _ = sized.most_common(1)[0]
+    assert size is not None
+    assert limit is not None
+    rates = [held.run.busbw[size] for held in far.held if size in held.run.busbw]
+    if len(rates) < _FEWEST_FAR or max(rates) >= limit.limit:
+        return None
+    share = median(rates) / limit.busbw
+    bits = gain(len(rates), len(rates), len(rates), len(rates) + len(near.judged))
+    leaves: dict[str, set[str]] = {}
+    for end in (end for held in (*near.held, *far.held) for end in held.run.ends):
+        leaves.setdefault(end.leaf or "", set()).add(end.node)
+    blocks_ = tuple(tuple(sorted(members)) for _, members in sorted(leaves.items()))
+    return RateLevel(factors.LEAVES_DIFFER, share, len(rates), bits, share >= UNRESOLVED, blocks_)
 
 
 def hold(runs: Sequence[Observation], given: Mapping[tuple[RunKind, int], float] | None = None) -> list[ComparedRun]:

@@ -204,7 +204,9 @@ def _cover(
         useful = [factor for factor, bits in gains.items() if bits > 0]
         if not useful:
             break
-        best = min(useful, key=lambda factor: (members.price(factor) - gains[factor], factor))
+        best = min(
+            useful, key=lambda factor: (members.price(factor) - gains[factor], factor.kind == factors.GPU, factor)
+        )
         if worth and gains[best] <= members.price(best):
             break
         chosen.append(best)

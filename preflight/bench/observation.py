@@ -7,14 +7,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from preflight.parsers.nccl_tests import collective
+
 if TYPE_CHECKING:
-    from preflight.parsers.nccl_tests.model import RankDevice, Report
+    from preflight.parsers.nccl_tests.model import Measurement, RankDevice, Report
 
 #: Single nodes that are compared with each other: fewer are a benchmark of each.
 _FEWEST_ALONE = 8
 
+#: Bandwidth below which two decimals are too few, and by how much they may differ from it, GB/s.
+_PRECISE, _ROUNDING = 1.0, 0.011
+
 #: How a run ended.
-RAN, FAILED, UNFINISHED = "ran", "failed", "unfinished"
+RAN, FAILED, UNFINISHED, WRONG = "ran", "failed", "unfinished", "wrong"
 
 
 @dataclass(frozen=True)
@@ -93,16 +98,23 @@ def _groups(
     groups: dict[int, list[RankDevice]] = {}
     for device in devices:
         groups.setdefault(device.group, []).append(device)
-    outcome, why = _outcome(report)
+    outcome, why = outcome_of(report)
     if len(groups) > 1:
         return  # the table holds the slowest rank of all of them
     for own in groups.values():
-        ends = _ends(report.collective or "", own, leaves)
+        ends = ends_of(report.collective or "", own, leaves)
         kind = RunKind(report.collective or "unnamed", len(own), len(ends))
-        yield Observation(kind, ends, _busbw(report), outcome, why, source)
+        yield Observation(kind, ends, busbw_of(report), outcome, why, source)
 
 
-def _outcome(report: Report) -> tuple[str, str]:
+def outcome_of(report: Report) -> tuple[str, str]:
+    """Return how a run ended, and why it did not end well.
+
+    Wrong values come first: the rates of such a run are worth nothing.
+    """
+    if report.wrong_rows or report.out_of_bounds_ok is False:
+        sizes = ", ".join(f"{row.bytes:,}" for row in report.wrong_rows[:4])
+        return WRONG, f"wrong values at {sizes} bytes" if sizes else "wrong values"
     if report.failures:
         return FAILED, report.failures[0].text[:200]
     if not report.finished:
@@ -110,16 +122,30 @@ def _outcome(report: Report) -> tuple[str, str]:
     return RAN, ""
 
 
-def _busbw(report: Report) -> dict[int, float]:
+def busbw_of(report: Report) -> dict[int, float]:
+    """Return the bandwidth by size, GB/s: the better half of each row.
+
+    Two decimals are printed, so a low one is computed from the time.
+    """
     sizes: dict[int, float] = {}
+    share = collective.factor(report.collective or "", report.nranks or 0) if report.nranks else None
     for row in report.rows:
-        values = [half.busbw_gbytes_s for half in row.halves if 0 < half.busbw_gbytes_s < math.inf]
+        values = [_precise(row.bytes, half, share) for half in row.halves if 0 <= half.busbw_gbytes_s < math.inf]
+        values = [value for value in values if value > 0]
         if row.bytes > 0 and values:
             sizes[row.bytes] = max(values)
     return sizes
 
 
-def _ends(collective: str, devices: Iterable[RankDevice], leaves: Mapping[str, str]) -> tuple[RunEnd, ...]:
+def _precise(size: int, half: Measurement, share: float | None) -> float:
+    printed = half.busbw_gbytes_s
+    if share is None or printed >= _PRECISE or not 0 < half.time_us < math.inf:
+        return printed
+    computed = size / half.time_us / 1e3 * share
+    return computed if abs(computed - printed) <= _ROUNDING else printed
+
+
+def ends_of(name: str, devices: Iterable[RankDevice], leaves: Mapping[str, str]) -> tuple[RunEnd, ...]:
     """Return the nodes of a run by rank, each with the GPUs that send beyond it.
 
     sendrecv passes data from each rank to the next: of a node's GPUs the first and the last one cross its border.
@@ -127,5 +153,5 @@ def _ends(collective: str, devices: Iterable[RankDevice], leaves: Mapping[str, s
     hosts: dict[str, list[str]] = {}
     for device in sorted(devices, key=lambda device: device.rank):
         hosts.setdefault(device.host, []).append(device.bus.lower())
-    crossing = {host: [own[0], own[-1]] if collective == "sendrecv" else own for host, own in hosts.items()}
+    crossing = {host: [own[0], own[-1]] if name == "sendrecv" else own for host, own in hosts.items()}
     return tuple(RunEnd(host, tuple(dict.fromkeys(crossing[host])), leaves.get(host)) for host in hosts)

@@ -1,6 +1,7 @@
 """Which pairs of nodes to run next: a pure function of a plan and the runs so far.
 
-The first round runs every node once, side by side. What a good run has is good; each node that is left runs again with
+The first round runs every node once, side by side; few nodes run again with others until there are enough runs to
+compare. What a good run has is good; each node that is left runs again with
 another partner, in a fresh launch, until it is named or cleared. With the goal ``links``, single rails and the links
 above the leaves follow; what is slow there runs again with other nodes. Every round is disjoint: a node runs once.
 """
@@ -29,10 +30,13 @@ SCREEN, REPEAT, RAILS, ONE_RAIL, DRILL, ACROSS, LOADED = (
 )
 
 #: Rounds of each purpose at most; one of ``REPEAT`` clears a node, two confirm it.
-_MOST = {REPEAT: 4, RAILS: 4, ONE_RAIL: 5, DRILL: 10, ACROSS: 7, LOADED: 1}
+_MOST = {SCREEN: 8, REPEAT: 4, RAILS: 4, ONE_RAIL: 5, DRILL: 10, ACROSS: 7, LOADED: 1}
 
 #: Rounds over quiet uplinks that are run in any case: each leaf with so many others.
 _ACROSS_ALWAYS = 3
+
+#: Runs up to which idle sound nodes run beside suspects: evidence against a node needs sound runs to compare with.
+_FEW_RUNS = 24
 
 #: Runs of a suspect part after which it stays unknown.
 _ENOUGH_RUNS = 6
@@ -68,13 +72,15 @@ class Assessment:
     runs: tuple[Observation, ...]  # those that were judged
     slow: frozenset[int]  # of them
     cleared: frozenset[str]  # nodes with a good run over all their GPUs
+    stopped: Explanation = field(default_factory=Explanation)  # of the runs that did not end well
+    tried: tuple[Observation, ...] = ()  # all runs, also those that were not judged
 
     @property
     def named(self) -> frozenset[str]:
         """Nodes that are named, also by a GPU."""
         return frozenset(
             cause.factor.node or cause.factor.of
-            for cause in self.explanation.named if cause.factor.kind in (NODE, GPU)
+            for cause in (*self.explanation.named, *self.stopped.named) if cause.factor.kind in (NODE, GPU)
         )  # fmt: skip
 
 
@@ -88,12 +94,14 @@ def assess(past: Past) -> Assessment:
     slow = frozenset(place for place, item in enumerate(held) if item.slow)
     judged = tuple(item.run for item in held)
     resolved = all(end.leaf is not None for run in judged for end in run.ends)
+    stopped = explain(runs, [place for place, run in enumerate(runs) if not run.complete], relations=False)
     widest = max((len(end.gpus) for run in judged for end in run.ends), default=0)
     good = {
         end.node for place, run in enumerate(judged) for end in run.ends
         if place not in slow and len(end.gpus) == widest
     }  # fmt: skip
-    return Assessment(explain(judged, slow, relations=not resolved), judged, slow, frozenset(good))
+    return Assessment(explain(judged, slow, relations=not resolved), judged, slow, frozenset(good), stopped,
+                      tuple(runs))  # fmt: skip
 
 
 def next_round(plan: BenchPlan, past: Past) -> Round | None:
@@ -102,9 +110,11 @@ def next_round(plan: BenchPlan, past: Past) -> Round | None:
     draw = random.Random(f"{plan.seed}:{number}")
     counts = Counter(made.purpose for made, _ in past)
     if not past:
-        first = _within(plan, plan.nodes, draw, plan.rails)
+        first = _within(plan, plan.nodes, draw, plan.rails) or _paired(plan, plan.nodes, draw, plan.rails)
         return _made(number, SCREEN, first) if first else None
     state = assess(past)
+    if not state.runs and counts[SCREEN] < _MOST[SCREEN] and (more := _screens(plan, past)):
+        return _made(number, SCREEN, more)
     for purpose, runs in _wanted(plan, state, counts, draw):
         if runs and counts[purpose] < _MOST[purpose]:
             return _made(number, purpose, runs)
@@ -160,6 +170,28 @@ def _within(
     return runs
 
 
+def _paired(
+    plan: BenchPlan, nodes: Sequence[str], draw: random.Random, gpus: tuple[str, ...]
+) -> list[tuple[RunEnd, ...]]:
+    """Return disjoint pairs of any nodes."""
+    order = draw.sample(nodes, len(nodes))
+    return [(_end(plan, a, gpus), _end(plan, b, gpus)) for a, b in zip(order[::2], order[1::2], strict=False)]
+
+
+def _screens(plan: BenchPlan, past: Past) -> list[tuple[RunEnd, ...]]:
+    """Return pairs that have run least, within leaves that have several nodes."""
+    if len(plan.nodes) < 3:
+        return []  # one pair has nothing to be compared with
+    runs = Counter(frozenset(run.nodes) for _, results in past for run in results)
+    leaves = _by_leaf(plan, plan.nodes).values()
+    groups = leaves if any(len(members) > 1 for members in leaves) else [list(plan.nodes)]
+    pairs: list[tuple[str, str]] = []
+    for members in groups:
+        turns = [circle(members, turn) for turn in range(max(1, len(members) - 1))]
+        pairs += min(turns, key=lambda turn: sum(runs[frozenset(pair)] for pair in turn))
+    return [(_end(plan, a, plan.rails), _end(plan, b, plan.rails)) for a, b in pairs]
+
+
 def _sound(plan: BenchPlan, state: Assessment, draw: random.Random) -> list[str]:
     """Return the cleared nodes that no cause names, in a random order."""
     nodes = [node for node in plan.nodes if node in state.cleared and node not in state.named]
@@ -167,11 +199,11 @@ def _sound(plan: BenchPlan, state: Assessment, draw: random.Random) -> list[str]
 
 
 def _repeats(plan: BenchPlan, state: Assessment, draw: random.Random) -> list[tuple[RunEnd, ...]]:
-    """Return each open node with a sound one of its leaf that it has not met."""
-    met: dict[str, set[str]] = {}
-    for run in state.runs:
+    """Return each open node with a sound one of its leaf, better one not yet met."""
+    met: dict[str, Counter[str]] = {}
+    for run in state.tried:
         for end in run.ends:
-            met.setdefault(end.node, set()).update(run.nodes)
+            met.setdefault(end.node, Counter()).update(run.nodes)
     open_ = [node for node in plan.nodes if node not in state.cleared and node not in state.named]
     free = _sound(plan, state, draw)
     if len(open_) > len(free):
@@ -179,10 +211,14 @@ def _repeats(plan: BenchPlan, state: Assessment, draw: random.Random) -> list[tu
     runs: list[tuple[RunEnd, ...]] = []
     for node in open_:
         leaf = plan.leaves.get(node)
-        partners = [other for other in free if plan.leaves.get(other) == leaf and other not in met.get(node, ())]
-        if partners:
-            free.remove(partners[0])
-            runs.append((_end(plan, partners[0], plan.rails), _end(plan, node, plan.rails)))
+        times = met.get(node, Counter[str]())
+        partners = [other for other in free if plan.leaves.get(other) == leaf]
+        if partners and times[node] < _ENOUGH_RUNS:
+            partner = min(partners, key=lambda other: times[other])
+            free.remove(partner)
+            runs.append((_end(plan, partner, plan.rails), _end(plan, node, plan.rails)))
+    if runs and len(state.runs) < _FEW_RUNS:
+        runs += _within(plan, free, draw, plan.rails)
     return runs
 
 

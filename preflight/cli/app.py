@@ -16,6 +16,7 @@ from preflight.version import VERSION
 COMMANDS = {
     "check": "check:check",
     "pair": "pair:pair",
+    "bench": "bench:bench",
     "gate": "gate:gate",
     "collect": "collect:collect",
     "judge": "judge:judge",
@@ -39,7 +40,7 @@ COMMANDS = {
 
 #: Commands as help lists them.
 GROUPS = {
-    "Judge": ("check", "judge", "show", "gate", "pair", "demo"),
+    "Judge": ("check", "judge", "show", "gate", "pair", "bench", "demo"),
     "Compare": ("diff", "history"),
     "Expect": ("learn", "lint"),
     "Text and evidence": ("read", "trace", "collect", "redact", "bundle"),

@@ -11,12 +11,13 @@ from typing import Any
 import click
 
 from preflight._startup.lightclass import replace
+from preflight.collect.request import Collected
 from preflight.commands import options
 from preflight.run.cluster_discovery import choose_cluster
 from preflight.run.judge_run import judge_run
 from preflight.run.outputs import write_outputs
 from preflight.run.request import RunRequest, from_arguments
-from preflight.run.saved_evidence import load_evidence, log_folders, read_logs
+from preflight.run.saved_evidence import CAMPAIGN_CHECKS, campaign_of, load_evidence, log_folders, read_logs
 
 
 @click.command(cls=options.ShortHelp)
@@ -31,9 +32,16 @@ def judge(paths: tuple[Path, ...], cluster: Path | None, **arguments: Any) -> in
     \b
     Example: preflight judge evidence/ --cluster cluster.toml --html report.html
              preflight judge pairs/ --html pairs.html
+             preflight judge campaign/              (of preflight bench)
     Exit:    as check
     """
     path, origin = choose_cluster(cluster, paths)
+    if (run := campaign_of(paths)) is not None:
+        if not (arguments["only"] or arguments["skip"]):
+            arguments["only"] = CAMPAIGN_CHECKS
+        collected = Collected((), run)
+        request = from_arguments("judge", path, {**arguments, "cluster_origin": origin})
+        return write_outputs(request, judge_run(request, collected), collected)
     return _judge(from_arguments("judge", path, {**arguments, "cluster_origin": origin}), paths)
 
 

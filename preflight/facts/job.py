@@ -100,10 +100,25 @@ class RunFacts:
 
         Raises EvidenceError where a log holds too many.
         """
-        if sum(map(len, self.nccl_tests.values())) < 2:
+        reports = {key.removeprefix("log:"): own for key, own in self.nccl_tests.items()}
+        if self.campaign is not None:
+            return bench.comparison.compare(bench.campaign.observations(self.campaign, reports))
+        if sum(map(len, reports.values())) < 2:
             return ()
-        runs = bench.observation.observations({key.removeprefix("log:"): own for key, own in self.nccl_tests.items()})
-        return bench.comparison.compare(bench.observation.comparable(runs))
+        return bench.comparison.compare(bench.observation.comparable(bench.observation.observations(reports)))
+
+    @cached_property
+    def campaign(self) -> bench.campaign.Campaign | None:
+        """The campaign of ``preflight bench`` that made the logs; None: there was none.
+
+        Raises EvidenceError where its record is damaged.
+        """
+        if bench.campaign.RECORD not in self.evidence:
+            return None
+        try:
+            return bench.campaign.read_record(self.evidence.record(bench.campaign.RECORD).value)
+        except ValueError as error:
+            raise EvidenceError(bench.campaign.RECORD, str(error)) from None
 
     @cached_property
     def _pytorch(self) -> dict[str, parsers.torch.TorchOutput]:

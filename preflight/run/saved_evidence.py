@@ -11,8 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from preflight.campaign.folder import CampaignFolder
     from preflight.collect.request import Collected
     from preflight.evidence.document import Evidence
+
+#: Checks of a campaign; all other ones judge each of its launches as a benchmark of its own.
+CAMPAIGN_CHECKS = ("bench.*",)
 
 #: Most bytes stored of a log that is given with --log.
 LOG_CAP = 64_000_000
@@ -44,6 +48,31 @@ def _is_document(path: Path) -> bool:
     except OSError:
         return True
     return b'"collected_at"' in head or b'"schema"' in head or not (b'"results"' in head or b'"config"' in head)
+
+
+def campaign_of(paths: Sequence[Path]) -> Evidence | None:
+    """Return the campaign of ``preflight bench`` that is the only path; else None."""
+    if len(paths) != 1 or not (paths[0] / "plan.json").is_file():
+        return None
+    from preflight.campaign import folder
+
+    if not folder.is_campaign(paths[0]):
+        return None
+    try:
+        return campaign_evidence(folder.open_folder(paths[0]))
+    except folder.CampaignError as error:
+        raise UsageError(str(error)) from None
+
+
+def campaign_evidence(opened: CampaignFolder) -> Evidence:
+    """Return the outputs of a campaign's launches, its plan and its journal."""
+    from preflight._startup.lightclass import replace
+    from preflight.bench import campaign
+    from preflight.evidence.document import Evidence
+
+    outputs = [opened.output(launch.output) for launch in opened.done.launches]
+    run = read_logs([path for path in outputs if path.is_file()]) or Evidence("@run", "", {})
+    return replace(run, records={**run.records, campaign.RECORD: campaign.record(opened.plan, opened.lines)})
 
 
 def load_evidence(paths: Sequence[Path]) -> Collected:

@@ -8,6 +8,7 @@ from tests.support.paths import ROOT
 
 #: Modules that read the wall clock, and what for: none of it is a time limit.
 READERS = {
+    "preflight/campaign/rounds.py": "dates in the journal, and age of session folders",
     "preflight/collect/local.py": "date of the evidence", "preflight/commands/history.py": "date of a record",
     "preflight/commands/lint.py": "waivers that ended", "preflight/collect/scheduler.py": "date of the evidence",
     "preflight/gate/verdict_cache.py": "age of a verdict on disk",

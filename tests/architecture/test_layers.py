@@ -51,8 +51,8 @@ LAYERS = {
     },
     # run: one run of a command: set-up, collection, judgement and outputs meet here.
     "run": {
-        "archive", "checks", "collect", "evidence", "expectations", "history", "judge", "model", "nodeset", "reports",
-        "terminal", "version",
+        "archive", "bench", "campaign", "checks", "collect", "evidence", "expectations", "history", "judge", "model",
+        "nodeset", "reports", "terminal", "version",
     },
     # pair: tests between two nodes: it plans and collects.
     "pair": {"checks", "collect", "evidence", "expectations", "facts", "model", "parsers", "probes", "terminal"},
@@ -63,13 +63,17 @@ LAYERS = {
     },
     # commands: the command line's bodies: each joins what its command needs.
     "commands": {
-        "archive", "checklist", "checks", "collect", "diff", "evidence", "expectations", "facts", "gate", "history",
-        "incidents", "judge", "learn", "lint", "model", "nodeset", "pair", "parsers", "probes", "recognition", "redact",
-        "reports", "run", "schemas", "terminal", "version",
+        "archive", "bench", "campaign", "checklist", "checks", "collect", "diff", "evidence", "expectations",
+        "facts", "gate", "history", "incidents", "judge", "learn", "lint", "model", "nodeset", "pair",
+        "parsers", "probes", "recognition", "redact", "reports", "run", "schemas", "terminal", "version",
     },
     # cli: the top floor: entry point, fast path and the single-file build.
     "cli": {"archive", "checks", "collect", "commands", "gate", "reports", "run", "terminal", "version"},
-    "bench": {"parsers"},
+    "bench": {"parsers", "schemas"},
+    # campaign: benchmarks between nodes, launched: it looks, launches and writes down.
+    "campaign": {
+        "archive", "bench", "collect", "evidence", "nodeset", "parsers", "probes", "terminal", "transport",
+    },
     "incidents": {"expectations", "facts", "model"},
     "layout": {"expectations"},
 }  # fmt: skip

@@ -26,6 +26,7 @@ LONG = 8_000_000
 HERE = ["--only", "host.*", "--deadline", "5"]
 BASES: dict[tuple[str, ...], list[str]] = {
     ("check",): HERE,
+    ("bench",): ["--gpus", "1", "--print"],
     ("pair",): ["127.0.0.1", "127.0.0.2", "--deadline", "1"],
     ("gate",): ["ci", "--state-dir", "state"],
     ("collect",): ["--deadline", "5"],
@@ -45,6 +46,7 @@ BASES: dict[tuple[str, ...], list[str]] = {
 #: Options without which another one means nothing.
 WITH = {
     ("check", "--ssh-config"): ["--hosts", "127.0.0.1", "--connect-timeout", "1"],
+    ("bench", "--ssh-config"): ["--hosts", "127.0.0.1,127.0.0.2"],
     ("check", "--exclude-file"): ["--hosts", "127.0.0.1", "--connect-timeout", "1"],
     ("learn", "--ssh-config"): ["--hosts", "127.0.0.1", "--connect-timeout", "1"],
     ("learn", "--save"): ["--hosts", "127.0.0.1", "--connect-timeout", "1"],
@@ -107,8 +109,8 @@ def test_all_that_take_a_file_are_here() -> None:
     assert len(READERS) >= 25
     assert len(WRITERS) >= 30
     assert {words[0] for words, *_ in TAKERS} == {
-        "check", "pair", "gate", "collect", "judge", "diff", "history", "lint", "learn", "read", "redact", "bundle",
-        "demo", "checklist", "show", "trace",
+        "check", "pair", "bench", "gate", "collect", "judge", "diff", "history", "lint", "learn", "read", "redact",
+        "bundle", "demo", "checklist", "show", "trace",
     }  # fmt: skip
 
 

@@ -136,6 +136,7 @@ def rank() -> Iterator[None]:
 RUNS: dict[tuple[str, ...], list[list[str]]] = {
     ("check",): [["check", "--save", "here", "--log", "job.log", "--history", "past.db", "--json", "here.json"]],
     ("pair",): [["pair", text, "n1"] for text in GROUPS[:3]],
+    ("bench",): [["bench", "--hosts", text, "--gpus", "1", "--print"] for text in GROUPS[:3]],
     ("gate",): [["gate", hook, "--cluster", "cluster.toml", "--state-dir", "state"] for hook in (
         "slurm-prolog", "slurm-healthcheck", "slurm-step", "slurm-controller", "init-container", "ci")],
     ("collect",): [["collect", "-o", "collected.json"]],

@@ -126,7 +126,7 @@ def _halves(node: str, a: str, other: str, b: str) -> float:
 _ORIGIN = "made by hand: figures invented, in the format of nccl-tests 2.19.6 (tests/support/pair_runs.py)"
 
 #: Check -> case -> (records, findings).
-CASES: dict[str, dict[str, tuple[dict[str, str], list[dict[str, str]]]]] = {
+CASES: dict[str, dict[str, tuple[Mapping[str, object], list[dict[str, str]]]]] = {
     "bench.pairs": {
         "healthy": (records(_healthy), [{"status": "pass", "message": "28 runs, none is slow"}]),
         "one-slow-pair": (
@@ -156,6 +156,51 @@ CASES: dict[str, dict[str, tuple[dict[str, str], list[dict[str, str]]]]] = {
         "one-slow-pair": (records(_one_pair), [{"status": "unknown", "message": "1 of 28 runs are slow"}]),
         "two-halves": (records(_halves), [{"status": "pass"}]),
     },
+}  # fmt: skip
+
+
+def campaign(out: str = "", end: str = "complete", left: Sequence[str] = ()) -> dict[str, object]:
+    """Return the records of a campaign over four nodes, one round; ``out`` is a node that was left out."""
+    nodes = NODES[:4]
+    plan = {
+        "schema": "preflight.bench.plan/1", "id": "0a1b2c3d", "seed": 1, "nodes": list(nodes), "leaves": {},
+        "goal": "nodes", "collective": "alltoall", "bytes": GIB, "iterations": 20, "gpus": 1, "budget_s": 900.0,
+        "run_limit_s": 60.0, "at_once": 64, "via": "mpirun", "job": None, "binary": "alltoall_perf", "mpi": "pmix",
+        "ssh_config": None, "environment": {},
+    }  # fmt: skip
+    pairs = [pair for pair in (nodes[:2], nodes[2:]) if out not in pair]
+    journal: list[dict[str, object]] = [{
+        "schema": "preflight.bench.round/1", "round": 1, "purpose": "screen", "load": "",
+        "runs": [[{"node": node, "gpus": []} for node in pair] for pair in pairs],
+        "left_out": [{"node": out, "why": "its GPUs are in use: 4711, python"}] if out else [],
+    }]  # fmt: skip
+    made: dict[str, object] = {}
+    for number, pair in enumerate(pairs, 1):
+        launch = {"schema": "preflight.bench.launch/1", "n": number, "round": 1, "run": number - 1,
+                  "group": list(pair), "at": "2026-11-20T12:00:00Z"}  # fmt: skip
+        journal += [{**launch, "state": "started"},
+                    {**launch, "state": "ended", "status": "ok", "exit": 0, "seconds": 7.5, "why": ""}]  # fmt: skip
+        made[f"log:{number:04d}.txt"] = log("alltoall", {node: [RAILS[0]] for node in pair}, {GIB: 44.0})
+    if end:
+        journal.append({"schema": "preflight.bench.end/1", "why": end, "left_behind": list(left),
+                        "at": "2026-11-20T12:01:00Z"})  # fmt: skip
+    return {**made, "bench:campaign": {"status": "ok", "value": {"plan": plan, "journal": journal}}}
+
+
+CASES["bench.coverage"] = {
+    "complete": (campaign(), [{"status": "pass", "message": "4 of 4 nodes measured in 1 rounds, 2 launches"}]),
+    "a-node-in-use": (
+        campaign(out=NODES[3]),
+        [{"status": "unknown", "message": "gpu003 was not measured: no run with it ended well"},
+         {"status": "unknown", "message": "gpu004 was not measured: it was left out: its GPUs are in use"}],
+    ),
+    "out-of-time": (campaign(end="budget"), [{"status": "unknown", "message": "its time was used up"}]),
+    "killed": (campaign(end=""), [{"status": "unknown", "message": "it was killed"}]),
+    "left-behind": (
+        campaign(left=["gpu002: not examined: no answer"]),
+        [{"status": "warn", "message": "left behind: gpu002: not examined"}],
+    ),
+    "no-campaign": (records(_healthy), [{"status": "skip"}]),
 }  # fmt: skip
 
 

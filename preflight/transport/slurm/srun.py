@@ -163,22 +163,22 @@ class Srun:
         if not by_itself:
             process.terminate()
             has_ended(process.pid, _END_S)
-        self._cancel()
+        self.cancel(self._name)
         kill_group(process)
         for stream in pipes(process):
             stream.close()
         status = process.wait()
         return status if by_itself else None
 
-    def _cancel(self) -> None:
-        """Cancel the jobs with our name."""
+    def cancel(self, name: str) -> None:
+        """Cancel the jobs with a name of ours; within a job, its steps."""
         if self.job is None:
-            self._run("scancel", f"--name={self._name}")
+            self._run("scancel", f"--name={name}")
             return
         steps = self._run("squeue", "--noheader", "--steps", f"--jobs={self.job}", "--format=%i %j")
         for line in steps.splitlines():
-            ident, _, name = line.strip().partition(" ")
-            if name.strip() == self._name:
+            ident, _, step = line.strip().partition(" ")
+            if step.strip() == name:
                 self._run("scancel", ident)
 
     def _unusable_at_last(self, hosts: Sequence[str], until: float, stop: threading.Event) -> dict[str, NoAnswer]:

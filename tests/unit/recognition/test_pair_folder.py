@@ -18,7 +18,7 @@ def folder(tmp_path: Path, check: str, case: str) -> Path:
     target = tmp_path / "pairs"
     target.mkdir()
     for name, text in CASES[check][case][0].items():
-        (target / name.removeprefix("log:")).write_text(text)
+        (target / name.removeprefix("log:")).write_text(str(text))
     return target
 
 

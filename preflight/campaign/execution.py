@@ -1,0 +1,190 @@
+"""Execution of the launches of a round: several at once, each with a time limit.
+
+A launcher leads a process group and dies with us. Its ranks and daemons hold a lease of their own on each node
+(``command_lines``), so nothing depends on our being able to reach a node again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+from preflight.bench.campaign import BROKE, CUT, OK, TIMEOUT, BenchLaunch
+from preflight.campaign.command_lines import WATCH_S, LaunchCommand
+from preflight.campaign.folder import OUTPUT_LIMIT
+
+#: Seconds between looks at the clock, and for a launcher to end after SIGTERM.
+_TICK_S, _END_S = 0.1, 5.0
+
+#: Exit statuses of ``timeout`` on a node: the limit was reached, by SIGTERM or by SIGKILL.
+_LEASE_ENDED = (124, 137)
+
+#: Bytes of the end of an output in which the reason of a failure is looked for.
+_TAIL = 16384
+
+#: Lines of launchers that state a reason: ORTE, ssh, Slurm, PMIx, the loader, MPI, and our lease.
+_REASON = re.compile(
+    r".*(?:ORTE (?:was unable|has lost|does not know)|^ssh: |Could not resolve|Permission denied|Host key verification"
+    r"|srun: error|slurmstepd.*error|error while loading shared libraries|not found|No such file|failed to execute"
+    r"|There are not enough slots|PMIX? ERROR|not built with|unable to find|MPI_ERR|lost communication).*"
+)
+
+
+class _Running:
+    """A launcher that runs, and its output on its way to a file."""
+
+    def __init__(self, launch: BenchLaunch, command: LaunchCommand, output: Path, until: float) -> None:
+        self.launch, self.until = launch, until
+        self.began = time.monotonic()
+        self.status, self.killed = "", 0.0
+        self.tail = b""
+        self._room = OUTPUT_LIMIT
+        self._file: IO[bytes] = output.open("wb", buffering=0)
+        words = list(command.argv)
+        if shutil.which("setpriv"):
+            words = ["setpriv", "--pdeathsig", "TERM", *words]
+        try:
+            self.process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0,
+                start_new_session=True, env=dict(command.environment), cwd="/",
+            )  # fmt: skip
+        except OSError:
+            self._file.close()
+            raise
+        assert self.process.stdout is not None
+        self.stream = self.process.stdout
+        os.set_blocking(self.stream.fileno(), False)
+
+    def pass_on(self) -> bool:
+        """Pass output on; return whether there may be more. Raises OSError."""
+        try:
+            data = self.stream.read(65536)
+        except BlockingIOError:
+            return True
+        if data is None:
+            return True
+        self.tail = (self.tail + data)[-_TAIL:]
+        left = data[: self._room]
+        self._room -= len(left)
+        while left:
+            left = left[self._file.write(left) or 0 :]
+        return bool(data)
+
+    def end(self, status: str) -> None:
+        """End a launcher, for a reason; it is killed after some seconds."""
+        if not self.killed:
+            self.status, self.killed = status, time.monotonic() + _END_S
+            self._signal(signal.SIGTERM)
+        elif time.monotonic() > self.killed:
+            self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, number)
+
+    def close(self) -> None:
+        """End the group, and close what is open."""
+        self._signal(signal.SIGKILL)
+        self.process.wait()
+        self.stream.close()
+        self._file.close()
+
+    def ended(self) -> BenchLaunch:
+        """Return the launch as it ended."""
+        code = self.process.returncode
+        seconds = time.monotonic() - self.began
+        status, why = self.status, ""
+        if not status and code is not None and code < 0:
+            status, why = CUT, f"its launcher was ended by signal {-code}, which preflight did not send"
+        elif not status and code in _LEASE_ENDED and seconds >= self.until - self.began - WATCH_S - 1:
+            status = TIMEOUT
+        status = status or (OK if code == 0 else BROKE)
+        if status == TIMEOUT:
+            why = f"no end within {self.until - self.began - WATCH_S:.0f} s"
+        elif status == BROKE:
+            why = self._reason() or f"its launcher ended with status {code}"
+        return BenchLaunch(self.launch.number, self.launch.round, self.launch.run, status, code, seconds, why)
+
+    def _reason(self) -> str:
+        lines = self.tail.decode("utf-8", "replace").splitlines()
+        last = next((line.strip() for line in reversed(lines) if line.strip("- \t")), "")
+        reason = next((match[0].strip() for line in lines if (match := _REASON.match(line))), last)
+        return "".join(sign if sign.isprintable() else "?" for sign in reason)[:200]
+
+
+def run(
+    launches: Sequence[BenchLaunch], command_of: Callable[[BenchLaunch], LaunchCommand],
+    output_of: Callable[[BenchLaunch], Path], at_once: int, limit_s: float, until: float, stop: threading.Event,
+    started: Callable[[BenchLaunch], None], cancel: Callable[[BenchLaunch], None],
+) -> Iterator[BenchLaunch]:  # fmt: skip
+    """Run launches side by side; yield each as it ended. Raises OSError.
+
+    ``limit_s`` is the limit of each on its nodes, ``until`` the end of the campaign (monotonic clock); ``started`` is
+    called before a launch starts, ``cancel`` for one that did not end by itself. What is left when the iteration ends
+    is ended too.
+    """
+    waiting = list(reversed(launches))
+    running: list[_Running] = []
+    with selectors.DefaultSelector() as selector:
+        try:
+            while waiting or running:
+                while waiting and len(running) < at_once and not stop.is_set() and time.monotonic() < until:
+                    launch = waiting.pop()
+                    started(launch)
+                    watch = time.monotonic() + limit_s + WATCH_S
+                    running.append(_Running(launch, command_of(launch), output_of(launch), watch))
+                    selector.register(running[-1].stream, selectors.EVENT_READ, running[-1])
+                if not running:
+                    return
+                for key, _ in selector.select(_TICK_S):
+                    if not key.data.pass_on():
+                        selector.unregister(key.fileobj)
+                now = time.monotonic()
+                for current in list(running):
+                    if stop.is_set() or now > until:
+                        current.end(CUT)
+                    elif now > current.until:
+                        current.end(TIMEOUT)
+                    if current.process.poll() is None:
+                        continue
+                    if current.stream in (key.fileobj for key in selector.get_map().values()):
+                        while current.stream and current.pass_on():
+                            if not _more(current):
+                                break
+                        selector.unregister(current.stream)
+                    running.remove(current)
+                    current.close()
+                    result = current.ended()
+                    if result.status in (TIMEOUT, CUT):
+                        cancel(result)
+                    yield result
+        finally:
+            _end_all(running, cancel)
+
+
+def _more(launcher: _Running) -> bool:
+    """Return whether output is waiting: a stray child may hold the pipe open."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(launcher.stream, selectors.EVENT_READ)
+        return bool(selector.select(0))
+
+
+def _end_all(running: Sequence[_Running], cancel: Callable[[BenchLaunch], None]) -> None:
+    """End launchers that still run: together, then by force."""
+    for launcher in running:
+        launcher.end(CUT)
+    until = time.monotonic() + _END_S
+    while any(launcher.process.poll() is None for launcher in running) and time.monotonic() < until:
+        time.sleep(_TICK_S / 2)
+    for launcher in running:
+        launcher.close()
+        cancel(launcher.launch)

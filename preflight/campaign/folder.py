@@ -1,0 +1,154 @@
+"""The folder of a campaign: its plan, its journal, the output of each launch.
+
+A line of the journal is on the disk before a launch starts, and again after it has ended: a campaign that is killed
+launches nothing twice but what was running.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from preflight.archive.directory import write
+from preflight.bench import campaign
+from preflight.bench.campaign import Campaign, CampaignPlan
+from preflight.errors import PreflightError
+from preflight.evidence import json_limits, safe_read
+from preflight.parsers import nccl_tests
+from preflight.parsers.nccl_tests.text import Report
+
+PLAN_FILE, JOURNAL_FILE, OUTPUTS = "plan.json", "journal.jsonl", "out"
+
+#: Largest size in bytes of a launch's output, and of a journal that is believed to be one.
+OUTPUT_LIMIT, _LONGEST_JOURNAL = 16_000_000, 256_000_000
+
+
+class CampaignError(PreflightError):
+    """A campaign cannot begin or go on; the text is the reason and the fix."""
+
+
+class CampaignFolder:
+    """A campaign on disk, and what was done so far."""
+
+    def __init__(self, path: Path, plan: CampaignPlan) -> None:
+        """Take an existing folder; ``create`` and ``open_folder`` make them."""
+        self.path, self.plan = path, plan
+        self._lines: list[Mapping[str, Any]] = []
+        self._reports: dict[str, tuple[Report, ...]] = {}
+
+    @property
+    def done(self) -> Campaign:
+        """What was done so far."""
+        return campaign.campaign(self.plan, self._lines)
+
+    def output(self, name: str) -> Path:
+        """Return the path of a launch's output."""
+        return self.path / OUTPUTS / name
+
+    @property
+    def lines(self) -> Sequence[Mapping[str, Any]]:
+        """The journal."""
+        return tuple(self._lines)
+
+    def reports(self) -> Mapping[str, tuple[Report, ...]]:
+        """Return the reports of nccl-tests in the outputs of launches that have ended."""
+        for launch in self.done.launches:
+            if launch.status and launch.output not in self._reports:
+                self._reports[launch.output] = _reports(self.output(launch.output))
+        return self._reports
+
+    def began(self, name: str) -> bool:
+        """Return whether an output has a report: its benchmark began."""
+        return bool(_reports(self.output(name)))
+
+    def record(self, line: Mapping[str, Any]) -> None:
+        """Append a line to the journal, on disk when it returns; raises OSError."""
+        raw = (json.dumps(line, separators=(",", ":")) + "\n").encode()
+        handle = os.open(self.path / JOURNAL_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            size = os.fstat(handle).st_size
+            try:
+                while raw:
+                    raw = raw[os.write(handle, raw) :]
+                os.fsync(handle)
+            except OSError:
+                os.ftruncate(handle, size)  # no half of a line
+                raise
+        finally:
+            os.close(handle)
+        self.keep(line)
+
+    def keep(self, line: Mapping[str, Any]) -> None:
+        """Add a line in memory alone, where the disk takes none."""
+        self._lines.append(line)
+
+    def load(self) -> None:
+        """Read the journal; a last line that was cut is dropped.
+
+        Raises CampaignError, OSError.
+        """
+        path = self.path / JOURNAL_FILE
+        if not path.exists():
+            return
+        safe_read.require_regular_file(path)
+        if path.stat().st_size > _LONGEST_JOURNAL:
+            raise CampaignError(f"{path}: is longer than {_LONGEST_JOURNAL} bytes")
+        raw = path.read_bytes()
+        complete, _, rest = raw.rpartition(b"\n")
+        self._lines = list(_lines(path, complete))
+        if rest:
+            os.truncate(path, len(raw) - len(rest))
+
+
+def create(path: Path, plan: CampaignPlan) -> CampaignFolder:
+    """Make the folder of a campaign; raises CampaignError, OSError."""
+    if (path / PLAN_FILE).exists():
+        raise CampaignError(f"{path}: holds a campaign already; continue it with --resume, or name another folder")
+    (path / OUTPUTS).mkdir(parents=True, exist_ok=True)
+    write(path / PLAN_FILE, json.dumps(campaign.plan_document(plan), indent=1) + "\n")
+    return CampaignFolder(path, plan)
+
+
+def is_campaign(path: Path) -> bool:
+    """Return whether a folder holds a campaign."""
+    return path.is_dir() and (path / PLAN_FILE).is_file() and (path / OUTPUTS).is_dir()
+
+
+def open_folder(path: Path) -> CampaignFolder:
+    """Read a campaign from its folder; raises CampaignError."""
+    if not is_campaign(path):
+        raise CampaignError(f"{path}: holds no campaign of `preflight bench` ({PLAN_FILE}, {OUTPUTS}/)")
+    try:
+        document = json_limits.read(path / PLAN_FILE, longest=safe_read.BY_HAND, once=True)
+        folder = CampaignFolder(path, campaign.read_plan(document))
+        folder.load()
+    except OSError as error:
+        raise CampaignError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise CampaignError(f"{path / PLAN_FILE}: is damaged ({error}), or of another version") from None
+    return folder
+
+
+def _lines(path: Path, raw: bytes) -> Iterator[Mapping[str, Any]]:
+    lines = []
+    for number, text in enumerate(raw.decode("utf-8", "replace").splitlines(), 1):
+        try:
+            lines.append(json_limits.text(text))
+        except ValueError as error:
+            raise CampaignError(f"{path}:{number}: is damaged ({error})") from None
+    for number, wrong in enumerate(campaign.find_line_errors(lines), 1):
+        if wrong:
+            raise CampaignError(f"{path}:{number}: is damaged ({wrong})")
+    yield from lines
+
+
+def _reports(path: Path) -> tuple[Report, ...]:
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(OUTPUT_LIMIT)
+    except OSError:
+        return ()
+    return nccl_tests.text.parse(raw.decode("utf-8", "replace"))

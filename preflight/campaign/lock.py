@@ -1,0 +1,47 @@
+"""The lock of a host: one campaign at a time, of any user.
+
+An abstract socket: no file, gone with its process, seen by all users of the network name space.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from preflight.terminal import UsageError
+
+_NAME = "\0preflight-bench"
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Hold the lock; raises UsageError, naming who holds it."""
+    with socket.socket(socket.AF_UNIX) as lock:
+        try:
+            lock.bind(_NAME)
+            lock.listen(8)
+        except OSError:
+            raise UsageError(f"another campaign runs on this host: {_holder()}; wait for its end") from None
+        yield
+
+
+def _holder() -> str:
+    """Describe the holder, as the kernel knows it."""
+    try:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(2)
+            client.connect(_NAME)
+            raw = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    except OSError:
+        return "its holder is not known"
+    pid, uid, _ = struct.unpack("3i", raw)
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        name = "unknown"
+    owner = "yours" if uid == os.getuid() else "of another user"
+    return f"process {pid} of user {name} ({uid}), {owner}"

@@ -1,0 +1,158 @@
+"""The nodes of a campaign, before its rounds and after its end."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from preflight.bench.campaign import CampaignPlan
+from preflight.campaign.command_lines import MARK
+from preflight.collect.fleet import collect
+from preflight.collect.options import CollectOptions
+from preflight.collect.request import CollectRequest
+from preflight.evidence.document import Evidence, EvidenceError
+from preflight.probes import Probe
+
+#: Seconds for a look at all nodes, and for the sweep of this host.
+_LOOK_S, _HERE_S = 30.0, 20.0
+
+#: Processes that are listed of a node.
+_MOST_LISTED = 3
+
+_BUSY = Probe("cmd", "nvidia-smi --query-compute-apps=pid,name --format=csv,noheader", "processes on the GPUs", 10.0)
+_GPUS = Probe("cmd", "nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader", "the GPUs", 10.0)
+
+#: $1 is the program: it must be there.
+_PROGRAM = 'command -v "$1"'
+
+#: $1 is the campaign, $2 when it began: its processes are listed and killed. Then session folders of Open MPI that are
+#: younger and belong to no process are removed: a launcher or daemon that was killed leaves them.
+_SWEEP = """\
+seen=
+for turn in 1 2 3; do
+  found=$(grep -lsxz "$0=$1" /proc/[0-9]*/environ | grep -v "^/proc/$$/")
+  for entry in $found; do
+    pid=${entry#/proc/}; pid=${pid%/environ}
+    case " $seen " in
+      *" $pid "*) ;;
+      *) seen="$seen $pid"; tr "\\\\0" " " <"/proc/$pid/cmdline" | cut -c1-100; echo;;
+    esac
+    kill -KILL "$pid"
+  done
+  [ -n "$found" ] || break
+  sleep 0.2
+done
+age=$(($(date +%s) - $2))
+for session in "${TMPDIR:-/tmp}"/ompi.*."$(id -u)"/*; do
+  [ -O "$session" ] && [ ! -L "$session" ] || continue
+  [ $(($(date +%s) - $(stat -c %Y "$session"))) -le "$age" ] || continue
+  case $session in
+    */pid.*[0-9]) [ ! -d "/proc/${session##*/pid.}" ] || continue;;
+    */jf.*[0-9])
+      family=${session##*/jf.}
+      grep -qsz "/jf.$family/" /proc/[0-9]*/environ && continue
+      grep -qsz "$((family * 65536))" /proc/[0-9]*/cmdline && continue;;
+    *) continue;;
+  esac
+  rm -rf -- "$session"; rmdir -- "${session%/*}" 2>/dev/null
+done
+true
+"""
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """Why a node is left out (empty: it may be used), and how many GPUs it has.
+
+    None: not known.
+    """
+
+    why: str = ""
+    gpus: int | None = None
+
+
+def look(plan: CampaignPlan, nodes: Sequence[str]) -> dict[str, NodeState]:
+    """Return the state of nodes: whether they answer, whether their GPUs are idle.
+
+    Raises KeyboardInterrupt where the look was cut short.
+    """
+    program = Probe("cmd", shlex.join(["sh", "-c", _PROGRAM, "sh", plan.binary]), "the benchmark", 10.0)
+    states = {}
+    for evidence in _collected(plan, nodes, [_BUSY, _GPUS, program]):
+        if (evidence.no_answer or {}).get("phase") == "interrupted":
+            raise KeyboardInterrupt
+        states[evidence.node] = NodeState(_why(evidence, program.key, plan), _gpus(evidence))
+    return {node: states.get(node, NodeState("it was not reached")) for node in nodes}
+
+
+def sweep(plan: CampaignPlan, nodes: Sequence[str], began: float) -> list[str]:
+    """End what a campaign left behind; return what that was.
+
+    Nodes that gave no answer are listed too. ``began`` is when the campaign began, in seconds since 1970.
+    """
+    words = ["sh", "-c", _SWEEP, MARK, plan.id, str(int(began))]
+    left = _sweep_here(words)
+    probe = Probe("cmd", shlex.join(words), "what was left behind", 20.0)
+    for evidence in _collected(plan, nodes, [probe]):
+        if evidence.no_answer is not None:
+            left.append(f"{evidence.node}: not examined: {evidence.no_answer.get('reason', 'no answer')}"[:300])
+            continue
+        try:
+            record = evidence.record(probe.key)
+        except EvidenceError as error:
+            left.append(f"{evidence.node}: not examined: {error.why}"[:300])
+            continue
+        if not record.ok:
+            left.append(f"{evidence.node}: not examined: {record.describe()}"[:300])
+        left += [f"{evidence.node}: a process was still there and was killed: {line.strip()}"[:300]
+                 for line in record.out.splitlines() if line.strip()]  # fmt: skip
+    return left
+
+
+def _collected(plan: CampaignPlan, nodes: Sequence[str], probes: Sequence[Probe]) -> Sequence[Evidence]:
+    if not nodes:
+        return ()
+    via = "srun" if plan.via == "srun" else "auto"
+    config = Path(plan.ssh_config) if plan.ssh_config else None
+    options = CollectOptions(deadline_s=_LOOK_S, via=via, ssh_config=config, connect_timeout_s=5.0, job=plan.job)
+    return collect(CollectRequest(tuple(nodes), probes, options)).evidences
+
+
+def _why(evidence: Evidence, program: str, plan: CampaignPlan) -> str:
+    """Return why a node is left out."""
+    if evidence.no_answer is not None:
+        return f"no answer: {evidence.no_answer.get('reason', '')}"[:300]
+    try:
+        record = evidence.record(program)
+    except EvidenceError as error:
+        return error.why[:300]
+    if not record.ok or not record.out.strip():
+        return f"there is no program {plan.binary}"
+    with contextlib.suppress(EvidenceError):
+        busy = evidence.record(_BUSY.key)
+        lines = [line.strip() for line in busy.out.splitlines() if line.strip()[:1].isdigit()] if busy.ok else []
+        if lines:
+            return f"its GPUs are in use: {'; '.join(lines[:_MOST_LISTED])}"[:300]
+    return ""
+
+
+def _gpus(evidence: Evidence) -> int | None:
+    try:
+        record = evidence.record(_GPUS.key)
+    except EvidenceError:
+        return None
+    return len(record.out.split()) or None if record.ok else None
+
+
+def _sweep_here(words: Sequence[str]) -> list[str]:
+    """Sweep this host as the nodes are swept."""
+    try:
+        ran = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_HERE_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [f"this host: not examined: {error}"[:300]]
+    return [f"this host: a process was still there and was killed: {line.strip()}"[:300]
+            for line in ran.stdout.decode("utf-8", "replace").splitlines() if line.strip()]  # fmt: skip

@@ -1,0 +1,26 @@
+"""Steps of a campaign in a Slurm job: cancelled by their own names."""
+
+from __future__ import annotations
+
+from preflight.bench.campaign import BenchLaunch, CampaignPlan
+from preflight.campaign.command_lines import step_name
+from preflight.nodeset import fold_for_slurm
+from preflight.terminal import UsageError
+from preflight.transport.errors import TransportError
+from preflight.transport.slurm.srun import Srun
+
+
+class SlurmSteps:
+    """The steps of a campaign."""
+
+    def __init__(self, plan: CampaignPlan) -> None:
+        """Find Slurm's commands; raises UsageError."""
+        self._plan = plan
+        try:
+            self._srun = Srun(plan.job, fold_for_slurm)
+        except TransportError as error:
+            raise UsageError(str(error)) from None
+
+    def cancel(self, launch: BenchLaunch) -> None:
+        """Cancel the step of a launch."""
+        self._srun.cancel(step_name(self._plan, launch.number))

@@ -1,0 +1,296 @@
+"""``preflight bench``."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from preflight.commands import options
+from preflight.run.cluster_discovery import choose_cluster
+from preflight.terminal import UsageError, print_text
+
+if TYPE_CHECKING:
+    from preflight.bench.campaign import CampaignPlan
+    from preflight.campaign.folder import CampaignFolder
+    from preflight.run.request import Outputs
+
+_DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(s|m|h)?")
+_SIZE = re.compile(r"(\d{1,12})([KMGT]?)B?", re.IGNORECASE)
+
+
+class _Duration(click.ParamType[float]):
+    """Seconds, or a number with s, m or h."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return seconds."""
+        if isinstance(value, float):
+            return value
+        if not (match := _DURATION.fullmatch(str(value))) or not float(match[1]):
+            self.fail(f"{value!r} is not a duration: write 90, 90s, 15m or 1h", param, ctx)
+        return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2] or "s"]
+
+
+class _Size(click.ParamType[int]):
+    """Bytes, or a number with K, M or G."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return bytes."""
+        if isinstance(value, int):
+            return value
+        if not (match := _SIZE.fullmatch(str(value))) or not int(match[1]):
+            self.fail(f"{value!r} is not a size: write 1G or 512M", param, ctx)
+        return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}[match[2].upper()]
+
+
+@click.command(cls=options.ShortHelp)
+@click.option("--hosts", metavar="NODESET", help="Measure between these nodes.")
+@click.option("--hostfile", type=options.file_path, metavar="F", help="Measure between the nodes that a file lists.")
+@click.option("--job", metavar="ID", help="Measure within a Slurm job of yours.")
+@click.option(
+    "--goal",
+    type=click.Choice(["nodes", "links"]),
+    default="nodes",
+    metavar="WORD",
+    help="nodes (default), or links: also rails and uplinks.",
+)
+@click.option("--gpus", type=click.IntRange(1, 64), metavar="N", help="GPUs of each node (default: all).")
+@click.option(
+    "--collective",
+    type=click.Choice(["alltoall", "all_reduce", "all_gather", "reduce_scatter", "sendrecv"]),
+    default="alltoall",
+    metavar="NAME",
+    help="Collective of nccl-tests (alltoall).",
+)
+@click.option("--size", "bytes_", type=_Size(), default=1 << 30, metavar="BYTES", help="Size of a message (1G).")
+@click.option(
+    "--iterations", type=click.IntRange(1, 100_000), default=20, metavar="N", help="Iterations of a run (20)."
+)
+@click.option("--binary", metavar="DIR", help="Folder of nccl-tests on the nodes (default: PATH).")
+@click.option(
+    "--budget", "budget_s", type=_Duration(), default="15m", metavar="TIME", help="End after this time (15m)."
+)
+@click.option(
+    "--run-limit", "run_limit_s", type=_Duration(), default="60s", metavar="TIME", help="Time limit of one run (60s)."
+)
+@click.option(
+    "--at-once", type=click.IntRange(1, 1024), default=64, metavar="N", help="Launch N runs side by side (64)."
+)
+@click.option(
+    "--via",
+    type=click.Choice(["auto", "mpirun", "srun"]),
+    default="auto",
+    metavar="LAUNCHER",
+    help="auto (default), mpirun or srun.",
+)
+@click.option("--mpi", default="pmix", metavar="TYPE", help="MPI type of srun (pmix).")
+@click.option("--env", "environment", multiple=True, metavar="K=V", help="Set a variable (NCCL_*, UCX_*, OMPI_*).")
+@click.option("--ssh-config", type=options.file_path, metavar="F", help="Use this file instead of ~/.ssh/config.")
+@click.option("--seed", type=click.IntRange(0, 1 << 31), default=1, metavar="N", help="Draw other pairs (1).")
+@click.option("--print", "dry", is_flag=True, help="Print what would run, and touch nothing.")
+@click.option("--yes", is_flag=True, help="Begin without a question.")
+@click.option("--resume", type=options.file_path, metavar="DIR", help="Continue a campaign that was cut short.")
+@click.option("--allow-root", is_flag=True, help="Launch as root.")
+@options.cluster
+@options.outputs
+def bench(cluster: Path | None, dry: bool, yes: bool, resume: Path | None, allow_root: bool, **arguments: Any) -> int:
+    """Find the slow node, rail or cable with nccl-tests.
+
+    preflight launches nccl-tests, and ships no benchmark. Each round is disjoint pairs side by side; what is slow runs
+    again with other nodes, until a part explains it.
+
+    \b
+    Example: preflight bench --hosts gpu[001-016] --print
+             preflight bench --hosts gpu[001-016] --html bench.html
+             salloc -N16 preflight bench --yes
+    Exit:    as check; 3 also where the time did not suffice
+    """
+    # import-at-use: help lists the commands, and needs none of it
+    from preflight.campaign import folder, lock
+    from preflight.campaign.rounds import CampaignRun
+    from preflight.collect.request import Collected
+    from preflight.collect.scheduler import interruptible
+    from preflight.run.judge_run import judge_run
+    from preflight.run.outputs import write_outputs
+    from preflight.run.request import Outputs, new_request
+    from preflight.run.saved_evidence import CAMPAIGN_CHECKS, campaign_evidence
+
+    wanted = {field: arguments.pop(field) for field in _PLAN if field in arguments}
+    save = arguments.pop("save", None)
+    path, origin = choose_cluster(cluster)
+    outputs = Outputs(**arguments)
+    _require_no_output(dry, outputs, save)
+    request = new_request("bench", path, outputs, only=CAMPAIGN_CHECKS, cluster_origin=origin)
+    if os.getuid() == 0 and not (allow_root or dry):
+        raise UsageError("not as root: run it as the user of the jobs, or add --allow-root")
+    try:
+        opened = folder.open_folder(resume) if resume else None
+        plan = opened.plan if opened else _plan(wanted, dry)
+        if resume:
+            _require_own(resume / folder.PLAN_FILE)
+        if dry:
+            print_text(_printed(plan, opened))
+            return 0
+        _require_launcher(plan)
+        if not yes:
+            _confirm(plan)
+        with lock.held():
+            opened = opened or folder.create(Path(save or f"preflight-bench-{plan.id}"), plan)
+            print_text(f"campaign {plan.id} in {opened.path}\n", sys.stderr)
+            with interruptible() as stop:
+                done = CampaignRun(opened, stop).carry_out()
+    except folder.CampaignError as error:
+        raise UsageError(str(error)) from None
+    except OSError as error:
+        raise UsageError(f"{resume or save}: {error.strerror}") from None
+    if done.end != "complete":
+        print_text(f"{_ENDS[done.end]}; continue with: preflight bench --resume {shlex.quote(str(opened.path))}\n",
+                   sys.stderr)  # fmt: skip
+    collected = Collected((), campaign_evidence(opened))
+    return write_outputs(request, judge_run(request, collected), collected)
+
+
+_PLAN = ("hosts", "hostfile", "job", "goal", "gpus", "collective", "bytes_", "iterations", "binary", "budget_s",
+         "run_limit_s", "at_once", "via", "mpi", "environment", "ssh_config", "seed")  # fmt: skip
+
+_ENDS = {"budget": "the time is used up", "interrupted": "interrupted", "disk": "the disk took no more",
+         "nodes": "too few nodes may be used"}  # fmt: skip
+
+
+def _require_no_output(dry: bool, outputs: Outputs, save: Path | None) -> None:
+    """Refuse files for a report that --print does not make; raises UsageError."""
+    for option, target in {**outputs.files, "--save": save, "--history": outputs.history_file}.items():
+        if dry and target:
+            raise UsageError(f"--print writes nothing: leave {option} {target} out")
+
+
+def _plan(wanted: Mapping[str, Any], dry: bool) -> CampaignPlan:
+    """Return the plan of a command line; raises UsageError."""
+    from preflight.bench.campaign import CampaignPlan
+    from preflight.campaign.nodes import look
+    from preflight.collect.options import CollectOptions
+    from preflight.collect.request import Targets
+
+    job = wanted["job"] or (None if wanted["via"] == "mpirun" else os.environ.get("SLURM_JOB_ID"))
+    via = ("srun" if job else "mpirun") if wanted["via"] == "auto" else wanted["via"]
+    if via == "srun" and not job:
+        raise UsageError("--via srun runs within a job of yours: salloc -N16 preflight bench, or --job ID")
+    targets = Targets(wanted["hosts"], wanted["hostfile"])
+    if not targets.named:
+        if not job:
+            raise UsageError("between which nodes? Give --hosts, --hostfile or --job, or run it within salloc")
+        targets = Targets(job=job)
+    nodes = targets.nodes(CollectOptions(job=job))
+    if len(nodes) < 2:
+        raise UsageError("a pair needs two nodes")
+    if wrong := next((node for node in nodes if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", node)), ""):
+        raise UsageError(f"{wrong}: launchers take names and IPv4 addresses alone")
+    name = f"{wanted['collective']}_perf"
+    binary = f"{wanted['binary'].rstrip('/')}/{name}" if wanted["binary"] else name
+    if not re.fullmatch(r"[A-Za-z0-9_./+:@=-]+", binary):
+        raise UsageError(f"--binary {wanted['binary']}: holds characters that no launcher passes on unchanged")
+    if not re.fullmatch(r"[a-z0-9_]+", wanted["mpi"]):
+        raise UsageError(f"--mpi {wanted['mpi']}: is not an MPI type; `srun --mpi=list` names them")
+    config = wanted["ssh_config"]
+    if config and (re.search(r"[\s,'\"\\]", os.path.abspath(config)) or not config.is_file()):
+        raise UsageError(
+            f"--ssh-config {config}: not a file, or its name has blanks or quotes, which mpirun cannot pass on"
+        )
+    plan = CampaignPlan(
+        id=secrets.token_hex(4), seed=wanted["seed"], nodes=tuple(nodes), leaves={}, goal=wanted["goal"],
+        collective=wanted["collective"], bytes=wanted["bytes_"], iterations=wanted["iterations"],
+        gpus=wanted["gpus"] or 1, budget_s=wanted["budget_s"], run_limit_s=wanted["run_limit_s"],
+        at_once=wanted["at_once"], via=via, job=job, binary=binary, mpi=wanted["mpi"],
+        ssh_config=os.path.abspath(config) if config else None, environment=_environment(wanted["environment"]),
+    )  # fmt: skip
+    if wanted["gpus"] is not None:
+        return plan
+    if dry:
+        raise UsageError("how many GPUs has a node? --print contacts no node: give --gpus N")
+    counts = {state.gpus for state in look(plan, plan.nodes).values() if not state.why}
+    count = counts.pop() if len(counts) == 1 else None
+    if count is None:
+        raise UsageError("the nodes do not all show the same number of GPUs (nvidia-smi): give --gpus N")
+    return replace(plan, gpus=count)
+
+
+def _environment(given: tuple[str, ...]) -> dict[str, str]:
+    from preflight.campaign.command_lines import ALLOWED
+
+    variables = {}
+    for entry in given:
+        name, equals, value = entry.partition("=")
+        if not equals or not ALLOWED.fullmatch(name):
+            raise UsageError(f"--env {entry}: NAME=VALUE, with NCCL_*, RCCL_*, UCX_*, FI_*, OMPI_*, LD_LIBRARY_PATH")
+        variables[name] = value
+    return variables
+
+
+def _require_own(path: Path) -> None:
+    """Refuse to launch what another user wrote; raises UsageError."""
+    state = path.stat()
+    if state.st_uid != os.getuid() or state.st_mode & 0o022:
+        raise UsageError(f"{path}: another user may have written it, and it names the program to launch")
+
+
+def _require_launcher(plan: CampaignPlan) -> None:
+    if not shutil.which(plan.via):
+        here = "Open MPI is needed on this host and on the nodes"
+        hint = here if plan.via == "mpirun" else "run on a login node of the cluster"
+        raise UsageError(f"there is no {plan.via} in PATH: {hint}")
+
+
+def _confirm(plan: CampaignPlan) -> None:
+    """Confirm the start; without a terminal raise UsageError."""
+    print_text(_load(plan), sys.stderr)
+    if not (sys.stdin and sys.stdin.isatty()):
+        raise UsageError("it loads the nodes and their network: add --yes, or look first with --print")
+    if not click.confirm("Begin?", err=True):
+        raise UsageError("nothing was started")
+
+
+def _load(plan: CampaignPlan) -> str:
+    from preflight.nodeset import fold
+
+    pairs = len(plan.nodes) // 2
+    return (
+        f"{len(plan.nodes)} nodes: {fold(plan.nodes)}\n"
+        f"{pairs} pairs at a time, {plan.gpus} GPU{'s' * (plan.gpus != 1)} of each node, {plan.collective} of "
+        f"{plan.bytes:,} bytes; no other job may run on these nodes\n"
+        f"at most {plan.budget_s:g} s, each run at most {plan.run_limit_s:g} s, over {plan.via}\n"
+    )
+
+
+def _printed(plan: CampaignPlan, opened: CampaignFolder | None) -> str:
+    """Return what would run first."""
+    from preflight.bench import campaign
+    from preflight.bench.planner import next_round
+    from preflight.campaign.command_lines import command
+
+    done = opened.done if opened else campaign.Campaign(plan)
+    reports = opened.reports() if opened else {}
+    planned = next_round(campaign.bench_plan(done, reports, done.left_out), campaign.past(done, reports))
+    text = _load(plan)
+    if planned is None:
+        return f"{text}nothing is left to run\n"
+    text += f"round {planned.number}, {planned.purpose}; what follows depends on its results:\n"
+    rails = campaign.rails(done, reports)
+    for run in planned.runs:
+        made = command(plan, run, rails, os.environ)
+        given = [f"{name}={made.environment[name]}" for name in sorted(made.environment)
+                 if name in plan.environment or name in ("CUDA_VISIBLE_DEVICES", "PREFLIGHT_BENCH")]  # fmt: skip
+        text += f"  {shlex.join(['env', *given, *made.argv])}\n"
+    return text

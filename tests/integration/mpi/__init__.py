@@ -1,0 +1,1 @@
+"""Real Open MPI over real sshd between network namespaces."""

@@ -1,0 +1,224 @@
+"""`preflight bench` with real Open MPI over real sshd, links that are slow or cut.
+
+The benchmark is a stand-in and is called so; its times are those of real MPI collectives over these links.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.mpi import hosts as mpi_hosts
+from tests.support.mpi.hosts import HOST_MBIT, UPLINK_MBIT, MpiHosts
+
+pytestmark = pytest.mark.skipif(bool(mpi_hosts.missing()), reason=f"MPI hosts need {mpi_hosts.missing()}")
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[MpiHosts]:
+    with MpiHosts(8, leaf=4) as started:
+        yield started
+
+
+@pytest.fixture
+def folder(hosts: MpiHosts, request: pytest.FixtureRequest) -> Path:
+    return hosts.folder / str(request.node.name)
+
+
+def words(hosts: MpiHosts, folder: Path, *more: str) -> list[str]:
+    return [
+        "bench", "--hosts", "n[1-8]", "--gpus", "1", "--size", "512K", "--iterations", "5", "--binary",
+        str(hosts.binaries), "--ssh-config", str(hosts.ssh_config), "--env", "OMPI_MCA_btl=tcp,self",
+        "--run-limit", "15s", "--allow-root", "--yes", "--save", str(folder), *more,
+    ]  # fmt: skip
+
+
+def report(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(ran.stdout)
+    return document
+
+
+def findings(document: dict[str, Any], check: str, *statuses: str) -> list[str]:
+    return [
+        finding["message"] for finding in document["findings"]
+        if finding["check"] == check and finding["status"] in (statuses or ("pass", "warn", "fail", "unknown"))
+    ]  # fmt: skip
+
+
+def journal(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "journal.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def launches(folder: Path, state: str) -> list[dict[str, Any]]:
+    return [line for line in journal(folder) if line.get("state") == state]
+
+
+def begin(hosts: MpiHosts, folder: Path, *more: str) -> subprocess.Popen[str]:
+    command = [*hosts.on("head"), sys.executable, "-m", "preflight", *words(hosts, folder, *more)]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True, env=hosts.environment)  # fmt: skip
+
+
+def wait_for(reached: Callable[[], object], seconds: float = 60.0) -> None:
+    until = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def pid_of(hosts: MpiHosts, word: str) -> int:
+    """Return the process id of the head node's first command line with a word."""
+    inside = os.readlink(f"/proc/{hosts._inits['head']}/ns/pid")
+    for entry in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
+        try:
+            if os.readlink(entry / "ns/pid") == inside and word.encode() in (entry / "cmdline").read_bytes():
+                return int(entry.name)
+        except OSError:
+            continue
+    return 0
+
+
+def test_nothing_is_named_on_healthy_hosts(hosts: MpiHosts, folder: Path) -> None:
+    ran = hosts.preflight(*words(hosts, folder, "--json"))
+    assert not findings(report(ran), "bench.factor", "fail"), ran.stdout
+    assert findings(report(ran), "bench.coverage", "pass")
+    assert "STUB" in (folder / "out/0001.txt").read_text()
+    assert hosts.left_behind() == {}
+
+
+def test_a_slow_node_is_named_and_judge_agrees(hosts: MpiHosts, folder: Path) -> None:
+    hosts.slow("n3", HOST_MBIT // 5)
+    try:
+        ran = hosts.preflight(*words(hosts, folder, "--json"))
+    finally:
+        hosts.slow("n3", HOST_MBIT)
+    assert ran.returncode == 1, ran.stderr
+    (named,) = findings(report(ran), "bench.factor", "fail")
+    assert named.startswith("node n3: ")
+    again = report(hosts.preflight("judge", str(folder), "--json"))
+    assert again["findings"] == report(ran)["findings"]
+    assert again["bench"] == report(ran)["bench"]
+    assert hosts.left_behind() == {}
+
+
+def test_slow_uplinks_part_the_leaves(hosts: MpiHosts, folder: Path) -> None:
+    hosts.slow_uplink(HOST_MBIT // 3)
+    try:
+        ran = hosts.preflight(*words(hosts, folder, "--json"))
+    finally:
+        hosts.slow_uplink(UPLINK_MBIT)
+    assert not findings(report(ran), "bench.factor", "fail"), ran.stdout
+    assert any("between blocks of nodes" in text for text in findings(report(ran), "bench.pairs", "warn")), ran.stdout
+
+
+def test_wrong_values_and_errors_fail(hosts: MpiHosts, folder: Path) -> None:
+    hosts.fault("n5", "wrong")
+    hosts.fault("n2", "fail")
+    try:
+        ran = hosts.preflight(*words(hosts, folder, "--json"))
+    finally:
+        hosts.fault("n5", "wrong", present=False)
+        hosts.fault("n2", "fail", present=False)
+    assert ran.returncode == 1
+    wrong = findings(report(ran), "bench.pairs", "fail")
+    assert wrong
+    assert all("n5" in text and "gives wrong values at 524,288 bytes" in text for text in wrong)
+    assert any("n2" in text and "does not run" in text and "unhandled system error" in text
+               for text in findings(report(ran), "bench.pairs", "warn"))  # fmt: skip
+
+
+def test_a_run_that_never_ends_is_ended(hosts: MpiHosts, folder: Path) -> None:
+    hosts.fault("n6", "deaf")  # and it ignores SIGTERM
+    try:
+        ran = hosts.preflight(*words(hosts, folder, "--json", "--run-limit", "4s"))
+    finally:
+        hosts.fault("n6", "deaf", present=False)
+    assert any("n6" in text and "no end within 4 s" in text for text in findings(report(ran), "bench.pairs", "warn"))
+    assert hosts.left_behind() == {}
+
+
+def test_a_cut_link(hosts: MpiHosts, folder: Path) -> None:
+    running = begin(hosts, folder, "--json")
+    wait_for(lambda: len(launches(folder, "started")) == 4)
+    hosts.cut("n3")
+    try:
+        stdout, _ = running.communicate(timeout=120)
+        assert hosts.left_behind() == {}
+    finally:
+        hosts.cut("n3", down=False)
+    document = json.loads(stdout)
+    assert running.returncode != 0
+    assert any(text.startswith("n3 was not measured: it was left out: no answer")
+               for text in findings(document, "bench.coverage", "unknown"))  # fmt: skip
+    assert not findings(document, "bench.factor", "fail")
+
+
+def test_killed_in_round_two_and_resumed(hosts: MpiHosts, folder: Path) -> None:
+    running = begin(hosts, folder)
+    wait_for(lambda: any(line["round"] == 2 for line in launches(folder, "started")))
+    wait_for(lambda: any(line["round"] == 2 for line in launches(folder, "ended")))
+    os.kill(pid_of(hosts, "preflight"), signal.SIGKILL)
+    running.communicate(timeout=30)
+    before = {line["n"]: (line["round"], line["run"]) for line in launches(folder, "ended")}
+    other = hosts.preflight(*words(hosts, folder))
+    assert other.returncode == 2
+    assert "holds a campaign already" in other.stderr
+    ran = hosts.preflight("bench", "--resume", str(folder), "--yes", "--allow-root", "--json")
+    assert findings(report(ran), "bench.coverage", "pass"), ran.stderr
+    ended = [(line["round"], line["run"]) for line in launches(folder, "ended")]
+    assert len(ended) == len(set(ended))
+    started = [(line["round"], line["run"]) for line in launches(folder, "started")]
+    twice = {run for run in started if started.count(run) > 1}
+    assert twice.isdisjoint(before.values())
+    assert hosts.left_behind() == {}
+
+
+def test_ctrl_c(hosts: MpiHosts, folder: Path) -> None:
+    hosts.fault("n1", "hang")
+    try:
+        running = begin(hosts, folder, "--json")
+        wait_for(lambda: len(launches(folder, "started")) == 4)
+        refused = hosts.preflight(*words(hosts, folder.with_name("second")))
+        os.kill(pid_of(hosts, "preflight"), signal.SIGINT)
+        stdout, stderr = running.communicate(timeout=60)
+    finally:
+        hosts.fault("n1", "hang", present=False)
+    assert refused.returncode == 2
+    assert "another campaign runs on this host: process" in refused.stderr
+    assert running.returncode == 3
+    assert "preflight bench --resume" in stderr
+    assert any("interrupted" in text for text in findings(json.loads(stdout), "bench.coverage", "unknown"))
+    assert hosts.left_behind() == {}
+
+
+def test_a_launcher_that_vanishes_is_launched_again(hosts: MpiHosts, folder: Path) -> None:
+    hosts.fault("n1", "hang")
+    running = begin(hosts, folder, "--json")
+    wait_for(lambda: len(launches(folder, "ended")) == 3)
+    os.kill(pid_of(hosts, "mpirun"), signal.SIGKILL)
+    hosts.fault("n1", "hang", present=False)
+    stdout, _ = running.communicate(timeout=120)
+    statuses = [line["status"] for line in launches(folder, "ended")]
+    assert statuses.count("cut") == 1
+    assert findings(json.loads(stdout), "bench.coverage", "pass")
+    assert hosts.left_behind() == {}
+
+
+def test_a_full_disk(hosts: MpiHosts, folder: Path) -> None:
+    folder.mkdir()
+    hosts.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(folder)], check=True)
+    ran = hosts.preflight(*words(hosts, folder, "--json"))
+    assert ran.returncode == 3, ran.stderr
+    assert "No space left on device; the campaign ends" in ran.stderr
+    assert any("the disk took no more" in text for text in findings(report(ran), "bench.coverage", "unknown"))
+    assert hosts.left_behind() == {}
