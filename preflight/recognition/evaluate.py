@@ -25,10 +25,17 @@ _SHOWN_STATUSES = ("fail", "warn", "pass")
 #: Parts of one kind that a part is compared with.
 _MOST_EARLIER = 64
 
+#: Writers that a part is compared with.
+_MOST_OTHERS = 64
+
 
 def add_findings(parts: Sequence[TextPart], source: str) -> None:
     """Add to each part the findings that rest on it."""
     earlier: dict[tuple[str, str], list[Any]] = defaultdict(list)
+    written: dict[str, dict[str, Any]] = defaultdict(dict)  # by kind, the last value of each writer
+    for part in parts:
+        if isinstance(part.taken, TypedPart) and part.writer:
+            written[part.kind][part.writer] = part.taken.value
     for part in parts:
         if not isinstance(part.taken, TypedPart):
             continue
@@ -36,7 +43,10 @@ def add_findings(parts: Sequence[TextPart], source: str) -> None:
         status = "ok" if part.taken.complete else "cut"
         records: dict[str, Any] = {key: {"status": status, "value": part.taken.facts, "out": part.text}}
         values = earlier[part.writer, part.kind]
-        rules = judges.checks_of(part.kind, part.taken.value, tuple(values[-_MOST_EARLIER:]))
+        others = [value for writer, value in written[part.kind].items() if part.writer not in ("", writer)]
+        rules = judges.checks_of(
+            part.kind, part.taken.value, tuple(values[-_MOST_EARLIER:]), tuple(others[:_MOST_OTHERS])
+        )
         values.append(part.taken.value)
         results = findings([Evidence(part.writer or _node_of(part) or source, "", records)], rules) if rules else []
         part.findings += [item for item in results if item["status"] in _SHOWN_STATUSES or _unknown_of(item, key)]

@@ -108,10 +108,12 @@ KINDS = (
     _kind("slot-removed", ERROR, "pciehp: Slot(",
           r"pciehp: Slot\((?P<dev>[\w.-]{1,24})\): (?:Link Down|Card not present)"),
     _kind("slot-added", NOTE, "pciehp: Slot(", r"pciehp: Slot\((?P<dev>[\w.-]{1,24})\): (?:Link Up|Card present)"),
-    _kind("iommu-fault", ERROR, "DMAR: [|IO_PAGE_FAULT|event 0x10 received|Unhandled context fault",
-          r"DMAR: \[(?:DMA|INTR-REMAP)[^\]]{0,40}\] Request device \[(?P<dev>[0-9a-f:.]{7,12})\]"
-          r"|AMD-Vi: Event logged \[IO_PAGE_FAULT (?:device=)?(?P<bus>[0-9a-f:.]{7,12})?"
+    _kind("iommu-fault", ERROR, "DMAR: [|DMAR:[|event 0x10 received|Unhandled context fault",
+          r"DMAR: ?\[(?:DMA|INTR-REMAP)[^\]]{0,40}\](?: Request device \[(?P<dev>[0-9a-f:.]{7,12})\])?"
           r"|arm-smmu\S{0,20} \S{1,40}: (?:event 0x10 received|Unhandled context fault)"),
+    _kind("iommu-fault", ERROR, "AMD-Vi: Event logged [",  # the device stands in the event, or before it
+          rf"(?:(?P<dev>{_PCI}): )?AMD-Vi: Event logged \[(?P<who>[A-Z_]{{1,40}})"
+          r"(?: (?:device=)?(?P<bus>(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]))?"),
     # NICs and their modules
     _kind("nic-link-down", NOTE, "ink down|ink Down|ink is down|ink is Down|Link DOWN",
           rf"(?:(?P<bus>{_PCI}) )?(?<![\w:.@-])(?!ata\d)(?P<dev>[\w.@-]{{1,32}}): (?:[\w.-]{{1,32}}: )?"

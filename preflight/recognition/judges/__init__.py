@@ -35,6 +35,7 @@ class PastedValue:
     evidence: tuple[str, ...]  # key of its record
     complete: bool  # nothing is missing, as far as the text shows
     earlier: tuple[Any, ...] = ()  # values of the same kind, of the same writer, above it
+    others: tuple[Any, ...] = ()  # values of the same kind, of other writers
 
 
 Judge = Callable[[PastedValue], Iterator[Finding]]
@@ -50,21 +51,22 @@ class PastedRun:
     It has the check's page, and judges by the check's core.
     """
 
-    def __init__(self, real: CheckFunction, key: str, judge: Judge, value: Any, earlier: tuple[Any, ...]) -> None:
+    def __init__(self, real: CheckFunction, key: str, judge: Judge, *values: Any) -> None:
         self.__name__: str = real.__name__
-        self._real, self._key, self._judge, self._value, self._earlier = real, key, judge, value, earlier
+        self._real, self._key, self._judge, self._values = real, key, judge, values
 
     def __call__(self, node: NodeFacts, site: Site, /) -> Iterator[Finding]:
         """Yield the findings of the part."""
         complete = node.evidence.record(self._key).ok
-        yield from self._judge(PastedValue(self._value, (self._key,), complete, self._earlier))
+        value, earlier, others = self._values
+        yield from self._judge(PastedValue(value, (self._key,), complete, earlier, others))
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]
         return docstring(self._real)
 
 
-def checks_of(kind: str, value: Any, earlier: tuple[Any, ...] = ()) -> tuple[Check, ...]:
+def checks_of(kind: str, value: Any, earlier: tuple[Any, ...] = (), others: tuple[Any, ...] = ()) -> tuple[Check, ...]:
     """Return the checks that judge a part of a kind with this value.
 
     Empty where no module has a judge for it.
@@ -73,8 +75,8 @@ def checks_of(kind: str, value: Any, earlier: tuple[Any, ...] = ()) -> tuple[Che
     judges = _judges(kind)
     return tuple(
         replace(
-            declared[id], run=PastedRun(declared[id].run, key, judge, value, earlier), scope=Scope.NODE, sweep=False,
-            window=False, pair="", reads=(), needs=(), history=False, unless=(),
+            declared[id], run=PastedRun(declared[id].run, key, judge, value, earlier, others), scope=Scope.NODE,
+            sweep=False, window=False, pair="", reads=(), needs=(), history=False, unless=(),
         )
         for id, judge in (judges if isinstance(judges, tuple) else judges(value))
     )  # fmt: skip

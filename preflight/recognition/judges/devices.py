@@ -21,6 +21,7 @@ from preflight.parsers.nvidia.nvlink_error_text import GpuErrors
 from preflight.parsers.nvidia.nvlink_errors import by_kind
 from preflight.parsers.nvidia.smi_table import SmiTable, TableGpu
 from preflight.recognition.judges import Judge, Judged, Judges, PastedValue, lowered
+from preflight.recognition.judges.hosts import driver as driver_on_hosts
 from preflight.textprep.plain_text import ends_of
 
 # --- nvidia-smi ---------------------------------------------------------------------------------------
@@ -163,6 +164,7 @@ _TABLE: Judged = (
     ("gpu.driver", _answers), ("gpu.ecc-uncorrected", _uncorrectable), ("gpu.ecc-mode", _ecc_off),
     ("gpu.persistence", _settings), ("gpu.mig", _mig), ("gpu.compute-mode", _mode),
     ("gpu.memory-headroom", _memory), ("gpu.power-limit", _power), ("gpu.temperature-margin", _temperature),
+    ("fleet.driver-equal", driver_on_hosts(lambda table: table.driver)),
 )  # fmt: skip
 
 

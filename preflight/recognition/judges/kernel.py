@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from preflight._startup.lightclass import replace
@@ -93,8 +93,12 @@ def _events(part: PastedValue) -> Iterator[Finding]:
     for problem in judgement.problems:
         where = f" (line {problem.events[0].line})"
         yield of_problem(problem, window, "no such line", list(part.evidence), where)
-    noted = [*_noted(events, part.evidence), *_corrected(events, judgement, part.evidence),
-             *_repeated_links(events, window, part.evidence)]  # fmt: skip
+    noted = [
+        *_noted(events, part.evidence),
+        *_corrected(events, judgement, part.evidence),
+        *_repeated_links(events, window, part.evidence),
+        *_unjudged(events, judgement, window, part.evidence),
+    ]
     yield from noted
     strange = _strange(log, events)
     if strange:
@@ -155,6 +159,28 @@ def _corrected(events: tuple[KernelEvent, ...], judgement: Judged, evidence: tup
                       "fewer than a fault has, and the text does not show over how long", subject=few[0].device,
                       found=few[0].text.strip()[:200], expected="none", evidence=evidence,
                       fix="Count them over a day: `ras-mc-ctl --errors`, `journalctl -k`.")  # fmt: skip
+
+
+def _unjudged(
+    events: tuple[KernelEvent, ...], judgement: Judged, window: Window, evidence: tuple[str, ...]
+) -> Iterator[Finding]:
+    """Name errors of which no rule speaks, as those of devices that a boot sets up."""
+    spoken = {problem.kind for problem in judgement.problems} | {kind for kind, _ in _OF_DRIVER} | {"driver-mismatch"}
+    kinds: dict[str, list[KernelEvent]] = defaultdict(list)
+    for event in events:
+        if event.severity in ("fatal", "error") and event.kind not in spoken:
+            kinds[event.kind].append(event)
+    for kind, own in kinds.items():
+        alone = judged(own, window)
+        if alone.problems or alone.notes:
+            continue
+        device = own[0].bus or own[0].device
+        of = f" of {device}" if device else ""
+        early = " as the node booted, when drivers set up their devices" if all(map(window.booting, own)) else ""
+        more = f", {len(own)} such lines" if len(own) > 1 else ""
+        yield unknown(f"an error of the kind {kind}{of}{early}: {own[0].text.strip()[:200]} (line {own[0].line}{more})",
+                      subject=device, found=own[0].text.strip()[:200], expected="none", evidence=evidence,
+                      fix="See whether it returns while jobs run: `journalctl -k`.")  # fmt: skip
 
 
 def _repeated_links(events: tuple[KernelEvent, ...], window: Window, evidence: tuple[str, ...]) -> Iterator[Finding]:

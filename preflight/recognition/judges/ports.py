@@ -22,6 +22,7 @@ from preflight.model import Finding, Status, failed, passed, unknown, warned
 from preflight.parsers.rdma.gid_row import GidRow
 from preflight.parsers.rdma.port_list import PortList, RdmaPort
 from preflight.recognition.judges import Judges, PastedValue
+from preflight.recognition.judges.hosts import COMPARED
 from preflight.recognition.judges.lists import MOST_FINDINGS, MOST_NAMED, limited, unsure
 
 #: ``vendor_id`` of Soft-RoCE and Soft-iWARP (rxe_param.h, siw.h): the kernel makes their packets.
@@ -276,7 +277,7 @@ def _gid(row: GidRow) -> Gid | None:
 
 _PORTS = (
     ("rdma.port-state", _port_states), ("rdma.port-rate", _port_rates), ("rdma.link-layer", _link_layers),
-    ("container.rdma-address", _guids), ("fleet.identity", _identities),
+    ("container.rdma-address", _guids), ("fleet.identity", _identities), *COMPARED,
 )  # fmt: skip
 
 JUDGES: Judges = {

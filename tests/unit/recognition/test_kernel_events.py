@@ -129,3 +129,40 @@ def test_both_versions_of_a_mismatch_are_named() -> None:
     message = next(item["message"] for item in part.findings if item["check"] == "versions.driver-files")
     assert "570.86.15" in message
     assert "570.124.06" in message
+
+
+#: Errors of the IOMMU in the words of several kernels and makers.
+IOMMU = (
+    "mlx5_core 0000:5e:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0031 address=0x7f10a000 flags=0x0020]",
+    "AMD-Vi: Event logged [IO_PAGE_FAULT device=5e:00.0 domain=0x0031 address=0x7f10a000 flags=0x0020]",
+    "nvidia 0000:5e:00.0: AMD-Vi: Event logged [INVALID_DEVICE_REQUEST pasid=0x00000 address=0xfee0 flags=0x0a00]",
+    "DMAR: [DMA Write NO_PASID] Request device [5e:00.0] fault addr 0x9c1e0000 [fault reason 0x05] PTE Write access"
+    " is not set",
+    "DMAR: [DMA Read] Request device [5e:00.0] PASID ffffffff fault addr 9c1e0000 [fault reason 06] PTE Read access"
+    " is not set",
+    "DMAR:[DMA Write] Request device [5e:00.0] fault addr 9c1e0000",
+)
+
+
+@pytest.mark.parametrize("line", IOMMU)
+@pytest.mark.parametrize(("at", "status"), [("[ 8120.5]", "warn"), ("[   41.7]", "unknown")])
+def test_an_access_that_the_iommu_refused_never_passes(line: str, at: str, status: str) -> None:
+    """While devices are set up it may be the firmware's leftover: it is unknown, with the device."""
+    (part,) = read_text(f"{at} {line}\n", "pasted")
+    (finding,) = (finding for finding in part.findings if finding["check"] == "kernel.events")
+    assert finding["status"] == status
+    assert "5e:00.0" in finding["subject"]
+
+
+#: An error of each kind that a node's rules leave out as it boots, or that no rule counts.
+EARLY = (
+    "pcieport 0000:5d:01.0: AER: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer,"
+    " (Requester ID)",
+    "AMD-Vi: Event logged [ILLEGAL_DEV_TABLE_ENTRY device=5e:00.0 pasid=0x00000 address=0x10 flags=0x0080]",
+)
+
+
+@pytest.mark.parametrize("line", EARLY)
+def test_an_error_of_a_booting_node_is_no_pass(line: str) -> None:
+    (part,) = read_text(f"[   12.25] {line}\n", "pasted")
+    assert {finding["status"] for finding in part.findings} == {"unknown"}
