@@ -121,6 +121,7 @@ def _unknown_error(text: str) -> tuple[ErrorSignature, str] | None:
     return replace(LOGGED, kind=SLURM if slurms else FRAMEWORK, check=check), logged
 
 
+@functools.lru_cache(maxsize=256)  # each kind of error looks at the same lines
 def error_in(text: str, kind: str | None = None) -> tuple[ErrorSignature, re.Match[str]] | None:
     """Return the first signature that a line has, and its match.
 
