@@ -72,9 +72,9 @@ class Stretches:
         return joined
 
     def _in_order(self) -> Iterator[Stretch]:
-        if all(map(le, self._begins, islice(self._begins, 1, None))):  # as most streams of a GPU are written
+        order = in_order(self._begins)
+        if isinstance(order, range):
             return zip(self._begins, self._ends, strict=True)
-        order = sorted(range(len(self._begins)), key=self._begins.__getitem__)
         return ((self._begins[at], self._ends[at]) for at in order)
 
     def median_length(self) -> float | None:
@@ -84,6 +84,13 @@ class Stretches:
             end - begin for begin, end in islice(zip(self._begins, self._ends, strict=True), 0, None, every)
         )
         return lengths[len(lengths) // 2] if lengths else None
+
+
+def in_order(begins: Sequence[float]) -> Sequence[int]:
+    """Return the places of some begins in order of time, as most traces are written."""
+    if all(map(le, begins, islice(begins, 1, None))):
+        return range(len(begins))
+    return sorted(range(len(begins)), key=begins.__getitem__)
 
 
 class Coverage:

@@ -15,7 +15,7 @@ from itertools import islice
 from operator import lt
 from typing import Any, NamedTuple
 
-from preflight.parsers.torch.intervals import Spans, Stretch, Stretches
+from preflight.parsers.torch.intervals import Spans, Stretch, Stretches, in_order
 from preflight.parsers.torch.step_budget import Activities
 
 #: Threads that launch kernels and are distinguished: a process has some; the rest counts as one.
@@ -128,7 +128,7 @@ class Launches:
         """Return what a GPU did, in order of time, with the calls that launched it."""
         activities = Activities()
         numbers, begins, copies = self._ran.get(device, ((), (), ()))
-        for at in sorted(range(len(begins)), key=begins.__getitem__):
+        for at in in_order(begins):
             activities.add(begins[at], self._launch(numbers[at]), bool(copies[at]))
         return activities
 
@@ -190,7 +190,7 @@ class Launches:
         between: dict[int, float] = defaultdict(float)  # time of other kernels since the last one of the pass
         extent: dict[int, tuple[float, float]] = {}
         until: dict[int, float] = {}
-        for at in sorted(range(len(begins)), key=begins.__getitem__):
+        for at in in_order(begins):
             launch = self.begun.get(numbers[at])
             if launch is None or (step := within(steps, launch.begin)) < 0:
                 continue

@@ -14,7 +14,7 @@ from typing import Any
 #: by memory or by their launch.
 _LARGE, _LEAST_SIDE = 1e11, 1024
 #: Products that are remembered.
-_MOST = 100_000
+_MOST = 20_000
 #: Products of one size that a median needs.
 _ENOUGH = 3
 #: By operator: which argument is the first matrix, and whether it is a batch of them.
@@ -32,11 +32,13 @@ class MatrixProducts:
 
     def called(self, name: str, args: Mapping[str, Any]) -> None:
         """Take an operator of the CPU."""
+        if len(self._of) >= _MOST:
+            return
         number, dims, types = args.get("External id"), args.get("Input Dims"), args.get("Input type")
         first, batched = _PRODUCTS[name]
         if type(number) is not int or not isinstance(dims, list) or not isinstance(types, list):
             return
-        if len(dims) < first + 2 or len(types) < first + 2 or len(self._of) >= _MOST:
+        if len(dims) < first + 2 or len(types) < first + 2:
             return
         kind = _TYPES.get(str(types[first]).lower())
         sides = _sides(dims[first], dims[first + 1], batched)

@@ -57,6 +57,8 @@ _BACKWARD, _OPTIMIZER = "autograd::engine::evaluate_function", "Optimizer.step#"
 #: Functions of torch.nn.parallel.DataParallel, which scatters a batch over the GPUs of one process.
 _DATA_PARALLEL = re.compile(r"(?:autograd::engine::evaluate_function: )?(?:ReduceAddCoalesced|Gather|Scatter|Broadcast)"
                             r"(?:Backward)?")  # fmt: skip
+_MEMORY = "[memory]"
+_NUMBERS = frozenset((int, float))
 _PLAIN, _STEP_ROLE = "plain", "step"
 _CALLS = (("launch", _LAUNCHES), ("synchronise", _SYNCHRONISE), ("copy", _COPIES))
 #: Names of kernels that are remembered with what they do: a model has some hundred.
@@ -128,68 +130,72 @@ class Trace:
 
     def batch(self, events: Sequence[object]) -> None:
         """Process elements of a list of events."""
+        take = self._take
         for event in events:
-            if is_event(event):
-                self.event(event)  # type: ignore[arg-type]
+            if type(event) is dict:
+                phase = event.get("ph")
+                if phase == "X":
+                    take(event)
+                elif type(phase) is str:
+                    self.events += 1
+                    if event.get("name") == _MEMORY:
+                        self.memory.add(_args(event))
 
     def event(self, event: Mapping[str, Any]) -> None:
         """Process an event."""
-        self.take(event.get("ph"), event.get("cat"), event.get("name"), event.get("pid"), event.get("tid"),
-                  event.get("ts"), event.get("dur"), event.get("args"))  # fmt: skip
+        self.batch((event,))
 
-    def take(
-        self, phase: object, category: object, raw_name: object, process: object, raw_thread: object, begin: Any,
-        length: Any, args: object,
-    ) -> None:  # fmt: skip
-        """Process the members of an event."""
+    def _take(self, event: Mapping[str, Any]) -> None:
+        """Process an event with a begin and a length; most of a trace need little."""
         self.events += 1
-        if phase != "X":
-            if raw_name == "[memory]":
-                self.memory.add(_args(args))
-            return
+        begin, length = event.get("ts"), event.get("dur")
         if not (_real(begin) and _real(length)):
             return
-        name = raw_name if type(raw_name) is str else str(raw_name or "")
-        kind = _CPU_KINDS.get(category) if type(category) is str else None
+        assert isinstance(begin, (int, float))
+        assert isinstance(length, (int, float))
+        category, name = event.get("cat"), event.get("name")
+        kind = _CPU_KINDS.get(category) if type(category) is str else ""
         if kind is None:
             kind = _CPU_KINDS.get(str(category).lower(), "")
+        if type(name) is not str:
+            name = str(name or "")
         if kind != "trace":
-            end = begin + length
             if begin < self.begin:
                 self.begin = begin
-            if end > self.end:
-                self.end = end
+            if begin + length > self.end:
+                self.end = begin + length
         if self.events - self.dropped > MOST:
             self.dropped += 1
         elif kind == "kernel":
-            self._kernel(name, _args(args), process, begin, length)
+            self._kernel(name, event, begin, length)
         elif kind == "operator":
             role = self._roles.get(name) or self._role(name)
             if role is not _PLAIN:
-                self._annotation(role, name, _thread(raw_thread), begin, length, args)
+                self._annotation(role, name, event, begin, length)
             if role is not _STEP_ROLE:
                 self.host.ran(begin, length)
         elif kind == "runtime":
-            self._call(name, args, _thread(raw_thread), begin, length)
+            self._call(name, event, begin, length)
             self.host.ran(begin, length)
         elif kind == "copy":
-            self._copy(name, _args(args), process, begin, length)
+            self._copy(name, event, begin, length)
         elif kind == "annotation":
             if _STEP.fullmatch(name):
                 self.steps[True].append((begin, begin + length))
         elif kind == "python":
             self.host.function(name, begin, length)
 
-    def _copy(self, name: str, args: Mapping[str, Any], process: object, begin: float, length: float) -> None:
+    def _copy(self, name: str, event: Mapping[str, Any], begin: float, length: float) -> None:
         """Take a copy or a filling of memory, as the GPU made it."""
-        correlation, device = args.get("correlation"), args.get("device", process)
+        args = _args(event)
+        correlation, device = args.get("correlation"), args.get("device", event.get("pid"))
         device = device if isinstance(device, (int, str)) else None
         if "Pageable" in name:
             self.launches.pageable(correlation)
         self.copies[device].add(begin, length)
         self.launches.ran(device, correlation, begin, "HtoD" in name)
 
-    def _call(self, name: str, args: object, thread: object, begin: float, length: float) -> None:
+    def _call(self, name: str, event: Mapping[str, Any], begin: float, length: float) -> None:
         """Process a call of CUDA's or HIP's runtime or driver."""
         role = self._calls.get(name)
         if role is None:
@@ -197,15 +203,16 @@ class Trace:
             if len(self._calls) < _MOST_NAMES:
                 self._calls[name] = role
         if role == "launch":
-            self.launches.started(thread, _args(args).get("correlation"), begin)
+            self.launches.started(_thread(event), _args(event).get("correlation"), begin)
         elif role == "synchronise":
             self.waits[name].append(length)
-            self.launches.waited(name, thread, begin, length)
+            self.launches.waited(name, _thread(event), begin, length)
         elif role == "copy":
-            self.launches.copied(thread, _args(args).get("correlation"), begin, length)
+            self.launches.copied(_thread(event), _args(event).get("correlation"), begin, length)
 
-    def _kernel(self, name: str, args: Mapping[str, Any], process: object, begin: float, length: float) -> None:
-        device = args.get("device", process)
+    def _kernel(self, name: str, event: Mapping[str, Any], begin: float, length: float) -> None:
+        args = _args(event)
+        device = args.get("device", event.get("pid"))
         device = device if isinstance(device, (int, str)) else None
         correlation = args.get("correlation")
         self.kernels += 1
@@ -239,7 +246,7 @@ class Trace:
             self._roles[name] = role
         return role
 
-    def _annotation(self, role: str, name: str, thread: object, begin: float, length: float, args: object) -> None:
+    def _annotation(self, role: str, name: str, event: Mapping[str, Any], begin: float, length: float) -> None:
         if role is _STEP_ROLE:
             self.steps[False].append((begin, begin + length))
             match = _STEP.fullmatch(name)
@@ -250,9 +257,9 @@ class Trace:
         elif role == "load":
             self.loads.add(begin, length)
         elif role in ("backward", "optimizer"):
-            self.launches.region(role == "backward", thread, begin, length)
+            self.launches.region(role == "backward", _thread(event), begin, length)
         elif role == "product":
-            self.products.called(name, _args(args))
+            self.products.called(name, _args(event))
         elif role == "backend":
             match = _BACKEND.fullmatch(name)
             assert match
@@ -447,18 +454,20 @@ def _role_of(name: str) -> str:
     return "data parallel" if _DATA_PARALLEL.fullmatch(name) else _PLAIN
 
 
-def _args(args: object) -> Mapping[str, Any]:
+def _args(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    args = event.get("args")
     return args if isinstance(args, dict) else {}
 
 
-def _thread(thread: object) -> object:
+def _thread(event: Mapping[str, Any]) -> object:
     """Return the thread of an event of the CPU."""
+    thread = event.get("tid")
     return thread if isinstance(thread, (int, str)) else None
 
 
 def _real(value: object) -> bool:
     """Return whether a value is a number of a sane size (no bool, no NaN)."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and -1e18 < value < 1e18
+    return type(value) in _NUMBERS and -1e18 < value < 1e18  # type: ignore[operator]
 
 
 def _round(value: float | None) -> float | None:

@@ -1,0 +1,62 @@
+"""How fast `preflight trace` reads a profile, beside ``json.load`` of the same file.
+
+``python -m benchmarks.trace_reader --events 1000000 TRACE...`` from the top of the repository. It makes a long trace
+anew in a temporary folder (``tests/support/training_job.py``), plain and packed, and measures these and the given ones.
+Each figure is of a process of its own: CPU time with its start, and the largest memory. See README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support.training_job import write_long
+
+_PEAK = "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
+PROGRAMS = {
+    "json.load": "import gzip, json, sys; path = sys.argv[1]; "
+    f"json.load((gzip.open if path.endswith('.gz') else open)(path)); {_PEAK}",
+    "the reader": "import sys; from pathlib import Path; from preflight.facts.streamed_log import seen_on_disk; "
+    f"seen_on_disk(Path(sys.argv[1])).trace.document(); {_PEAK}",
+}
+
+
+def measure(code: str, path: Path) -> tuple[float, int]:
+    """Return the CPU seconds of a program and its peak memory, MiB."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True, timeout=600
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, int(done.stdout)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a line for each trace."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("traces", nargs="*", type=Path, metavar="TRACE")
+    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    chosen = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        plain, packed = Path(folder, "rank0.json"), Path(folder, "rank0.json.gz")
+        with plain.open("w") as stream:
+            write_long(stream, chosen.events)
+        with plain.open("rb") as source, gzip.open(packed, "wb", 6) as target:
+            shutil.copyfileobj(source, target)
+        for path in (plain, packed, *chosen.traces):
+            best = {what: min(measure(code, path) for _ in range(chosen.rounds)) for what, code in PROGRAMS.items()}
+            figures = ", ".join(f"{what} {cpu:.2f} s {peak} MiB" for what, (cpu, peak) in best.items())
+            ratio = best["the reader"][0] / best["json.load"][0]
+            print(f"{path.name}: {figures}, CPU ratio {ratio:.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
