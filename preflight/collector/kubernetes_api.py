@@ -12,7 +12,7 @@ from .records import Deadline, Record, refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Mapping
+    from typing import Any, Dict, List, Mapping, Optional
 
 #: Where a kubelet mounts the service account.
 FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -161,10 +161,37 @@ def _container(container: "Dict[str, Any]", init: bool, status: "Dict[str, Any]"
         "init": init,
         "privileged": _object(container.get("securityContext")).get("privileged") is True,
         "image": _image(container, status),
+        "restarts": _restarts(container, init, status),
+        "ended": _ended(container, init, status),
         "limits": _quantities(resources.get("limits")),
         "requests": _quantities(resources.get("requests")),
         "claims": [_text(_object(claim).get("name")) for claim in _list(resources.get("claims"))[:_MAX_ITEMS]],
     }
+
+
+def _states(container: "Dict[str, Any]", init: bool, status: "Dict[str, Any]") -> "List[Dict[str, Any]]":
+    """Return what the kubelet reports of a container."""
+    kind = "initContainerStatuses" if init else "containerStatuses"
+    states = [_object(state) for state in _list(status.get(kind))[:_MAX_ITEMS]]
+    return [state for state in states if state.get("name") == container.get("name")]
+
+
+def _restarts(container: "Dict[str, Any]", init: bool, status: "Dict[str, Any]") -> "Optional[int]":
+    """Return how often a container was started again; None if not reported."""
+    for state in _states(container, init, status):
+        if type(state.get("restartCount")) is int:
+            return int(state["restartCount"])
+    return None
+
+
+def _ended(container: "Dict[str, Any]", init: bool, status: "Dict[str, Any]") -> str:
+    """Return reason and exit code of the last end of a container: ``OOMKilled 137``."""
+    for state in _states(container, init, status):
+        for kind in ("state", "lastState"):
+            ended = _object(_object(state.get(kind)).get("terminated"))
+            if ended:
+                return "{} {}".format(_text(ended.get("reason")), _text(ended.get("exitCode"))).strip()
+    return ""
 
 
 def _image(container: "Dict[str, Any]", status: "Dict[str, Any]") -> str:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from preflight.facts.node import NodeFacts
     from preflight.facts.trace.job import JobTrace
     from preflight.parsers.job_log import JobLog
+    from preflight.parsers.messages.scan import LoggedError
+    from preflight.parsers.messages.signature import ErrorSignature
 
 T = TypeVar("T")
 
@@ -23,6 +25,22 @@ RUN = "@run"
 
 
 _HOSTNAME = "file:/proc/sys/kernel/hostname"
+
+#: Lines at the end of a log in which errors of programs are looked for, and words without one of which there are none.
+_END_LINES = 400
+_TEXTPREP = ("preflight.textprep.line_prefixes", "preflight.textprep.lines")
+_WORDS_OF_ERRORS = (
+    "Traceback",
+    "rror",
+    "ERROR",
+    "panic: ",
+    "terminate called",
+    "illed",
+    "fault",
+    "SIG",
+    "exitcode",
+    "MPI_ABORT",
+)
 
 
 class RunFacts:
@@ -156,17 +174,34 @@ class RunFacts:
     def kinds(self) -> frozenset[str]:
         """The kinds of PyTorch output among the logs, including refused ones.
 
-        They are ``trace``, ``recording`` and ``watchdog``.
+        They are ``trace``, ``recording``, ``watchdog`` and ``errors``.
         """
         try:
             inputs = {
                 "trace": self.traces,
                 "recording": {**self.recordings, **self.refused},
                 "watchdog": self.watchdogs,
+                "errors": self.program_errors,
             }
         except EvidenceError:
             return frozenset()
         return frozenset(kind for kind, found in inputs.items() if found)
+
+    @cached_property
+    def program_errors(self) -> dict[str, list[tuple[ErrorSignature, list[LoggedError]]]]:
+        """The errors of programs at the end of each log, by signature."""
+        errors = {}
+        for key, log in self._job_logs.items():
+            end = log.text.end(_END_LINES)
+            if not any(word in end.text for word in _WORDS_OF_ERRORS):
+                continue
+            scan = importlib.import_module("preflight.parsers.messages.scan")
+            prefixes, texts = map(importlib.import_module, _TEXTPREP)
+            writers = prefixes.split_by_writer(texts.lines_of(end))
+            groups = list(scan.by_signature(tuple(error for _, own in writers for error in scan.program_errors(own))))
+            if groups:
+                errors[key] = groups
+        return errors
 
     @cached_property
     def watchdogs(self) -> dict[str, parsers.torch.watchdog.Watchdog]:

@@ -36,6 +36,8 @@ class Container:
     resources: Mapping[str, str]  # name -> quantity, of its limits and requests
     claims: tuple[str, ...]  # of dynamic resource allocation
     image: str = ""  # as the pod names it, and the digest that runs; empty from a collector that did not keep it
+    restarts: int | None = None  # None where the kubelet, or an earlier collector, did not report it
+    ended: str = ""  # reason and exit code of its last end: ``OOMKilled 137``
 
 
 @dataclass(frozen=True)
@@ -146,8 +148,13 @@ def _container(one: Any) -> Container:
     image = one.get("image", "")
     if not isinstance(image, str):
         raise ValueError(f"the image of {one['name'][:60]!r} is not text")
+    restarts, ended = one.get("restarts"), one.get("ended", "")
+    if (restarts is not None and (type(restarts) is not int or restarts < 0)) or not isinstance(ended, str):
+        raise ValueError(f"the restarts of {one['name'][:60]!r} are not a number, or its end is not text")
     privileged = one.get("privileged") is True
-    return Container(one["name"], one.get("init") is True, privileged, merged, tuple(claims), image)
+    return Container(
+        one["name"], one.get("init") is True, privileged, merged, tuple(claims), image, restarts, ended[:120]
+    )
 
 
 def _texts(found: Any, what: str) -> Iterator[tuple[str, str]]:

@@ -43,6 +43,16 @@ class NumberedText:
             return line
         return self.numbers[min(max(line, 1), len(self.numbers)) - 1]
 
+    def end(self, most: int) -> NumberedText:
+        """Return the last lines, ``most`` of them at most."""
+        begin = len(self.text)
+        for _ in range(most):
+            if (begin := self.text.rfind("\n", 0, begin)) < 0:
+                return self
+        first = self.text.count("\n", 0, begin) + 2
+        numbers = range(first, self.last + 1) if self.numbers is None else self.numbers[first - 1 :]
+        return NumberedText(self.text[begin + 1 :], numbers)
+
     def between(self, spans: Iterable[tuple[int, int]]) -> Iterator[str]:
         """Yield the available lines of each span.
 

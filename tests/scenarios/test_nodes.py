@@ -38,7 +38,7 @@ NODES = ("hgx-h100", "hgx-h100-roce")
 
 #: Checks that skip on both: no container, the CPUs are not AMD's, a newer GPU, no job, no multi-node NVLink.
 DO_NOT_APPLY = {
-    "container.gpu-devices", "container.device-plugin",
+    "container.gpu-devices", "container.device-plugin", "container.state",
     "container.networks", "versions.compatibility", "nccl.sharp-plugin",
     "pcie.relaxed-ordering", "gpu.retired-pages", "gpu.process-per-gpu",
     "nvlink.imex",

@@ -224,7 +224,7 @@ def test_healthy() -> None:
     assert found["nodes"][0]["part"] == "HGX A100"
     assert silent_checks(found) == {
         "nccl.sharp-plugin", "versions.compatibility",
-        "container.gpu-devices", "container.device-plugin",
+        "container.gpu-devices", "container.device-plugin", "container.state",
         "container.networks", "gpu.fabric-state", "gpu.process-per-gpu",
         "gpu.recovery-action", "gpu.retired-pages", "nvlink.imex", "rails.subnets", "roce.chain",
         "counters.traffic-class", "switch.pfc", "switch.mtu", "switch.dscp", "switch.ets",

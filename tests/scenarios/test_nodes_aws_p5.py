@@ -120,7 +120,8 @@ def test_healthy() -> None:
     assert loud(aws_p5(), site(NAME)) == set()
     assert found["exit_status"] == 0
     assert silent_checks(found) == NOT_OF_EFA | {
-        "container.gpu-devices", "container.device-plugin", "container.networks", "gpu.process-per-gpu",
+        "container.gpu-devices", "container.device-plugin", "container.state", "container.networks",
+        "gpu.process-per-gpu",
         "nccl.sharp-plugin", "versions.compatibility",
         "nccl.ib-hca", "rdma.firmware",
         "gpu.retired-pages", "gpudirect.iommu", "kernel.cpu-governor", "nvlink.imex",

@@ -198,7 +198,7 @@ def test_healthy_node_raises_nothing() -> None:
         "gpu.retired-pages", "gpu.process-per-gpu", "nvlink.imex", "nvlink.switches", "xid.nvswitch",
         "pcie.relaxed-ordering",
         "roce.chain", "rails.subnets", "nccl.sharp-plugin", "versions.compatibility",
-        "container.gpu-devices", "container.device-plugin",
+        "container.gpu-devices", "container.device-plugin", "container.state",
         "container.networks", "counters.visible",
         "counters.traffic-class", "switch.pfc", "switch.mtu", "switch.dscp", "switch.ets",
     }  # fmt: skip

@@ -180,7 +180,7 @@ def test_healthy() -> None:
     assert result["exit_status"] == 3
     assert silent_checks(result) == HIDDEN - {check for _, check, _ in ALWAYS} | {
         "nccl.sharp-plugin", "versions.compatibility",
-        "container.gpu-devices", "container.device-plugin",
+        "container.gpu-devices", "container.device-plugin", "container.state",
         "container.networks", "gpu.fabric-state", "gpu.process-per-gpu",
         "gpu.recovery-action", "gpu.retired-pages", "rdma.firmware", "nvlink.imex", "rails.subnets", "roce.chain",
         "counters.traffic-class", "optics.module", "optics.fec", "optics.ber",

@@ -183,7 +183,7 @@ def test_healthy_tray_raises_nothing() -> None:
         "pcie.relaxed-ordering", "roce.chain", "rails.subnets", "counters.visible", "counters.traffic-class",
         "switch.pfc", "switch.mtu", "switch.dscp", "switch.ets",
         "nccl.sharp-plugin", "versions.compatibility",
-        "container.gpu-devices", "container.device-plugin",
+        "container.gpu-devices", "container.device-plugin", "container.state",
         "container.networks",
     }  # fmt: skip
     assert result["exit_status"] == 0

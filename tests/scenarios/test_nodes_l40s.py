@@ -179,7 +179,7 @@ def test_healthy() -> None:
     assert found["nodes"][0]["part"] == "L40S PCIe"
     assert silent_checks(found) == {
         "nccl.sharp-plugin", "versions.compatibility",
-        "container.gpu-devices", "container.device-plugin",
+        "container.gpu-devices", "container.device-plugin", "container.state",
         "container.networks", "gpu.fabric-state", "gpu.mig", "gpu.process-per-gpu",
         "gpu.retired-pages", "nvlink.fabric-manager", "nvlink.switches", "nvlink.imex", "nvlink.links", "nvlink.errors",
         "pcie.relaxed-ordering", "rdma.active-mtu", "topology.nvlink", "xid.nvswitch",

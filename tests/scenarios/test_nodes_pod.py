@@ -16,7 +16,7 @@ from preflight.facts.pod import POD
 from preflight.parsers.nvidia.nvlink_errors import NVLINK_ERRORS
 from preflight.parsers.nvidia.nvlink_status import NVLINK
 from tests.support.machines import Machine
-from tests.support.machines.pod import HIDDEN, NAME, NETWORKS, NO_TOOL, given, pod, requesting
+from tests.support.machines.pod import HIDDEN, NAME, NETWORKS, NO_TOOL, RESOURCE, given, pod, requesting
 from tests.support.machines.records import MISSING, ran
 from tests.support.whole_nodes import (
     Fault,
@@ -116,6 +116,10 @@ FAULTS: Faults = {
     ),
     "the API does not tell": (
         records({POD: {"status": "denied", "why": "HTTP 403"}}), {("unknown", "container.device-plugin", "")},
+    ),
+    "killed at the memory limit, and started again": (
+        records({POD: requesting({"nvidia.com/gpu": "8", RESOURCE: "1"}, 2, "OOMKilled 137")}),
+        {("warn", "container.state", "main")},
     ),
     "locked memory of a container": (node(memlock="8388608"), {("fail", "host.memlock", "")}),
     "/dev/shm of a container": (node(shm_gib=0.0625), {("fail", "host.shm", "")}),

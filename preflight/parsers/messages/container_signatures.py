@@ -35,7 +35,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|no matching manifest for|ErrImagePull|ImagePullBackOff|[Ff]ailed to pull image|returned error code: 40[134]"
      r"|registry.{0,80}x509: certificate",
      "fail", "the image could not be fetched: no access, another name or tag, or no way to the registry",
-     "container.gpu-devices", _IMAGE, "Try the pull by hand on that node; look at the name, the credentials and the "
+     "container.state", _IMAGE, "Try the pull by hand on that node; look at the name, the credentials and the "
      "disk."),
     ("container-network", "network for sandbox|CNI|multus|no free VF|error adding container to "
      "network|IPAM|whereabouts|sriov"
@@ -82,13 +82,13 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"OCI runtime (?:create|exec|start) failed|failed to create (?:shim|containerd) task|runc (?:create|run"
      r"|exec) failed"
      r"|error during container init|crun: (?:error|cannot|executable|writing).{0,160}|failed to start container",
-     "fail", "the container could not be started", "container.gpu-devices", _RUNTIME,
+     "fail", "the container could not be started", "container.state", _RUNTIME,
      "The end of the line is the reason: a device, a mount, a program, or the NVIDIA hook."),
     ("container-tool", "FATAL:|enroot|docker|podman|Docker daemon|apptainer|singularity|squashfs",
      r"^FATAL: {2,8}(?P<what>\S.{0,200})|enroot[\w-]{0,20}: (?:failed|error|\[ERROR\]|command).{0,160}"
      r"|[Cc]annot connect to the Docker daemon|Error response from daemon: .{1,200}|podman: error"
      r"|squashfuse.{0,40}(?:fail|error)",
-     "fail", "the container could not be made or started", "container.gpu-devices",
+     "fail", "the container could not be made or started", "container.state",
      ("df -h /tmp $APPTAINER_TMPDIR $ENROOT_CACHE_PATH", "docker info; apptainer --version; enroot version",
           "nvidia-smi -L"),
      "Read what it names: space, permissions, an image, or the daemon."),

@@ -69,10 +69,10 @@ SIGNATURES = signatures(FRAMEWORK, (
      "Install the CUDA build of PyTorch that fits the driver."),
     ("cuda-illegal-access", "illegal memory access|ILLEGAL_ADDRESS|cudaErrorIllegalAddress",
      r"illegal memory access was encountered|CUDA_ERROR_ILLEGAL_ADDRESS|cudaErrorIllegalAddress",
-     "fail", "a kernel accessed memory that is not its own: an error of the program, or of the GPU", "xid.gpu", _XID,
+     "fail", "a kernel accessed memory that is not its own: an error of the program, or of the GPU", "job.errors", _XID,
      "Run it with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer; if it happens on one GPU only, test that GPU."),
     ("cuda-device-assert", "device-side assert", r"device-side assert triggered",
-     "fail", "a kernel's own assertion failed: an index or label out of range", "xid.gpu", _XID,
+     "fail", "a kernel's own assertion failed: an index or label out of range", "job.errors", _XID,
      "Run it with CUDA_LAUNCH_BLOCKING=1: the traceback then names the operation."),
     ("cuda-launch-failed",
      "unspecified launch failure|LAUNCH_FAILED|launch timed out|misaligned address|illegal instruction|hardware stack|"
@@ -139,7 +139,7 @@ SIGNATURES = signatures(FRAMEWORK, (
     ("missing-library", "cannot open shared object file",
      r"(?P<what>lib(?:nccl|cudart|cudnn\w{0,20}|cublas\w{0,4}|cufft|nvrtc|cusparse\w{0,4}|nvshmem_host)\.so[.\d]{0,12})"
      r": cannot open shared object file",
-     "fail", "a CUDA library is missing where the program runs", "versions.compatibility",
+     "fail", "a CUDA library is missing where the program runs", "job.errors",
      ("ldconfig -p | grep -e cuda -e nccl -e cudnn", "echo $LD_LIBRARY_PATH", "pip list | grep -i nvidia"),
      "Install it in the image, or add its folder to LD_LIBRARY_PATH."),
 ))  # fmt: skip

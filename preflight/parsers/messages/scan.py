@@ -39,11 +39,11 @@ SIGNATURES: tuple[ErrorSignature, ...] = (
 _FIRST_ERROR = ("grep -n -i -e error -e traceback LOG | head", "preflight read LOG", "dmesg -T | tail -50")
 #: What no signature knows: an exception that ended a program, and a line that a program itself calls an error.
 RAISED = ErrorSignature(
-    "exception", FRAMEWORK, (), re.compile("(?!)"), "fail", "", "nccl.failures", _FIRST_ERROR,
+    "exception", FRAMEWORK, (), re.compile("(?!)"), "fail", "", "job.errors", _FIRST_ERROR,
     "Look at the line of the program that raised it."
 )  # fmt: skip
 LOGGED = ErrorSignature(
-    "logged-error", FRAMEWORK, (), re.compile("(?!)"), "unknown", "", "nccl.failures", _FIRST_ERROR,
+    "logged-error", FRAMEWORK, (), re.compile("(?!)"), "unknown", "", "job.errors", _FIRST_ERROR,
     "The program calls it an error; what it means for the job is not known here."
 )  # fmt: skip
 #: Ids of errors that are grouped by their text.
@@ -209,6 +209,20 @@ def parser_of(kind: str) -> Callable[[Lines, int], Parsed[tuple[LoggedError, ...
     return parse_lines
 
 
+def program_errors(lines: Lines) -> tuple[LoggedError, ...]:
+    """Return the errors of programs in the lines of one writer."""
+    errors: list[LoggedError] = []
+    begins, parse_lines, at = begins_with(FRAMEWORK), parser_of(FRAMEWORK), 0
+    while at < len(lines):
+        if not begins(lines, at):
+            at += 1
+            continue
+        parsed = parse_lines(lines, at)
+        errors += parsed.value
+        at = max(at + 1, parsed.end)
+    return tuple(errors)
+
+
 def _error_at(lines: Lines, at: int) -> tuple[LoggedError, int] | None:
     """Return the error that begins at a line, and the index behind it."""
     text = lines[at].text[:_LONGEST]
@@ -294,15 +308,6 @@ def _words(text: str, match: re.Match[str] | None) -> str:
     begin = max(0, place - _BEFORE) if place > _WORDS - _BEFORE else 0
     begin = logged.find(" ", begin) + 1 if begin else 0
     return ("… " if begin else "") + ends_of(logged[begin:], _WORDS, _WORDS * 2 // 3)
-
-
-def different_words(errors: list[LoggedError]) -> list[str]:
-    """Return what errors printed, the first of those that differ in digits only."""
-    texts: dict[str, str] = {}
-    for error in errors:
-        if error.words:
-            texts.setdefault(re.sub(r"\d", "0", error.words), error.words)
-    return list(texts.values())
 
 
 def by_signature(errors: tuple[LoggedError, ...]) -> Iterator[tuple[ErrorSignature, list[LoggedError]]]:

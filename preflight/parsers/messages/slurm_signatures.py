@@ -34,7 +34,7 @@ SIGNATURES = signatures(SLURM, (
     ("slurm-task-failed", "srun: error: ",
      r"srun: error: (?P<node>[\w.-]{1,64}): tasks? (?P<rank>[\d,-]{1,60}): (?P<what>(?:Exited with exit code \d{1,3}"
      r"|Killed|Segmentation fault|Bus error|Aborted|Terminated|Floating point exception).{0,40})",
-     "fail", "tasks of the job ended with an error", "nccl.failures", _JOB,
+     "fail", "tasks of the job ended with an error", "job.errors", _JOB,
      "The first error in the output of these tasks is the cause."),
     ("slurm-launch", "Task launch for|task launch failed|Unable to create step|Job step creation|create job step",
      r"Task launch for StepId=\S{1,40} failed on node (?P<node>[\w.-]{1,64}): (?P<what>.{1,120})"
@@ -120,7 +120,7 @@ SIGNATURES = signatures(SLURM, (
      r"|pyxis: (?:failed|couldn't|could not|child \d{1,9} (?:failed|terminated)|container (?:start|exited"
      r"|image)\b.{0,40}|\s{0,8}\[ERROR\]|unable)"
      r".{0,160}|error: pyxis: .{1,160}",
-     "fail", "the job's container could not be fetched or started (pyxis, enroot)", "container.gpu-devices",
+     "fail", "the job's container could not be fetched or started (pyxis, enroot)", "container.state",
      ("srun --container-image=IMAGE true", "cat ~/.config/enroot/.credentials; df -h $ENROOT_CACHE_PATH", "nvidia-smi "
       "-L"),
      "The lines of enroot's log that follow have the reason: credentials, space, image, or GPU hook."),

@@ -27,20 +27,20 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|pickle data was truncated|EOFError: Ran out of input|unexpected EOF, expected \d{1,12} more bytes"
      r"|(?i:checkpoint|weights|shard|tensor file)\b.{0,80}(?:[Cc]orrupt|truncated|incomplete)"
      r"|[Cc]orrupt(?:ed)? (?:checkpoint|weights|shard)",
-     "fail", "a file of weights or a checkpoint is damaged or was not written to its end", "checkpoint.age", _FILES,
+     "fail", "a file of weights or a checkpoint is damaged or was not written to its end", "job.errors", _FILES,
      "Go back to the checkpoint before it; see whether the file system was full or the writer was killed."),
     ("checkpoint-mismatch", "state_dict|size mismatch|state dict|Unexpected key|Missing key",
      r"Error\(s\) in loading state_dict|size mismatch for [\w.]{1,200}:|(?:Missing"
      r"|Unexpected) key(?:\(s\))? in (?:checkpoint )?"
      r"state.?dict",
-     "fail", "the checkpoint is not of this model: shapes or names differ", "checkpoint.age",
+     "fail", "the checkpoint is not of this model: shapes or names differ", "job.errors",
      ("grep -n -i -e 'size mismatch' -e 'key(s)' LOG | head", "diff OLD_CONFIG NEW_CONFIG", "ls -l CHECKPOINT"),
      "Compare the configuration that wrote it: vocabulary, hidden size, parallel layout."),
     ("checkpoint-missing", "heckpoint",
      r"(?:[Nn]o|[Cc]ould not find|[Cc]annot find|can't find) (?:a |any |valid "
      r"|the )?(?:latest )?checkpoints?\b.{0,60}(?:found|in|at|from)"
      r"|[Cc]heckpoint.{0,120}(?:does not exist|not found|No such file)",
-     "warn", "no checkpoint was found where the program looked", "checkpoint.age", _FILES,
+     "warn", "no checkpoint was found where the program looked", "job.errors", _FILES,
      "On a first start that is as it should be; on a resumed one, look at path and mount."),
     ("not-a-number",
      "nan|NaN|inf|non-finite|Inf",
@@ -48,7 +48,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|inf)s? in\b"
      r"|NaN or Inf found|[Nn]on-finite (?:loss|grad\w*|value)|grad(?:ient)?[ _]?norm(?:s)? (?:is|=|:) ?(?:nan|inf)\b"
      r"|[Ll]oss is (?:infinite or NaN|not finite)|returned nan values",
-     "fail", "the loss or a gradient is not a number", "torch.steps",
+     "fail", "the loss or a gradient is not a number", "job.errors",
      ("grep -n -i -e nan -e inf LOG | head", "nvidia-smi -q -d ECC", "dcgmi diag -r 3"),
      "Look at the learning rate and the data of that step; if one rank alone has it, test its GPU."),
     ("parallel-layout", "divisible|world size|world_size|WORLD_SIZE",
@@ -57,12 +57,12 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|number of GPUs|expert).{0,120}(?:not divisible|be divisible|does ?n.t (?:match|divide)|is not equal"
      r"|not a multiple)"
      r"|world size \(\d{1,6}\) is (?:not|less|larger)",
-     "fail", "the number of ranks does not fit the parallel layout or the model", "nccl.failures", _LAYOUT,
+     "fail", "the number of ranks does not fit the parallel layout or the model", "job.errors", _LAYOUT,
      "Choose tensor, pipeline and expert parallelism so that their product divides the number of GPUs."),
     ("data-loader-worker", "DataLoader worker|DataLoader timed out",
      r"DataLoader worker \(pid.{1,60}\) (?:is killed by signal: (?!Bus)|exited unexpectedly)"
      r"|DataLoader timed out after",
-     "fail", "a worker of the data loader was killed, crashed, or hangs", "kernel.events",
+     "fail", "a worker of the data loader was killed, crashed, or hangs", "job.errors",
      ("dmesg -T | grep -i -e 'out of memory' -e oom -e segfault", "df -h /dev/shm", "free -g"),
      "If the kernel killed it, use fewer workers or more memory; if it hangs, look at the storage it reads from."),
     ("kernel-build", "BackendCompilerFailed|InductorError|_dynamo.exc|OutOfResources|ptxas|nvcc|CompilationError"
@@ -71,30 +71,30 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"BackendCompilerFailed|InductorError|torch\._dynamo\.exc\.\w{3,40}|OutOfResources: out of resource"
      r"|ptxas (?:fatal|error|/tmp)|nvcc (?:fatal|error)|triton\.compiler\.errors\.\w{1,40}|Error building extension"
      r"|ninja: build stopped|Error compiling objects for extension|PassManager::run failed",
-     "fail", "a kernel could not be compiled for this GPU", "versions.compatibility", _BUILD,
+     "fail", "a kernel could not be compiled for this GPU", "job.errors", _BUILD,
      "Compare the versions of PyTorch, Triton and CUDA with the GPU; run once without compilation to go on."),
     ("extension-abi", "undefined symbol|GLIBC|CXXABI",
      r"undefined symbol: (?P<what>_Z\w{1,120})|version .?(?P<lib>(?:GLIBC|GLIBCXX|CXXABI)_[\d.]{1,12}).? not found",
-     "fail", "a compiled extension was built for another PyTorch, compiler or system", "versions.compatibility",
+     "fail", "a compiled extension was built for another PyTorch, compiler or system", "job.errors",
      _IMPORT,
      "Build or install the extension anew for exactly this PyTorch and this image."),
     ("package-missing", "No module named|cannot import name",
      r"(?:ModuleNotFoundError|ImportError): (?:No module named '?(?P<what>[\w.]{1,120})|cannot import name)",
-     "fail", "a Python package is missing here, or has another version", "versions.compatibility", _IMPORT,
+     "fail", "a Python package is missing here, or has another version", "job.errors", _IMPORT,
      "Install it in the image or environment that the job uses, on all nodes alike."),
     ("program-missing", "not found|No such file|xec format error",
      r"(?:(?:ba|z|c|k|da)?sh|[\w./-]{1,200}): (?:line \d{1,6}: "
      r"|\d{1,6}: )?(?P<what>[\w./+-]{1,80}): (?:command )?not found$"
      r"|execve\(\): (?P<path>\S{1,200}): No such file|executable file not found in \$PATH|[Ee]xec format error"
      r"|unable to find the specified executable file",
-     "fail", "a program is not installed where the job runs, or is of another architecture", "versions.compatibility",
+     "fail", "a program is not installed where the job runs, or is of another architecture", "job.errors",
      ("which PROGRAM; echo $PATH", "uname -m; file PROGRAM", "module list"),
      "Load its module or environment in the job's script; look at the image's architecture."),
     ("bad-arguments", "rror: unrecognized|rror: the following|rror: argument|is not in struct|MissingMandatory"
      "|omegaconf|hydra",
      r"error: (?:unrecognized arguments|the following arguments are required|argument [\w/-]{1,60}:).{0,200}"
      r"|is not in struct|MissingMandatoryValue|omegaconf\.errors\.\w{1,60}|hydra\.errors\.\w{1,60}",
-     "fail", "the program does not accept its arguments or its configuration", "nccl.failures",
+     "fail", "the program does not accept its arguments or its configuration", "job.errors",
      ("PROGRAM --help", "git diff CONFIG", "preflight read LOG"), "Correct what it names."),
     ("model-hub", "gated|Client Error|RepositoryNotFound|not a local folder|LocalEntryNotFound|OfflineMode|couldn't "
      "connect to"
@@ -105,7 +105,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|429 .{0,20}Too Many Requests"
      r"|Max retries exceeded with url",
      "fail", "a model or data set could not be fetched: no access, another name, or no way to the server",
-     "host.mounts", _HUB, "Give the job a token or a local copy; on nodes without a way out, fetch it beforehand."),
+     "job.errors", _HUB, "Give the job a token or a local copy; on nodes without a way out, fetch it beforehand."),
     ("ray-memory", "low on memory|memory pressure|ray.exceptions.OutOfMemory|ObjectStoreFull|OutOfDisk",
      r"running low on memory|[1-9]\d{0,5} Workers? \(tasks / actors\) killed due to memory pressure"
      r"|ray\.exceptions\.OutOfMemoryError|ObjectStoreFullError|OutOfDiskError",
@@ -135,7 +135,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      "`ray status` shows what joined; compare with the GPUs that the nodes have."),
     ("model-load", "failed to load|UNAVAILABLE:",
      r"failed to load '(?P<what>[^']{1,120})'|\|\s{0,4}UNAVAILABLE: .{1,200}",
-     "fail", "the server could not load a model", "nccl.failures",
+     "fail", "the server could not load a model", "job.errors",
      ("grep -n -i -e error -e failed LOG | head", "ls -l MODEL_REPOSITORY", "nvidia-smi"),
      "What follows its name is the reason: a missing file, another version, or too little memory."),
     ("engine-version", "ngine|serialization",
@@ -147,11 +147,11 @@ SIGNATURES = signatures(FRAMEWORK, (
     ("tensorrt-llm", "Assertion failed|TllmException|TensorRT-LLM",
      r"\[TensorRT-LLM\]\[ERROR\]\s{0,2}(?P<what>.{5,200})|TllmException|Assertion failed: .{1,200}\.(?:cpp|cu"
      r"|h):\d{1,6}",
-     "fail", "an assertion of the program failed", "nccl.failures", _FIRST_ERROR,
+     "fail", "an assertion of the program failed", "job.errors", _FIRST_ERROR,
      "Read its condition: most often the layout of ranks, or a size that the engine was not built for."),
     ("mpi-slots", "slots available|slots$|already filled|slots that were requested",
      r"not enough slots available in the system|nodes which are allocated for this job are already filled",
-     "fail", "more processes were requested than the launcher has slots", "nccl.failures", _MPI,
+     "fail", "more processes were requested than the launcher has slots", "job.errors", _MPI,
      "Set slots in the host file, request as many tasks, or use --oversubscribe where that is meant."),
     ("mpi-daemons", "daemon|orted|prted|ORTE|PRTE|Hydra|hydra|HYD|proxy",
      r"unable to reliably start one or more daemons|(?:ORTE|PRTE|PRRTE) (?:daemon |was unable|has lost)|ORTE was unable"
@@ -167,12 +167,12 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|support for PMIx?\b.{0,40}not"
      r"|No components were able to be opened|[Uu]nable to (?:start|initialize|open).{0,40}PMIx?\b",
      "fail", "MPI could not be initialised: launcher and library do not fit, or a transport is missing",
-     "nccl.failures", _MPI, "Start it with the mpirun of the same MPI, or `srun --mpi=pmix` with the plug-in that it "
+     "job.errors", _MPI, "Start it with the mpirun of the same MPI, or `srun --mpi=pmix` with the plug-in that it "
      "was built for."),
     ("mpi-abort", "MPI_ABORT|MPI_Abort|non-zero exit code|Primary job",
      r"MPI_ABORT was invoked on rank (?P<rank>\d{1,6})|MPI_Abort\(\S{0,20}|Primary job {1,4}terminated normally, but"
      r"|[Pp]rocess(?:es)? (?:returned|exited with) a non-zero exit code",
-     "fail", "a rank ended the job: its own error, before this line, is the cause", "nccl.failures", _FIRST_ERROR,
+     "fail", "a rank ended the job: its own error, before this line, is the cause", "job.errors", _FIRST_ERROR,
      "Look for the first error in the output of that rank."),
     ("launcher-login", "ssh|publickey|Host key|resolve hostname|pdsh",
      r"ssh: connect to host (?P<node>[\w.-]{1,64}) port \d{1,5}: .{1,80}|ssh: Could not resolve hostname.{1,80}"
@@ -185,12 +185,12 @@ SIGNATURES = signatures(FRAMEWORK, (
      "signal",
      r"exit(?:s|ed) with return code = (?P<what>-?[1-9]\d{0,3})|returned non-zero exit status [1-9]\d{0,3}"
      r"|Received .{0,20}SIG(?:TERM|HUP|INT) death signal",
-     "fail", "the launcher ended: one of its processes had an error, or it received a signal to end", "nccl.failures",
+     "fail", "the launcher ended: one of its processes had an error, or it received a signal to end", "job.errors",
      _FIRST_ERROR, "The first error in the output of that process is the cause."),
     ("engine-ended", "EngineCore|EngineDead|Engine process failed|Scheduler hit an exception|ngine core init",
      r"EngineCore (?:failed to start|encountered (?:a fatal|an) (?:error|issue)|hit an exception|died)|EngineDeadError"
      r"|Engine (?:process|core)(?: initialization)? failed|Scheduler hit an exception",
-     "fail", "the serving engine ended: the error before this line is the cause", "nccl.failures", _FIRST_ERROR,
+     "fail", "the serving engine ended: the error before this line is the cause", "job.errors", _FIRST_ERROR,
      "Look for the first traceback above it."),
     ("serving-watchdog", "Watchdog timeout (|Scheduler watchdog",
      r"Watchdog timeout \(.{1,200}|Scheduler watchdog timeout.{0,160}",
@@ -218,13 +218,13 @@ SIGNATURES = signatures(FRAMEWORK, (
      "Install jax[cuda] for the driver; remove an older CUDA from LD_LIBRARY_PATH."),
     ("pool-process", "process pool was terminated|BrokenProcessPool|terminated abruptly",
      r"process in the process pool was terminated abruptly|BrokenProcessPool",
-     "fail", "a worker process was killed or crashed", "kernel.events",
+     "fail", "a worker process was killed or crashed", "job.errors",
      ("dmesg -T | grep -i -e 'out of memory' -e oom -e segfault", "free -g", "ulimit -a"),
      "If the kernel killed it, use fewer workers or more memory."),
     ("cuda-other", "CUDA error: |CUDA Error: |cudaError|CUDA_ERROR_",
      r"CUDA [Ee]rror: (?P<what>[a-z][\w ,'-]{5,100})|\bcudaError(?!_t\b|String|Enum)[A-Z]\w{3,40}"
      r"|\bCUDA_ERROR_[A-Z_]{4,40}\b",
-     "fail", "a call of CUDA failed", "xid.gpu",
+     "fail", "a call of CUDA failed", "job.errors",
      ("dmesg -T | grep -i -e xid -e nvrm", "nvidia-smi -q", "preflight check --only 'gpu.*,xid.*'"),
      "Look for the Xid of the same second; run it with CUDA_LAUNCH_BLOCKING=1 to see the call."),
 ))  # fmt: skip

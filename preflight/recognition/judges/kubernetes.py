@@ -25,7 +25,7 @@ def _listed(table: KubernetesList) -> Judged:
     for pod in table.pods:
         if (judge := _pod_row(pod)) is not None:
             check, _ = cause(pod.status)
-            judges.append(("container.device-plugin" if pod.status == "Pending" else check, judge))
+            judges.append(("container.state" if pod.status == "Pending" else check, judge))
     judges += [("host.services", _node_row(node)) for node in table.nodes if node.status != "Ready" or node.marks]
     judges += [
         (cause(f"{row.name} {trouble.words}")[0], object_judge(row.name, trouble, row.line))

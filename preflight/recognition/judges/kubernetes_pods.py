@@ -27,7 +27,7 @@ def judge_events(events: Sequence[KubernetesEvent]) -> Judged:
         if event.type == "Warning" or FATAL.fullmatch(event.reason):
             warnings.setdefault(f"{event.reason} {event.object}", event)
     if not warnings:
-        return (("container.device-plugin", no_warning),) if events else ()
+        return (("container.state", no_warning),) if events else ()
     starts: dict[str, tuple[KubernetesEvent, KubernetesEvent]] = {}  # the youngest of an object, and the lowest
     for event in events:
         if event.reason == "Started":
@@ -79,7 +79,7 @@ def judge_pod(pod: PodDescription) -> Judged:
     if pod.status in ("Failed", "Unknown") or pod.reason in ("Evicted", "NodeLost", "UnexpectedAdmissionError"):
         judges.append((cause(f"{pod.reason} {pod.message}")[0], _pod_judge(pod)))
     judges += [pair for pair in judge_events(pod.events) if pair[1] is not no_warning]
-    return tuple(judges) or (("container.device-plugin", pod_runs),)
+    return tuple(judges) or (("container.state", pod_runs),)
 
 
 def _container_judge(pod: PodDescription, name: str, state: str, words: str, line: int) -> Judge:

@@ -11,9 +11,9 @@ import re
 _CAUSES: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     (re.compile(pattern, re.I), check, fix)
     for pattern, check, fix in (
-        (r"oom|out of memory|memory limit|exit code 137", "kernel.events",
+        (r"oom|out of memory|memory limit|exit code 137", "container.state",
          "Raise the pod's memory limit, or lower what its data loaders use; see the kernel's log of the node."),
-        (r"insufficient (?:nvidia\.com/|amd\.com/)?gpu|insufficient nvidia\.com", "container.device-plugin",
+        (r"insufficient (?:nvidia\.com/|amd\.com/)?gpu|insufficient nvidia\.com", "container.state",
          "Free GPUs, or see whether a node lost one: `kubectl describe node`, allocatable nvidia.com/gpu."),
         (r"insufficient (?:rdma|nvidia\.com/\S*(?:rdma|hostdev|mlnx)|vpc\.amazonaws|openshift\.io)|rdma/",
          "container.device-plugin", "See that the RDMA device plug-in runs on the nodes and what it has free."),
@@ -31,14 +31,14 @@ _CAUSES: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
          "Give system daemons reserved memory, and pods limits."),
         (r"shm|shared memory", "host.shm", "Mount an emptyDir of medium Memory at /dev/shm."),
         (r"Insufficient (?:memory|cpu|pods|hugepages)|didn't match|taint|affinity|FailedScheduling|Preempt",
-         "container.device-plugin", "`kubectl describe node`: labels, taints and what is allocatable."),
-        (r"ErrImagePull|ImagePullBackOff|Failed to pull image|pull QPS", "container.gpu-devices",
+         "container.state", "`kubectl describe node`: labels, taints and what is allocatable."),
+        (r"ErrImagePull|ImagePullBackOff|Failed to pull image|pull QPS", "container.state",
          "See the image's name and the registry's credentials, from that node."),
         (r"NodeNotReady|Rebooted|NodeHasInsufficient|NetworkNotReady|TaintManagerEviction|Kubelet|node lost|Evicted",
          "host.services", "`kubectl describe node`; kubelet's log and the kernel's log of that node."),
     )
 )  # fmt: skip
-_OTHER = ("nccl.failures", "`kubectl logs --previous` of the pod has the first error.")
+_OTHER = ("container.state", "`kubectl logs --previous` of the pod has the first error.")
 
 
 def cause(text: str) -> tuple[str, str]:

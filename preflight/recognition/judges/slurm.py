@@ -163,7 +163,7 @@ _ENDS = (
     ("TIMEOUT", "trend.job-time", "it reached its time limit: too short, or the job hung",
      "If its last lines show progress, request more time; else look for a hang: `preflight read LOG`."),
     ("DEADLINE", "trend.job-time", "it could not end before its deadline", "Request less, or a later deadline."),
-    ("FAILED", "nccl.failures", "it ended with an error", "The first error in its output is the cause: `preflight read"
+    ("FAILED", "job.errors", "it ended with an error", "The first error in its output is the cause: `preflight read"
                                                           " LOG`."),
     ("PREEMPTED", "host.services", "it was preempted by another job", "Requeue it from its last checkpoint."),
     ("CANCELLED", "host.services", "it was cancelled: by a person, or after one of its tasks failed",
@@ -175,7 +175,7 @@ _ENDS = (
 _OTHER_ENDS = (
     ("LAUNCH_FAILED", "host.services", "it could not be launched", "`scontrol show job JOB`; slurmd's log of its "
      "nodes."),
-    ("SPECIAL_EXIT", "nccl.failures", "it was requeued and is held (special exit)", "`scontrol show job JOB`, then "
+    ("SPECIAL_EXIT", "job.errors", "it was requeued and is held (special exit)", "`scontrol show job JOB`, then "
      "`scontrol release"
                                                                                    " JOB`."),
     ("STOPPED", "host.services", "it was stopped by a signal", "`scontrol show job JOB`."),
@@ -212,7 +212,7 @@ def _jobs(jobs: Sequence[EndedJob]) -> Judged:
             judges.append(("host.services", _unknown_state(job)))
         elif job.state == "PENDING" and job.reason and not _WAITS.fullmatch(job.reason):
             judges.append((check_of(job.reason, "host.services"), _waiting(job)))
-    return tuple(judges) or ((("nccl.failures", _none_bad),) if jobs else ())
+    return tuple(judges) or ((("job.errors", _none_bad),) if jobs else ())
 
 
 def _end_of(job: EndedJob) -> tuple[str, str, str, str] | None:

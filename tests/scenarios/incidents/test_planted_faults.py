@@ -42,6 +42,7 @@ EXPECTED: Mapping[str, tuple[str, str, str]] = {
     "container.gpu-devices": ("job", "blocks-job", ""),
     "container.networks": ("job", "slows-job", ""),
     "container.rdma-address": ("job", "slows-job", ""),
+    "container.state": ("job", "", "drifts"),
     "counters.balance": ("job", "", "slows-job"),
     "counters.congestion": ("network", "", "slows-job"),
     "counters.cpu": ("site", "", "slows-job"),

@@ -91,9 +91,9 @@ def pod(name: str = NAME) -> Machine:
     ), NETWORKS)  # fmt: skip
 
 
-def requesting(resources: Mapping[str, str]) -> dict[str, Any]:
+def requesting(resources: Mapping[str, str], restarts: int = 0, ended: str = "") -> dict[str, Any]:
     """Return the API record of a pod with one container that requests these resources."""
-    main = {"name": "main", "init": False, "privileged": False, "claims": []}
+    main = {"name": "main", "init": False, "privileged": False, "claims": [], "restarts": restarts, "ended": ended}
     return {"status": "ok", "value": {
         "namespace": "training", "name": "trainer-0", "node": "gpu001", "host_network": False, "annotations": {},
         "containers": [{**main, "limits": dict(resources), "requests": dict(resources)}],

@@ -57,7 +57,7 @@ def test_a_message_that_a_person_or_a_program_quotes_is_none(line: str) -> None:
 
 def test_the_cause_comes_before_what_follows_from_it() -> None:
     (part,) = read_text("ChildFailedError:\n  exitcode  : -9 (pid: 4711)\n", "pasted")
-    assert [finding["check"] for finding in part.findings] == ["kernel.events", "nccl.failures"]
+    assert [finding["check"] for finding in part.findings] == ["kernel.events", "job.errors"]
 
 
 def test_two_nodes_of_one_log_are_apart() -> None:

@@ -1,0 +1,144 @@
+"""Errors that ended a job's program, as its output shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from preflight.expectations import Site
+from preflight.facts.job import RunFacts
+from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.textprep.plain_text import ends_of
+
+if TYPE_CHECKING:
+    from preflight.parsers.messages.scan import LoggedError
+    from preflight.parsers.messages.signature import ErrorSignature
+
+_REPORTS = {"fail": failed, "warn": warned, "unknown": unknown}
+
+#: Errors of one log that are reported one by one, causes before consequences.
+_MAX_FINDINGS = 5
+#: Printed texts that the finding of one signature quotes.
+_MOST_QUOTED = 3
+
+
+@check(
+    "job.errors",
+    title="The job's output shows no error that ended its program",
+    fault="An error ended a program of the job",
+    impact="blocks-job",
+    source="signatures in preflight/parsers/messages; PyTorch, CUDA, Hugging Face, Ray, JAX, vLLM, Open MPI and Slurm",
+    fix="Fix the first error, from which the ends of other ranks follow: `preflight read LOG` shows all of them.",
+    action="fix-job",
+    scope="run",
+    needs=("errors",),
+)
+def errors(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Look for errors of programs, launchers and libraries at the end of a log.
+
+    ## Why it matters
+    A job ends by an exception, a signal or a refusal of its launcher, and NCCL's log shows only that ranks went away.
+
+    ## Verdicts
+    An exception without a handler, and a message that a signature knows to end a program, fail; those that a program
+    can live with warn; one that it survived, or that is cut, is unknown. With `--log` the last lines of the log are
+    read, and the check is planned only where they show an error; `preflight read` reads all of a pasted text, and
+    reports a line that a program itself calls an error and that no signature knows as unknown. What reports only the
+    end of another process follows the first error.
+
+    ## False alarms
+    An exception that the program printed and survived, without a word about it in the lines round it.
+    """
+    for key, logged in run.program_errors.items():
+        ended = [group for group in ordered(logged) if group[0].id != _LOGGED]
+        for signature, same in ended[:_MAX_FINDINGS]:
+            yield finding_of(signature, same, [key], f"{key.removeprefix('log:')}:{same[0].line}: ")
+        if not ended:
+            yield passed(f"{key.removeprefix('log:')}: no error at its end is known to end a program, but "
+                         f"{len(logged)} kinds of lines are logged as errors", subject=key.removeprefix("log:"),
+                         evidence=[key])  # fmt: skip
+
+
+#: The signature of a line that a program itself calls an error, and that no other signature knows.
+_LOGGED = "logged-error"
+
+#: Signatures that only report that another error ended a process.
+_SECONDARY = frozenset({
+    "child-failed", "child-aborted", "slurm-task-failed", "slurm-cancelled", "launcher-exit", "engine-ended",
+    "mpi-abort",
+    "mpi-rank-ended",
+})  # fmt: skip
+
+
+def ordered(
+    logged: Sequence[tuple[ErrorSignature, list[LoggedError]]],
+) -> list[tuple[ErrorSignature, list[LoggedError]]]:
+    """Order the errors of each signature: causes before consequences.
+
+    Those without a signature come last.
+    """
+    return sorted(logged, key=_order)
+
+
+def _order(group: tuple[ErrorSignature, list[LoggedError]]) -> int:
+    signature, logged = group
+    if signature.id == _LOGGED:
+        return 2
+    return int(signature.id in _SECONDARY or all(error.follows for error in logged))
+
+
+def finding_of(
+    signature: ErrorSignature, logged: Sequence[LoggedError], evidence: Sequence[str], where: str = ""
+) -> Finding:
+    """Return the finding of the errors that have one signature.
+
+    ``where`` precedes its message.
+    """
+    first = logged[0]
+    words = _quoted(signature, logged)
+    places = dict.fromkeys(filter(None, (error.gpu or error.node for error in logged)))
+    ranks = dict.fromkeys(error.rank for error in logged if error.rank)
+    line = f"line {first.line}" + (f" and {len(logged) - 1} more" if len(logged) > 1 else "")
+    of = f" (rank {', '.join(list(ranks)[:8])}{', …' if len(ranks) > 8 else ''})" if ranks else ""
+    on = f"{', '.join(list(places)[:8])}: " if places else ""
+    raised = next((error.place for error in logged if error.place), "")
+    at = f", raised at {raised}" if raised else ""
+    follows = "; it follows from the end of another process" if first.follows else ""
+    commands = "; ".join(f"`{command}`" for command in signature.commands)
+    return _REPORTS[signature.status](
+        f"{where}{on}{_meaning(signature, first)}{at}{follows}{of}{words} ({line})", subject=next(iter(places), ""),
+        found=(first.text or first.what)[:200], evidence=evidence, fix=f"{signature.fix} Run: {commands}",
+    )  # fmt: skip
+
+
+def _meaning(signature: ErrorSignature, first: LoggedError) -> str:
+    """Return what an error means; of one that no signature knows, its own words."""
+    if signature.id == _LOGGED:
+        return f"logged as an error: {ends_of(first.what, 300, 160)}"
+    return signature.meaning or ends_of(first.what, 300, 160)
+
+
+def _quoted(signature: ErrorSignature, logged: Sequence[LoggedError]) -> str:
+    """Return the printed words of errors that a signature knows.
+
+    They have the figures and the names; what differs in digits only is quoted once.
+    """
+    if not signature.meaning:
+        return ""
+    printed = _different_words(logged)
+    if len(printed) > _MOST_QUOTED:  # the first, and those that came down to the cause
+        printed = [printed[0], *printed[1 - _MOST_QUOTED :]]
+    quotes = "; ".join(f"“{words}”" for words in printed)
+    return f": {quotes}" if quotes else ""
+
+
+def _different_words(logged: Sequence[LoggedError]) -> list[str]:
+    """Return what errors printed, the first of those that differ in digits only."""
+    texts: dict[str, str] = {}
+    for error in logged:
+        if error.words:
+            texts.setdefault(error.words.translate(_AS_ZEROS), error.words)
+    return list(texts.values())
+
+
+_AS_ZEROS = str.maketrans("123456789", "000000000")

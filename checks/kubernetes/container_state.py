@@ -1,0 +1,79 @@
+"""Check of the states of a pod's containers: restarts, and how they ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight.checks.applicability import outside_pod
+from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
+from preflight.facts.node import NodeFacts
+from preflight.facts.pod import POD, Container, pod
+from preflight.model import Finding, check, passed, skipped, unknown, warned
+
+
+def no_restarts(node: NodeFacts, site: Site) -> Finding | None:
+    """Skip a pod of which the API's object, or the restarts in it, are not here."""
+    try:
+        node.evidence.value(POD)
+    except EvidenceError as error:
+        return skipped(f"the pod's object was not read: {error}", evidence=[POD])
+    try:
+        containers = pod(node.evidence).containers
+    except EvidenceError:
+        return None
+    if any(container.restarts is not None for container in containers):
+        return None
+    return skipped("the pod's object has no restarts of its containers", evidence=[POD])
+
+
+@check(
+    "container.state",
+    title="The pod's containers were started once, and none of them failed",
+    fault="A container of the pod failed, or was started again",
+    impact="blocks-job",
+    source="Kubernetes API reference, core/v1 ContainerStatus: restartCount, state, lastState",
+    fix="`kubectl describe pod POD` and `kubectl logs --previous POD` show why it ended.",
+    action="fix-job",
+    unless=(outside_pod, no_restarts),
+)
+def container_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Read how often each container of the pod was started, and how it ended.
+
+    ## Why it matters
+    A container that is killed at its memory limit is started again within seconds: the job hangs in the collective
+    that it left, and nothing on the node looks wrong.
+
+    ## Verdicts
+    A container that ended by an error or at its memory limit, and was started again, warns: it runs now. Restarts
+    without a reason warn as well. A pod without access to the API skips, as does an object without restarts, from an
+    earlier collector. `preflight read` judges pasted pods, events and containers by this check:
+    what cannot start fails there.
+
+    ## False alarms
+    A container that was restarted on purpose, such as by a new version of its image.
+    """
+    containers = pod(node.evidence).containers
+    reported = [container for container in containers if container.restarts is not None]
+    bad = [container for container in reported if container.restarts or _failed(container)]
+    for container in bad:
+        times = f"was started again {container.restarts}x" if container.restarts else "is not running"
+        last = f", its last end: {container.ended}" if container.ended else ""
+        yield warned(f"container {container.name} {times}{last}", subject=container.name,
+                     found=container.ended or str(container.restarts), expected="no restart",
+                     evidence=[POD], fix=_fix(container))  # fmt: skip
+    if len(reported) < len(containers):
+        yield unknown(f"{len(containers) - len(reported)} containers of the pod have no state", evidence=[POD])
+    elif not bad:
+        yield passed(f"{len(reported)} containers, none of them started again", evidence=[POD])
+
+
+def _failed(container: Container) -> bool:
+    reason, _, code = container.ended.rpartition(" ")
+    return bool(container.ended) and (reason or code) != "Completed" and code != "0"
+
+
+def _fix(container: Container) -> str:
+    if "OOMKilled" in container.ended or container.ended.endswith(" 137"):
+        return "Raise the container's memory limit, or use fewer data-loader workers; `kubectl describe pod POD`."
+    return ""
