@@ -20,7 +20,10 @@ import pytest
 from tests.support.mpi import hosts as mpi_hosts
 from tests.support.mpi.hosts import HOST_MBIT, UPLINK_MBIT, MpiHosts
 
-pytestmark = pytest.mark.skipif(bool(mpi_hosts.missing()), reason=f"MPI hosts need {mpi_hosts.missing()}")
+pytestmark = [
+    pytest.mark.mpi,
+    pytest.mark.skipif(bool(mpi_hosts.missing()), reason=f"MPI hosts need {mpi_hosts.missing()}"),
+]
 
 
 @pytest.fixture(scope="module")
