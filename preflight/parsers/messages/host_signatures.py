@@ -16,11 +16,17 @@ _RENDEZVOUS = ("getent hosts $MASTER_ADDR", "nc -vz $MASTER_ADDR $MASTER_PORT", 
 
 SIGNATURES = signatures(FRAMEWORK, (
     ("shared-memory", "Bus error|shared memory|/dev/shm|SIGBUS|ignal: 7|ignal 7|torch_",
-     r"Bus error|out of shared memory|Error while creating shared memory segment|SIGBUS"
+     r"out of shared memory|Error while creating shared memory segment"
      r"|unable to (?:mmap|open shared memory object|write to file|resize) .{0,80}torch_"
-     r"|/dev/shm.{0,60}No space left|No space left on device.{0,80}/dev/shm|killed by signal: 7\b",
+     r"|/dev/shm.{0,60}No space left|No space left on device.{0,80}/dev/shm",
      "fail", "/dev/shm is too small for the processes of the job", "host.shm", _SHM,
      "Give the container more (`--shm-size`, an emptyDir of medium Memory), or remove what is left in /dev/shm."),
+    ("bus-error", "Bus error|SIGBUS|ignal: 7|ignal 7", r"Bus error|SIGBUS|killed by signal: 7\b",
+     "fail", "a process ended by a bus error: memory that it had mapped is not there. Most often /dev/shm is full; "
+     "else a mapped file was truncated or its file system failed, or memory has an uncorrected error", "host.shm",
+     ("df -h /dev/shm", "dmesg -T | grep -i -e 'hardware error' -e 'i/o error'", "df -h; mount | grep -e nfs"),
+     "`df -h /dev/shm` shows whether it is full: then give the container more (`--shm-size`); else look at the file "
+     "system that the process maps."),
     ("address-in-use", "EADDRINUSE|ddress already in use",
      r"EADDRINUSE|[Aa]ddress already in use",
      "fail", "the port of the rendezvous is in use: by an earlier run, or by a connection of another program",

@@ -195,3 +195,10 @@ def test_the_task_that_stopped_sending_heartbeats() -> None:
     ((status, message),) = messages(text)
     assert status == "fail"
     assert "task:4" in message
+
+
+def test_a_bus_error_has_several_causes() -> None:
+    text = "run.sh: line 12: 4711 Bus error               (core dumped) python3 train.py\n"
+    findings = [finding for part in read_text(text, "pasted") for finding in part.findings]
+    assert [finding["check"] for finding in findings] == ["host.shm"]
+    assert all(cause in findings[0]["message"] for cause in ("/dev/shm", "truncated", "uncorrected"))
