@@ -85,7 +85,7 @@ def _mpirun(
 ) -> LaunchCommand:  # fmt: skip
     daemon = f"env {MARK}={plan.id} timeout --kill-after=2 {limit + DAEMON_S} orted"
     settings = {
-        "orte_launch_agent": daemon, "orte_local_tmpdir_base": session, "oob_tcp_keepalive_time": "3",
+        "orte_launch_agent": daemon, "oob_tcp_keepalive_time": "3",
         "oob_tcp_keepalive_intvl": "1", "oob_tcp_keepalive_probes": "3", "orte_abort_on_non_zero_status": "1",
     }  # fmt: skip
     if plan.ssh_config:
@@ -97,7 +97,7 @@ def _mpirun(
     for name in sorted(environment):
         if (ALLOWED.fullmatch(name) and not name.startswith("OMPI_")) or name == MARK:
             words += ["-x", name]
-    return LaunchCommand((*words, *rank), environment)
+    return LaunchCommand((*words, *rank), {**environment, "TMPDIR": session})
 
 
 def _srun(
