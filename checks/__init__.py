@@ -1,7 +1,7 @@
 """What good looks like: one module per subject, one function per check.
 
 To add a check, write a function with ``@check`` in one of these modules and its fixture files in
-``fixtures/<check-id>/``. Nothing registers itself on import. The build writes a table of all checks, by which a check's
+``fixtures/<check-id>/``. Nothing registers itself on import. A generated table lists all checks, so that a check's
 module is imported only when it runs (``_registry.lazy``).
 """
 
@@ -164,7 +164,7 @@ def registry() -> Registry:
 
 
 def in_module(module: ModuleType | Any) -> list[Check]:
-    """Return a module's checks in the order in which they are written."""
+    """Return a module's checks in source order."""
     from preflight.model import Check
 
     return [value for value in vars(module).values() if isinstance(value, Check)]

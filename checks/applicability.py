@@ -1,7 +1,7 @@
-"""Functions for ``unless=`` of a check, and their building blocks.
+"""Functions for a check's ``unless=``, and helpers for them.
 
-*Skip* needs positive evidence: the PCI bus was read and has no such device, and none is expected. Where one is
-expected, the check that counts it fails and the rest are unknown.
+*Skip* needs positive evidence: the PCI bus was read, it has no such device, and none is expected. If one is expected,
+the check that counts the devices fails and the others are unknown.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ PCI_BUS = f"dir:{PCI}"
 RDMA_CLASS = f"dir:{IB}"
 
 
-#: PCI class of NVSwitches: a bridge of NVIDIA's.
+#: PCI class of NVSwitches: an NVIDIA bridge.
 _BRIDGE = 0x0680
 
-#: What is found where there is nothing to judge, and how that of a switch begins.
+#: Message for a machine with nothing to judge, and the start of the message for a switch.
 NOTHING, SWITCH = "no GPU, no RDMA NIC", "network switch"
 
 
 def nothing(node: NodeFacts, site: Site) -> Finding | None:
-    """Return the finding of a machine with neither GPU nor RDMA NIC; else None.
+    """Return the finding for a machine with neither GPU nor RDMA NIC, else None.
 
     A node that lost all its GPUs looks the same, so this is not a pass unless the cluster file declares it. `hcas =
     0` does not declare the number of GPUs; `gpus = 0` is enough: a machine without GPUs often has no RDMA NIC.
@@ -51,24 +51,24 @@ def nothing(node: NodeFacts, site: Site) -> Finding | None:
         return unknown(
             f"neither an NVIDIA GPU nor an RDMA NIC, and this node is not declared to have none{lost}",
             found=NOTHING,
-            expected="a GPU or an RDMA NIC, or a class of nodes that are to have none",
+            expected="a GPU or an RDMA NIC, or a class declared to have none",
             evidence=evidence,
-            fix=f"A GPU node: `lspci -d 10de:`, power-cycle it. Else declare it: {site.gpus.key} = 0, "
+            fix=f"A GPU node: `lspci -d 10de:`, power-cycle it. Otherwise declare it: {site.gpus.key} = 0, "
             f"{site.hcas.key} = 0. To see a report: `preflight demo`.",
         )
     if not signs:
         return None
     return unknown(
-        f"no NVIDIA GPU on the PCI bus, and yet {signs}: the node may have lost its GPUs",
+        f"no NVIDIA GPU on the PCI bus, although {signs}: the node may have lost its GPUs",
         found="0",
-        expected="the GPUs that left these signs, or a class of nodes that are to have none",
+        expected="the GPUs that left these signs, or a class declared to have none",
         evidence=evidence,
-        fix=f"`lspci -d 10de:`, power-cycle the node. If it is to have none, declare it: {site.gpus.key} = 0.",
+        fix=f"`lspci -d 10de:`, power-cycle the node. If the node should have none, declare it: {site.gpus.key} = 0.",
     )
 
 
 def gpu_traces(node: NodeFacts) -> dict[str, str]:
-    """Return the records that suggest GPUs on a node with none on its PCI bus.
+    """Return records that suggest GPUs on a node whose PCI bus has none.
 
     Maps each record to a description. Empty in a container.
     """
@@ -85,27 +85,27 @@ def gpu_traces(node: NodeFacts) -> dict[str, str]:
         if any(device.vendor == "10de" and device.class_code >> 8 == _BRIDGE for device in node.pci):
             found[PCI_BUS] = "NVSwitches are on the bus"
     with suppress(EvidenceError):
-        found |= dict.fromkeys(_xids(node), "the kernel's log has Xids")
+        found |= dict.fromkeys(_xids(node), "the kernel log has Xids")
     with suppress(EvidenceError):
         found.update(_server(node))
     with suppress(EvidenceError):
         if any(str(metric).startswith("gpu.") for metric in node.evidence.value(COURSE)):
-            found[COURSE] = "earlier runs in the history read its GPUs"
+            found[COURSE] = "earlier runs in the history found GPUs"
     return found
 
 
 def _server(node: NodeFacts) -> dict[str, str]:
-    """Return the record of the server's model if it is sold with GPUs only."""
+    """Return the record of the server model if it is sold only with GPUs."""
     from preflight.expectations.catalogue import is_gpu_server  # start-up: most nodes have GPUs
     from preflight.facts.system_settings import DMI
 
     key = f"{DMI}/product_name"
     product = node.evidence.text(key).strip()
-    return {key: f"the server is a {product}, sold with GPUs only"} if is_gpu_server(product, node.pci) else {}
+    return {key: f"the server is a {product}, sold only with GPUs"} if is_gpu_server(product, node.pci) else {}
 
 
 def _xids(node: NodeFacts) -> list[str]:
-    """Return the record of the kernel's log if it has Xids of GPUs."""
+    """Return the kernel log record if it has GPU Xids."""
     from preflight.facts.kernel_log import DMESG  # start-up: most nodes have GPUs
     from preflight.facts.xid import events
 
@@ -114,51 +114,51 @@ def _xids(node: NodeFacts) -> list[str]:
 
 
 def network_switch(node: NodeFacts, site: Site) -> Finding | None:
-    """Return the finding of a network switch among the nodes; None for a server."""
+    """Return the finding for a network switch among the nodes; None for a server."""
     if node.network_switch is None:
         return None
     name, key = node.network_switch
     return unknown(
-        f"a network switch ({name}), no node that runs jobs",
+        f"a network switch ({name}), not a node that runs jobs",
         found=f"{SWITCH} ({name})",
         expected="a node that runs jobs",
         evidence=[key],
-        fix="Leave it out of --hosts. What switches announce to nodes is judged there (switch.pfc, switch.mtu).",
+        fix="Leave it out of --hosts. Checks of the nodes judge what switches announce (switch.pfc, switch.mtu).",
     )
 
 
-#: Keys of ``[class.X.host]`` that checks of their own judge; all else are values that `node.expected` compares.
+#: Keys of ``[class.X.host]`` with their own checks; `node.expected` compares all others.
 OWN_CHECKS = ("mounts", "services", "may_fail", "forbidden_processes", "forbidden_users")
 
 
 def no_mount_declared(node: NodeFacts, site: Site) -> Finding | None:
-    """Return a skip where the cluster file declares no mount, or in a container."""
+    """Skip a container, and a node without a declared mount."""
     if not site.members.host.mounts:
         return Finding(Status.SKIP, "the cluster file declares no mount of this node")
     return _on_the_host(node, "mounts", "file:/proc/self/mountinfo")
 
 
 def no_service_declared(node: NodeFacts, site: Site) -> Finding | None:
-    """Return a skip where the cluster file declares no service, or in a container."""
+    """Skip a container, and a node without a declared service."""
     if not site.members.host.services:
         return Finding(Status.SKIP, "the cluster file declares no service of this node")
     return _on_the_host(node, "services", "env:process")
 
 
 def nothing_forbidden(node: NodeFacts, site: Site) -> Finding | None:
-    """Return a skip where no process and no user is forbidden, or in a container."""
+    """Skip a container, and a node where no process or user is forbidden."""
     if not site.members.host.forbidden_processes and not site.members.host.forbidden_users:
         return Finding(Status.SKIP, "the cluster file forbids no process and no user on this node")
     return _on_the_host(node, "processes", "file:/proc/self/status")
 
 
 def own_file_systems(node: NodeFacts, site: Site) -> Finding | None:
-    """Return a skip in a container, which has file systems of its own."""
+    """Skip a container, which has its own file systems."""
     return _on_the_host(node, "mounts", "file:/proc/self/mountinfo")
 
 
 def no_systemd(node: NodeFacts, site: Site) -> Finding | None:
-    """Return a skip in a container, and where systemd does not run the node."""
+    """Skip a container, and a node that does not run systemd."""
     if inside := _on_the_host(node, "services", "env:process"):
         return inside
     from preflight.parsers.host.services import FAILED  # start-up: most nodes run systemd
@@ -181,7 +181,7 @@ def outside_pod(node: NodeFacts, site: Site) -> Finding | None:
 def _on_the_host(node: NodeFacts, what: str, key: str) -> Finding | None:
     if not node.in_container:
         return None
-    return skipped(f"a container has {what} of its own; those of the node are judged on the node", evidence=[key])
+    return skipped(f"a container has its own {what}; collect on the node to judge those of the node", evidence=[key])
 
 
 def nothing_declared(node: NodeFacts, site: Site) -> Finding | None:
@@ -204,12 +204,12 @@ def nothing_declared(node: NodeFacts, site: Site) -> Finding | None:
 
 
 def no_gpu(node: NodeFacts, site: Site) -> Finding | None:
-    """Return the finding of a GPU check on a node without GPUs; None if it has one."""
+    """Return the finding for a node without GPUs; None if it has one."""
     if node.gpus_on_bus:
         return None
     if site.gpus.value:
         return unknown("no GPU to judge: see gpu.count", evidence=[PCI_BUS])
-    return skipped("the PCI bus holds no NVIDIA GPU", evidence=[PCI_BUS])
+    return skipped("the PCI bus has no NVIDIA GPU", evidence=[PCI_BUS])
 
 
 def no_nvswitch(node: NodeFacts, site: Site) -> Finding | None:
@@ -222,7 +222,7 @@ def no_nvswitch(node: NodeFacts, site: Site) -> Finding | None:
 
 
 def no_rdma(node: NodeFacts, site: Site) -> Finding | None:
-    """Return the finding of an RDMA check on a node without RDMA; None if it has it."""
+    """Return the finding for a node without RDMA; None if it has RDMA."""
     if node.rdma_devices:
         return None
     if site.hcas.value or site.members.ports.compute:
@@ -249,27 +249,27 @@ def no_compute_port(node: NodeFacts, site: Site) -> Finding | None:
     if site.roles(node).compute:
         return None
     return unknown(
-        "no port of the compute fabric is here to judge",
+        "this node has no port of the compute fabric",
         evidence=[RDMA_CLASS],
         fix=f"see rdma.device-count, or correct class.{site.class_name}.ports.compute",
     )
 
 
 def no_pci_nic(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip a check of the PCI side of compute NICs where there is none."""
+    """Skip a node whose compute devices are not on the PCI bus."""
     if absent := no_rdma(node, site):
         return absent
     devices = {port.device for port in site.roles(node).compute}
     if devices and all(is_software(node.evidence, device) for device in devices):
         names = ", ".join(sorted(devices))
-        return skipped(f"{names}: software devices, on no PCI bus", evidence=[RDMA_CLASS])
+        return skipped(f"{names}: software devices, not on the PCI bus", evidence=[RDMA_CLASS])
     return None
 
 
 def is_efa_node(node: NodeFacts) -> bool:
     """Return whether all RDMA devices of a node are AWS EFA.
 
-    False where their ports could not be read.
+    False if their ports could not be read.
     """
     try:
         return all_efa(node.rdma_ports)
@@ -294,11 +294,11 @@ def fewer_nics(node: NodeFacts, site: Site) -> bool:
 
 
 def flattened(node: NodeFacts, codes: Collection[str], evidence: Iterable[str]) -> Finding | None:
-    """Return a finding where a hypervisor hides the PCIe switches; else None.
+    """Return a finding if a hypervisor hides the PCIe switches, else None.
 
-    ``codes`` are the matrix entries between the GPUs and the NICs in question. A virtual machine that shows no pair
-    behind one switch shows no switch at all. PHB everywhere means the same, also in a container that cannot detect
-    that it runs in a virtual machine.
+    ``codes`` are the matrix entries between the GPUs and the NICs in question. If no pair in a virtual machine shares a
+    switch, the machine sees no switches at all. PHB everywhere means the same, even in a container that cannot detect
+    the virtual machine around it.
     """
     if set(codes) & set(NEAR) or not (node.in_virtual_machine or (len(codes) > 1 and set(codes) == {"PHB"})):
         return None
@@ -310,7 +310,7 @@ def flattened(node: NodeFacts, codes: Collection[str], evidence: Iterable[str]) 
         else f"no GPU is near a NIC ({far}): the hypervisor hides the switches of the PCI bus",
         found=far,
         evidence=evidence,
-        fix=f"NCCL takes the distances from {setting}: compare that file with the provider's"
+        fix=f"NCCL reads the distances from {setting}; compare that file with the provider's"
         if setting
         else "give NCCL the provider's topology file (NCCL_TOPO_FILE)",
     )
@@ -327,8 +327,8 @@ def _topology_file(node: NodeFacts) -> str:
 def failing(roles: Roles, site: Site) -> Callable[..., Finding]:
     """Return the constructor for a faulty port: *fail*, or *unknown*.
 
-    *Unknown* where the roles of ports are not known: the same state is normal on a port for storage or management,
-    or on a cloud's function behind eth0.
+    *Unknown* if the roles of ports are not declared: the same state is normal on a storage or management port, or on a
+    cloud's function behind eth0.
     """
     if roles.known_from:
         return failed

@@ -38,7 +38,7 @@ def node_count(run: RunFacts, key: str) -> int | None:
 def no_nccl(run: RunFacts, site: Site) -> Finding | None:
     """Report logs without a line of NCCL."""
     if not run.logs:
-        return unknown("no log was given", fix="give the job's log: --log FILE")
+        return unknown("no log was given", fix="pass the job's log: --log FILE")
     if not run.nccl_logs:
         return unknown("no line of NCCL in any log", evidence=run.logs, fix=RERUN)
     return None

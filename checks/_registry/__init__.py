@@ -1,1 +1,1 @@
-"""The generated table of checks, their import when they run, and plug-ins."""
+"""The generated table of checks, their lazy import, and plug-ins."""

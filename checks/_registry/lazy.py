@@ -22,7 +22,7 @@ PACKAGE = "preflight.checks"
 FIELDS = ("id", "title", "scope", "source", "fix", "answers", "gating", "sweep", "window", "pair", "reads", "needs",
           "history", "unless", "action", "impact", "owner", "explains", "fault", "separate", "name")  # fmt: skip
 
-#: How to bring the table of checks up to date with the modules.
+#: The command that regenerates the table of checks.
 REGENERATE = "run `python -I -m preflight.cli.startup_tables`"
 
 _FOLDER = os.path.dirname(os.path.dirname(__file__))
@@ -34,14 +34,14 @@ class StaleRegistry(PreflightError):
 
 @cache
 def checks_of(module: str) -> tuple[Check, ...]:
-    """Return the checks of one of our modules, in the order in which they are written."""
+    """Return the checks of one of preflight's modules, in source order."""
     if not is_current(module):
         return tuple(check for _, check in written(import_module(f"{PACKAGE}.{module}")))
     return from_table(module)
 
 
 def from_table(module: str) -> tuple[Check, ...]:
-    """Return the checks that the table has of a module."""
+    """Return a module's checks from the table."""
     return tuple(_check(module, declared) for declared in lazy_checks.table()[module][2])
 
 
@@ -51,14 +51,14 @@ def is_current(module: str) -> bool:
 
 
 def row(name: str, check: Check) -> Row:
-    """Return the row of a check that has this name in its module."""
+    """Return the table row of a check, given its name in the module."""
     values = {field: getattr(check, field) for field in FIELDS[:-1]}
     values |= {"scope": str(check.scope), "unless": tuple(map(_path, check.unless))}
     return (*values.values(), name)
 
 
 def written(module: object) -> Iterator[tuple[str, Check]]:
-    """Yield a module's checks by name, in the order in which they are written."""
+    """Yield a module's checks by name, in source order."""
     return ((name, value) for name, value in vars(module).items() if isinstance(value, Check))
 
 
@@ -72,10 +72,10 @@ def _check(module: str, declared: Row) -> Check:
         return found if isinstance(found, Check) else None
 
     def load() -> CheckFunction:
-        """Import the function; raise StaleRegistry where the table names another check."""
+        """Import the function; raise StaleRegistry if the table names another check."""
         found = find()
         if found is None or row(name, found) != declared:
-            raise StaleRegistry(f"{path} declares {name} otherwise than the table: {REGENERATE}")
+            raise StaleRegistry(f"{path} declares {name} differently from the table: {REGENERATE}")
         return found.run
 
     def doc() -> str | None:
@@ -88,13 +88,13 @@ def _check(module: str, declared: Row) -> Check:
 
 
 def _path(function: Applicability) -> str:
-    """Return the place of a function of ``unless`` below the checks."""
+    """Return the import path of an ``unless`` function below ``checks``."""
     return f"{function.__module__.removeprefix(PACKAGE + '.')}.{function.__name__}"
 
 
 @cache
 def _applicability(path: str) -> Applicability:
-    """Return a function of ``unless``, imported when it is called."""
+    """Return an ``unless`` function that is imported when called."""
     module, _, name = path.rpartition(".")
     module = f"{PACKAGE}.{module}"
 

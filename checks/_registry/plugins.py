@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 GROUP = "preflight.checks"
 
-#: The check that is there only where a plug-in cannot be loaded.
+#: The check that exists only if a plug-in cannot be loaded.
 LOADED = "site.plugins"
 
-#: Characters of an exception that are reported.
+#: Maximum length of a reported exception, in characters.
 _LONGEST = 200
 
 
@@ -63,7 +63,7 @@ def load() -> Plugins:
 
 
 def unloaded(broken: Sequence[str]) -> Check:
-    """Return the check that stands in for the checks of plug-ins that failed to load."""
+    """Return the check that reports plug-ins that failed to load."""
     from preflight.model import check, unknown
 
     @check(
@@ -76,7 +76,7 @@ def unloaded(broken: Sequence[str]) -> Check:
         """Report each plug-in that is installed and cannot be imported.
 
         ## Why it matters
-        Its checks did not run, so what they guard against is not known of any node.
+        Its checks did not run, so no node is protected by them.
 
         ## False alarms
         The plug-in is no longer needed. Uninstall it.
@@ -88,10 +88,10 @@ def unloaded(broken: Sequence[str]) -> Check:
 
 
 def entry_points() -> Sequence[EntryPoint]:
-    """Return the entry points of preflight's group, in the order of their names.
+    """Return the entry points of preflight's group, sorted by name.
 
-    ``importlib.metadata`` is imported only where a distribution may have one: that import takes longer than all the
-    checks.
+    ``importlib.metadata`` is imported only if a distribution may have one: the import takes longer than all checks
+    together.
     """
     if not _may_have_any(sys.path):
         return []
@@ -103,14 +103,14 @@ def entry_points() -> Sequence[EntryPoint]:
 def _may_have_any(paths: Iterable[str]) -> bool:
     """Return whether an ``entry_points.txt`` on these paths may name our group.
 
-    Distributions in the directories of ``sys.path`` are searched. Archives and custom finders are not; they count as
-    "may".
+    Distributions in the directories of ``sys.path`` are searched. Archives and custom finders are not; they return
+    True.
     """
     if any(hasattr(finder, "find_distributions") for finder in sys.meta_path if not _is_path_finder(finder)):
         return True
     try:
         return any(_names_group(path or ".") for path in paths)
-    except OSError:  # importlib.metadata reports why it cannot be read
+    except OSError:  # importlib.metadata reports the read error
         return True
 
 

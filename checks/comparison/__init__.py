@@ -1,1 +1,1 @@
-"""Comparison of nodes: who is compared, with what expectation, and who differs."""
+"""Comparison of nodes: voters, expected values and differences."""

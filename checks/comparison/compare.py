@@ -16,7 +16,7 @@ from preflight.facts.majority import Vote, vote
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, Status, failed, passed, skipped, unknown, warned
 
-#: Characters of a value that a sentence shows.
+#: Maximum length of a value in a message, in characters.
 _SHOWN = 90
 
 
@@ -31,7 +31,7 @@ def equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site], trait: Trait) -
             yield replace(finding, subject="")
         heard = {*polled.values, *polled.apart, *polled.unread}
         if without := [name for name in names if name not in heard]:
-            yield skipped(f"{trait.what}: there is none on these nodes", evidence=[trait.key]).on(without)
+            yield skipped(f"{trait.what}: none on these nodes", evidence=[trait.key]).on(without)
         if fine := [name for name in names if name not in differing and name not in without]:
             yield _alike(trait, polled, fine, without)
 
@@ -52,7 +52,7 @@ def _alike(trait: Trait, polled: Electorate, fine: Sequence[str], without: Seque
     elif differing := len(polled.values) + len(polled.apart) - len(fine):
         on, miss = (
             _nodes(len(fine)),
-            "misses what is expected of it" if differing == 1 else "miss what is expected of them",
+            "is not as expected" if differing == 1 else "are not as expected",
         )
         message = f"{trait.what} is {value} on {on}; {differing} {miss}"
     return passed(message, found=value, evidence=keys).on(fine)
@@ -65,8 +65,8 @@ def _nodes(number: int, all_of: str = "") -> str:
 def compare(nodes: Sequence[NodeFacts], sites: Mapping[str, Site], traits: Sequence[Trait]) -> Iterator[Finding]:
     """Compare the traits across the nodes of each class and part.
 
-    A node on which a value could not be read does not vote, and is unknown. A value that no node of a kind shows is
-    named in the pass; it is unknown where a difference would break a job.
+    A node whose value could not be read does not vote, and is unknown. A value that no node of a kind shows is listed
+    in the pass; it is unknown if a difference would break a job.
     """
     for members in kinds(nodes, sites):
         yield from _of_kind(members, sites, traits)
@@ -78,7 +78,7 @@ def _of_kind(members: Sequence[NodeFacts], sites: Mapping[str, Site], traits: Se
     applies = [trait for trait in traits if polled[trait.what].shown or polled[trait.what].unread]
     if not applies:
         what = ", ".join(trait.what for trait in traits[:3])
-        yield skipped(f"these nodes have none of it: {what}, …", evidence=[traits[0].key]).on(names)
+        yield skipped(f"these nodes have none of these: {what}, …", evidence=[traits[0].key]).on(names)
         return
     if len(members) < 2:
         yield unknown("the only node of its kind, nothing to compare with", evidence=[applies[0].key]).on(names)
@@ -98,14 +98,14 @@ def _of_kind(members: Sequence[NodeFacts], sites: Mapping[str, Site], traits: Se
 
 
 def _the_rest(traits: Sequence[Trait], polled: Mapping[str, Electorate]) -> Finding:
-    """Return the finding of nodes without a difference.
+    """Return the finding for nodes without a difference.
 
-    It lists the equal values, and those that no node shows.
+    It lists the equal values and those that no node shows.
     """
     seen = [trait for trait in traits if polled[trait.what].shown]
     unseen = [trait.what for trait in traits if trait not in seen and not trait.breaks]
     if not seen:
-        return unknown(f"no node of this kind shows any of it: {', '.join(unseen)}",
+        return unknown(f"no node of this kind shows these values: {', '.join(unseen)}",
                        evidence=[trait.key for trait in traits[:3]])  # fmt: skip
     beside = f"; no node shows: {', '.join(unseen)}" if unseen else ""
     listed = ", ".join(trait.what for trait in seen)
@@ -142,7 +142,7 @@ def _apart(trait: Trait, value: str, usual: str | None) -> tuple[str, str]:
 def missed(trait: Trait, polled: Electorate, wrong: Mapping[str, tuple[str, str]]) -> Iterator[Finding]:
     """Yield the nodes that miss an expectation and differ from the voters.
 
-    Where no voter is left, there is nothing to compare with: no value is called right.
+    Without voters no value is called right.
     """
     alike: dict[tuple[str, str, tuple[str, ...]], list[str]] = defaultdict(list)
     for name, (mine, theirs) in wrong.items():
@@ -150,12 +150,12 @@ def missed(trait: Trait, polled: Electorate, wrong: Mapping[str, tuple[str, str]
     for (mine, theirs, by), names in alike.items():
         checks = " and ".join(by)
         if not polled.values:
-            message = f"{trait.what}: not compared, no node has what {checks} expects"
+            message = f"{trait.what}: not compared, no node has the value that {checks} expects"
             finding = skipped(message, subject=trait.what, evidence=[trait.key])
         else:
             beside = f"; the nodes that have it: {_cut(theirs)}" if theirs else ""
             finding = (failed if trait.breaks else warned)(
-                f"{trait.what}: {_cut(mine)}, not what is expected of it (see {checks}){beside}", subject=trait.what,
+                f"{trait.what}: {_cut(mine)}, not the expected value (see {checks}){beside}", subject=trait.what,
                 found=mine, expected=theirs or f"see {checks}", evidence=[trait.key],
                 fix=f"Correct what {checks} reports.", action=trait.action,
             )  # fmt: skip
@@ -163,7 +163,7 @@ def missed(trait: Trait, polled: Electorate, wrong: Mapping[str, tuple[str, str]
 
 
 def _of_devices(trait: Trait, polled: Electorate) -> Iterator[Finding]:
-    """Compare device by device; report all differences of a node in one finding.
+    """Compare each device; report all differences of a node in one finding.
 
     Only nodes where the device is up take part.
     """
@@ -201,14 +201,14 @@ def _devices(trait: Trait, value: str) -> list[tuple[str, str]]:
 
 
 def _other_devices(trait: Trait, value: str, usual: Mapping[str, str]) -> tuple[str, str]:
-    """Return the devices that differ: their own values, and the usual ones."""
+    """Return the devices that differ, with their values and the usual ones."""
     wrong = [(device, reading) for device, reading in _devices(trait, value) if usual.get(device, reading) != reading]
     mine = trait.items.join(f"{device} {reading}" for device, reading in wrong)
     return mine, trait.items.join(f"{device} {usual[device]}" for device, _ in wrong)
 
 
 def undecided(trait: Trait, found: Vote, what: str = "") -> Finding:
-    """Return the finding of nodes without a majority; no side is called right."""
+    """Return the finding for nodes without a majority; no side is called right."""
     report = failed if trait.breaks else warned
     if found.total == 2:
         (one, on_one), (other, on_other) = sorted(found.values.items())
@@ -227,7 +227,7 @@ def undecided(trait: Trait, found: Vote, what: str = "") -> Finding:
 
 
 def _gaps(traits: Sequence[Trait], polled: Mapping[str, Electorate]) -> Iterator[Finding]:
-    """Yield the values that single nodes did not show, grouped by reason and nodes."""
+    """Yield the values that some nodes did not show, grouped by reason and nodes."""
     folded: dict[tuple[tuple[str, ...], str], list[tuple[Trait, EvidenceError]]] = defaultdict(list)
     for trait in traits:
         reasons: dict[str, list[str]] = defaultdict(list)
@@ -245,7 +245,7 @@ def _gaps(traits: Sequence[Trait], polled: Mapping[str, Electorate]) -> Iterator
 
 
 def _parts(trait: Trait, value: str, usual: str) -> tuple[str, str]:
-    """Return both values; of long ones only the parts that differ."""
+    """Return both values; for long values, only the parts that differ."""
     if not trait.items:
         return value, usual
     mine, theirs = value.split(trait.items), usual.split(trait.items)

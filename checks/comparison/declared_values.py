@@ -12,25 +12,25 @@ from preflight.expectations.schema import Alternatives
 if TYPE_CHECKING:
     from preflight.checks.comparison.electorate import Trait
 
-#: The check of a node that judges it by these declarations.
+#: The node check that compares these declarations.
 CHECK = "node.expected"
 
 
 @dataclass(frozen=True)
 class Miss:
-    """A value that is not the declared one."""
+    """A value that differs from the declared one."""
 
     mine: str
     wanted: str
     source: str  # file and key
     device: str = ""
-    right: tuple[str, ...] = ()  # texts of which each is right
+    right: tuple[str, ...] = ()  # accepted texts
 
 
 def misses(trait: Trait, value: str | float, site: Site) -> list[Miss]:
     """Return the values of a node that differ from the declaration of its class.
 
-    A device that shows no value is left out.
+    Devices without a value are left out.
     """
     if not trait.expects:
         return []
@@ -54,7 +54,7 @@ def misses(trait: Trait, value: str | float, site: Site) -> list[Miss]:
 
 
 def accepted(trait: Trait, value: Any) -> tuple[str, ...]:
-    """Return the accepted values of a declaration, in the form that nodes show."""
+    """Return the accepted values of a declaration, formatted as nodes report them."""
     return tuple(value) if isinstance(value, Alternatives) else (written(trait, value),)
 
 
@@ -65,7 +65,7 @@ def compared(trait: Trait, value: str, site: Site) -> str:
 
 
 def values_of(trait: Trait, value: str) -> list[str]:
-    """Return the values of a node's devices, where each has its own."""
+    """Return the value of each device of a node."""
     return value.split(AND) if isinstance(trait.read, PerDevice) else [value]
 
 
@@ -81,7 +81,10 @@ def silent(trait: Trait, value: str | float, site: Site) -> dict[str, str]:
 
 
 def has_devices(trait: Trait) -> bool:
-    """Return whether a value lists devices. A reported name may contain a star."""
+    """Return whether a value lists devices.
+
+    A reported name may contain a star.
+    """
     return bool(trait.items) and "*" in trait.expects
 
 
@@ -92,7 +95,7 @@ def of_devices(trait: Trait, value: str) -> dict[str, str]:
 
 
 def written(trait: Trait, value: Any) -> str:
-    """Write a declared value as nodes show it."""
+    """Format a declared value as nodes report it."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, tuple):

@@ -1,8 +1,8 @@
 """Selection of the nodes that vote on a value.
 
-The node's own checks judge it first, by the cluster file, the part and their own bounds. Where one of them fails or
-warns, or a value is not the declared one, the node does not vote: of eight nodes of which five miss the declared MTU,
-three vote. A majority of the rest is usual, not right.
+The node's own checks run first. If one of them fails or warns, or a value is not the declared one, the node does not
+vote: of eight nodes, five of which miss the declared MTU, three vote. The majority of the voters is the usual value,
+which may still be wrong.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from preflight.facts.majority import Vote, near, vote
 from preflight.facts.node import NodeFacts
 from preflight.model import Check, Status
 
-#: What a value is read by; None: there is none on this node.
+#: Reads a value; None: this node has none.
 Read = Callable[[NodeFacts, Site], "str | float | None"]
 
-#: Names the checks of a node by which it misses what is expected of a value; empty: it misses nothing.
+#: Returns the checks whose expectation of a value the node misses; empty if it misses none.
 Misses = Callable[[NodeFacts, Site], "tuple[str, ...]"]
 
-#: What every comparison expects where no cluster file decides.
+#: Expectation of every comparison that no cluster file decides.
 ONE_VALUE = "one value on all nodes of a kind"
 
 
@@ -36,22 +36,22 @@ class Trait:
     what: str
     key: str  # the record that shows it
     read: Read
-    breaks: bool = False  # whether a job breaks, hangs or computes on less where it differs: fails instead of warns
-    judged_by: tuple[Check, ...] = ()  # checks of a node that judge the value: where one fails or warns, it is missed
-    misses: Misses | None = None  # the same, where such a check judges more than this value
-    each: bool = False  # its items are of devices: each is compared by itself, and a node may lack some
-    items: str = ""  # what separates the parts of a long value: only those that differ are shown
-    alone: bool = True  # read of a node by itself; else what the other nodes have decides, too
-    tolerance: float = 0.0  # share within which numbers count as equal
+    breaks: bool = False  # whether a difference breaks, hangs or shrinks a job: fails instead of warns
+    judged_by: tuple[Check, ...] = ()  # node checks of the value: if one fails or warns, the node does not vote
+    misses: Misses | None = None  # the same, for checks that judge more than this value
+    each: bool = False  # one item per device; each is compared separately, and a node may lack some
+    items: str = ""  # separator of the parts of a long value; only parts that differ are shown
+    alone: bool = True  # whether the value depends on this node alone, not also on the others
+    tolerance: float = 0.0  # relative tolerance of numbers
     unit: str = ""
-    expects: str = ""  # key of a class that declares the value: "versions.driver"; "rails.*.leaf": of each device
-    form: Callable[[Any], str] = str  # how a declared value is written here
-    required: bool = False  # a node that misses its declaration fails, though nodes that merely differ warn
-    part: bool = False  # a part of the node: where it is missing, a person has to look, and no setting helps
+    expects: str = ""  # class key that declares the value: "versions.driver"; "rails.*.leaf" for each device
+    form: Callable[[Any], str] = str  # converts a declared value to the reported form
+    required: bool = False  # whether a missed declaration fails although a mere difference warns
+    part: bool = False  # whether it is a hardware part: a missing one needs a person, not a setting
 
     @property
     def action(self) -> str:
-        """What a difference requires; empty: what the check declares."""
+        """The action for a difference; empty: the check's own."""
         return "monitor" if self.part and not self.breaks else ""
 
 
@@ -59,9 +59,9 @@ class Trait:
 class Electorate:
     """Readings of one value on the nodes of one kind."""
 
-    values: Mapping[str, str]  # node -> value, of those that vote
-    apart: Mapping[str, str]  # node -> value, of those that miss what is expected of them
-    reported_by: Mapping[str, tuple[str, ...]]  # node -> the checks that judge so, of those apart
+    values: Mapping[str, str]  # node -> value, for nodes that vote
+    apart: Mapping[str, str]  # node -> value, for nodes that miss an expectation
+    reported_by: Mapping[str, tuple[str, ...]]  # node -> the checks whose expectation it misses
     unread: Mapping[str, EvidenceError]
 
     @property
@@ -71,12 +71,12 @@ class Electorate:
 
     @property
     def result(self) -> Vote:
-        """The vote."""
+        """The result of the vote."""
         return vote(self.values.items())
 
 
 def kinds(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> list[list[NodeFacts]]:
-    """Return the nodes of each class and part: those of one kind are compared."""
+    """Return the nodes grouped by class and part; each group is compared."""
     found: dict[tuple[str, str], list[NodeFacts]] = defaultdict(list)
     for node in nodes:
         site = sites[node.node]
@@ -112,7 +112,7 @@ def poll(trait: Trait, members: Sequence[NodeFacts], sites: Mapping[str, Site]) 
 
 
 def standing(trait: Trait, node: NodeFacts, site: Site) -> tuple[str | float | None, tuple[str, ...]]:
-    """Return the value of a node, and the checks by which it misses expectations.
+    """Return a node's value, and the checks whose expectation it misses.
 
     Raises EvidenceError.
     """
@@ -139,7 +139,7 @@ def failing(checks: Sequence[Check], node: NodeFacts, site: Site, subject: str =
 def subjects(check: Check, node: NodeFacts, site: Site) -> frozenset[str]:
     """Return the subjects on which a check fails or warns.
 
-    Results that the judge already has are reused.
+    Reuses results of the judge.
     """
     if check.id not in node.failing:
         hit = set()

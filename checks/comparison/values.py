@@ -1,4 +1,4 @@
-"""Readers of the values that should be equal on nodes of one kind."""
+"""Readers of values that should be equal on nodes of one kind."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 Value = Callable[[NodeFacts, Site], "str | None"]
 
-#: Between the values of a node's devices.
+#: Separator between the values of a node's devices.
 AND = " and "
 
-#: The value of a missing tool or file that was searched for on the node itself.
+#: The value of a tool or file that is missing on the node itself.
 NOT_THERE = "not installed"
 
 
@@ -30,7 +30,7 @@ def text(key: str, parse: Callable[[str], object] = str.strip) -> Value:
 def where_there(key: str, parse: Callable[[str], object] = str.strip) -> Value:
     """Read a file that only some kernels or drivers have.
 
-    Missing means "none" on a node, and nothing in a container.
+    A missing file means "none" on a node, and nothing in a container.
     """
 
     def read(node: NodeFacts, site: Site) -> str | None:
@@ -42,7 +42,10 @@ def where_there(key: str, parse: Callable[[str], object] = str.strip) -> Value:
 
 
 def installed(key: str, parse: Callable[[str], object] = str.strip) -> Value:
-    """Read a version; missing means "not installed" on a node, unknown in a container."""
+    """Read a version.
+
+    A missing tool means "not installed" on a node, and unknown in a container.
+    """
 
     def read(node: NodeFacts, site: Site) -> str | None:
         if not node.in_container and not node.evidence.exists(key):
@@ -60,7 +63,7 @@ class PerDevice:
         raise NotImplementedError
 
     def __call__(self, node: NodeFacts, site: Site) -> str | None:
-        """Return the values of all devices as one; None where there is none."""
+        """Return the values of all devices as one text; None if there are none."""
         return several(self.devices(node).values())
 
 
@@ -82,12 +85,12 @@ class _OfGpus(PerDevice):
 
 
 def of_gpus(field: str, show: Callable[[GpuHealth], object]) -> PerDevice:
-    """Read a value of every GPU; None where the driver does not report it."""
+    """Read a value of every GPU; None if the driver does not report it."""
     return _OfGpus(field, show)
 
 
 def several(values: Iterable[object]) -> str | None:
-    """Write the values of a node's devices as one; None where there is none."""
+    """Join the values of a node's devices; None if there are none."""
     return AND.join(sorted({str(value) for value in values})) or None
 
 
@@ -102,12 +105,12 @@ def compute(node: NodeFacts, site: Site) -> list[Port]:
 
 
 def on_gpu_nodes(read: Value) -> Value:
-    """Leave nodes without a GPU out."""
+    """Leave out nodes without a GPU."""
     return lambda node, site: read(node, site) if node.gpus_on_bus else None
 
 
 def on_rdma_nodes(read: Value) -> Value:
-    """Leave nodes without RDMA out."""
+    """Leave out nodes without RDMA."""
     return lambda node, site: read(node, site) if node.rdma_devices else None
 
 

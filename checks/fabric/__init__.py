@@ -1,1 +1,1 @@
-"""Checks of an InfiniBand fabric, from a sweep."""
+"""Checks of an InfiniBand fabric, based on a sweep."""

@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 _NVSENTINEL = "NVSentinel's defaults"
 _IBCHECKERRS = "rdma-core ibcheckerrs; 10 an hour"
 
-#: Counter -> growth in an hour above which it fails (0: any), the source of that limit, and its meaning.
+#: Counter -> hourly growth above which it fails (0: any), source of that limit, and meaning.
 GATES = {
-    "SymbolErrorCounter": (120, f"more than 120 an hour: {_NVSENTINEL}", "bits arrive wrong: cable or transceiver"),
-    "LinkErrorRecoveryCounter": (300, f"more than 5 a minute: {_NVSENTINEL}", "the link trains again and again"),
+    "SymbolErrorCounter": (120, f"more than 120 an hour: {_NVSENTINEL}", "corrupted bits: cable or transceiver"),
+    "LinkErrorRecoveryCounter": (300, f"more than 5 a minute: {_NVSENTINEL}", "the link retrains repeatedly"),
     "LinkDownedCounter": (2, "3 in a window of hours: Azure healthagent", "the link went down"),
     "PortRcvErrors": (9, _IBCHECKERRS, "packets arrive damaged"),
-    "LocalLinkIntegrityErrors": (0, f"any: {_NVSENTINEL}", "more local errors than the link may have"),
+    "LocalLinkIntegrityErrors": (0, f"any: {_NVSENTINEL}", "more local errors than allowed for a link"),
     "ExcessiveBufferOverrunErrors": (0, f"any: {_NVSENTINEL}", "flow control failed"),
 }
-#: Counters that are mentioned but never fail, with the growth in an hour from which they are.
+#: Counters that are mentioned but never fail, with the hourly growth from which they are mentioned.
 HINTS = {
     "PortXmitDiscards": (360_000, f"more than 100 a second: {_NVSENTINEL}", "packets are dropped: congestion"),
     "PortXmitConstraintErrors": (1, "any", "packets are refused by partition key"),
     "PortRcvConstraintErrors": (1, "any", "packets are refused by partition key"),
-    "PortRcvRemotePhysicalErrors": (100, "rdma-core ibcheckerrs: 100", "damaged on ANOTHER link on the way here"),
+    "PortRcvRemotePhysicalErrors": (100, "rdma-core ibcheckerrs: 100", "damaged on an earlier link of the path"),
 }  # fmt: skip
 
 
@@ -58,18 +58,19 @@ def link_speed(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     Similar links join the same kinds of chips.
 
     ## Why it matters
-    A link that trained at fewer lanes or a lower speed is Active and Up at both ends; every flow that is routed over it
-    has its rate, and the collective that flow belongs to.
+    A link that trained at fewer lanes or a lower speed is Active and Up at both ends. It slows every flow routed over
+    it, and the collective behind the flow.
 
     ## Verdicts
-    Slower than most of at least three such links fails, and so does a link in a single lane. A link of the cluster
-    file's reference is held against its speed there instead. Where the fastest speed is not that of most links, which
-    one is right is not known: that warns. Ports of different chips are not compared. Ports with nothing connected are
-    not judged: only a reference knows what should be there. What a port "could be" is quoted and not judged: it is what
-    the chip can do, not what the cable was bought for. A link without a speed, in half of a sweep, is unknown.
+    A link slower than most of at least three similar links fails, and so does a link with a single lane. A link in the
+    cluster file's reference sweep is compared with its speed there instead. If the fastest speed is not that of most
+    links, the check warns: which speed is right is not known. Ports of different chips are not compared. Unconnected
+    ports are not judged: only a reference shows what should be connected. The "could be" speed of a port is quoted but
+    not judged: it is the chip's capability, not the speed the cable was bought for. A link without a speed, or in an
+    incomplete sweep, is unknown.
 
     ## False alarms
-    HCAs of one model that were bought for two speeds (splitter cables); their leaf distinguishes them.
+    HCAs of one model that run at two speeds on purpose (splitter cables).
     """
     net, keys = swept.net, [swept.net_key]
     before = site.reference.net if site.reference else None
@@ -101,9 +102,9 @@ def link_speed(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
 
 
 def _could_be(swept: FabricFacts, link: FabricLink) -> str:
-    """Return the speeds that both ends support, where iblinkinfo prints them.
+    """Return the speeds that both ends support, if iblinkinfo prints them.
 
-    12X is left out: no cable of a cluster has this width.
+    12X is left out: no cluster uses cables of that width.
     """
     better = {could for one in swept.states_of(link) for could in one.could_be} - {"12X"}
     return f"; both ends could be {' '.join(sorted(better))}" if better else ""
@@ -111,13 +112,13 @@ def _could_be(swept: FabricFacts, link: FabricLink) -> str:
 
 @check(
     "fabric.reference",
-    title="The fabric is what it was when it was good",
-    fault="The fabric is not what it was when it was good",
+    title="The fabric matches its reference sweep",
+    fault="The fabric differs from its reference sweep",
     impact="loses-redundancy",
     owner="network",
     source=f"the cluster file's reference sweep; {DIAGS}: ibnetdiscover(8)",
-    fix="Connect what is missing, `ibportstate LID PORT query` at the end that is left; if it was taken away by intent,"
-    " sweep a new reference: `ibnetdiscover > FILE`.",
+    fix="Reconnect the missing cable or device; `ibportstate LID PORT query` shows the remaining end. If it was "
+    "removed on purpose, record a new reference: `ibnetdiscover > FILE`.",
     action="fix-site",
     scope="fleet",
     sweep=True,
@@ -128,17 +129,16 @@ def reference(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Compare devices, links, ports and speeds with a reference sweep, by GUID.
 
     ## Why it matters
-    A pulled cable leaves nothing behind: the port is Down and Polling like one that never had a cable. Jobs run on,
-    with one rail or one uplink less.
+    A pulled cable leaves no trace: the port is Down and Polling, like one that never had a cable. Jobs continue with
+    one rail or uplink less.
 
     ## Verdicts
-    A missing device or link fails, and so does one that runs slower than in the reference. HCAs that hung on nothing
-    but a missing switch are reported with it. A link that ends at another
-    port warns; new links and devices are only listed. Without a reference, or after half a sweep, what is missing is
-    unknown.
+    A missing device or link fails, and so does a link that is slower than in the reference. HCAs whose only switch is
+    missing are reported with that switch. A link that ends at another port warns; new links and devices are only
+    listed. Without a reference, or with an incomplete sweep, the result is unknown.
 
     ## False alarms
-    Nodes that are shut down or in repair are missing by right; leave them out with a new reference.
+    Nodes that are shut down or in repair; record a new reference without them.
     """
     keys, net = [swept.net_key], swept.net
     if site.reference is None:
@@ -149,12 +149,13 @@ def reference(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     before = site.reference.net
     changed = facts.fabric.compare.difference(before, net)
     for old, now in changed.slower:
-        yield failed(f"{net.words(now)} runs at {now.speed}, it was {old.speed}", subject=net.words(now),
+        yield failed(f"{net.words(now)} runs at {now.speed}, formerly {old.speed}", subject=net.words(now),
                      found=now.speed, expected=f"{old.speed} ({site.reference.path})", evidence=keys)  # fmt: skip
     for old, now in changed.moved:
         yield warned(f"{before.words(old)} is now {net.words(now)}", subject=before.words(old), found=net.words(now),
                      expected=f"{before.words(old)} ({site.reference.path})", evidence=keys,
-                     fix="put the cable back, or sweep a new reference: routing and rails go by the plan")  # fmt: skip
+                     fix="put the cable back, or record a new reference: routing and rails depend on the "
+                     "cabling plan")  # fmt: skip
     if swept.partial:
         lack = len(changed.gone) + len(changed.missing)
         yield unknown(f"{swept.partial}; {lack} devices and links of the reference were not seen", evidence=keys)
@@ -167,17 +168,17 @@ def reference(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         what = "HCA" if device.kind == "hca" else device.kind
         taken = [before.devices[guid] for guid, _ in its if device.is_switch and not before.devices[guid].is_switch]
         gone = [one.label for one in taken if one in changed.gone]
-        with_it = f", and with it {len(gone)} HCA{'s' if gone[1:] else ''}: {listed(gone)}" if gone else ""
+        with_it = f", and {len(gone)} HCA{'s' if gone[1:] else ''} behind it: {listed(gone)}" if gone else ""
         where = listed([before.port(end) for end in its if before.devices[end[0]].label not in gone])
-        yield failed(f"the {what} {device.label} is not there{with_it}; it hung at {where or 'nothing else'}",
+        yield failed(f"the {what} {device.label} is missing{with_it}; it was connected to {where or 'nothing else'}",
                      subject=device.label, found="absent", expected=f"present ({site.reference.path})",
                      evidence=keys)  # fmt: skip
     for link in changed.missing:
-        yield failed(f"the link {before.words(link)} is not there{_state(swept, link)}", subject=before.words(link),
+        yield failed(f"the link {before.words(link)} is missing{_state(swept, link)}", subject=before.words(link),
                      found="absent", expected=f"{link.speed} ({site.reference.path})", evidence=keys)  # fmt: skip
     if not (changed.slower or changed.moved or changed.gone or changed.missing):
         new = f"; new: {listed([net.words(link) for link in changed.new_links])}" if changed.new_links else ""
-        yield passed(f"all {len(before.links)} links of {site.reference.path} are there{new}",
+        yield passed(f"all {len(before.links)} links of {site.reference.path} are present{new}",
                      found=f"{len(net.links)} links", evidence=keys)  # fmt: skip
 
 
@@ -205,18 +206,18 @@ def link_errors(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Compare error counters with the start of a window and with the reference.
 
     ## Why it matters
-    Each damaged packet is sent again after a timeout, and all ranks of the collective wait; a link that goes down
+    Each damaged packet is retransmitted after a timeout, and all ranks of the collective wait; a link that goes down
     for a second can end the job.
 
     ## Verdicts
-    Growth within an hour (or in the window, if that is shorter): more than 120 symbol errors, 300 recoveries,
-    2 times down, 9 damaged packets, or any overrun fails; less of these, and discards above 100 a second, warn.
-    Counters hold what has been since they were last reset. That is history: one reading alone is unknown where there
-    are errors, and passes where all are zero. A full counter cannot grow: unknown.
+    Growth within an hour (or within the window, if shorter) fails above 120 symbol errors, 300 recoveries, 2 link
+    downs or 9 damaged packets, and for any overrun. Smaller growth, and more than 100 discards a second, warn. A
+    single reading covers all time since the last reset: it passes if all counters are zero, and is unknown otherwise.
+    A saturated counter cannot grow: unknown.
 
     ## False alarms
-    Reboots and pulled cables count as link down, at both ends. Waiting to send (PortXmitWait) is
-    congestion, and multicast loops (PortRcvSwitchRelayErrors) are normal; neither is judged.
+    Reboots and pulled cables count as link downs at both ends. Waiting to send (PortXmitWait) means congestion, and
+    multicast loops (PortRcvSwitchRelayErrors) are normal; neither is judged.
     """
     now, keys, earlier = swept.errors, [swept.errors_key], _earlier(swept, site)
     if not earlier:
@@ -230,7 +231,7 @@ def link_errors(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     yield from grown_counters.values()
     unanswered = max(after.unanswered for _, after, _ in earlier)
     if unanswered or swept.errors_key in swept.lost:
-        yield unknown("queries of counters got no answer: of those ports nothing is known", evidence=keys)
+        yield unknown("counter queries were not answered; the state of those ports is unknown", evidence=keys)
     elif not grown_counters:
         spans = " and ".join(_span(window) for *_, window in earlier)
         yield passed(f"no error counter of {now.nodes} devices has grown in {spans}", found="no growth", evidence=keys)
@@ -239,7 +240,7 @@ def link_errors(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
 def _earlier(swept: FabricFacts, site: FabricSite) -> list[tuple[Errors, Errors, float]]:
     """Return the pairs of readings to compare, with the hours between them.
 
-    One pair spans the window, the other begins with the reference.
+    One pair spans the window; the other starts at the reference.
     """
     found = [swept.window] if swept.window else []
     if site.reference and site.reference.errors:
@@ -261,23 +262,23 @@ def _one_reading(swept: FabricFacts) -> Iterator[Finding]:
         return
     ports = [f"{_port(swept, p)}: {', '.join(f'{n} {v}' for n, v in values.items())}" for p, values in marked.items()]
     yield unknown(
-        f"{len(marked)} ports have counted errors, at an unknown time: {listed(ports)}",
+        f"{len(marked)} ports have counted errors at an unknown time: {listed(ports)}",
         found=f"{len(marked)} ports", evidence=keys,
         fix="read them twice: --fabric --window 60; or name a saved sweep in the cluster file, [fabric] reference",
     )  # fmt: skip
 
 
 def _grown(swept: FabricFacts, one: PortErrorGrowth, window: float) -> Finding | None:
-    """Judge one counter; None where it is not judged or grew too little."""
+    """Judge one counter; None if it is not judged or grew too little."""
     gate, hint = GATES.get(one.counter), HINTS.get(one.counter)
     rule = gate or hint
     if rule is None:
         return None
     port, keys = _port(swept, one.port), [swept.errors_key]
     if one.full or one.by < 0:
-        why = f"is full at {one.before}: it cannot count on" if one.full else f"was {one.before} and is {one.now}"
+        why = f"is saturated at {one.before} and no longer counts" if one.full else f"was {one.before} and is {one.now}"
         return unknown(f"{port}: {one.counter} {why}", subject=port, evidence=keys,
-                       fix="reset it at a quiet time, `ibqueryerrors -k`, and keep a new reference")  # fmt: skip
+                       fix="reset it at a quiet time, `ibqueryerrors -k`, and record a new reference")  # fmt: skip
     allowed = rule[0] * max(window, 1.0)
     details: dict[str, Any] = {
         "subject": port,

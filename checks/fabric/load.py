@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from preflight.facts.fabric.load import FanIn, Uplinks
     from preflight.facts.fabric.sweep import FabricFacts
 
-#: An uplink is hot if it carries this many times its share, and this share of its own rate: a judgement.
+#: An uplink is hot above this multiple of its share and this fraction of its own rate: a judgement.
 EXCESS, HOT = 1.5, 0.5
 
-#: Share of its rate that some uplink of a leaf must carry before evenness can be spoken of.
+#: Load, as a fraction of its rate, that one uplink of a leaf must reach before balance is judged.
 IDLE = 0.05
 
 
@@ -37,11 +37,11 @@ def no_sender(swept: FabricFacts, site: FabricSite) -> Finding | None:
     impact="slows-job",
     owner="job",
     source="IBA 7.9 (credits): what cannot be delivered waits in the switch, and then in the switches before it",
-    fix="`iblinkinfo -l | grep NAME` of the HCA: bring its link to the rate of its peers, or leave its node out.",
+    fix="Find the HCA's link with `iblinkinfo -l | grep NAME`; bring it to the rate of its peers, or exclude the node.",
     action="fix-site",
     answers=("FP-CON-1",),
     scope="fleet",
-    gating=False,  # it can only warn
+    gating=False,  # never fails
     sweep=True,
     reads=("cmd:ibnetdiscover", "cmd:ibqueryerrors", "file:/sys/class/infiniband/mlx5_0/node_guid"),
     unless=(not_this_fabric, no_sender),
@@ -52,13 +52,13 @@ def fan_in(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     The senders are the other nodes of its rail.
 
     ## Why it matters
-    Where many send to one, what does not fit waits in the leaf, and what stands behind it waits too: flows to other
-    hosts among them. An all-to-all and the root of a tree do that by nature; NCCL's rings have one sender each.
+    When many nodes send to one, packets that exceed its link queue in the leaf and block the packets behind them,
+    including flows to other hosts. All-to-all and tree roots always have many senders; NCCL's rings have one.
 
     ## Verdicts
-    A link below that of a single sender warns: there, even a ring piles up. Wider fan-in is printed, not judged: which
-    HCA, how many senders, how many times its link they could fill through the leaf's uplinks; in a window also at which
-    ports packets waited most. It passes where no link is below its senders'. Half of a sweep is unknown.
+    A link slower than that of a single sender warns, because even a ring queues there. Wider fan-in is reported but
+    not judged: the HCA, the number of senders, their combined rate relative to its link, and in a window the ports
+    where packets waited most. The check passes if no link is slower than its senders'. An incomplete sweep is unknown.
 
     ## False alarms
     Nodes of two generations in one job on purpose.
@@ -75,9 +75,9 @@ def fan_in(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     for one in narrow:
         yield warned(f"{_name(one)} takes {one.link_gbps:g} Gb/s, and each of {one.senders} nodes sends up to "
                      f"{one.fastest_gbps:g}", subject=_name(one), found=f"{one.link_gbps:g} Gb/s",
-                     expected=f"at least {one.fastest_gbps:g} Gb/s, as its senders", evidence=keys)  # fmt: skip
+                     expected=f"at least {one.fastest_gbps:g} Gb/s, like its senders", evidence=keys)  # fmt: skip
     if swept.partial:
-        yield unknown(f"{swept.partial}: senders that were not seen cannot be counted", evidence=keys)
+        yield unknown(f"{swept.partial}: senders outside the sweep cannot be counted", evidence=keys)
     elif not narrow:
         widest = points[0]
         yield passed(
@@ -92,9 +92,9 @@ def _name(one: FanIn) -> str:
 
 
 def _waits(swept: FabricFacts) -> str:
-    """Return where packets waited most in the window; empty without a window.
+    """Return the port where packets waited most in the window; empty without one.
 
-    The length of a tick is not fixed, so it is not converted to time.
+    The tick length is not standardised, so ticks are not converted to time.
     """
     if swept.errors_key not in swept.evidence or not (window := swept.window):
         return ""
@@ -143,30 +143,33 @@ def uplink_balance(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     Both directions are compared.
 
     ## Why it matters
-    Static routes choose an uplink by the receiver's address: several heavy flows meet on one uplink while others idle,
-    and each of them gets a part of a fabric that is non-blocking on paper.
+    Static routing selects an uplink by the receiver's address. Several heavy flows can share one uplink while others
+    are idle, even in a fabric that is non-blocking on paper.
 
     ## Verdicts
-    An uplink that carries more than 1.5 times its share, and at least half of its own rate, warns; traffic at the
-    rate of a single sender never does. If all uplinks of a leaf stay below 5 % of their rate, the leaf is unknown:
+    An uplink that carries more than 1.5 times its share, and at least half of its own rate, warns; traffic no higher
+    than one sender's rate never warns. If all uplinks of a leaf stay below 5 % of their rate, the leaf is unknown:
     there was too little traffic to compare.
 
     ## False alarms
-    Several jobs on one leaf, of which one alone sends far.
+    Several jobs on one leaf, only one of which sends across the spine.
     """
     keys = [swept.traffic_key]
     found = facts.fabric.load.uplinks(swept.graph, swept.rates)
     if swept.partial:
-        yield unknown(f"{swept.partial}: uplinks that were not seen cannot be compared", evidence=[swept.net_key])
+        yield unknown(f"{swept.partial}: uplinks outside the sweep cannot be compared", evidence=[swept.net_key])
         return
     if not found:
-        yield unknown("of no leaf the traffic of all ports is known: counters were reset, or stop at 32 bits",
-                      evidence=keys, fix="`perfquery -x LID 1` of a leaf: has it extended counters?")  # fmt: skip
+        yield unknown(
+            "no leaf has traffic counters for all its ports: they were reset, or are limited to 32 bits",
+            evidence=keys,
+            fix="check whether a leaf has extended counters: `perfquery -x LID 1`",
+        )
         return
     busy = [one for one in found if one.load >= IDLE]
     if not busy:
-        yield unknown(f"no uplink carried {100 * IDLE:.0f} % of its rate: nothing ran that could be uneven",
-                      evidence=keys, fix="run it beside a job or `all_reduce_perf`: --fabric --window 60")  # fmt: skip
+        yield unknown(f"no uplink carried {100 * IDLE:.0f} % of its rate: too little traffic to compare",
+                      evidence=keys, fix="run it during a job or `all_reduce_perf`: --fabric --window 60")  # fmt: skip
         return
     hot = [one for one in busy if one.excess > EXCESS and one.load >= HOT]
     for one in hot:

@@ -16,14 +16,13 @@ if TYPE_CHECKING:
 
 @check(
     "fabric.oversubscription",
-    title="No leaf switch has more below it than above it",
-    fault="A leaf switch has more below it than above it",
+    title="No leaf switch has more host than uplink bandwidth",
+    fault="A leaf switch has more host than uplink bandwidth",
     impact="slows-job",
     owner="network",
     source="NVIDIA DGX SuperPOD reference architecture: full fat tree, as many links up as down at each leaf",
-    fix="`iblinkinfo -l | grep NAME` on the leaf named: connect the uplinks that are missing, repair those that are "
-    "slow;"
-    " or declare what the design allows in the cluster file: [fabric] oversubscription = 2.",
+    fix="Run `iblinkinfo -l | grep NAME` for the leaf; connect missing uplinks and repair slow ones, or declare "
+    "the designed ratio in the cluster file: [fabric] oversubscription = 2.",
     action="fix-site",
     answers=("FP-BW-3", "AN-1"),
     scope="fleet",
@@ -35,30 +34,30 @@ def oversubscription(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Compare the rates of host links and uplinks at each leaf.
 
     ## Why it matters
-    Where more can come from below than fits above, jobs that span leaves share what is left: at 2:1 an all-to-all
-    across leaves has half of the rate that each NIC has.
+    If hosts can send more than the uplinks carry, jobs that span leaves share the uplinks: at 2:1 an all-to-all across
+    leaves runs at half of each NIC's rate.
 
     ## Verdicts
-    More than 1:1 warns; more than the cluster file's `oversubscription` fails. Links are counted by their present rate,
-    so that a lost or slow uplink shows. A fabric of one switch passes. Half of a sweep leaves it unknown.
+    More than 1:1 warns; more than the cluster file's `oversubscription` fails. Links are counted at their present
+    rate, so a lost or slow uplink shows. A fabric of one switch passes. An incomplete sweep is unknown.
 
     ## False alarms
-    A fabric that is 2:1 by design; declare it. A leaf of storage or login nodes, which were not sized for
-    collectives, is named too.
+    A fabric that is 2:1 by design; declare it. A leaf of storage or login nodes, which are not sized for collectives,
+    is reported too.
     """
     leaves, partial, allowed = swept.graph.leaves, swept.partial, site.settings.oversubscription
     if not leaves:
         yield unknown("no switch of this sweep has hosts", evidence=[swept.net_key], fix="sweep again")
         return
     if len(swept.net.switches) == 1 and not partial:
-        yield passed("all hosts hang on one switch", found="one switch", evidence=[swept.net_key])
+        yield passed("all hosts are connected to one switch", found="one switch", evidence=[swept.net_key])
         return
     limit = allowed if allowed is not None else 1.0
     wanted = f"at most {limit:g}:1" + (f" ({site.source('oversubscription')})" if allowed is not None else "")
     over = [leaf for leaf in leaves if leaf.ratio > limit * 1.001]
     blank = [leaf for leaf in leaves if leaf.unknown]
     if partial:
-        yield unknown(f"{partial}: links that were not seen cannot be counted", evidence=[swept.net_key])
+        yield unknown(f"{partial}: links outside the sweep cannot be counted", evidence=[swept.net_key])
         return
     for leaf in over:
         ratio = f"{leaf.ratio:.2f}:1" if leaf.up_gbps else "no uplink"
@@ -74,7 +73,7 @@ def oversubscription(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     if not over and not blank:
         worst = max(leaves, key=lambda leaf: leaf.ratio)
         fullest = f"{worst.ratio:.2f}:1"
-        yield passed(f"{len(leaves)} leaves, {fullest} at the fullest, {worst.switch.label}", found=fullest,
+        yield passed(f"{len(leaves)} leaves, at most {fullest}, {worst.switch.label}", found=fullest,
                      evidence=[swept.net_key])  # fmt: skip
 
 
@@ -82,13 +81,13 @@ def no_path(swept: FabricFacts, site: FabricSite) -> Finding | None:
     """Skip a run of one node."""
     if len(swept.nodes) > 1:
         return None
-    return skipped("only one node was collected: no path between nodes to judge", evidence=[swept.net_key])
+    return skipped("only one node was collected: no path between nodes", evidence=[swept.net_key])
 
 
 @check(
     "fabric.hops",
-    title="The job's nodes are as near to each other as the fabric lets them",
-    fault="The job's nodes are further apart than they need be",
+    title="The job's nodes are as close to each other as the fabric allows",
+    fault="The job's nodes are further apart than necessary",
     impact="slows-job",
     owner="job",
     source="Slurm topology.conf(5): fewest leaf switches; NVIDIA DGX SuperPOD: scalable units of leaves and spines",
@@ -104,15 +103,15 @@ def hops(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Compare the paths between the collected nodes with the shortest possible.
 
     ## Why it matters
-    A collective waits for its longest path. Nodes on another leaf add two switches each way, and share the uplinks with
-    every other job; a few of them make all wait.
+    A collective waits for its longest path. Nodes on another leaf add two switches to the path and share the uplinks
+    with every other job; a few such nodes delay all others.
 
     ## Verdicts
-    Paths are counted in switches, between HCAs of one rail: 1 on one leaf, 3 over a spine, 5 over a core. Longer paths
-    than needed warn; whether the nearer ports are free is not known here. It passes where no path is longer.
+    Path length is the number of switches between HCAs of one rail: 1 within a leaf, 3 over a spine, 5 over a core.
+    Paths longer than necessary warn; preflight does not know whether closer nodes are free.
 
     ## False alarms
-    A check of all nodes of a cluster, which are not one job; or the nearer leaves are full of other jobs.
+    A check of all nodes of a cluster, which are not one job; or closer leaves that other jobs occupy.
     """
     placement = facts.fabric.graph.place(swept.graph, swept.here())
     if placement.nodes < 2:
@@ -126,12 +125,16 @@ def hops(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     spread = f"{placement.nodes} nodes on {placement.leaves} leaves; switches on the path: {hop_counts}"
     longest = max(placement.pairs, default=0)
     if swept.partial:
-        yield unknown(f"{swept.partial}: a path that was not seen cannot be counted", evidence=[swept.net_key])
+        yield unknown(f"{swept.partial}: paths outside the sweep cannot be counted", evidence=[swept.net_key])
     elif 0 in placement.pairs:
-        yield failed(f"{spread}: not every pair is joined", found=hop_counts, evidence=[swept.net_key])
+        yield failed(f"{spread}: not every pair is connected", found=hop_counts, evidence=[swept.net_key])
     elif longest > placement.needed:
         far = f"; far from most: {listed(list(placement.far))}" if placement.far else ""
-        yield warned(f"{spread}{far}", found=f"up to {longest}", expected=f"up to {placement.needed} for so many nodes",
-                     evidence=[swept.net_key])  # fmt: skip
+        yield warned(
+            f"{spread}{far}",
+            found=f"up to {longest}",
+            expected=f"at most {placement.needed} for this number of nodes",
+            evidence=[swept.net_key],
+        )
     else:
         yield passed(spread, found=f"up to {longest}", evidence=[swept.net_key])

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from preflight.parsers.infiniband.sminfo_saquery import Manager
 
 DIAGS = "https://github.com/linux-rdma/rdma-core (infiniband-diags)"
-#: Names that one finding lists.
+#: Maximum number of names in one finding.
 LISTED = 8
 
 
 def listed(names: list[str]) -> str:
-    """Return some names, and the number of the rest."""
+    """Return the first names, and the number of the rest."""
     return ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
 
 
@@ -39,12 +39,12 @@ def not_this_fabric(swept: FabricFacts, site: FabricSite) -> Finding | None:
 
 @check(
     "fabric.sweep",
-    title="A sweep of the fabric sees all of it",
-    fault="The sweep does not see all of the fabric",
+    title="The sweep covers the whole fabric",
+    fault="The sweep does not cover the whole fabric",
     impact="drifts",
     owner="network",
     source=f"{DIAGS}: ibnetdiscover(8); a tool that loses queries ends with status 0",
-    fix="Look at the device named, `ibportstate LID PORT query` from its neighbour; then sweep again.",
+    fix="Query the named device from its neighbour with `ibportstate LID PORT query`; then sweep again.",
     action="fix-site",
     scope="fleet",
     sweep=True,
@@ -55,31 +55,33 @@ def completeness(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Look for lost queries, one-sided links and missing compute HCAs.
 
     ## Why it matters
-    What did not answer hides all that hangs behind it: a report on half a fabric calls the other half healthy.
+    A device that does not answer hides everything behind it. A report on half a fabric would call the other half
+    healthy.
 
     ## Verdicts
     Lost queries make the result unknown, even if the tool exited with 0. An active compute HCA of a checked node
     that the sweep does not contain warns. It passes if neither occurs.
 
-    A sweep that holds none of the sweeping node's own compute HCAs is of another fabric: all is unknown.
+    A sweep without any of the sweeping node's own compute HCAs covers another fabric: all results are unknown.
 
     ## False alarms
-    A switch that boots, or a manager that sweeps at the same time, drops a few queries; sweep again. If each rail of
+    A booting switch, or a subnet manager that sweeps at the same time, can drop a few queries; sweep again. If each
+    rail of
     the cluster is a separate fabric, sweep each one: `device` in the cluster file names the port.
     """
     net = swept.net
     for key, lost in swept.lost.items():
         where = list(swept.silent_places())
-        behind = f"; what does not answer hangs at {listed(where)}" if where else ""
+        behind = f"; the devices that do not answer are behind {listed(where)}" if where else ""
         yield unknown(
-            f"{key[4:]}: {lost.count} queries got no answer: the sweep is incomplete{behind}",
-            found=f"{len(net.switches)} switches, {len(net.hcas)} HCAs, as far as they answered",
+            f"{key[4:]}: {lost.count} queries were not answered: the sweep is incomplete{behind}",
+            found=f"{len(net.switches)} switches, {len(net.hcas)} HCAs answered",
             evidence=[key], quote=lost.first,
-            fix="look at the device named; then sweep again. Nothing that hangs behind it is known",
+            fix="check the named device, then sweep again; the devices behind it are unknown",
         )  # fmt: skip
     for key, signal in swept.crashed.items():
         yield unknown(f"{key[4:]} crashed (signal {signal}): its remaining queries were not made", evidence=[key],
-                      found=f"signal {signal}", fix="sweep again; a newer infiniband-diags may hold")  # fmt: skip
+                      found=f"signal {signal}", fix="sweep again; a newer infiniband-diags may not crash")  # fmt: skip
     if swept.partial and swept.net_key not in swept.lost:
         yield unknown(swept.partial, evidence=[swept.net_key], fix="sweep again")
     for rail, names in swept.elsewhere().items():
@@ -102,8 +104,8 @@ def completeness(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     impact="blocks-job",
     owner="network",
     source=f"InfiniBand Architecture Specification 14.4.1; {DIAGS}: sminfo(8), saquery(8)",
-    fix="On the hosts named: `systemctl status opensm`, or UFM; stop all but one master and its standbys, and give all"
-    " of them the same sm_key.",
+    fix="Run `systemctl status opensm` on the named hosts, or check UFM; keep one master and its standbys, all "
+    "with the same sm_key.",
     action="fix-site",
     scope="fleet",
     sweep=True,
@@ -114,15 +116,15 @@ def manager(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Look for the master subnet manager, and query the state of each manager.
 
     ## Why it matters
-    Without a master no port that comes up becomes active, and no route is fixed. Two masters write each other's routes
-    and LIDs over, and jobs lose their connections at random.
+    Without a master, new ports never become active and broken routes are not repaired. Two masters overwrite each
+    other's routes and LIDs, and jobs lose connections at random.
 
     ## Verdicts
-    No answer from any manager fails, and so do two masters. Any number of standbys passes. Where the sweep has
-    lost queries, silence is unknown.
+    No answer from any manager fails, and so do two masters. Any number of standbys passes. If the sweep lost queries,
+    a missing answer is unknown.
 
     ## False alarms
-    In the seconds of a handover both, or none, are master; collect again.
+    During a failover, both managers or neither may be master for some seconds; collect again.
     """
     master = swept.master
     if master is None:
@@ -163,26 +165,26 @@ def _no_manager(swept: FabricFacts) -> Iterator[Finding]:
     keys = [swept.master_key]
     if swept.lost:
         yield unknown(
-            "no subnet manager answered, and the sweep lost queries too: the path to it may be broken",
+            "no subnet manager answered, and the sweep also lost queries: the path to the manager may be broken",
             evidence=keys, fix="repair what does not answer (fabric.sweep); then run `sminfo` again",
         )  # fmt: skip
         return
     waiting = sum(device.lid == 0 for device in swept.net.switches)
-    never = f"; {waiting} of {len(swept.net.switches)} switches have no LID, so none has run since they came up"
+    never = f"; {waiting} of {len(swept.net.switches)} switches have no LID, so no manager has run since they booted"
     yield failed(
-        f"no subnet manager answers{never if waiting else '; ports keep what the last one gave them'}",
+        f"no subnet manager answers{never if waiting else '; ports keep the configuration of the last one'}",
         found="none", expected="one master", evidence=keys,
     )  # fmt: skip
 
 
 @check(
     "fabric.sharp",
-    title="The switches can reduce (SHARP), and their manager is there",
-    fault="The switches cannot reduce (SHARP)",
+    title="The switches support SHARP, and its manager runs",
+    fault="SHARP is not available on the switches",
     impact="slows-job",
     owner="network",
     source="NVIDIA SHARP documentation: aggregation nodes, sharp_am; an aggregation node is an HCA inside the switch",
-    fix="On the host of the subnet manager: `systemctl status sharp_am`; in opensm.conf sharp_enabled = 2.",
+    fix="On the subnet manager's host, check `systemctl status sharp_am` and set sharp_enabled = 2 in opensm.conf.",
     action="fix-site",
     answers=("NT-SHP-1", "NT-SHP-2"),
     scope="fleet",
@@ -194,16 +196,16 @@ def sharp(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Look for an aggregation node in every switch, and for the SHARP manager.
 
     ## Why it matters
-    Without either, NCCL falls back to rings and trees without a word: an all-reduce then moves twice the bytes.
+    Without either, NCCL silently falls back to rings and trees, and an all-reduce moves twice the bytes.
 
     ## Verdicts
-    Aggregation nodes without a manager warn. Where the cluster file declares sharp = true, switches without one, or no
-    manager, fail. Where no switch has one and none is declared, it is skipped. Other services prove that the list was
-    read; an unreadable one is unknown.
+    Aggregation nodes without a manager warn. With sharp = true in the cluster file, switches without an aggregation
+    node, or a missing manager, fail. Without any aggregation node or declaration the check is skipped. An unreadable
+    list of services is unknown.
 
     ## False alarms
-    SHARP that is left off by intent; declare sharp = false. A manager that registers elsewhere than with
-    the subnet manager (some UFM versions) is not seen.
+    SHARP that is off on purpose; declare sharp = false. A manager that does not register with the subnet manager (some
+    UFM versions) is not found.
     """
     net, wanted = swept.net, site.settings.sharp
     inside = {link.other(device.guid)[0] for device in net.devices.values() if device.aggregates
@@ -215,7 +217,7 @@ def sharp(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     if wanted is False:
         yield skipped(f"{site.source('sharp')} declares that SHARP is not used; {coverage}", evidence=keys)
     elif swept.partial and without:
-        yield unknown(f"{swept.partial}; of what was seen, {coverage}", evidence=keys)
+        yield unknown(f"{swept.partial}; in the part that was swept, {coverage}", evidence=keys)
     elif not inside and not wanted:
         yield skipped(f"no switch has an aggregation node: SHARP cannot be used here ({coverage})", evidence=keys)
     else:

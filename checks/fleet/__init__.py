@@ -1,1 +1,1 @@
-"""Checks of values that nodes of one class share."""
+"""Checks of values that must match across nodes of one class."""

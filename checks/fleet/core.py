@@ -1,4 +1,4 @@
-"""What must be equal on all nodes of a class."""
+"""Checks of values that must be equal on all nodes of a class."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def driver_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
     """Compare the version of the loaded NVIDIA driver across nodes of the same kind.
 
     ## Why it matters
-    Ranks on different drivers take different code paths in CUDA and NCCL: the job fails in its start,
-    or one node is slower for no visible cause.
+    Ranks on different drivers take different code paths in CUDA and NCCL: the job fails at start, or one node is
+    slower for no visible reason.
 
     ## Verdicts
     A node with another version than most nodes fails; without a majority all nodes fail, and neither version is
@@ -44,7 +44,7 @@ def driver_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
     Nodes that fail versions.driver-files do not vote.
 
     ## False alarms
-    Nodes that are being upgraded in turn, and are not in one job while they differ.
+    A rolling upgrade, if no job spans upgraded and old nodes.
     """
     yield from equal(nodes, sites, DRIVER)
 
@@ -80,15 +80,16 @@ def mtu_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
     Nodes of the same kind are compared.
 
     ## Why it matters
-    Two ends with different MTUs use the smaller one, or fail where an application fixed it; a switch
-    that drops the larger packets makes it a hang.
+    Two ends with different MTUs use the smaller one, or fail if an application fixed it; a switch that drops the
+    larger packets causes a hang.
 
     ## Verdicts
-    Nodes that fail rdma.active-mtu, rdma.link-layer or the MTU of roce.chain miss what is expected of them (the cluster
-    file first) and do not vote. Of the rest, those that differ from most nodes fail; without a majority all do.
+    Nodes that fail rdma.active-mtu, rdma.link-layer or the MTU of roce.chain miss an expectation (the cluster file's
+    first) and do not vote. Of the remaining nodes, those that differ from the majority fail; without a majority all
+    fail.
 
     ## False alarms
-    Nodes of two fabrics in one class, each with an MTU of its own; give each fabric a class.
+    Nodes of two fabrics in one class, each with its own MTU; give each fabric its own class.
     """
     yield from equal(nodes, sites, _MTU)
 
@@ -115,7 +116,7 @@ def _mtu(node: NodeFacts, active_mtu: int | None, netdev: str | None) -> str:
 
 
 def _breaks_chain(node: NodeFacts, site: Site) -> tuple[str, ...]:
-    """Return roce.chain where it breaks at the MTU of a port."""
+    """Return roce.chain if it breaks at the MTU of a port."""
     ports = [port for port in site.roles(node).compute if port.roce and port.active and port.netdev]
     chains = facts.roce_chain.chain.chains(node, ports, policy(site)) if ports else ()
     broken = any(chain.link(name).state is State.BROKEN for chain in chains for name in ("MTU", "active MTU"))

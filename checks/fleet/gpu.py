@@ -61,11 +61,12 @@ GPU = (
 
 @check(
     "fleet.gpu-settings",
-    title="The GPUs of all nodes are the same parts, set up alike",
-    fault="A node has other GPUs, or sets them up otherwise",
+    title="All nodes have the same GPUs with the same settings",
+    fault="A node has other GPUs or other GPU settings",
     impact="slows-job",
     source="https://docs.nvidia.com/deploy/nvml-api/ ; majority of at least 3 nodes and 60 %",
-    fix="`nvidia-smi -q` on a node of each side; decide which is right, and set it: -pl (power), -ac or -rac (clocks), "
+    fix="Compare `nvidia-smi -q` of a node from each side; decide which is right, and set it: -pl (power), -ac "
+    "or -rac (clocks), "
     "-e (ECC), -mig, -pm.",
     action="fix-site",
     answers=("PA-01",),
@@ -76,17 +77,16 @@ def gpu_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
 
     ## Why it matters
     Every step waits for the slowest GPU of the job: one node with a lower power limit or clock slows down all of
-    them. With less memory, or cut into instances, the job fails there and ends everywhere.
+    them. A node with less memory, or with MIG instances, ends the whole job.
 
     ## Verdicts
-    Another model, number, memory or MIG mode fails; the rest warns. Each part is compared by itself, and several in one
-    class of the cluster file fail. A node that misses what the cluster file, the part
-    or a check of the node expects of a value does not vote on it. A node without a GPU in a class where others have
-    some is unknown, unless the cluster file gives the number of GPUs: a node looks the same after all its GPUs fell
-    off the bus.
+    Another model, number, memory or MIG mode fails; the rest warns. GPUs of one model are compared with each other;
+    several models in one class of the cluster file fail. A node whose value misses the cluster file, the catalogue or
+    one of its own checks does not vote on it. A node without GPUs in a class whose other nodes have GPUs is unknown,
+    unless the cluster file states the number of GPUs: a node whose GPUs all fell off the bus looks the same.
 
     ## False alarms
-    Nodes that are capped on purpose, for their rack's power; give them a class of their own.
+    Nodes whose power is capped on purpose for their rack; give them their own class.
     """
     yield from compare(nodes, sites, GPU)
     yield from _mixed(nodes, sites)
@@ -97,26 +97,29 @@ _PART = Trait("GPU model within a class", "dir:/sys/bus/pci/devices", lambda nod
 
 
 def _part(node: NodeFacts, site: Site) -> str | None:
-    """Return the recognised part of a node with GPUs; None where it is unknown."""
+    """Return the recognised part of a node with GPUs; None if unknown."""
     return site.part.name if site.part and node.gpus_on_bus else None
 
 
 def _mixed(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
-    """Yield nodes of another part than most of their declared class."""
+    """Yield nodes whose part differs from most of their declared class."""
     classes: dict[str, list[NodeFacts]] = defaultdict(list)
     for node in nodes:
         if sites[node.node].declared_class:
             classes[sites[node.node].class_name].append(node)
     for members in classes.values():
         for finding in differences(_PART, poll(_PART, members, sites)):
-            yield replace(finding, subject="GPU model", fix="Give nodes of another model a class of their own in the "
-                          "cluster file, or move the card.")  # fmt: skip
+            yield replace(
+                finding,
+                subject="GPU model",
+                fix="Give nodes of another model their own class in the cluster file, or move the card.",
+            )
 
 
 def _without_gpus(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
-    """Yield nodes without a GPU in a class where peers have some.
+    """Yield nodes without GPUs in a class whose other nodes have some.
 
-    Only where the expected number is not declared.
+    Only if the expected number is not declared.
     """
     classes: dict[str, list[NodeFacts]] = defaultdict(list)
     for node in nodes:
@@ -132,7 +135,7 @@ def _without_gpus(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
             f"no GPU on the PCI bus; {having} of the {len(members)} nodes of this class have some, and "
             "the expected number is not declared", subject="number of "
                                                            "GPUs", found="0", evidence=["dir:/sys/bus/pci/devices"],
-            fix="A GPU node: `lspci -d 10de:`, power-cycle it. Else give it a class of its own with gpus = 0. "
+            fix="A GPU node: `lspci -d 10de:`, power-cycle it. Otherwise give it its own class with gpus = 0. "
             f"{expected} states the number for this class.",
         ).on(without)  # fmt: skip
 
@@ -145,7 +148,7 @@ def _on_bus(node: NodeFacts) -> int | None:
 
 
 def _cluster(node: NodeFacts) -> str | None:
-    """Return the UUID of the node's NVLink domain; None if it ends in the node."""
+    """Return the UUID of the node's NVLink domain; None for a single-node domain."""
     fabrics = [one.fabric for one in node.gpu_health.gpus if one.fabric is not None] if node.gpus_on_bus else []
     return " and ".join(sorted({fabric.cluster_uuid for fabric in fabrics if fabric.multi_node})) or None
 
@@ -163,12 +166,12 @@ def _imex(node: NodeFacts) -> str | None:
 
 @check(
     "fleet.nvlink-domain",
-    title="The nodes of an NVLink domain agree on who belongs to it",
+    title="The nodes of an NVLink domain agree on its members",
     fault="The nodes of an NVLink domain disagree on its members",
     impact="blocks-job",
     source="NVIDIA IMEX service guide (nodes_config.cfg is the same on all nodes of a domain); nvmlGpuFabricInfo_t",
-    fix="Write the same /etc/nvidia-imex/nodes_config.cfg on all nodes of the domain, `systemctl restart nvidia-imex`; "
-    "a wrong cluster UUID: the fabric manager of the NVLink switches.",
+    fix="Write the same /etc/nvidia-imex/nodes_config.cfg on all nodes of the domain, then `systemctl restart "
+    "nvidia-imex`. For a wrong cluster UUID, check the fabric manager of the NVLink switches.",
     action="fix-site",
     answers=("GS-1",),
     scope="fleet",
@@ -180,16 +183,17 @@ def nvlink_domain(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
     Only domains that span nodes are compared.
 
     ## Why it matters
-    Nodes that disagree cannot map each other's memory: NCCL falls back to the network without a word, or
-    the job ends with "CUDA_ERROR_INVALID_HANDLE" in its first exchange over NVLink.
+    Nodes that disagree cannot map each other's memory: NCCL silently falls back to the network, or the job ends with
+    "CUDA_ERROR_INVALID_HANDLE" in its first exchange over NVLink.
 
     ## Verdicts
-    Nodes of one IMEX list must have one cluster UUID, those of one UUID one list and one clique. Those that differ from
-    most nodes fail; without a majority all do. The domain of each rack is compared by itself. A node that fails
+    Nodes with the same IMEX list must have the same cluster UUID; nodes with the same UUID must have the same list and
+    clique. Nodes that differ from the majority fail; without a majority all fail. The domain of each rack is compared
+    separately. A node that fails
     gpu.fabric-state does not vote.
 
     ## False alarms
-    A rack that is divided into partitions on purpose has several cliques under one UUID.
+    A rack that is partitioned on purpose has several cliques under one UUID.
     """
     labels: dict[str, _Labels] = {}
     unread: dict[str, EvidenceError] = {}
@@ -208,7 +212,7 @@ def nvlink_domain(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
             odd.update(finding.nodes)
             yield finding
     if good := [name for name, (uuid, *_) in labels.items() if uuid is not None and name not in odd]:
-        yield passed("cluster UUID, clique and IMEX's list are those of the domain's other nodes",
+        yield passed("cluster UUID, clique and IMEX list match the domain's other nodes",
                      evidence=["nvml:gpus", system_settings.IMEX_NODES]).on(good)  # fmt: skip
     if apart:
         yield skipped("no NVLink domain spans these nodes", evidence=["nvml:gpus"]).on(apart)
@@ -220,10 +224,10 @@ def _has_gpus(node: NodeFacts) -> bool:
     return bool(node.gpus_on_bus)
 
 
-#: Cluster UUID, clique, IMEX's list, and for each the checks by which it is not what is expected of the node.
+#: Cluster UUID, clique and IMEX list, each with the checks whose expectation it misses.
 _Labels = tuple["str | None", "str | None", "str | None", "Mapping[int, tuple[str, ...]]"]
 
-#: What is compared, among the nodes that have which label alike, and the label that holds it.
+#: The compared value, the label by which nodes are grouped, and the label of the value.
 DOMAIN = (
     (
         Trait(

@@ -1,4 +1,4 @@
-"""BIOS, processor, kernel and limits that nodes of one kind should have alike."""
+"""Comparison of BIOS, processors, kernel and limits across nodes of one kind."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _microcode(node: NodeFacts, site: Site) -> str | None:
 
 
 def _distribution(node: NodeFacts, site: Site) -> str | None:
-    """Return the name of the distribution; in a container it is the image's."""
+    """Return the name of the distribution; in a container, that of the image."""
     if node.in_container or not node.evidence.exists(OS_RELEASE):
         return None
     return node.parsed(OS_RELEASE, system_settings.pretty_name)
@@ -60,7 +60,7 @@ def _smt(node: NodeFacts, site: Site) -> str | None:
 
 
 def _nvme(node: NodeFacts, site: Site) -> str | None:
-    """Return the number of working drives, and name the rest."""
+    """Return the number of working drives and the names of the others."""
     drives = inventory.nvme_drives(node.evidence)
     dead = ", ".join(f"{name} {state}" for name, state in drives if state != "live")
     working = sum(state == "live" for _, state in drives)
@@ -70,7 +70,7 @@ def _nvme(node: NodeFacts, site: Site) -> str | None:
 def _mounts(node: NodeFacts, site: Site) -> str | None:
     """Return disks and network file systems by mount point.
 
-    The mounts of a container are its own.
+    A container has its own mounts.
     """
     if node.in_container:
         return None
@@ -85,7 +85,7 @@ def _memlock(node: NodeFacts, site: Site) -> str | None:
 
 
 def _sysctl(name: str) -> Trait:
-    """Compare a setting on the rails: the larger of ``all`` and the interface's own."""
+    """Return a rail setting: the larger of ``all`` and the interface's value."""
 
     def read(node: NodeFacts, site: Site) -> str | None:
         rails = [port.netdev for port in compute(node, site) if port.roce and port.netdev]
@@ -222,12 +222,12 @@ HOST = (
 @check(
     "fleet.host",
     title="BIOS, processor, kernel and limits are the same on all nodes",
-    fault="A node has another BIOS, processor, kernel or limit",
+    fault="A node's BIOS, processor, kernel or limits differ",
     impact="drifts",
     source="https://docs.kernel.org/admin-guide/ (kernel-parameters, sysctl); server vendors' tuning guides: one "
     "profile for all; majority of at least 3 nodes and 60 %",
-    fix="Compare BIOS profile (`dmidecode -t bios`), image and `tuned-adm active` of a node of each side; decide which "
-    "is right, apply it to all.",
+    fix="Compare the BIOS profile (`dmidecode -t bios`), image and `tuned-adm active` of a node from each side; "
+    "decide which is right and apply it to all.",
     action="fix-site",
     scope="fleet",
 )
@@ -235,16 +235,16 @@ def host_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
     """Compare firmware, processors, memory, drives, mounts, kernel and limits.
 
     ## Why it matters
-    A job runs at the pace of its slowest node: another BIOS profile or governor costs that node some percent, and all
-    others wait for it in every step. A node with less memory ends the job of all.
+    A job runs at the pace of its slowest node: another BIOS profile or governor costs a node some percent, and all
+    others wait for it in every step. A node with less memory can end the whole job.
 
     ## Verdicts
-    Differences warn, for each value by itself. Options that name a disk, an image or the node are left out; memory
-    within 1 % is equal. Of mounts, place and type count, of disks and network file systems that are mounted for good:
-    not what an automounter, a job or a container brought. A node that fails the check of a value (governor, boot
+    Each value that differs warns. Boot options that name a disk, an image or the node are ignored; memory within 1 %
+    is equal. Permanent mounts of disks and network file systems are compared by path and type; mounts by an
+    automounter, a job or a container are ignored. A node that fails the check of a value (governor, boot
     options, locked memory, …) does not vote on it.
 
     ## False alarms
-    Nodes of two deliveries; give each a class of its own in the cluster file.
+    Nodes of two deliveries; give each its own class in the cluster file.
     """
     yield from compare(nodes, sites, HOST)

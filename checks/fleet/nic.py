@@ -71,7 +71,7 @@ def _max_read_request(node: NodeFacts, site: Site) -> str | None:
 
 
 def _peer_memory(node: NodeFacts, site: Site) -> str | None:
-    """Return how RDMA reaches GPU memory on this node: by a module, else DMA-BUF."""
+    """Return how RDMA reaches GPU memory on this node: a module, or DMA-BUF."""
     if not node.gpus_on_bus or not node.rdma_devices:
         return None
     ways = [name for name in facts.kernel.PEER_MODULES if name in node.modules]
@@ -83,25 +83,26 @@ def _peer_memory(node: NodeFacts, site: Site) -> str | None:
 
 
 NIC = (
-    Trait("RDMA devices and their places", f"dir:{ROOT}", _places, breaks=True, items=", ",
+    Trait("RDMA devices and their PCI addresses", f"dir:{ROOT}", _places, breaks=True, items=", ",
           judged_by=(devices.device_count, devices.registered), expects="rails.*.pci", form="at {}".format),
     Trait("link layer of the compute ports", f"file:{ROOT}/*/ports/*/link_layer", _link_layer, breaks=True,
           judged_by=(rdma_port.link_layer,)),
     Trait("ACS between GPUs and NICs", facts.lspci.LSPCI, _acs, judged_by=(gpudirect_path.path,), expects="ports.acs"),
     Trait("MaxReadReq of the compute NICs", facts.lspci.LSPCI, _max_read_request, judged_by=(pcie.max_read_request,),
           expects="ports.max_read_request_bytes", form="{} bytes".format),
-    Trait("way to GPU memory", facts.kernel.MODULES, _peer_memory, judged_by=(gpudirect_host.peer_memory,),
+    Trait("path to GPU memory", facts.kernel.MODULES, _peer_memory, judged_by=(gpudirect_host.peer_memory,),
           expects="ports.peer_memory"),
 )  # fmt: skip
 
 
 @check(
     "fleet.nic-settings",
-    title="The RDMA devices of all nodes have the same names, places and settings",
-    fault="A node's RDMA devices have other names, places or settings",
+    title="The RDMA devices of all nodes have the same names, addresses and settings",
+    fault="A node's RDMA devices have other names, addresses or settings",
     impact="slows-job",
     source="NCCL user guide, NCCL_IB_HCA (one list of names for all ranks); majority of at least 3 nodes and 60 %",
-    fix="Names: the same udev rules (60-rdma-persistent-naming) and slots; else `setpci`, modules, kernel.",
+    fix="For names, use the same udev rules (60-rdma-persistent-naming) and slots; for settings, compare "
+    "`setpci`, modules and kernel.",
     action="fix-site",
     scope="fleet",
 )
@@ -111,13 +112,13 @@ def nic_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
     The path to GPU memory (a module or DMA-BUF) is compared as well.
 
     ## Why it matters
-    One list in NCCL_IB_HCA, and one file of the topology, serve all ranks: where mlx5_3 is another card on one node,
-    that node uses its storage port, or crosses rails, without any message.
+    All ranks share one NCCL_IB_HCA list and one topology file. If mlx5_3 is a different card on one node, that node
+    silently uses its storage port or crosses rails.
 
     ## Verdicts
-    Other names, places or another link layer fail; the rest warns. In containers names follow each other and are not
-    compared. A node that misses what is expected of a value does not vote on it. Rate, subnet and leaf are compared
-    rail by rail (fleet.rails), RoCE's settings by fleet.roce-equal.
+    Different names, addresses or link layers fail; other differences warn. In containers names are numbered in order
+    and not compared. A node whose value misses an expectation does not vote on it. fleet.rails compares rate, subnet
+    and leaf; fleet.roce-equal compares RoCE settings.
 
     ## False alarms
     Two server models with different slot addresses in one class; give each model its own class.

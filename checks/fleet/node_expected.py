@@ -16,17 +16,18 @@ from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
-#: Devices of one wrong value that are named one by one.
+#: Maximum number of devices listed for one wrong value.
 _NAMED = 4
 
 
 @check(
     declared_values.CHECK,
-    title="Versions, firmware and settings are those that the cluster file declares",
-    fault="The node is not what the cluster file declares",
+    title="Versions, firmware and settings match the cluster file",
+    fault="The node differs from the cluster file",
     impact="drifts",
     source="the cluster file: [class.NAME.versions], firmware, gpu_settings, host, nvlink, rails, nccl, ports and qos",
-    fix="Set on the node what is declared, or correct the key in the cluster file (`preflight lint --explain KEY`).",
+    fix="Apply the declared value on the node, or correct the key in the cluster file (`preflight lint "
+    "--explain KEY`).",
     action="fix-site",
     answers=("PA-03",),
     reads=("nvml:gpus", "file:/sys/class/dmi/id/*", "file:/sys/class/infiniband/*/board_id"),
@@ -36,17 +37,18 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare versions, firmware and settings with the cluster file.
 
     ## Why it matters
-    A majority of nodes may be wrong together; what is declared is the yardstick, and also holds for one node alone.
+    A majority of nodes can be wrong together. Declared values do not depend on other nodes, so a single node can be
+    judged as well.
 
     ## Verdicts
-    A value that breaks a job where it differs (driver, NCCL, PyTorch, number and model of GPUs, rails, …) fails, and so
-    does what the server is to consist of (memory, CPUs, multithreading, NUMA nodes, NVMe drives, swap); the rest
-    warns, as in the comparison of nodes. The GPUs and NICs that miss it are named. Values are compared to the letter,
-    host memory within 1 %; of a list each value is right. What the node does not show is unknown; what a container
-    cannot see is left out.
+    Values whose difference breaks a job (driver, NCCL, PyTorch, number and model of GPUs, rails, …) fail, and so does
+    the server's hardware (memory, CPUs, multithreading, NUMA nodes, NVMe drives, swap); others warn, as in the
+    comparison of nodes. The finding names the GPUs and NICs that differ. Values must match exactly, host memory within
+    1 %; any value of a declared list is accepted. A value that the node does not show is unknown; values invisible in
+    a container are left out.
 
     ## False alarms
-    Nodes that are being upgraded in turn; declare both versions as a list until all have the new one.
+    A rolling upgrade; declare both versions as a list until it is complete.
     """
     right = []
     for trait in _traits(site):
@@ -60,7 +62,7 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
             continue
         if value is None:
             if not node.in_container:
-                yield unknown(f"{trait.what}: this node shows none, and the cluster file declares it",
+                yield unknown(f"{trait.what}: declared in the cluster file, but this node shows none",
                               subject=trait.what, expected=source, evidence=[trait.key])  # fmt: skip
             continue
         wrong = declared_values.misses(trait, value, site)
@@ -74,16 +76,16 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
                 )  # fmt: skip
         hidden = {} if node.in_container else declared_values.silent(trait, value, site)
         for device, key in hidden.items():
-            yield unknown(f"{trait.what}, {device}: this node shows none, and the cluster file declares it",
+            yield unknown(f"{trait.what}, {device}: declared in the cluster file, but this node shows none",
                           subject=trait.what, expected=key, evidence=[trait.key])  # fmt: skip
         if not (wrong or hidden):
             right.append(trait.what)
     if right:
-        yield passed(f"as the cluster file declares: {', '.join(right)}", found=f"{len(right)} values")
+        yield passed(f"as declared in the cluster file: {', '.join(right)}", found=f"{len(right)} values")
 
 
 def _holders(trait: Trait, miss: declared_values.Miss, node: NodeFacts) -> Iterator[tuple[str, str]]:
-    """Yield the devices that differ from a declared value, with their own value."""
+    """Yield the devices that differ from a declared value, with their values."""
     per_device = trait.read.devices(node) if isinstance(trait.read, PerDevice) else {}
     others = {device: value for device, value in per_device.items() if value not in (miss.right or (miss.wanted,))}
     if miss.device or not others:

@@ -20,7 +20,7 @@ from preflight.facts.majority import ENOUGH, is_majority, outliers, sides, syste
 from preflight.facts.node import NodeFacts
 from preflight.model import Check, Finding, Status, check, passed, skipped, unknown, warned
 
-#: Utilisation up to which a GPU is idle, and from which it is busy, percent: between the two it is not compared.
+#: Utilisation up to which a GPU is idle and from which it is busy, in percent; between them it is not compared.
 IDLE_PCT, BUSY_PCT = 10, 50
 
 _SOURCE = "modified z-score (Iglewicz and Hoaglin 1993): 3.5 spreads (median absolute deviation) from the median"
@@ -28,21 +28,21 @@ _SOURCE = "modified z-score (Iglewicz and Hoaglin 1993): 3.5 spreads (median abs
 
 @dataclass(frozen=True)
 class _Number:
-    """One number of a node, and the distance from which it is reported."""
+    """A numeric value of a node, and the deviation from which it is reported."""
 
     what: str
     unit: str
     key: str  # the record that shows it
-    floor: float  # in its unit; with ``share``, that share of the median
+    floor: float  # in its unit, or with ``share`` a fraction of the median
     share: bool = False
-    up: bool = True  # whether a node above most others is worth a word; else only where 30 % are, as most may be wrong
+    up: bool = True  # whether a node above most others is reported; else only if 30 % are, as most may be wrong
     down: bool = True  # the same, below
     judged_by: tuple[Check, ...] = ()
-    needs_load: bool = False  # whether it is not compared where nothing ran
-    events: bool = False  # whether it counts what should not happen: zero misses nothing
+    needs_load: bool = False  # whether it is compared only under load
+    events: bool = False  # whether it counts errors: zero misses no expectation
 
 
-#: Key of a node's load among its numbers; it is not compared.
+#: Key of a node's load among its numbers; not compared itself.
 _LOAD = "load"
 
 _HOT = (state.temperature_margin,)
@@ -51,15 +51,15 @@ NUMBERS = {
     "busy": _Number("temperature of busy GPUs", "C", "nvml:gpus", 10, down=False, judged_by=_HOT),
     "clock": _Number("SM clock of busy GPUs", "MHz", "nvml:gpus", 0.05, share=True, up=False,
                      judged_by=(state.throttling,)),
-    "offset": _Number("offset of the clock", "ms", "cmd:chronyc -n tracking", 1, judged_by=(limits.time_sync,)),
+    "offset": _Number("clock offset", "ms", "cmd:chronyc -n tracking", 1, judged_by=(limits.time_sync,)),
 }  # fmt: skip
 
-Numbers = dict[str, "float | None"]  # None: it could not be read; what a node cannot have is left out
-Read = Callable[[NodeFacts, Site], "Numbers | None"]  # None: it cannot have any
+Numbers = dict[str, "float | None"]  # None: could not be read; values a node cannot have are left out
+Read = Callable[[NodeFacts, Site], "Numbers | None"]  # None: not applicable
 
 
 def _numbers(node: NodeFacts, site: Site) -> Numbers:
-    """Return the numbers of a node; without a GPU, only the clock's offset."""
+    """Return the numbers of a node; without a GPU, only the clock offset."""
     found: Numbers = {}
     try:
         gpus = node.gpu_health.gpus if node.gpus_on_bus else ()
@@ -72,7 +72,7 @@ def _numbers(node: NodeFacts, site: Site) -> Numbers:
     idle = [gpu.temperature_c for gpu, load in loads if load <= IDLE_PCT]
     busy = [gpu.temperature_c for gpu, load in loads if load >= BUSY_PCT]
     clocks = [gpu.sm_clock_mhz for gpu, load in loads if load >= BUSY_PCT]
-    if idle and len(idle) == len(gpus):  # beside a busy GPU an idle one is warm
+    if idle and len(idle) == len(gpus):  # an idle GPU is warm next to a busy one
         found["idle"] = _extreme(max, idle)
     if busy:
         found["busy"] = _extreme(max, busy)
@@ -100,7 +100,8 @@ def _extreme(pick: Callable[[list[float]], float], values: Sequence[float | None
     fault="A node is hotter, slower or less synchronised than its peers",
     impact="drifts",
     source=_SOURCE,
-    fix="Compare the node with its neighbours: fans, coolant, inlet temperature (`ipmitool sdr`), power cap, `chronyc "
+    fix="Compare the node with its neighbours: check fans, coolant, inlet temperature (`ipmitool sdr`), power "
+    "cap, `chronyc "
     "sources`.",
     answers=("AN-11",),
     scope="fleet",
@@ -109,19 +110,19 @@ def _extreme(pick: Callable[[list[float]], float], values: Sequence[float | None
 def numbers_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Compare temperatures, clocks and time offsets with the median of peers.
 
-    The hottest GPU, the slowest busy GPU and the offset of the clock stand for a node.
+    Each node is represented by its hottest GPU, its slowest busy GPU and its clock offset.
 
     ## Why it matters
-    A node that is 15 degrees warmer than its neighbours under the same load slows down first, on the day when it
-    is needed; what is a fault shows as a difference before it shows as an alarm.
+    A node that is 15 degrees warmer than its neighbours under the same load throttles first. Faults show as a
+    difference between nodes before they raise an alarm.
 
     ## Verdicts
-    It warns beyond 3.5 spreads (median absolute deviation) from the median, and at least 10 C, 5 % of the clock, or
-    1 ms: where nodes hardly differ, the least of differences would be an outlier. Cooler or faster nodes are named
-    where they are 30 %, as most may then be wrong; of two groups, neither of which has 60 %, both are, and none is
-    right. Fewer than five nodes are not compared, idle GPUs only with idle ones. A node that fails the check of a
-    number (gpu.temperature-margin, gpu.throttling, host.time-sync) is left out of the median, and passes nothing here.
-    It gates no job.
+    A node warns if it is more than 3.5 spreads (median absolute deviation) and at least 10 C, 5 % of the clock, or 1
+    ms from the median. The absolute minimum prevents tiny differences from becoming outliers. Cooler or faster nodes
+    are reported only if they are at least 30 % of the nodes, because then the majority may be wrong. If neither of two
+    groups has 60 % of the nodes, both are reported and neither is called right. Fewer than five nodes are not
+    compared, and idle GPUs only with idle ones. A node that fails the check of a number (gpu.temperature-margin,
+    gpu.throttling, host.time-sync) is left out of the median and does not pass. The check never gates a job.
 
     ## False alarms
     A node at the warm end of its row, or one that runs another job than its neighbours.
@@ -130,7 +131,7 @@ def numbers_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
 
 
 def _traffic_rates(node: NodeFacts, site: Site) -> Numbers | None:
-    """Return the traffic of the compute ports in the window, and events per GB."""
+    """Return the traffic of the compute ports in the window and the events per GB."""
     if absent := no_compute_port(node, site) or no_judged_port(node, site):
         return None if absent.status is Status.SKIP else {}
     growths = windows(node, site)
@@ -163,8 +164,8 @@ RATES = {
         name: _Number(what, "for each GB", _PORTS.format("hw_counters"), floor, down=False, judged_by=_LOSS,
                       events=True)
         for name, what, floor in (
-            ("out_of_sequence", "packets out of order", 1.0), ("packet_seq_err", "retransmission requests", 1.0),
-            ("local_ack_timeout_err", "acknowledgements that never came", 0.1),
+            ("out_of_sequence", "out-of-order packets", 1.0), ("packet_seq_err", "retransmission requests", 1.0),
+            ("local_ack_timeout_err", "acknowledgement timeouts", 0.1),
         )
     },
     **{
@@ -177,13 +178,13 @@ RATES = {
 
 @check(
     "fleet.rates",
-    title="No node carries less traffic, or meets more congestion, than its peers",
-    fault="A node carries less, or meets more congestion, than its peers",
+    title="No node carries less traffic or sees more congestion than its peers",
+    fault="A node carries less traffic or sees more congestion than its peers",
     impact="slows-job",
     owner="network",
     source=_SOURCE,
-    fix="`preflight check --window 60` on the node beside another one: counters.congestion and counters.balance name "
-    "the port; then its cable, its leaf and the job's placement.",
+    fix="Run `preflight check --window 60` on the node and on a peer; counters.congestion and counters.balance "
+    "name the port. Check its cable, its leaf and the job's placement.",
     answers=("PA-19",),
     scope="fleet",
     gating=False,
@@ -193,20 +194,21 @@ def rates_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
     """Compare the traffic of each node's compute ports with the median of peers.
 
     ## Why it matters
-    All ranks of a collective send the same amount: a node that carries less is held back by a fault of its own, and
-    one that receives far more congestion notifications than its peers is behind a full port. No threshold on a single
-    node shows that.
+    All ranks of a collective send the same amount: a node that carries less has a fault of its own, and one that
+    receives far more congestion notifications is behind a congested port. A threshold on a single node cannot show
+    that.
 
     ## Verdicts
-    Traffic warns at 20 % below the median; above it only where 30 % of the nodes carry more, as most may then be the
-    slow ones: one that carries more does another part of the job's work. Out of order and repeated packets warn from
-    one more for each GB, notifications from 100 more, and each only beyond 3.5 spreads. Of two groups, neither of which
-    has 60 % of the nodes, both are named, and none is right. Fewer than five nodes are not compared; those that fail
-    rdma.port-state or rdma.port-rate are left out of the median of traffic, those that fail counters.loss out of that
-    of repeated packets. Below 5 % of the ports' rate on most nodes it is unknown: nothing ran. It gates no job.
+    Traffic 20 % below the median warns. Traffic above it warns only if at least 30 % of the nodes carry more, because
+    then the majority may be slow; a single node that carries more does a different part of the job. Out-of-order and
+    retransmitted packets warn from one more per GB, notifications from 100 more, and only beyond 3.5 spreads. If
+    neither of two groups has 60 % of the nodes, both are reported and neither is called right. Fewer than five nodes
+    are not compared. Nodes that fail rdma.port-state or rdma.port-rate are left out of the median of traffic, and
+    nodes that fail counters.loss out of that of retransmissions. If most nodes use less than 5 % of their ports' rate,
+    the result is unknown. The check never gates a job.
 
     ## False alarms
-    Nodes of several jobs, or of the first and last stage of a pipeline, in one run.
+    Nodes of several jobs in one run, or of the first and last stage of a pipeline.
     """
     yield from _compare(nodes, sites, "rates", _traffic_rates, RATES)
 
@@ -218,13 +220,13 @@ def _compare(
     for members in kinds(nodes, sites):
         polled = {node.node: _poll(node, sites[node.node], ballot, read, known) for node in members}
         if without := [name for name, one in polled.items() if one is None]:
-            yield skipped("these nodes have none of it", evidence=keys).on(without)
+            yield skipped("these nodes have none of these values", evidence=keys).on(without)
         shown = {name: one for name, one in polled.items() if one is not None}
         silent: dict[tuple[str, ...], list[str]] = defaultdict(list)
         for name in (name for name, one in shown.items() if not one.numbers):
             silent[shown[name].unread or tuple(known)].append(name)
         for lacking, names in silent.items():
-            yield unknown(f"none of it was read: {', '.join(known[number].what for number in lacking)}",
+            yield unknown(f"no value could be read: {', '.join(known[number].what for number in lacking)}",
                           evidence=list(dict.fromkeys(known[number].key for number in lacking))[:3],
                           fix="see the checks of the node").on(names)  # fmt: skip
         heard = {name: one for name, one in shown.items() if one.numbers}
@@ -246,10 +248,10 @@ def _compare(
 
 
 def _gap(name: str, number: _Number, heard: Mapping[str, _NodeNumbers]) -> Iterator[Finding]:
-    """Yield the nodes that lack a number which their peers show."""
+    """Yield the nodes that lack a number their peers show."""
     lacking = [node for node, answer in heard.items() if name in answer.unread]
     if lacking and len(_voting(name, heard)) >= ENOUGH:
-        yield unknown(f"{number.what} was not read, which the other nodes show", subject=number.what,
+        yield unknown(f"{number.what} was not read, although the other nodes show it", subject=number.what,
                       evidence=[number.key], fix="see the checks of the node").on(lacking)  # fmt: skip
 
 
@@ -259,7 +261,7 @@ def _alike(
     heard: Mapping[str, _NodeNumbers],
     keys: Sequence[str],
 ) -> Iterator[Finding]:
-    """Pass nodes without a difference, naming the compared numbers; else skip."""
+    """Pass nodes without a difference and list the compared numbers; else skip."""
     compared = [name for name in catalogue if len(_voting(name, heard)) >= ENOUGH]
     alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for node, answer in rest.items():
@@ -275,11 +277,11 @@ def _alike(
 
 @dataclass(frozen=True)
 class _NodeNumbers:
-    """Numbers of a node, and the checks by which some of them miss expectations."""
+    """Numbers of a node, and the checks whose expectation they miss."""
 
     numbers: Mapping[str, float]
     missed: Mapping[str, tuple[str, ...]]
-    unread: tuple[str, ...] = ()  # numbers that it may have, and that could not be read
+    unread: tuple[str, ...] = ()  # numbers that could not be read
     load: float | None = None  # of its busiest port, as a share of its rate
 
 
@@ -302,13 +304,13 @@ def _poll(node: NodeFacts, site: Site, ballot: str, read: Read, known: Mapping[s
 
 
 def _voting(name: str, heard: Mapping[str, _NodeNumbers]) -> dict[str, float]:
-    """Return the number of each node that shows it and misses no expectation."""
+    """Return the number of each node that has it and misses no expectation."""
     shown = {node: answer for node, answer in heard.items() if name in answer.numbers and name not in answer.missed}
     return {node: answer.numbers[name] for node, answer in shown.items()}
 
 
 def _of_number(name: str, number: _Number, heard: Mapping[str, _NodeNumbers]) -> Iterator[Finding]:
-    """Compare one number among voting nodes; then the rest with those."""
+    """Compare one number among the voting nodes, then the other nodes with those."""
     voting = _voting(name, heard)
     apart = {node: one.numbers[name] for node, one in heard.items() if name in one.missed}
     floor = number.floor
@@ -321,13 +323,13 @@ def _of_number(name: str, number: _Number, heard: Mapping[str, _NodeNumbers]) ->
             message = f"{number.what}: not compared, see {' and '.join(by)}"
             yield skipped(message, subject=number.what, evidence=[number.key]).on([node])
             continue
-        message = f"{number.what}: {value:.4g} {number.unit}, not what is expected of it (see {' and '.join(by)})"
+        message = f"{number.what}: {value:.4g} {number.unit}, not the expected value (see {' and '.join(by)})"
         yield warned(message, subject=number.what, found=f"{value:.4g} {number.unit}", evidence=[number.key],
                      fix=f"Correct what {' and '.join(by)} reports.").unless_reported(by).on([node])  # fmt: skip
 
 
 def _apart(number: _Number, voting: Mapping[str, float], floor: float) -> Iterator[Finding]:
-    """Yield the numbers apart from those of most nodes.
+    """Yield the numbers that differ from those of most nodes.
 
     Without a majority, both groups are yielded and neither is called right.
     """
@@ -335,8 +337,8 @@ def _apart(number: _Number, voting: Mapping[str, float], floor: float) -> Iterat
     if groups is not None and not is_majority(max(map(len, groups)), len(voting)):
         listed = "; ".join(f"about {median(side.values()):.4g} {number.unit} on {len(side)}" for side in groups)
         found = warned(
-            f"{number.what} differs between two groups of nodes, and none is most of them: {listed}",
-            subject=number.what, found=listed, expected="alike on nodes of a kind; which side is right is not known",
+            f"{number.what} differs between two groups of nodes, neither of which is a majority: {listed}",
+            subject=number.what, found=listed, expected="equal on nodes of a kind; which side is right is not known",
             evidence=[number.key],
         ).on(voting)  # fmt: skip
         yield replace(found, undecided=True)

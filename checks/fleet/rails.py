@@ -1,4 +1,4 @@
-"""Checks rail by rail: network, partition, VLAN, rate."""
+"""Comparison of each rail across nodes: network, partition, VLAN, rate."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from preflight.facts.rdma_ports import ROOT, Port, natural
 from preflight.model import Finding, check
 from preflight.parsers.network import lldp
 
-#: Reads a value of one port; None where it has none.
+#: Reads a value of one port; None if it has none.
 OfPort = Callable[[NodeFacts, Port], "str | None"]
 
 VLANS = "file:/proc/net/vlan/config"
 
-#: Rows of the P_Key table that are collected.
+#: Number of P_Key table rows that are collected.
 _PARTITIONS = range(4)
 
 
@@ -35,7 +35,7 @@ def _subnet(node: NodeFacts, port: Port) -> str | None:
         return None
     known = node.addresses.routable(port.netdev)
     if not known:
-        return None  # of an address that is missing roce.chain speaks
+        return None  # roce.chain reports a missing address
     networks = {str(one.network) if not _is_point_to_point(one) else f"/{one.network.prefixlen}" for one in known}
     return " and ".join(sorted(networks))
 
@@ -88,14 +88,14 @@ def _tag(node: NodeFacts, port: Port) -> str | None:
 def _vlan(node: NodeFacts, port: Port) -> str | None:
     """Return the VLAN that the switch assigns to a rail's untagged packets.
 
-    None: the switch does not announce it.
+    None if the switch does not announce it.
     """
     if not port.roce or not port.netdev:
         return None
     try:
         there = node.parsed(lldp.LLDP, lldp.parse).get(port.netdev)
     except EvidenceError:
-        return None  # without LLDP every switch is unknown; switch.mtu reports that
+        return None  # switch.mtu reports missing LLDP
     return None if there is None or there.vlan is None else str(there.vlan)
 
 
@@ -116,7 +116,7 @@ def _rate(node: NodeFacts, port: Port) -> str | None:
 
 
 def by_rail(read: OfPort) -> Callable[[NodeFacts, Site], str | None]:
-    """Read a value of every compute port that is up, in the order of the rails."""
+    """Read a value of every active compute port, in rail order."""
 
     def of_node(node: NodeFacts, site: Site) -> str | None:
         found = []
@@ -131,8 +131,8 @@ def by_rail(read: OfPort) -> Callable[[NodeFacts, Site], str | None]:
 def _swapped(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Trait:
     """Return the trait for point-to-point addresses that belong to another rail.
 
-    The addresses of the other nodes on a rail span a network. Where the networks of the rails are disjoint, an
-    address outside its own and inside another's is on the wrong port.
+    The addresses of the other nodes on a rail span a range. If the ranges are disjoint, an address inside another
+    rail's range is on the wrong port.
     """
     spans = _spans(nodes, sites)
 
@@ -144,9 +144,9 @@ def _swapped(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Trait:
             home = next((rail for rail, span in spans.items() if span[0] <= int(ip) <= span[1]), None)
             if home is not None and home != port:
                 wrong.append(f"{port} has {ip} of {home}")
-        return "; ".join(wrong) or "each rail has an address of its own plan"
+        return "; ".join(wrong) or "each rail's address is in the rail's own range"
 
-    return Trait("plan of the rails' addresses", "cmd:ip -j addr", read, breaks=True, items="; ",
+    return Trait("rail address ranges", "cmd:ip -j addr", read, breaks=True, items="; ",
                  alone=False)  # fmt: skip
 
 
@@ -223,13 +223,13 @@ LEAF = Trait("leaf of each rail", lldp.LLDP, by_rail(_leaf), breaks=True, items=
 @check(
     "fleet.rails",
     title="Rail i of all nodes lies in the same network and runs at the same rate",
-    fault="A rail of a node is in another network, or at another rate",
+    fault="A rail of a node is in another network or runs at another rate",
     impact="slows-job",
     owner="network",
     source="NVIDIA DGX SuperPOD reference architecture (rail-optimised); NCCL connects rail i to rail i; majority "
     "of at least 3 nodes and 60 %",
-    fix="Compare the rail's address, partition (`cat …/pkeys/0`), VLAN, rate and cable on both sides; decide which is "
-    "right (a rate: `ports.rate_gbps` of the cluster file), and correct the other.",
+    fix="Compare the rail's address, partition (`cat …/pkeys/0`), VLAN, rate and cable on both sides; decide "
+    "which is right (for a rate, `ports.rate_gbps` of the cluster file), and correct the other.",
     action="fix-site",
     answers=("NT-FAB-3", "NT-FAB-4", "PA-16"),
     scope="fleet",
@@ -238,18 +238,17 @@ def rails_match(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
     """Compare subnets, partitions, VLANs and rates rail by rail.
 
     ## Why it matters
-    Rail i of one node talks to rail i of all others: in another subnet, partition or VLAN it reaches no peer, and the
-    job hangs at its first connection; at another rate it holds up the ring.
+    Rail i of one node communicates with rail i of all others. In another subnet, partition or VLAN it reaches no peer,
+    and the job hangs at its first connection; at a lower rate it slows down the ring.
 
     ## Verdicts
-    Nodes that fail rdma.port-rate, rails.subnets or rdma.link-layer miss what is expected of them and do not vote on
-    it. A rail that differs from that of most other nodes fails; without a majority all fail, and none is right. Rails
-    that are addressed point to point (/30, /31) have no subnet in common: there an address that lies among those of
-    another rail fails. Ports that are down are reported by rdma.port-state, MTUs compared by fleet.mtu-equal, leaves by
-    fleet.rail-leaf.
+    Nodes that fail rdma.port-rate, rails.subnets or rdma.link-layer miss an expectation and do not vote on that value.
+    A rail that differs from most other nodes fails; without a majority all fail and none is called right. Rails with
+    point-to-point addresses (/30, /31) share no subnet; there an address within another rail's range fails.
+    rdma.port-state reports ports that are down; fleet.mtu-equal compares MTUs, fleet.rail-leaf leaves.
 
     ## False alarms
-    Nodes of two pods with subnets of their own in one class; give each pod a class.
+    Nodes of two pods with different subnets in one class; give each pod its own class.
     """
     for finding in compare(nodes, sites, (*RAILS, _swapped(nodes, sites))):
         yield finding.about(*_answers(finding))

@@ -1,4 +1,4 @@
-"""Software and firmware that nodes of one kind should have alike."""
+"""Comparison of software and firmware across nodes of one kind."""
 
 from __future__ import annotations
 
@@ -95,12 +95,12 @@ SOFTWARE = (
 
 @check(
     "fleet.software",
-    title="The software of a job is the same on all nodes",
-    fault="A node has other software",
+    title="All nodes have the same job software",
+    fault="A node's job software differs",
     impact="drifts",
-    source="PyTorch and NCCL: all ranks of a job must run one version; majority of at least 3 nodes and 60 %",
-    fix="Decide which version is right (`pip list`, `ofed_info -s`, `lsmod`), and install it on all nodes, best by one "
-    "image.",
+    source="PyTorch and NCCL: all ranks of a job must run the same version; majority of at least 3 nodes and 60 %",
+    fix="Decide which version is right (`pip list`, `ofed_info -s`, `lsmod`) and install it on all nodes, "
+    "ideally from one image.",
     action="fix-site",
     answers=("PA-03",),
     scope="fleet",
@@ -110,21 +110,22 @@ def software(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[
     """Compare PyTorch, NCCL plug-ins, CUDA, OFED, drivers and container toolkit.
 
     ## Why it matters
-    Ranks of one job that load different software take different paths through it: the job fails in its start, hangs
-    in its first collective, or one node is slower than all others.
+    Ranks of one job that load different software take different code paths: the job fails at start, hangs in its first
+    collective, or one node is slower than all others.
 
     ## Verdicts
-    Another PyTorch, or a plug-in of NCCL on some nodes only, fails; the rest warns, as jobs survive it. The NVIDIA
-    driver and NCCL have checks of their own. What is missing in a container is not an outlier.
+    A different PyTorch, or an NCCL plug-in on only some nodes, fails; other differences warn, because jobs survive
+    them. The NVIDIA driver and NCCL have their own checks. Software that is missing in a container is not a
+    difference.
 
     ## False alarms
-    Nodes that are being upgraded in turn; a toolkit on the host that jobs in containers never load.
+    A rolling upgrade; a toolkit on the host that jobs in containers never load.
     """
     yield from compare(nodes, sites, SOFTWARE)
 
 
 class _OfBoard(PerDevice):
-    """Firmware of the NICs of one board."""
+    """Firmware of NICs with the same board id."""
 
     def __init__(self, board: str) -> None:
         self._board = board
@@ -147,7 +148,7 @@ def nic_firmware(boards: Iterable[str]) -> Iterator[Trait]:
 
 
 def _mixed(board: str) -> Misses:
-    """Return a function that names rdma.firmware where a board is mixed."""
+    """Return a function that names rdma.firmware if a board has mixed firmware."""
 
     def by(node: NodeFacts, site: Site) -> tuple[str, ...]:
         versions = set(_OfBoard(board).devices(node).values())
@@ -192,10 +193,10 @@ FIRMWARE = (
 @check(
     "fleet.firmware",
     title="NICs and GPUs run the same firmware on all nodes",
-    fault="A node runs other firmware",
+    fault="A node's firmware differs",
     impact="drifts",
     source="NVIDIA DGX firmware update guides: one bundle for all nodes; majority of at least 3 nodes and 60 %",
-    fix="`mlxfwmanager` (NICs), the vendor's bundle (GPUs); a reset or a power cycle makes it run.",
+    fix="Update with `mlxfwmanager` (NICs) or the vendor's bundle (GPUs), then reset or power-cycle to activate it.",
     action="fix-site",
     scope="fleet",
 )
@@ -203,14 +204,15 @@ def firmware(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[
     """Compare NIC firmware by board (PSID), and VBIOS, InfoROM and GSP of GPUs.
 
     ## Why it matters
-    Firmware decides how a NIC slows down under congestion and how a GPU handles its errors: one node on another
-    release behaves unlike the rest, in ways that no setting shows.
+    Firmware controls how a NIC reacts to congestion and how a GPU handles errors. A node with another release behaves
+    differently in ways that no setting shows.
 
     ## Verdicts
-    Differences warn: a job runs. GSP firmware is the driver's own; another one means a partly loaded driver.
+    Differences warn, because jobs still run. GSP firmware comes with the driver; a different version means that the
+    driver is only partly loaded.
 
     ## False alarms
-    NICs or GPUs that were replaced by a newer revision with firmware of its own.
+    NICs or GPUs that were replaced by a newer revision with different firmware.
     """
     mine: dict[str, list[NodeFacts]] = defaultdict(list)
     for node in nodes:

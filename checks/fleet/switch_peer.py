@@ -25,10 +25,10 @@ from preflight.parsers.network.lldp import LLDP, SHARED, Neighbour
 
 _DCBX = "IEEE 802.1Qaz-2011 (DCBX), 802.1AB (LLDP)"
 
-#: Ethernet header and checksum, which a frame has besides what the MTU counts (IEEE 802.3).
+#: Bytes of Ethernet header and checksum, which the MTU does not count (IEEE 802.3).
 _OVERHEAD = 14 + 4
 
-#: A rail is miscabled, not wired by another plan, if a node shares at least this part of its leaves with its peers.
+#: Minimum share of leaves in common with peers for a differing rail to be miscabled, not wired to another plan.
 _SAME_PLAN = 0.5
 
 
@@ -38,12 +38,12 @@ def no_neighbour(node: NodeFacts, site: Site) -> Finding | None:
     if absent := efa_only(compute, "their switches belong to the cloud provider"):
         return absent
     if not _roce(node, site):
-        return skipped("no compute port speaks RoCE", evidence=[compute[0].evidence[0]])
+        return skipped("no compute port runs RoCE", evidence=[compute[0].evidence[0]])
     try:
         record = node.evidence.record(LLDP)
         if record.status == "missing" or "unable to connect to socket" in record.err:
             message = "no LLDP daemon runs here (lldpd), so switch announcements are not received"
-            return skipped(message, evidence=[LLDP]).about()  # of the switch nothing is known
+            return skipped(message, evidence=[LLDP]).about()  # nothing known about the switch
         if _neighbours(node, site):
             return None
     except EvidenceError as error:
@@ -73,7 +73,7 @@ def _neighbours(node: NodeFacts, site: Site) -> dict[Port, Neighbour]:
     impact="slows-job",
     owner="network",
     source=_DCBX,
-    fix="Set the switch port and the interface alike: `mlnx_qos -i IF --pfc …`, and the switch's PFC profile.",
+    fix="Set the same priorities on the interface (`mlnx_qos -i IF --pfc …`) and in the switch's PFC profile.",
     action="fix-site",
     answers=("AN-4", "FP-LOSS-2", "PA-14"),
     unless=(no_compute_port, no_neighbour),
@@ -82,15 +82,15 @@ def pfc(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the PFC priorities of the switch port with those of the interface.
 
     ## Why it matters
-    If only one end pauses, the other ignores it: the buffer overflows, packets are lost, and RDMA sends complete
-    messages again. Each end looks healthy by itself.
+    If only one end pauses, the other ignores it: the buffer overflows, packets are lost, and RDMA retransmits complete
+    messages. Each end looks healthy by itself.
 
     ## Verdicts
     Any difference fails. A switch that announces no PFC (802.1Qaz, subtype 11) is unknown: DCBX may be off there
     while PFC is on.
 
     ## False alarms
-    A switch that announces its wish and not its state; look at it with the switch's own command.
+    A switch that announces its desired state instead of the active one; check it with the switch's own command.
     """
     neighbours = _neighbours(node, site)
     same: list[Port] = []
@@ -105,7 +105,7 @@ def pfc(node: NodeFacts, site: Site) -> Iterator[Finding]:
         except EvidenceError as error:
             yield unknown(
                 f"PFC of {port.netdev} ({port.name}) could not be read here: {error.why}", subject=port.netdev,
-                evidence=[error.key, LLDP], fix="install iproute2's `dcb`, or run with --sudo for `mlnx_qos`",
+                evidence=[error.key, LLDP], fix="install `dcb` (iproute2), or run with --sudo for `mlnx_qos`",
             )  # fmt: skip
             continue
         if here.value == there.pfc:
@@ -118,10 +118,10 @@ def pfc(node: NodeFacts, site: Site) -> Iterator[Finding]:
             expected="the same at both ends", evidence=[here.evidence, LLDP],
         )  # fmt: skip
     if silent:
-        cee = " (it speaks CEE, the forerunner of 802.1Qaz)" if any(n.cee for n in neighbours.values()) else ""
+        cee = " (it uses CEE, the predecessor of 802.1Qaz)" if any(n.cee for n in neighbours.values()) else ""
         yield unknown(
             f"the switch does not announce its PFC setting on {', '.join(silent)}{cee}", evidence=[LLDP],
-            fix="switch DCBX on in the switch (IEEE mode), or look there: `show qos interface`",
+            fix="enable DCBX on the switch (IEEE mode), or check there: `show qos interface`",
         )  # fmt: skip
     if same:
         yield passed(f"{len(same)} cables have PFC on the same priorities at both ends", evidence=[LLDP])
@@ -133,12 +133,13 @@ def _listed(priorities: frozenset[int]) -> str:
 
 @check(
     "switch.mtu",
-    title="The switch takes frames as large as the interface sends",
-    fault="The switch drops frames as large as the interface sends",
+    title="The switch accepts the largest frames of the interface",
+    fault="The switch drops the largest frames of the interface",
     impact="blocks-job",
     owner="network",
     source="IEEE 802.3 (maximum frame size TLV): MTU + 14 bytes header + 4 checksum + 4 for each VLAN tag",
-    fix="Set the switch port to MTU 9216, as is usual on a training fabric, or `ip link set IF mtu N` to what it has.",
+    fix="Set the switch port to MTU 9216, as is usual on a training fabric, or set the interface to the "
+    "switch's MTU with `ip link set IF mtu N`.",
     action="fix-site",
     answers=("NT-FAB-4", "PA-14"),
     unless=(no_compute_port, no_neighbour),
@@ -147,14 +148,13 @@ def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the switch port's largest frame with the interface's MTU.
 
     ## Why it matters
-    A frame that is too long is dropped without a word: small messages pass, a handshake works, and the first large
-    transfer hangs.
+    Switches drop oversized frames silently: small messages and handshakes work, and the first large transfer hangs.
 
     ## Verdicts
     Less than MTU + 18 bytes fails; room for VLAN tags is not required. A switch that announces nothing is not judged.
 
     ## False alarms
-    A switch that announces the payload instead of the frame; it then lacks just 18 bytes, which warns.
+    A switch that announces the payload instead of the frame; it is then exactly 18 bytes short, which warns.
     """
     neighbours = _neighbours(node, site)
     good: list[Port] = []
@@ -168,13 +168,13 @@ def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
             continue
         report = warned if there.max_frame == netdev.mtu else failed
         yield report(
-            f"{netdev.name} sends frames of up to {frame} bytes, {there.switch} port {there.port} takes "
+            f"{netdev.name} sends frames of up to {frame} bytes, {there.switch} port {there.port} accepts "
             f"{there.max_frame}",
             subject=netdev.name, found=f"{there.max_frame} bytes", expected=f"at least {frame} bytes",
             evidence=[LLDP, f"file:{facts.interfaces.ROOT}/{netdev.name}/mtu"],
         )  # fmt: skip
     if good:
-        yield passed(f"{len(good)} switch ports take the largest frames of their interfaces", evidence=[LLDP])
+        yield passed(f"{len(good)} switch ports accept the largest frames of their interfaces", evidence=[LLDP])
     if all(there.max_frame is None for there in neighbours.values()):
         yield skipped("the switches do not announce their maximum frame size", evidence=[LLDP]).about()
 
@@ -312,8 +312,7 @@ def ets(node: NodeFacts, site: Site) -> Iterator[Finding]:
     impact="slows-job",
     owner="network",
     source="rail-optimised wiring (NVIDIA DGX SuperPOD reference architecture); IEEE 802.1AB",
-    fix="`lldpcli show neighbors` on this node and a peer names switch and port; the cabling plan decides which is "
-    "right: swapped cables come in pairs.",
+    fix="Compare `lldpcli show neighbors` on this node and a peer with the cabling plan; swapped cables come in pairs.",
     action="fix-site",
     separate=True,
     answers=("PA-16",),
@@ -323,13 +322,13 @@ def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
     """Compare the leaf switch of each rail with that of the node's peers.
 
     ## Why it matters
-    Traffic of a rail that should cross one leaf then climbs to the spine and back: more hops, and uplinks that
-    were never counted for it.
+    Traffic that should cross one leaf then goes through the spine: more hops, and load on uplinks that were not sized
+    for it.
 
     ## Verdicts
     Peers are nodes of one class that share at least half of their leaves, so that several pods do not disturb each
-    other. A node that differs from most of its peers, at least three that are cabled alike, fails; where no side has
-    most, all fail, and none is called right.
+    other. A node that differs from most of its peers, at least three of them cabled identically, fails; without a
+    majority all fail, and none is called right.
 
     ## False alarms
     A pod that is being recabled, or breakout cables that go to two leaves on purpose.
@@ -366,11 +365,9 @@ def _leaves_alike(plans: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
             continue
         listed = "; ".join(_sentence(mine, theirs) for mine, theirs in rivals[most])
         if alike[most] > alike[plan] and alike[most] >= QUORUM:
-            message = f"cabled otherwise than most of its peers ({alike[most]} nodes): {listed}"
+            message = f"cabled differently from most of its peers ({alike[most]} nodes): {listed}"
         else:
-            message = (
-                f"cabled otherwise than {alike[most]} of its peers, and which side is wrong is not known: {listed}"
-            )
+            message = f"cabled differently from {alike[most]} of its peers; which side is wrong is not known: {listed}"
         finding = failed(message, found=listed, expected="one leaf for each rail", evidence=[LLDP]).on([name])
         yield replace(finding, undecided=alike[most] <= alike[plan] or alike[most] < QUORUM)
     if good:
@@ -378,9 +375,9 @@ def _leaves_alike(plans: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
 
 
 def _elsewhere(plan: Sequence[str], other: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the rails that two nodes with one wiring plan have on different leaves.
+    """Return the rails that two nodes of one wiring plan have on different leaves.
 
-    None if they are not peers. A port that is down has no neighbour: only rails that both nodes have are compared.
+    None if they are not peers. A port that is down has no neighbour; only rails present on both nodes are compared.
     """
     if len(set(other) & set(plan)) < _SAME_PLAN * max(len(other), len(plan)):
         return []
@@ -389,14 +386,14 @@ def _elsewhere(plan: Sequence[str], other: Sequence[str]) -> list[tuple[str, str
 
 
 def _plan(node: NodeFacts, site: Site) -> tuple[tuple[str, ...], Finding | None]:
-    """Return the leaf of each rail, or the reason why there is none to compare."""
+    """Return the leaf of each rail, or the reason why it is unknown."""
     if absent := no_compute_port(node, site) or no_neighbour(node, site):
         return (), absent
     return tuple(f"{port.netdev}\0{there.switch}" for port, there in _neighbours(node, site).items()), None
 
 
 def _unexpected(node: NodeFacts, site: Site) -> tuple[str, str] | None:
-    """Return the unexpected leaves of a node and the declared ones; else None."""
+    """Return the unexpected leaves of a node with the declared ones, or None."""
     value, _ = standing(LEAF, node, site)
     wrong = declared_values.misses(LEAF, value, site) if value is not None else ()
     mine, theirs = ("; ".join(f"{one.device} {leaf}" for one, leaf in listed) for listed in (
@@ -406,4 +403,4 @@ def _unexpected(node: NodeFacts, site: Site) -> tuple[str, str] | None:
 
 def _sentence(mine: str, theirs: str) -> str:
     (netdev, switch), (_, usual) = mine.split("\0"), theirs.split("\0")
-    return f"{netdev} is on {switch}, theirs on {usual}"
+    return f"{netdev} is on {switch}, that of its peers on {usual}"

@@ -21,45 +21,46 @@ class _Rule:
     per: str  # unit of the growth
 
 
-#: A judgement, from operators' rules for single runs: NVSentinel calls 120 symbol errors an hour fatal, gpud and OCI
-#: look at a port that flaps three times in hours; a link that recovers every day is on its way there.
+#: A judgement based on operators' limits for single runs: NVSentinel calls 120 symbol errors an hour fatal; gpud and
+#: OCI report a port that flaps three times within hours. A link that recovers every day will reach those limits.
 _LINKS = (
-    _Rule("port.link_downed", "times the link went down", 1, "a day"),
-    _Rule("port.link_error_recovery", "times the link was trained anew", 1, "a day"),
+    _Rule("port.link_downed", "link downs", 1, "a day"),
+    _Rule("port.link_error_recovery", "link recoveries", 1, "a day"),
     _Rule("port.symbol_error", "symbol errors", 120, "a day"),
 )
 
-#: Rows: NVIDIA's policy replaces a GPU at 512 remapped rows, and one every two days is there within the warranty.
-#: Corrected errors: AzNHC warns at 20 million (DRAM) and 10,000 (SRAM) in a life; a hundredth of that each day.
+#: Rows: NVIDIA replaces a GPU at 512 remapped rows; one every two days reaches that within the warranty. Corrected
+#: errors: AzNHC warns at 20 million (DRAM) and 10,000 (SRAM) over the GPU's lifetime; the limit is a hundredth of that
+#: per day.
 _MEMORY = (
-    _Rule("gpu.remapped_uncorrected", "rows remapped for errors that ECC did not correct", 0.5, "a day"),
+    _Rule("gpu.remapped_uncorrected", "rows remapped for uncorrectable errors", 0.5, "a day"),
     _Rule("gpu.remapped_corrected", "rows remapped for corrected errors", 0.5, "a day"),
-    _Rule("gpu.ecc_aggregate_dram_corrected", "corrected errors of DRAM", 200_000, "a day"),
-    _Rule("gpu.ecc_aggregate_sram_corrected", "corrected errors of SRAM", 100, "a day"),
+    _Rule("gpu.ecc_aggregate_dram_corrected", "corrected DRAM errors", 200_000, "a day"),
+    _Rule("gpu.ecc_aggregate_sram_corrected", "corrected SRAM errors", 100, "a day"),
 )
 
-#: NVLink: a link that errs a hundred times a day, day after day, is not the one that had a bad hour. PCIe: DCGM's 31 a
-#: minute at generation 5 are 44,640 a day; a hundredth of that every day is a trend.
+#: NVLink: a hundred errors a day over several days are more than one bad hour. PCIe: DCGM's limit of 31 a minute at
+#: generation 5 is 44,640 a day; a hundredth of that every day is a trend.
 _GPU_LINKS = (
     _Rule("gpu.nvlink_errors", "NVLink errors", 100, "a day"),
     _Rule("gpu.pcie_replays", "PCIe replays", 450, "a day"),
 )
 
-#: Degrees that are left before a GPU slows down, below which its course is looked at, and days ahead.
+#: Thermal margin in degrees below which the trend is judged, and the number of days to extrapolate.
 _MARGIN_C, _AHEAD_DAYS = 20.0, 30.0
 
-#: Times the median of earlier jobs of its name that a job may take.
+#: Maximum duration of a job as a multiple of the median of earlier jobs of its name.
 _SLOW = 1.25
 
 
 @check(
     "trend.links",
-    title="Links do not err more from day to day",
-    fault="Links err more from day to day",
+    title="Error rates of links do not rise over days",
+    fault="Error rates of links rise over days",
     impact="drifts",
     owner="network",
     source="operators' limits for one run (NVSentinel, gpud, OCI), spread over a day; Theil-Sen slope",
-    fix="Clean, reseat or replace the cable or transceiver at the next drain, before the link is slow or down.",
+    fix="Clean, reseat or replace the cable or transceiver at the next drain, before the link slows down or fails.",
     answers=("AN-9",),
     gating=False,
     history=True,
@@ -68,12 +69,12 @@ def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each port's daily growth of error counters with a sound link's.
 
     ## Why it matters
-    A cable seldom dies at once. It errs a little more each day, and one morning the job that needs it stands still;
-    that morning can be chosen.
+    A cable rarely fails at once. Its error rate grows over days until a job stops. Detected early, it can be replaced
+    at a planned time.
 
     ## Verdicts
-    It warns from 1 a day (link down, trained anew) and 120 a day (symbol errors) on, over at least three runs and a
-    day. A counter that went back was reset, and counts from there.
+    It warns at 1 link down or recovery or 120 symbol errors a day, over at least three runs and one day. A counter
+    that decreased was reset, and is counted from there.
 
     ## False alarms
     A switch that was rebooted every day, or a cable that was moved.
@@ -81,14 +82,14 @@ def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     yield from _grown(node, _LINKS, "port")
 
 
-#: Times that a link comes back within a day from which it warns, as in the kernel's log (kernel.events).
+#: Link downs within a day from which it warns, as in the kernel log (kernel.events).
 _FLAPS_PER_DAY = 3
 
 
 @check(
     "trend.flaps",
-    title="No link went down several times since yesterday's runs",
-    fault="A link went down several times since yesterday's runs",
+    title="No link went down repeatedly within the last day",
+    fault="A link went down repeatedly within the last day",
     impact="drifts",
     owner="network",
     source="the port's own counter link_downed; AzNHC (5 in a day), gpud (3 in half a day); 3 is a judgement",
@@ -101,11 +102,11 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each port's count of lost links with that of a day ago.
 
     ## Why it matters
-    A gate has no minute to watch a port. A link that comes and goes ends the job that is being started now.
+    A gate has no time to watch a port, and a flapping link ends the job that is about to start.
 
     ## Verdicts
-    It warns from three on. One earlier run within 24 hours is enough; without one it is unknown. A counter that went
-    back was reset, and counts from there.
+    Three or more link downs warn. One earlier run within 24 hours is enough; without one the result is unknown. A
+    counter that decreased was reset, and is counted from there.
 
     ## False alarms
     A switch that was restarted several times that day.
@@ -130,7 +131,7 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
             steady += 1
     if silent:
         yield unknown(
-            f"{_count(silent, 'port')} without an earlier run in the 24 h before", evidence=[COURSE],
+            f"{_count(silent, 'port')} without an earlier run in the last 24 h", evidence=[COURSE],
             fix="run it with --history at least once a day, or read the kernel's log (kernel.events)",
         )  # fmt: skip
     elif steady:
@@ -141,11 +142,11 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 @check(
     "trend.gpu-memory",
-    title="GPU memory does not err more from day to day",
-    fault="GPU memory errs more from day to day",
+    title="Error rates of GPU memory do not rise over days",
+    fault="Error rates of GPU memory rise over days",
     impact="drifts",
-    source="NVIDIA GPU Memory Error Management (512 rows); AzNHC's limits of a life, spread over a hundred days",
-    fix="Plan the exchange: run `nvidia-smi -q -d ROW_REMAPPER,ECC`, and watch the GPU until then.",
+    source="NVIDIA GPU Memory Error Management (512 rows); AzNHC's lifetime limits, spread over a hundred days",
+    fix="Plan a replacement; until then monitor the GPU with `nvidia-smi -q -d ROW_REMAPPER,ECC`.",
     answers=("AN-9",),
     gating=False,
     history=True,
@@ -154,39 +155,39 @@ def gpu_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare remapped rows and corrected ECC errors per day with sound memory.
 
     ## Why it matters
-    Spare rows run out. When they do, the next error ends a job, and the GPU is exchanged in a hurry.
+    Spare rows run out. The next error then ends a job, and the GPU has to be replaced at short notice.
 
     ## Verdicts
-    It warns from one row in two days, 200,000 corrected errors of DRAM or 100 of SRAM a day on, over at least three
-    runs and a day.
+    It warns at one row in two days, or at 200,000 corrected DRAM errors or 100 corrected SRAM errors a day, over at
+    least three runs and one day.
 
     ## False alarms
-    None is known; a burst that ended moves the median slope only if it took half of the runs.
+    None known; a burst that ended changes the median slope only if it covers half of the runs.
     """
     yield from _grown(node, _MEMORY, "GPU")
 
 
 @check(
     "trend.gpu-links",
-    title="NVLink and PCIe links of GPUs do not err more from day to day",
-    fault="Links of a GPU err more from day to day",
+    title="Error rates of NVLink and PCIe links do not rise over days",
+    fault="Error rates of a GPU's links rise over days",
     impact="drifts",
     source="nvidia-smi nvlink -e, nvmlDeviceGetPcieReplayCounter; a hundredth of DCGM's rate of PCIe replays",
-    fix="`preflight check --window 60` under load names the link; reset all GPUs, then reseat or exchange at the next "
-    "drain.",
+    fix="`preflight check --window 60` under load names the link; reset all GPUs. If errors return, reseat or "
+    "replace the GPU at the next drain.",
     answers=("AN-9",),
     gating=False,
     history=True,
 )
 def gpu_links(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare NVLink errors and PCIe replays that each GPU gains a day with few.
+    """Compare each GPU's daily NVLink errors and PCIe replays with a limit.
 
     ## Why it matters
-    Each is repaired by sending again, so nothing fails until the link does, in the middle of a job.
+    Each error is corrected by a retransmission, so nothing fails until the link does, in the middle of a job.
 
     ## Verdicts
-    It warns from 100 NVLink errors or 450 PCIe replays a day on, over at least three runs and a day. A counter that
-    went back was reset, and counts from there.
+    It warns at 100 NVLink errors or 450 PCIe replays a day, over at least three runs and one day. A counter that
+    decreased was reset, and is counted from there.
 
     ## False alarms
     A node that is rebooted every day gains some each time.
@@ -199,8 +200,8 @@ def gpu_links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="GPUs keep their thermal headroom",
     fault="A GPU loses its thermal headroom",
     impact="drifts",
-    source="nvmlDeviceGetMarginTemperature: degrees to the slowdown; the 30 days ahead are a judgement",
-    fix="Read `nvidia-smi -q -d TEMPERATURE`; look at fans, filters and coolant, and at the inlet air of the rack.",
+    source="nvmlDeviceGetMarginTemperature: degrees to the slowdown; 30 days are a judgement",
+    fix="Run `nvidia-smi -q -d TEMPERATURE`; check fans, filters and coolant, and the inlet air of the rack.",
     answers=("AN-9", "AN-11"),
     gating=False,
     history=True,
@@ -209,13 +210,13 @@ def temperature(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each GPU's temperature margin with its trend.
 
     ## Why it matters
-    Dust or a worn pump costs a degree a week; on a hot afternoon the clocks drop, and the job slows down with them.
+    Dust or a worn pump costs a degree a week; on a hot day the GPU throttles, and the job slows down.
 
     ## Verdicts
-    It warns where fewer than 20 °C are left and, as they dwindle, none in 30 days, over at least three runs and a day.
+    It warns if the margin is below 20 °C and would reach zero within 30 days, over at least three runs and one day.
 
     ## False alarms
-    Runs at idle at first and under load later. Compare runs of one kind.
+    Early runs at idle and later ones under load. Compare runs under the same load.
     """
     found = series_of(node.evidence, "gpu.temperature_margin_c")
     judged = [course for course in found if course.enough]
@@ -239,11 +240,11 @@ def temperature(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 @check(
     "trend.job-time",
-    title="Jobs take as long as they used to",
-    fault="Jobs take longer than they used to",
+    title="Jobs take as long as before",
+    fault="Jobs take longer than before",
     impact="slows-job",
     source="The history's own jobs: median of the earlier ones of that name; 25 % is a judgement",
-    fix="Compare the nodes of the slow run with those of a good one: `preflight diff GOOD SLOW`.",
+    fix="Compare the nodes of the slow run with those of a fast one: `preflight diff GOOD SLOW`.",
     answers=("AN-10",),
     gating=False,
     history=True,
@@ -252,15 +253,14 @@ def job_time(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the duration of the last job of each name with earlier runs.
 
     ## Why it matters
-    Nothing crashes, and the bill grows: a job that takes a third longer than last week is the first that anybody
-    hears of a half-rate port.
+    A port at half its rate crashes nothing. A job that takes a third longer than last week is often its first symptom.
 
     ## Verdicts
-    It warns where it took more than 1.25 times the median of at least three. Jobs are recorded with `preflight
-    history job`, best from the scheduler's epilog.
+    A run warns if it took more than 1.25 times the median of at least three earlier runs. Record jobs with `preflight
+    history job`, ideally in the scheduler's epilog.
 
     ## False alarms
-    A job of the same name with more data or fewer nodes. Give it a name of its own.
+    A job of the same name with more data or fewer nodes. Give it another name.
     """
     found = series_of(node.evidence, JOBS)
     if not found:
@@ -297,7 +297,7 @@ def _grown(node: NodeFacts, rules: Sequence[_Rule], noun: str) -> Iterator[Findi
     if not judged:
         yield _too_few(seen, noun)
     elif good := judged - bad:
-        yield passed(f"{_count(len(good), noun)} gain no more errors than sound ones do", evidence=[COURSE])
+        yield passed(f"{_count(len(good), noun)} gain no more errors than usual", evidence=[COURSE])
 
 
 def _too_few(found: Sequence[TimeSeries], noun: str) -> Finding:
@@ -305,8 +305,8 @@ def _too_few(found: Sequence[TimeSeries], noun: str) -> Finding:
         return skipped(f"no {noun} of this node has reported this value", evidence=[COURSE])
     points = max(len(course.values) for course in found)
     return unknown(
-        f"{_count(points, 'run')} in {max(course.days[-1] for course in found):.1f} days: too few for a course",
-        evidence=[COURSE], fix=f"run it again: it takes {ENOUGH} runs over a day or more",
+        f"{_count(points, 'run')} in {max(course.days[-1] for course in found):.1f} days: too few for a trend",
+        evidence=[COURSE], fix=f"run it again: a trend needs {ENOUGH} runs over at least one day",
     )  # fmt: skip
 
 

@@ -16,31 +16,33 @@ from preflight.facts.rdma_ports import ROOT
 from preflight.facts.unique_ids import KINDS, Identifier, guid, of_node
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
-#: Identifiers that break no job where they stand twice: a cloned image, GPUs of one tray.
+#: Identifiers whose duplicates break no job: a cloned image, GPUs of one tray.
 _HARMLESS = {"machine id", "GPU serial number"}
 
 _NO_GUID = "virtual function: `ip link set PF vf N node_guid …`; else `flint q`"
 
 _WHAT_NOW = {
     "boot id": "the same machine was collected under several names, or a virtual machine was cloned while it ran",
-    "machine id": "nodes were cloned with it: empty /etc/machine-id in the image, and it is made anew at the next boot",
-    "host name": "give each node a name of its own: `hostnamectl set-hostname`",
-    "node GUID": "an adapter was programmed by hand: `mlxfwmanager`, `flint q`; or a virtual function got a GUID twice",
-    "LID": "two subnet managers gave LIDs in one subnet: `sminfo`, `ibnetdiscover`",
-    "IP address": "correct the address of one of them; `arping -D` shows who answers",
+    "machine id": "nodes were cloned with it; empty /etc/machine-id in the image, and systemd creates a new one "
+    "at the next boot",
+    "host name": "give each node its own name: `hostnamectl set-hostname`",
+    "node GUID": "an adapter was programmed manually (`mlxfwmanager`, `flint q`), or two virtual functions got "
+    "the same GUID",
+    "LID": "two subnet managers assigned LIDs in one subnet: `sminfo`, `ibnetdiscover`",
+    "IP address": "correct the address of one of them; `arping -D` shows which one answers",
     "MAC": "a cloned configuration, or virtual functions: `ip link show`",
-    "GPU UUID": "one node's evidence saved under two names? Else `nvidia-smi -L` on both; a GPU handed to two virtual "
-    "machines belongs to one of them",
-    "GPU serial number": "one node's evidence saved under two names? Else compare `nvidia-smi -q` on both; GPUs of one "
-    "board or tray may share the number",
+    "GPU UUID": "check whether one node's evidence was saved under two names; otherwise run `nvidia-smi -L` on "
+    "both. A GPU assigned to two virtual machines belongs to only one of them",
+    "GPU serial number": "check whether one node's evidence was saved under two names; otherwise compare "
+    "`nvidia-smi -q` on both. GPUs of one board or tray may share the number",
 }
 
-#: What is in one machine only: a GPU, and beside it an adapter or the installed system.
+#: Identifiers that exist on one machine only: those of a GPU, and of an adapter or the installed system.
 _GPU, _BESIDE = "GPU UUID", {"machine id", "node GUID", "system image GUID", "port GUID", "MAC"}
 
 _ONE_MACHINE = (
-    "one node's evidence saved under two names, or one machine listed by two? Compare `hostname` and `nvidia-smi -L` "
-    "on both, and collect again; else cloned machines"
+    "check whether one node's evidence was saved, or one machine listed, under two names: compare `hostname` "
+    "and `nvidia-smi -L` on both, and collect again. Otherwise the machines were cloned"
 )
 
 
@@ -50,7 +52,7 @@ _ONE_MACHINE = (
     fault="Two nodes share an identity",
     impact="blocks-job",
     source="InfiniBand architecture specification (GUID, LID), RFC 5227 (IPv4), IEEE 802 (MAC), machine-id(5)",
-    fix="`ibstat`, `ip -br addr` and `hostname` on both show who has it by right; correct the other.",
+    fix="Run `ibstat`, `ip -br addr` and `hostname` on both to find the rightful owner; correct the other.",
     action="fix-site",
     answers=("NT-FAB-4",),
     scope="fleet",
@@ -59,19 +61,19 @@ def identity(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[
     """Look for identifiers that several nodes share, and for GUIDs of zero.
 
     ## Why it matters
-    With one address or LID on two nodes, packets for one reach the other: connections time out, now here, now there. Of
-    two adapters with one GUID the subnet manager leaves one out. One GPU on two nodes: one node's evidence is not its
-    own.
+    If two nodes have the same address or LID, packets for one reach the other, and connections time out at random. If
+    two adapters have the same GUID, the subnet manager ignores one. If two nodes report the same GPU, one node's
+    evidence belongs to another.
 
     ## Verdicts
-    Looked at: GUIDs of devices, systems and ports, LIDs, IP and MAC addresses of RDMA ports and of the default route,
-    host names, UUIDs and serial numbers of GPUs, machine id, boot id. A serial number or machine id that stands
-    twice warns, as trays and clones share them; everything else fails. An all-zero GUID is none, and fails on a port
-    that is up. With the same boot id two names are one machine: that alone is reported then. Nodes that share GPUs
-    and, beside them, adapters or the machine id have one finding for all of it.
+    Compared are GUIDs of devices, systems and ports, LIDs, IP and MAC addresses of RDMA ports and of the default route,
+    host names, UUIDs and serial numbers of GPUs, machine id, boot id. A duplicate serial number or machine id warns,
+    because trays and clones share them; any other duplicate fails. An all-zero GUID means that none is set, and fails
+    on a port that is up. Two names with the same boot id are one machine; only that is reported. Nodes that share GPUs
+    and also adapters or the machine id get one finding.
 
     ## False alarms
-    One machine that was checked under two names on purpose. Containers of one machine are known as such.
+    One machine that was checked under two names on purpose. Containers on one machine are recognised and not reported.
     """
     identifiers = {node.node: node.remember_for_fleet("identifiers", _identifiers, node) for node in nodes}
     odd: set[str] = set()
@@ -80,7 +82,7 @@ def identity(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[
         yield finding
     silent = [name for name, text in identifiers.items() if not text and name not in odd]
     if silent:
-        yield unknown("nothing that identifies these nodes was read", evidence=[f"file:{ROOT}/*/node_guid"],
+        yield unknown("no identifier of these nodes was read", evidence=[f"file:{ROOT}/*/node_guid"],
                       fix="collect again with this version of preflight").on(silent)  # fmt: skip
     if good := [name for name, text in identifiers.items() if text and name not in odd]:
         kinds = [kind for number, kind in enumerate(KINDS) if any(_of_kind(identifiers[name], number) for name in good)]
@@ -91,14 +93,14 @@ def identity(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[
 def _identifiers(node: NodeFacts) -> str:
     """Return the identifiers of a node as lines of text.
 
-    A line has the number of the kind, the owner, the scope in which it must be unique, and the value. One text is
-    compact: ten thousand nodes are compared at once.
+    A line has the kind's number, the owner, the scope of uniqueness and the value. A single text saves memory for ten
+    thousand nodes.
     """
     return "\n".join(f"{KINDS.index(one.kind)}\t{one.of}\t{one.within}\t{one.value}" for one in of_node(node))
 
 
 def _of_kind(text: str, kind: int) -> list[str]:
-    """Return the lines of one kind."""
+    """Return the lines of one kind of identifier."""
     return [line for line in text.split("\n") if line.startswith(f"{kind}\t")]
 
 
@@ -107,7 +109,7 @@ def _or(kinds: Sequence[str]) -> str:
 
 
 def _twice(identifiers: Mapping[str, str], nodes: Mapping[str, NodeFacts]) -> Iterator[Finding]:
-    """Yield identifiers of several nodes, those of the same nodes together."""
+    """Yield duplicate identifiers, grouped by the nodes that share them."""
     machine: dict[str, str] = {}  # node -> the first name of its machine
     containers = {
         name for name, text in identifiers.items() if any("\tcontainer\t" in line for line in _of_kind(text, 0))
@@ -136,7 +138,7 @@ def _twice(identifiers: Mapping[str, str], nodes: Mapping[str, NodeFacts]) -> It
 
 
 def _one_machine(names: Sequence[str], kinds: Mapping[str, Sequence[Identifier]]) -> Finding:
-    """Return the finding of nodes that look like one machine.
+    """Return the finding for nodes that look like one machine.
 
     The first identifier of each kind is the example.
     """
@@ -145,7 +147,7 @@ def _one_machine(names: Sequence[str], kinds: Mapping[str, Sequence[Identifier]]
     return failed(
         f"{len(names)} nodes look like one machine: {_few(names, 4)} have the same {', '.join(kinds)}",
         subject="machine",
-        found="; ".join(some), expected="one of its own on each node",
+        found="; ".join(some), expected="a different one on each node",
         evidence=[found[0].key for found in kinds.values()], fix=_ONE_MACHINE,
     ).on(names)  # fmt: skip
 
@@ -160,7 +162,7 @@ def _finding(kind: str, names: Sequence[str], found: Sequence[Identifier]) -> Fi
     listed = _few(values, 3)
     return report(
         f"{len(names)} nodes have the same {kind}: {listed}, on {_few(names, 4)}", subject=kind, found=listed,
-        expected="one of its own on each node", evidence=[found[0].key], fix=_WHAT_NOW.get(kind, ""),
+        expected="a different one on each node", evidence=[found[0].key], fix=_WHAT_NOW.get(kind, ""),
     ).on(names)  # fmt: skip
 
 
@@ -172,16 +174,16 @@ def _zero(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Fin
             continue
         for name, empty in without.items():
             if name != "node_guid" or not failing((container.rdma_address,), node, sites[node.node]):
-                message = f"{name} of {', '.join(empty[:4])} is all zero: no GUID was given"
+                message = f"{name} of {', '.join(empty[:4])} is all zero: no GUID was assigned"
                 yield failed(message, subject=name,
-                             found="0000:0000:0000:0000", expected="a GUID of its own",
+                             found="0000:0000:0000:0000", expected="a unique GUID",
                              evidence=[f"file:{ROOT}/{empty[0]}/{name}"], fix=_NO_GUID).on([node.node])  # fmt: skip
 
 
 def _without_guid(node: NodeFacts, site: Site) -> dict[str, list[str]]:
-    """Return compute devices with a GUID of zero, by the file that shows it.
+    """Return compute devices with an all-zero GUID, by the file that shows it.
 
-    EFA devices may have none on healthy nodes.
+    EFA devices may lack a GUID on healthy nodes.
     """
     devices = list(dict.fromkeys(port.device for port in compute(node, site) if not port.efa))
     zero = {name: [one for one in devices if _is_zero(node, one, name)] for name in ("node_guid", "sys_image_guid")}

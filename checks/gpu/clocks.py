@@ -15,15 +15,15 @@ from preflight.model import Finding, check, skipped, unknown, warned
 if TYPE_CHECKING:
     from preflight.facts.nvidia.model import GpuHealth, Health
 
-#: Generations with the highest clock as their application clock, unless it was set; others are sold with a lower one.
+#: Generations whose default application clock is their highest clock; others have a lower default.
 _AT_THE_TOP = ("Hopper", "Blackwell")
 
-#: Share of the highest clock that counts as that, where the default is not known: a judgement.
+#: Fraction of the highest clock that is required if the default is not known: a judgement.
 _SHARE = 0.9
 
 
 def clock_declared(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip where the site declares the clock: node.expected compares it."""
+    """Skip a node whose clock is declared; node.expected compares it."""
     declared = site.declared("gpu_settings.application_clock_mhz")
     if not declared:
         return None
@@ -37,7 +37,7 @@ def clock_declared(node: NodeFacts, site: Site) -> Finding | None:
     impact="slows-job",
     source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetApplicationsClock, "
     "nvmlDeviceGetDefaultApplicationsClock, nvmlDeviceGetMaxClockInfo)",
-    fix="`nvidia-smi -q -d CLOCK`; `nvidia-smi -rac` resets it. If it is meant so, declare "
+    fix="Compare `nvidia-smi -q -d CLOCK`; `nvidia-smi -rac` resets it. If intended, declare "
     "gpu_settings.application_clock_mhz in the cluster file.",
     action="fix-site",
     gating=False,
@@ -47,14 +47,15 @@ def clocks(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the application clock of each GPU with its default or highest clock.
 
     ## Why it matters
-    A GPU that was left at half its clock after a test computes at half its speed, with no error anywhere, and all
-    other GPUs of the job wait for it.
+    A GPU that was left at half its clock after a test runs at half its speed without any error, and all other GPUs of
+    the job wait for it.
 
     ## Verdicts
-    Below the default warns, on one node alone too. Where the driver does not report the default, Hopper and newer are
-    held against 90 % of their highest clock, which is their default; of older parts it is unknown. The clock at this
-    moment is not judged: an idle GPU rests. With `gpu_settings.application_clock_mhz` in the cluster file node.expected
-    compares it instead. Newer drivers have no application clocks; clocks locked by `nvidia-smi -lgc` show under load.
+    A clock below the default warns, even for a single node. If the driver does not report the default, Hopper and
+    newer are compared with 90 % of their highest clock, which is their default; older parts are unknown. The current
+    clock is not judged, because idle GPUs clock down. With `gpu_settings.application_clock_mhz` in the cluster file,
+    node.expected compares the clock instead. Newer drivers have no application clocks; clocks locked by `nvidia-smi
+    -lgc` show only under load.
 
     ## False alarms
     GPUs that are slowed down on purpose, for power or heat: declare it.
@@ -67,7 +68,7 @@ def clocks(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def judge_clocks(health: Health, at_the_top: Container[str] = ()) -> Iterator[Finding]:
     """Judge the application clock of each GPU.
 
-    ``at_the_top`` are GPUs that are sold with their highest clock as default.
+    ``at_the_top`` are GPUs whose default is their highest clock.
     """
 
     def compare(gpu: GpuHealth) -> Finding | None:
@@ -87,6 +88,6 @@ def judge_clocks(health: Health, at_the_top: Container[str] = ()) -> Iterator[Fi
 
     needs: tuple[str, ...] = ("application_clock_mhz", "sm_clock_max_mhz")
     if health.pasted and all(gpu.application_clock_default_mhz is not None for gpu in health.gpus):
-        needs = ("application_clock_mhz",)  # the default is the measure, and a query may lack the highest
+        needs = ("application_clock_mhz",)  # the default decides; a query may lack the highest clock
     good = "application clock not below its default"
     yield from each_gpu(health, compare, what="application clock", good=good, needs=needs)

@@ -30,8 +30,8 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooti
 
 @check(
     "gpudirect.peer-memory",
-    title="The RDMA driver may reach GPU memory",
-    fault="The RDMA driver cannot reach GPU memory",
+    title="The RDMA driver can access GPU memory",
+    fault="The RDMA driver cannot access GPU memory",
     impact="slows-job",
     explains=(("nccl.gpudirect-rdma", "log"),),
     source=f"{GUIDE} (GPU Direct); kernel 5.12 brought DMA-BUF for RDMA; NVIDIA open GPU kernel modules",
@@ -48,10 +48,10 @@ def peer_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     memory and the CPU, at a fraction of the bandwidth, and reports it only in its debug log.
 
     ## Verdicts
-    DMA-BUF takes the driver's open kernel modules and kernel 5.12; distributions carry it back to older ones,
-    so a lower number alone is unknown, never a fail. The module is not loaded by itself after a reboot.
+    DMA-BUF requires the driver's open kernel modules and kernel 5.12. Distributions backport it, so an older kernel
+    alone is unknown, never a failure. The module is not loaded automatically after a reboot.
 
-    AWS EFA has a module of its own, efa_nv_peermem; nvidia_peermem does not serve it.
+    AWS EFA has its own module, efa_nv_peermem, and cannot use nvidia_peermem.
 
     ## False alarms
     A missing nvidia_peermem is harmless where DMA-BUF works, and passes.
@@ -81,18 +81,18 @@ def _dma_buf(node: NodeFacts, of_efa: bool) -> Finding:
     if is_open and (major, minor) >= DMA_BUF:
         return passed(f"DMA-BUF: open kernel modules on kernel {major}.{minor}", found=found, evidence=keys)
     if of_efa:
-        fix = '`modprobe efa_nv_peermem`; older efa drivers bring their own: look for "GDRDMA" in the job\'s NCCL log'
+        fix = '`modprobe efa_nv_peermem`; with older efa drivers, look for "GDRDMA" in the NCCL log'
         return unknown("EFA without a peer-memory module or DMA-BUF", found=found, evidence=keys, fix=fix)
     if is_open:
         return unknown(
-            f"nvidia_peermem is not loaded and kernel {major}.{minor} has DMA-BUF only if it was carried back",
+            f"nvidia_peermem is not loaded and kernel {major}.{minor} has DMA-BUF only if it was backported",
             found=found,
             expected="nvidia_peermem, or kernel 5.12",
             evidence=keys,
             fix='`modprobe nvidia-peermem`, or look for "DMA-BUF is available" in the job\'s NCCL log',
         )
     return failed(
-        "GPU memory is closed to RDMA: nvidia_peermem is not loaded, no DMA-BUF",
+        "RDMA cannot access GPU memory: nvidia_peermem is not loaded, and there is no DMA-BUF",
         found=found,
         expected="nvidia_peermem, or open kernel modules on kernel 5.12",
         evidence=keys,
@@ -112,28 +112,28 @@ _GROUP_TYPES = (
     impact="slows-job",
     explains=(("nccl.gpudirect-rdma", "log"),),
     source=f"{GUIDE} (PCI Access Control Services); kernel-parameters.txt (iommu=)",
-    fix="Boot with `iommu=pt` (or switch the IOMMU off in the firmware), then `cat /sys/kernel/iommu_groups/*/type`.",
+    fix="Boot with `iommu=pt` (or disable the IOMMU in the firmware), then verify with `cat "
+    "/sys/kernel/iommu_groups/*/type`.",
     action="fix-site",
     answers=("NT-GDR-1",),
     unless=(no_gpu, no_rdma),
 )
 def iommu(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the IOMMU domain of each GPU and NIC with passthrough or off.
+    """Look for GPUs and NICs whose IOMMU domain translates addresses.
 
     ## Why it matters
-    With translation on, every peer-to-peer transfer goes up to the root complex and through the
-    IOMMU's tables: slow at best, a hang or a failed registration at worst.
+    With translation, every peer-to-peer transfer goes through the root complex and the IOMMU's tables: it is slow at
+    best, and hangs or fails to register memory at worst.
 
     ## Verdicts
-    A domain that translates (DMA, DMA-FQ) fails; identity passes. The kernel shows the domain from 5.11 on; before
-    that the boot options are read.
+    A domain that translates (DMA, DMA-FQ) fails; identity passes. Kernels from 5.11 show the domain; on older ones the
+    boot options are read.
 
     ## False alarms
-    Grace keeps its SMMU on by design. In a virtual machine the host's IOMMU does not show, and
-    the check skips.
+    Grace keeps its SMMU on by design. In a virtual machine the host's IOMMU is not visible, and the check is skipped.
     """
     if not iommu_is_on(node.evidence) and node.in_virtual_machine:
-        yield skipped("a virtual machine without an IOMMU of its own: the one that translates is the host's",
+        yield skipped("a virtual machine without its own IOMMU: the host's is not visible",
                       evidence=[IOMMU_GROUPS])  # fmt: skip
     elif not iommu_is_on(node.evidence):
         yield passed("the kernel uses no IOMMU", found="no IOMMU group", evidence=[IOMMU_GROUPS])
@@ -142,7 +142,7 @@ def iommu(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _by_groups(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Judge a kernel that uses an IOMMU by the type of each device's group."""
+    """Judge the IOMMU by the type of each device's group."""
     types = iommu_types(node.evidence, _GROUP_TYPES)
     translated = {key: word for key, word in types.items() if word in TRANSLATED}
     if site.part is not None and site.part.nic_on_cpu:
@@ -166,7 +166,7 @@ def _words(types: dict[str, str]) -> str:
 
 
 def _by_boot_options(node: NodeFacts) -> Finding:
-    """Judge a kernel that does not show the types of IOMMU groups."""
+    """Judge the IOMMU by the boot options of kernels that show no group types."""
     wish = iommu_wish(node.boot_options)
     keys = [CMDLINE, IOMMU_GROUPS]
     if wish in ("passthrough", "off"):

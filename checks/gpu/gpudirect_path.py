@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @check(
     "gpudirect.path",
-    title="Each GPU has a straight PCIe path to its compute NIC",
-    fault="A GPU has no straight PCIe path to its compute NIC",
+    title="Each GPU has a direct PCIe path to its compute NIC",
+    fault="A GPU has no direct PCIe path to its compute NIC",
     impact="slows-job",
     explains=(("nccl.gpudirect-rdma", "log"),),
     source=f"{GUIDE} (ACS); NCCL_NET_GDR_LEVEL, default PXB; pciutils ls-ecaps.c",
-    fix="ACS: switch it off in the firmware, or on each bridge `setpci -s BRIDGE ECAP_ACS+6.w=0000` after every boot.",
+    fix="Disable ACS in the firmware, or on each bridge with `setpci -s BRIDGE ECAP_ACS+6.w=0000` after every boot.",
     action="fix-site",
     answers=("NT-GDR-1", "PA-04", "NT-FAB-2"),
     reads=("file:/sys/class/infiniband/*/hca_type",),
@@ -35,21 +35,21 @@ def path(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Judge the distance from each GPU to its nearest NIC, and ACS in between.
 
     ## Why it matters
-    NCCL uses GPUDirect RDMA only below a PCIe host bridge (PIX, PXB). There, ACS redirect makes every
-    bridge send the traffic up to the CPU and back: the path looks near and runs at half its rate.
+    NCCL uses GPUDirect RDMA only below a PCIe host bridge (PIX, PXB). With ACS redirect, each bridge on that path
+    sends the traffic to the CPU and back: the path looks short but runs at half its rate.
 
     ## Verdicts
-    ReqRedir, CmpltRedir or UpstreamFwd on a bridge of the path fails; SrcValid alone is a leftover of the
-    kernel's own setting and warns. Only root sees the ACS bits: for an ordinary user they are unknown.
+    ReqRedir, CmpltRedir or UpstreamFwd on a bridge of the path fails; SrcValid alone is a leftover of the kernel's
+    default and warns. Only root sees the ACS bits; without root they are unknown.
 
     ## False alarms
-    Grace's NICs hang on the CPU by design and are judged by their NUMA node; a virtual machine
-    needs ACS (with ATS) and may show a flattened bus, which is unknown. Root ports are ignored.
+    Grace's NICs are attached to the CPU by design and are judged by their NUMA node. A virtual machine needs ACS (with
+    ATS) and may show a flattened bus, which is unknown. Root ports are ignored.
     """
     devices = [port.device for port in site.roles(node).compute]
     pairs = node.gpu_nic_pairs(devices)
     if not pairs:
-        yield unknown("no compute NIC is a PCI function, so no path can be judged", evidence=[RDMA_CLASS, PCI_BUS])
+        yield unknown("no compute NIC is a PCI function, so there is no path to judge", evidence=[RDMA_CLASS, PCI_BUS])
     elif site.part is not None and site.part.nic_on_cpu:
         yield from _by_numa_node(site.part.name, pairs)
     elif hidden := flattened(node, _codes(node, devices, pairs), pairs[0].evidence):
@@ -68,14 +68,15 @@ def _by_distance(node: NodeFacts, pairs: Iterable[GpuNicPair]) -> Iterator[Findi
             continue
         why = "NCCL stages its traffic through host memory"
         if forced:
-            why = f"{forced} uses GPUDirect RDMA all the same, through the CPU"
+            why = f"{forced} still uses GPUDirect RDMA, through the CPU"
         yield warned(
-            f"{pair.name}: no straight path, the NIC is behind the CPU ({pair.code}); {why}",
+            f"{pair.name}: no direct path, the NIC is behind the CPU ({pair.code}); {why}",
             subject=pair.name,
             found=pair.code,
             expected="PIX or PXB",
             evidence=pair.evidence,
-            fix="Compare the slots with the server's manual; a GPU without a near NIC may use another's over NVLink. "
+            fix="Compare the slots with the server's manual; a GPU without a close NIC can use another GPU's "
+            "over NVLink. "
             "Where the board has no PCIe switch, measure NCCL_NET_GDR_LEVEL=PHB.",
         )
 
@@ -83,7 +84,7 @@ def _by_distance(node: NodeFacts, pairs: Iterable[GpuNicPair]) -> Iterator[Findi
 def _codes(node: NodeFacts, devices: Iterable[str], pairs: Iterable[GpuNicPair]) -> list[str]:
     """Return the matrix codes between all GPUs and these NICs.
 
-    Without a matrix, the codes of the pairs.
+    Without a matrix, computes the code of each pair.
     """
     try:
         links = node.topology.links
@@ -97,7 +98,7 @@ def _codes(node: NodeFacts, devices: Iterable[str], pairs: Iterable[GpuNicPair])
 def _borrowers(node: NodeFacts, site: Site, devices: Iterable[str]) -> Collection[str]:
     """Return the GPUs that share another GPU's NIC over NVLink by design.
 
-    Empty where this is not known.
+    Empty if not known.
     """
     try:
         topology = node.topology
@@ -138,11 +139,11 @@ def _by_numa_node(part: str, pairs: Iterable[GpuNicPair]) -> Iterator[Finding]:
 
 def _by_acs(node: NodeFacts, pairs: list[GpuNicPair]) -> Iterator[Finding]:
     if node.in_virtual_machine:
-        message = f"{len(pairs)} GPU-NIC pairs are near each other"
+        message = f"{len(pairs)} GPU-NIC pairs are close to each other"
         yield passed(message, found=_named(pairs), evidence=pairs[0].evidence).about("PA-04", "NT-FAB-2")
-        yield skipped("ACS is the host's matter in a virtual machine", evidence=pairs[0].evidence).about("NT-GDR-1")
+        yield skipped("in a virtual machine the host controls ACS", evidence=pairs[0].evidence).about("NT-GDR-1")
         return
-    near = f"{len(pairs)} GPU-NIC pairs are near each other"
+    near = f"{len(pairs)} GPU-NIC pairs are close to each other"
     try:
         configuration = node.pci_configuration
     except EvidenceError as error:
@@ -164,7 +165,8 @@ def _by_acs(node: NodeFacts, pairs: list[GpuNicPair]) -> Iterator[Finding]:
         yield _redirected(redirected, len(pairs), configuration)
     if left:
         yield warned(
-            f"ACS {_controls(left, configuration)} is left on the path of {len(left)} GPU-NIC pairs, nothing redirects",
+            f"ACS {_controls(left, configuration)} is still set on the path of {len(left)} GPU-NIC pairs; "
+            f"nothing redirects",
             found=_named(left),
             expected="every ACSCtl bit off",
             evidence=[facts.lspci.LSPCI],

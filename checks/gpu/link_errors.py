@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from preflight.facts.nvidia.model import GpuHealth, Health
     from preflight.parsers.nvidia.nvlink_errors import Counts
 
-#: Errors of all links of one GPU, since the driver was loaded, that are few: a judgement between Imbue's 5 and the
-#: hundred in a second at which DCGM fails. A link that had to be trained anew counts for more.
+#: Tolerated errors and recoveries of all links of one GPU since driver load: a judgement between Imbue's 5 and DCGM's
+#: failure limit of a hundred a second. Recoveries weigh more.
 FEW, FEW_RECOVERIES = 100, 5
 
 _LIMITS = "Imbue (5 in total), AWS (any), DCGM (100 CRC errors a second); the limits here are a judgement between them"
@@ -37,8 +37,8 @@ _DCGM = "DCGM DcgmHealthWatch (one bit in 10^12: 16 a minute at generation 4 x16
     impact="drifts",
     explains=(("trend.gpu-links", "part"),),
     source=f"nvidia-smi nvlink -e, or NVML's fields of each link; limits: {_LIMITS}",
-    fix="`preflight check --window 60` under load shows whether it grows; if it does, reset all GPUs of the node; if "
-    "it comes back, the GPU or its board.",
+    fix="`preflight check --window 60` under load shows whether the count grows. If so, reset all GPUs of the "
+    "node; if errors return, replace the GPU or its board.",
     action="reset",
     gating=False,
     unless=(no_gpu,),
@@ -47,16 +47,16 @@ def nvlink_errors(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the NVLink errors of each GPU since driver load with a low bound.
 
     ## Why it matters
-    Each error is repaired by sending again, and each costs time: a link with thousands slows every exchange between
-    GPUs, and is the one that will go down.
+    Each error costs a retransmission: a link with thousands of errors slows every exchange between GPUs and is likely
+    to fail.
 
     ## Verdicts
-    A total does not show when it grew: more than 100 CRC, replay and damaged-packet errors warn, so do more than 5
-    recoveries and any recovery that failed. A handful over months is healthy, and passes. It never fails: growth does
-    (counters.gpu-links). What forward error correction repaired (NVLink 5) is not counted.
+    More than 100 CRC, replay and damaged-packet errors warn, and so do more than 5 recoveries or any failed recovery.
+    A handful over months is normal and passes. The check never fails, because a total does not show when it grew;
+    counters.gpu-links fails on growth. Errors corrected by forward error correction (NVLink 5) are not counted.
 
     ## False alarms
-    Errors of one bad day before a GPU was reseated, on a node that was never rebooted since.
+    Errors from before a GPU was reseated, on a node that was not rebooted since.
     """
     evidence = [link_errors.source(node.evidence)]
     try:
@@ -106,11 +106,12 @@ def judge_nvlink_errors(
 
 @check(
     "pcie.replay",
-    title="The PCIe links of GPUs repeat few packets",
-    fault="A GPU's PCIe link repeats many packets",
+    title="The PCIe links of GPUs have few replays",
+    fault="A GPU's PCIe link has many replays",
     impact="drifts",
     source=f"{_DCGM}; nvmlDeviceGetPcieReplayCounter",
-    fix="`preflight check --window 60` shows whether it grows; then reseat the GPU or its riser at the next drain.",
+    fix="`preflight check --window 60` shows whether the count grows; then reseat the GPU or its riser at the "
+    "next drain.",
     action="isolate",
     gating=False,
     unless=(no_gpu,),
@@ -119,13 +120,13 @@ def pcie_replay(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the PCIe replays of each GPU with those of a sound link.
 
     ## Why it matters
-    A packet that arrives damaged is sent again. The data is right, but a slot that repeats thousands a minute slows
-    the GPU's traffic to host and NIC, and often loses lanes next.
+    A damaged packet is retransmitted. The data stays correct, but thousands of replays a minute slow the GPU's traffic
+    to host and NIC, and such a link often loses lanes next.
 
     ## Verdicts
-    One bit in 10^12 may be wrong by the specification: 31 replays a minute at generation 5 with 16 lanes. The total is
-    held against that rate for all the time since boot, so that only what is certain warns; a total alone is otherwise
-    information, and passes. With --window the growth is judged (counters.gpu-links).
+    The specification allows one wrong bit in 10^12: 31 replays a minute at generation 5 with 16 lanes. The total warns
+    only if it exceeds that rate over the whole time since boot; a lower total passes. With --window,
+    counters.gpu-links judges the growth.
 
     ## False alarms
     A burst while the GPU was reset or the machine booted, minutes ago.
@@ -141,7 +142,7 @@ def pcie_replay(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def judge_replays(health: Health, minutes: float | None) -> Iterator[Finding]:
     """Judge the PCIe replays of each GPU since its reset.
 
-    ``minutes`` since boot, None where unknown.
+    ``minutes`` is the time since boot, or None.
     """
 
     def compare(gpu: GpuHealth) -> Finding | None:
@@ -152,7 +153,7 @@ def judge_replays(health: Health, minutes: float | None) -> Iterator[Finding]:
         if minutes is None:
             if not health.pasted or (replays or 0) <= usual * 10:
                 return None
-            message = f"{replays} PCIe replays since its reset, and the text does not show since when"
+            message = f"{replays} PCIe replays since its reset, at an unknown time"
             return unknown(message, found=replays, expected=f"at most {usual} a minute")
         limit = max(usual * minutes, usual * 10)
         if (replays or 0) > limit:
@@ -171,8 +172,8 @@ def judge_replays(health: Health, minutes: float | None) -> Iterator[Finding]:
     fault="An NVLink or PCIe link of a GPU gains errors",
     impact="slows-job",
     source=f"nvidia-smi nvlink -e (or NVML), nvmlDeviceGetPcieReplayCounter, read twice; {_DCGM}",
-    fix="Look at both ends (`nvidia-smi nvlink -s`, `-e`); drain, reset all GPUs of the node; if it comes back, reseat "
-    "or replace the GPU.",
+    fix="Check both ends (`nvidia-smi nvlink -s`, `-e`); drain the node and reset all its GPUs. If errors "
+    "return, reseat or replace the GPU.",
     action="reset",
     window=True,
     unless=(no_gpu,),
@@ -181,12 +182,11 @@ def gpu_links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare NVLink errors and PCIe replays at both ends of a window.
 
     ## Why it matters
-    What grows now slows the job that runs now: a link that is trained anew stops for that time, and every collective
-    with it.
+    Errors that grow now slow the current job: a link stops while it retrains, and every collective waits for it.
 
     ## Verdicts
-    NVLink: recoveries, and those that failed, fail; CRC errors, replays and damaged packets warn. PCIe: more replays a
-    minute than one bit in 10^12 makes warns. An idle link shows none: run it under load.
+    NVLink: recoveries and failed recoveries fail; CRC errors, replays and damaged packets warn. PCIe: more replays a
+    minute than one wrong bit in 10^12 causes warn. An idle link shows no errors: run the check under load.
 
     ## False alarms
     A GPU that was reset within the window.
@@ -239,14 +239,14 @@ def _replay_growth(node: NodeFacts) -> Iterator[Finding]:
 
 
 def _unread(what: str, error: EvidenceError, node: NodeFacts) -> Finding:
-    if error.key not in node.evidence:  # collected by a preflight that did not read it
-        return skipped(f"{what} were not collected of this node", evidence=[error.key])
+    if error.key not in node.evidence:  # collected by an older preflight
+        return skipped(f"{what} were not collected from this node", evidence=[error.key])
     return unknown(f"the growth of {what} is not known: {error.why}", evidence=[error.key],
                    fix="Run `preflight check --window 60` on the node.")  # fmt: skip
 
 
 def _names(node: NodeFacts) -> dict[str, tuple[str, str]]:
-    """Return what the GPUs are called, and their addresses, by UUID."""
+    """Return the names and addresses of the GPUs by UUID."""
     try:
         return {gpu.uuid: (f"GPU{gpu.index}", gpu.address) for gpu in node.gpu_health.gpus}
     except EvidenceError:

@@ -20,9 +20,9 @@ REPLACE = "Drain the node, run the vendor's field diagnostic, have the GPU repla
 
 #: Rows remapped for uncorrectable errors at which the vendor replaces a GPU.
 REMAPPED_LIMIT = 512
-#: Correctable errors since the driver was loaded.
+#: Tolerated correctable errors since the driver was loaded.
 SRAM_CORRECTED_LIMIT, DRAM_CORRECTED_LIMIT = 10_000, 20_000_000
-#: Retired pages (Volta and older) at which a GPU is replaced, and double-bit ones that are suspicious.
+#: Retired pages (Volta and older) at which a GPU is replaced, and number of double-bit ones that warns.
 RETIRED_LIMIT, RETIRED_DOUBLE_LIMIT = 60, 15
 
 
@@ -41,7 +41,7 @@ def _mig_hides(gpu: GpuHealth) -> str:
     impact="loses-redundancy",
     explains=(("gpu.same-model", "node", "*", ""),),
     source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetEccMode)",
-    fix="nvidia-smi -e 1, then reset the GPU when no job runs on it.",
+    fix="Run `nvidia-smi -e 1`, then reset the GPU when no job uses it.",
     action="fix-site",
     unless=(no_gpu,),
 )
@@ -49,14 +49,14 @@ def ecc_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the ECC mode of each GPU, now and after a reset, with "on".
 
     ## Why it matters
-    Without ECC a flipped bit in a weight or a gradient is trained on, and nothing counts it.
+    Without ECC, training continues with a flipped bit in a weight or gradient, and nothing counts it.
 
     ## Verdicts
-    Consumer parts have no ECC; the driver reports N/A there and the check does not apply. A pending change
-    only warns: the mode in force is the one that counts.
+    Consumer parts have no ECC; the driver reports N/A there and the check does not apply. A pending change only warns;
+    the active mode is judged.
 
     ## False alarms
-    A site that gives up ECC on GDDR parts (T4, A10, L4) on purpose, for the memory that it takes.
+    A site that disables ECC on GDDR parts (T4, A10, L4) on purpose to gain memory.
     """
     yield from judge_ecc_mode(node.gpu_health)
 
@@ -98,12 +98,11 @@ def ecc_uncorrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     A single one fails. Volatile counts begin at the last reset or driver load; lifetime counts are not judged, since
-    they keep what was repaired. "SRAM threshold exceeded" is the driver's own word for a GPU that is to be replaced;
-    drivers before 550 do not have it.
+    they include repaired errors. "SRAM threshold exceeded" is the driver's request to replace the GPU; drivers before
+    550 do not report it.
 
     ## False alarms
-    None that lasts. A reset clears the count once the row is remapped; an error that comes back is
-    real.
+    None that persists: a reset clears the count once the row is remapped; an error that returns is real.
     """
     yield from judge_ecc_uncorrected(node.gpu_health)
 
@@ -150,8 +149,7 @@ def ecc_corrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each GPU's corrected errors with the tolerance of operators.
 
     ## Why it matters
-    Every one is repaired in flight and costs nothing, but a GPU that corrects millions is on its way to an
-    error that cannot be.
+    Each corrected error costs nothing, but a GPU that corrects millions is likely to have an uncorrectable one.
 
     ## Verdicts
     More than 10 000 in SRAM or 20 million in DRAM warn; operators differ by a factor of 2.5, so it never
@@ -184,8 +182,8 @@ def judge_ecc_corrected(health: Health) -> Iterator[Finding]:
 
 @check(
     "gpu.row-remap",
-    title="No row remapping is pending, failed or used up",
-    fault="A row remapping is pending, has failed or is used up",
+    title="No row remapping is pending or failed, and spare rows are left",
+    fault="A row remapping is pending or failed, or spare rows are used up",
     impact="loses-redundancy",
     explains=(("gpu.recovery-action", "part"),),
     source=f"{ROW_REMAP} (row remapping); limit of 512: azurehpc-health-checks, OCI, DCGM",
@@ -196,16 +194,16 @@ def judge_ecc_corrected(health: Health) -> Iterator[Finding]:
 def row_remap(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read each GPU's row remapper.
 
-    Pending and failed remappings, rows remapped, banks without spare rows.
+    Judges pending and failed remappings, remapped rows, and banks without spare rows.
 
     ## Why it matters
     A pending remapping means that a row is known to be bad and still in use: the next job that touches it
-    dies. A failed one means that there is no spare row left to take its place.
+    dies. A failed one means that no spare row is left.
 
     ## Verdicts
     512 rows remapped for uncorrectable errors is the vendor's limit, and fails; so does a failed or a pending
-    remapping. Banks with few spare rows warn. With MIG on the driver reports N/A, and before Ampere there are
-    pages instead.
+    remapping. Banks with few spare rows warn. With MIG on, the driver reports N/A; GPUs before Ampere retire pages
+    instead.
 
     ## False alarms
     Correctable remappings, and a handful of uncorrectable ones long ago: they were repaired and are
@@ -259,19 +257,18 @@ def judge_row_remap(health: Health) -> Iterator[Finding]:
 def retired_pages(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the retired pages of GPUs that retire pages (Volta and older).
 
-    Pending ones, and their number.
+    Judges pending retirements and the number of retired pages.
 
     ## Why it matters
-    A page that waits for its retirement is known to be bad and still given to jobs; a GPU that has retired
-    60 pages has no room for more.
+    A page with a pending retirement is known to be bad but still given to jobs; a GPU with 60 retired pages cannot
+    retire more.
 
     ## Verdicts
     60 pages fail, 15 retired for double-bit errors warn. Ampere and newer remap rows instead; the driver
     reports N/A there, and the check does not apply.
 
     ## False alarms
-    Pages that an old GPU retired one by one for single-bit errors: below the limit that is what
-    retirement is for.
+    Pages that an old GPU retired over time for single-bit errors; below the limit this is normal.
     """
     yield from judge_retired_pages(node.gpu_health)
 

@@ -19,7 +19,7 @@ from preflight.model import Finding, check, failed, passed, skipped, unknown, wa
 if TYPE_CHECKING:
     from preflight.facts.nvidia.model import GpuHealth, Health
 
-#: What breaks next where the fabric manager stopped after it had joined the GPUs.
+#: Consequence of a fabric manager that stopped after the GPUs joined the fabric.
 _NEXT = (
     ", yet all GPUs joined the fabric: a GPU that is reset or a node that is rebooted will not rejoin it, and CUDA "
     "then ends with error 802"
@@ -33,11 +33,12 @@ CHANNELS = "dir:/dev/nvidia-caps-imex-channels"
 @check(
     "nvlink.links",
     title="Every GPU has all its NVLinks, at their rate",
-    fault="A GPU lacks NVLinks, or they are slow",
+    fault="A GPU lacks NVLinks, or has slow ones",
     impact="slows-job",
     explains=(("topology.nvlink", "part"), ("topology.nvlink", "node", "*", "")),
     source="part catalogue (NVIDIA whitepapers and datasheets); OCI's health checks require the same rates",
-    fix="nvidia-smi nvlink -s; look at gpu.fabric-state first, then reset all GPUs; one that stays down is hardware.",
+    fix="Check gpu.fabric-state and `nvidia-smi nvlink -s`, then reset all GPUs; a link that stays down is a "
+    "hardware fault.",
     action="reset",
     answers=("GS-1", "PA-02"),
     unless=(no_gpu,),
@@ -45,21 +46,21 @@ CHANNELS = "dir:/dev/nvidia-caps-imex-channels"
 def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each GPU's active NVLinks and their rate with the catalogue.
 
-    For unknown parts, the peers on the node are the reference.
+    For unknown parts, the other GPUs of the node are the reference.
 
     ## Why it matters
     Traffic between GPUs is spread over all links: one of eighteen that is down costs 6 % of every
     tensor-parallel exchange on all GPUs of the node, and a GPU without any falls back to PCIe.
 
     ## Verdicts
-    Catalogue rates are nominal (A100 and Hopper 25 GB/s, Blackwell 50 GB/s for each link and direction);
-    healthy links show up to 6 % more. Where the part is unknown, the best GPU of the node is the measure. Cards
-    without NVLink or with optional bridges are compared with each other only; one without any bridge warns where
-    others have one. Some GPUs of a mesh (V100) in a virtual machine, each with another number, are unknown.
+    Catalogue rates are nominal (A100 and Hopper 25 GB/s, Blackwell 50 GB/s for each link and direction); healthy links
+    show up to 6 % more. An unknown part is compared with the best GPU of the node. Cards without NVLink or with
+    optional bridges are compared only with each other; a card without a bridge warns if others have one. A virtual
+    machine with some GPUs of a mesh (V100), each with a different number of links, is unknown.
 
     ## False alarms
-    Parts sold with fewer links (A800, H800) have their own number in the catalogue; the GPUs of a part
-    that is not in it are compared with each other only.
+    Parts sold with fewer links (A800, H800) have their own catalogue entry; a part without an entry is compared only
+    with the same part.
     """
     health = node.gpu_health
     reporting = [gpu for gpu in health.gpus if gpu.links is not None]
@@ -81,14 +82,14 @@ class LinkMeasure:
     wanted: int  # links
     rate: float  # GB/s of each, per direction
     source: str
-    board: int = 0  # links of the model, where only some GPUs of a mesh are here
-    bridges: bool = False  # bridges join cards two by two: one without any may be meant so
+    board: int = 0  # links of the model, if only some GPUs of a mesh are here
+    bridges: bool = False  # bridges join cards in pairs: one without a bridge may be intended
 
 
 def judge_nvlinks(health: Health, measure: LinkMeasure, domain: int = 0) -> Iterator[Finding]:
     """Judge the NVLinks of each GPU.
 
-    ``domain`` is the number of GPUs of its NVLink domain, where that is known.
+    ``domain`` is the number of GPUs in the NVLink domain, if known.
     """
     wanted, source = measure.wanted, measure.source
 
@@ -103,9 +104,9 @@ def judge_nvlinks(health: Health, measure: LinkMeasure, domain: int = 0) -> Iter
             )  # fmt: skip
         if not up and measure.bridges:
             return warned(
-                "no NVLink bridge joins it to another card, as bridges do others of this node",
+                "no NVLink bridge connects it to another card, although other cards of this node have bridges",
                 found=0, expected=f"{wanted} ({source}), or no bridge by design",
-                fix="Look whether it was sold with a bridge; if so, drain the node and reseat the bridge.",
+                fix="Check whether it was sold with a bridge; if so, drain the node and reseat the bridge.",
             )  # fmt: skip
         if up < wanted:
             down = [str(number) for number, active in enumerate(gpu.links or ()) if not active]
@@ -129,24 +130,26 @@ def judge_nvlinks(health: Health, measure: LinkMeasure, domain: int = 0) -> Iter
     yield from each_gpu(health, judge, what="NVLinks", good=good, needs=("links",))
 
 
-#: Nominal rates and those that healthy links of one part show differ by this share.
+#: Relative tolerance between nominal rates and the rates of healthy links.
 _RATE_SPREAD = 0.06
 
-_COMPARE = "Compare with an equal GPU: `nvidia-smi nvlink -s` of all GPUs, or `preflight check` on the node."
+_COMPARE = "Compare with an identical GPU: `nvidia-smi nvlink -s` of all GPUs, or `preflight check` on the node."
 
 
 def judge_nvlinks_of_peers(health: Health) -> Iterator[Finding]:
-    """Judge NVLinks where no part is known: each GPU by its peers of the same name.
+    """Judge NVLinks of unknown parts: compare each GPU with those of the same name.
 
-    The same links inactive on every GPU are fused or unused by design. Where no peer shows that, inactive links
-    beside active ones are unknown; so are GPUs without any active link.
+    Links that are inactive on every GPU are fused off or unused by design. Without a peer to confirm that, inactive
+    links are unknown, and so are GPUs without an active link.
     """
     gpus = [gpu for gpu in health.gpus if gpu.links]
     most = max((sum(gpu.links or ()) for gpu in gpus), default=0)
     if not most:
         shown = f"{len(gpus[0].links or ())} NVLinks" if gpus else "an NVLink"
         count = f"none of {shown} is active (GPUs: {len(gpus)})" if gpus else "no GPU shows an NVLink"
-        yield unknown(f"{count}, and nothing shows if any should", found=0, fix=_COMPARE, evidence=health.evidence)
+        yield unknown(
+            f"{count}, and it is not known whether any should be", found=0, fix=_COMPARE, evidence=health.evidence
+        )
         return
     best = max(gpu.link_gbytes_s for gpu in gpus if gpu.link_gbytes_s is not None)
     full = any(gpu.links and all(gpu.links) for gpu in gpus)
@@ -166,8 +169,8 @@ def judge_nvlinks_of_peers(health: Health) -> Iterator[Finding]:
             )
             continue
         yield unknown(
-            f"{gpu.label}: {len(links) - sum(links)} of {len(links)} NVLinks inactive ({down}), and no equal GPU shows "
-            "whether by design",
+            f"{gpu.label}: {len(links) - sum(links)} of {len(links)} NVLinks inactive ({down}), and no "
+            f"identical GPU shows whether this is by design",
             subject=gpu.label, found=f"inactive: {down}", expected=f"{len(links)} active, or fewer by design",
             fix=_COMPARE, evidence=health.evidence,
         )  # fmt: skip
@@ -189,7 +192,7 @@ def _nvlinks_of_model(node: NodeFacts) -> int:
 
 
 def _measure(site: Site, gpus: Sequence[GpuHealth]) -> tuple[int, float, str]:
-    """Return the expected number and rate of links, and the source of both."""
+    """Return the expected number and rate of links, and their source."""
     if site.part is not None and site.part.gpu.sxm:
         return site.part.gpu.nvlinks, site.part.gpu.link_gbytes_s, site.part.gpu.source
     most = max((sum(gpu.links or ()) for gpu in gpus), default=0)
@@ -199,17 +202,17 @@ def _measure(site: Site, gpus: Sequence[GpuHealth]) -> tuple[int, float, str]:
 
 def _without(site: Site, evidence: tuple[str, ...]) -> Finding:
     if site.part is not None:
-        return skipped(f"{site.part.name}: no NVLink, or optional bridges that are not there", evidence=[PCI_BUS])
+        return skipped(f"{site.part.name}: no NVLink, or no optional bridges", evidence=[PCI_BUS])
     return unknown("no GPU has an NVLink, and it is not known whether this machine should have any", evidence=evidence)
 
 
 @check(
     "gpu.fabric-state",
-    title="Every GPU has joined the NVLink fabric and calls it healthy",
-    fault="A GPU has not joined the NVLink fabric, or calls it unhealthy",
+    title="Every GPU has joined the NVLink fabric and reports it healthy",
+    fault="A GPU has not joined the NVLink fabric, or reports it unhealthy",
     impact="blocks-job",
     source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlGpuFabricInfoV_t, NVML_GPU_FABRIC_HEALTH_MASK_*)",
-    fix="journalctl -u nvidia-fabricmanager; restart it (on GB200 look at NMX-C), then reset the GPU.",
+    fix="Read `journalctl -u nvidia-fabricmanager`; restart it (on GB200, check NMX-C), then reset the GPU.",
     action="reset",
     answers=("PA-02",),
     unless=(no_gpu,),
@@ -217,12 +220,12 @@ def _without(site: Site, evidence: tuple[str, ...]) -> Finding:
 def fabric_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each GPU's NVLink fabric state with "Completed" and "Success".
 
-    The health mask is read as well.
+    The health mask is compared as well.
 
     ## Why it matters
     Until the fabric manager has joined a GPU, every CUDA program on it ends with error 802, "system not yet
-    initialized"; one that could not be joined computes without NVLink to its peers. Degraded bandwidth or an unhealthy
-    route slows each exchange over NVLink. GPUs of one node in different domains or cliques cannot reach each other over
+    initialized"; a GPU that failed to join has no NVLink to its peers. Degraded bandwidth or an unhealthy route slows
+    every transfer over NVLink. GPUs of one node in different domains or cliques cannot reach each other over
     NVLink at all.
 
     ## Verdicts
@@ -230,7 +233,7 @@ def fabric_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     NVSwitch board of Hopper or newer N/A is unknown, not a pass. Any other state fails.
 
     ## False alarms
-    Just after boot "In Progress" passes by itself within a minute or two.
+    "In Progress" just after boot; it ends within a minute or two.
     """
     part = site.part
     expected = part is not None and part.nvswitch and part.gpu.reports_fabric_state
@@ -267,7 +270,7 @@ def judge_fabric_state(health: Health, expected: bool = False) -> Iterator[Findi
 
 
 def _apart(gpus: Sequence[GpuHealth], evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Report that GPUs of one node joined different NVLink domains; else nothing."""
+    """Report GPUs of one node that joined different NVLink domains."""
     joined = [
         (gpu, (gpu.fabric.cluster_uuid if gpu.fabric.multi_node else "", gpu.fabric.clique))
         for gpu in gpus
@@ -286,7 +289,7 @@ def _apart(gpus: Sequence[GpuHealth], evidence: tuple[str, ...]) -> Iterator[Fin
         ),
         expected="one domain and clique for all GPUs of a node",
         evidence=evidence,
-        fix="Look at the partitions of the NVLink domain (NMX-C, `fmpm -l`), then reset the GPU.",
+        fix="Check the partitions of the NVLink domain (NMX-C, `fmpm -l`), then reset the GPU.",
     )
 
 
@@ -299,12 +302,13 @@ def no_managed_switch(node: NodeFacts, site: Site) -> Finding | None:
 
 @check(
     "nvlink.fabric-manager",
-    title="The fabric manager runs, in the driver's version",
-    fault="The fabric manager does not run, or not in the driver's version",
+    title="The fabric manager runs and matches the driver's version",
+    fault="The fabric manager does not run, or differs from the driver's version",
     impact="blocks-job",
     explains=(("gpu.fabric-state", "node"),),
     source=f"{FABRIC_GUIDE} (the versions must match)",
-    fix="Install nvidia-fabricmanager of exactly the driver's version. From H100 on start it as the guide does: end "
+    fix="Install nvidia-fabricmanager of exactly the driver's version. From H100 on, start it as in NVIDIA's "
+    "guide: end "
     "all CUDA programs, `nvidia-smi -r`, `systemctl enable --now nvidia-fabricmanager`.",
     action="fix-site",
     answers=("PA-02",),
@@ -314,22 +318,23 @@ def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for a running fabric manager that matches the driver's version.
 
     ## Why it matters
-    Without it the NVSwitches route nothing: CUDA ends with error 802 or GPUs see each other over PCIe only. One of
-    another version than the driver refuses to start after the next reboot.
+    Without it, the NVSwitches route no traffic: CUDA ends with error 802, or GPUs communicate only over PCIe. A fabric
+    manager that does not match the driver's version refuses to start after the next reboot.
 
     ## Verdicts
-    It applies where NVSwitches are on the PCI bus, and on HGX B200 and B300, where they are not visible on it.
-    PCIe boxes need none, and on GB200 it runs on the switch trays. Not running fails, another version
-    than the driver's too. On HGX A100 and before, no CUDA program starts while it is stopped (NVIDIA's guide,
-    ABORT_CUDA_JOBS_ON_FM_EXIT). From H100 on the guide calls that setting ineffective, and binds the start of CUDA to
-    each GPU's own registration in the fabric, not to the service: where all GPUs report that they have joined, it only
-    warns. That new programs start is an inference from this: gcm, AWS and gpud fail the node, and a site does so by
-    `services = ["nvidia-fabricmanager"]` in `[class.X.host]`. The next reset of a GPU or reboot leaves it outside the
-    fabric. In a container services are not visible: unknown.
+    The check applies to nodes with NVSwitches on the PCI bus, and to HGX B200 and B300, whose NVSwitches are not
+    visible there. PCIe cards need none, and on GB200 it runs on the switch trays. A stopped fabric manager fails, and
+    so does another version than the driver's. On HGX A100 and before, no CUDA program starts while it is stopped
+    (NVIDIA's guide,
+    ABORT_CUDA_JOBS_ON_FM_EXIT). From H100 on, the guide calls that setting ineffective, and the start of CUDA depends
+    on each GPU's registration in the fabric instead of the service: if all GPUs report that they have joined, a
+    stopped service only warns. That new programs start is an inference from the guide. gcm, AWS and gpud fail the
+    node; to do the same, set `services = ["nvidia-fabricmanager"]` in `[class.X.host]`. A GPU that is reset or a node
+    that is rebooted will not rejoin the fabric. In a container, services are not visible: unknown.
 
     ## False alarms
-    A virtual machine with the fabric manager on its hypervisor: the fabric state is Completed and nothing runs
-    here, which only warns.
+    A virtual machine whose hypervisor runs the fabric manager: the fabric state is Completed without a local service,
+    which only warns.
     """
     service = node.services.get(MANAGER)
     if service is None:
@@ -353,7 +358,7 @@ def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield passed(f"fabric manager and driver are both {version}", evidence=evidence)
     else:
         yield failed(
-            f"fabric manager {version} beside driver {driver}", found=version, expected=driver, evidence=evidence
+            f"fabric manager {version} with driver {driver}", found=version, expected=driver, evidence=evidence
         )
 
 
@@ -380,11 +385,12 @@ def _fabric_unread(health: Health) -> bool:
 
 @check(
     "nvlink.imex",
-    title="IMEX runs where NVLink spans nodes",
-    fault="IMEX does not run, though NVLink spans nodes",
+    title="IMEX runs on nodes whose NVLink spans nodes",
+    fault="IMEX does not run, although NVLink spans nodes",
     impact="blocks-job",
     source="https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/",
-    fix="systemctl enable --now nvidia-imex with the same nodes_config.cfg on all nodes; nvidia-imex-ctl -N",
+    fix="Install the same nodes_config.cfg on all nodes and run `systemctl enable --now nvidia-imex`; check "
+    "with `nvidia-imex-ctl -N`.",
     action="fix-site",
     reads=("cmd:systemctl show *", CHANNELS),
     unless=(no_gpu, fabric_of_one_node),
@@ -393,16 +399,15 @@ def imex(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for the IMEX service and its channel on multi-node NVLink fabrics.
 
     ## Why it matters
-    Without IMEX a GPU cannot import the memory of another node: NCCL leaves NVLink and goes over the
-    network, at a tenth of the rate, or fails with MNNVL forced.
+    Without IMEX a GPU cannot import the memory of another node: NCCL uses the network instead of NVLink, at a tenth of
+    the rate, or fails if MNNVL is forced.
 
     ## Verdicts
-    A fabric spans nodes when its cluster UUID is not zero; elsewhere the check does not apply. A stopped
+    A fabric spans nodes if its cluster UUID is not zero; otherwise the check does not apply. A stopped
     service or a missing channel0 warns.
 
     ## False alarms
-    Kubernetes' ComputeDomains start service and channel for each job, so that an idle node has
-    neither.
+    Kubernetes ComputeDomains start the service and channel for each job, so an idle node has neither.
     """
     health = node.gpu_health
     if _fabric_unread(health):
@@ -412,7 +417,7 @@ def imex(node: NodeFacts, site: Site) -> Iterator[Finding]:
     state = "not installed" if service is None or not service.known else service.active
     channel = node.evidence.exists(CHANNELS) and "channel0" in node.evidence.listing(CHANNELS)
     if state == "active" and channel:
-        yield passed("IMEX is active, channel0 is there", evidence=[parsers.host.services.SERVICES, CHANNELS])
+        yield passed("IMEX is active, channel0 exists", evidence=[parsers.host.services.SERVICES, CHANNELS])
     else:
         summary = f"IMEX is {state}, channel0 is {'there' if channel else 'missing'}"
         yield warned(

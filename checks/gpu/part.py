@@ -1,4 +1,4 @@
-"""Checks of GPU models, their sizes and firmware."""
+"""Checks of GPU models, memory sizes and firmware."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NVML_API = "https://docs.nvidia.com/deploy/nvml-api/"
 
-#: Share of the memory as sold that the driver shows at least: ECC and reserved areas take up to 7 %.
+#: Minimum share of the nominal memory that the driver shows: ECC and reserved areas take up to 7 %.
 MEMORY_SHARE = 0.9
 
 
@@ -28,7 +28,7 @@ MEMORY_SHARE = 0.9
     fault="The GPUs of the node are not of one model",
     impact="slows-job",
     source=f"{NVML_API} (nvmlDeviceGetName, nvmlDeviceGetMemoryInfo)",
-    fix="Compare the part numbers (`nvidia-smi -q | grep -i part`) with the order; swap the odd one.",
+    fix="Compare the part numbers (`nvidia-smi -q | grep -i part`) with the order; replace the odd one.",
     answers=("GS-5",),
     unless=(no_gpu,),
 )
@@ -61,7 +61,7 @@ def same_model(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 @check(
     "gpu.right-part",
-    title="Every GPU has the memory and the cores of its model",
+    title="Every GPU has the memory and cores of its model",
     fault="A GPU has less memory or fewer cores than its model",
     impact="slows-job",
     explains=(("gpu.same-model", "node", "*", ""),),
@@ -76,17 +76,15 @@ def right_part(node: NodeFacts, site: Site) -> Iterator[Finding]:
     The PCI id selects the entry.
 
     ## Why it matters
-    A GPU that lost a memory stack or some of its processors still answers everything; the job runs out of
-    memory on one rank or waits for it in every step.
+    A GPU that lost a memory stack or some of its processors still works; the job runs out of memory on one rank, or
+    waits for it in every step.
 
     ## Verdicts
-    At least 90 % of the memory as sold must be there: ECC and what the driver reserves take up to 7 %. Only NVML
-    reports cores. A model or a size that the catalogue does not have is unknown, not a pass; under MIG the check does
-    not apply.
+    At least 90 % of the nominal memory must be present: ECC and the driver take up to 7 %. Only NVML reports cores. A
+    model or size missing from the catalogue is unknown, not a pass; under MIG the check does not apply.
 
     ## False alarms
-    A vGPU, which shows the memory of its profile and not the card's; leave the check out there (`--skip
-    gpu.right-part`).
+    A vGPU, which shows the memory of its profile instead of the card's; skip the check there (`--skip gpu.right-part`).
     """
     models = {device.address: (device.device, gpu_model(device)) for device in node.gpus_on_bus}
 
@@ -94,7 +92,7 @@ def right_part(node: NodeFacts, site: Site) -> Iterator[Finding]:
         device, model = models.get(gpu.address, ("", None))
         return _compared(gpu, device, model)
 
-    good = "memory and cores as sold"
+    good = "nominal memory and cores"
     yield from each_gpu(node.gpu_health, judge, what="memory size", good=good, needs=("memory_total_mib",))
 
 
@@ -114,8 +112,8 @@ def _compared(gpu: GpuHealth, device: str, model: GpuModel | None) -> Finding | 
 
 @check(
     "gpu.firmware",
-    title="All GPUs of the node have one firmware, and GSP is the driver's",
-    fault="The GPUs of the node differ in firmware, or GSP is not the driver's",
+    title="All GPUs of the node have the same firmware, and GSP matches the driver",
+    fault="The GPUs of the node differ in firmware, or GSP does not match the driver",
     impact="drifts",
     source=f"{NVML_API} (nvmlDeviceGetVbiosVersion, nvmlDeviceGetGspFirmwareVersion)",
     fix="`nvidia-smi --query-gpu=pci.bus_id,vbios_version --format=csv`; update the odd one, reboot.",
@@ -126,12 +124,12 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare VBIOS and InfoROM of the GPUs, and GSP firmware with the driver.
 
     ## Why it matters
-    Different firmware on identical boards, usually after one was replaced, is the most common reason that one GPU
+    Different firmware on identical boards, usually after one was replaced, is the most common reason why one GPU
     behaves unlike its peers.
 
     ## Verdicts
-    It warns: the driver accepts what it runs on. Versions that `firmware.vbios` or `firmware.inforom` of the cluster
-    file lists may be mixed. Boxes with different models are left to gpu.same-model. Where GSP is not used the driver
+    Differences only warn, because the driver accepts them. Versions that `firmware.vbios` or `firmware.inforom` in the
+    cluster file lists may be mixed. gpu.same-model reports nodes with different models. If GSP is not used, the driver
     reports N/A.
 
     ## False alarms
@@ -153,7 +151,7 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
         if gpu.gsp is not None and gpu.gsp != health.driver:
             odd = True
             yield warned(
-                f"GPU{gpu.index}: GSP firmware {gpu.gsp} beside driver {health.driver}",
+                f"GPU{gpu.index}: GSP firmware {gpu.gsp} with driver {health.driver}",
                 subject=gpu.address, found=gpu.gsp, expected=health.driver, evidence=health.evidence,
             )  # fmt: skip
     read = [gpu for gpu in health.gpus if gpu.vbios is not None]
@@ -165,7 +163,7 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _holders(health: Health, name: str, versions: Mapping[tuple[str | None, str], int]) -> str:
-    """Name the GPUs of each model that have another version than most."""
+    """Name the GPUs of each model whose version differs from most."""
     listed = []
     for model in dict.fromkeys(model for model, _ in versions):
         counts = {version: number for (mine, version), number in versions.items() if mine == model}

@@ -1,6 +1,6 @@
-"""Judgement of every GPU on its own.
+"""Separate judgement of every GPU.
 
-Yields one finding for each faulty GPU, and one for all healthy ones.
+Yields one finding for each faulty GPU, and one for all healthy GPUs.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def each_gpu(
 
     ``judge`` returns None for a healthy GPU, else the fault.
 
-    A GPU without a readable value is *unknown*, with the driver's message. Where the driver reports ``N/A`` for
-    every GPU, the check does not apply; where only some have it, they are *unknown*. ``also`` are values that a part
-    may lack; ``hidden`` is the reason why ``N/A`` hides a value that the part does have. GPUs that did not answer at
-    all are left to ``gpu.driver``. In pasted text (``health.pasted``) a value that no GPU shows has no finding: its
-    section was not pasted. With ``additive``, missing values prove nothing, and the values that are there count.
+    A GPU without a readable value is *unknown*, with the driver's message. If the driver reports ``N/A`` for every GPU,
+    the check does not apply; if only for some, they are *unknown*. ``also`` lists values that a part may lack;
+    ``hidden`` is the reason why ``N/A`` hides a value that the part has. ``gpu.driver`` reports GPUs that did not
+    answer at all. In pasted text (``health.pasted``) a value that no GPU shows has no finding: its section was not
+    pasted. With ``additive``, missing values prove nothing, and the existing ones are summed.
     """
     evidence = health.evidence
-    if health.pasted:  # what no GPU shows was not pasted
+    if health.pasted:  # a value that no GPU shows was not pasted
         also = tuple(name for name in also if any(gpu.why(name) != NOT_IN_OUTPUT for gpu in health.gpus
                                                   if getattr(gpu, name) is None) or _any(health, name))  # fmt: skip
     missing = [(gpu, _missing(gpu, needs, also)) for gpu in health.gpus]
@@ -60,7 +60,7 @@ def each_gpu(
             why = hidden(gpu) or gpu.why(names[0])
             yield unknown(
                 f"{gpu.label}: {what} not reported: {why}", subject=gpu.address, found=why, evidence=evidence,
-                fix=f"look at it on the node: nvidia-smi -q -i {gpu.address if health.pasted else gpu.index}",
+                fix=f"run on the node: nvidia-smi -q -i {gpu.address if health.pasted else gpu.index}",
             )  # fmt: skip
         elif (finding := judge(gpu)) is not None:
             yield _on(gpu, finding, evidence)
@@ -71,7 +71,7 @@ def each_gpu(
     if health.partial and not health.pasted:
         yield unknown(
             f"only {len(health.gpus)} GPUs reported their {what}: {health.partial}",
-            evidence=evidence, fix="find out on the node why it hangs: nvidia-smi -q, `dmesg | grep -i xid`",
+            evidence=evidence, fix="find out on the node why it hangs: run `nvidia-smi -q` and `dmesg | grep -i xid`",
         )  # fmt: skip
     elif not health.gpus and not health.pasted:
         yield unknown(f"no GPU reported its {what}: see gpu.driver", evidence=evidence)

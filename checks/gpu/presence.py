@@ -31,7 +31,7 @@ def no_gpu_expected(node: NodeFacts, site: Site) -> Finding | None:
     if node.gpus_on_bus or site.gpus.value is not None:
         return None
     return nothing(node, site) or skipped(
-        "GPUs were not judged: the PCI bus holds no NVIDIA GPU, and none is declared "
+        "GPUs were not judged: the PCI bus has no NVIDIA GPU, and none is declared "
         f"({site.gpus.key} sets how many to expect)",
         evidence=[PCI_BUS],
     )
@@ -52,7 +52,8 @@ def no_gpu_expected(node: NodeFacts, site: Site) -> Finding | None:
         ("numa.*", "unknown"),
     ),
     source="https://docs.kernel.org/PCI/sysfs-pci.html; board sizes: part catalogue",
-    fix="`lspci -d 10de:`; power-cycle the node (not only reboot); if the GPU stays away, reseat or replace it.",
+    fix="`lspci -d 10de:`; power-cycle the node (a reboot is not enough); if the GPU is still missing, reseat "
+    "or replace it.",
     action="reboot",
     answers=("PA-01",),
     reads=("file:/sys/class/dmi/id/*", COURSE),
@@ -62,18 +63,17 @@ def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the GPUs on the PCI bus with the declared or catalogued number.
 
     ## Why it matters
-    A job that requests eight GPUs does not start on seven, or runs as the one rank short that
-    everybody waits for.
+    A job that requests eight GPUs does not start on seven, or runs one rank short.
 
     ## Verdicts
     The PCI bus is read, not the driver: a GPU that fell off the bus, or that has a dead driver, must
-    not look like a machine without GPUs. Fewer than promised fails; boards with NVSwitches carry eight.
-    Where nothing promises a number, what was found is unknown. So is a node without a GPU where the NVIDIA driver is
-    loaded, GPUs have device nodes, NVSwitches are on the bus, the kernel's log has Xids, the server's model is sold
-    with GPUs only or the history has readings of its GPUs; and a machine with neither a GPU nor an RDMA NIC, unless its
-    class sets `gpus = 0`: a node looks the same after all its GPUs fell off the bus. A node with NICs and no sign of
-    a GPU, such as a storage node, is judged by its NICs alone. A network switch is named as one, and nothing else
-    of it is judged.
+    not look like a machine without GPUs. Fewer than the expected number fails; boards with NVSwitches carry eight.
+    Without an expected number, the result is unknown. A node without a GPU on the bus is also unknown if anything
+    suggests GPUs: a loaded NVIDIA driver, device nodes, NVSwitches on the bus, Xids in the kernel log, a server model
+    that is sold only with GPUs, or GPU readings in the history. The same applies to a machine with neither a GPU nor
+    an RDMA NIC, unless its class sets `gpus = 0`: a node looks the same after all its GPUs fell off the bus. A node
+    with NICs and no sign of a GPU, such as a storage node, is judged by its NICs alone. A network switch is reported
+    as such and not judged further.
 
     ## False alarms
     A virtual machine that was given more than four of a board's eight GPUs; declare `gpus` for its class
@@ -110,22 +110,21 @@ def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the GPUs that NVML (or nvidia-smi) lists with those on the PCI bus.
 
     ## Why it matters
-    A GPU that the driver lost takes its job with it, often without a message from the driver until
-    a tool queries it; with a dead driver every GPU tool reports an empty machine.
+    A GPU that the driver lost takes its job with it, often without a driver message until a tool queries it; with a
+    dead driver every GPU tool reports no GPUs.
 
     ## Verdicts
-    A single one that is missing from the list fails: there is no number to choose.
+    A single missing GPU fails.
 
-    A container sees the complete PCI bus, but only its own GPUs. Only the GPUs assigned to it count, by
-    NVIDIA_VISIBLE_DEVICES, Slurm's lists and the pod's request, which have to agree. As many device nodes and answers
-    pass; as many device nodes and fewer answers fail, or are unknown where those may not be opened. Where nothing
-    chose some, one that is missing fails where the device nodes of all GPUs of the bus are there and may be opened: a
-    control group that withholds a GPU refuses that.
-    Where find(1) cannot test it (BusyBox), the cluster file has to expect all of them; else it is unknown. A GPU that
-    the driver reports as lost fails everywhere.
+    A container sees the complete PCI bus, but only its own GPUs. There, only the assigned GPUs count:
+    NVIDIA_VISIBLE_DEVICES, Slurm's lists and the pod's request, which must agree. If the device nodes match the
+    assignment and all GPUs answer, the check passes. Fewer answers fail, or are unknown if the device nodes cannot be
+    opened. Without an assignment, a missing GPU fails if the device nodes of all GPUs on the bus exist and can be
+    opened, which a control group that withholds a GPU would prevent. If find(1) cannot test that (BusyBox), the result
+    is unknown unless the cluster file expects all of them. A GPU that the driver reports as lost always fails.
 
     ## False alarms
-    NVIDIA_VISIBLE_DEVICES that was set by hand, in a container with just as many device nodes.
+    NVIDIA_VISIBLE_DEVICES set manually, in a container with the same number of device nodes.
     """
     bus = {device.address for device in node.gpus_on_bus}
     try:
@@ -149,7 +148,7 @@ def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _in_container(node: NodeFacts, listing: Driver, bus: int) -> Finding:
-    """Compare the answering GPUs with those that the container was given."""
+    """Compare the answering GPUs with those assigned to the container."""
     try:
         given = gpus_given(node.evidence, node.environment)
         nodes = sum(name.removeprefix("nvidia").isdigit() for name in node.parsed(GPU_NODES, gpu_nodes))
@@ -158,23 +157,25 @@ def _in_container(node: NodeFacts, listing: Driver, bus: int) -> Finding:
     answer, evidence = len(listing.gpus), [listing.evidence, PROCESS, GPU_NODES]
     usable = usable_gpu_nodes(node.evidence)
     if given == nodes and usable is not None and answer <= usable < nodes:
-        return unknown(f"{answer} of {given} GPUs that this container was given answer; only {usable} may be opened",
+        return unknown(f"{answer} of {given} GPUs assigned to this container answer; only {usable} can be opened",
                        evidence=[*evidence, USABLE_NODES], fix="see container.gpu-devices")  # fmt: skip
     if given is not None and answer == given == nodes:
-        return passed(f"driver {listing.version} answers for all {given} GPUs that this container was given, of {bus} "
-                      "on the bus", evidence=evidence)  # fmt: skip
+        return passed(
+            f"driver {listing.version} answers for all {given} GPUs assigned to this container, of {bus} on the bus",
+            evidence=evidence,
+        )
     if given is not None and answer < given == nodes:
-        return failed(f"driver does not answer for {given - answer} of {given} GPUs that this container was given",
+        return failed(f"driver does not answer for {given - answer} of {given} GPUs assigned to this container",
                       found=f"{answer} GPUs answer" + (f" ({'; '.join(listing.lost)})" if listing.lost else ""),
-                      expected=f"{given}, as it was given", evidence=evidence)  # fmt: skip
+                      expected=f"{given}, as assigned", evidence=evidence)  # fmt: skip
     return unknown(f"{answer} of {bus} GPUs are visible in this container", evidence=[listing.evidence, PCI_BUS],
                    fix="run preflight on the host to judge the rest")  # fmt: skip
 
 
 def _all_given(node: NodeFacts, site: Site, gpus: int) -> bool:
-    """Return whether a container was given every GPU of the bus.
+    """Return whether a container was assigned every GPU on the bus.
 
-    A GPU that does not answer is then lost.
+    If so, a GPU that does not answer is lost.
     """
     usable, expected = usable_gpu_nodes(node.evidence), site.members.gpus
     if (usable is None and expected is None) or usable not in (None, gpus) or expected not in (None, gpus):
@@ -187,7 +188,7 @@ def _all_given(node: NodeFacts, site: Site, gpus: int) -> bool:
 
 
 def _requested(node: NodeFacts) -> int | None:
-    """Return the GPUs that the pod requests; None: no pod, or not known."""
+    """Return the GPUs that the pod requests; None if no pod, or unknown."""
     try:
         return pod(node.evidence).gpus if in_pod(node.environment) else None
     except EvidenceError:
@@ -214,7 +215,7 @@ def _silent(node: NodeFacts, gpus: int, error: EvidenceError) -> Finding:
             found="no /proc/driver/nvidia/version",
             expected="a loaded driver",
             evidence=evidence,
-            fix="Load it (`modprobe nvidia`) and read `dmesg | grep -i nvrm` for why it was not.",
+            fix="Load it (`modprobe nvidia`) and read `dmesg | grep -i nvrm` for the reason.",
         )
     answers = [
         record
@@ -229,7 +230,7 @@ def _silent(node: NodeFacts, gpus: int, error: EvidenceError) -> Finding:
         )
     if all(record.status == "missing" for record in answers):
         return unknown(
-            f"a driver is loaded, but neither NVML nor nvidia-smi is there to query {gpus} GPUs",
+            f"a driver is loaded, but neither NVML nor nvidia-smi is installed to query {gpus} GPUs",
             evidence=evidence,
             fix="install nvidia-smi (package nvidia-utils) on the node",
         )
@@ -238,16 +239,16 @@ def _silent(node: NodeFacts, gpus: int, error: EvidenceError) -> Finding:
         found=error.why,
         expected=f"{gpus} GPUs",
         evidence=evidence,
-        fix="A driver/library mismatch needs a reboot after the upgrade; else read `dmesg | grep -i nvrm`.",
+        fix="After an upgrade, reboot to fix a driver/library mismatch; otherwise read `dmesg | grep -i nvrm`.",
     )
 
 
 def no_switch_on_bus(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip boards that show no NVSwitch, and machines that may be virtual."""
+    """Skip boards without visible NVSwitches, and machines that may be virtual."""
     wanted = site.part.switches_on_bus if site.part is not None else 0
     if wanted and (_switches(node) or not (node.in_virtual_machine or node.in_container)):
         return None
-    return skipped("no NVSwitch is to be on this PCI bus", evidence=[PCI_BUS])
+    return skipped("no NVSwitch is expected on this PCI bus", evidence=[PCI_BUS])
 
 
 def _switches(node: NodeFacts) -> int:
@@ -266,7 +267,8 @@ def _switches(node: NodeFacts) -> int:
         ("topology.nvlink", "node"),
     ),
     source="NVIDIA Fabric Manager user guide (HGX A100: six NVSwitches, HGX H100: four), pci.ids",
-    fix="`lspci -d 10de: | grep -i bridge`; power-cycle the node; if one stays away, the baseboard goes to the vendor.",
+    fix="`lspci -d 10de: | grep -i bridge`; power-cycle the node; if one is still missing, return the baseboard "
+    "to the vendor.",
     action="isolate",
     unless=(no_gpu, no_switch_on_bus),
 )
@@ -274,17 +276,17 @@ def switches(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Count the NVSwitches on the PCI bus of an eight-GPU board.
 
     ## Why it matters
-    Each NVSwitch carries a share of every GPU's NVLinks. Where one is missing, the fabric manager gives up, or goes on
-    with less bandwidth between all GPUs if it was set up to (NVSWITCH_FAILURE_MODE), and no GPU shows why.
+    Each NVSwitch carries a share of every GPU's NVLinks. If one is missing, the fabric manager stops, or continues
+    with less bandwidth between all GPUs (NVSWITCH_FAILURE_MODE), and no GPU shows why.
 
     ## Verdicts
-    Fewer than the board of the recognised part has fail. Boards of Blackwell have their switches behind ConnectX
-    bridges, NVL72 racks on trays of their own, and PCIe cards none: the check does not apply. A virtual machine may be
-    given none (the hypervisor keeps them): the check does not apply there, nor in a container, which may be in one.
-    With some of the GPUs it may be given some: unknown.
+    Fewer switches than on the recognised board fail. The check does not apply to Blackwell boards, whose switches are
+    behind ConnectX bridges, to NVL72 racks, which have switch trays, or to PCIe cards. It does not apply in a virtual
+    machine without switches, because the hypervisor may keep them, or in a container, which may run in such a machine.
+    A virtual machine with only some of the GPUs and switches is unknown.
 
     ## False alarms
-    A board of the same GPUs with fewer switches, which the catalogue does not have: waive it, with a reason.
+    A board of the same GPUs with fewer switches that is missing from the catalogue: add a waiver with a reason.
     """
     part = site.part
     assert part is not None, "no_switch_on_bus skips it"

@@ -1,4 +1,4 @@
-"""What is running on the GPUs: processes, memory in use, utilisation."""
+"""Checks of GPU processes, memory in use and utilisation."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 NVML_API = "https://docs.nvidia.com/deploy/nvml-api/"
 
-#: Share of a GPU's memory in use at which the next allocation is likely to fail, percent.
+#: Memory in use, in percent, at which the next allocation is likely to fail.
 PRESSURE_PCT = 95
 
-#: Memory in use without a process that could own it, MiB; contexts of driver daemons need less.
+#: Tolerated memory in use without a process that could own it, in MiB; contexts of driver daemons need less.
 ORPHANED_MIB = 1024
 
 
 @check(
     "gpu.left-over-processes",
-    title="No process holds a GPU before a job starts",
-    fault="A process was left over on a GPU",
+    title="No process uses a GPU before a job starts",
+    fault="A left-over process uses a GPU",
     impact="blocks-job",
     explains=(("gpu.memory-headroom", "part"), ("gpu.utilisation-visible", "part")),
     source=f"{NVML_API} (nvmlDeviceGetComputeRunningProcesses); gate of GCM's health_checks",
-    fix="List their owners (`ps -fp PID`); end those that no job owns.",
+    fix="List the owners (`ps -fp PID`); end processes that no job owns.",
     action="fix-job",
     answers=("PA-05",),
     unless=(no_gpu,),
@@ -40,15 +40,14 @@ def left_over_processes(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for compute processes on each GPU.
 
     ## Why it matters
-    A process that a former job left behind keeps its memory, and takes its share of the GPU from the
-    next job, which then fails with "out of memory" or runs slow on one rank.
+    A process left behind by an earlier job keeps its GPU memory and compute time; the next job fails with "out of
+    memory" or has one slow rank.
 
     ## Verdicts
-    It warns: whether the process belongs to a job that is meant to run cannot be seen from here.
+    It warns, because preflight cannot see whether the process belongs to a running job.
 
     ## False alarms
-    Preflight started while a job runs. In a container the processes of others are not visible at
-    all.
+    Preflight runs during a job. In a container, processes outside it are not visible.
     """
 
     def judge(gpu: GpuHealth) -> Finding | None:
@@ -58,7 +57,7 @@ def left_over_processes(node: NodeFacts, site: Site) -> Iterator[Finding]:
             f"{one.pid} {one.name or '?'}" + (f" {one.used_mib} MiB" if one.used_mib else "") for one in gpu.processes
         ]
         return warned(
-            f"{len(processes)} compute processes hold it", found=", ".join(processes[:6]), expected="none before a job"
+            f"{len(processes)} compute processes use it", found=", ".join(processes[:6]), expected="none before a job"
         )
 
     yield from each_gpu(node.gpu_health, judge, what="processes", good="no compute process", needs=("processes",))
@@ -66,8 +65,8 @@ def left_over_processes(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 @check(
     "gpu.process-per-gpu",
-    title="Each training process holds one GPU",
-    fault="A training process holds several GPUs, or shares one",
+    title="Each training process uses one GPU",
+    fault="A training process uses several GPUs, or shares one",
     impact="slows-job",
     explains=(("gpu.left-over-processes", "node"),),
     source="https://pytorch.org/docs/stable/notes/cuda.html (DistributedDataParallel instead of DataParallel)",
@@ -77,17 +76,17 @@ def left_over_processes(node: NodeFacts, site: Site) -> Iterator[Finding]:
     unless=(no_gpu,),
 )
 def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look for compute processes that hold a context on more than one GPU of the node.
+    """Look for compute processes with a context on more than one GPU of the node.
 
     ## Why it matters
-    DataParallel drives all GPUs from one process: copies of the model and a Python lock in every step. A rank
-    that forgot to choose its device leaves a context on GPU 0 beside its own.
+    DataParallel drives all GPUs from one process, with model copies and lock contention in every step. A rank that
+    does not select its device has a second context on GPU 0.
 
     ## Verdicts
-    It warns, and speaks only of what runs at this moment; on an idle node it does not apply.
+    It only warns, and only for processes that run now; it does not apply to an idle node.
 
     ## False alarms
-    Inference servers and tensor-parallel engines that hold several GPUs from one process on purpose.
+    Inference servers and tensor-parallel engines that use several GPUs from one process on purpose.
     """
     health = node.gpu_health
     held: dict[int, list[GpuHealth]] = defaultdict(list)
@@ -103,11 +102,11 @@ def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     elif many := {pid: gpus for pid, gpus in held.items() if len(gpus) > 1}:
         holders = ", ".join(f"{pid} on GPU {'+'.join(str(gpu.index) for gpu in gpus)}" for pid, gpus in many.items())
         yield warned(
-            f"{len(many)} of {len(held)} processes hold several GPUs",
+            f"{len(many)} of {len(held)} processes use several GPUs",
             found=holders, expected="one GPU each", evidence=health.evidence,
         )  # fmt: skip
     else:
-        yield passed(f"{len(held)} processes hold one GPU each", evidence=health.evidence)
+        yield passed(f"{len(held)} processes use one GPU each", evidence=health.evidence)
 
 
 @check(
@@ -116,7 +115,8 @@ def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     fault="GPU memory is not free for the job",
     impact="blocks-job",
     source=f"{NVML_API} (nvmlDeviceGetMemoryInfo_v2); 95 % and 1 GiB are judgements; the job's need: the cluster file",
-    fix="nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv; if no process owns it, reset the GPU.",
+    fix="Run `nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv`; if no process owns the "
+    "memory, reset the GPU.",
     action="fix-job",
     answers=("PA-05", "NT-INF-7"),
     unless=(no_gpu,),
@@ -125,17 +125,17 @@ def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each GPU's memory in use with its size, processes and job's need.
 
     ## Why it matters
-    An allocator under pressure fragments, retries and finally fails in the middle of a step; a KV cache
-    without room evicts and computes again.
+    An allocator short of memory fragments, retries and finally fails in the middle of a step; a KV cache short of
+    memory evicts entries and recomputes them.
 
     ## Verdicts
-    Less free than thresholds.gpu_memory_gib of the cluster file fails: that is weights, optimizer and activations,
-    which no node can know. 95 % in use warns; so does more than 1 GiB in use with no process to own it (a context
-    that outlived its process). What the driver reserves for itself counts neither as used nor as free.
+    Less free memory than thresholds.gpu_memory_gib in the cluster file fails; that value is the job's need for
+    weights, optimizer and activations. 95 % in use warns, and so does more than 1 GiB in use without a process (a
+    context that outlived its process). Memory reserved by the driver counts neither as used nor as free.
 
     ## False alarms
-    Preflight started while a job runs. In a container the processes of others are not visible, so
-    memory without an owner is normal there and is not reported.
+    Preflight runs during a job. In a container, processes outside it are not visible, so memory without an owner is
+    normal and not reported.
     """
     need = site.threshold("gpu_memory_gib")
 
@@ -179,16 +179,16 @@ def utilisation_visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the utilisation of each GPU; look for busy GPUs without a process.
 
     ## Why it matters
-    What cannot be seen is not noticed when it drops: a cluster that waits for its network looks busy on the
-    bill only. A GPU at 100 % without a process hangs in the driver.
+    Without utilisation, nobody notices when GPUs wait for the network. A GPU at 100 % without a process hangs in the
+    driver.
 
     ## Verdicts
-    The rate shows that a kernel ran in the last second, not that it did much: 100 % does not prove
-    health. Busy without a process warns, and so does a driver that reports none, which it does with MIG on.
+    Utilisation shows that a kernel ran in the last second, not how much work it did: 100 % does not prove health. A
+    busy GPU without a process warns, and so does a driver that reports no utilisation, as with MIG on.
 
     ## False alarms
-    The second in which a process ends, because the rate is an average over the last second; run it again. In a
-    container, where other processes are not visible, it is normal and not reported.
+    A process that ended within the last second, which the average covers; run the check again. In a container, where
+    other processes are not visible, this is normal and not reported.
     """
 
     def judge(gpu: GpuHealth) -> Finding | None:
@@ -199,7 +199,7 @@ def utilisation_visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
     health = node.gpu_health
     if cut := [gpu for gpu in health.gpus if gpu.mig and gpu.utilisation_pct is None]:
         yield warned(
-            f"{len(cut)} GPUs are cut by MIG and report no utilisation",
+            f"{len(cut)} GPUs are partitioned by MIG and report no utilisation",
             found="N/A", expected="a rate per GPU", evidence=health.evidence,
         )  # fmt: skip
         return

@@ -1,6 +1,6 @@
-"""The state each GPU is in.
+"""Checks of the state of each GPU.
 
-Clocks, heat, power, PCIe link, modes, and what the driver requests.
+Clocks, heat, power, PCIe link, modes, and the recovery action that the driver requests.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 NVML_API = "https://docs.nvidia.com/deploy/nvml-api/"
 
-#: Degrees below the slowdown temperature at which it is worth a look: a judgement.
+#: Degrees below the slowdown temperature at which it warns: a judgement.
 MARGIN_LOW_C = 5
 
-#: Below this utilisation a GPU counts as idle, and its PCIe link may rest, percent: a judgement.
+#: Utilisation in percent below which a GPU is idle and its PCIe link may slow down: a judgement.
 IDLE_PCT = 10
 
 
 def _slowed() -> Mapping[int, tuple[str, str]]:
-    """Return the reasons that slow a GPU, worst first, each with what to check."""
-    power = "Check power supply and cooling; `nvidia-smi -q -d PERFORMANCE` names which."
-    rack = "Check power supplies, PDU and the rack's power cap; the board is signalled to save power."
+    """Return the reasons that slow a GPU, worst first, each with its next step."""
+    power = "Check power supply and cooling; `nvidia-smi -q -d PERFORMANCE` shows the reason."
+    rack = "Check power supplies, PDU and the rack's power cap; the board received a power brake signal."
     return {
         facts.nvidia.model.HW_THERMAL: (
             "hardware thermal slowdown",
@@ -54,15 +54,15 @@ def _slowed() -> Mapping[int, tuple[str, str]]:
 def throttling(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the clocks' event reasons.
 
-    Hardware thermal slowdown, power brake, hardware or software slowdown.
+    Judged are hardware thermal slowdown, power brake, and hardware or software slowdown.
 
     ## Why it matters
     One GPU at half its clock makes every GPU of the job wait in each collective; utilisation still shows 100 %.
 
     ## Verdicts
-    Hardware reasons fail, software thermal slowdown warns. Idle, the power cap under load and clocks that were set on
-    purpose are normal and are not reported. One look is one moment: a node that throttles only under load looks well
-    here when idle.
+    Hardware reasons fail, software thermal slowdown warns. Idle clocks, the power cap under load and clocks set on
+    purpose are normal and not reported. The reading is momentary: a node that throttles only under load passes when
+    idle.
 
     ## False alarms
     A power brake during a planned power test of the rack, or of the GPU by its vendor's tool.
@@ -92,22 +92,22 @@ def judge_throttling(health: Health) -> Iterator[Finding]:
     impact="slows-job",
     explains=(("gpu.throttling", "part"), ("trend.temperature", "part")),
     source=f"{NVML_API} (nvmlDeviceGetMarginTemperature, T.Limit of nvidia-smi)",
-    fix="`nvidia-smi -q -d TEMPERATURE`, beside a good GPU; then fans, coolant flow and inlet temperature.",
+    fix="Compare `nvidia-smi -q -d TEMPERATURE` with a good GPU; then check fans, coolant flow and inlet temperature.",
     answers=("AN-11",),
     unless=(no_gpu,),
 )
 def temperature_margin(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the degrees that are left before a GPU slows down with 0 and 5.
+    """Compare each GPU's margin to its slowdown temperature with 0 and 5 degrees.
 
     ## Why it matters
-    A GPU without margin lowers its clocks as soon as the job starts, and the job runs at its pace.
+    A GPU without margin lowers its clocks as soon as the job starts, and slows the whole job.
 
     ## Verdicts
-    Each GPU is held against its own limit (T.Limit on Hopper and newer, the slowdown threshold before):
-    an absolute number of degrees would condemn healthy parts. At most 0 fails, at most 5 warns.
+    Each GPU is compared with its own limit (T.Limit on Hopper and newer, the slowdown threshold before), because an
+    absolute limit would fail healthy parts. A margin of at most 0 fails, at most 5 warns.
 
     ## False alarms
-    A short peak at the end of a burn-in: look again after a minute. A GPU in trouble stays there.
+    A short peak at the end of a burn-in; check again after a minute.
     """
     yield from judge_temperature_margin(node.gpu_health)
 
@@ -135,7 +135,7 @@ def judge_temperature_margin(health: Health) -> Iterator[Finding]:
     fault="A GPU's power limit is below its default",
     impact="slows-job",
     source=f"{NVML_API} (nvmlDeviceGetEnforcedPowerLimit, nvmlDeviceGetPowerManagementDefaultLimit)",
-    fix="Find out who capped it (power-capping service, BMC, `nvidia-smi -pl`): `nvidia-smi -q -d POWER`.",
+    fix="Run `nvidia-smi -q -d POWER` and find out what capped it (power-capping service, BMC, `nvidia-smi -pl`).",
     action="fix-site",
     answers=("AN-11",),
     unless=(no_gpu,),
@@ -144,15 +144,15 @@ def power_limit(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each GPU's power limit with its default and with its peers.
 
     ## Why it matters
-    A GPU capped to 70 % of its power loses clocks in every matrix multiplication; capped alone, it holds up
+    A GPU capped to 70 % of its power lowers its clocks in every matrix multiplication; if it is the only one, it slows
     all others.
 
     ## Verdicts
-    Below the default warns, and never fails. A limit above it passes, and so does the one that the cluster file
-    declares (`gpu_settings.power_limit_w`).
+    A limit below the default warns and never fails. A higher limit passes, and so does the one declared in the cluster
+    file (`gpu_settings.power_limit_w`).
 
     ## False alarms
-    A site that caps all GPUs alike on purpose, for its power budget; declare it in the cluster file.
+    A site that caps all GPUs on purpose, for its power budget; declare the limit in the cluster file.
     """
     declared = site.declared("gpu_settings.power_limit_w")
     yield from judge_power_limit(node.gpu_health, declared[""].value if declared else None)
@@ -175,7 +175,7 @@ def judge_power_limit(health: Health, meant: float | None = None) -> Iterator[Fi
 
 @check(
     "gpu.pcie-link",
-    title="Every GPU's PCIe link has its full width, and under load its full speed",
+    title="Every GPU's PCIe link has full width, and full speed under load",
     fault="A GPU's PCIe link lost width or speed",
     impact="slows-job",
     explains=(("pcie.replay", "part"), ("counters.gpu-links", "part")),
@@ -193,12 +193,12 @@ def pcie_link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A link that lost half its lanes halves all traffic to host and NIC, and GPUDirect RDMA with it.
 
     ## Verdicts
-    The width never changes to save power: fewer lanes are a fault. The generation does, on an idle GPU: it is
-    judged only while the GPU is busy (10 % and more), else it is a note in the pass. Small cards with 8 lanes
-    are held against their own 8. Fewer lanes fail, and so does a low generation under load.
+    The width never changes to save power: fewer lanes are a fault. The generation drops on an idle GPU, so it is
+    judged only while the GPU is busy (at least 10 %), and is otherwise noted in the pass. Cards with 8 lanes are
+    compared with 8. Fewer lanes fail, and so does a low generation under load.
 
     ## False alarms
-    Generation 1 on an idle GPU, which is how it saves power; it is not judged.
+    None known: generation 1 on an idle GPU saves power and is not judged.
     """
     yield from judge_pcie_link(node.gpu_health)
 
@@ -216,7 +216,7 @@ def judge_pcie_link(health: Health) -> Iterator[Finding]:
         return None
 
     resting = sum((gpu.pcie_generation or 9) < (gpu.pcie_generation_max or 0) for gpu in health.gpus)
-    good = "PCIe links at full width" + (f" ({resting} rest at a lower generation while idle)" if resting else "")
+    good = "PCIe links at full width" + (f" ({resting} at a lower generation while idle)" if resting else "")
     needs = ("pcie_width", "pcie_width_max", "pcie_generation", "pcie_generation_max")
     yield from each_gpu(health, judge, what="PCIe link", good=good, needs=needs)
 
@@ -227,7 +227,7 @@ def judge_pcie_link(health: Health) -> Iterator[Finding]:
     fault="Persistence mode is off",
     impact="drifts",
     source="https://docs.nvidia.com/deploy/driver-persistence/",
-    fix="systemctl enable --now nvidia-persistenced (or nvidia-smi -pm 1)",
+    fix="Run `systemctl enable --now nvidia-persistenced` (or `nvidia-smi -pm 1`).",
     action="fix-site",
     unless=(no_gpu,),
 )
@@ -235,11 +235,11 @@ def persistence(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the persistence mode of each GPU with "on".
 
     ## Why it matters
-    Without it the driver takes the GPU down whenever it is unused: every start of a job waits for seconds,
-    and the volatile error counters are lost each time.
+    Without it the driver shuts down an unused GPU: every job start waits for seconds, and the volatile error counters
+    are lost each time.
 
     ## Verdicts
-    It warns: a job runs at full speed without it. Where nvidia-persistenced holds the device open the mode
+    It only warns, because a job runs at full speed without it. If nvidia-persistenced holds the device open, the mode
     shows as on.
 
     ## False alarms
@@ -260,12 +260,12 @@ def judge_persistence(health: Health) -> Iterator[Finding]:
 
 @check(
     "gpu.mig",
-    title="No GPU is cut into MIG instances",
-    fault="A GPU is cut into MIG instances",
+    title="No GPU is partitioned into MIG instances",
+    fault="A GPU is partitioned into MIG instances",
     impact="blocks-job",
     explains=(("gpu.row-remap", "part"), ("gpu.utilisation-visible", "node", "*", "")),
     source="https://docs.nvidia.com/datacenter/tesla/mig-user-guide/ (no NVLink and no P2P between instances)",
-    fix="nvidia-smi -i N -mig 0, then reset the GPU when no job runs on it.",
+    fix="Run `nvidia-smi -i N -mig 0`, then reset the GPU when no job uses it.",
     action="fix-site",
     unless=(no_gpu,),
 )
@@ -277,11 +277,10 @@ def mig(node: NodeFacts, site: Site) -> Iterator[Finding]:
     goes through the host.
 
     ## Verdicts
-    It fails for training across GPUs, which is what this tool prepares for; a change that is pending only warns.
+    MIG fails, because preflight checks nodes for training across GPUs; a pending change only warns.
 
     ## False alarms
-    A node that is cut on purpose, for inference or notebooks; leave the check out there (`--skip
-    gpu.mig`).
+    A node that is partitioned on purpose, for inference or notebooks; skip the check there (`--skip gpu.mig`).
     """
     yield from judge_mig(node.gpu_health)
 
@@ -289,7 +288,7 @@ def mig(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def judge_mig(health: Health, training: bool = True) -> Iterator[Finding]:
     """Judge the MIG mode of each GPU.
 
-    Where the node's purpose is unknown, MIG only warns.
+    If the node's purpose is unknown, MIG only warns.
     """
 
     def judge(gpu: GpuHealth) -> Finding | None:
@@ -316,7 +315,7 @@ def judge_mig(health: Health, training: bool = True) -> Iterator[Finding]:
 def compute_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the compute mode of each GPU.
 
-    Default, exclusive to one process, or prohibited.
+    The mode is default, exclusive to one process, or prohibited.
 
     ## Why it matters
     A prohibited GPU refuses every CUDA context, and the job dies with "all CUDA-capable devices are busy or
@@ -360,12 +359,12 @@ def recovery_action(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the recovery action that the driver requests: reset, reboot, drain.
 
     ## Why it matters
-    The driver knows what its last error did to the GPU; a job that starts before the action was taken meets
-    the same error again.
+    The driver knows the effect of its last error on the GPU; a job that starts before the action was taken hits the
+    same error again.
 
     ## Verdicts
-    It is the authority: an XID's own table entry counts less. Anything but "None" fails, an action that this
-    version does not know is unknown. Drivers before 565 do not report it; the check does not apply there.
+    The driver's request overrides the table entry of an XID. Anything but "None" fails; an action that this version
+    does not know is unknown. Drivers before 565 do not report it; the check does not apply there.
 
     ## False alarms
     "Drain P2P" on a node with single-GPU jobs: they may continue until it is drained.
@@ -374,12 +373,12 @@ def recovery_action(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_recovery_action(health: Health) -> Iterator[Finding]:
-    """Judge what the driver requires of each GPU."""
+    """Judge the recovery action that the driver requests for each GPU."""
     actions = {"Reboot": "reboot", "System Reboot": "reboot", "Recover IMEX Domain": "fix-site"}
     fixes = {
-        "Reset": "Drain the GPU's jobs, then nvidia-smi -r -i N (it ends all jobs on this GPU).",
-        "Drain and Reset": "Let the jobs on this GPU end, then nvidia-smi -r -i N.",
-        "Drain P2P": "Let the jobs end that use NVLink or P2P with this GPU, then reset it.",
+        "Reset": "Drain the GPU's jobs, then run `nvidia-smi -r -i N` (it ends all jobs on this GPU).",
+        "Drain and Reset": "Wait for the jobs on this GPU to end, then run `nvidia-smi -r -i N`.",
+        "Drain P2P": "Wait for jobs that use NVLink or P2P with this GPU to end, then reset it.",
         "Reboot": "Drain the node and reboot it.",
         "System Reboot": "Drain the node and reboot it.",
     }

@@ -1,4 +1,4 @@
-"""GPU topology: NVLink between GPUs, and a near NIC for each GPU."""
+"""Checks of GPU topology: NVLink between GPUs, and the nearest NIC of each GPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SOURCE = "https://docs.nvidia.com/multi-node-nvlink-systems/ and the legend of `
 
 
 def no_nvlink_pair(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip one GPU alone, and cards without NVLink."""
+    """Skip a single GPU, and cards without NVLink."""
     if len(node.gpus_on_bus) < 2:
         return skipped("one GPU: there is no pair", evidence=[PCI_BUS])
     if site.part is None or site.part.gpu.sxm:
@@ -49,14 +49,14 @@ def nvlink(node: NodeFacts, site: Site) -> Iterator[Finding]:
     back to PCIe makes every collective ten times slower without any message.
 
     ## Verdicts
-    On a board with NVSwitches every pair has all links of a GPU. Without a switch, and on boards that are not in the
-    catalogue, each GPU's total number of links is compared with its peers'; a board on which all lost the same number
-    is not noticed. Fewer links than that fail.
+    On a board with NVSwitches every pair has all links of a GPU. Without a switch, and on boards missing from the
+    catalogue, each GPU's total number of links is compared with its peers'; a board on which all GPUs lost the same
+    number is not noticed. Fewer links fail.
 
     ## False alarms
-    A healthy mesh without a switch (DGX-1), where pairs differ by design: there the GPUs' sums are
-    compared. Some GPUs of such a mesh in a virtual machine differ in their sums, too: unknown. Cards that bridges join
-    two by two pass; nvlink.links names those without one.
+    None known. In a healthy mesh without a switch (DGX-1) pairs differ by design, so the GPUs' sums are compared. A
+    virtual machine with some GPUs of such a mesh has different sums too, and is unknown. Cards with bridges in pairs
+    pass; nvlink.links names those without one.
     """
     wanted = site.part.gpu.nvlinks if site.part is not None and site.part.nvswitch else 0
     source = f"{site.part.name}: {site.part.gpu.source}" if site.part is not None else ""
@@ -68,10 +68,10 @@ def nvlink(node: NodeFacts, site: Site) -> Iterator[Finding]:
 class Wiring:
     """Known facts about the NVLinks of a machine."""
 
-    wanted: int = 0  # links of each pair, where NVSwitches join all; 0: unknown
+    wanted: int = 0  # links of each pair behind NVSwitches; 0: unknown
     source: str = ""
-    fix: str = "Compare with `nvidia-smi nvlink -s`, or with an equal machine."  # where no pair has an NVLink
-    pasted: bool = False  # rows may be cut, and no other check names cards without a bridge
+    fix: str = "Compare with `nvidia-smi nvlink -s`, or with an identical machine."  # if no pair has an NVLink
+    pasted: bool = False  # text may be cut, and no other check names cards without a bridge
 
 
 def judge_topology(topology: Topology, wiring: Wiring, evidence: Sequence[str]) -> Iterator[Finding]:
@@ -107,7 +107,7 @@ def _mesh(
 ) -> Iterator[Finding]:
     """Compare the total links of each GPU.
 
-    Without a switch the pairs of a healthy mesh may differ (DGX-1).
+    Without a switch, pairs of a healthy mesh may differ (DGX-1).
     """
     gpus = [gpu for gpu in topology.gpus if gpu in topology.links]
     totals = {gpu: sum(links for *pair, links in pairs if gpu in pair) for gpu in gpus}
@@ -150,7 +150,7 @@ def _mesh(
 
 
 def _blame(topology: Topology, weak: list[tuple[str, str, int]], wiring: Wiring, evidence: Sequence[str]) -> Finding:
-    """Name the GPU that all weak pairs share, if any."""
+    """Return the GPU that all weak pairs share, if any."""
     often = Counter(gpu for one, other, _ in weak for gpu in (one, other))
     culprit, times = often.most_common(1)[0]
     subject = culprit if times == len(weak) and len(weak) > 1 else ""
@@ -166,10 +166,10 @@ def _blame(topology: Topology, weak: list[tuple[str, str, int]], wiring: Wiring,
 
 
 def nics_on_cpu(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip a part with NICs on the CPU by design."""
+    """Skip a part whose NICs are attached to the CPU by design."""
     if site.part is None or not site.part.nic_on_cpu:
         return None
-    return skipped(f"{site.part.name}: the NICs hang on the CPU by design", evidence=[PCI_BUS])
+    return skipped(f"{site.part.name}: the NICs are attached to the CPU by design", evidence=[PCI_BUS])
 
 
 @check(
@@ -187,24 +187,22 @@ def nics_on_cpu(node: NodeFacts, site: Site) -> Finding | None:
 def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Find each GPU's nearest NIC in the matrix of `nvidia-smi topo -m`.
 
-    PIX or PXB is near.
+    PIX or PXB is close enough.
 
     ## Why it matters
-    NCCL uses GPUDirect RDMA only up to PXB by default: a GPU with its nearest NIC behind the CPU
-    stages every byte through host memory, one behind the other socket crosses the inter-socket link
-    as well.
+    NCCL uses GPUDirect RDMA only up to PXB by default: a GPU whose nearest NIC is behind the CPU stages every byte
+    through host memory, and one behind the other socket also crosses the inter-socket link.
 
     ## Verdicts
-    SYS fails, PHB and NODE warn. SYS only warns in a box of single cards, in slots of the integrator's choice,
-    and where the processors are cut into more NUMA nodes than sockets (NPS4): there it may be the same socket.
-    Ports that the cluster file keeps for storage or management do not count. Pairs are read from the matrix,
-    never by index: real boxes shuffle their orders. GPUs that share a NIC are reported, not blamed: cheaper boards
-    are sold so, also with one NIC behind every second GPU, which NCCL's PXN reaches over NVLink.
+    SYS fails, PHB and NODE warn. SYS only warns for single cards, whose slots the integrator chooses, and with more
+    NUMA nodes than sockets (NPS4), where it may be the same socket. Ports that the cluster file reserves for storage
+    or management do not count. Pairs are read from the matrix, never by index, because real machines number devices in
+    any order. GPUs that share a NIC are reported but not faulted: cheaper boards are built that way, also with one NIC
+    behind every second GPU, which NCCL's PXN reaches over NVLink.
 
     ## False alarms
-    On Grace the NIC hangs on the CPU by design; the check does not apply there. A virtual
-    machine that hides the switches shows PHB, NODE or SYS everywhere: there the distance is
-    unknown, and NCCL takes it from a topology file.
+    A virtual machine that hides the switches shows PHB, NODE or SYS everywhere: the distance is unknown, and NCCL
+    reads it from a topology file. The check does not apply to Grace, whose NICs are attached to the CPU by design.
     """
     topology = node.topology
     if not topology.nics:
@@ -228,7 +226,7 @@ def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def _of_the_fabric(topology: Topology, site: Site) -> tuple[str, ...]:
     """Return the NICs that the cluster file does not reserve for other traffic.
 
-    All of them if it names none.
+    All NICs if it reserves none.
     """
     ports = site.members.ports
     aside = {*(ports.storage or ()), *(ports.management or ())}
@@ -237,9 +235,9 @@ def _of_the_fabric(topology: Topology, site: Site) -> tuple[str, ...]:
 
 
 def _sys_reporter(node: NodeFacts, site: Site) -> tuple[Callable[..., Finding], str]:
-    """Return the constructor of SYS findings, and where the NIC is.
+    """Return the constructor of SYS findings, and the NIC's location.
 
-    On another NUMA node, maybe of the same socket.
+    The location is the other socket, or another NUMA node of maybe the same socket.
     """
     several = (node.cpu_nodes or 0) > 2
     cards = site.part is not None and not site.part.gpu.sxm
@@ -254,8 +252,8 @@ def judge_nearest_nics(
 ) -> Iterator[Finding]:
     """Judge the nearest NIC of each GPU.
 
-    ``codes`` are the best code of each GPU and the NICs that have it; ``sys`` makes the finding of a NIC at SYS, and
-    names where that is.
+    ``codes`` has the best code of each GPU and the NICs with it; ``sys`` constructs the finding for a NIC at SYS and
+    names its location.
     """
     near = {gpu: nics for gpu, (code, nics) in codes.items() if code in ("PIX", "PXB")}
     if near:

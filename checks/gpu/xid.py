@@ -27,8 +27,8 @@ CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/"
 
 @check(
     "xid.gpu",
-    title="The kernel's log holds no XID that takes a GPU out",
-    fault="The kernel's log holds an XID that takes a GPU out",
+    title="The kernel log has no XID that requires taking a GPU out of service",
+    fault="The kernel log has an XID that requires taking a GPU out of service",
     impact="blocks-job",
     explains=(
         ("gpu.recovery-action", "part"),
@@ -48,25 +48,23 @@ def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Judge the XIDs of each GPU in the kernel log, root cause first.
 
     ## Why it matters
-    An uncorrectable error, a GPU off the bus or a dead GSP takes the job with it, and the next job on the
-    same GPU as well.
+    An uncorrectable error, a GPU off the bus or a dead GSP ends the job, and the next job on the same GPU as well.
 
     ## Verdicts
-    The log is read since boot, or as far as it reaches; what came before the driver was loaded, or before
-    the driver withdrew its wish for a recovery (Xid 154), is history. Repetitions within a minute count
-    once. Xid 74 fails when repeated or with an SXid, NVLink 5 units (144-150) by the word
-    Fatal in the line, 154 by what stands after "to". Where the driver itself (565 and newer) requests no
-    recovery now, what a reset fixes only warns. An unknown code warns and is quoted.
+    The log is read since boot, or as far back as it goes. Events before the driver was loaded, or before the driver
+    withdrew its recovery request (Xid 154), are ignored. Repetitions within a minute count once. Xid 74 fails when
+    repeated or with an SXid; codes of NVLink 5 units (144-150) fail if the line says Fatal; 154 depends on the action
+    after "to". If the driver (565 and newer) requests no recovery now, faults that a reset fixes only warn. An unknown
+    code warns and is quoted.
 
-    The action is the catalogue's first one, but for what the driver itself requires (154). Others disagree: AzNHC
-    takes the node out for 63, 68, 69, 80 and 92, which the catalogue ignores or leaves to the application, and for
-    56 to 58, 65, 73 and 81, which it calls unused; it passes 95, 140 and 143; GCM calls 109 not critical; OCI resets
-    where 154 requires a reboot; after 64 most replace the GPU, where the catalogue resets it first. 167 to 169 have no
-    action there: the node is isolated.
+    The action is the catalogue's first one, except where the driver requires one (154). Other tools disagree: AzNHC
+    drains the node for 63, 68, 69, 80 and 92, which the catalogue ignores or leaves to the application, and for 56 to
+    58, 65, 73 and 81, which it calls unused; it passes 95, 140 and 143; GCM calls 109 not critical; OCI resets when 154
+    requires a reboot; after 64 most replace the GPU, while the catalogue resets it first. The catalogue has no action
+    for 167 to 169; preflight isolates the node.
 
     ## False alarms
-    Dozens of 13, 31, 43 and 45, left behind by one job that was killed: an application's own errors
-    never fail a node.
+    None known: dozens of 13, 31, 43 and 45 from a killed job are application errors, which never fail a node.
     """
     try:
         log = node.kernel_log
@@ -82,19 +80,19 @@ def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _nowhere(address: str) -> str | None:
-    """Return the finding that the requested recovery is unknown; else None."""
+    """Return a finding if the requested recovery is unknown, else None."""
     return None
 
 
 @dataclass(frozen=True)
 class XidContext:
-    """Context of a log: facts that its lines do not show."""
+    """Context of a log that its lines do not show."""
 
     evidence: tuple[str, ...]
-    since: str = ""  # which window it covers, in brackets
+    since: str = ""  # covered window, in brackets
     ago: Callable[[float], str] = lambda at_s: ""
-    recovery: Callable[[str], str | None] = _nowhere  # what the driver requires of a GPU now
-    pasted: bool = False  # errors of applications warn, and messages name the GPU
+    recovery: Callable[[str], str | None] = _nowhere  # recovery that the driver requests for a GPU now
+    pasted: bool = False  # application errors warn, and messages name the GPU
 
 
 def judge_xids(found: Events, context: XidContext) -> Iterator[Finding]:
@@ -125,14 +123,14 @@ def _unreadable(unread: Sequence[str], kind: str, context: XidContext) -> Iterat
     if unread:
         lines = f"{len(unread)} lines" if len(unread) > 1 else "a line"
         yield unknown(
-            f"{lines} with an {kind} of incomplete number or address", found=unread[0][:200],
+            f"{lines} with an {kind} with an incomplete number or address", found=unread[0][:200],
             evidence=context.evidence, fix=f"read them on the node: `dmesg | grep {kind}`",
             quote="\n".join(line[:300] for line in unread[:8]),
         )  # fmt: skip
 
 
 def _cut(log: KernelLog) -> Finding:
-    return unknown(f"the newer part of the kernel's log is missing: {log.cut}", evidence=[facts.kernel_log.DMESG])
+    return unknown(f"the newer part of the kernel log is missing: {log.cut}", evidence=[facts.kernel_log.DMESG])
 
 
 def _unread(error: EvidenceError) -> Finding:
@@ -144,7 +142,7 @@ def _unread(error: EvidenceError) -> Finding:
 
 
 def _recovery(node: NodeFacts, address: str) -> str | None:
-    """Return the recovery that the driver requests now; None where unknown."""
+    """Return the recovery that the driver requests now; None if unknown."""
     try:
         return next((gpu.recovery_action for gpu in node.gpu_health.gpus if gpu.address == address), None)
     except EvidenceError:
@@ -153,7 +151,7 @@ def _recovery(node: NodeFacts, address: str) -> str | None:
 
 #: For an error that an application causes.
 APPLICATION_FIX = (
-    "Look at the application first (`compute-sanitizer`, its own log); if other programs fail on this GPU as well, "
+    "Check the application first (`compute-sanitizer`, its own log); if other programs fail on this GPU as well, "
     "drain it and run `dcgmi diag -r 3`."
 )
 
@@ -163,7 +161,7 @@ _NO_EVENT = frozenset({106, 107, 152, 153, 154})
 
 
 def _worst(policies: Sequence[tuple[XidEvent, XidPolicy]], context: XidContext, address: str) -> Finding | None:
-    """Report the first event of the worst kind, and name what came with it."""
+    """Report the first event of the worst kind, and name the events that came with it."""
     bad = [pair for pair in policies if pair[1].act in BAD]
     worst, noted = bad or [pair for pair in policies if pair[1].act is Act.WARN], False
     if not worst and context.pasted:
@@ -192,7 +190,7 @@ def _worst(policies: Sequence[tuple[XidEvent, XidPolicy]], context: XidContext, 
 
 
 def _deciding(policies: Sequence[tuple[XidEvent, XidPolicy]], worst: Sequence[tuple[XidEvent, XidPolicy]]) -> XidPolicy:
-    """Return the policy of the action: the driver's last (154), else the strongest."""
+    """Return the policy for the action: the driver's last (154), else the strongest."""
     required = [policy for event, policy in policies if event.code == 154 and policy.act in BAD]
     return (
         required[-1]
@@ -203,8 +201,8 @@ def _deciding(policies: Sequence[tuple[XidEvent, XidPolicy]], worst: Sequence[tu
 
 @check(
     "xid.nvswitch",
-    title="The kernel's log holds no fatal NVSwitch error",
-    fault="The kernel's log holds a fatal NVSwitch error",
+    title="The kernel log has no fatal NVSwitch error",
+    fault="The kernel log has a fatal NVSwitch error",
     impact="blocks-job",
     explains=(("gpu.fabric-state", "node"), ("nvlink.links", "node"), ("topology.nvlink", "node")),
     source="https://docs.nvidia.com/deploy/xid-errors/ (SXid); NVIDIA Fabric Manager user guide, appendix D",
@@ -213,7 +211,7 @@ def _deciding(policies: Sequence[tuple[XidEvent, XidPolicy]], worst: Sequence[tu
     unless=(no_gpu, no_nvswitch),
 )
 def nvswitch(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read the SXids of the NVSwitches from the kernel's log: fatal or not.
+    """Look for fatal NVSwitch errors (SXids) in the kernel log.
 
     ## Why it matters
     A fatal switch error stops the NVLink traffic of every GPU behind it; the job hangs in a collective.
@@ -223,8 +221,8 @@ def nvswitch(node: NodeFacts, site: Site) -> Iterator[Finding]:
     switches are not on the node's PCI bus, and the check does not apply.
 
     ## False alarms
-    Non-fatal errors after an application crashed (12028), and those that were corrected (11012), pass. A switch that
-    was reset since still fails: the line stays in the log until the driver is loaded anew.
+    A switch that was reset since: the line stays in the log until the driver is reloaded. Non-fatal errors after an
+    application crash (12028) and corrected errors (11012) pass.
     """
     try:
         log = node.kernel_log

@@ -9,17 +9,17 @@ from preflight.checks.gpu.xid_policy import NVLINK, POLICY, RECOVERY, RESET, SUP
 from preflight.facts.xid import Events, XidEvent
 from preflight.parsers.nvidia import xid_marks
 
-#: Processes with graphics exceptions (13) on one GPU only, from which the GPU is suspicious: a judgement.
+#: Number of processes with graphics exceptions (13) on one GPU that makes the GPU suspicious: a judgement.
 SUSPICIOUS_PROCESSES = 3
 
-#: What takes a GPU or its node out.
+#: Actions that take a GPU or its node out of service.
 BAD = (Act.OUT, Act.RESET)
 
 
 def judged(event: XidEvent, found: Events, recovery: str | None = None) -> XidPolicy:
     """Return the meaning of one event.
 
-    ``recovery`` is the action that the driver requests now, None where unknown.
+    ``recovery`` is the action that the driver requests now, None if unknown.
     """
     policy = POLICY.get(event.code) or XidPolicy(f"unknown code: {event.text[:60]}", Act.WARN, SUPPORT, "monitor")
     if event.code == 45 and event.cause is not None and not found.counts.get((event.address, event.cause)):
@@ -33,7 +33,7 @@ def judged(event: XidEvent, found: Events, recovery: str | None = None) -> XidPo
     if recovery == "None" and (policy.fix == RESET or event.code == 154) and policy.act in BAD:
         meaning = f"{policy.meaning}; the driver requests no recovery now"
         act, action = (Act.NOTE, "none") if event.code == 154 else (Act.WARN, "monitor")
-        return XidPolicy(meaning, act, "Was the GPU reset since? Watch it.", action)
+        return XidPolicy(meaning, act, "Check whether the GPU was reset since; monitor it.", action)
     return policy
 
 
@@ -43,7 +43,7 @@ def _on_this_gpu_alone(event: XidEvent, found: Events) -> bool:
 
 
 def _read(event: XidEvent, policy: XidPolicy, found: Events) -> XidPolicy:
-    """Judge by the text of the line, or by the number of occurrences."""
+    """Judge by the line's text or the number of occurrences."""
     if event.code == 154:
         named = xid_marks.required_recovery(event.text) or event.text[:60]
         return RECOVERY.get(named.lower()) or XidPolicy(f"{policy.meaning}: {named}", Act.WARN, SUPPORT, "monitor")

@@ -2,8 +2,8 @@
 
 Meanings and first actions follow NVIDIA's XID catalogue (https://docs.nvidia.com/deploy/xid-errors/) for Ampere and
 newer. Where operators disagree on an error that an application can cause, the milder action applies. The
-machine-readable action follows from the catalogue's first one: a restart of the application is ``fix-job``, its reset
-``reset``, a restart of the machine or virtual machine ``reboot``, and support alone ``monitor``.
+machine-readable action follows from the catalogue's first action: an application restart is ``fix-job``, a GPU reset
+``reset``, a restart of the machine or virtual machine ``reboot``, and contacting support ``monitor``.
 """
 
 from __future__ import annotations
@@ -16,19 +16,22 @@ from preflight._startup.lightclass import dataclass
 class Act(str, enum.Enum):
     """Required action of an XID."""
 
-    OUT = "out"  # take GPU or node out now
+    OUT = "out"  # take GPU or node out of service now
     RESET = "reset"  # reset or drain soon
-    WARN = "warn"  # no documented action: look at it
-    APPLICATION = "application"  # the application's own error first
+    WARN = "warn"  # no documented action: investigate
+    APPLICATION = "application"  # an application error first
     NOTE = "note"  # information
-    READ = "read"  # the line's own text decides
+    READ = "read"  # the line's text decides
 
 
-RESET = "Drain the GPU's jobs, then nvidia-smi -r -i N (it ends all jobs on this GPU); reboot if that fails."
-REBOOT = "Drain the node and reboot it; if it comes back, check power, heat and seating, then call support."
-REPLACE = "Drain the node, reset the GPU; have it replaced if the failure stays."
-SUPPORT = "Drain the node when it is free and give the line to the vendor's support."
-NVLINK = "Look at both ends (`nvidia-smi nvlink -s`, `-e`), reset all GPUs of the node; if it comes back, support."
+RESET = "Drain the GPU's jobs, then run `nvidia-smi -r -i N` (it ends all jobs on this GPU); reboot if that fails."
+REBOOT = "Drain the node and reboot it; if the error returns, check power, heat and seating, then contact support."
+REPLACE = "Drain the node and reset the GPU; replace it if the failure persists."
+SUPPORT = "Drain the node at the next opportunity and send the line to the vendor's support."
+NVLINK = (
+    "Check both ends (`nvidia-smi nvlink -s`, `-e`) and reset all GPUs of the node; if the error "
+    "returns, contact support."
+)
 CABLES = "Check the auxiliary power cables of the board."
 VM = "Restart the virtual machine."
 UPDATE = "Update the vGPU software of host and guest to versions that belong together."
@@ -48,7 +51,7 @@ class XidPolicy:
     action: str = "none"  # one of ``preflight.model.ACTIONS``
 
 
-#: The word for machines of a first step, and of an act without one; ``Act.READ`` is given one by the line's text.
+#: Machine-readable action of a first step, and of an act without one; for ``Act.READ`` the line's text decides.
 _ACTIONS = {RESET: "reset", REBOOT: "reboot", REPLACE: "reset", NVLINK: "reset", CABLES: "isolate", VM: "reboot",
             DRAIN: "isolate", UPDATE: "fix-site", SUPPORT: "monitor"}  # fmt: skip
 _OF_ACT = {Act.OUT: "isolate", Act.RESET: "reset", Act.WARN: "monitor", Act.APPLICATION: "fix-job", Act.NOTE: "none"}
@@ -75,9 +78,9 @@ POLICY = _table((
     ("46", "GPU timeout", Act.RESET, RESET),
     ("48", "uncorrectable (double-bit) memory error", Act.OUT, RESET),
     ("54", "auxiliary power is not connected", Act.OUT, CABLES),
-    ("1-7,9,10,12,15-24,26-30,33-36,42", "error that the catalogue calls unused", Act.WARN, SUPPORT),
-    ("47,49-53,55-59,61,65,73,81,87,90,91", "error that the catalogue calls unused", Act.WARN, SUPPORT),
-    ("111-118,122-125,138", "error that the catalogue calls unused", Act.WARN, SUPPORT),
+    ("1-7,9,10,12,15-24,26-30,33-36,42", "error marked unused in the catalogue", Act.WARN, SUPPORT),
+    ("47,49-53,55-59,61,65,73,81,87,90,91", "error marked unused in the catalogue", Act.WARN, SUPPORT),
+    ("111-118,122-125,138", "error marked unused in the catalogue", Act.WARN, SUPPORT),
     ("62", "internal micro-controller halt", Act.RESET, RESET),
     ("63", "a row remapping or page retirement was recorded", Act.NOTE, REMAP),
     ("64", "a row remapping or page retirement failed", Act.OUT, REPLACE),
@@ -115,16 +118,16 @@ POLICY = _table((
     ("164,165", "the power-smoothing hardware is worn", Act.WARN, SUPPORT),
     ("167-169", "PCIe fatal timeout, reduced memory or SEC2 halt", Act.RESET, DRAIN),
     ("171,172", "uncorrectable memory error (detail of 48)", Act.OUT, RESET),
-    ("166,170,173,175,176", "error that the catalogue gives no action for", Act.WARN, SUPPORT),
+    ("166,170,173,175,176", "error without an action in the catalogue", Act.WARN, SUPPORT),
 ))  # fmt: skip
 
-#: What Xid 154 names after "to", and whether it takes the node out.
+#: Action of Xid 154 after "to", and whether it takes the node out of service.
 RECOVERY = {
     "none": XidPolicy("the driver no longer requests recovery", Act.NOTE),
     "gpu reset required": XidPolicy("the driver requests a GPU reset", Act.OUT, RESET, "reset"),
-    "drain and reset": XidPolicy("the driver requests to drain and reset the GPU", Act.OUT, RESET, "reset"),
+    "drain and reset": XidPolicy("the driver requests a drain and reset of the GPU", Act.OUT, RESET, "reset"),
     "node reboot required": XidPolicy("the driver requests a reboot", Act.OUT, REBOOT, "reboot"),
-    "drain p2p": XidPolicy("the driver requests to end all peer-to-peer work", Act.OUT, RESET, "reset"),
-    "recover imex domain": XidPolicy("the driver requests to recover the IMEX domain", Act.OUT,
+    "drain p2p": XidPolicy("the driver requests the end of all peer-to-peer work", Act.OUT, RESET, "reset"),
+    "recover imex domain": XidPolicy("the driver requests a recovery of the IMEX domain", Act.OUT,
                                   "Restart nvidia-imex on all nodes of the domain.", "fix-site"),
 }  # fmt: skip

@@ -14,11 +14,12 @@ from preflight.probes import checkpoints
 
 @check(
     "checkpoint.age",
-    title="The newest checkpoint is as young as the site promises",
+    title="The newest checkpoint is recent enough",
     fault="The newest checkpoint is too old",
     impact="loses-redundancy",
     source="the cluster file: checkpoint.path and checkpoint.interval_min",
-    fix="Read the job's log and `df` of the file system: full or slow storage, a hanging rank, an interval in steps.",
+    fix="Check the job's log and `df` of the file system for full or slow storage, a hanging rank, or an "
+    "interval in steps.",
     action="fix-job",
     answers=("FP-LOSS-4", "PA-26"),
     gating=False,
@@ -27,16 +28,16 @@ def age(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the age of the newest checkpoint with twice the interval.
 
     ## Why it matters
-    The next fault loses all work since the last checkpoint: GPUs x hours. Until then, checkpoints that stopped
-    go unnoticed. The finding states how many GPU hours that is on this node now.
+    The next fault loses all work since the last checkpoint, and missing checkpoints go unnoticed until then. The
+    finding states the GPU hours at risk on this node.
 
     ## Verdicts
     Older than two intervals warns (two, because one late checkpoint is normal); a missing directory
-    fails. It gates no job. Two levels of the directory are read. The age counts from the time of collection, and
-    is rounded to full intervals, so that nodes collected a minute apart report the same.
+    fails. It never gates a job. Two directory levels are read. The age is relative to the time of collection and
+    rounded to full intervals, so that nodes collected a minute apart report the same.
 
     ## False alarms
-    Before a job's start the newest checkpoint is as old as the last run.
+    Before a job starts, the newest checkpoint is as old as the last run.
     """
     path, interval_min = site.checkpoint_path, site.checkpoint_interval_min
     if path.value is None:
@@ -46,7 +47,7 @@ def age(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return
     key = checkpoints(path.value).key
     if _is_missing(node, key):
-        yield failed(f"the checkpoint directory {path.value} is not there", subject=path.value,
+        yield failed(f"the checkpoint directory {path.value} does not exist", subject=path.value,
                      found="no such directory", expected=f"a directory ({path.source})", evidence=[key])  # fmt: skip
         return
     latest = node.parsed(key, parsers.host.checkpoint.newest)
@@ -80,7 +81,7 @@ def age(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _loss(node: NodeFacts, bound: str, minutes: float) -> str:
-    """Return the GPU hours that a fault would cost now; empty where unknown."""
+    """Return the GPU hours that a fault would cost now; empty if unknown."""
     try:
         gpus = len(node.gpus_on_bus)
     except EvidenceError:

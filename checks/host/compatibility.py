@@ -1,4 +1,4 @@
-"""Compatibility of driver, CUDA, PyTorch and NCCL."""
+"""Checks of the compatibility of driver, CUDA, PyTorch and NCCL."""
 
 from __future__ import annotations
 
@@ -25,23 +25,25 @@ _LOOKED_AT = "file:*/{torch,nvidia_nccl_cu*}-*.dist-info/INSTALLER"
 
 
 def no_pytorch(node: NodeFacts, site: Site) -> Finding | None:
-    """Report a node without a PyTorch, or of which that is not known."""
+    """Report a node without PyTorch, or where that is unknown."""
     if _torches(node):
         return None
     looked = [key for key in node.evidence.records if key.endswith(".dist-info/INSTALLER")]
     if not looked or any(node.evidence.record(key).status not in ("missing", "ok") for key in looked):
-        return unknown("whether a PyTorch is installed is not known", evidence=sorted(looked)[:3] or [_LOOKED_AT])
-    return skipped("no PyTorch is installed here: check in the job's image", evidence=sorted(looked)[:3]).about()
+        return unknown("it is not known whether PyTorch is installed", evidence=sorted(looked)[:3] or [_LOOKED_AT])
+    return skipped(
+        "PyTorch is not installed here: run the check in the job's image", evidence=sorted(looked)[:3]
+    ).about()
 
 
 @check(
     "versions.compatibility",
-    title="The driver runs the CUDA that PyTorch and NCCL were built for",
-    fault="The driver is too old for the CUDA of PyTorch or NCCL",
+    title="The driver supports the CUDA version of PyTorch and NCCL",
+    fault="The driver is too old for the CUDA version of PyTorch or NCCL",
     impact="blocks-job",
     source=f"{GUIDE}; forward compatibility: the cuda-compat package",
-    fix="Install a driver of the CUDA that PyTorch was built for (`torch.version.cuda`), or a PyTorch of the driver's "
-    "major version; keep one nvidia-nccl package beside it.",
+    fix="Install a driver for PyTorch's CUDA version (`torch.version.cuda`), or a PyTorch for the driver's "
+    "major version, with a single nvidia-nccl package.",
     action="fix-site",
     answers=("PA-03",),
     reads=(
@@ -57,18 +59,18 @@ def compatibility(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare driver and NCCL with the CUDA of each installed PyTorch.
 
     ## Why it matters
-    A driver that is older than the CUDA of PyTorch ends each job at its first call with "CUDA driver version is
-    insufficient for CUDA runtime version", also where all nodes agree on it. Two NCCL packages for different
-    CUDA versions write over each other's library.
+    A driver older than PyTorch's CUDA ends each job at its first call with "CUDA driver version is insufficient for
+    CUDA runtime version", even if all nodes have the same driver. Two NCCL packages for different
+    CUDA versions overwrite each other's library.
 
     ## Verdicts
-    Within one major version any minor version runs (11: driver 450.80.02, 12: 525.60.13, 13: 580 and newer); an
-    older driver fails. With the libcuda of a cuda-compat package it is unknown, as the job's LD_LIBRARY_PATH decides. A
-    PyTorch without CUDA warns, and so does an nvidia-nccl package for another major version of CUDA. Looked at: the
-    packages of the system, conda and the user; which of several a job takes is not known, so each is judged.
+    A driver supports all minor versions of its major CUDA version (11: driver 450.80.02, 12: 525.60.13, 13: 580 and
+    newer); an older driver fails. With the libcuda of a cuda-compat package the result is unknown, because the job's
+    LD_LIBRARY_PATH decides. PyTorch without CUDA warns, and so does an nvidia-nccl package for another major CUDA
+    version. System, conda and user packages are all judged, because preflight does not know which of them a job uses.
 
-    Without a PyTorch here it does not apply, and the checklist stays open: jobs bring it in their image, where
-    `preflight check` has to run then.
+    Without PyTorch on the node the check does not apply, and its checklist item stays open: run `preflight check` in
+    the job's image instead.
 
     ## False alarms
     A spare PyTorch on the host that no job uses.
@@ -106,12 +108,17 @@ def _driver(node: NodeFacts, made: Build, version: tuple[int, ...], written: str
     enough = runs(version, made.major)
     needs = ".".join(f"{part:02d}" for part in OLDEST_DRIVER.get(made.major, ()))
     if enough is None:
-        yield unknown(f"PyTorch {made.package.version} is built for CUDA {made.cuda}, and the oldest driver of that is "
-                      "not in the table", subject=subject, evidence=evidence, fix=f"see {GUIDE}")  # fmt: skip
+        yield unknown(
+            f"PyTorch {made.package.version} is built for CUDA {made.cuda}, and its oldest "
+            "supported driver is not in the table",
+            subject=subject,
+            evidence=evidence,
+            fix=f"see {GUIDE}",
+        )
     elif not enough and _forward(node):
         yield unknown(
-            f"driver {written} is older than CUDA {made.major}, and a cuda-compat package is here: whether jobs load "
-            "it is not known", subject=subject, found=written, expected=f"driver {needs} or newer",
+            f"driver {written} is older than CUDA {made.major}, and a cuda-compat package is installed: it is "
+            f"not known whether jobs load it", subject=subject, found=written, expected=f"driver {needs} or newer",
             evidence=[*evidence, FORWARD], fix="in the job: `python -c 'import torch; torch.zeros(1).cuda()'`",
         )  # fmt: skip
     elif not enough:
@@ -123,7 +130,7 @@ def _driver(node: NodeFacts, made: Build, version: tuple[int, ...], written: str
 def _forward(node: NodeFacts) -> bool:
     """Return whether a forward-compatible libcuda is installed.
 
-    Unknown where the directory was not read.
+    Unknown if the directory was not read.
     """
     if FORWARD not in node.evidence.records or not node.evidence.exists(FORWARD):
         return False
@@ -135,6 +142,6 @@ def _nccl(node: NodeFacts, made: Build) -> Iterator[Finding]:
     wrong = [package for major, package in beside if made.major is not None and major != made.major]
     if wrong:
         names = ", ".join(f"{package.name} {package.version}" for package in wrong)
-        yield warned(f"{names} is beside PyTorch {made.package.version}, which is built for CUDA {made.cuda}",
+        yield warned(f"{names} is installed with PyTorch {made.package.version}, which is built for CUDA {made.cuda}",
                      subject=f"torch {made.package.version}", found=names, expected=f"nvidia_nccl_cu{made.major} alone",
                      evidence=[made.evidence, LIBRARIES])  # fmt: skip

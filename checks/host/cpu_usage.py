@@ -1,4 +1,4 @@
-"""CPU time over a window."""
+"""Check of CPU time over a window."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from preflight.textprep.plain_text import fold_ids
 
 @check(
     "counters.cpu",
-    title="The CPUs keep up during the window",
-    fault="The CPUs do not keep up",
+    title="The CPUs are not overloaded during the window",
+    fault="The CPUs are overloaded",
     impact="slows-job",
     source="proc(5), /proc/stat; the shares are judgements",
-    fix="`mpstat -P ALL 1` and `top -H` show what uses the CPU; interrupts on one CPU: spread them "
-    "(`set_irq_affinity.sh IF`); TCP "
-    "or staging where RDMA should run: see nccl.transport; stolen time: contact the provider.",
+    fix="`mpstat -P ALL 1` and `top -H` show what uses the CPUs. Spread interrupts that hit one CPU "
+    "(`set_irq_affinity.sh IF`); if TCP or staging runs instead of RDMA, see nccl.transport; for stolen time, "
+    "contact the provider.",
     action="fix-site",
     answers=("NT-CPU-1",),
     window=True,
@@ -32,22 +32,23 @@ def cpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     The window gives two readings.
 
     ## Why it matters
-    NCCL's proxy threads, data loaders and the network's interrupts share these CPUs: where they are full, the GPUs
-    wait, and a transport that copies through the host (TCP, staging, Gloo) is what usually fills them.
+    NCCL's proxy threads, data loaders and the network's interrupts share these CPUs. If the CPUs are overloaded, the
+    GPUs wait. The usual cause is a transport that copies through the host (TCP, staging, Gloo).
 
     ## Verdicts
     More than 90 % busy on average, a CPU with more than 80 % of its time in interrupts, or more than 5 % stolen by the
     hypervisor warns; so does a single CPU that is more than 90 % busy and spends more than half of its time in the
-    kernel while the network is loaded: that is how one thread that sends over TCP looks, and nothing else of a healthy
-    job. The shares are judgements. The average over a window hides spikes that are much shorter.
+    kernel while the network is loaded, which is typical of a thread that sends over TCP. The limits are judgements.
+    The average over a window hides much shorter spikes.
 
-    A CPU that is full in user code is printed and not judged: NCCL's threads poll by design, data loaders compute, and
-    a thread that copies through host memory looks like either. So is one that is full with the kernel's work while no
-    RDMA port is loaded: it may send over TCP, or write a file; the checklists' question then stays open.
+    A CPU that is fully busy in user code is reported but not judged: NCCL's threads poll by design, data loaders
+    compute, and a thread that copies through host memory looks the same. A CPU that is fully busy in the kernel while
+    no RDMA port is loaded is not judged either, because it may send over TCP or write a file; the checklist item then
+    stays open.
 
     ## False alarms
-    A benchmark of the CPU, or a build, that runs on the node meanwhile; a thread of the kernel that
-    polls (io_uring, vhost), or one that writes a checkpoint.
+    A CPU benchmark or a build that runs on the node; a polling kernel thread (io_uring, vhost), or one that writes a
+    checkpoint.
     """
     window = node.cpu_window
     try:
@@ -64,9 +65,9 @@ def cpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     during = f"in {window.seconds:.0f} s {_traffic(node)}"
     bad = [
         (busy > 0.9, f"{len(mine)} CPUs were {100 * busy:.0f} % busy {during}", f"{100 * busy:.0f} %", "at most 90 %"),
-        (bool(flooded), f"CPU {fold_ids(flooded)} did little but interrupts {during}",
+        (bool(flooded), f"CPU {fold_ids(flooded)} mostly handled interrupts {during}",
          f"{100 * max(time.interrupts for time in mine.values()):.0f} % of its time", "at most 80 %"),
-        (bool(full) and loaded, f"CPU {fold_ids(full)} was full with the kernel's work {during}",
+        (bool(full) and loaded, f"CPU {fold_ids(full)} was fully busy in the kernel {during}",
          f"{100 * max((mine[n].kernel for n in full), default=0):.0f} % of its time in the kernel", "at most 50 %"),
         (stolen > 0.05, f"the hypervisor took {100 * stolen:.0f} % of the CPUs' time {during}", f"{100 * stolen:.0f} %",
          "at most 5 %"),
@@ -75,8 +76,8 @@ def cpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
         if wrong:
             yield warned(message, found=found, expected=f"{expected} (judgement)", evidence=[STAT])
     if not any(wrong for wrong, *_ in bad):
-        polling = f"; CPU {fold_ids(user)} full in user code" if user else ""
-        polling += f"; CPU {fold_ids(full)} full with the kernel's work" if full else ""
+        polling = f"; CPU {fold_ids(user)} fully busy in user code" if user else ""
+        polling += f"; CPU {fold_ids(full)} fully busy in the kernel" if full else ""
         good = passed(f"{len(mine)} CPUs were at most 90 % busy {during}", found=f"{100 * busy:.0f} %{polling}",
                       evidence=[STAT])  # fmt: skip
         yield good if loaded else good.about()  # an idle node shows nothing about collectives

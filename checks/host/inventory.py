@@ -1,4 +1,4 @@
-"""Check that the cluster file declares what a server should have."""
+"""Check that the cluster file declares the parts of a server."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from preflight.facts.inventory import NVME, nvme_drives
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, passed, unknown, warned
 
-#: Keys of ``[class.X.host]`` without which it is not known what a server lacks, and what each would catch.
+#: Keys of ``[class.X.host]`` that are needed to notice missing parts, each with the faults it detects.
 _KEYS = ("memory_gib", "cpus", "smt", "numa_nodes", "nvme", "swap", "mounts", "services")
 
 
 @check(
     "host.inventory",
-    title="The cluster file declares what each server should have",
-    fault="The server lacks what it should have, or nothing declares it",
+    title="The cluster file declares the parts of each server",
+    fault="The server lacks parts, or its parts are not declared",
     impact="drifts",
-    source="the cluster file: [class.NAME.host]; what health checks of nodes (LBNL NHC and others) have in their "
-    "configuration",
-    fix="`preflight learn` writes the values of most nodes; read them, and copy the table into the cluster file.",
+    source="the cluster file: [class.NAME.host]; the configuration of node health checks (LBNL NHC and others)",
+    fix="Run `preflight learn` for the values of most nodes; review them and copy the table into the cluster file.",
     gating=False,
     action="fix-site",
     explains=[
@@ -33,18 +32,17 @@ def inventory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for parts of a server that its class does not declare.
 
     ## Why it matters
-    A node that lost a DIMM, a drive, a mount or a service answers every question as a healthy one does: that something
-    is missing shows only beside what should be there. A job then runs out of memory, or fills the wrong disk.
+    A node that lost a DIMM, a drive, a mount or a service looks healthy until it is compared with its declared parts.
+    A job then runs out of memory, or fills the wrong disk.
 
     ## Verdicts
-    What is declared is judged by `node.expected` (memory, CPUs, multithreading, NUMA nodes, drives, swap),
-    `host.mounts`, `host.services` and `host.processes`, and not here. What is not is unknown here, in
-    one finding, and holds no job back. An NVMe drive that the kernel has given up (state *dead*) warns
-    here, declared or not.
+    Declared parts are judged by `node.expected` (memory, CPUs, multithreading, NUMA nodes, drives, swap),
+    `host.mounts`, `host.services` and `host.processes`. Undeclared parts are unknown, in one finding that never gates
+    a job. An NVMe drive that the kernel disabled (state *dead*) warns, declared or not.
 
     ## False alarms
-    None; a class of nodes without swap, NVMe drives or mounts declares `swap = false`, `nvme = 0`, and a
-    site that does not care switches the check off (`[checks] off`).
+    None known. For nodes without swap or NVMe drives, declare `swap = false` and `nvme = 0`, or disable the check
+    (`[checks] off`).
     """
     host = site.members.host
     open_keys = [key for key in _KEYS if not _declared(getattr(host, key))]
@@ -56,20 +54,20 @@ def inventory(node: NodeFacts, site: Site) -> Iterator[Finding]:
         drives = ()
     dead = [name for name, state in drives if state == "dead"]
     for name in dead:
-        yield warned(f"the kernel has given up the NVMe drive {name}", subject=name, found="dead", expected="live",
+        yield warned(f"the kernel has disabled the NVMe drive {name}", subject=name, found="dead", expected="live",
                      evidence=[f"file:/sys/class/nvme/{name}/state"], action="monitor",
                      fix="`dmesg | grep nvme`, `nvme list`; reseat or replace the drive.")  # fmt: skip
     if not open_keys:
         if not dead:
-            yield passed("the cluster file declares what this server should have; no NVMe drive was given up",
+            yield passed("the cluster file declares the parts of this server; no NVMe drive is disabled",
                          found=", ".join(_KEYS), evidence=[NVME])  # fmt: skip
         return
     table = site.host("mounts").key.rpartition(".")[0]
     what = "nothing declares" if len(open_keys) == len(_KEYS) else "the cluster file does not declare"
     yield unknown(
-        f"{what} what this server should have: {', '.join(open_keys)}",
+        f"{what} these parts of the server: {', '.join(open_keys)}",
         expected=f"a table [{table}]",
-        fix=f"`preflight learn` shows what most nodes have; write it into the cluster file: [{table}]",
+        fix=f"`preflight learn` shows the values of most nodes; add them to the cluster file: [{table}]",
     )
 
 

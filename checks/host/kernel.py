@@ -1,4 +1,4 @@
-"""The kernel: modules, boot options, frequency governor, NUMA balancing."""
+"""Checks of the kernel: modules, boot options, frequency governor, NUMA balancing."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PARAMETERS = "https://docs.kernel.org/admin-guide/kernel-parameters.html"
 
 @dataclass(frozen=True)
 class Needed:
-    """A module that hardware of this node wants."""
+    """A module that this node's hardware needs."""
 
     name: str
-    without: str  # what does not work
+    without: str  # consequence if missing
     status: Status
-    nvidia: bool = False  # whether it serves a GPU, else an RDMA NIC
-    nics: tuple[str, ...] = ("15b3",)  # PCI vendors of the NICs that it serves
-    switches: bool = False  # whether only NVSwitches behind NICs want it
+    nvidia: bool = False  # whether a GPU needs it, else an RDMA NIC
+    nics: tuple[str, ...] = ("15b3",)  # PCI vendors of the NICs that need it
+    switches: bool = False  # whether only NVSwitches behind NICs need it
 
 
 #: nvidia_uvm is loaded by the first CUDA program, so before that it is missing on healthy nodes.
@@ -38,7 +38,7 @@ NEEDED = (
     Needed("ib_uverbs", "no program can open an RDMA device", Status.FAIL, nics=("15b3", "1d0f")),
     Needed("rdma_ucm", "programs that connect by RDMA CM fail (not NCCL)", Status.WARN),
     Needed("ib_umad", "nvlsm cannot reach the NVSwitches behind their bridge NICs", Status.WARN, switches=True),
-    Needed("nvidia_uvm", "CUDA cannot start where it cannot be loaded: in a container", Status.WARN, nvidia=True),
+    Needed("nvidia_uvm", "CUDA cannot start in a container, which cannot load it", Status.WARN, nvidia=True),
 )
 
 
@@ -51,7 +51,7 @@ def no_module_needed(node: NodeFacts, site: Site) -> Finding | None:
 
 def _wanted(node: NodeFacts, site: Site) -> list[Needed]:
     vendors = {nic.vendor for nic in node.rdma_nics_on_bus}
-    nvidia = bool(node.gpus_on_bus) and "nvidia" in node.modules  # without: gpu.driver reports it
+    nvidia = bool(node.gpus_on_bus) and "nvidia" in node.modules  # gpu.driver reports a missing driver
     bridges = site.part is not None and site.part.switches_behind_nics and not node.in_virtual_machine
     return [
         needed
@@ -71,7 +71,7 @@ def _wanted(node: NodeFacts, site: Site) -> list[Needed]:
         ("kernel.modules", "node", "ib_uverbs", "rdma_ucm"),
     ),
     source="https://docs.kernel.org/infiniband/user_verbs.html; NVIDIA driver README, chapter on kernel modules",
-    fix="`modprobe NAME`, then list it in /etc/modules-load.d so that it is there after a reboot.",
+    fix="`modprobe NAME`, then list it in /etc/modules-load.d to load it at boot.",
     action="fix-site",
     answers=("PA-13", "NT-PIT-3"),
     unless=(no_module_needed,),
@@ -80,17 +80,16 @@ def modules(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare loaded kernel modules with those that the NICs and GPUs need.
 
     ## Why it matters
-    A module that was loaded by hand is gone after the next reboot: the hardware is there, the tools
-    are silent, and NCCL takes TCP.
+    A module that was loaded manually is missing after the next reboot: the hardware is present, no tool complains, and
+    NCCL uses TCP.
 
     ## Verdicts
-    Missing RDMA drivers fail (gpu.driver reports a missing GPU driver); rdma_ucm warns, and nvidia_uvm too,
-    which the first CUDA program loads.
+    Missing RDMA drivers fail (gpu.driver reports a missing GPU driver); rdma_ucm and nvidia_uvm, which the first CUDA
+    program loads, warn.
 
     ## False alarms
-    A kernel with such a module built in and without parameters does not list it; where the
-    device files are there, it is. ib_umad is required on HGX B200 and B300 only: their NVLink subnet manager
-    uses it; in a virtual machine the host does that.
+    A kernel does not list a built-in module without parameters; its device files then count as evidence. ib_umad is
+    required only on HGX B200 and B300, for their NVLink subnet manager; for a virtual machine the host runs it.
     """
     wanted = _wanted(node, site)
     missing = [needed for needed in wanted if needed.name not in node.modules]
@@ -102,17 +101,17 @@ def modules(node: NodeFacts, site: Site) -> Iterator[Finding]:
             found="not in /sys/module",
             expected="loaded",
             evidence=[MODULES, PCI_BUS],
-            fix=f"`modprobe {needed.name}`, and list it in /etc/modules-load.d.",
+            fix=f"Run `modprobe {needed.name}` and list it in /etc/modules-load.d.",
         )
     if len(missing) < len(wanted):
         there = ", ".join(needed.name for needed in wanted if needed not in missing)
-        yield passed(f"{len(wanted) - len(missing)} of {len(wanted)} needed modules are there", found=there,
+        yield passed(f"{len(wanted) - len(missing)} of {len(wanted)} needed modules are loaded", found=there,
                      evidence=[MODULES])  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Hindrance:
-    """A boot option that takes something away from a training node."""
+    """A boot option that harms a training node."""
 
     takes: Callable[[Option], bool]
     effect: str
@@ -133,32 +132,33 @@ def _debugs(option: Option) -> bool:
 HINDRANCES = (
     Hindrance(lambda option: option.name == "mem" and bool(option.value), "hides memory from the kernel"),
     Hindrance(lambda option: option.name in ("maxcpus", "nr_cpus"), "leaves CPUs unused"),
-    Hindrance(lambda option: option.name == "pci" and "nomsi" in option.value.split(","), "takes MSI from all devices"),
-    Hindrance(lambda option: option.name == "pcie_aspm" and option.value == "force", "lets PCIe links fall asleep"),
-    Hindrance(_blocks, "keeps a module of the GPU or NIC out"),
-    Hindrance(_debugs, "checks every allocation of the kernel"),
+    Hindrance(
+        lambda option: option.name == "pci" and "nomsi" in option.value.split(","), "disables MSI for all devices"
+    ),
+    Hindrance(lambda option: option.name == "pcie_aspm" and option.value == "force", "lets PCIe links power down"),
+    Hindrance(_blocks, "blocks a module of the GPU or NIC"),
+    Hindrance(_debugs, "checks every kernel allocation"),
 )
 
 
 @check(
     "kernel.boot-options",
-    title="No boot option holds the hardware back",
-    fault="A boot option holds the hardware back",
+    title="No boot option limits the hardware",
+    fault="A boot option limits the hardware",
     impact="slows-job",
     source=PARAMETERS,
     fix="Remove the option from /etc/default/grub, `update-grub`, and reboot when the node is drained.",
     action="fix-site",
 )
 def boot_options(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look for boot options that take memory, CPUs, interrupts or drivers away.
+    """Look for boot options that disable memory, CPUs, interrupts or drivers.
 
     ## Why it matters
-    Such an option was set once, to chase a fault or on another machine of the image; it stays for
-    years and costs a share of every job.
+    Such an option is often left over from debugging, or from another machine with the same image, and slows every job.
 
     ## Verdicts
-    Listed: mem=, maxcpus=, nr_cpus=, pci=nomsi, pcie_aspm=force, blacklists of our drivers, allocation
-    debugging. All warn. gpudirect.iommu judges the IOMMU's options.
+    These options warn: mem=, maxcpus=, nr_cpus=, pci=nomsi, pcie_aspm=force, blacklisted GPU or NIC drivers, and
+    allocation debugging. gpudirect.iommu judges the IOMMU's options.
 
     ## False alarms
     An option that the site chose on purpose, such as maxcpus= on nodes that are licensed by CPU.
@@ -169,17 +169,17 @@ def boot_options(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield warned(f"the boot option {option} {effect}", subject=option.name, found=str(option), expected="unset",
                      evidence=[CMDLINE])  # fmt: skip
     if not found:
-        yield passed(f"none of {len(options)} boot options holds the hardware back", evidence=[CMDLINE])
+        yield passed(f"none of {len(options)} boot options limits the hardware", evidence=[CMDLINE])
 
 
 CPUFREQ = "/sys/devices/system/cpu/cpufreq"
 
 
 def no_cpufreq(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip where /sys was read and has no cpufreq."""
+    """Skip a node without cpufreq in /sys."""
     if node.evidence.exists(f"dir:{CPUFREQ}") or not node.numa_nodes:
         return None
-    return skipped("the kernel has no cpufreq: a virtual machine, or the firmware decides", evidence=[f"dir:{CPUFREQ}"])
+    return skipped("the kernel has no cpufreq: a virtual machine, or firmware control", evidence=[f"dir:{CPUFREQ}"])
 
 
 @check(
@@ -196,14 +196,14 @@ def cpu_governor(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the frequency governor of the CPUs with ``performance``.
 
     ## Why it matters
-    NCCL's proxy threads wake for microseconds at a time: a governor that waits for load keeps them at
-    a low clock, and small messages take twice as long.
+    NCCL's proxy threads wake for microseconds at a time. A governor that raises the clock only under load keeps them
+    slow, and small messages take twice as long.
 
     ## Verdicts
     Every tenth policy is read. Anything else warns.
 
     ## False alarms
-    A site that trades latency for power. A virtual machine has no cpufreq, and the check skips.
+    A site that accepts higher latency to save power. The check skips a virtual machine, which has no cpufreq.
     """
     keys = list(node.evidence.keys(f"file:{CPUFREQ}/policy*/scaling_governor"))
     governors = Counter(_governor(node, key) for key in keys)
@@ -242,23 +242,23 @@ BALANCING = "file:/proc/sys/kernel/numa_balancing"
     fault="Automatic NUMA balancing is on",
     impact="slows-job",
     source="https://docs.kernel.org/admin-guide/sysctl/kernel.html (numa_balancing)",
-    fix="`sysctl -w kernel.numa_balancing=0`, and in /etc/sysctl.d.",
+    fix="Run `sysctl -w kernel.numa_balancing=0`, and set it in /etc/sysctl.d.",
     action="fix-site",
 )
 def numa_balancing(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the setting kernel.numa_balancing with 0.
 
     ## Why it matters
-    The kernel unmaps pages to see who touches them and moves them about: data loaders and pinned
-    buffers stall at random, and step times spread.
+    The kernel unmaps pages to detect which CPU uses them, and migrates them: data loaders and pinned buffers stall at
+    random, and step times vary.
 
     ## Verdicts
     Bit 1 (normal balancing) warns. A kernel built without it has no such file, and passes.
 
     ## False alarms
-    Bit 2 alone is memory tiering, which moves nothing between sockets; it passes.
+    None known. Bit 2 alone is memory tiering, which moves nothing between sockets; it passes.
     """
-    if not node.evidence.exists(BALANCING) and node.parsed(RELEASE, release):  # /proc/sys is there
+    if not node.evidence.exists(BALANCING) and node.parsed(RELEASE, release):  # /proc/sys exists
         yield passed("the kernel has no NUMA balancing", found="no such setting", evidence=[BALANCING])
         return
     yield judge_numa_balancing(integer_file(node.evidence, BALANCING), [BALANCING])

@@ -22,46 +22,46 @@ from preflight.parsers.host.raid_arrays import parse as parse_arrays
 if TYPE_CHECKING:
     from preflight.facts.kernel_log import KernelLog
 
-#: Hours for which an event that is over counts, where the cluster file has no other.
+#: Hours for which a past event counts, unless the cluster file sets another value.
 HOURS, WHY_HOURS = 24.0, "a day: covers a job since its prolog, and is short enough that a repair is remembered"
 
 
 @check(
     "kernel.events",
-    title="The kernel's log shows no fault of memory, processors, PCIe, disks or links",
-    fault="The kernel's log shows a hardware fault",
+    title="The kernel log shows no fault of memory, processors, PCIe, disks or links",
+    fault="The kernel log shows a hardware fault",
     impact="blocks-job",
     source="https://docs.kernel.org/admin-guide/ras.html, https://docs.kernel.org/PCI/pcieaer-howto.html; mcelog.conf "
-    "(10 corrected errors a day); the words of the drivers: parsers/host/kernel_event_kinds.py",
-    fix="Read the lines with `dmesg -T`; drain the node before its hardware is touched.",
+    "(10 corrected errors a day); driver messages: parsers/host/kernel_event_kinds.py",
+    fix="Read the lines with `dmesg -T`; drain the node before any hardware work.",
     answers=("AN-9",),
     reads=("cmd:dmesg --raw --level=notice,info", "file:/proc/mdstat"),
 )
 def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read errors of hardware, disks, links and memory from the kernel's log.
+    """Look for errors of hardware, disks, links and memory in the kernel log.
 
     ## Why it matters
-    The kernel reports first what a job dies of an hour later: a memory module that fails, a file system that went
-    read-only, a link that comes and goes. A scheduler that does not read it sends the next job there.
+    The kernel logs the causes of later job failures: a failing memory module, a file system that became read-only, a
+    flapping link. Without this check, the scheduler sends the next job to the same node.
 
     ## Verdicts
     It fails for a panic or oops, an uncorrected machine check or memory error, a fatal PCIe error, an I/O error of a
-    disk that is mounted, a file system that errs or went read-only, an NVMe controller that was given up, and
-    firmware of a NIC that stopped. It warns for 10 corrected memory errors or machine checks in a day, 50 corrected
-    PCIe errors in an hour, PCIe errors that were not fatal, a link that came back three times, a card that left its
-    slot, an access that the IOMMU refused, a hot or faulty module, I/O errors of a disk that may not be in use, an
-    NFS or Lustre server that has not come back, tasks that hung, lockups, memory of the node that ran out, and a
-    hardware error of the previous boot that the firmware recorded. What is over counts for 24 hours
-    (`class.X.thresholds.kernel_log_hours`); older events are listed only. What a repair or a reboot ends counts since
-    boot: panic, uncorrected error, read-only file system, lost controller. Where an Xid is near, the order is given.
-    GPUs are the matter of xid.gpu. Of a log that is too long, what was read is judged; the rest is unknown, and gates
-    unless something has failed already. One message that makes up half of such a log warns.
+    mounted disk, a file system with errors or that became read-only, a disabled NVMe controller, and NIC firmware that
+    stopped. It warns for 10 corrected memory errors or machine checks in a day, 50 corrected PCIe errors in an hour,
+    non-fatal PCIe errors, a link that recovered three times, a card that left its slot, an access refused by the
+    IOMMU, a hot or faulty transceiver, I/O errors of a disk that may be unused, an NFS or Lustre server that has not
+    recovered, hung tasks, lockups, an out-of-memory node, and a hardware error of the previous boot recorded by the
+    firmware. Past events count for 24 hours (`class.X.thresholds.kernel_log_hours`); older events are only listed.
+    Faults that persist until a repair or reboot count since boot: panic, uncorrected error, read-only file system,
+    lost controller. If an Xid is close in time, the finding states which came first. xid.gpu reports GPU errors. If a
+    log is too long, the part that was read is judged; the rest is unknown, which gates unless a fault was already
+    found. A single message that makes up half of such a log warns.
 
     ## False alarms
-    A link that was unplugged by hand three times today.
-    Left out: links in the ten minutes after boot or that stay down; one task that waits for NFS; tasks that waited for
-    a busy disk and were not reported again; a process killed at its own job's memory limit, or in the NUMA nodes that
-    it is bound to; optical, virtual, loop and removable drives; an NVMe command or two without an interrupt.
+    A link that was unplugged three times today. Not reported are links in the ten minutes after boot or that stay
+    down; a single task that waits for NFS; tasks that waited once for a busy disk; a process killed at its job's
+    memory limit, or in the NUMA nodes it is bound to; optical, virtual, loop and removable drives; and one or two NVMe
+    commands without an interrupt.
     """
     try:
         log = node.kernel_log
@@ -84,33 +84,33 @@ def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if complete.cut:
         yield from _cut(complete, none + rest, any(problem.status is Status.FAIL for problem in bad), evidence)
     elif rest or not bad:
-        yield passed(f"{none} in the kernel's log ({complete.since}){rest}", evidence=evidence)
+        yield passed(f"{none} in the kernel log ({complete.since}){rest}", evidence=evidence)
     if why:
         yield why
 
 
 def _cut(log: KernelLog, rest: str, judged_bad: bool, evidence: list[str]) -> Iterator[Finding]:
-    """Report the missing part of a log that is too long, and what floods it.
+    """Report the missing part of a log that is too long, and a message that floods it.
 
-    What was read is judged; the missing part decides only where nothing has failed yet.
+    The missing part only matters if no fault was found in the part that was read.
     """
     if storm := flood(log.lines):
         yield warned(
-            f"one message floods the kernel's log: {storm.lines} of {storm.of_lines} lines are {storm.text[:99]!r}",
-            found=storm.text[:200], expected="a log that is short enough to be read", evidence=evidence,
-            quote=storm.text[:300], fix="Find what writes it: a flood pushes every other message out of the log.",
+            f"one message floods the kernel log: {storm.lines} of {storm.of_lines} lines are {storm.text[:99]!r}",
+            found=storm.text[:200], expected="a log that is short enough to read", evidence=evidence,
+            quote=storm.text[:300], fix="Find the source of the message: it displaces all others from the log.",
         )  # fmt: skip
     until = log.ago(log.lines[-1].at_s)
     since = f", all since {until}" if until else ""
     finding = unknown(
-        f"the newer part of the kernel's log is missing{since} ({log.cut}); in the part that was read: {rest}",
+        f"the newer part of the kernel log is missing{since} ({log.cut}); in the part that was read: {rest}",
         evidence=evidence, fix="Read the rest: `dmesg -T | tail -n 1000`.",
     )  # fmt: skip
-    yield replace(finding, excused="the part that was read has a fault already") if judged_bad else finding
+    yield replace(finding, excused="the part that was read already has a fault") if judged_bad else finding
 
 
 def _mounted(node: NodeFacts) -> frozenset[str]:
-    """Return the devices in the table of mounts; empty where it was not read."""
+    """Return the devices in the table of mounts; empty if it was not read."""
     try:
         table = node.parsed(MOUNTS, parse)
     except EvidenceError:
@@ -119,7 +119,7 @@ def _mounted(node: NodeFacts) -> frozenset[str]:
 
 
 def _arrays(node: NodeFacts) -> tuple[RaidArray, ...]:
-    """Return the arrays of disks; none where the list was not read or shows none."""
+    """Return the disk arrays; empty if the list was not read."""
     try:
         return node.parsed(ARRAYS, parse_arrays)
     except EvidenceError:
@@ -127,7 +127,7 @@ def _arrays(node: NodeFacts) -> tuple[RaidArray, ...]:
 
 
 def of_problem(problem: Problem, window: Window, expected: str, evidence: list[str], where: str = "") -> Finding:
-    """Return the finding of a problem; ``where`` follows its message."""
+    """Return the finding for a problem; ``where`` follows its message."""
     finding = failed(
         f"{problem.message}{window.when(problem.events)}{where}", subject=problem.subject,
         found=problem.events[0].text[:200], expected=expected, evidence=evidence, fix=problem.fix,
@@ -137,14 +137,14 @@ def of_problem(problem: Problem, window: Window, expected: str, evidence: list[s
 
 
 def words_of(judgement: Judged, hours: float) -> str:
-    """Return notes, and events that are too old to count, as the end of a sentence."""
+    """Format notes and outdated events as the end of a sentence."""
     down = [f"{problem.message}" for problem in judgement.problems if problem.status is Status.UNKNOWN]
     noted = [*down, *judgement.notes]
     parts = [("noted", noted), (f"more than {hours:g} h ago", judgement.old)]
     return "".join(f"; {when}: {'; '.join(texts[:_LISTED])}{_more(texts)}" for when, texts in parts if texts)
 
 
-#: Notes that a sentence lists.
+#: Maximum number of notes in a sentence.
 _LISTED = 6
 
 
@@ -159,9 +159,9 @@ def _xids(log: KernelLog) -> list[Xid]:
 
 
 def _notices(node: NodeFacts) -> tuple[KernelLog | None, Finding | None]:
-    """Return the drivers' notices, or the reason why not.
+    """Return the drivers' notices, or the reason why they are missing.
 
-    Neither where they were not collected.
+    Neither if they were not collected.
     """
     key = facts.kernel_log.NOTICES
     if key not in node.evidence.records:
@@ -175,12 +175,12 @@ def _notices(node: NodeFacts) -> tuple[KernelLog | None, Finding | None]:
 
 
 def _unread(node: NodeFacts, error: EvidenceError) -> Finding:
-    """Return that the log is unreadable; it gates on nodes with GPUs, as Xids do."""
+    """Return the finding for an unreadable log; on nodes with GPUs it gates."""
     denied = "not permitted" in error.why or "denied" in error.why
     fix = (
         "run with --sudo, or as root: this kernel shows its log to root only (kernel.dmesg_restrict)" if denied else ""
     )
     if not node.gpus_on_bus and not node.rdma_nics_on_bus and not node.rdma_devices:
-        return skipped(f"no GPU, no RDMA NIC, and the kernel's log could not be read: {error}", evidence=[error.key])
-    finding = unknown(f"the kernel's log could not be read: {error}", evidence=[error.key], fix=fix)
+        return skipped(f"no GPU, no RDMA NIC, and the kernel log could not be read: {error}", evidence=[error.key])
+    finding = unknown(f"the kernel log could not be read: {error}", evidence=[error.key], fix=fix)
     return finding if node.gpus_on_bus else replace(finding, excused="a node without GPUs")

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.host.kernel_log import KernelLogLine
 
-#: Lines of a log that may be a flood, and the share of them that one message has. A judgement: no sound log of a
-#: thousand lines is half one message.
+#: Minimum number of lines of a flooded log, and the share of the message. A judgement: no healthy log of a thousand
+#: lines repeats one message in half of them.
 _LEAST_LINES, _SHARE = 1000, 0.5
-#: Characters of a line that are compared: numbers and addresses differ between lines of one message.
+#: Number of compared characters of a line: numbers and addresses differ between lines of one message.
 _COMPARED = 120
 _NUMBER = re.compile(r"(?:0x)?[0-9a-fA-F]*[0-9][0-9a-fA-F]*")
 

@@ -1,6 +1,6 @@
-"""Rules for events of a kernel log, on a node and in pasted logs alike.
+"""Rules for kernel log events, from a node or a pasted log.
 
-Faults that repaired themselves count for some hours; faults that need a repair or a reboot count since boot.
+Faults that ended count for some hours; faults that need a repair or a reboot count since boot.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from preflight.checks.host.kernel_problem import Problem, Window, count, devices
 from preflight.model import Status
 from preflight.parsers.host.kernel_events import KernelEvent
 
-#: Corrected errors of one memory module within a day: mcelog.conf, ce-error-threshold = 10 / 24h. Also of one CPU bank.
+#: Corrected errors of one memory module within a day: mcelog.conf, ce-error-threshold = 10 / 24h. Also applies to one
+#: CPU bank.
 CORRECTED_PER_DAY, DAY_S = 10, 86_400
-#: Corrected PCIe errors of one device within an hour. A judgement: the link retries each, a sound one has a few a day.
+#: Corrected PCIe errors of one device within an hour. A judgement: the link retries each, and a healthy one has a few a
+#: day.
 AER_PER_HOUR, HOUR_S = 50, 3600
-#: Seconds round an event in which a GPU's Xid may be its effect, or its cause.
+#: Seconds around an event in which a GPU's Xid may be its effect or its cause.
 NEAR_S = 60
 
-#: Kinds that stay true until a repair or a reboot.
+#: Kinds that persist until a repair or a reboot.
 _LASTING = frozenset({"panic", "oops", "memory-error", "machine-check", "previous-boot", "fs-read-only", "fs-writable",
                       "fs-mounted", "nvme-lost", "disk-removable", "fs-error-recorded", "array-degraded",
                       "array-failed", "array-back"})  # fmt: skip
@@ -33,7 +35,7 @@ _OF_GPUS = frozenset({"gpu-fallen-off-bus", "gpu-init-failed", "driver-mismatch"
 
 @dataclass(frozen=True)
 class Judged:
-    """Problems of a log, notes, and what is too old to count."""
+    """Problems of a log, notes, and outdated events."""
 
     problems: tuple[Problem, ...]
     notes: tuple[str, ...]
@@ -42,7 +44,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Xid:
-    """An Xid near which events are placed in time."""
+    """An Xid that may be related to events close in time."""
 
     at_s: float
     address: str
@@ -112,20 +114,22 @@ def _machine_checks(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
         else:
             yield f"{count(events, 'corrected machine check')}{where}"
     if storms := tuple(kinds.get("machine-check-storm", ())):
-        yield Problem(Status.WARN, "a storm of corrected machine checks: the kernel stopped counting each", "",
+        yield Problem(Status.WARN, "a storm of corrected machine checks: the kernel stopped logging each one", "",
                       "machine-check", storms, _REPLACE_CPU)  # fmt: skip
     vague = tuple(event for event in matches if event.severity == "note" and "events logged" in event.text)
     if len(vague) >= CORRECTED_PER_DAY:
         yield Problem(Status.WARN, f"machine checks were logged {len(vague)} times{window.span(vague)}", "",
                       "machine-check", vague, _REPLACE_CPU)  # fmt: skip
     elif vague and not bad:
-        yield f"{count(vague, 'note')} of machine checks without their severity"
+        yield f"{count(vague, 'note')} of machine checks without a severity"
     if earlier := tuple(kinds.get("previous-boot", ())):
         yield Problem(Status.WARN, "the firmware recorded a hardware error of the previous boot", "",
                       "previous-boot", earlier, _REPLACE_CPU)  # fmt: skip
 
 
-_REPLACE_CPU = "Drain the node; `ras-mc-ctl --errors`, `mcelog` and the BMC's event log name the part: replace it."
+_REPLACE_CPU = (
+    "Drain the node; `ras-mc-ctl --errors`, `mcelog` and the BMC's event log name the faulty part; replace it."
+)
 
 
 def _memory(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
@@ -145,7 +149,7 @@ def _memory(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
             yield f"{number} corrected memory error{'s' if number > 1 else ''}{where}"
 
 
-_REPLACE_DIMM = "Drain the node; `ras-mc-ctl --errors` and the BMC's event log name the module: reseat or replace it."
+_REPLACE_DIMM = "Drain the node; `ras-mc-ctl --errors` and the BMC's event log name the module; reseat or replace it."
 
 
 def _aer(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
@@ -162,7 +166,7 @@ def _aer(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
             words = "fatal PCIe error" if not contained else "PCIe port contained a fatal error (DPC)"
             yield Problem(Status.FAIL, f"{words}{where}", device, "pcie-aer", fatal, _RESEAT)
         if severe and not fatal:
-            yield Problem(Status.WARN, f"{count(_lines(severe), 'uncorrected, not fatal PCIe error')}{where}", device,
+            yield Problem(Status.WARN, f"{count(_lines(severe), 'uncorrected, non-fatal PCIe error')}{where}", device,
                           "pcie-aer", severe, _RESEAT)  # fmt: skip
         if most_within(corrected, HOUR_S) >= AER_PER_HOUR:
             yield Problem(Status.WARN, f"{len(corrected)} corrected PCIe errors{where}{window.span(corrected)}", device,
@@ -180,7 +184,8 @@ def _iommu(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
 
 
 _TRANSLATED = (
-    "A device reads or writes where it may not: compare driver versions; boot with iommu=pt for GPUs and NICs."
+    "A device accesses memory that it is not allowed to; compare driver versions, and boot with iommu=pt for "
+    "GPUs and NICs."
 )
 
 
@@ -190,7 +195,7 @@ _RESEAT = "Reseat the card, its riser and cables at the next drain; `lspci -vvv 
 def _lines(events: Sequence[KernelEvent]) -> Sequence[KernelEvent]:
     """Return the lines that count.
 
-    An error has a line of the root port that received it, and a line of the device.
+    An error is logged once by the root port that received it and once by the device.
     """
     own = [event for event in events if "PCIe Bus Error" in event.text]
     return max(own, [event for event in events if "PCIe Bus Error" not in event.text], key=len)
@@ -200,7 +205,7 @@ def _slots(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
     added = kinds.get("slot-added", ())
     for slot, events in devices_of(kinds.get("slot-removed", ())):
         if kernel_links.later(events[-1], [event for event in added if event.device == slot]):
-            yield f"slot {slot} was emptied and filled again"
+            yield f"the card in slot {slot} was removed and reinserted"
         else:
             yield Problem(Status.WARN, f"the card in slot {slot} was removed, or lost its link", f"slot {slot}",
                           "slot-removed", events, _SLOT)  # fmt: skip
@@ -208,7 +213,7 @@ def _slots(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
         yield Problem(Status.WARN, f"power fault of slot {slot}", f"slot {slot}", "slot-power-fault", events, _SLOT)
 
 
-_SLOT = "Look what the slot holds (`lspci -vt`, `dmidecode -t slot`); reseat the card, look at its power; reboot."
+_SLOT = "Identify the card (`lspci -vt`, `dmidecode -t slot`); reseat it, check its power, and reboot."
 
 
 def _nics(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
@@ -216,13 +221,13 @@ def _nics(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
     for kind, status, words, fix in _NICS:
         for device, events in devices_of(kinds.get(kind, ()), by_bus=True):
             if kind == "nic-health" and device in stopped:
-                continue  # the fault that stopped it
+                continue  # the fault already explains it
             detail = next((f": {event.detail.strip()}" for event in events if event.detail), "")
             what = words.format(device or "a NIC") + detail
             yield Problem(status, f"{what}{window.times(events)}", device, kind, events, fix)
-    for kind, words in (("slot-power", "a NIC sees little power at its slot"),
+    for kind, words in (("slot-power", "a NIC gets too little power from its slot"),
                         ("nic-pcie-limited", "a NIC's PCIe link is narrower than it"),
-                        ("cpu-throttled", "processors were slowed down by heat")):  # fmt: skip
+                        ("cpu-throttled", "processors were throttled by heat")):  # fmt: skip
         if matches := kinds.get(kind):
             yield f"{words} ({listed(event.device for event in matches)})"
 
@@ -233,7 +238,7 @@ _NICS = (
     ("nic-timeout", Status.WARN, "a queue or command of {} timed out",
      "Read `devlink health show`; reset the NIC or reboot."),
     ("module-hot", Status.WARN, "{} or its module is too hot",
-     "Look at the airflow; `mlxlink -m` has its temperature."),
+     "Check the airflow; `mlxlink -m` shows its temperature."),
     ("module-error", Status.WARN, "cable or module of {} is faulty",
      "Reseat the module; replace it if the line returns."),
 )  # fmt: skip
@@ -244,7 +249,7 @@ def _stalls(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
     busy = all(event.detail == "busy disk" for event in hung) and len({event.device for event in hung}) == len(hung)
     if len(hung) == 1 and hung[0].detail:
         yield f"one task waited for a {hung[0].detail} ({hung[0].device})"
-    elif hung and busy:  # the kernel reports a task again that still waits when the time is over once more
+    elif hung and busy:  # the kernel repeats the report of a task that still waits after another period
         yield f"{count(hung, 'task')} waited for a busy disk, each once ({listed(event.device for event in hung)})"
     elif hung:
         names = listed(event.device for event in hung)
@@ -254,7 +259,7 @@ def _stalls(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
             "",
             "hung-task",
             hung,
-            "The lines behind it show where it waits: storage, a driver, a lock. Look there.",
+            "The following lines show what it waits for: storage, a driver or a lock.",
         )
     if lockups := tuple(kinds.get("lockup", ())):
         cpus = listed(f"CPU {event.device}" for event in lockups)
@@ -267,7 +272,7 @@ def _stalls(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
         yield Problem(Status.WARN, what, "", "rcu-stall", stalls, _LOCKED)
 
 
-_LOCKED = "The call trace behind it names the driver; update it or the kernel. Reboot if it goes on."
+_LOCKED = "The call trace that follows names the driver; update it or the kernel. Reboot if it persists."
 
 
 def _out_of_memory(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
@@ -281,14 +286,14 @@ def _out_of_memory(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
             "",
             "out-of-memory",
             node,
-            "Limit the jobs' memory (Slurm: ConstrainRAMSpace), and see that no daemon was killed.",
+            "Limit the jobs' memory (Slurm: ConstrainRAMSpace), and check that no daemon was killed.",
         )
     if jobs := [event for event in matches if event.severity == "note" and event.device]:
-        yield f"{count(jobs, 'process')} killed at a memory limit of its own job ({listed(e.device for e in jobs)})"
+        yield f"{count(jobs, 'process')} killed at the memory limit of its own job ({listed(e.device for e in jobs)})"
 
 
 def most_within(events: Sequence[KernelEvent], seconds: float) -> int:
-    """Return the most events within a time; all of them where times are unknown."""
+    """Return the most events within a time; all of them if times are unknown."""
     timed = sorted((event.at_s, event.count) for event in events if event.at_s is not None)
     if len(timed) < len(events):
         return sum(event.count for event in events)
@@ -302,12 +307,12 @@ def most_within(events: Sequence[KernelEvent], seconds: float) -> int:
     return most
 
 
-#: Kinds of the machine, of which a GPU's Xid may be the effect.
+#: Machine faults that may cause a GPU's Xid.
 _CAUSES = frozenset({"pcie-aer", "slot-removed", "slot-power-fault", "machine-check", "memory-error", "nic-firmware"})
 
 
 def _placed(problem: Problem, xids: Iterable[Xid]) -> Problem:
-    """Add the Xid that came next to it, and which of them was first."""
+    """Add the Xid that is closest in time, and which of them came first."""
     first = problem.events[0].at_s
     if problem.kind not in _CAUSES or first is None:
         return problem

@@ -10,16 +10,16 @@ from preflight.model import Status
 from preflight.parsers.host.device_names import is_virtual
 from preflight.parsers.host.kernel_events import KernelEvent
 
-#: Times that a link comes back before it warns. A judgement: one or two are hands at a cable or a switch that was
-#: restarted; AzNHC takes 5 in a day, gpud 3 in half a day.
+#: Link recoveries from which it warns. A judgement: one or two come from replugged cables or a restarted switch; AzNHC
+#: uses 5 in a day, gpud 3 in half a day.
 FLAPS = 3
 
 
 def flaps(kinds: Mapping[str, Sequence[KernelEvent]], window: Window) -> Iterator[Problem | str]:
     """Yield links that went down and came back, and notes on other changes.
 
-    Changes during boot are left out. The interface, its RDMA device and the module in the port each log one change:
-    for each PCI function, only the most verbose of them counts.
+    Changes during boot are left out. The interface, its RDMA device and the transceiver each log one change, so for
+    each PCI function only the source with the most messages counts.
     """
     seldom: list[str] = []
     for shown, events, back, rose in _changes(kinds, window):
@@ -38,16 +38,19 @@ def flaps(kinds: Mapping[str, Sequence[KernelEvent]], window: Window) -> Iterato
 
 
 def repeated(kinds: Mapping[str, Sequence[KernelEvent]], window: Window) -> Iterator[tuple[str, Sequence[KernelEvent]]]:
-    """Yield links that came back more than once, below FLAPS, with their downs."""
+    """Yield links that recovered more than once but fewer than FLAPS times."""
     for shown, _, back, _ in _changes(kinds, window):
         if 1 < len(back) < FLAPS:
             yield shown, back
 
 
-_SPARE = "`preflight check` on the node knows the job's ports (rdma.port-state); or see whether it is a spare one."
+_SPARE = (
+    "Run `preflight check` on the node, which knows the job's ports (rdma.port-state), or check "
+    "whether the port is a spare."
+)
 _FIX = (
-    "Reseat or replace the cable or module; look at the peer's port: links that flap together share a switch. "
-    "`mlxlink -d DEVICE -m -c -e` shows light and errors."
+    "Reseat or replace the cable or module; check the peer's port: links that flap together share a switch. "
+    "`mlxlink -d DEVICE -m -c -e` shows optical power and errors."
 )
 
 
@@ -56,7 +59,7 @@ def _changes(
 ) -> Iterator[tuple[str, Sequence[KernelEvent], Sequence[KernelEvent], Sequence[KernelEvent]]]:
     """Yield each link that went down.
 
-    Its name, the downs, those after which it came back, and the ups of its port.
+    Each item has the name, the downs, the downs with a recovery, and the ups of the port.
     """
     downs, ups = (_by_port(kinds.get(kind, ()), window) for kind in ("nic-link-down", "nic-link-up"))
     for port, names in downs.items():

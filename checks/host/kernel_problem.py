@@ -1,4 +1,4 @@
-"""A problem that the kernel's log shows, and the words for when and how often."""
+"""A problem found in the kernel log, and the wording of its time and frequency."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from preflight.model import Status
 from preflight.parsers.host.kernel_events import KernelEvent
 from preflight.parsers.host.raid_arrays import RaidArray
 
-#: Seconds after boot in which devices are set up: links come and go, unsupported requests are refused.
+#: Seconds after boot in which devices are set up: links flap, and unsupported requests are refused.
 BOOT_S = 600
-#: Names that a message lists.
+#: Maximum number of names in a message.
 _NAMED = 4
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem: how bad, in words, of which device, with the lines that show it."""
+    """One problem: severity, message, device and the lines that show it."""
 
-    status: Status  # unknown: a fault if a job uses the device, which the log does not show
+    status: Status  # unknown: a fault only if a job uses the device, which the log does not show
     message: str
     subject: str
     kind: str
@@ -30,21 +30,21 @@ class Problem:
 
 @dataclass(frozen=True)
 class Window:
-    """The hours in which events count, where the log's clock and the time are known."""
+    """The period in which events count."""
 
-    now_s: float | None = None  # on the log's clock
+    now_s: float | None = None  # in the log's clock
     hours: float = 24.0
     since_boot: bool = True  # whether times are seconds since boot
     guest: bool = False  # whether this is a virtual machine
-    mounted: frozenset[str] = frozenset()  # disks and partitions that the node's table of mounts names
-    arrays: tuple[RaidArray, ...] = ()  # of which these may be members
+    mounted: frozenset[str] = frozenset()  # mounted disks and partitions
+    arrays: tuple[RaidArray, ...] = ()  # arrays of which these may be members
 
     def recent(self, event: KernelEvent) -> bool:
-        """Return whether an event counts; where its age is unknown, it does."""
+        """Return whether an event counts; an event of unknown age does."""
         return self.now_s is None or event.at_s is None or self.now_s - event.at_s <= self.hours * 3600
 
     def aged(self, events: Sequence[KernelEvent]) -> bool:
-        """Return whether any of them counts."""
+        """Return whether any of the events counts."""
         return any(map(self.recent, events))
 
     def booting(self, event: KernelEvent) -> bool:
@@ -52,14 +52,14 @@ class Window:
         return self.since_boot and event.at_s is not None and event.at_s < BOOT_S
 
     def when(self, events: Sequence[KernelEvent]) -> str:
-        """Return the age of the last of them; empty if unknown."""
+        """Return the age of the last event; empty if unknown."""
         last = max((event.at_s for event in events if event.at_s is not None), default=None)
         if self.now_s is None or last is None or last > self.now_s:
             return ""
         return f", {'last ' if len(events) > 1 else ''}{age(self.now_s - last)} ago"
 
     def span(self, events: Sequence[KernelEvent]) -> str:
-        """Return the time that they span; empty if unknown."""
+        """Return the time span of the events; empty if unknown."""
         times = [event.at_s for event in events if event.at_s is not None]
         return f" within {age(max(times) - min(times))}" if len(times) > 1 and len(times) == len(events) else ""
 
@@ -75,7 +75,7 @@ def count(events: Sequence[object], noun: str) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """List names, each once, the first few of many."""
+    """List the first few distinct names."""
     grouped = list(dict.fromkeys(name for name in names if name))
     more = f" and {len(grouped) - _NAMED} more" if len(grouped) > _NAMED else ""
     return ", ".join(name[:60] for name in grouped[:_NAMED]) + more

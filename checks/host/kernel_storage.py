@@ -1,4 +1,4 @@
-"""Disks, file systems and file servers, as the kernel's log shows them."""
+"""Problems of disks, file systems and file servers in the kernel log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def problems(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
     yield from _disks(kinds, window)
     yield from _arrays(kinds)
     for device, events in devices_of(kinds.get("nvme-lost", ())):
-        yield Problem(Status.FAIL, f"the kernel gave up {device}", device, "nvme-lost", events, _DISK_FIX)
+        yield Problem(Status.FAIL, f"the kernel disabled {device}", device, "nvme-lost", events, _DISK_FIX)
     lost = {event.device for event in kinds.get("nvme-lost", ())}
     for device, events in devices_of(kinds.get("nvme-timeout", ())):
         if device not in lost:
@@ -28,7 +28,7 @@ def problems(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
                           "nvme-timeout", events, _DISK_FIX)  # fmt: skip
     for device, events in devices_of(kinds.get("nvme-reset", ())):
         if device not in lost:
-            yield Problem(Status.WARN, f"{device} was reset after an error of its own{window.times(events)}", device,
+            yield Problem(Status.WARN, f"{device} was reset after an internal error{window.times(events)}", device,
                           "nvme-reset", events, _DISK_FIX)  # fmt: skip
     for device, events in devices_of(kinds.get("nvme-polled", ())):
         words = f"{count(events, 'command')} of {device} ended without an interrupt"
@@ -42,13 +42,14 @@ def problems(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
     yield from _servers(kinds, window)
 
 
-#: Commands without an interrupt, each of which costs 30 s; a judgement: virtual machines lose one now and then.
+#: Commands without an interrupt from which it warns; each costs 30 s. A judgement: virtual machines occasionally lose
+#: one.
 _POLLED, _POLLED_FIX = (
     3,
-    "Look at `/proc/interrupts` for the drive; update the kernel, or the host of a virtual machine.",
+    "Check `/proc/interrupts` for the drive; update the kernel, or the host of a virtual machine.",
 )
 
-_DISK_FIX = "Drain the node; `smartctl -a` or `nvme smart-log` of the disk; replace it, then check its file system."
+_DISK_FIX = "Drain the node; run `smartctl -a` or `nvme smart-log` on the disk. Replace it, then check its file system."
 
 
 def _disks(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
@@ -74,13 +75,13 @@ def _disks(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
         unsure = "" if used else "; the log does not show whether it is mounted"
         if array is not None and disk not in mounted:
             unsure = f"; a member of {array.name} ({array.level or 'not active'})"
-            unsure += ", which goes on without it" if array.redundant else ""
+            unsure += ", which continues without it" if array.redundant else ""
         yield Problem(Status.FAIL if certain else Status.WARN, f"{disk or 'a disk'}: {words}{unsure}", disk, "io-error",
                       events, _DISK_FIX)  # fmt: skip
 
 
 _STEPS = {"io-error": "I/O errors ({})", "fs-error": "file system errors ({})",
-          "fs-read-only": "its file system went read-only or was shut down"}  # fmt: skip
+          "fs-read-only": "its file system became read-only or was shut down"}  # fmt: skip
 
 
 def _arrays(kinds: Kinds) -> Iterator[Problem | str]:
@@ -94,8 +95,9 @@ def _arrays(kinds: Kinds) -> Iterator[Problem | str]:
         if later(events[-1], [event for event in kinds.get("array-back", ()) if event.device == name]):
             yield f"the array {name} lost {lost}, and was rebuilt"
         elif name not in gone:
-            yield Problem(Status.WARN, f"the array {name} lost {lost} and goes on without it: the next loss may end it",
-                          name, "array-degraded", events, _ARRAY_FIX)  # fmt: skip
+            yield Problem(Status.WARN,
+                          f"the array {name} lost {lost} and continues without it: another loss may destroy it", name,
+                          "array-degraded", events, _ARRAY_FIX)  # fmt: skip
 
 
 _ARRAY_FIX = "`mdadm --detail` shows its members; replace the disk and add the new one (`mdadm --add`)."
@@ -113,7 +115,7 @@ def _servers(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
     for kind, back, noun in _SERVERS:
         for device, events in devices_of(kinds.get(kind, ())):
             if later(events[-1], [other for other in kinds.get(back, ()) if other.device == device]):
-                yield f"{noun} {device} was out of reach {len(events)}x and came back"
+                yield f"{noun} {device} was unreachable {len(events)}x and recovered"
             else:
                 yield Problem(
                     Status.WARN,
@@ -121,7 +123,7 @@ def _servers(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
                     device,
                     kind,
                     events,
-                    "Look at the server and at the way to it; jobs that use it wait in the kernel.",
+                    "Check the server and the path to it; jobs that use it hang in the kernel.",
                 )
     for device, events in devices_of(kinds.get("lustre-evicted", ())):
         yield Problem(
@@ -130,5 +132,5 @@ def _servers(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
             device,
             "lustre-evicted",
             events,
-            "Writes that were under way are lost. Look at the network to it.",
+            "Pending writes are lost. Check the network to the server.",
         )

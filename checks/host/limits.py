@@ -1,4 +1,4 @@
-"""Host limits that NCCL runs into."""
+"""Checks of host limits that affect NCCL."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ GIB = 1 << 30
 
 
 def nothing_to_pin(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip a node without RDMA devices of which none is expected."""
+    """Skip a node without RDMA devices if none is expected."""
     absent = no_rdma(node, site)
     if absent is None or absent.status is not Status.SKIP:
         return None
-    return skipped(f"without an RDMA device nothing is pinned: {absent.message}", evidence=absent.evidence)
+    return skipped(f"without an RDMA device no memory is pinned: {absent.message}", evidence=absent.evidence)
 
 
 @check(
@@ -34,7 +34,8 @@ def nothing_to_pin(node: NodeFacts, site: Site) -> Finding | None:
     impact="blocks-job",
     explains=(("nccl.failures", "log"),),
     source="setrlimit(2); ibv_reg_mr(3); floor 1 GiB: below it registration of NCCL's buffers fails",
-    fix="LimitMEMLOCK=infinity for slurmd, containerd, sshd; `* - memlock unlimited` in limits.d; IPC_LOCK in the pod.",
+    fix="Set LimitMEMLOCK=infinity for slurmd, containerd, sshd; `* - memlock unlimited` in limits.d; IPC_LOCK "
+    "in the pod.",
     action="fix-site",
     answers=("NT-PIT-6",),
     unless=(nothing_to_pin,),
@@ -43,15 +44,15 @@ def memlock(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the limit of locked memory with unlimited.
 
     ## Why it matters
-    RDMA pins every buffer that it touches. At the limit ibv_reg_mr fails with "Cannot allocate
-    memory", hours into a job or right at its start.
+    RDMA pins every buffer it uses. At the limit, ibv_reg_mr fails with "Cannot allocate memory", at the start of a job
+    or hours later.
 
     ## Verdicts
     Unlimited passes; below 1 GiB fails; a finite limit above that warns, unless the cluster file sets a
-    floor. A process with CAP_IPC_LOCK is not bound by the limit.
+    floor. CAP_IPC_LOCK lifts the limit.
 
     ## False alarms
-    The limit of an SSH login is not that of slurmd or containerd; judge it where the job runs.
+    An SSH login has a different limit than slurmd or containerd; run the check where the job runs.
     """
     limit = node.memlock_bytes
     floor = site.threshold("memlock_gib").value
@@ -94,17 +95,17 @@ def _cap_ipc_lock(node: NodeFacts) -> bool:
     action="fix-site",
 )
 def shm(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the size of /dev/shm, GiB, with 8 GiB, or with the cluster file's floor.
+    """Compare the size of /dev/shm with 8 GiB, or with the cluster file's floor.
 
     ## Why it matters
-    NCCL and data loaders exchange memory between the processes of a node through /dev/shm; a
-    container's default of 64 MiB ends in "No space left on device" as soon as several ranks start.
+    NCCL and data loaders exchange memory between the processes of a node through /dev/shm; with a container's default
+    of 64 MiB, several ranks fail at start with "No space left on device".
 
     ## Verdicts
     Below 1 GiB fails on a node with several GPUs and warns on any other; below 8 GiB warns.
 
     ## False alarms
-    A container with a single rank and no data-loader workers, which shares memory with no other process.
+    A container with a single rank and no data-loader workers, which needs no shared memory.
     """
     size = round(shm_bytes(node.evidence) / GIB, 3)
     floor = site.threshold("shm_gib")
@@ -129,7 +130,7 @@ def shm(node: NodeFacts, site: Site) -> Iterator[Finding]:
     fault="The ephemeral port range is too narrow",
     impact="blocks-job",
     source="https://docs.kernel.org/networking/ip-sysctl.html (default 32768 60999); floor 10,000: judgement",
-    fix="`sysctl -w net.ipv4.ip_local_port_range='32768 60999'`, and open it in the firewall between nodes.",
+    fix="Run `sysctl -w net.ipv4.ip_local_port_range='32768 60999'`, and open the range in the firewall between nodes.",
     action="fix-site",
     answers=("NT-PIT-5",),
 )
@@ -139,15 +140,15 @@ def local_ports(node: NodeFacts, site: Site) -> Iterator[Finding]:
     The floor is 10,000, or the cluster file's.
 
     ## Why it matters
-    NCCL's bootstrap and socket transport open connections from this range between all ranks; on a
-    narrowed range a large job fails with "Address already in use" or hangs in its start.
+    NCCL's bootstrap and socket transport open connections from this range between all ranks; with a narrow range, a
+    large job fails with "Address already in use" or hangs at start.
 
     ## Verdicts
-    Fewer ports than the job has ranks fails: a rank may hold a connection to every other rank. The ranks come from the
-    job's environment (WORLD_SIZE, SLURM_NTASKS); outside a job only the floor counts, and warns.
+    Fewer ports than the job's ranks fail, because a rank may connect to every other rank. The number of ranks comes
+    from the job's environment (WORLD_SIZE, SLURM_NTASKS). Outside a job only the floor applies, and warns.
 
     ## False alarms
-    RDMA needs few of these ports for data, so a small job on InfiniBand never meets the floor.
+    A small job on InfiniBand, which needs few of these ports.
     """
     first, last = node.parsed(PORT_RANGE, port_range)
     number, floor = max(last - first + 1, 0), site.threshold("local_ports")
@@ -171,26 +172,26 @@ def local_ports(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 @check(
     "host.open-files",
-    title="A process may open enough files",
-    fault="A process may open too few files",
+    title="The limit of open files is high enough",
+    fault="The limit of open files is too low",
     impact="blocks-job",
     source="getrlimit(2), RLIMIT_NOFILE; 65,536 is the operators' floor, 1,048,576 customary for large jobs",
-    fix="LimitNOFILE=1048576 for slurmd, containerd, sshd; `* - nofile 1048576` in limits.d.",
+    fix="Set LimitNOFILE=1048576 for slurmd, containerd, sshd; `* - nofile 1048576` in limits.d.",
     action="fix-site",
 )
 def files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the limit of open files with 65,536.
 
     ## Why it matters
-    Each connection, shared-memory segment and data-loader worker takes a descriptor; at the limit a
-    large job ends in "Too many open files", often in its first collective.
+    Each connection, shared-memory segment and data-loader worker takes a descriptor; at the limit, a large job fails
+    with "Too many open files", often in its first collective.
 
     ## Verdicts
-    Below the floor warns: a small job never gets there.
+    A lower limit only warns, because small jobs never reach it.
 
     ## False alarms
-    The limit of an SSH login (1024 is common, and programs may raise it) is not slurmd's;
-    judge it where the job runs.
+    An SSH login has a different limit (often 1024, which programs may raise) than slurmd; run the check where the job
+    runs.
     """
     limit = node.parsed(LIMITS, open_files)
     if limit >= 65_536:
@@ -206,24 +207,24 @@ def files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     fault="The clock is not synchronised",
     impact="drifts",
     source="chronyc(1), timedatectl(1); 50 ms is a judgement: logs of ranks are merged by time",
-    fix="Enable chronyd (or ptp4l with phc2sys) and let it reach its server; `chronyc makestep` on a drained node.",
+    fix="Enable chronyd (or ptp4l with phc2sys) and make sure it reaches its server; run `chronyc makestep` on "
+    "a drained node.",
     action="fix-site",
-    gating=False,  # it can only warn
+    gating=False,  # never fails
 )
 def time_sync(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the clock's offset from true time with 50 ms.
 
     ## Why it matters
-    Which rank stalled first is read from logs of many nodes merged by time: a clock that is off blames
-    the wrong one. Tickets, certificates and checkpoint ages go wrong as well.
+    To find the rank that stalled first, logs of many nodes are merged by time; a wrong clock blames the wrong rank.
+    Tickets, certificates and checkpoint ages are affected as well.
 
     ## Verdicts
-    Not synchronised, or more than 50 ms off, warns. timedatectl knows no offset; its word covers PTP and
-    ntpd too. A container queries the host's daemon, which may not be reachable: then it is unknown.
+    Not synchronised, or more than 50 ms off, warns. timedatectl reports no offset, but covers PTP and ntpd. A
+    container queries the host's daemon; if unreachable, the result is unknown.
 
     ## False alarms
-    A virtual machine with its clock set by the hypervisor (Hyper-V, VMware tools), without a daemon that
-    reports it.
+    A virtual machine whose hypervisor sets its clock (Hyper-V, VMware tools) without a daemon that reports it.
     """
     yield judge_clock(node.clock)
 

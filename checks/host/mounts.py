@@ -1,4 +1,4 @@
-"""File systems: those declared, and those that cannot be written to any more."""
+"""Checks of declared file systems, and of file systems that are full or read-only."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ from preflight.probes import space
 
 _GIB = 2**30
 
-#: Less than this leaves too little room for a log or a lock, bytes.
+#: Minimum free space for a log or a lock file, in bytes.
 _NO_ROOM = 2**20
 
-#: What df prints where it may not look, which is not a fault of the mount.
+#: df errors that come from missing permissions, not from a fault of the mount.
 _REFUSED = re.compile(r"Permission denied|Operation not permitted")
 
 
 @check(
     "host.mounts",
-    title="The file systems that the cluster file declares are mounted, writable and have room",
-    fault="A file system is not mounted, not writable or has no room",
+    title="The declared file systems are mounted, writable and have free space",
+    fault="A declared file system is not mounted, not writable or has no free space",
     impact="blocks-job",
     source='the cluster file: [class.NAME.host.mounts."/PLACE"]; proc_pid_mountinfo(5), df(1)',
-    fix="`findmnt PLACE`, `dmesg | grep -i 'read-only'`, `df -h PLACE`, `df -i PLACE`; mount or clear it, or "
-    "correct the cluster file.",
+    fix="`findmnt PLACE`, `dmesg | grep -i 'read-only'`, `df -h PLACE`, `df -i PLACE`; mount it or free space, "
+    "or correct the cluster file.",
     unless=(no_mount_declared,),
     action="fix-site",
 )
 def declared_mounts(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare each declared mount with the node: place, type, writable, room.
+    """Compare each declared mount with the node: path, type, mode, free space.
 
     ## Why it matters
-    Where a mount is missing, jobs write into the directory below it: they fill the root disk, or save checkpoints that
-    no other node sees. On one that is full or read-only the job ends when it saves.
+    If a mount is missing, jobs write to the directory below it: they fill the root disk, or save checkpoints that no
+    other node sees. If a mount is full or read-only, the job fails when it saves.
 
     ## Verdicts
-    Each miss fails. Read-only is what the table of mounts shows, of the mount or its file system, and the kernel's log
-    names the reason; nothing is ever written. Space and inodes are those that an ordinary user can still fill. `df`
-    looks at each mount in a process of its own, and where it does not end in time the mount is unknown, as is all that
-    could not be read. A mount that waits for an automounter is unknown if that was not tried. Containers are left out.
+    Each difference fails. Read-only mounts and file systems are found in the mount table, and the reason in the kernel
+    log; nothing is ever written. Space and inodes are those available to ordinary users. A separate `df` process runs
+    for each mount; a mount whose `df` does not finish in time, or that could not be read, is unknown. A mount that
+    waits for an automounter is unknown unless it was triggered. Containers are skipped.
 
     ## False alarms
-    A mount that only some nodes of a class have; give those a class of their own.
+    A mount that only some nodes of a class have; give those nodes their own class.
     """
     table = node.parsed(MOUNTS, parse)
     for place, wanted in site.members.host.mounts.items():
         source = f'{site.path.rpartition("/")[2]} class.{site.class_name}.host.mounts."{place}"'
         findings = list(_of_place(node, place, wanted, table, source))
         yield from findings or [
-            passed(f"{place} is mounted as the cluster file declares", subject=place, evidence=[MOUNTS])
+            passed(f"{place} is mounted as declared in the cluster file", subject=place, evidence=[MOUNTS])
         ]
 
 
@@ -71,7 +71,7 @@ def _of_place(
     if mount is not None and mount.kind == "autofs":
         mount = None
         if room is None and trouble is None:
-            yield unknown(f"{place} waits for the automounter; it was not looked at", subject=place, found="autofs",
+            yield unknown(f"{place} waits for the automounter and was not checked", subject=place, found="autofs",
                           expected=f"mounted ({source})", evidence=[MOUNTS])  # fmt: skip
             return
     if trouble is not None and (mount is not None or here or trouble.status.value == "unknown"):
@@ -93,7 +93,7 @@ def _of_place(
         yield from _writable(node, place, wanted.read_write, mount, source)
     if wanted.min_free_pct is not None or wanted.min_free_gib is not None or wanted.min_free_inodes is not None:
         if room is None:
-            yield unknown(f"how much room {place} has was not collected from this node", subject=place,
+            yield unknown(f"the free space of {place} was not collected from this node", subject=place,
                           expected=f"what {source} declares", evidence=[MOUNTS])  # fmt: skip
         else:
             yield from _enough(place, wanted, room, source, key)
@@ -104,7 +104,7 @@ def _below(place: str, other: str) -> bool:
 
 
 def _room(node: NodeFacts, key: str, place: str, source: str) -> tuple[Space | None, Finding | None]:
-    """Return what df shows of a mount, or what is wrong with it, or neither."""
+    """Return the df row of a mount, or its fault, or neither."""
     if key not in node.evidence:
         return None, None
     record = node.evidence.record(key)
@@ -117,7 +117,7 @@ def _room(node: NodeFacts, key: str, place: str, source: str) -> tuple[Space | N
     try:
         rows = [row for row in parse_space(record.out) if row.place == (place.rstrip("/") or "/")]
     except ValueError as error:
-        return None, unknown(f"{place}: what df printed cannot be read: {error}", subject=place, expected=expected,
+        return None, unknown(f"{place}: the output of df cannot be read: {error}", subject=place, expected=expected,
                              evidence=[key])  # fmt: skip
     return (rows[0], None) if rows else (None, None)
 
@@ -126,7 +126,7 @@ def _refused(record: Record, place: str, expected: str, key: str) -> Finding | N
     lines = record.err.strip().splitlines()
     words = lines[0][:200] if lines else f"exit status {record.rc}"
     if words.endswith("No such file or directory"):
-        return failed(f"{place} is not mounted: there is no such directory", subject=place, found="no such directory",
+        return failed(f"{place} is not mounted: the directory does not exist", subject=place, found="no such directory",
                       expected=expected, evidence=[key])  # fmt: skip
     report = unknown if not lines or _REFUSED.search(words) or "option" in words else failed
     return report(f"{place} does not answer: {words}", subject=place, found=words, expected=expected, evidence=[key])
@@ -136,7 +136,7 @@ def _writable(node: NodeFacts, place: str, wanted: bool, mount: MountEntry | Non
     right = "read-write" if wanted else "read-only"
     expected = f"{right} ({source}.read_write)"
     if mount is None:
-        yield unknown(f"whether {place} is writable is not known: the table of mounts does not show it", subject=place,
+        yield unknown(f"it is not known whether {place} is writable: it is not in the mount table", subject=place,
                       expected=expected, evidence=[MOUNTS])  # fmt: skip
         return
     lines = _of_kernel(node, mount)
@@ -146,13 +146,13 @@ def _writable(node: NodeFacts, place: str, wanted: bool, mount: MountEntry | Non
         yield failed(f"{place} is mounted {mode}{why}", subject=place, found=f"{mode} ({mount.source})",
                      expected=expected, evidence=[MOUNTS, *([DMESG] if why else [])])  # fmt: skip
     elif lines and wanted:
-        yield warned(f"{place} is mounted read-write, and the kernel's log has an error of it: {lines[-1]}",
+        yield warned(f"{place} is mounted read-write, and the kernel log has an error for it: {lines[-1]}",
                      subject=place, found=lines[-1], expected=expected, evidence=[MOUNTS, DMESG],
-                     fix="`dmesg`; a file system check (`fsck`, `xfs_repair`) repairs it.")  # fmt: skip
+                     fix="Read `dmesg`; repair it with a file system check (`fsck`, `xfs_repair`).")  # fmt: skip
 
 
 def _of_kernel(node: NodeFacts, mount: MountEntry) -> list[str]:
-    """Return the kernel's lines by which a file system was stopped."""
+    """Return the kernel's lines about the failure of a file system."""
     device = mount.source.rpartition("/")[2]
     if not device:
         return []
@@ -168,7 +168,7 @@ def _of_kernel(node: NodeFacts, mount: MountEntry) -> list[str]:
 def _enough(place: str, wanted: Declared, room: Space, source: str, key: str) -> Iterator[Finding]:
     if wanted.min_free_pct is not None or wanted.min_free_gib is not None:
         if not room.size_bytes or room.free_bytes is None:
-            yield unknown(f"{place} does not report how much room it has", subject=place,
+            yield unknown(f"{place} does not report its free space", subject=place,
                           expected=f"what {source} declares", evidence=[key])  # fmt: skip
         else:
             pct, gib = 100 * room.free_bytes / room.size_bytes, room.free_bytes / _GIB
@@ -184,7 +184,7 @@ def _enough(place: str, wanted: Declared, room: Space, source: str, key: str) ->
     least_inodes = wanted.min_free_inodes
     if least_inodes is not None and room.inodes != 0:
         if room.free_inodes is None:
-            yield unknown(f"{place} does not report how many inodes are free", subject=place,
+            yield unknown(f"{place} does not report its free inodes", subject=place,
                           expected=f"at least {least_inodes} ({source}.min_free_inodes)", evidence=[key])  # fmt: skip
         elif room.free_inodes < least_inodes:
             yield failed(f"{place} has {room.free_inodes} inodes free, fewer than {least_inodes}", subject=place,
@@ -198,8 +198,8 @@ def _enough(place: str, wanted: Declared, room: Space, source: str, key: str) ->
     fault="A file system is full, or was turned read-only",
     impact="blocks-job",
     source="proc_pid_mountinfo(5), df(1); Documentation/admin-guide/ext4 (errors=remount-ro)",
-    fix="Full: `du -x --max-depth=1 PLACE`. Read-only: `dmesg`, then a file system check of the device, or a new disk. "
-    "Declare what a job needs: class.NAME.host.mounts.",
+    fix="If full, run `du -x --max-depth=1 PLACE`. If read-only, read `dmesg`, then check the file system or "
+    "replace the disk. Declare the mounts that jobs need: class.NAME.host.mounts.",
     gating=False,
     unless=(own_file_systems,),
     action="fix-site",
@@ -209,17 +209,17 @@ def file_systems(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for disks without space or inodes, or turned read-only by an error.
 
     ## Why it matters
-    A full disk is a fault at every site, and so is one that the kernel stopped writing to: logs, locks and checkpoints
-    end there, and a job fails with an error that names another cause.
+    On a disk that is full or that the kernel made read-only, logs, lock files and checkpoints fail, and a job reports
+    a misleading error.
 
     ## Verdicts
-    Less than 1 MiB, or no inode, for an ordinary user warns, and so does a file system that is read-only although it
-    was mounted for writing: the kernel does that after an error. One that was mounted read-only on purpose (an image,
-    a boot disk) is named and does not warn. What the cluster file declares is judged by `host.mounts`. It holds no job
-    back: whether a job needs the disk is not declared.
+    Less than 1 MiB or no free inode for an ordinary user warns, and so does a file system that was mounted writable
+    and is now read-only, which the kernel does after an error. One that was mounted read-only on purpose (an image, a
+    boot disk) is listed without a warning. `host.mounts` judges declared mounts. The check never gates a job, because
+    it is not declared whether a job needs the disk.
 
     ## False alarms
-    A disk that is filled up on purpose, such as one of an image.
+    A disk that is full on purpose, such as an image.
     """
     declared = set(site.members.host.mounts)
     mounts = {mount.place: mount for mount in node.parsed(MOUNTS, parse)}
@@ -241,7 +241,7 @@ def file_systems(node: NodeFacts, site: Site) -> Iterator[Finding]:
                          evidence=[DISK_SPACE])  # fmt: skip
         elif row.inodes and row.free_inodes == 0:
             wrong += 1
-            yield warned(f"{row.place} ({row.kind}) has no inode left for a new file", subject=row.place,
+            yield warned(f"{row.place} ({row.kind}) has no free inode", subject=row.place,
                          found=f"0 of {row.inodes} inodes", expected="inodes for users",
                          evidence=[DISK_SPACE])  # fmt: skip
     if not wrong:
@@ -254,7 +254,7 @@ def file_systems(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _rows(node: NodeFacts) -> tuple[Space, ...]:
-    """Return df's table, also where it could not look at every disk."""
+    """Return df's table, even if it could not read every disk."""
     record = node.evidence.complete_record(DISK_SPACE)
     if record.rc == 1 and not record.out.strip() and "no file systems processed" in record.err:
         return ()

@@ -1,4 +1,4 @@
-"""Checks of NUMA placement: CPUs and memory near the GPUs and NICs."""
+"""Checks of NUMA placement: CPUs and memory close to the GPUs and NICs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 @check(
     "numa.affinity",
-    title="Allowed CPUs reach every GPU's NUMA node",
-    fault="The allowed CPUs do not reach every GPU's NUMA node",
+    title="The allowed CPUs include every GPU's NUMA node",
+    fault="The allowed CPUs exclude a GPU's NUMA node",
     impact="slows-job",
     source="https://docs.kernel.org/ABI/testing/sysfs-bus-pci (local_cpulist); NCCL user guide, CPU affinity",
     fix="Widen the job's CPU mask (`--cpus-per-task`, `--cpu-bind=none`, cpuset) or bind each rank near its GPU.",
@@ -34,29 +34,29 @@ def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the CPUs of this process with those local to each of its GPUs.
 
     ## Why it matters
-    A rank that may not run near its GPU copies every byte over the inter-socket link, and all ranks
-    squeezed on a few CPUs starve their NCCL proxies and data loaders: both look like a slow network.
+    A rank that cannot run close to its GPU copies every byte over the inter-socket link, and ranks confined to a few
+    CPUs starve their NCCL proxies and data loaders. Both look like a slow network.
 
     ## Verdicts
-    Run it where the job runs, inside the allocation or container. A mask that misses a GPU's node fails. The
-    NIC of each GPU counts too: out of reach it warns. Started as one rank of several (`srun preflight
-    check`), it judges that rank's own GPU: a mask on the far socket fails; fewer than four CPUs, or no
-    binding at all, warns. Its GPU is identified by CUDA_VISIBLE_DEVICES and the local rank.
+    Run it where the job runs, inside the allocation or container. A mask that excludes a GPU's node fails; one that
+    excludes the node of a GPU's NIC warns. As one rank of several (`srun preflight check`), it judges that rank's own
+    GPU: a mask on the far socket fails; fewer than four CPUs, or no binding, warns. The GPU is identified by
+    CUDA_VISIBLE_DEVICES and the local rank.
 
-    Where the kernel has no NUMA node for a device (-1) and several nodes, the distance is unknown.
+    If the kernel reports no NUMA node for a device (-1) on a machine with several nodes, the distance is unknown.
 
     ## False alarms
     Run in a login shell or a batch script, which has another mask than the job's ranks.
     """
     allowed, gpus = node.allowed_cpus, node.own_gpus
-    # of a device without a node (-1) the kernel calls all CPUs local, which is so where there is one node
+    # For a device without a node (-1) the kernel calls all CPUs local, which is true only with one node.
     placed = [gpu for gpu in gpus if gpu.local_cpus and (gpu.numa_node is not None or (node.cpu_nodes or 0) <= 1)]
     near = [gpu for gpu in placed if gpu.local_cpus and gpu.local_cpus & allowed]
     details: dict[str, Any] = {"found": f"CPUs {fold_ids(allowed)}", "evidence": [STATUS, PCI_BUS]}
     if far := [gpu for gpu in placed if gpu not in near]:
         cpus = fold_ids(frozenset().union(*(gpu.local_cpus or () for gpu in far)))
         yield failed(
-            f"{len(far)} of {len(gpus)} GPUs have no CPU near them in the allowed CPUs {fold_ids(allowed)}",
+            f"{len(far)} of {len(gpus)} GPUs have no local CPU among the allowed CPUs {fold_ids(allowed)}",
             subject=far[0].address if len(far) == 1 else "",
             expected=f"some of {cpus}, near {', '.join(gpu.address for gpu in far)}",
             **details,
@@ -64,7 +64,10 @@ def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
     elif worry := _few_cpus(node, details) or _unbound(node, near, details) or _far_nics(node, site, details):
         yield worry
     elif near:
-        yield passed(f"the allowed CPUs {fold_ids(allowed)} reach all {len(near)} GPUs", evidence=[STATUS, PCI_BUS])
+        yield passed(
+            f"the allowed CPUs {fold_ids(allowed)} include local CPUs of all {len(near)} GPUs",
+            evidence=[STATUS, PCI_BUS],
+        )
     if silent := [gpu.address for gpu in gpus if gpu not in placed]:
         yield unknown(
             f"unknown nearest CPUs of {', '.join(silent)}",
@@ -106,7 +109,7 @@ def _far_nics(node: NodeFacts, site: Site, details: Mapping[str, Any]) -> Findin
     if not (nics := _nics_out_of_reach(node, site)):
         return None
     return warned(
-        f"{', '.join(nics[:4])}: no CPU near the NIC in the allowed CPUs {fold_ids(node.allowed_cpus)}",
+        f"{', '.join(nics[:4])}: no CPU local to the NIC among the allowed CPUs {fold_ids(node.allowed_cpus)}",
         subject=nics[0] if len(nics) == 1 else "",
         expected="some CPUs of the NIC's NUMA node: NCCL's proxies ring its doorbells",
         **details,
@@ -114,9 +117,9 @@ def _far_nics(node: NodeFacts, site: Site, details: Mapping[str, Any]) -> Findin
 
 
 def _nics_out_of_reach(node: NodeFacts, site: Site) -> list[str]:
-    """Return the NICs of this process's GPUs that are near none of its CPUs.
+    """Return the NICs of this process's GPUs that are local to none of its CPUs.
 
-    Empty where the distance is unknown.
+    Empty if the distance is unknown.
     """
     try:
         devices = [port.device for port in site.roles(node).compute]
@@ -130,8 +133,8 @@ def _nics_out_of_reach(node: NodeFacts, site: Site) -> list[str]:
 
 @check(
     "numa.memory",
-    title="Memory may come from every GPU's NUMA node",
-    fault="Memory may not come from every GPU's NUMA node",
+    title="Memory can be allocated on every GPU's NUMA node",
+    fault="Memory cannot be allocated on every GPU's NUMA node",
     impact="slows-job",
     source="cpuset(7), Mems_allowed; numa(7)",
     fix="Widen cpuset.mems (`--mem-bind`, the kubelet's memory manager) to the GPUs' NUMA nodes.",
@@ -144,13 +147,13 @@ def memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     Pinned buffers on the far socket send every copy between host and GPU over the inter-socket link,
-    even where the CPUs are bound well.
+    even if the CPUs are bound well.
 
     ## Verdicts
-    A node that is not allowed warns. A GPU's node is the one that its PCI function hangs on.
+    A node that is not allowed warns. A GPU's node is that of its PCI function.
 
     ## False alarms
-    Grace's GPU memory is a NUMA node of its own and may be withheld; it is not meant here.
+    None known: Grace's GPU memory, which is a separate NUMA node, is not required.
     """
     allowed, gpus = node.allowed_memory_nodes, node.own_gpus
     if node.cpu_nodes == 1 and all(gpu.numa_node is None for gpu in gpus):
@@ -161,14 +164,14 @@ def memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if far:
         nodes = sorted({gpu.numa_node for gpu in far if gpu.numa_node is not None})
         yield warned(
-            f"{len(far)} of {len(gpus)} GPUs: memory may not come from their NUMA node",
+            f"{len(far)} of {len(gpus)} GPUs: memory cannot be allocated on their NUMA node",
             subject=far[0].address if len(far) == 1 else "",
             found=f"nodes {fold_ids(allowed)}",
             expected=f"node {', '.join(map(str, nodes))} too, near {', '.join(gpu.address for gpu in far)}",
             evidence=[STATUS, PCI_BUS],
         )
     elif len(silent) < len(gpus):
-        yield passed(f"memory may come from the NUMA node of all {len(gpus) - len(silent)} GPUs",
+        yield passed(f"memory can be allocated on the NUMA node of all {len(gpus) - len(silent)} GPUs",
                      found=f"nodes {fold_ids(allowed)}", evidence=[STATUS, PCI_BUS])  # fmt: skip
     if silent:
         yield unknown(f"unknown NUMA node of {', '.join(silent)}", evidence=[PCI_BUS],
@@ -177,11 +180,11 @@ def memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 @check(
     "numa.nccl-affinity",
-    title="NCCL_IGNORE_CPU_AFFINITY fits the CPU mask",
-    fault="NCCL_IGNORE_CPU_AFFINITY does not fit the CPU mask",
+    title="NCCL_IGNORE_CPU_AFFINITY suits the CPU mask",
+    fault="NCCL_IGNORE_CPU_AFFINITY does not suit the CPU mask",
     impact="slows-job",
     source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ignore-cpu-affinity",
-    fix="`unset NCCL_IGNORE_CPU_AFFINITY` where the launcher binds well; correct its mask (`--cpu-bind`) where not.",
+    fix="If the launcher binds well, run `unset NCCL_IGNORE_CPU_AFFINITY`; otherwise correct its mask (`--cpu-bind`).",
     action="fix-job",
     answers=("NT-ENV-12",),
     reads=("nvml:gpus", "cmd:nvidia-smi --query-gpu=*"),
@@ -191,15 +194,15 @@ def nccl_affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare NCCL_IGNORE_CPU_AFFINITY with the inherited CPU mask.
 
     ## Why it matters
-    With it NCCL's threads leave the mask and follow the GPU: right where a launcher binds to a wrong
-    core, wrong where the mask keeps several jobs on one node apart.
+    With it, NCCL's threads ignore the mask and run near the GPU. This helps if a launcher binds to a wrong core, and
+    harms if the mask separates several jobs on one node.
 
     ## Verdicts
-    Unset or 0 passes, and so does 1 without a mask to ignore or with a mask away from the GPU. 1 with a
-    mask that reaches the GPU warns: the job's neighbours pay.
+    Unset or 0 passes, and so does 1 without a mask to ignore or with a mask away from the GPU. 1 with a mask that
+    includes the GPU's node warns, because it slows other jobs on the node.
 
     ## False alarms
-    A node that belongs to one job at a time: its mask separates no jobs.
+    A node that runs one job at a time.
     """
     setting = node.nccl_env.get("NCCL_IGNORE_CPU_AFFINITY")
     if setting is None or not node.nccl_env.integer(setting.name):
@@ -216,7 +219,7 @@ def nccl_affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
         f"{setting.text} in {setting.where} lets NCCL leave the CPU mask {fold_ids(allowed)}",
         subject=setting.name,
         found=setting.value,
-        expected="unset: the mask reaches the GPUs",
+        expected="unset: the mask includes the GPUs' nodes",
         evidence=[setting.source, STATUS],
         quote=setting.text,
     )

@@ -1,4 +1,4 @@
-"""Processes that must not be on a node."""
+"""Checks of processes that must not run on a node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 from preflight.parsers.host.processes import PROCESSES, ProcessEntry, parse
 
-#: Processes that a finding lists.
+#: Maximum number of processes in a finding.
 _LISTED = 8
 
 
@@ -29,14 +29,15 @@ def forbidden(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for the programs and users that the cluster file forbids.
 
     ## Why it matters
-    A process of a user without a job, or a miner, takes memory, cores and GPUs from the job that has the node.
+    A process of a user without a job, or a miner, takes memory, cores and GPUs from the node's job.
 
     ## Verdicts
-    Each program and user of which a process runs fails, with their numbers. Programs are compared by the name that the
-    kernel keeps, of 15 characters. Where only this user's processes are visible (`hidepid`), it is unknown.
+    Each forbidden program or user with a running process fails, with the process ids. Programs are compared by the
+    kernel's name of at most 15 characters. If only the user's own processes are visible (`hidepid`), the result is
+    unknown.
 
     ## False alarms
-    A program may give itself any name.
+    A program can set any name for itself.
     """
     host = site.members.host
     processes = node.parsed(PROCESSES, parse)
@@ -76,8 +77,7 @@ def _shown(processes: Sequence[ProcessEntry]) -> str:
     fault="A process stays a zombie",
     impact="drifts",
     source="ps(1), proc_pid_stat(5): state Z",
-    fix="`ps -o pid,ppid,user,args -p PARENT`; a parent that does not wait for its children has to be ended, then the "
-    "first process takes notice of them.",
+    fix="`ps -o pid,ppid,user,args -p PARENT`; end a parent that does not wait for its children; init then reaps them.",
     gating=False,
     window=True,
 )
@@ -85,15 +85,15 @@ def zombies(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for processes that were zombies at both readings of a window.
 
     ## Why it matters
-    A zombie holds its number and exit status, and nothing else, until its parent takes notice; a parent that never does
-    is stuck or broken, on GPU nodes often in a driver's call, and what it holds itself is not released.
+    A zombie keeps only its process id and exit status until its parent reaps it. A parent that never does is stuck or
+    broken, on GPU nodes often in a driver call, and keeps its own resources.
 
     ## Verdicts
-    The same process, a zombie of the same parent at both readings, warns with both numbers. One that was there at one
-    reading only is how every process ends. It holds no job back.
+    A process that is a zombie of the same parent at both readings warns, with both process ids. A zombie at only one
+    reading is normal. The check never gates a job.
 
     ## False alarms
-    A container of a first process that does not wait for its children; it costs numbers only.
+    A container whose first process does not reap its children; it only uses up process ids.
     """
     first = node.evidence.complete_record(PROCESSES)
     node.evidence.text(PROCESSES)

@@ -1,4 +1,4 @@
-"""Checks of network storage on the compute fabric."""
+"""Check of network storage on the compute fabric."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ def no_network_mount(node: NodeFacts, site: Site) -> Finding | None:
     fault="Storage is mounted over the compute fabric",
     impact="slows-job",
     source="proc_pid_mountinfo(5), nfs(5), sysfs-class-nvme; operators' rule: backend and storage networks are apart",
-    fix="`ip route get SERVER`; mount from an address of the storage or frontend network, or route the servers' "
-    "network over it.",
+    fix="Run `ip route get SERVER`; mount from an address of the storage or frontend network, or route the "
+    "servers' network over it.",
     action="fix-site",
     answers=("AN-2",),
     reads=("file:/sys/class/nvme/*/transport", "file:/sys/class/nvme/*/address"),
-    gating=False,  # a design; it slows jobs and stops none
+    gating=False,  # slows jobs but stops none
     unless=(no_rdma, no_network_mount),
 )
 def network(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the interface to each storage server with the compute ports.
 
     ## Why it matters
-    Checkpoints or a data loader that share the gradients' ports collide with them in bursts: every rank waits for
-    the one with its port busy.
+    Checkpoints or a data loader on the same ports as gradients collide with them in bursts, and every rank waits for
+    the rank with the busy port.
 
     ## Verdicts
-    The address of the server (NFS, Lustre, Ceph, SMB, NVMe over TCP and RDMA) is looked up in the kernel's main table
-    of routes. Over a compute port warns; where the cluster file names compute ports and storage ports, it fails. A
-    server that is known by name only, or not at all (GPFS, BeeGFS), is unknown: no name is resolved. So is every
-    mount in a container, which its host may reach over routes of its own. Without a network mount it does not apply.
+    The address of the server (NFS, Lustre, Ceph, SMB, NVMe over TCP and RDMA) is looked up in the kernel's main
+    routing table. A route over a compute port warns, or fails if the cluster file names compute and storage ports. A
+    server without a known address (a host name, GPFS, BeeGFS) is unknown, because no name is resolved. So is every
+    mount in a container, because the host's routes are not visible. Without a network mount the check does not apply.
 
     ## False alarms
-    Policy routing (`ip rule`), or a client that binds to an interface by itself (LNet, Weka), may take
-    another way than the main table; a small site may have one network for everything.
+    Policy routing (`ip rule`), or a client that selects an interface itself (LNet, Weka), may use another route than
+    the main table; a small site may have one network for everything.
     """
     found, roles = _mounts(node), site.roles(node)
     if node.in_container:
@@ -74,15 +74,15 @@ def network(node: NodeFacts, site: Site) -> Iterator[Finding]:
         over = sorted(compute[name] for name in ways or () if name in compute)
         if ways and over:
             yield report(f"{one.kind} {one.source} is reached over the compute port {over[0]}", subject=one.place,
-                      found=", ".join(sorted(ways)), expected="an interface of no compute port",
+                      found=", ".join(sorted(ways)), expected="an interface other than a compute port",
                       evidence=[one.evidence, addresses.ROUTES])  # fmt: skip
         else:
             (apart if ways else silent).append(one)
     if silent:
-        yield unknown(f"the way to {len(silent)} of {len(found)} network mounts is not known", found=_listed(silent),
+        yield unknown(f"the route to {len(silent)} of {len(found)} network mounts is not known", found=_listed(silent),
                       evidence=[silent[0].evidence], fix=_FIND_INTERFACE)  # fmt: skip
     if apart:
-        message = f"{len(apart)} network mounts are reached over no interface of the compute fabric"
+        message = f"no compute port is used to reach the {len(apart)} network mounts"
         yield passed(message, found=_listed(apart), evidence=[apart[0].evidence, addresses.ROUTES])  # fmt: skip
 
 
@@ -98,7 +98,7 @@ def _listed(found: tuple[Storage, ...] | list[Storage]) -> str:
 def _ways(node: NodeFacts, storage: Storage) -> frozenset[str]:
     """Return the interfaces that lead to the servers, and those below them.
 
-    Empty where any of them is unknown.
+    Empty if any of them is unknown.
     """
     ways: set[str] = set()
     for server in storage.servers:
@@ -121,7 +121,7 @@ def _interfaces(node: NodeFacts, server: IpAddress) -> tuple[str, ...]:
 
 
 def _below(node: NodeFacts, name: str) -> Iterator[str]:
-    """Yield an interface and its parts.
+    """Yield an interface and those below it.
 
     A VLAN or partition has a parent; a bond has links.
     """

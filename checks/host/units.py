@@ -1,4 +1,4 @@
-"""Units of systemd: those that the cluster file declares, and those that failed."""
+"""Checks of systemd units: declared ones, and failed ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
 from preflight.parsers.host.services import FAILED, Service, parse, parse_units
 from preflight.probes import unit_name, units
 
-#: Units without which a job does not start, does not see its files, or computes with wrong time. A judgement.
+#: Units that jobs need to start, to see their files, or for the correct time. A judgement.
 _OF_JOBS = re.compile(
     r"(?:slurmd|slurmstepd|munge|pbs|pbs_mom|lsf|lsfd|flux|kubelet|containerd|docker|crio|cri-o|enroot"
     r"|sssd|nslcd|winbind|autofs|openibd|rdma-load-modules@\S+|rdma-hw|mst|chrony|chronyd|ntpd|ntp|systemd-timesyncd"
@@ -22,7 +22,7 @@ _OF_JOBS = re.compile(
 )
 _OF_GPUS = re.compile(r"nvidia-(?:persistenced|dcgm|mig-manager|peermem\S*)\.service|dcgm\.service")
 
-#: Judged by checks of their own.
+#: Units with their own checks.
 _ELSEWHERE = ("nvidia-fabricmanager.service", "nvidia-imex.service")
 
 
@@ -37,18 +37,18 @@ _ELSEWHERE = ("nvidia-fabricmanager.service", "nvidia-imex.service")
     action="fix-site",
 )
 def services(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the state of each declared unit of systemd with *active*.
+    """Compare the state of each declared systemd unit with *active*.
 
     ## Why it matters
-    Where slurmd, munge, the name service or a mount has failed, a node passes every test of its hardware, and takes no
-    job, or ends each that it takes.
+    If slurmd, munge, the name service or a mount has failed, a node passes every hardware test but runs no jobs, or
+    fails each one.
 
     ## Verdicts
-    A unit that is not active, or not installed, fails; one that is starting or stopping is unknown. A service that has
-    done its work and ended (`exited`) is active. Another name of a unit counts. Containers are left out.
+    A unit that is not active, or not installed, fails; one that is starting or stopping is unknown. A one-shot service
+    that finished (`exited`) is active. Aliases of a unit count. Containers are skipped.
 
     ## False alarms
-    A service that only some nodes of a class run; give those a class of their own.
+    A service that only some nodes of a class run; give those nodes their own class.
     """
     declared = [unit_name(name) for name in site.members.host.services or ()]
     expected = site.host("services")
@@ -63,7 +63,7 @@ def services(node: NodeFacts, site: Site) -> Iterator[Finding]:
             continue
         yield _not_active(name, unit, f"active ({expected.source})", key)
     if right:
-        yield passed(f"active, as the cluster file declares: {', '.join(right)}", found=f"{len(right)} units",
+        yield passed(f"active, as declared in the cluster file: {', '.join(right)}", found=f"{len(right)} units",
                      evidence=[key])  # fmt: skip
 
 
@@ -74,35 +74,35 @@ def _not_active(name: str, unit: Service | None, expected: str, key: str) -> Fin
     if not unit.known:
         return failed(f"{name} is not installed", subject=name, found=unit.load, expected=expected, evidence=[key])
     if unit.active in ("activating", "deactivating") and unit.sub != "auto-restart":
-        return unknown(f"{name} is {state}: neither up nor down", subject=name, found=state, expected=expected,
-                       evidence=[key], fix=f"wait, and look again: `systemctl status {name}`")  # fmt: skip
+        return unknown(f"{name} is {state}: neither active nor failed", subject=name, found=state, expected=expected,
+                       evidence=[key], fix=f"wait, then check again: `systemctl status {name}`")  # fmt: skip
     return failed(f"{name} is {state}, not active", subject=name, found=state, expected=expected, evidence=[key])
 
 
 @check(
     "host.failed-units",
-    title="No unit of systemd has failed",
-    fault="A unit of systemd has failed",
+    title="No systemd unit has failed",
+    fault="A systemd unit has failed",
     impact="drifts",
     source="systemctl(1): list-units --state=failed",
-    fix="`systemctl status UNIT`, `journalctl -u UNIT -b`; repair or disable it, `systemctl reset-failed UNIT`. "
-    "Declare what must run (class.NAME.host.services) and what may fail (class.NAME.host.may_fail).",
+    fix="`systemctl status UNIT`, `journalctl -u UNIT -b`; repair or disable it, then `systemctl reset-failed "
+    "UNIT`. Declare the required units (class.NAME.host.services) and those that may fail (class.NAME.host.may_fail).",
     gating=False,
     unless=(no_systemd,),
     action="fix-site",
 )
 def failed_units(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look for units of systemd that have failed.
+    """Look for failed systemd units.
 
     ## Why it matters
-    systemd has tried, given up, and writes it to its journal only: the job that needs the unit ends hours later, with
-    an error that does not name it.
+    systemd reports a failed unit only in its journal. A job that needs the unit fails hours later, with an error that
+    does not name it.
 
     ## Verdicts
-    A failed unit that jobs need anywhere (schedulers, container engines, name services, mounts, clocks, RDMA, with
-    GPUs NVIDIA's services) warns. Whether further units matter is unknown, in one finding: `host.may_fail` in the
-    cluster file decides it. Those that the cluster file declares are judged by `host.services`, the fabric manager and
-    IMEX by checks of NVLink. It holds no job back.
+    A failed unit that most jobs need (schedulers, container engines, name services, mounts, clocks, RDMA, and NVIDIA's
+    services on GPU nodes) warns. Other failed units are unknown, in one finding, unless `host.may_fail` in the cluster
+    file lists them. `host.services` judges declared units, and the NVLink checks judge the fabric manager and IMEX.
+    The check never gates a job.
 
     ## False alarms
     A unit of a container engine on a node that runs none; disable it. Mounts that come and go with users, snaps and
@@ -120,10 +120,10 @@ def failed_units(node: NodeFacts, site: Site) -> Iterator[Finding]:
             others.append(unit.name)
     if others:
         more = f" and {len(others) - 12} more" if len(others) > 12 else ""
-        yield unknown(f"whether jobs need what has failed is not declared: {', '.join(others[:12])}{more}",
+        yield unknown(f"not declared whether jobs need these failed units: {', '.join(others[:12])}{more}",
                       found=f"{len(others)} failed units", expected="none, or units that may fail", evidence=[FAILED],
                       fix=f"`systemctl status`; declare it: {site.host('services').key}, "
                       f"{site.host('may_fail').key}")  # fmt: skip
     if not failures:
-        excused = " but what the cluster file declares" if declared else ""
-        yield passed(f"no unit of systemd has failed{excused}", evidence=[FAILED])
+        excused = " except the declared ones" if declared else ""
+        yield passed(f"no systemd unit has failed{excused}", evidence=[FAILED])

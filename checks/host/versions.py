@@ -1,4 +1,4 @@
-"""Installed software: the driver's libraries, NCCL."""
+"""Checks of installed software: the driver's libraries, NCCL."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from preflight.parsers.nvidia.driver_version import driver_version
 @check(
     "versions.driver-files",
     title="The driver's libraries are complete and match the kernel module's version",
-    fault="The driver's libraries do not fit the kernel module",
+    fault="The driver's libraries do not match the kernel module",
     impact="blocks-job",
-    source="NVIDIA driver README: the user-space libraries and the kernel module are of one version",
-    fix="Install one complete driver version and reboot; in an image remove its own `libcuda.so*` and "
-    "`libnvidia-*.so*`.",
+    source="NVIDIA driver README: the user-space libraries and the kernel module must have the same version",
+    fix="Install one complete driver version and reboot; from an image, remove `libcuda.so*` and `libnvidia-*.so*`.",
     action="fix-site",
     answers=("PA-03",),
     unless=(no_gpu,),
@@ -32,15 +31,15 @@ def driver_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Empty files are reported as well.
 
     ## Why it matters
-    After an upgrade without a reboot, or with a library baked into an image, every CUDA call ends in
-    "driver/library version mismatch"; a file of zero bytes in "invalid ELF header".
+    After an upgrade without a reboot, or with a library baked into an image, every CUDA call fails with
+    "driver/library version mismatch"; an empty library file fails with "invalid ELF header".
 
     ## Verdicts
-    A file of zero bytes and another version both fail. Only the version that libcuda.so.1 and libnvidia-ml.so.1
-    point to counts: others beside it are harmless.
+    An empty file or a different version fails. Only the version that libcuda.so.1 and libnvidia-ml.so.1 point to
+    counts; other versions are harmless.
 
     ## False alarms
-    The forward-compatible libcuda in /usr/local/cuda/compat is not a mismatch, and is ignored.
+    None known. The forward-compatible libcuda in /usr/local/cuda/compat is ignored.
     """
     libraries = [library for library in node.libraries if not library.name.startswith("libnccl")]
     empty = [library.path for library in libraries if library.size_bytes == 0]
@@ -73,7 +72,7 @@ def driver_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
             quote="\n".join(f"{path} -> {version}" for path, version in wrong.items()),
         )
     if not wrong and not empty:
-        yield passed(f"{len(versions)} driver libraries are of the kernel module's version", found=loaded,
+        yield passed(f"{len(versions)} driver libraries have the kernel module's version", found=loaded,
                      evidence=[facts.versions.LIBRARIES, NVIDIA_VERSION])  # fmt: skip
 
 
@@ -84,8 +83,8 @@ def _points_to(target: str) -> str:
 
 @check(
     "versions.nccl",
-    title="There is one NCCL, or the one that PyTorch brought",
-    fault="Another NCCL is installed than PyTorch brought",
+    title="The installed NCCL versions agree",
+    fault="The system's NCCL differs from PyTorch's",
     impact="drifts",
     source="PyTorch's wheels load the NCCL of their own nvidia-nccl package by RPATH; ld.so(8), LD_LIBRARY_PATH",
     fix="Remove the system's `libnccl.so*` from images with PyTorch wheels, or install the same version.",
@@ -98,16 +97,15 @@ def nccl(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the system's NCCL version with that of PyTorch's package.
 
     ## Why it matters
-    With two, LD_LIBRARY_PATH or a plug-in decides which one is loaded, and ranks from different images
-    fail in their first collective or hang in it.
+    With two versions, LD_LIBRARY_PATH or a plug-in decides which one is loaded, and ranks from different images fail
+    or hang in their first collective.
 
     ## Verdicts
-    Different versions warn. nccl-tests and MPI programs take the system's. Looked at: the loader's usual
-    directories, and the packages of the system, conda and the user.
+    Different versions warn. nccl-tests and MPI programs use the system's version. The loader's usual directories and
+    the system, conda and user packages are searched.
 
     ## False alarms
-    PyTorch's wheels find their own NCCL first, so jobs that are PyTorch alone never meet the other
-    one.
+    Jobs that use only PyTorch: its wheels load their own NCCL first.
     """
     system = facts.versions.nccl_in_use(node.libraries)
     bundled = [package for package in node.packages if package.name.startswith("nvidia_nccl")]

@@ -1,4 +1,4 @@
-"""The curve of nccl-tests over message sizes, and which collectives were measured."""
+"""Checks of nccl-tests over message sizes: curve and measured collectives."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from preflight.parsers.nccl_tests.curve import Point
     from preflight.parsers.nccl_tests.text import Report
 
-#: A collective of the smallest size over any fabric takes 10 to 100 us, over TCP some 100; a judgement.
+#: A collective of the smallest size takes 10 to 100 us on any fabric, and several hundred over TCP; a judgement.
 SLOW_FLOOR_US = 1000
 
-#: Shares of a good run's busbw. 0.90: nccl-tests itself calls a run FAILED below 0.9 of NCCL_TESTS_MIN_BW (common.cu).
-#: 0.75: with one of four rails gone three quarters are left.
+#: Fractions of a good run's busbw. 0.90: nccl-tests reports a run as FAILED below 0.9 of NCCL_TESTS_MIN_BW (common.cu).
+#: 0.75: with one of four rails down, three quarters remain.
 AS_BEFORE, FAR_BELOW = 0.90, 0.75
-#: Times a good run's latency; a judgement: over twice is another path or protocol, not the spread of two runs.
+#: Multiple of a good run's latency; a judgement: more than twice means another path or protocol, not noise.
 LATER = 2.0
 
 MIB = 2**20
@@ -34,7 +34,8 @@ MIB = 2**20
     fault="Bandwidth falls, or latency rises, along the message sizes",
     impact="slows-job",
     source=f"{PERFORMANCE}; 5 % between neighbouring sizes: ROCm cvs",
-    fix="Run the odd sizes alone with `-n 100`, then with NCCL_DEBUG=INFO: which algorithm and protocol changes there?",
+    fix="Run the affected sizes alone with `-n 100`, then with NCCL_DEBUG=INFO to see where algorithm and "
+    "protocol change.",
     action="fix-job",
     answers=("NT-NCCL-4", "FP-LAT-4"),
     scope="run",
@@ -43,20 +44,21 @@ MIB = 2**20
 def shape(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare each size of an nccl-tests run with its neighbours.
 
-    A good run that the cluster file names is compared as well.
+    A good run named in the cluster file is compared as well.
 
     ## Why it matters
-    A dip at one size is a wrong algorithm, a congested path or a retransmission; a job with buckets of that size
-    runs at that bandwidth, however good the peak is.
+    A dip at one size is a wrong algorithm, a congested path or a retransmission; a job with buckets of that size runs
+    at that bandwidth, regardless of the peak.
 
     ## Verdicts
     Without a good run: bandwidth that falls by more than 5 % where the size grows, from 64 MiB on, warns; so do three
-    or more small messages that take three times as long as their like, and a latency floor above 1 ms. With one: below
+    or more small messages that take three times as long as similar ones, and a latency floor above 1 ms. With a good
+    run: below
     0.90 of its curve at 1 MiB and more warns, below 0.75 fails; twice its latency warns. A sweep that ends while the
     bandwidth still rises by 10 % for a doubling shows no plateau: *unknown*.
 
     ## False alarms
-    The size at which NCCL changes its algorithm; the same dip is in the good run then.
+    The size at which NCCL changes its algorithm; a good run then has the same dip.
     """
     for key, name, report in reports(run):
         points = parsers.nccl_tests.curve.curve(report.rows)
@@ -105,7 +107,7 @@ def _alone(run: RunFacts, key: str, name: str, points: Sequence[Point]) -> Itera
             found=f"{floor:.0f} us",
             expected=f"at most {SLOW_FLOOR_US} us",
             evidence=[key],
-            fix="See nccl.transport: TCP, or a network that loses packets, makes such times.",
+            fix="See nccl.transport: TCP, or packet loss, causes such times.",
         )
     if found or len(odd) >= 3 or (floor is not None and floor > SLOW_FLOOR_US):
         return
@@ -120,7 +122,7 @@ def _alone(run: RunFacts, key: str, name: str, points: Sequence[Point]) -> Itera
 
 
 def _against(key: str, name: str, report: Report, points: Sequence[Point], site: Site) -> Finding:
-    """Judge a curve by that of a good run of the same collective on as many ranks."""
+    """Compare a curve with a good run of the same collective and number of ranks."""
     alike = [
         good for good in site.baseline
         if good.collective == report.collective and good.nranks == report.nranks and good.nnodes == report.nnodes
@@ -165,7 +167,8 @@ def _against(key: str, name: str, report: Report, points: Sequence[Point], site:
     fault="A collective was not measured",
     impact="drifts",
     source=PERFORMANCE,
-    fix="run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` beside `all_reduce_perf`, to the same size",
+    fix="run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` in addition to `all_reduce_perf`, up "
+    "to the same size",
     action="fix-job",
     answers=("PA-18", "PA-25", "FP-OBS-2", "GS-3"),
     scope="run",
@@ -175,18 +178,17 @@ def _against(key: str, name: str, report: Report, points: Sequence[Point], site:
 def collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Look for a complete nccl-tests run of each collective, at job scale.
 
-    The finding states its time.
+    The finding states the measured time.
 
     ## Why it matters
-    Data parallel jobs reduce, sharded ones gather and scatter, mixtures of experts exchange all to all. A fabric that
-    was only measured with all_reduce, or inside one node, can still be slow for what the job does.
+    Data-parallel jobs use all-reduce, sharded jobs all-gather and reduce-scatter, mixtures of experts all-to-all. A
+    fabric that was only measured with all_reduce, or inside one node, can still be slow for the job's collectives.
 
     ## Verdicts
-    It passes for a run over at least as many GPUs as the job's: [class.NAME.model] gpus of the cluster file, else all
-    GPUs of the class's nodes; and up to messages of 256 MiB in a node, 1 GiB above it. A smaller run is unknown, and
-    so is any where nothing states the scale. Times in a node and above it (GS-3) take runs of each collective on one
-    node and on several. A collective without a complete run is unknown, one with a failed run warns; this gates no
-    job.
+    It passes for a run over at least the job's number of GPUs ([class.NAME.model] gpus of the cluster file, else all
+    GPUs of the class), with messages of up to 256 MiB in a node and 1 GiB across nodes. A smaller run is unknown, and
+    so is any run if the job's scale is not declared. Checklist item GS-3 needs runs of each collective on one node and
+    on several. A collective without a complete run is unknown; a failed run warns. The check never gates a job.
 
     ## False alarms
     A job that needs only one of them.
@@ -197,7 +199,7 @@ def collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
         points = parsers.nccl_tests.curve.curve(report.rows)
         if report.collective and report.status == "failed":
             why = f"stopped: {report.failures[0].text[:120]}" if report.failures else so_far(report)
-            broken[report.collective] = f"{name}: its run did not come to a good end: {why}"
+            broken[report.collective] = f"{name}: its run did not finish successfully: {why}"
         if report.collective and report.complete and points and report.copies == 1 and report.nranks != 1:
             known = best.get(report.collective)
             if known is None or _reach(report, points[-1]) >= _reach(known[3], known[2]):
@@ -224,14 +226,14 @@ def collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _reach(report: Report, point: Point) -> tuple[int, int]:
-    """Return how far a run went: over how many ranks, up to which size."""
+    """Return a run's number of ranks and largest message size."""
     return report.nranks or 0, point.bytes
 
 
 def _levels(found: Sequence[Report], keys: Sequence[str]) -> Finding:
-    """State which collectives were measured in a node, and which above it."""
+    """List the collectives measured in a node, and those across nodes."""
     inside, above = levels(found)
     lacks = [f"{where}: {', '.join(names)}" for where, names in (("in a node", inside), ("above it", above)) if names]
     if lacks:
         return unknown(f"not measured {'; '.join(lacks)}", evidence=keys, fix="run each on one node and on several")
-    return passed("all four collectives were measured in a node and above it", evidence=keys)
+    return passed("all four collectives were measured in a node and across nodes", evidence=keys)

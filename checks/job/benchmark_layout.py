@@ -17,7 +17,8 @@ from preflight.model import Finding, check, passed, unknown, warned
     fault="The benchmark misses a collective of the job",
     impact="drifts",
     source="PyTorch DDP: AllReduce; FSDP and ZeRO: AllGather and ReduceScatter; mixtures of experts: All-to-All",
-    fix="Run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` beside `all_reduce_perf`, as the job needs.",
+    fix="Run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` in addition to `all_reduce_perf`, as "
+    "the job needs.",
     action="fix-job",
     answers=("PA-N1",),
     scope="run",
@@ -28,16 +29,16 @@ def job_collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the measured collectives with those that the declared model uses.
 
     ## Why it matters
-    A fabric that was only measured with all_reduce may still be slow for what the job does: All-to-All loads the
-    spine, where all_reduce hardly goes.
+    A fabric that was only measured with all_reduce may still be slow for the job: all-to-all loads the spine, which
+    all_reduce hardly uses.
 
     ## Verdicts
-    Of the class's [class.NAME.model]: sharding "data" needs all_reduce, "fsdp" all_gather and reduce_scatter, experts
-    alltoall, tensor_ways above 1 all_reduce. One that was not measured to its end warns. Without a layout it is
-    unknown, and so it is where a run was smaller than the job (see nccl-tests.collectives).
+    The collectives follow from [class.NAME.model]: sharding "data" needs all_reduce, "fsdp" all_gather and
+    reduce_scatter, experts alltoall, tensor_ways above 1 all_reduce. A collective without a complete run warns.
+    Without a declared layout the result is unknown, and so is a run smaller than the job (see nccl-tests.collectives).
 
     ## False alarms
-    A benchmark of another job's fabric, passed in by accident.
+    A benchmark of another job's fabric, passed by mistake.
     """
     keys = list(run.nccl_tests)
     model = site.members.model
@@ -58,7 +59,7 @@ def job_collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
     lacks = [one for one in dict.fromkeys(needed) if one not in measured]
     small = [f"{one} {measured[one]}" for one in dict.fromkeys(needed) if measured.get(one)]
     found = ", ".join(sorted(measured)) or "none"
-    lead = f"the job uses {', '.join(dict.fromkeys(needed))}; measured to its end: {found}"
+    lead = f"the job uses {', '.join(dict.fromkeys(needed))}; completely measured: {found}"
     if lacks:
         yield warned(f"{lead}; not measured: {', '.join(lacks)}", found=found,
                      expected=", ".join(dict.fromkeys(needed)), evidence=keys)  # fmt: skip

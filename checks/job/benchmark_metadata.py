@@ -1,4 +1,4 @@
-"""Metadata that makes a benchmark comparable later."""
+"""Check of the metadata that makes a benchmark comparable later."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from preflight.facts.node import TOPO
 from preflight.facts.versions import LIBRARIES
 from preflight.model import Finding, check, passed, unknown, warned
 
-_HAND_OVER = (
-    "Hand the evidence of its nodes over as well: `preflight check --hosts NODES --log FILE --json report.json`."
-)
+_HAND_OVER = "Pass the evidence of its nodes as well: `preflight check --hosts NODES --log FILE --json report.json`."
 
 
 @check(
     "nccl-tests.record",
-    title="A result is recorded with the hardware and software that it was measured on",
-    fault="A result does not name what it was measured on",
+    title="A result is recorded with its hardware and software",
+    fault="A result lacks its hardware or software",
     impact="drifts",
     source="the record that the tuning guide requires: GPU model, driver, CUDA, NCCL, PyTorch, variables, topology",
     fix=_HAND_OVER,
@@ -34,34 +32,36 @@ def metadata(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the known setup of a result's nodes with the required metadata.
 
     ## Why it matters
-    A bandwidth of last month is worthless without a record of which NCCL on which GPUs it was measured; then the
-    regression is argued about instead of found.
+    Last month's bandwidth is worthless without the GPUs and the NCCL version that it was measured with.
 
     ## Verdicts
     Needed are GPU model and number, driver, CUDA, NCCL, PyTorch, container image, NCCL variables and topology. It
-    passes where the nodes that the log names were collected as well, and all of it is in the report's ``record``; with
-    the log alone, without its list of GPUs, or where one of them is not known, it is unknown. "No PyTorch" and "no
-    image" count where preflight looked, so run it where the job runs: in its container. It warns where a node has
-    several versions of NCCL or PyTorch and the log does not show which one was loaded.
+    passes if the nodes in the log were collected as well and the report's ``record`` has all items. It is unknown for
+    a log without node evidence or without its list of GPUs, or if an item is unknown. "No PyTorch" and "no image"
+    count as known, so run the check in the job's container. It warns if a node has several versions of NCCL or PyTorch
+    and the log does not show which one was loaded.
 
     ## False alarms
-    Images with several environments, where each job names its own.
+    Images with several environments, of which each job selects one.
     """
     for key, name, report in reports(run):
         hosts = report.hosts
         nodes = [node for host in hosts if (node := run.host(host)) is not None]
         if report.nranks is None or not hosts:
-            yield unknown("the log does not list the GPUs that it was measured over, so neither their number nor their "
-                          "hosts are known", subject=name, evidence=[key],
-                          fix="keep the complete output, with its lines `#  Rank  0 … on HOST`")  # fmt: skip
+            yield unknown(
+                "the log does not list the measured GPUs, so their number and hosts are unknown",
+                subject=name,
+                evidence=[key],
+                fix="keep the complete output, including the lines `# Rank 0 … on HOST`",
+            )
             continue
         if len(nodes) < len(hosts):
-            message = f"the record is not complete: evidence is at hand of {len(nodes)} of the {len(hosts)} hosts"
+            message = f"the record is incomplete: evidence of {len(nodes)} of the {len(hosts)} hosts is available"
             yield unknown(message, subject=name, evidence=[key], fix=_HAND_OVER)
             continue
         records = [record(node) for node in nodes]
         if missing := sorted({name for one in records for name in NEEDED if name not in one}):
-            yield unknown(f"not known of all its nodes: {', '.join(missing)}", subject=name, evidence=[key, TOPO])
+            yield unknown(f"not known for all its nodes: {', '.join(missing)}", subject=name, evidence=[key, TOPO])
             continue
         several = {name: versions for node in nodes for name, versions in ambiguous(node)}
         if report.nccl_version is not None:

@@ -12,7 +12,7 @@ from preflight.expectations import Site
 if TYPE_CHECKING:
     from preflight.parsers.nccl_tests.text import Report
 
-DECLARE = "declare the job in the cluster file: [class.NAME.model] gpus = ..., then run nccl-tests over as many"
+DECLARE = "declare the job in the cluster file: [class.NAME.model] gpus = ..., then run nccl-tests over that many"
 
 #: The four collectives of training.
 ALL = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
@@ -31,14 +31,14 @@ def wanted(site: Site) -> tuple[int, str] | None:
 
 
 def short(report: Report, site: Site) -> str:
-    """Return why a complete run does not cover the job; empty where it does."""
+    """Return why a complete run does not cover the job; empty if it does."""
     scale = wanted(site)
     if report.groups > 1:
-        return f"measured over {over(report)}, in {report.groups} communicators side by side: none spans them all"
+        return f"measured over {over(report)}, in {report.groups} separate communicators: none spans all of them"
     if report.nranks is None:
-        return "over how many GPUs is not in the log"
+        return "the log does not state the number of GPUs"
     if scale is None:
-        return f"measured over {over(report)}; nothing states over how many the job runs"
+        return f"measured over {over(report)}; the job's number of GPUs is not declared"
     if report.nranks < scale[0]:
         return f"measured over {over(report)}; the job runs over {scale[0]} ({scale[1]})"
     least = GIB if (report.nnodes or 1) > 1 else 256 * MIB
@@ -47,7 +47,7 @@ def short(report: Report, site: Site) -> str:
 
 
 def levels(reports: Sequence[Report]) -> tuple[list[str], list[str]]:
-    """Return the collectives not measured inside a node, and those not above it."""
+    """Return the collectives not measured inside a node, and those not across nodes."""
     complete = [one for one in reports if one.complete and one.copies == 1 and one.groups == 1 and one.nranks != 1]
     inside = {one.collective for one in complete if one.nnodes == 1}
     above = {one.collective for one in complete if one.nnodes is not None and one.nnodes > 1}

@@ -1,4 +1,4 @@
-"""Check of a log: the driver supports the CUDA that NCCL was built for."""
+"""Check of a log: the driver supports the CUDA version of NCCL."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
 if TYPE_CHECKING:
     from preflight.parsers.nccl_log import NcclLog
 
-_VERSION = "set NCCL_DEBUG=INFO in the job: its first lines name both versions"
+_VERSION = "set NCCL_DEBUG=INFO in the job: its first lines contain both versions"
 
 
 @check(
     "nccl.built-for",
-    title="The driver runs the CUDA that the job's NCCL was built for",
+    title="The driver supports the CUDA version of the job's NCCL",
     fault="The driver is too old for the job's NCCL",
     impact="blocks-job",
     source=f"{GUIDE}; lines `NCCL version 2.21.5+cuda12.4` and `cudaDriverVersion 12040`, NCCL 2.3 … 2.30",
-    fix="`nvidia-smi` prints the CUDA of the driver: install one of NCCL's major version, or use an older image.",
+    fix="`nvidia-smi` prints the driver's CUDA version: install a driver for NCCL's major version, or use an "
+    "older image.",
     action="fix-job",
     answers=("PA-03",),
     scope="run",
-    gating=False,  # of a job that has run
+    gating=False,  # judges a past job
     unless=(no_nccl,),
 )
 def built_for(run: RunFacts, site: Site) -> Iterator[Finding]:
@@ -37,17 +38,17 @@ def built_for(run: RunFacts, site: Site) -> Iterator[Finding]:
     Both are read from the job's log.
 
     ## Why it matters
-    A job brings NCCL in its image. Built for a newer major version of CUDA than the driver knows, its first call ends
-    with "CUDA driver version is insufficient for CUDA runtime version", on each node with an older driver.
+    A job brings NCCL in its image. If NCCL was built for a newer major CUDA version than the driver supports, its
+    first call fails with "CUDA driver version is insufficient for CUDA runtime version".
 
     ## Verdicts
-    Within one major version any minor version runs, and an older major version runs as well. A newer one fails; it
-    warns where the log names several drivers and only some are too old. Where the log names no driver, those of its
-    hosts count, if their evidence is at hand: one that is too old warns, as the image may bring a libcuda of its own
-    (cuda-compat). A log that does not name NCCL's CUDA is unknown; RCCL's is not judged.
+    A driver supports all minor versions of its major CUDA version, and older major versions. A newer major version
+    fails, or warns if the log names several drivers and only some are too old. If the log names no driver, the drivers
+    in its hosts' evidence are used: one that is too old warns, because the image may contain its own libcuda
+    (cuda-compat). A log without NCCL's CUDA version is unknown; RCCL is not judged.
 
     ## False alarms
-    One log of several jobs, of which each ran on its own nodes.
+    One log of several jobs on different nodes.
     """
     for key, log in run.nccl_logs.items():
         yield _of_log(run, key, log)
@@ -57,7 +58,7 @@ def _of_log(run: RunFacts, key: str, log: NcclLog) -> Finding:
     name = key.removeprefix("log:")
     at: dict[str, Any] = {"subject": name, "evidence": [key]}
     if not log.built_for:
-        return unknown(f"{name}: the log does not name the CUDA that NCCL was built for", fix=_VERSION, **at)
+        return unknown(f"{name}: the log does not name NCCL's CUDA version", fix=_VERSION, **at)
     newest = max(log.built_for, key=lambda one: _numbers(one.name))
     wanted, build = _numbers(newest.name)[0], f"{name}: NCCL is built for CUDA {newest.name}"
     if not log.cuda_drivers:
@@ -65,15 +66,15 @@ def _of_log(run: RunFacts, key: str, log: NcclLog) -> Finding:
     drivers = ", ".join(sorted(log.cuda_drivers, key=_numbers))
     old = [one for one in log.cuda_drivers if _numbers(one)[0] < wanted]
     if not old:
-        return passed(f"{build}, and the driver runs CUDA {drivers}", found=f"CUDA {drivers}", **at)
+        return passed(f"{build}, and the driver supports CUDA {drivers}", found=f"CUDA {drivers}", **at)
     at |= {"found": f"drivers of CUDA {drivers}", "expected": f"CUDA {wanted} or newer", "quote": cited(newest.first)}
     if len(old) == len(log.cuda_drivers):
-        return failed(f"{build}, and the driver runs CUDA {drivers} at most", **at)
-    return warned(f"{build}, and only some drivers run it: the log names CUDA {drivers}", **at)
+        return failed(f"{build}, and the driver supports at most CUDA {drivers}", **at)
+    return warned(f"{build}, and only some drivers support it: the log names CUDA {drivers}", **at)
 
 
 def _by_hosts(run: RunFacts, log: NcclLog, wanted: int, build: str, at: dict[str, Any]) -> Finding:
-    """Judge by the drivers of the log's hosts, where it names none."""
+    """Judge a log that names no driver by the drivers of its hosts."""
     fits: dict[str, bool | None] = {}
     for node in (run.host(host) for host in log.hosts):
         try:
@@ -88,8 +89,10 @@ def _by_hosts(run: RunFacts, log: NcclLog, wanted: int, build: str, at: dict[str
                       found=", ".join(old[:4]), expected=f"driver {least} or newer, or cuda-compat in the image",
                       **at)  # fmt: skip
     if not log.hosts or len(fits) < len(log.hosts) or None in fits.values():
-        return unknown(f"{build}, and the log does not name the CUDA of the driver", fix=_VERSION, **at)
-    return passed(f"{build}, and the drivers of all {len(fits)} hosts run it", found=", ".join(list(fits)[:4]), **at)
+        return unknown(f"{build}, and the log does not name the driver's CUDA version", fix=_VERSION, **at)
+    return passed(
+        f"{build}, and the drivers of all {len(fits)} hosts support it", found=", ".join(list(fits)[:4]), **at
+    )
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     title="nccl-tests reaches the bus bandwidth of this hardware",
     fault="nccl-tests stays below the bus bandwidth of this hardware",
     impact="slows-job",
-    source=f"{SOURCE}; a floor in the cluster file comes first",
-    fix="`preflight check --log FILE`: nccl.transport, nccl.gpudirect-rdma; then compare clocks, NVLink, HCAs "
-    "with a good node.",
+    source=f"{SOURCE}; a floor in the cluster file takes precedence",
+    fix="`preflight check --log FILE`: nccl.transport, nccl.gpudirect-rdma; then compare clocks, NVLink and "
+    "HCAs with a good node.",
     answers=("NT-NCCL-3", "GS-3", "PA-25"),
     scope="run",
     unless=(no_report,),
@@ -37,18 +37,18 @@ def busbw(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the best bus bandwidth of large messages with the hardware, GB/s.
 
     ## Why it matters
-    All ranks wait for the slowest path: one rail or NVLink that runs at half its rate halves the
-    collective, and every training step is that much longer.
+    All ranks wait for the slowest path: one rail or NVLink that runs at half its rate halves the collective's
+    bandwidth and lengthens every training step.
 
     ## Verdicts
-    The best row is taken, out of place or in place; the printed average takes in tiny sizes and is another number.
-    A floor of the cluster file decides for all_reduce. Else at least 0.90 of what such machines customarily reach
-    passes, from 0.75 on it warns, below it fails; where NICs or the part are only assumed, it warns. More than the
-    wires allow is *impossible*, and the labels are to be checked. NVLink SHARP is taken into account only for types and
-    operations that NVSwitches reduce. Messages that are too small, or fewer GPUs than the node has, do not measure it.
+    The best row counts, out of place or in place; the printed average includes tiny sizes and is a different number.
+    For all_reduce, a floor in the cluster file decides. Otherwise, at least 0.90 of the usual bandwidth of such
+    machines passes, at least 0.75 warns and less fails; with assumed NICs or part it only warns. More than the line
+    rate is reported as *impossible*: check the labels. NVLink SHARP is taken into account only for types and
+    operations that NVSwitches reduce. Runs with small messages, or with fewer GPUs than the node has, are not judged.
 
     ## False alarms
-    An algorithm or transport that was pinned on purpose, with NCCL_ALGO or NCCL_NET.
+    An algorithm or transport that was pinned on purpose with NCCL_ALGO or NCCL_NET.
     """
     for key, name, report in reports(run):
         finding = _busbw(run, key, name, report, site)
@@ -67,16 +67,16 @@ def _busbw(run: RunFacts, key: str, name: str, report: Report, site: Site) -> Fi
             expected="the run's own NCCL_TESTS_MIN_BW",
         )
     if not report.complete:
-        return unknown(f"{name}: the run did not finish: {so_far(report)}", fix="run it to its end")
+        return unknown(f"{name}: the run did not finish: {so_far(report)}", fix="let it run to completion")
     if report.copies > 1 or report.nranks == 1:
         each = "one rank" if report.nranks == 1 else f"{report.nranks} ranks"
         runs = f"{report.copies} runs of {each} each" if report.copies > 1 else "one rank"
-        moved = "no data moved between GPUs" if report.nranks == 1 else "not one run over all of them"
+        moved = "no data moved between GPUs" if report.nranks == 1 else "no run spans all of them"
         message = f"{name}: {runs}: {moved}"
         return unknown(message, fix="under mpirun, build nccl-tests with MPI=1; else set -g to the number of GPUs")
     nranks = report.nranks if report.groups == 1 else None
     if wrong := parsers.nccl_tests.collective.contradictions(report.rows, report.collective, nranks):
-        return unknown(f"{name}: the columns contradict each other: {wrong[0]}", fix="look at the output itself")
+        return unknown(f"{name}: the columns contradict each other: {wrong[0]}", fix="check the original output")
     built = machine(report, site, run, key)
     roof = roofline(report.collective or "", built, report.nnodes or 1) if isinstance(built, RooflineMachine) else None
     floor_bytes = roof.smallest if roof else GIB if report.nnodes is not None and report.nnodes > 1 else 256 * MIB
@@ -100,7 +100,7 @@ def _judged(
     )
     if judged is not None and roof is not None and judged.word == "impossible":
         return unknown(
-            f"{what}: found {found}, and {roof.limit:.0f} is all that the wires allow: impossible, check the labels",
+            f"{what}: found {found}, but the line rate is {roof.limit:.0f}: impossible, check the labels",
             found=found,
             expected=f"at most {roof.limit:.0f} GB/s ({_line(roof)})",
             fix="check the number of GPUs and NICs, their rates, and what was pasted: ports.rate_gbps, hcas, part",
@@ -108,7 +108,7 @@ def _judged(
     unfit = _unfit(report, site)
     if floor.value is not None and report.collective == "all_reduce" and not unfit:
         if roof is not None and floor.value > roof.limit:
-            message = f"{what}: found {found}; the floor {floor.value:g} is above the {roof.limit:.0f} that wires allow"
+            message = f"{what}: found {found}; the floor {floor.value:g} is above the line rate of {roof.limit:.0f}"
             return unknown(message, found=found, fix=f"correct it in the cluster file: {floor.key} = ...")
         finding = compare(best.busbw_gbytes_s, floor, what=what, at_least=True, unit="GB/s")
         if judged is None or roof is None:
@@ -119,8 +119,8 @@ def _judged(
         why = unfit or (f" ({built})" if isinstance(built, str) else f" of {report.collective} here")
         if _is_of_a_slow_network(best, report):
             return warned(
-                f"{what}: found {found}, no more than {_SLOW_GBYTES_S * 8:g} Gb/s between nodes: one slow port, or TCP "
-                f"in place of RDMA; no expectation is known{why}",
+                f"{what}: found {found}, no more than {_SLOW_GBYTES_S * 8:g} Gb/s between nodes: one slow port, "
+                f"or TCP instead of RDMA; the expected value is unknown{why}",
                 found=found,
                 expected=f"more than {_SLOW_GBYTES_S:g} GB/s between nodes of {report.device_names[0]}",
             )
@@ -137,8 +137,8 @@ def _judged(
     causes = [*_causes_in_log(run, key), *judged.causes]
     grade = failed if judged.fails and _certain(site, report) else warned
     return grade(
-        f"{what}: found {found}, expected about {roof.customary:.0f}: degraded, {_ratio(judged, roof)}; "
-        f"likely: {causes[0]}",
+        f"{what}: found {found}, expected about {roof.customary:.0f}: degraded, {_ratio(judged, roof)}; likely: "
+        f"{causes[0]}",
         found=found,
         expected=expected,
         fix="In this order: " + "; ".join(causes) + ".",
@@ -146,7 +146,7 @@ def _judged(
     )
 
 
-#: Bus bandwidth of 100 Gb/s, GB/s: nodes of SXM boards are sold with at least that much for each GPU.
+#: Bus bandwidth of 100 Gb/s, in GB/s: nodes with SXM boards have at least that much for each GPU.
 _SLOW_GBYTES_S = 12.5
 
 
@@ -168,11 +168,11 @@ def _line(roof: Roofline) -> str:
 
 
 def _figures(report: Report, best: Best, roof: Roofline) -> str:
-    """Return the time of each of the largest sizes, and the customary time."""
+    """Format the time of each of the largest sizes, with the usual time."""
     wanted = parsers.nccl_tests.collective.factor(roof.collective, roof.ranks)
     if wanted is None:
         return ""
-    lines = [f"line {best.row.line} is the best; customary times for {roof.wire.name}:"]
+    lines = [f"line {best.row.line} is the best; usual times for {roof.wire.name}:"]
     for point in parsers.nccl_tests.curve.curve(report.rows)[-6:]:
         usual = roof.seconds(point.bytes, wanted) * 1e6
         lines.append(f"{size_of(point.bytes)} in {point.time_us:g} us, customary {usual:.0f} us")
@@ -190,27 +190,27 @@ def _certain(site: Site, report: Report) -> bool:
 
 
 def _unfit(report: Report, site: Site) -> str:
-    """Return why no expectation fits this run; empty where one does."""
+    """Return why no expectation fits this run; empty if one does."""
     gpus = site.gpus.value
     if report.collective is None:
         return " of a collective that is not named"
     if report.groups > 1:
-        return f" of {report.groups} communicators side by side"
+        return f" of {report.groups} separate communicators"
     if report.nnodes is None or report.nranks is None:
         return " of a run without its list of devices"
     if gpus is not None and report.nranks != gpus * report.nnodes:
-        return f" of {report.nranks} GPUs where {report.nnodes} x {gpus} would be all"
+        return f" of {report.nranks} of {report.nnodes} x {gpus} GPUs"
     return ""
 
 
 def machine(report: Report, site: Site, run: RunFacts, key: str) -> RooflineMachine | str:
-    """Return the machine of a run, or why it is not known.
+    """Return the machine of a run, or why it is unknown.
 
-    The cluster file and the node's part come first; else the GPU's name from CUDA, for complete boards.
+    Prefers the cluster file and the node's part; falls back to the GPU's CUDA name for complete boards.
     """
     ranks, nodes = report.nranks, report.nnodes
     if not ranks or not nodes or ranks % nodes:
-        return "the list of devices is not here, or its nodes are not alike"
+        return "the list of devices is missing, or its nodes differ"
     part, gpus = site.part, ranks // nodes
     if part is None:
         gpu = gpu_named(report.device_names[0]) if len(report.device_names) == 1 else None
@@ -221,7 +221,7 @@ def machine(report: Report, site: Site, run: RunFacts, key: str) -> RooflineMach
     rate = site.rate_of_each(nics or 0, gpus).value
     built = machine_of(part, gpus, nics if rate is not None else None, rate)
     if built is None:
-        return f"{part.name}: NVLink does not join its GPUs, there is no model for it"
+        return f"{part.name}: NVLink does not connect its GPUs; not supported"
     if nodes > 1 and built.node_nics is None and built.domain == built.gpus:
         return "the NICs are not known: declare hcas = ... and ports.rate_gbps = ... in the cluster file"
     sharp = site.members.tree.sharp
@@ -246,7 +246,7 @@ def nics_of(site: Site, gpus: int | None) -> int | None:
 def _board(gpu: GpuModel, gpus: int) -> Part | None:
     """Return the part with this many GPUs of a model.
 
-    None where they may be some of the GPUs of a larger board.
+    None if they may be some of the GPUs of a larger board.
     """
     return next((part for part in PARTS if part.gpu is gpu and part.gpus == gpus and part.nvswitch), None)
 
@@ -254,17 +254,17 @@ def _board(gpu: GpuModel, gpus: int) -> Part | None:
 def _causes_in_log(run: RunFacts, key: str) -> Iterator[str]:
     """Yield the log's own messages about a slow transport.
 
-    They outrank any guess from a figure.
+    They take precedence over any guess from a figure.
     """
     if (log := run.nccl_logs.get(key)) is None:
         return
     if any(parsers.nccl_log.is_tcp(network) for network in log.network_names):
-        yield "TCP sockets carry the traffic, as the log of this run shows (nccl.transport)"
+        yield "TCP sockets carry the traffic according to the log (nccl.transport)"
     elif log.channels and all(channel.gpudirect is False for channel in log.channels):
-        yield "no channel uses GPUDirect RDMA, as the log of this run shows (nccl.gpudirect-rdma)"
+        yield "no channel uses GPUDirect RDMA according to the log (nccl.gpudirect-rdma)"
     off = log.variable("NCCL_NVLS_ENABLE")
     if off is not None and off.value.strip(". ") == "0":
-        yield "NCCL_NVLS_ENABLE=0, as the log of this run shows"
+        yield "NCCL_NVLS_ENABLE=0 according to the log"
     blocked = log.variable("NCCL_P2P_DISABLE")
     if blocked is not None and blocked.value.strip(". ") == "1":
-        yield "NCCL_P2P_DISABLE=1, as the log of this run shows"
+        yield "NCCL_P2P_DISABLE=1 according to the log"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from preflight.facts.nccl_root_cause import Cause, HostStatements
     from preflight.parsers.nccl_log import NcclLog
 
-#: Names in one message; characters of a record's key in a quote.
+#: Maximum number of names in one message, and characters of a record's key in a quote.
 _SHOWN, _KEY = 4, 80
 
 
@@ -25,7 +25,7 @@ class HostGroup:
 
     hosts: tuple[HostStatements, ...]
     cause: Cause | None
-    nodes: tuple[str, ...] = ()  # the names of the nodes that these hosts are
+    nodes: tuple[str, ...] = ()  # names of these hosts' nodes
 
     @property
     def agreed(self) -> bool:
@@ -58,7 +58,7 @@ def grouped(
         key = (cause.kind.id, cause.proof, cause.summary) if cause and explained else None
         known, members = found.get(key, (None, []))
         members.append(host)
-        found[key] = (known or cause, members)  # one line of a log covers the hosts that report less
+        found[key] = (known or cause, members)  # one log line also covers hosts that report less
     return [
         HostGroup(tuple(members), cause, tuple(node.node for host in members if (node := nodes[host.host])))
         for cause, members in found.values()
@@ -66,7 +66,7 @@ def grouped(
 
 
 def blamed(group: HostGroup | None) -> tuple[str, ...]:
-    """Return the check that reports the cause, and its nodes; empty if unproved."""
+    """Return the check that reports the cause, and its nodes; empty if unproven."""
     if group is None or group.cause is None or group.cause.proof is not facts.nccl_root_cause.Proof.AGREED:
         return ()
     check = group.cause.kind.check
@@ -81,7 +81,7 @@ def of_log(log: NcclLog) -> Sequence[HostStatements]:
 def named(hosts: Sequence[HostStatements]) -> str:
     """Return the names of the hosts, at most four.
 
-    Ranks are added only where there are few hosts.
+    Ranks are added only for a few hosts.
     """
     shown = [_one(host, ranks=len(hosts) <= _SHOWN) for host in hosts[:_SHOWN]]
     more = f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else ""
@@ -101,9 +101,9 @@ def _one(host: HostStatements, *, ranks: bool) -> str:
 
 
 def because(group: HostGroup, *, named_before: bool = False) -> str:
-    """Return the cause as the end of a sentence; empty where it is unknown.
+    """Return the cause as the end of a sentence; empty if unknown.
 
-    The hosts may be named before it.
+    It may start with the hosts.
     """
     cause = group.cause
     if cause is None or group.contradicted:
@@ -112,13 +112,13 @@ def because(group: HostGroup, *, named_before: bool = False) -> str:
     if not group.agreed:
         return f"; first stated cause, {line}; probably {cause.names}"
     on = "" if named_before or all(host.host is None for host in group.hosts) else f" on {group.named}"
-    if cause.kind.proved and line:  # NCCL itself names the setting; the node only shows where it is set
+    if cause.kind.proved and line:  # NCCL names the setting; the node only shows where it is set
         return f": {cause.kind.name}{on}, {line}" + (f"; {cause.summary}" if cause.summary else "")
     return f": {cause.summary}{on}" + (f"; {line}" if line else "")
 
 
 def fix(group: HostGroup) -> str:
-    """Return the next step: the fix, or a command that would find the cause."""
+    """Return the next step: the fix, or a command that finds the cause."""
     if group.cause is None:
         return ""
     if group.agreed:
@@ -127,7 +127,7 @@ def fix(group: HostGroup) -> str:
 
 
 def witness(group: HostGroup) -> str:
-    """Return the nodes' records behind a cause, and their content, for a quote."""
+    """Return the node records that show a cause, and their content for a quote."""
     cause = group.cause
     if cause is None or not cause.keys or not cause.summary:
         return ""
@@ -136,19 +136,19 @@ def witness(group: HostGroup) -> str:
 
 
 def contradictions(groups: Iterable[HostGroup], key: str, what: str) -> Iterator[Finding]:
-    """Report where a log and a node's evidence contradict each other."""
+    """Report contradictions between a log and a node's evidence."""
     for group in groups:
         if not group.contradicted or group.cause is None or group.cause.line is None:
             continue
         line = group.cause.line
         yield unknown(
-            f"{key.removeprefix('log:')}: the cause of {what} on {group.named} is unknown: line {line.number} of "
-            f"the log has {line.message[:120]!r}, the node's evidence: {group.cause.summary}",
+            f"{key.removeprefix('log:')}: the cause of {what} on {group.named} is unknown: line {line.number} "
+            f"of the log shows {line.message[:120]!r}, but the node's evidence: {group.cause.summary}",
             subject=key.removeprefix("log:"),
             found=group.cause.summary,
             expected=line.message[:120],
             evidence=[key],
-            why="The evidence is of another time, or of another place than the job's: the host and not its container.",
+            why="The evidence was collected at another time, or on the host instead of in the job's container.",
             fix="Collect from the node while the job runs, in the job's container; then: "
             f"{group.cause.kind.confirm_with}.",
             quote="\n".join(text for text in (str(line), witness(group)) if text)[:600],

@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 USER_GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage"
 
-#: Communicators of one size that one rank sets up; data, tensor, pipeline, context and expert groups are a dozen.
+#: Communicators of one size that one rank may set up; data, tensor, pipeline, context and expert groups need a dozen.
 MANY = 100
 
-#: How the rdma-sharp plug-in calls itself.
+#: Name of the rdma-sharp plug-in in logs.
 _SHARP = ("sharp", "ibext")
 
 
 @check(
     "nccl.communicators",
-    title="Communicators are made once and used again",
-    fault="Communicators are made again and again",
+    title="Communicators are created once and reused",
+    fault="Communicators are created repeatedly",
     impact="slows-job",
     source=f"{USER_GUIDE}/communicators.html; more than 100 of one size by one rank: a judgement",
-    fix="Make process groups before the loop: look for `new_group` and `init_process_group` inside it.",
+    fix="Create process groups before the loop; look for `new_group` and `init_process_group` inside it.",
     action="fix-job",
     answers=("NT-COM-1",),
     scope="run",
@@ -39,11 +39,12 @@ def communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Count how many communicators of one size a rank sets up.
 
     ## Why it matters
-    Each takes seconds on a large job, and memory on every GPU: made anew in each step, the job does little else.
+    Creating a communicator takes seconds on a large job, and memory on every GPU; a job that does so in each step
+    makes little progress.
 
     ## Verdicts
-    More than 100 of one size by one rank warn: no layout of parallel groups needs so many. A log that begins after
-    the start of the job, or that shows no communicator set up, is unknown.
+    More than 100 of one size by one rank warn: no parallel layout needs that many. A log that begins after the start
+    of the job, or shows no communicator setup, is unknown.
 
     ## False alarms
     One log of many jobs, one after another.
@@ -51,7 +52,7 @@ def communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
     for key, log in run.nccl_logs.items():
         name = key.removeprefix("log:")
         if not any(one.complete for one in log.communicators):
-            yield unknown(f"{name}: no line shows a communicator set up", subject=name, evidence=[key],
+            yield unknown(f"{name}: no line shows a communicator setup", subject=name, evidence=[key],
                           fix="run with NCCL_DEBUG=INFO, and keep the log from its start")  # fmt: skip
             continue
         most = max(log.communicators, key=lambda one: one.most_by_one)
@@ -64,8 +65,8 @@ def communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 @check(
     "nccl.buffers",
-    title="User buffers are registered by all ranks or by none",
-    fault="User buffers are registered by some ranks only",
+    title="All ranks register user buffers, or none does",
+    fault="Only some ranks register user buffers",
     impact="slows-job",
     source=f"{USER_GUIDE}/bufferreg.html: all ranks must register; lines of NCCL 2.19 … 2.30",
     fix="Register on every rank: the same NCCL_LOCAL_REGISTER, the same allocator (`ncclMemAlloc`), the same code.",
@@ -76,17 +77,17 @@ def communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
     unless=(no_nccl,),
 )
 def buffers(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the processes that register buffers with those in a communicator.
+    """Compare the processes that register buffers with all processes.
 
     ## Why it matters
-    Where one rank has not registered its buffer all fall back to copies, or, with NVLink SHARP, wait for each other.
+    If one rank has not registered its buffer, all ranks fall back to copies or, with NVLink SHARP, wait for each other.
 
     ## Verdicts
-    Some but not all warn. NCCL logs it with NCCL_DEBUG_SUBSYS=REG (or ALL) only: without these lines nothing is
-    known, unless the log shows that the subsystem was on.
+    Some but not all warn. NCCL logs registrations only with NCCL_DEBUG_SUBSYS=REG (or ALL): without such lines the
+    result is unknown, unless the log shows that the subsystem was on.
 
     ## False alarms
-    A log that lacks the lines of some ranks.
+    A log without the lines of some ranks.
     """
     for key, log in run.nccl_logs.items():
         at: dict[str, Any] = {"subject": key.removeprefix("log:"), "evidence": [key]}
@@ -106,8 +107,8 @@ def buffers(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 @check(
     "nccl.in-network",
-    title="Sums are made in the network: SHARP over InfiniBand, NVLink SHARP in a node",
-    fault="Sums are not made in the network",
+    title="The network performs reductions: SHARP over InfiniBand, NVLink SHARP in a node",
+    fault="The network does not perform reductions",
     impact="slows-job",
     source="NVIDIA SHARP user manual; nccl-rdma-sharp-plugins; lines of NCCL 2.17 … 2.30",
     fix="SHARP: the plug-in (`libnccl-net.so` of HPC-X), sharp_am, NCCL_COLLNET_ENABLE=1. NVLS: unset its variable.",
@@ -121,14 +122,12 @@ def in_network(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Look in the log for the SHARP plug-in, and for CollNet or NVLS channels.
 
     ## Why it matters
-    A reduction in the switches crosses each link once instead of twice; if the site paid for it and it is unused,
-    no message reports that.
+    A reduction in the switches crosses each link once instead of twice. No message reports that it is unused.
 
     ## Verdicts
-    A communicator that SHARP was set up for shows that the aggregation manager answers; an error of its library warns.
-    SHARP that is requested (NCCL_COLLNET_ENABLE=1) without its plug-in loaded, or without a channel that uses it,
-    warns; so does NVLS that the GPUs support and that was switched off. Without either being requested or supported
-    there is nothing to judge.
+    A communicator with SHARP shows that the aggregation manager answers; an error of its library warns. SHARP that is
+    requested (NCCL_COLLNET_ENABLE=1) without its plug-in loaded, or without a channel that uses it, warns; so does
+    NVLS that the GPUs support but that is disabled. If neither is requested or supported, the check is skipped.
 
     ## False alarms
     A log without the channels (NCCL_DEBUG_SUBSYS=INIT only); then it is unknown.
@@ -151,7 +150,7 @@ def _plugin(log: NcclLog, at: dict[str, Any]) -> Finding:
     loaded = [one.name or "" for one in log.plugins if one.state == "loaded"]
     sharp = [one for one in loaded if any(word in one.casefold() for word in _SHARP)]
     if sharp or log.collnet or any(device.sharp for device in log.ib_devices):
-        which = sharp[0] if sharp else "its devices show it"
+        which = sharp[0] if sharp else "according to its devices"
         return passed(f"{name}: the SHARP plug-in is loaded ({which})", found="loaded", **at)
     lacks = [one for one in log.plugins if one.state in ("not found", "failed", "unsupported", "internal")]
     if _requests_sharp(log) and lacks:
@@ -163,9 +162,9 @@ def _plugin(log: NcclLog, at: dict[str, Any]) -> Finding:
 
 
 def _granted(log: NcclLog, at: dict[str, Any]) -> Finding | None:
-    """Return whether the aggregation manager served the job; None if not wanted.
+    """Return whether the aggregation manager granted SHARP; None if not requested.
 
-    The library queries the manager when a communicator is set up, so a communicator that was set up was granted.
+    The library queries the manager during the setup of a communicator, so a completed setup was granted.
     """
     name = at["subject"]
     if refused := next((one for one in log.failures if one.id == "sharp_failed"), None):
@@ -186,9 +185,9 @@ def _used(log: NcclLog, at: dict[str, Any]) -> Finding:
         return warned(f"{name}: NCCL_COLLNET_ENABLE=1 requests SHARP, and no channel uses it", found="no channel",
                       expected="CollNet channels", **at)  # fmt: skip
     if log.nvls_support and off is not None and off.value.strip() == "0":
-        return warned(f"{name}: the GPUs support NVLS, and NCCL_NVLS_ENABLE=0 switches it off", found="off",
+        return warned(f"{name}: the GPUs support NVLS, and NCCL_NVLS_ENABLE=0 disables it", found="off",
                       expected="in use", quote=str(off.first), **at)  # fmt: skip
     if log.nvls_support is False and not _requests_sharp(log):
         return skipped(f"{name}: the GPUs have no NVLS, and SHARP is not requested", **at)
-    return unknown(f"{name}: neither SHARP nor NVLS shows in use",
+    return unknown(f"{name}: no sign of SHARP or NVLS in use",
                    fix="run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH,ENV", **at)  # fmt: skip

@@ -15,22 +15,22 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
 if TYPE_CHECKING:
     from preflight.parsers.nccl_log import Failure, NcclLog
 
-#: Failures of one log that are reported one by one; those of a large job repeat each other.
+#: Maximum number of failures reported for one log; those of a large job repeat each other.
 _MAX_FINDINGS = 5
 
-#: Reported with their cause by other checks: a fallback by nccl.transport, staging by nccl.gpudirect-rdma. They are
-#: among the failures only where that is what the traffic does; a device that cannot be opened costs a rail by itself.
+#: Failures that other checks report with their cause: a fallback by nccl.transport, staging by nccl.gpudirect-rdma.
+#: They are reported here only if those checks do not apply; a device that cannot be opened costs a rail by itself.
 _ELSEWHERE = ("ib_no_device_tcp_fallback", "ibverbs_missing", "gdr_disabled_capability")
 
 
 @check(
     "nccl.failures",
-    title="The log holds no failure of NCCL or of what it rests on",
-    fault="The log holds a failure of NCCL or of what it rests on",
+    title="The log has no failure of NCCL or the layers below it",
+    fault="The log has a failure of NCCL or the layers below it",
     impact="blocks-job",
     source="signatures in preflight/parsers/nccl_log/signatures.toml, each with its origin; NCCL 2.4 … 2.30",
-    fix="Fix the earliest first: later ones are often its consequences. `preflight check --hosts NODES --log FILE` "
-    "finds its cause.",
+    fix="Fix the earliest first, because later ones are often its consequences. `preflight check --hosts NODES "
+    "--log FILE` finds its cause.",
     action="fix-job",
     scope="run",
     unless=(no_nccl,),
@@ -41,22 +41,21 @@ def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
     Consequences of the same failure on other ranks are left out.
 
     ## Why it matters
-    One rank dies of its own cause; a thousand others then report a closed connection or a time-out, and it is those
-    that are at the end of the log, where everybody looks.
+    When one rank dies, a thousand others report a closed connection or a time-out, and hide the cause at the end of
+    the log.
 
     ## Verdicts
-    What stops or hangs a job fails, what makes it slower warns. A warning of NCCL that no signature knows is
-    unknown, with its line. So is a log of which a part was not read: lines without ends, damaged compressed data,
-    lines that a screen cut. A log without a warning shows only that NCCL wrote none: WARN lines need NCCL_DEBUG=WARN
-    or more.
+    A failure that stops or hangs a job fails; one that slows it warns. An NCCL warning without a matching signature is
+    unknown and quoted. So is a log of which a part was not read: overlong lines, damaged compressed data, truncated
+    lines. A log without a warning only shows that NCCL wrote none: WARN lines need NCCL_DEBUG=WARN or more.
 
-    Of the network's failures the cause is given where the evidence of the host shows it: locked memory that is limited,
-    an unusable row of the GID table, no route to the peer, a plug-in that is missing, no way to GPU memory, ACS or an
-    IOMMU that translates. A likely cause is one that has this effect among others. Where the log states what the node
-    denies, the cause is unknown.
+    For network failures, the finding states the cause if the host's evidence shows it: limited locked memory, an
+    unusable row of the GID table, no route to the peer, a missing plug-in, no path to GPU memory, ACS or a translating
+    IOMMU. A cause with other possible effects is called likely. If log and node contradict each other, the cause is
+    unknown.
 
     ## False alarms
-    The end of a job that was cancelled; its ranks complain of each other, and nothing came before.
+    The end of a cancelled job: its ranks report each other, without an earlier failure.
     """
     for key, log in run.nccl_logs.items():
         elsewhere = _elsewhere(log)
@@ -78,7 +77,7 @@ def _elsewhere(log: NcclLog) -> tuple[str, ...]:
 
 
 def _causes(run: RunFacts, log: NcclLog, failure: Failure) -> list[HostGroup]:
-    """Look for the cause of a failure in the evidence of the hosts that report it."""
+    """Look for the cause of a failure in the evidence of its hosts."""
     hosts = [host for host in of_log(log) if host.host in failure.hosts]
     return grouped(run, hosts, lambda host, node: facts.nccl_root_cause.of_failure(failure, host, node))
 
@@ -109,7 +108,7 @@ def _finding(failure: Failure, key: str, echoes: int, group: HostGroup | None) -
 def _steps(remedies: Sequence[str], collect: Sequence[str]) -> str:
     """Return the steps of a fix, without a final full stop.
 
-    A full stop would be copied with the command.
+    A full stop could be copied along with a command.
     """
     look = [f"then look at {', '.join(collect)}"] if collect else []
     return "; ".join((*(remedy.removesuffix(".") for remedy in remedies), *look))
@@ -120,18 +119,19 @@ def _clean(log: NcclLog, key: str, less: int) -> Finding:
     but = " except what nccl.transport and nccl.gpudirect-rdma report" if less else ""
     reported = {one.line.message for one in (*log.failures, *log.hints)}
     strange = [line for line in log.warnings if line.message not in reported]
-    if strange:  # NCCL itself calls the line a warning
+    if strange:  # NCCL labels the line a warning
         first = strange[0]
         more = f", and {len(strange) - 1} more such lines" if strange[1:] else ""
         return unknown(
-            f"{name}: no failure that a rule knows in {log.lines} lines of NCCL{but}; of a warning on line "
-            f"{first.number} no rule knows what it means: {first.message[:160]}{more}",
+            f"{name}: no known failure in {log.lines} lines of NCCL{but}; no rule recognises the warning on "
+            f"line {first.number}: {first.message[:160]}{more}",
             subject=name, found=first.message[:200], evidence=[key],
-            fix="look at the lines around it; NCCL_DEBUG=INFO shows what came before",
+            fix="read the lines around it; NCCL_DEBUG=INFO shows the preceding events",
         )  # fmt: skip
     if log.unread:
         return unknown(
-            f"{name}: no failure in {log.lines} lines of NCCL{but}, but not all was read: {log.unread[0]}",
-            subject=name, evidence=[key], fix="give the log as the job wrote it, with its line ends, and complete",
+            f"{name}: no failure in {log.lines} lines of NCCL{but}, but the log was not read completely: "
+            f"{log.unread[0]}",
+            subject=name, evidence=[key], fix="pass the complete log as the job wrote it, with its line ends",
         )  # fmt: skip
     return passed(f"{name}: no failure in {log.lines} lines of NCCL{but}", subject=name, evidence=[key])

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     fault="A network channel does not use GPUDirect RDMA",
     impact="slows-job",
     source=f"{TROUBLESHOOTING}#gpu-direct; `/GDRDMA` on channel lines, NCCL 2.4 … 2.30",
-    fix="Compare GPU-NIC locality first (`nvidia-smi topo -m`, NCCL_NET_GDR_LEVEL); the finding names what fits the "
-    "network or its plug-in.",
+    fix="Compare GPU-NIC locality first (`nvidia-smi topo -m`, NCCL_NET_GDR_LEVEL); the finding names the fix "
+    "for the network or its plug-in.",
     action="fix-job",
     scope="run",
     unless=(no_nccl,),
@@ -35,22 +35,21 @@ def gpudirect_rdma(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the /GDRDMA channels of each log with all its network channels.
 
     ## Why it matters
-    Without GPUDirect RDMA each byte is copied through host memory: half the bandwidth or less, and CPU
-    and memory traffic that grow with it.
+    Without GPUDirect RDMA each byte is copied through host memory: half the bandwidth or less, and more CPU and memory
+    traffic.
 
     ## Verdicts
-    Only channel lines show use: "GDR 1" on the ring line, "DMA-BUF is available" and "GPU Direct RDMA
-    Enabled for HCA" show what could be used. Channels without it fail where other channels or hosts of the log use
-    it, and where the GPU is named (by nccl-tests, or by the node's evidence) and can do it on this network. They
-    warn where the text does not name the GPU, and where those that send go without on GPUs without NVLink
-    (NCCL_NET_GDR_READ). GeForce and GB10, and EFA in instances before p4d, have none: they skip.
+    Only channel lines show that GPUDirect RDMA is used; "GDR 1" on the ring line, "DMA-BUF is available" and "GPU
+    Direct RDMA Enabled for HCA" only show that it is possible. Channels without it fail if other channels or hosts in
+    the log use it, or if the GPU is known (from nccl-tests or the node's evidence) and supports it on this network.
+    They warn if the GPU is unknown, or if only sending channels lack it on GPUs without NVLink (NCCL_NET_GDR_READ).
+    GeForce, GB10, and EFA instances before p4d do not support it and are skipped.
 
-    The cause is that which the log's lines and the evidence of its hosts agree on: NCCL_NET_GDR_LEVEL=LOC, neither
-    nvidia-peermem nor DMA-BUF, or a NIC that is near no GPU. Where they contradict each other it is unknown.
+    The finding states a cause if the log and its hosts' evidence agree: NCCL_NET_GDR_LEVEL=LOC, neither nvidia-peermem
+    nor DMA-BUF, or a NIC that is far from every GPU. If they contradict each other, the cause is unknown.
 
     ## False alarms
-    NCCL up to 2.22 does not see the nvidia-peermem of newer drivers; there the node's evidence
-    contradicts the log.
+    NCCL up to 2.22 does not detect the nvidia-peermem of newer drivers; the node's evidence then contradicts the log.
     """
     for key, log in run.nccl_logs.items():
         yield from _gpudirect(run, log, node_count(run, key), key)
@@ -73,15 +72,15 @@ def _gpudirect(run: RunFacts, log: NcclLog, nodes: int | None, key: str) -> Iter
 
 
 def _rdma_channels(log: NcclLog) -> list[NetChannels]:
-    """Return RDMA channels with lines that show whether they use GPUDirect.
+    """Return RDMA channels whose lines show whether they use GPUDirect.
 
-    Cut lines do not.
+    Truncated lines do not.
     """
     return [one for one in log.channels if not parsers.nccl_log.is_tcp(one.network) and one.gpudirect is not None]
 
 
 def _staged(run: RunFacts, log: NcclLog, key: str) -> Iterator[Finding]:
-    """Report channels without GPUDirect RDMA, one finding for each cause."""
+    """Report channels without GPUDirect RDMA, one finding per cause."""
     name, hosts = log_name(key), of_log(log)
     staged = [host for host in hosts if host.staged]
     groups = grouped(run, staged, facts.nccl_root_cause.of_staging) or [HostGroup(tuple(hosts), None)]
@@ -100,7 +99,7 @@ def _staged(run: RunFacts, log: NcclLog, key: str) -> Iterator[Finding]:
         cause = group.cause
         message = (
             f"{name}: {number} of {direct + number} network channels{f' of {group.named}' if apart else ''} "
-            f"go without GPUDirect RDMA{because(group, named_before=apart)}"
+            f"do not use GPUDirect RDMA{because(group, named_before=apart)}"
         )
         if can.able is False and not uses:
             yield skipped(f"{message}: {can.why}", subject=name, evidence=[key])
@@ -130,7 +129,7 @@ def _grade(
     The reason is the end of a sentence.
     """
     if direct == without and _sends_only(channels):
-        return warned, "; those that send: NCCL_NET_GDR_READ is 0 where GPUs have no NVLink"
+        return warned, "; only sending ones: NCCL_NET_GDR_READ is 0 for GPUs without NVLink"
     if uses:
         return failed, "" if direct else "; other hosts of this log use it"
     return (failed, "") if can.able else (warned, f"; {can.why}")
@@ -146,7 +145,7 @@ def _sends_only(channels: list[NetChannels]) -> bool:
 
 
 def _gpus(run: RunFacts, group: HostGroup, key: str) -> list[str]:
-    """Return the GPU names of some hosts, from nccl-tests, else the evidence."""
+    """Return the GPU names of hosts from nccl-tests, else from their evidence."""
     hosts = {host.host for host in group.hosts}
     named = [
         device.name for report in run.nccl_tests.get(key, ()) for device in report.devices
@@ -170,7 +169,7 @@ def _shape(log: NcclLog) -> str:
 def _next(network: str, group: HostGroup) -> str:
     """Return the fix of a confirmed cause, else one that fits the network.
 
-    Locality comes first.
+    Locality is checked first.
     """
     family = network_of(network)
     if group.agreed and (group.cause is None or group.cause.kind.id != "no-peer-memory" or family.able):

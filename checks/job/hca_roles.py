@@ -21,8 +21,8 @@ _ROLES = "declare them in the cluster file: [class.NAME.ports] compute, storage,
 
 @check(
     "nccl.hca-roles",
-    title="The job keeps to the HCAs of the compute fabric",
-    fault="The job uses HCAs outside of the compute fabric",
+    title="The job uses only HCAs of the compute fabric",
+    fault="The job uses HCAs outside the compute fabric",
     impact="slows-job",
     source=f"{ENV}#nccl-ib-hca; `NET/IB : Using` and `via NET/IB/N` lines, NCCL 2.4 … 2.30",
     fix="List the compute ports by exact name in the job's environment or in /etc/nccl.conf: "
@@ -37,16 +37,16 @@ def hca_roles(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the HCAs that NCCL used in a log with the cluster file's roles.
 
     ## Why it matters
-    Collectives over a storage port take the checkpoints' bandwidth and leave the fabric built for them unused; over
-    a management port they run at a fraction of the rate, and slow down the complete ring.
+    Collectives over a storage port take the checkpoints' bandwidth and leave the compute fabric unused; over a
+    management port they run at a fraction of the rate and slow down the complete ring.
 
     ## Verdicts
-    A channel over an HCA of the role storage or management fails. One that NCCL took in warns where no channel shows
-    its use, and so does an HCA that the site does not call compute. Without roles, and without HCAs in the log, it is
-    unknown.
+    A channel over an HCA with the role storage or management fails. Such an HCA warns if NCCL selected it but no
+    channel uses it, and so does an HCA that is not declared as compute. Without declared roles, or without HCAs in the
+    log, the result is unknown.
 
     ## False alarms
-    Classes of nodes that name their HCAs differently; give the log with the nodes of one class.
+    Classes of nodes with different HCA names; check the log with the nodes of one class.
     """
     ports = site.members.ports
     aside = {device: role for role, devices in (("storage", ports.storage), ("management", ports.management))
@@ -62,37 +62,42 @@ def _of_log(key: str, log: NcclLog, compute: tuple[str, ...] | None, aside: Mapp
         if log.network_names and all(parsers.nccl_log.is_tcp(network) for network in log.network_names):
             yield skipped(f"{name}: TCP sockets use no HCA (see nccl.transport)", subject=name, **at)
         else:
-            yield unknown(f"{name}: the log does not list the HCAs that NCCL took", fix=RERUN, subject=name, **at)
+            yield unknown(f"{name}: the log does not list the HCAs that NCCL selected", fix=RERUN, subject=name, **at)
         return
     if compute is None and not aside:
-        yield unknown(f"{name}: {_named(log.hcas)}; nothing gives their roles", fix=_ROLES, subject=name, **at)
+        yield unknown(f"{name}: {_named(log.hcas)}; their roles are not declared", fix=_ROLES, subject=name, **at)
         return
     loud = [_judged(name, key, log, hca, aside.get(hca.name), compute) for hca in log.hcas]
     yield from (one for one in loud if one is not None)
     if not any(loud):
         if compute is None:
-            yield unknown(f"{name}: none of {_named(log.hcas)} is for storage or management, and nothing lists the "
-                          "compute ports", fix=_ROLES, subject=name, **at)  # fmt: skip
+            yield unknown(
+                f"{name}: none of {_named(log.hcas)} is for storage or management, and the "
+                "compute ports are not declared",
+                fix=_ROLES,
+                subject=name,
+                **at,
+            )
         else:
-            yield passed(f"{name}: all {len(log.hcas)} HCAs that NCCL took are compute ports", subject=name,
+            yield passed(f"{name}: all {len(log.hcas)} HCAs that NCCL selected are compute ports", subject=name,
                          found=_named(log.hcas), evidence=[key])  # fmt: skip
 
 
 def _judged(
     name: str, key: str, log: NcclLog, hca: Hca, role: str | None, compute: tuple[str, ...] | None
 ) -> Finding | None:
-    """Judge one HCA; None where it may be used."""
+    """Judge one HCA; None if it may be used."""
     if role is None and (compute is None or hca.name in compute):
         return None
     first = next((one.first for one in log.ib_devices if (one.name, one.port) == (hca.name, hca.port)), None)
     at: dict[str, Any] = {"subject": f"{hca.name}:{hca.port}", "evidence": [key], "quote": str(first or "")}
     at["expected"] = "compute ports only (cluster file)" if compute is None else ", ".join(compute)
-    what = f"a {role} port" if role else "not called compute by the cluster file"
+    what = f"a {role} port" if role else "not declared as compute in the cluster file"
     if hca.channels:
         grade = failed if role else warned
         return grade(f"{name}: {hca.channels} connections run over {hca.name}, {what}",
                    found=f"{hca.channels} connections", **at)  # fmt: skip
-    use = "no connection over it is in the log" if hca.channels == 0 else "the log shows no connections"
+    use = "the log shows no connection over it" if hca.channels == 0 else "the log shows no connections"
     return warned(f"{name}: NCCL took in {hca.name}, {what}; {use}", found="taken in", **at)
 
 

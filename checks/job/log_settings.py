@@ -25,43 +25,42 @@ if TYPE_CHECKING:
 
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 GIVE_SETTINGS = (
-    "run again with NCCL_DEBUG=INFO, which includes subsystem ENV by default, or give the output of `env | grep NCCL`"
+    "run again with NCCL_DEBUG=INFO, which includes subsystem ENV by default, or pass the output of `env | grep NCCL`"
 )
 
 
-#: Rules about names that NCCL does not read: a log has only names that were read.
+#: Rules about names that NCCL does not read: a log shows only names that NCCL read.
 _READ_ANYWAY = frozenset({"unknown-name", "too-new-name", "ended-name"})
 
 
 def no_log(run: RunFacts, site: Site) -> Finding | None:
-    """Report that no log was given."""
+    """Report a missing log."""
     return None if run.logs else unknown("no log was given", fix=f"give the job's log: --log FILE; {GIVE_SETTINGS}")
 
 
 @check(
     "nccl.run-settings",
-    title="The NCCL settings of the run are sound, and the same on every rank",
-    fault="The NCCL settings of the run are unsound, or differ from rank to rank",
+    title="The NCCL settings of the run are valid and equal on every rank",
+    fault="The NCCL settings of the run are invalid, or differ between ranks",
     impact="slows-job",
     source=f"{GUIDE}; `NAME set by environment to VALUE` lines of NCCL 2.4 … 2.30",
     fix="Correct the variable where the job sets it: its script, its image, /etc/nccl.conf or ~/.nccl.conf.",
     action="fix-job",
     scope="run",
-    gating=False,  # a log shows what was set, and the node what will be
+    gating=False,  # a log shows past settings, a node future ones
     unless=(no_log,),
 )
 def run_settings(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Judge the settings in a log or pasted list by the rules for a node.
 
     ## Why it matters
-    The log of a slow job shows what was really in force: the one look at the settings that needs
-    no access to the nodes any more.
+    The log of a slow job shows the effective settings, even without access to its nodes.
 
     ## Verdicts
     Names, values, contradictions, verbosity and pinned choices are judged as by the checks nccl.unknown-variables
-    to nccl.fabric-fit; so is a value that differs between ranks. A transport that is switched off warns; RDMA only
-    where the cluster file does not declare hcas = 0. Numbers stand in a log as NCCL has read them: a
-    ``true`` that became 0 no longer shows. Whether devices that a setting names are there, a log alone cannot show.
+    to nccl.fabric-fit; so is a value that differs between ranks. A disabled transport warns, except RDMA if the
+    cluster file declares hcas = 0. A log shows numbers as NCCL parsed them: a ``true`` that became 0 is not visible. A
+    log alone does not show whether the devices named by a setting exist.
 
     ## False alarms
     A log of several jobs, one after another, with different settings on purpose.
@@ -92,7 +91,7 @@ def _one(run: RunFacts, site: Site, key: str) -> Iterator[Finding]:
         yield replace(finding(violation), message=f"{name}: {violation.what}")
     if not violations:
         count = len(collected.values)
-        yield passed(f"{name}: {count} settings, nothing wrong with them", subject=name, evidence=[key],
+        yield passed(f"{name}: {count} settings, all valid", subject=name, evidence=[key],
                      found=_first(collected))  # fmt: skip
 
 

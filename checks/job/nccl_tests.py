@@ -1,4 +1,4 @@
-"""Check of wrong values in nccl-tests, and helpers for all its reports."""
+"""Check of wrong values in nccl-tests, and helpers for nccl-tests reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MIB, GIB = 2**20, 2**30
 
 
 def name_of(key: str) -> str:
-    """Return what a log is called."""
+    """Return the display name of a log."""
     return key.removeprefix("log:")
 
 
@@ -32,7 +32,7 @@ def reports(run: RunFacts) -> Iterator[tuple[str, str, Report]]:
 def no_report(run: RunFacts, site: Site) -> Finding | None:
     """Report logs without nccl-tests; checklist items stay open."""
     if not run.logs:
-        return unknown("no log was given", fix="give the output of nccl-tests: --log FILE")
+        return unknown("no log was given", fix="pass the output of nccl-tests: --log FILE")
     if not run.nccl_tests:
         return skipped("no nccl-tests report in the logs", evidence=run.logs).about()
     return None
@@ -46,7 +46,7 @@ def text_of(run: RunFacts, key: str, *numbers: int) -> str:
 
 
 def size_of(size: int) -> str:
-    """Write a number of bytes."""
+    """Format a number of bytes."""
     for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (2**10, "KiB")):
         if size >= unit and size % unit == 0:
             return f"{size // unit} {name}"
@@ -54,13 +54,13 @@ def size_of(size: int) -> str:
 
 
 def over(report: Report) -> str:
-    """Return the ranks and nodes of a report."""
+    """Describe the ranks and nodes of a report."""
     ranks, nodes = report.nranks, report.nnodes
     return f"{ranks} GPUs on {nodes} node{'s' if nodes != 1 else ''}" if ranks else "an unknown number of GPUs"
 
 
 def so_far(report: Report) -> str:
-    """Return how far an unfinished run came."""
+    """Describe the progress of an unfinished run."""
     best = report.best()
     best_so_far = f", best busbw so far {best.busbw_gbytes_s:g} GB/s" if best else ""
     where = report.cut_rows[-1].bytes if report.cut_rows else None
@@ -69,7 +69,7 @@ def so_far(report: Report) -> str:
 
 @check(
     "nccl-tests.wrong-values",
-    title="nccl-tests finds no wrong value",
+    title="nccl-tests found no wrong value",
     fault="nccl-tests found wrong values",
     impact="blocks-job",
     source=f"{PERFORMANCE}; nccl-tests 2.19.6 src/common.cu",
@@ -78,17 +78,17 @@ def so_far(report: Report) -> str:
     unless=(no_report,),
 )
 def wrong_values(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the wrong values that each nccl-tests run counted with none.
+    """Look for wrong values in each nccl-tests run.
 
     ## Why it matters
-    A collective that returns wrong numbers trains a wrong model, at full bandwidth and without an error.
+    A collective that returns wrong numbers corrupts the model at full bandwidth and without an error.
 
     ## Verdicts
-    A single wrong value fails, and so does a run that stopped with an error. A run with -c 0 prints "0 OK" too: it
-    validated nothing, and is unknown, as is one that ended early.
+    A single wrong value fails, and so does a run that stopped with an error. A run with -c 0 also prints "0 OK"
+    although it validated nothing; it is unknown, as is a run that ended early.
 
     ## False alarms
-    None is known; floats are compared within the tolerance that their rounding needs.
+    None known; nccl-tests compares floats within a rounding tolerance.
     """
     for key, name, report in reports(run):
         yield _wrong(run, key, name, report)
@@ -117,13 +117,13 @@ def _wrong(run: RunFacts, key: str, name: str, report: Report) -> Finding:
             found=f"{so_far(report)}, then an error",
             expected="a complete run",
             evidence=[key],
-            why="A run that stops with an error is what the training job would have met.",
+            why="A training job would have failed with the same error.",
             quote=text_of(run, key, first.line),
         )
     if not report.complete:
         message = f"{name}: the run did not finish: {so_far(report)}, none of them wrong"
-        return unknown(message, subject=name, evidence=[key], fix="run it to its end")
+        return unknown(message, subject=name, evidence=[key], fix="let it run to completion")
     if not report.validated:
-        message = f"{name}: the run did not validate its results, though it printed {report.out_of_bounds} OK"
+        message = f"{name}: the run did not validate its results, although it printed {report.out_of_bounds} OK"
         return unknown(message, subject=name, evidence=[key], fix="run again with -c 1")
     return passed(f"{name}: 0 wrong values in {len(rows)} rows", subject=name, found="0", evidence=[key])

@@ -1,4 +1,4 @@
-"""Runs of nccl-tests over many pairs of nodes, compared with each other."""
+"""Comparison of nccl-tests runs over many pairs of nodes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from preflight.bench.comparison import ComparedRun, Comparison, RateLevel
     from preflight.bench.explanation import FactorEvidence
 
-#: Pairs that are listed by themselves.
+#: Maximum number of pairs listed separately.
 _MOST_LISTED = 40
 
-#: Relations between the ends of a run: how a fabric is built, and no part of it.
+#: Factors that describe how a fabric is built and are not parts.
 _WAYS = {"different blocks": "between blocks of nodes", "different rails": "between different rails",
          "different leaves": "between leaves"}  # fmt: skip
 
 
 def no_pairs(run: RunFacts, site: Site) -> Finding | None:
-    """Report logs without runs over several groups of nodes, which can be compared."""
+    """Report logs without runs over several groups of nodes to compare."""
     if not run.pairwise:
         return skipped("no runs of one collective over several groups of nodes", evidence=list(run.nccl_tests)).about()
     return None
@@ -33,12 +33,13 @@ def no_pairs(run: RunFacts, site: Site) -> Finding | None:
 
 @check(
     "bench.pairs",
-    title="Every pair of nodes runs, and as fast as pairs like it",
-    fault="A pair of nodes fails, or is slower than pairs like it",
+    title="Every pair of nodes runs as fast as similar pairs",
+    fault="A pair of nodes fails or is slower than similar pairs",
     impact="slows-job",
     owner="network",
     source=f"{PERFORMANCE}; NVIDIA/nccl #349: to find the slow node, run parts of the cluster",
-    fix="Run the pair again, then each of its nodes with another one; `preflight check` on the node that stays slow.",
+    fix="Run the pair again, then each of its nodes with another node; run `preflight check` on the "
+    "node that stays slow.",
     action="fix-site",
     scope="run",
     gating=False,
@@ -48,18 +49,17 @@ def pairs(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare runs of one collective over many groups of nodes with each other.
 
     ## Why it matters
-    A collective is as fast as its slowest link. One pair of nodes that is slow, or does not run, among hundreds of
-    pairs is found by running them all, and by nothing else.
+    A collective is as fast as its slowest link. Only a run of all pairs finds the one pair that is slow or does not
+    run.
 
     ## Verdicts
-    A run is slow below 0.95 of the median of similar pairs where leaves are known, else below 0.85, and only if the
-    noise of these runs does not explain it. The noise is estimated from the runs. Where several runs are slow and a
-    part explains them, `bench.factor` names it. A slow run that no part explains warns, and so does one that stopped:
-    it does not run, which is another fault than a slow link. Blocks of nodes between which all runs are slow warn at
-    once. With fewer than 8 runs of a kind nothing is compared: *unknown*.
+    A run is slow below 0.95 of the median of similar pairs if leaves are known, else below 0.85, unless the noise
+    estimated from the runs explains it. If a part explains several slow runs, `bench.factor` names it. A slow run
+    without such a part warns, and so does a run that stopped, which is a different fault. Blocks of nodes between
+    which all runs are slow warn as one. Fewer than 8 similar runs are *unknown*.
 
     ## False alarms
-    A fabric that is built so: leaves with few uplinks, or rails that are fabrics of their own.
+    A fabric designed that way: leaves with few uplinks, or rails that are separate fabrics.
     """
     for comparison in run.pairwise:
         yield from _pairs(comparison, list(run.nccl_tests))
@@ -79,7 +79,7 @@ def _pairs(comparison: Comparison, keys: Sequence[str]) -> Iterator[Finding]:
                      found="does not run", expected="a complete run", evidence=[f"log:{held.run.source}"])  # fmt: skip
     if not comparison.judged:
         yield unknown(f"{label}: {len(comparison.held)} runs are too few to compare", evidence=keys,
-                      fix="run at least 8 pairs of nodes, each as a launch of its own")  # fmt: skip
+                      fix="run at least 8 pairs of nodes, each as a separate launch")  # fmt: skip
         return
     for level in comparison.levels:
         if not level.usual:
@@ -102,8 +102,8 @@ def _slow(label: str, held: ComparedRun) -> Finding:
     assert held.reference is not None
     rate, usual = held.run.busbw[held.bytes], held.reference.busbw
     return warned(
-        f"{' and '.join(held.run.nodes)}: {label} at {size_of(held.bytes)} reaches {rate:g} of {usual:.4g} GB/s; no "
-        "part explains it with the other runs",
+        f"{' and '.join(held.run.nodes)}: {label} at {size_of(held.bytes)} reaches {rate:g} of "
+        f"{usual:.4g} GB/s; no part explains it together with the other runs",
         subject=" - ".join(held.run.nodes), found=f"{rate:g} GB/s",
         expected=f"about {usual:.4g} GB/s, as similar pairs",
         evidence=[f"log:{held.run.source}"],
@@ -116,8 +116,8 @@ def _apart(label: str, level: RateLevel, keys: Sequence[str]) -> Finding:
     return warned(
         f"{label}: {_WAYS[level.relation]} {level.share:.2g} of the rate within{where}",
         found=f"{level.share:.2g} of the reference, {level.runs} runs, {level.bits:.1f} bits",
-        expected="the same rate, unless the fabric is built so", evidence=keys,
-        fix="Compare with the topology: the uplinks between these blocks, and how many of them are up.",
+        expected="the same rate, unless the fabric is designed this way", evidence=keys,
+        fix="Compare with the topology: count the active uplinks between these blocks.",
     )  # fmt: skip
 
 
@@ -133,7 +133,7 @@ def _summary(comparison: Comparison) -> str:
     text = (f"{sound} runs, none is slow: {first.reference.busbw:.4g} GB/s at {size_of(first.bytes)}, "
             f"noise {first.reference.sigma:.1%}")  # fmt: skip
     for level in comparison.levels:
-        text += f"; {_WAYS[level.relation]} {level.share:.2g} of it, as distance makes"
+        text += f"; {_WAYS[level.relation]} {level.share:.2g} of it due to distance"
         text += f" ({'; '.join(_listed(block) for block in level.blocks)})" if level.blocks else ""
     return text
 
@@ -151,20 +151,20 @@ def _summary(comparison: Comparison) -> str:
     unless=(no_report, no_pairs),
 )
 def factor(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the slow runs between nodes with the sound ones, part by part.
+    """Look for a part that explains the slow runs between nodes.
 
     ## Why it matters
-    A rail that is slow in a quarter of its runs makes pairs of any nodes slow. Who looks at nodes alone replaces
-    several good ones, and the fault stays.
+    A rail that is slow in a quarter of its runs slows pairs of any nodes. If only nodes are considered, good nodes are
+    replaced and the fault remains.
 
     ## Verdicts
-    For each part the bits of evidence are counted by which a rate of its own explains its slow runs better than
-    chance, less the bits that choosing it among all parts costs. From 6.6 bits on, 100 to 1, it is named and fails;
-    parts that 100 to 1 do not rule out in its place are listed with it, and which runs would separate them. Slow runs
-    without such a part are *unknown*. Runs that stopped are explained by themselves.
+    For each part, the check computes the evidence in bits that a separate rate explains its slow runs better than
+    chance, less the cost of selecting it among all parts. A part with at least 6.6 bits (100 to 1) fails. Parts that
+    remain possible instead are listed with it, together with the runs that would separate them. Slow runs without such
+    a part are *unknown*. Runs that stopped are judged separately.
 
     ## False alarms
-    A part that only some runs use, all of which met the same busy moment: repeat them.
+    A part whose few runs all coincided with other traffic; repeat them.
     """
     for comparison in run.pairwise:
         keys = list(run.nccl_tests)
@@ -180,8 +180,11 @@ def factor(run: RunFacts, site: Site) -> Iterator[Finding]:
             yield unknown(f"{label}: {len(comparison.held)} runs are too few to compare", evidence=keys,
                           fix="run at least 8 pairs of nodes, each as a launch of its own")  # fmt: skip
         elif slow:
-            yield unknown(f"{label}: {slow} of {len(comparison.judged)} runs are slow, and no part explains them "
-                          "100 to 1", evidence=keys, fix="run the slow pairs' nodes with other ones")  # fmt: skip
+            yield unknown(
+                f"{label}: {slow} of {len(comparison.judged)} runs are slow, and no part explains them 100 to 1",
+                evidence=keys,
+                fix="run the nodes of the slow pairs with other nodes",
+            )
         else:
             yield passed(f"{label}: no slow run among {len(comparison.judged)}", evidence=keys)
 
@@ -193,12 +196,12 @@ def _named(label: str, cause: FactorEvidence, effect: str, comparison: Compariso
     sources = dict.fromkeys(f"log:{comparison.held[place].run.source}" for place in cause.places)
     return failed(
         f"{cause.factor}: {cause.slow} of its {cause.runs} runs of {label} are {effect}, {slow} of {others} elsewhere: "
-        f"{cause.bits:.1f} bits{'; slower still as messages grow' if falling else ''}{rivals}",
+        f"{cause.bits:.1f} bits{'; even slower as messages grow' if falling else ''}{rivals}",
         subject=str(cause.factor),
         found=f"{cause.slow} of {cause.runs} runs {effect}",
         expected=f"as elsewhere, {slow} of {others}",
         evidence=list(islice(sources, _MOST_LISTED)),
-        fix=f"Next, run {bench.document.next_step(cause)}; then read the counters of its ports and switches.",
+        fix=f"Next, run {bench.document.next_step(cause)}; then check the counters of its ports and switches.",
     )
 
 

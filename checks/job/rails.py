@@ -20,30 +20,31 @@ ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 @check(
     "nccl.rails",
     title="Connections between nodes stay on their rail",
-    fault="Connections between nodes leave their rail",
+    fault="Connections between nodes cross rails",
     impact="slows-job",
     source=f"{ENV}#nccl-cross-nic; both ends of each `via NET/X/N` line, NCCL 2.4 … 2.30",
-    fix="Name the NICs in one order on every node (NCCL_IB_HCA); NCCL_CROSS_NIC=0 keeps rings and trees on one NIC.",
+    fix="List the NICs in the same order on every node (NCCL_IB_HCA); NCCL_CROSS_NIC=0 keeps rings and trees on "
+    "one NIC.",
     action="fix-job",
     answers=("PA-17",),
     scope="run",
-    gating=False,  # it can only warn
+    gating=False,  # never fails
     unless=(no_nccl,),
 )
 def rails(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the NIC indexes of both ends of each network connection.
 
     ## Why it matters
-    On a fabric with one leaf switch for each rail, traffic from one NIC index to another climbs to the spine: it
-    shares uplinks that were sized for less, and on isolated rails it does not arrive at all.
+    On a fabric with one leaf switch for each rail, traffic from one NIC index to another goes through the spine: it
+    overloads the uplinks, and on isolated rails it does not arrive at all.
 
     ## Verdicts
-    One connection that joins NICs of two indexes warns: NCCL makes such by itself where it finds no shorter way.
-    Without both ends of any connection in the log it is unknown; of very large logs a sample is looked at.
+    A connection between NICs of different indexes warns: NCCL creates one if it finds no shorter path. If the log
+    shows both ends of no connection, the result is unknown; very large logs are sampled.
 
     ## False alarms
-    A fabric without rails (every NIC on one leaf, or a full fat tree), and nodes that number their NICs
-    in another order: there index N is not a rail.
+    A fabric without rails (every NIC on one leaf, or a full fat tree), and nodes that number their NICs in different
+    orders, so that index N is not a rail.
     """
     for key, log in run.nccl_logs.items():
         yield _rails(log, node_count(run, key), key)
@@ -54,17 +55,17 @@ def _rails(log: NcclLog, nodes: int | None, key: str) -> Finding:
     if nodes == 1:
         return skipped(f"{name}: one node, no traffic between nodes", subject=name, evidence=[key])
     if log.network_names and all(parsers.nccl_log.is_tcp(network) for network in log.network_names):
-        return skipped(f"{name}: TCP sockets know no rails (see nccl.transport)", subject=name, evidence=[key])
+        return skipped(f"{name}: TCP sockets have no rails (see nccl.transport)", subject=name, evidence=[key])
     if found is None:
         return unknown(
-            f"{name}: no connection shows both of its ends, so that its rail is not known",
+            f"{name}: no connection shows both ends, so the rails are unknown",
             evidence=[key],
-            fix=f"{RERUN} on every rank, and give the logs of all of them",
+            fix=f"{RERUN} on every rank, and pass the logs of all ranks",
         )
     sample = " of a sample" if found.sampled else ""
     if found.crossing:
         return warned(
-            f"{name}: {found.crossing} of {found.seen} connections{sample} leave their rail",
+            f"{name}: {found.crossing} of {found.seen} connections{sample} cross rails",
             subject=name,
             found=f"{found.crossing} of {found.seen} between NICs of different indexes",
             expected="none",

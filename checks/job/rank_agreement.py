@@ -25,12 +25,12 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
 
 @check(
     "fleet.nccl-equal",
-    title="All nodes have the same NCCL",
-    fault="A node has another NCCL",
+    title="All nodes have the same NCCL version",
+    fault="A node has another NCCL version",
     impact="blocks-job",
-    source="NCCL: all ranks of a communicator must run one version; majority of at least 3 nodes and 60 %",
-    fix="Decide which version is right (`ldconfig -p | grep nccl`) and install it on all nodes; in containers pull one "
-    "image by digest.",
+    source="NCCL: all ranks of a communicator must run the same version; majority of at least 3 nodes and 60 %",
+    fix="Decide which version is right (`ldconfig -p | grep nccl`) and install it on all nodes; for containers, "
+    "pull one image by digest.",
     action="fix-site",
     answers=("PA-03", "NT-PIT-4"),
     scope="fleet",
@@ -39,12 +39,12 @@ def version_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
     """Compare the NCCL versions that are installed across nodes of the same kind.
 
     ## Why it matters
-    Ranks on different versions pick different algorithms and message sizes: the job ends in its start with
-    "message truncated", or hangs in its first collective.
+    Ranks on different versions select different algorithms and message sizes: the job fails at start with "message
+    truncated", or hangs in its first collective.
 
     ## Verdicts
-    Both the system's NCCL and those of Python packages count. Nodes that have none do not vote; a node that differs
-    from most fails; without a majority all do.
+    Both the system's NCCL and those of Python packages count. Nodes without NCCL do not vote. A node that differs from
+    the majority fails; without a majority all fail.
 
     ## False alarms
     A spare package on one node that no job loads.
@@ -64,8 +64,8 @@ NCCL = Trait("NCCL", LIBRARIES, _versions, breaks=True, expects="versions.nccl")
 
 @check(
     "fleet.ranks-agree",
-    title="NCCL's settings are the same on every rank",
-    fault="NCCL's settings differ from rank to rank",
+    title="NCCL settings are equal on every rank",
+    fault="NCCL settings differ between ranks",
     impact="blocks-job",
     owner="job",
     source="NCCL user guide, Environment Variables: some must be equal on all ranks; majority of 3 nodes and 60 %",
@@ -78,18 +78,18 @@ def ranks_agree(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
     """Compare NCCL variables across nodes of the same kind and their ranks.
 
     ## Why it matters
-    Ranks that disagree on an algorithm, a protocol or a buffer's size wait for messages that their peers never send:
-    the job hangs in its first collective, or ends with "message truncated", and no rank is to blame by itself.
+    Ranks that disagree on an algorithm, a protocol or a buffer size wait for messages that their peers never send: the
+    job hangs in its first collective, or fails with "message truncated", and no single rank shows the fault.
 
     ## Verdicts
-    Where ranks of a job run on a node their own environments count, else what a job started there would inherit.
-    Algorithm, protocol, buffer sizes, threads, numbers of channels, cuMem, NVLink SHARP and the network fail where
-    they differ; other variables warn. A value that is the default is the same as unset. Names of interfaces, HCAs
-    and files, GID indices and debugging may differ from node to node. A node on which a check of its own finds fault
-    with a variable (nccl.left-over-disables, nccl.load-balancing, the traffic class of roce.chain, …) has no vote.
+    The environments of ranks running on a node count, else the environment that a new job would inherit. Differences
+    in algorithm, protocol, buffer sizes, threads, numbers of channels, cuMem, NVLink SHARP or network fail; other
+    variables warn. A default value equals unset. Names of interfaces, HCAs and files, GID indices and debugging may
+    differ between nodes. A node whose own checks reject a variable (nccl.left-over-disables, nccl.load-balancing, the
+    traffic class of roce.chain, …) does not vote on it.
 
     ## False alarms
-    Nodes of two jobs that were judged together; give the nodes of one job (`--job`, `--hosts`).
+    Nodes of two jobs that were judged together; select the nodes of one job (`--job`, `--hosts`).
     """
     for members in kinds(nodes, sites):
         group: dict[str, _Settings] = {}
@@ -104,17 +104,17 @@ def ranks_agree(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
 
 @dataclass(frozen=True)
 class _Settings:
-    """Variables set by each kind of rank on a node, and checks that reject some."""
+    """Variables set by each kind of rank on a node, and the checks that reject them."""
 
     of_ranks: tuple[Mapping[str, str], ...]
     faults: Mapping[str, tuple[str, ...]]
 
     def values(self, name: str) -> list[str]:
-        """Return the values of a variable, each once."""
+        """Return the distinct values of a variable."""
         return list(dict.fromkeys(settings.get(name, "unset") for settings in self.of_ranks))
 
 
-#: Checks with the variable as the subject of their findings.
+#: Checks whose findings have the variable as their subject.
 _OF_ONE = (environment.left_over_disables, nccl_lint.variable_values, fabric_fit.fit, features.mnnvl)
 
 _TRAFFIC_CLASS = "NCCL_IB_TC"
@@ -190,7 +190,7 @@ def _agree(group: Mapping[str, _Settings]) -> Iterator[Finding]:
 
 
 def _one(name: str, group: Mapping[str, _Settings]) -> Iterator[Finding]:
-    """Compare one variable: within each node first, then across nodes."""
+    """Compare one variable, first within each node, then across nodes."""
     trait = Trait(name, PROCESS, lambda node, site: None, breaks=name in MUST)
     single: dict[str, str] = {}
     for node, settings in group.items():

@@ -1,4 +1,4 @@
-"""Limits of the fabric above a node: fat-tree levels, batch sizes."""
+"""Checks of fabric limits above a node: fat-tree levels, batch sizes."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _DECLARE = "declare the nodes in the cluster file: part, hcas and ports.rate_gbp
 GIB = 2**30
 
 #: Capacity of the NVSwitches of a node, GB/s: four of 64 ports of 25 GB/s for Hopper, two of 72 of 50 for Blackwell
-#: (the documents' table of generations).
+#: (checklist documents, table of generations).
 NVSWITCHES = {"Hopper": 6400.0, "Blackwell": 7200.0}
 
 
 def machine(site: Site) -> RooflineMachine | str:
-    """Return the machine of a site, or what is missing."""
+    """Return the machine of a site, or the missing declaration."""
     if site.part is None:
         return "the part is not known"
     nics, gpus = nics_of(site, site.gpus.value), site.gpus.value
@@ -37,12 +37,12 @@ def machine(site: Site) -> RooflineMachine | str:
         return f"the cluster file expects no {'GPU' if gpus == 0 else 'compute NIC'}"
     built = machine_of(site.part, gpus, nics, site.rate_of_each(nics or 0, gpus or 0).value)
     if built is None:
-        return f"{site.part.name}: NVLink does not join its GPUs"
+        return f"{site.part.name}: NVLink does not connect its GPUs"
     return built if built.node_nics is not None else "the rate of the NICs is not known"
 
 
 def levels(site: Site, built: RooflineMachine) -> tuple[Level, ...]:
-    """Return the levels that the cluster file describes; none if it describes none."""
+    """Return the levels that the cluster file describes; empty if none."""
     tree = site.members.tree
     if tree.unit_nodes is None or built.nic is None or built.nics is None:
         return ()
@@ -72,8 +72,8 @@ def _level_text(level: Level) -> str:
 
 @check(
     "scale.fat-tree",
-    title="Each level of the fat tree carries what the one below it sends",
-    fault="A level of the fat tree cannot carry what the one below it sends",
+    title="Each level of the fat tree carries the traffic of the level below",
+    fault="A level of the fat tree cannot carry the traffic of the level below",
     impact="slows-job",
     owner="network",
     source=SCALING,
@@ -87,23 +87,24 @@ def fat_tree(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare, level by level, the capacity of the fat tree for each GPU.
 
     ## Why it matters
-    A collective over many nodes runs at the pace of its thinnest level, which no measurement of one node or one unit
-    can show.
+    A collective over many nodes runs at the pace of its thinnest level, which a measurement of one node or unit cannot
+    show.
 
     ## Verdicts
-    Of links and switches the smaller counts. A spine that carries less for each GPU than the leaf warns, unless the
-    cluster file declares as much with oversubscription; more than it declares fails. This gates no job.
+    The capacity of a level is the smaller of its links' and its switches'. A spine with less capacity per GPU than the
+    leaf warns, unless the cluster file declares the oversubscription; more than declared fails. The check never gates
+    a job.
 
     ## False alarms
-    Switches with a capacity from a data sheet in bits, or for both directions.
+    A switch capacity copied from a data sheet in bits, or for both directions.
     """
     built = machine(site)
     if isinstance(built, str):
-        yield unknown(f"{built}, so the levels of the fat tree cannot be worked out", fix=_DECLARE)
+        yield unknown(f"{built}, so the levels of the fat tree cannot be computed", fix=_DECLARE)
         return
     found = levels(site, built)
     if not found:
-        yield unknown("nothing describes the fat tree above the nodes", fix=_DESCRIBE)
+        yield unknown("the fat tree above the nodes is not declared", fix=_DESCRIBE)
         return
     summary = "; ".join(_level_text(level) for level in found)
     leaf = found[1]
@@ -120,15 +121,15 @@ def fat_tree(run: RunFacts, site: Site) -> Iterator[Finding]:
         f"the spine carries {spine.per_gpu:.4g} GB/s for each GPU, the leaf {leaf.per_gpu:.4g}: {spine.binds} bind; "
         f"{summary}",
         found=f"{ratio:.2f}",
-        expected=f"at most {declared:g}" if declared is not None else "1, or what oversubscription declares",
+        expected=f"at most {declared:g}" if declared is not None else "1, or the declared oversubscription",
         fix="add spines or links between leaves and spines, or declare oversubscription = ... in the cluster file",
     )
 
 
 @check(
     "scale.batch",
-    title="The batch on each GPU keeps it busy while the network works",
-    fault="The batch on each GPU is too small to hide the network",
+    title="The batch per GPU is large enough to hide communication",
+    fault="The batch per GPU is too small to hide communication",
     impact="slows-job",
     source=SCALING,
     fix="Raise `tokens_per_gpu` (micro-batch x sequence), accumulate gradients, or shard less.",
@@ -138,24 +139,24 @@ def fat_tree(run: RunFacts, site: Site) -> Iterator[Finding]:
     gating=False,
 )
 def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the declared tokens per GPU with the fewest that hide communication.
+    """Compare the declared tokens per GPU with the minimum to hide communication.
 
     ## Why it matters
-    Below that number every further GPU waits for the network, and the job does not get faster with more of them.
+    Below that number GPUs wait for the network, and more GPUs do not make the job faster.
 
     ## Verdicts
-    Worked out for dense bfloat16 over the thinnest level of the fabric, and doubled where nothing in the network
-    reduces. A mixture of experts needs as many times more as it has experts for each that a token uses, and less by
-    what sharing them over expert_ways GPUs takes off the levels that they fill. Fewer tokens warn; where expert_ways
-    is not declared, fewer than without sharing are unknown, and where sharding is not, fewer than FSDP needs. A layer
-    cut over more GPUs than its width bears warns. This gates no job.
+    The minimum is computed for dense bfloat16 over the thinnest level of the fabric, and doubled without in-network
+    reduction. A mixture of experts needs more by the ratio of all experts to active ones, and less if expert_ways
+    shares them across GPUs. Fewer tokens warn. If expert_ways is not declared, fewer than the minimum without sharing
+    are unknown; if sharding is not declared, fewer than FSDP's minimum are unknown. A layer that is split over more
+    GPUs than its width allows warns. The check never gates a job.
 
     ## False alarms
     Arithmetic in FP8, which is faster, or communication that is compressed.
     """
     model, built = site.members.model, machine(site)
     if isinstance(built, str):
-        yield unknown(f"{built}, so no batch can be worked out", fix=_DECLARE)
+        yield unknown(f"{built}, so no batch can be computed", fix=_DECLARE)
         return
     flops = batch.BF16_FLOPS.get(built.gpu.name)
     if flops is None:
@@ -166,7 +167,7 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
     bounds = f"data parallel {plain:.0f}, FSDP {sharded:.0f} tokens per GPU over {rate:.0f} GB/s ({where})"
     if model.tokens_per_gpu is None:
         yield unknown(
-            f"the number of tokens per GPU is not declared; the fewest are: {bounds}",
+            f"the number of tokens per GPU is not declared; the minimum is: {bounds}",
             fix="declare it in the cluster file: [class.NAME.model] tokens_per_gpu = ...",
         )
         return
@@ -195,8 +196,8 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
         fits = model.tensor_ways <= most and model.tensor_ways <= built.domain
         grade = passed if fits else warned
         yield grade(
-            f"a layer of {model.feed_forward} over {model.tensor_ways} GPUs, at most {min(most, built.domain):.1f} "
-            f"stay busy inside the NVLink domain of {built.domain}",
+            f"a layer of {model.feed_forward} is split over {model.tensor_ways} GPUs; at most "
+            f"{min(most, built.domain):.1f} stay busy inside the NVLink domain of {built.domain}",
             found=f"{model.tensor_ways} ways",
         )
 
@@ -209,7 +210,7 @@ def _all_reduce(site: Site, built: RooflineMachine, ways: int = 1) -> tuple[floa
     found = levels(site, built)
     if found:
         time, level = seconds("all_reduce", GIB, found, in_network=site.members.tree.sharp is True, ways=ways)
-        reduced = "switches reduce" if site.members.tree.sharp else "nothing in the network reduces"
+        reduced = "switches reduce" if site.members.tree.sharp else "no in-network reduction"
         return GIB / time / 1e9, f"{level.name} level, {reduced}"
     nics = (built.node_nics or 0.0) * max(1.0, ways / built.gpus)
     halved = 1 if site.members.tree.sharp else 2

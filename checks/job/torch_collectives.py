@@ -1,4 +1,4 @@
-"""Collectives in the traces of several ranks: waiting, and the transfer itself."""
+"""Checks of collectives in traces of several ranks: waiting and transfer times."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from preflight.facts.trace.stragglers import Straggler
     from preflight.facts.trace.waiting import GroupOfRanks
 
-#: Share of a GPU's time below which waiting for other ranks, which is part of communication, cannot matter.
+#: Share of a GPU's time below which communication, and so waiting for other ranks, is negligible.
 HARDLY = 0.01
 #: How far the 99th percentile of one collective's times may lie above its median, and the 99.9th.
 SPREAD, RARE = 3.0, 10.0
 #: Kinds and sizes of which percentiles are reported.
 _MOST_SIZES = 5
-#: Ranks and steps that are listed one by one.
+#: Maximum number of ranks and steps in a list.
 _LISTED = 8
 
-#: What the descriptions of process groups contain: those of Megatron, of PyTorch's device meshes and of DeepSpeed.
+#: Words in descriptions of process groups, as in Megatron, PyTorch's device meshes and DeepSpeed.
 _KINDS = (
     ("expert-parallel", re.compile(r"expert|(?<![a-z])ep(?![a-z])|(?<![a-z])moe", re.I)),
     ("tensor-parallel", re.compile(r"tensor|(?<![a-z])tp(?![a-z])", re.I)),
@@ -38,7 +38,7 @@ _KINDS = (
 
 
 def group_kind(group: GroupOfRanks) -> str:
-    """Return what a process group is for: by its description, else by its collectives."""
+    """Return the purpose of a process group from its description or collectives."""
     for kind, pattern in _KINDS:
         if pattern.search(group.description.replace("_", " ")):
             return f"{kind} group"
@@ -57,46 +57,46 @@ def listed(ranks: Sequence[int]) -> str:
 
 @check(
     "torch.straggler",
-    title="No rank is waited for by its process group",
-    fault="One rank is waited for by all others",
+    title="No rank delays its process group",
+    fault="One rank delays all others",
     impact="slows-job",
     explains=(("torch.overlap", "node"), ("torch.collective-times", "node")),
     source="Matching of collectives across ranks, as in arXiv 2505.05713; bounds of a half and of 1 %: judgements",
-    fix="Look at that rank's node: clocks, throttling, its NIC and CPUs, its data (`preflight check --hosts NODE`).",
+    fix="Check that rank's node: clocks, throttling, NIC, CPUs and input data (`preflight check --hosts NODE`).",
     answers=("PA-23", "NT-LENS-6"),
     scope="run",
     needs=("trace",),
 )
 def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Measure which rank comes last to each collective, and how long the rest waits.
+    """Measure which rank is last in each collective, and how long the others wait.
 
     ## Why it matters
-    A collective ends for all at once. A rank that is late step after step sets the pace of the job: all other GPUs are
-    paid for waiting.
+    A collective ends for all ranks at the same time. A rank that is late in every step sets the pace of the job, and
+    all other GPUs are idle.
 
     ## Verdicts
-    Collectives are matched by process group, kind and number, and the clocks of the ranks compared by their ends. Only
-    waiting counts under which the waiting GPU computes nothing. A rank that is late because it waited in another group
-    is not blamed: its waiting is charged to whom it waited for. It warns of a rank that causes more than half of its
-    group's waiting and costs a step more than 1 % above what its peers do, by more than the spread of the steps
-    explains; and of one that costs single steps more than 15 %. In a pipeline, where stages wait by design, it warns of
-    the rank that computes longer than the other stages. Where traces of ranks are missing, or collectives cannot be
-    matched, a job without such a rank is unknown, unless it hardly communicates: less than 1 % of each GPU's time.
+    Collectives are matched by process group, kind and number; the clocks of the ranks are aligned by the ends of
+    collectives. Waiting counts only while the waiting GPU computes nothing. A rank that is late because it waited in
+    another group is not blamed; its delay is attributed to the rank it waited for. A rank warns if it causes more than
+    half of its group's waiting and costs a step at least 1 % more than its peers, beyond the variation of the steps,
+    or if it costs single steps more than 15 %. In a pipeline, where stages wait by design, the rank that computes
+    longer than other stages warns. If traces are missing or collectives cannot be matched, a job without such a rank
+    is unknown, unless communication takes less than 1 % of each GPU's time.
 
     ## False alarms
-    Stages or experts that are given more work on purpose.
+    Stages or experts that have more work on purpose.
     """
     traces = list(each(run))
     keys = [key for key, _, _ in traces]
     talking = [facts for _, _, facts in traces if facts["gpu"] and facts["gpu"]["communication_ms"]]
     if len(talking) < 2:
-        yield unknown(f"{len(talking)} traces with kernels that communicate: it takes two ranks", evidence=keys,
-                      fix="give the traces of several ranks: --log rank0.json --log rank1.json")  # fmt: skip
+        yield unknown(f"{len(talking)} traces with communication kernels: at least two ranks are needed", evidence=keys,
+                      fix="pass the traces of several ranks: --log rank0.json --log rank1.json")  # fmt: skip
         return
     job = run.job_trace
     if job.repeated:
         yield unknown(f"several traces are of the same rank: {', '.join(map(_name, job.repeated[:_LISTED]))}",
-                      evidence=list(job.repeated), fix="give one trace of each rank, of the same steps")  # fmt: skip
+                      evidence=list(job.repeated), fix="pass one trace of each rank, of the same steps")  # fmt: skip
         return
     for late in job.stragglers:
         yield _late(job, late)
@@ -105,17 +105,17 @@ def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
     most = max(facts["gpu"]["communication_share"] for facts in talking)
     gaps = [*job.missing, *job.refused]
     if job.unnamed:
-        gaps.append(f"which rank {_name(job.unnamed[0])} is of is unknown")
+        gaps.append(f"the rank of {_name(job.unnamed[0])} is unknown")
     compared = f"{job.matched} collectives of {len(job.compared)} ranks, clocks compared within {job.error_us():.0f} µs"
     if most <= HARDLY:
-        yield passed(f"no rank is waited for: communication takes at most {most:.1%} of a GPU's time", evidence=keys)
+        yield passed(f"no rank delays others: communication takes at most {most:.1%} of a GPU's time", evidence=keys)
     elif gaps or not job.matched:
         shown = "; ".join(gaps[:3]) or "no collective could be matched"
         more = f"; and {len(gaps) - 3} more" if len(gaps) > 3 else ""
-        yield unknown(f"no rank here is waited for ({compared}), but not all can be compared: {shown}{more}",
-                      evidence=keys, fix="give the traces of all ranks, of the same steps")  # fmt: skip
+        yield unknown(f"no rank in these traces delays others ({compared}), but not all can be compared: {shown}{more}",
+                      evidence=keys, fix="pass the traces of all ranks, of the same steps")  # fmt: skip
     else:
-        yield passed(f"no rank is waited for step after step: {compared}", evidence=keys)
+        yield passed(f"no rank delays others in every step: {compared}", evidence=keys)
 
 
 def _name(key: str) -> str:
@@ -131,8 +131,11 @@ def _late(job: JobTrace, late: Straggler) -> Finding:
     }  # fmt: skip
     host = f" on {job.ranks[late.rank].host}" if job.ranks[late.rank].host else ""
     if late.group.kinds == {"sendrecv"}:
-        return warned(f"the stages of ranks {members} wait in their receives for rank {late.rank}{host}, which "
-                      f"computes {length} longer in each step than they do (median)", **at)  # fmt: skip
+        return warned(
+            f"the stages of ranks {members} wait in receives for rank {late.rank}{host}, "
+            f"which computes {length} longer per step (median)",
+            **at,
+        )
     cause = f"it causes {late.share:.0%} of the waiting in their {kind}"
     if late.steps:
         steps = listed(late.steps)
@@ -144,12 +147,12 @@ def _late(job: JobTrace, late: Straggler) -> Finding:
 
 @check(
     "torch.collective-times",
-    title="A collective takes about the same time each time",
-    fault="A collective takes very different times",
+    title="The times of a collective vary little",
+    fault="The times of a collective vary widely",
     impact="slows-job",
     source="Nearest-rank percentiles: p99 of at least 100, p99.9 of at least 1000; three times the median: a judgement",
-    fix="Profile more ranks: one that comes late makes all others wait; then congestion: `preflight check "
-    "--window 60`.",
+    fix="Profile more ranks, because one late rank delays all others; then check for congestion: `preflight "
+    "check --window 60`.",
     action="fix-job",
     answers=("FP-LAT-1",),
     scope="run",
@@ -160,7 +163,8 @@ def collective_times(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the p99 of the times of each collective and size with their median.
 
     ## Why it matters
-    Synchronisation takes as long as its slowest member: the tail of the distribution, not its mean, is the step time.
+    Synchronisation takes as long as its slowest member: the tail of the distribution, not its mean, determines the
+    step time.
 
     ## Verdicts
     A p99 above three times the median warns, and so does a p99.9 above ten times. Where collectives of several ranks
@@ -169,7 +173,7 @@ def collective_times(run: RunFacts, site: Site) -> Iterator[Finding]:
     unknown.
 
     ## False alarms
-    Different sizes under one name, where the trace has no sizes (before PyTorch 2.2).
+    Different sizes under one name, in traces without sizes (before PyTorch 2.2).
     """
     if run.job_trace.matched:
         transfers: dict[tuple[str, int], list[float]] = {}

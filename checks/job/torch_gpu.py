@@ -15,8 +15,8 @@ from preflight.model import Finding, check, passed, unknown, warned
 
 DDP = "https://docs.pytorch.org/docs/stable/notes/ddp.html"
 
-#: Judgements, each a share: of a GPU's busy time in which it only communicates; of a step that such stretches take
-#: after its last kernel of the backward pass; of a GPU's time in which it is idle.
+#: Judgements, as fractions: exposed communication of a GPU's busy time; exposed communication after the last backward
+#: kernel of a step; idle time of a GPU.
 EXPOSED, TAIL, IDLE = 0.10, 0.10, 0.10
 #: Judgements: share of the backward pass that may be over when the first bucket is reduced, bytes of a bucket below
 #: which its latency counts, and buckets of a step that are many; share of a step that must be exposed for it to matter.
@@ -27,11 +27,11 @@ REACHED, LARGE = 0.40, 1e12
 
 @check(
     "torch.overlap",
-    title="Communication runs while the GPU computes",
-    fault="Communication runs while the GPU waits",
+    title="Communication overlaps with computation",
+    fault="Communication does not overlap with computation",
     impact="slows-job",
-    source=f"{DDP}; shares of 10 % are judgements; a kernel of NCCL runs from when its rank comes to it",
-    fix="Which collective is bare in the trace? DDP: `bucket_cap_mb`; FSDP: `forward_prefetch`; Megatron: "
+    source=f"{DDP}; shares of 10 % are judgements; an NCCL kernel starts when its rank reaches it",
+    fix="Find the exposed collective in the trace. DDP: `bucket_cap_mb`; FSDP: `forward_prefetch`; Megatron: "
     "`--overlap-grad-reduce`.",
     action="fix-job",
     answers=("NT-TRN-1", "PA-22", "NT-LENS-1", "NT-TRN-2", "NT-DDP-2"),
@@ -50,7 +50,7 @@ def overlap(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     More than 10 % of a GPU's busy time in exposed communication warns; so does more than 10 % of a step, added up,
     after the last kernel of its backward pass (the last buckets' tail). If a GPU is idle for more than 10 % of its
-    time, little exposed communication is unknown, not a pass: the cause of the idle time is another question. A trace
+    time, little exposed communication is unknown instead of a pass, because the idle time has another cause. A trace
     without a communication kernel, or without a backward pass in a step, is unknown. In a single trace, waiting for a
     slower rank counts as communication; with the matched collectives of several ranks it does not.
     When the first bucket starts is judged by torch.bucket-start.
@@ -63,9 +63,9 @@ def overlap(run: RunFacts, site: Site) -> Iterator[Finding]:
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
         gpu = facts["gpu"]
         if gpu is None or not gpu["communication_ms"]:
-            what = "no kernel of a GPU" if gpu is None else "no kernel that communicates"
+            what = "no GPU kernel" if gpu is None else "no communication kernel"
             yield unknown(
-                f"{name}: {what} is in the trace", fix="profile ProfilerActivity.CUDA on a rank of the job", **at
+                f"{name}: the trace has {what}", fix="profile ProfilerActivity.CUDA on a rank of the job", **at
             )
             continue
         busy = gpu["span_ms"] - gpu["idle_ms"]
@@ -73,18 +73,18 @@ def overlap(run: RunFacts, site: Site) -> Iterator[Finding]:
         share = max(0.0, gpu["exposed_ms"] - (waited or 0.0)) / busy
         idle = gpu["idle_ms"] / gpu["span_ms"]
         message = (
-            f"{name}: {gpu['communication_ms']:g} ms of communication, {gpu['overlap']:.0%} of it under kernels that "
-            f"compute; bare for {share:.0%} of the GPU's busy time, idle for {idle:.0%} of all"
+            f"{name}: {gpu['communication_ms']:g} ms of communication, {gpu['overlap']:.0%} of it overlapped "
+            f"with computation; exposed for {share:.0%} of the GPU's busy time, idle for {idle:.0%} of the total"
         )
         if waited is not None:
             message += f"; {waited / busy:.0%} more waits for other ranks"
         elif share > EXPOSED:
-            message += "; how much of it is waiting for other ranks, only their traces show"
+            message += "; only the traces of other ranks show how much of it is waiting for them"
         found = f"{share:.1%} bare, {idle:.1%} idle"
         if share > EXPOSED:
             yield warned(message, found=found, expected=f"at most {EXPOSED:.0%} bare", **at).about(*items)
         elif idle > IDLE:
-            yield unknown(f"{message}: what the GPU waits for is not in this measure", found=found,
+            yield unknown(f"{message}: this measure does not show what the GPU waits for", found=found,
                           fix="see torch.data-loader and torch.synchronisation; compare the traces of several ranks",
                           **at).about(*items)  # fmt: skip
         else:
@@ -98,7 +98,7 @@ def _rank(run: RunFacts, key: str) -> int | None:
 
 
 def _waited(run: RunFacts, key: str) -> float | None:
-    """Return the bare waiting of a trace's rank, milliseconds; None if unknown."""
+    """Return the exposed waiting of a trace's rank, milliseconds; None if unknown."""
     rank = _rank(run, key)
     waited = None if rank is None else run.job_trace.waited(rank)
     return None if waited is None else waited / 1000
@@ -118,7 +118,7 @@ def _tail(name: str, facts: Mapping[str, Any], at: Mapping[str, Any], waited: fl
             "NT-TRN-2", "NT-DDP-2")  # fmt: skip
         return
     if not tail:
-        yield unknown(f"{name}: no kernel of a backward pass is known in a step, so no tail after it",
+        yield unknown(f"{name}: no step has a known kernel of a backward pass, so no tail",
                       fix="profile ProfilerActivity.CPU too, in training", **at).about(
             "NT-TRN-2", "NT-DDP-2")  # fmt: skip
         return
@@ -140,9 +140,9 @@ def _tail(name: str, facts: Mapping[str, Any], at: Mapping[str, Any], waited: fl
     title="The GPU is busy while the job runs",
     fault="The GPU is idle while the job runs",
     impact="slows-job",
-    source="Judgement: idle for a tenth of its time; Kineto's kernels, of all streams of a GPU together",
-    fix="What does it wait for? torch.data-loader, torch.synchronisation, torch.overlap; else small kernels: "
-    "`torch.compile`, CUDA graphs.",
+    source="Judgement: idle for a tenth of its time; Kineto's kernels, all streams of a GPU combined",
+    fix="Find the cause: see torch.data-loader, torch.synchronisation and torch.overlap; for small kernels, try "
+    "`torch.compile` or CUDA graphs.",
     action="fix-job",
     answers=("PA-20",),
     scope="run",
@@ -155,23 +155,23 @@ def idle(run: RunFacts, site: Site) -> Iterator[Finding]:
     The span is from its first to its last kernel.
 
     ## Why it matters
-    An idle GPU costs what a busy one does. The rate that the driver reports counts a second as busy in which any
-    kernel ran, and one reading of it shows nothing about a job.
+    An idle GPU costs as much as a busy one. The driver's utilisation counts a second as busy if any kernel ran in it,
+    and a single reading shows nothing about a job.
 
     ## Verdicts
-    More than 10 % idle warns. A GPU that only copies memory is not idle; that share is reported. So is the cause of
-    idle time: data, if the CPU is in a DataLoader or a step begins with a copy to the GPU; synchronisation, if the
-    GPU runs dry while the CPU waits for it; the CPU, if nothing had been launched. A trace without a kernel of a GPU
-    is unknown.
+    More than 10 % idle warns. A GPU that only copies memory is not idle; that share is reported separately. The
+    finding also states the cause of idle time: data, if the CPU is in a DataLoader or a step begins with a copy to the
+    GPU; synchronisation, if the GPU becomes idle while the CPU waits for it; the CPU, if no kernel was launched. A
+    trace without GPU kernels is unknown.
 
     ## False alarms
-    A profile that begins before the job does, or that holds a pause such as a checkpoint.
+    A profile that begins before the job, or includes a pause such as a checkpoint.
     """
     for key, name, facts in each(run):
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
         gpu = facts["gpu"]
         if gpu is None or not gpu["span_ms"]:
-            yield unknown(f"{name}: no kernel of a GPU is in the trace", fix="profile ProfilerActivity.CUDA", **at)
+            yield unknown(f"{name}: the trace has no GPU kernel", fix="profile ProfilerActivity.CUDA", **at)
             continue
         share = gpu["idle_ms"] / gpu["span_ms"]
         message = f"{name}: the GPU is idle for {share:.0%} of {gpu['span_ms']:g} ms{_of_the_steps(gpu['budget'])}"
@@ -181,7 +181,7 @@ def idle(run: RunFacts, site: Site) -> Iterator[Finding]:
             yield passed(message, found=f"{share:.1%}", **at)
 
 
-#: Parts of the idle time of the steps, as a finding names them.
+#: Names of the parts of idle time in a finding.
 _IDLE_PARTS = {
     "idle_host": "CPU",
     "idle_sync": "synchronisation",
@@ -191,7 +191,7 @@ _IDLE_PARTS = {
 
 
 def _of_the_steps(budget: Mapping[str, float] | None) -> str:
-    """State where the time of the steps goes."""
+    """Describe how the time of the steps is spent."""
     if budget is None:
         return ""
     causes = [f"{label} {budget[part]:.0%}" for part, label in _IDLE_PARTS.items() if budget[part] >= 0.005]

@@ -1,4 +1,4 @@
-"""Checks of PyTorch's own records: backends, hanging ranks."""
+"""Checks of PyTorch's records: backends, hanging ranks."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 RECORDER = "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html"
 BACKENDS = "https://docs.pytorch.org/docs/stable/distributed.html#which-backend-to-use"
 
-#: What findings of dumps begin with.
+#: Start of the findings for dumps.
 _DUMPS = "the dumps"
 
-#: Ranks that are named one by one.
+#: Maximum number of ranks named in a finding.
 _NAMED = 8
-#: Frames of a stack that are quoted.
+#: Maximum number of quoted stack frames.
 _FRAMES = 8
 
-_WHICH = "Look at that rank first: its own log and stack (`py-spy dump --pid PID`), its node's XIDs, its data loader."
+_WHICH = "Check that rank first: its log and stack (`py-spy dump --pid PID`), its node's XIDs, its data loader."
 
 
 @check(
@@ -36,7 +36,7 @@ _WHICH = "Look at that rank first: its own log and stack (`py-spy dump --pid PID
     fault="NCCL does not carry the collectives of GPU tensors",
     impact="slows-job",
     source=BACKENDS,
-    fix='`init_process_group("nccl")`, or "cpu:gloo,cuda:nccl", so that no collective on a GPU tensor is left to Gloo.',
+    fix='`init_process_group("nccl")`, or "cpu:gloo,cuda:nccl", so that Gloo does not handle GPU tensors.',
     action="fix-job",
     answers=("NT-PIT-1", "NT-LENS-2"),
     scope="run",
@@ -47,14 +47,14 @@ def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Look for the backend of collectives in traces and flight-recorder dumps.
 
     ## Why it matters
-    Gloo copies GPU tensors through the CPU and over TCP: it works, at a hundredth of the speed, and nothing fails.
+    Gloo copies GPU tensors through the CPU and over TCP: the job runs without an error, at a hundredth of the speed.
 
     ## Verdicts
-    A trace with GPU kernels but only Gloo or MPI collectives fails. Gloo beside NCCL is
-    usual (barriers, checkpoints, metrics) and passes. A job without a GPU is not judged.
+    A trace with GPU kernels but only Gloo or MPI collectives fails. Gloo in addition to NCCL is usual (barriers,
+    checkpoints, metrics) and passes. A job without GPUs is not judged.
 
     ## False alarms
-    A run on one GPU with a group for ordering only.
+    A run on one GPU with a process group only for ordering.
     """
     for key, trace in run.traces.items():
         document = trace.document()
@@ -64,14 +64,19 @@ def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
         counts = ", ".join(f"{count} by {one}" for one, count in used.items())
         others = [one for one in used if one != "nccl"]
         if document["gpu"] is None:
-            yield unknown(f"{name}: no kernel of a GPU in the trace; configured: {config or 'not reported'}",
+            yield unknown(f"{name}: no GPU kernel in the trace; configured: {config or 'not reported'}",
                           fix="profile ProfilerActivity.CUDA on a rank of the job", **at)  # fmt: skip
         elif used.get("nccl"):
             yield passed(f"{name}: collectives: {counts}", found=counts, **at)
         elif others or (config and "nccl" not in config.lower()):
             carriers = counts or f"configured: {config}"
-            yield failed(f"{name}: GPUs compute, and not NCCL but {', '.join(others) or config} carries the "
-                         f"collectives ({carriers})", found=carriers, expected="nccl", **at)  # fmt: skip
+            yield failed(
+                f"{name}: the GPUs compute, but {', '.join(others) or config} instead of NCCL "
+                f"carries the collectives ({carriers})",
+                found=carriers,
+                expected="nccl",
+                **at,
+            )
         else:
             yield unknown(f"{name}: no collective in the trace; configured: {config or 'not reported'}", **at)
     if run.recordings:
@@ -84,7 +89,7 @@ def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
             yield passed(f"collectives in {len(run.recordings)} dumps: {summary}", found=summary, **at)
         else:
             yield unknown(f"collectives in {len(run.recordings)} dumps: {summary or 'none'}; dumps do not show whether "
-                          "their tensors are on GPUs", fix="give a trace of the profiler", **at)  # fmt: skip
+                          "their tensors are on GPUs", fix="pass a profiler trace", **at)  # fmt: skip
 
 
 @check(
@@ -103,31 +108,31 @@ def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
 def hang(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the collectives and messages that each rank called and completed.
 
-    Dumps of the flight recorder are used, else the watchdog's lines.
+    Uses flight-recorder dumps, else the watchdog's lines.
 
     ## Why it matters
-    All ranks wait in the same collective for one that never comes; their logs look alike, and a time-out half an hour
-    later names every rank but the right one.
+    All ranks wait in the same collective for one that never arrives. Their logs look the same, and a time-out half an
+    hour later names every rank but the right one.
 
     ## Verdicts
-    A rank that has not come to where others wait fails, and so do ranks that called different things, sizes or types
-    under one number. Where all that were given wait, and of some ranks no dump was given, it is unknown, and these are
-    named: the one that is missing is often the one that died. A dump that is cut before it is unknown, too, and so are
-    different dumps of one rank. Complete dumps of all ranks with nothing unfinished pass. Of the watchdog's lines only
-    what the shown ranks report is stated: unless the job's size is in the log and all its ranks are shown, no rank is
-    blamed for its peers.
+    A rank that has not reached the collective where others wait fails, and so do ranks that called different
+    collectives, sizes or types with the same number. If all ranks with dumps wait and some ranks have no dump, the
+    result is unknown and lists those ranks: a missing rank is often the one that died. A dump that ends before the
+    collective is unknown as well, and so are different dumps of one rank. Complete dumps of all ranks without
+    unfinished operations pass. From watchdog lines, no rank is blamed unless the log shows the job's size and all
+    ranks.
 
-    Sizes are compared as elements: what goes into a collective must agree over ranks, and what comes out, except where
-    ranks may differ, as in an all-to-all. Of that all ranks together must send what they receive, which is compared
-    where all dumps are given. The stacks of ranks that are behind, and of one that waits, are quoted.
+    Sizes are compared in elements: inputs and outputs of a collective must agree across ranks, except where they may
+    differ, as in an all-to-all. There, all ranks together must send as much as they receive, which is compared if all
+    dumps are given. The finding quotes the stacks of ranks that are behind, and of one that waits.
 
-    Of sends and receives both ends are compared. It fails where a rank waits for a peer that has not called the other
-    end, where ranks wait for each other in a circle, and where the ends differ in size or type. Where the waiting ends
-    at a rank without a dump it is unknown; where both ends have been called and the data does not arrive it warns.
+    For sends and receives, both ends are compared. The check fails if a rank waits for a peer that has not called the
+    other end, if ranks wait for each other in a cycle, or if the ends differ in size or type. It is unknown if the wait
+    ends at a rank without a dump, and warns if both ends were called but the data does not arrive.
 
     ## False alarms
-    Dumps that were taken while the job ran well; what is under way then looks unfinished. PyTorch
-    writes dumps on a time-out, unless the job requests one.
+    Dumps taken during normal operation, in which running operations look unfinished. PyTorch writes dumps on a
+    time-out, or on request.
     """
     for key, why in run.refused.items():
         yield unknown(f"{key.removeprefix('log:')}: {why}", evidence=[key], fix=parsers.torch.safe_pickle.CONVERT)
@@ -140,13 +145,13 @@ def hang(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _size(run: RunFacts, key: str) -> int | None:
-    """Return the number of ranks from NCCL's lines beside the watchdog's, or None."""
+    """Return the number of ranks from NCCL's log lines, or None."""
     log = run.nccl_logs.get(key)
     return log.nranks if log is not None else None
 
 
 def _lines(watchdog: parsers.torch.watchdog.Watchdog, one: Hang) -> str:
-    """Quote the source lines, those of ranks that are behind first."""
+    """Quote the source lines; ranks that are behind come first."""
     progress = [p for p in watchdog.progress if p.group == one.group] or []
     first = sorted(progress, key=lambda p: (p.rank not in one.behind, p.line))
     return "\n".join(
@@ -160,10 +165,10 @@ def _of_recordings(run: RunFacts) -> Iterator[Finding]:
     for key, recording in run.recordings.items():
         rank = recording.rank(key)
         if rank in keys:
-            if recording.entries == run.recordings[keys[rank]].entries:  # the same dump, in another form or folder
+            if recording.entries == run.recordings[keys[rank]].entries:  # the same dump in another format or folder
                 continue
-            yield unknown(f"several dumps of rank {rank} were given, and they differ", evidence=[keys[rank], key],
-                          fix="give the dumps of one job and one attempt at a time")  # fmt: skip
+            yield unknown(f"the dumps of rank {rank} differ", evidence=[keys[rank], key],
+                          fix="pass the dumps of one job and one attempt at a time")  # fmt: skip
             return
         if rank is None:
             unnamed += 1
@@ -184,18 +189,23 @@ def _of_recordings(run: RunFacts) -> Iterator[Finding]:
         members = {rank for recording in run.recordings.values() for group in recording.groups for rank in group.ranks}
         missing = sorted(members - set(keys))
         if cut := sorted(rank for rank, recording in recordings.items() if recording.cut):
-            yield unknown(f"{len(keys)} dumps hold nothing unfinished; the dump of rank {_ranks(cut)} is cut",
-                          evidence=list(keys.values()), fix="give the complete dump")  # fmt: skip
+            yield unknown(
+                f"{len(keys)} dumps have no unfinished operation; the dump of rank {_ranks(cut)} is truncated",
+                evidence=list(keys.values()),
+                fix="pass the complete dump",
+            )
         elif missing or not members:
-            lack = f"no dump of rank {_ranks(missing)} was given" if missing else "the ranks of the job are not known"
-            yield unknown(f"{len(keys)} dumps hold nothing unfinished; {lack}", evidence=list(keys.values()),
-                          fix="give the dumps of all ranks")  # fmt: skip
+            lack = f"the dump of rank {_ranks(missing)} is missing" if missing else "the ranks of the job are not known"
+            yield unknown(f"{len(keys)} dumps have no unfinished operation; {lack}", evidence=list(keys.values()),
+                          fix="pass the dumps of all ranks")  # fmt: skip
         else:
-            yield passed(f"the dumps of all {len(members)} ranks hold nothing unfinished", evidence=list(keys.values()))
+            yield passed(
+                f"the dumps of all {len(members)} ranks have no unfinished operation", evidence=list(keys.values())
+            )
 
 
 def _stacks(hang: Hang) -> str:
-    """Quote where ranks are in their code, those that are behind first."""
+    """Quote the stacks of ranks; those that are behind come first."""
     lines = []
     for rank, op, stack in hang.stacks[:_NAMED]:
         more = [f"{len(stack) - _FRAMES} more"] if len(stack) > _FRAMES else []
@@ -204,7 +214,7 @@ def _stacks(hang: Hang) -> str:
 
 
 def _where(one: Hang) -> str:
-    """Name a collective that ranks wait in."""
+    """Describe a collective in which ranks wait."""
     group = f" of process group {one.group}" if one.group else ""
     return f"collective {one.seq}{group}{f' ({one.op})' if one.op else ''}"
 
@@ -212,7 +222,7 @@ def _where(one: Hang) -> str:
 def _finding(
     one: Hang, keys: Sequence[str], name: str, quote: str, elsewhere: Mapping[int, str] | None = None
 ) -> Iterator[Finding]:
-    """State which ranks wait for whom.
+    """Describe which ranks wait for which others.
 
     ``elsewhere`` is where a rank waits meanwhile.
     """
@@ -221,8 +231,8 @@ def _finding(
         each = "; ".join(f"rank {rank} in {op}" for rank, op in one.messages[:_NAMED])
         more = f" and {len(one.messages) - _NAMED} more" if len(one.messages) > _NAMED else ""
         yield warned(
-            f"{name}: sends and receives{group} are not done: {each}{more}; each rank numbers its own, so for whom it "
-            f"waits is not in the log{_some(one)}",
+            f"{name}: sends and receives{group} are not done: {each}{more}; each rank has its own "
+            f"numbering, so the log does not show the awaited rank{_some(one)}",
             subject=f"sends and receives{group}",
             found=f"{len(one.messages)} ranks wait",
             expected="done",
@@ -238,7 +248,7 @@ def _finding(
     if one.behind:
         stuck = [f"rank {rank} waits in {elsewhere[rank]}" for rank in one.behind if elsewhere and rank in elsewhere]
         meanwhile = f" ({'; '.join(stuck[:_NAMED])})" if stuck else ""
-        parts.append(f"rank {_ranks(one.behind)} has not come to it{meanwhile}")
+        parts.append(f"rank {_ranks(one.behind)} has not reached it{meanwhile}")
     if one.differ:
         parts.append(f"ranks disagree: {_calls(one.differ)}")
     if one.totals:
@@ -246,14 +256,14 @@ def _finding(
     if one.passed:
         parts.append(f"rank {_ranks(one.passed)} has completed it")
     if one.silent:
-        parts.append(f"nothing was given of rank {_ranks(one.silent)}")
+        parts.append(f"no dump or log of rank {_ranks(one.silent)}")
     if one.cut:
-        parts.append(f"the dump of rank {_ranks(one.cut)} is cut before it")
+        parts.append(f"the dump of rank {_ranks(one.cut)} ends before it")
     at: dict[str, Any] = {"subject": f"collective {one.seq}{group}", "evidence": keys, "quote": quote}
-    dumps = name == _DUMPS  # which a job that runs well may write too; a watchdog speaks after a time-out
+    dumps = name == _DUMPS  # a healthy job may write dumps too; a watchdog reports only after a time-out
     if dumps and (one.silent or one.cut) and not (one.behind or one.differ or one.totals):
         yield unknown(f"{name}: {waiting}; {'; '.join(parts)}", found="; ".join(parts), expected="all ranks in it",
-                      fix="give the dumps of all ranks: the one that is missing is often the one that died",
+                      fix="pass the dumps of all ranks: a missing rank is often the one that died",
                       **at)  # fmt: skip
     elif parts:
         # for ranks without a named group, other calls may belong to other groups
@@ -263,27 +273,31 @@ def _finding(
         yield grade(f"{name}: {waiting}; {'; '.join(parts)}{rest}", found="; ".join(parts),
                   expected="all ranks in it", fix="" if one.complete else _ALL_LOGS, **at)  # fmt: skip
     else:
-        come = "all that were given have come to it" if one.complete else f"the text shows no other rank{_some(one)}"
-        yield warned(f"{name}: {waiting}; {come}",
-                     found=f"{len(one.waiting)} ranks wait", expected="done",
-                     fix="Who is missing is not in it: give the dumps or the log of all ranks. If none is, the network "
-                         "or a GPU stands still: XIDs and link errors of these nodes.", **at)  # fmt: skip
+        come = "all ranks with dumps have reached it" if one.complete else f"the text shows no other rank{_some(one)}"
+        yield warned(
+            f"{name}: {waiting}; {come}",
+            found=f"{len(one.waiting)} ranks wait",
+            expected="done",
+            fix="The missing rank is not shown: pass the dumps or logs of all ranks. If none "
+            "is missing, the network or a GPU hangs: check XIDs and link errors of these nodes.",
+            **at,
+        )
 
 
-#: The next step where only some ranks are shown: the one to blame may be another.
+#: The next step if only some ranks are shown: another one may be at fault.
 _ALL_LOGS = (
-    "Give the logs or dumps of all ranks (TORCH_NCCL_TRACE_BUFFER_SIZE, TORCH_NCCL_DUMP_ON_TIMEOUT): the rank at fault "
-    "may be one that the text does not show."
+    "Pass the logs or dumps of all ranks (TORCH_NCCL_TRACE_BUFFER_SIZE, TORCH_NCCL_DUMP_ON_TIMEOUT): "
+    "the text may not show the rank at fault."
 )
 
 
 def _some(one: Hang) -> str:
-    """State the source of a finding where other sources may be missing."""
+    """Describe the source of a finding if other sources may be missing."""
     return f" (of {len(one.shown)} ranks that the text shows; there may be more)"
 
 
 def _calls(differ: Sequence[tuple[int, str]]) -> str:
-    """Name the calls of ranks, equal ones together."""
+    """Describe the calls of ranks, grouped by equal calls."""
     ranks: dict[str, list[int]] = {}
     for rank, what in differ:
         ranks.setdefault(what, []).append(rank)
@@ -293,45 +307,45 @@ def _calls(differ: Sequence[tuple[int, str]]) -> str:
 
 
 def _stalled(stall: Stall, busy: Mapping[int, str], keys: Sequence[str]) -> Finding:
-    """State which ranks wait for whom in sends and receives, and where it ends."""
+    """Describe which ranks wait in sends and receives, and where the wait ends."""
     parts = []
     if stall.circle:
-        parts.append(f"ranks {', '.join(map(str, stall.circle[:_NAMED]))} wait for each other in a circle")
+        parts.append(f"ranks {', '.join(map(str, stall.circle[:_NAMED]))} wait for each other in a cycle")
     for rank in stall.behind[:_NAMED]:
         instead = f": it waits in {busy[rank]}" if rank in busy else ""
-        parts.append(f"rank {rank} has no other end under way{instead}")
+        parts.append(f"rank {rank} has not called the other end{instead}")
     parts += [f"rank {one.rank} and rank {one.peer} disagree on the size or type of {one.op}"
               for one in stall.of(messages.MISMATCH)[:_NAMED]]  # fmt: skip
     sick = bool(parts)
     if stall.absent:
         parts.append(f"no dump shows what rank {_ranks(stall.absent)} has called")
     if stall.unclear:
-        parts.append("for whom is not named: " + "; ".join(f"rank {r} in {op}" for r, op in stall.unclear[:_NAMED]))
+        parts.append("without a named peer: " + "; ".join(f"rank {r} in {op}" for r, op in stall.unclear[:_NAMED]))
     waits = sorted({(one.rank, one.op, one.group, one.peer) for one in stall.waits})
     shown = "; ".join(f"rank {rank} for rank {peer} in {op} (process group {group})"
                       for rank, op, group, peer in waits[:_NAMED])  # fmt: skip
     more = f" and {len(waits) - _NAMED} more" if len(waits) > _NAMED else ""
-    lead = "the dumps: messages are not done" + (f": {shown}{more}" if waits else "")
+    lead = "the dumps: unfinished messages" + (f": {shown}{more}" if waits else "")
     at: dict[str, Any] = {"subject": "sends and receives", "evidence": keys}
     if sick:
         return failed(f"{lead}; {'; '.join(parts)}", found="; ".join(parts), expected="both ends of each message", **at)
     if parts:
-        return unknown(f"{lead}; {'; '.join(parts)}", fix="give the dumps of all ranks", **at)
+        return unknown(f"{lead}; {'; '.join(parts)}", fix="pass the dumps of all ranks", **at)
     moving = "; ".join(one.op for one in stall.of(messages.MOVING)[:_NAMED])
     return warned(
-        f"{lead}; the waiting ends where both ends have been called: {moving}",
+        f"{lead}; the wait ends where both ends have been called: {moving}",
         found=f"{len(waits)} messages under way",
         expected="done",
-        fix="If the job still ran, this is a moment of it. Else the network or a GPU stands still: XIDs and link "
-        "errors of these nodes.",
+        fix="If the job was still running, this is a snapshot. Otherwise the network or a GPU hangs: "
+        "check XIDs and link errors of these nodes.",
         **at,
     )
 
 
 def _ranks(ranks: Sequence[int]) -> str:
-    """Name ranks, consecutive ones as a range, at most some of them.
+    """Format ranks with ranges, up to a maximum number.
 
-    Negative ranks have no name in their dumps.
+    Negative numbers stand for ranks whose dumps do not name them.
     """
     found = ["(unknown)"] if any(rank < 0 for rank in ranks) else []
     at = len([rank for rank in ranks if rank < 0])

@@ -11,10 +11,10 @@ from preflight.model import Finding, check, passed, unknown, warned
 
 TUNING = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 
-#: Judgements, each a share: of the steps' time that the data loader takes, and that the CPU waits for the GPU; of the
-#: mean step, their standard deviation, and what the worst takes longer than the median.
+#: Judgements, as fractions: of the steps' time, for the data loader and for the CPU waiting for the GPU; of the mean
+#: step, for the standard deviation; of the median step, for the worst step.
 LOADER, SYNCHRONISED, VARIATION, WORST = 0.10, 0.01, 0.10, 0.20
-#: Steps from which their spread is meaningful, and from which an event counts as happening in each.
+#: Number of steps from which their variation is meaningful, and from which an event counts as recurring.
 ENOUGH_STEPS, FEW_STEPS = 5, 2
 
 
@@ -28,11 +28,12 @@ def each(run: RunFacts) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
 
 @check(
     "torch.synchronisation",
-    title="No step waits for the GPU on the CPU's side",
-    fault="A step waits for the GPU on the CPU's side",
+    title="No step makes the CPU wait for the GPU",
+    fault="A step makes the CPU wait for the GPU",
     impact="slows-job",
     source=f"{TUNING} (avoid unnecessary CPU-GPU synchronization)",
-    fix="Keep losses on the GPU and read them every hundred steps; `.to(device, non_blocking=True)` of pinned memory.",
+    fix="Keep losses on the GPU and read them every hundred steps; use `.to(device, non_blocking=True)` with "
+    "pinned memory.",
     action="fix-job",
     answers=("NT-TRN-3",),
     scope="run",
@@ -42,17 +43,16 @@ def each(run: RunFacts) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
 def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Measure how long the CPU waited for the GPU within steps.
 
-    The calls are .item(), synchronize() and copies.
+    Such calls are .item(), synchronize() and copies.
 
     ## Why it matters
-    While the CPU waits it launches nothing: the GPU runs dry at the start of the next step, on every rank, and the
-    slowest rank holds up all others.
+    While the CPU waits, it launches no kernels: the GPU is idle at the start of the next step on every rank, and the
+    slowest rank delays all others.
 
     ## Verdicts
-    From 1 % of the steps' time on it warns. CUDA's and HIP's calls count that return when the GPU is done:
-    synchronisation of a stream, a device or an event, and copies that wait, as those of pageable memory do; of
-    threads that launch kernels. .item() of a tensor on the CPU makes no such call and costs nothing. The profiler
-    itself synchronises once, at its end.
+    At 1 % of the steps' time it warns. CUDA and HIP calls that block until the GPU is done count, in threads that
+    launch kernels: synchronisation of a stream, device or event, and blocking copies such as those of pageable memory.
+    .item() of a CPU tensor makes no such call. The profiler itself synchronises once, at its end.
 
     ## False alarms
     A wait at the end of a step while the GPU still has much to do; see torch.overlap for how long it is
@@ -66,7 +66,7 @@ def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
             yield unknown(f"{name}: {what} in the trace", fix="profile at least 2 steps, with profiler.step()", **at)
             continue
         if not facts["gpu"]["launched"]:
-            yield unknown(f"{name}: the trace holds no call of CUDA's runtime, so no wait of the CPU",
+            yield unknown(f"{name}: the trace has no CUDA runtime call, so no CPU wait",
                           fix="profile ProfilerActivity.CPU too", **at)  # fmt: skip
             continue
         lost, total = facts["synchronised_ms"], facts["steps"]["total_ms"]
@@ -86,7 +86,7 @@ def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
     impact="slows-job",
     explains=(("torch.idle", "node"), ("torch.steps", "node")),
     source=f"{TUNING} (asynchronous data loading); the share of 10 % is a judgement",
-    fix="More workers, pin_memory=True, persistent_workers=True; then the storage behind it (`preflight check`).",
+    fix="Use more workers, pin_memory=True and persistent_workers=True; then check the storage (`preflight check`).",
     action="fix-job",
     answers=("NT-TRN-4",),
     scope="run",
@@ -97,7 +97,7 @@ def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the time that steps wait for the next batch with their total.
 
     ## Why it matters
-    A rank that waits for its data comes late to every collective: on all others it looks as if NCCL were slow.
+    A rank that waits for data is late in every collective; on all other ranks it looks as if NCCL were slow.
 
     ## Verdicts
     More than 10 % of the steps' time warns. Where the trace names no DataLoader, it warns if the GPU is idle for so
@@ -105,14 +105,14 @@ def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
     unknown.
 
     ## False alarms
-    The first step, while the workers start; profile later ones.
+    The first step, while the workers start; profile later steps.
     """
     for key, name, facts in each(run):
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
         loader, gpu = facts["data_loader"], facts["gpu"]
         if loader is not None and loader["share_of_steps"] is not None:
             share = loader["share_of_steps"]
-            message = f"{name}: {share:.1%} of the steps' time goes to waiting for {loader['count']} batches"
+            message = f"{name}: {share:.1%} of the steps' time is spent waiting for {loader['count']} batches"
             if share > LOADER:
                 yield warned(message, found=f"{share:.1%}", expected=f"at most {LOADER:.0%}", **at)
             else:
@@ -134,8 +134,8 @@ def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
     fault="Steps take different times",
     impact="slows-job",
     source="Judgement: a standard deviation of more than a tenth of the mean; at least 5 steps",
-    fix="Compare with the other ranks' traces; look at checkpoints, `gc.freeze()`, the data loader, `nvidia-smi "
-    "-q -d PERFORMANCE`.",
+    fix="Compare with the traces of other ranks; check checkpoints, `gc.freeze()`, the data loader and "
+    "`nvidia-smi -q -d PERFORMANCE`.",
     action="fix-job",
     answers=("PA-21", "FP-OBS-8"),
     scope="run",
@@ -146,7 +146,8 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Measure how much the times of the steps differ.
 
     ## Why it matters
-    All ranks take as long as the slowest in each step: what one rank loses now and then, all lose often.
+    In each step all ranks wait for the slowest one, so occasional delays on single ranks become frequent delays of the
+    job.
 
     ## Verdicts
     A standard deviation above 10 % of the mean warns, and so does a step that takes 20 % longer than the median.

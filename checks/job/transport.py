@@ -31,8 +31,8 @@ def _traffic(nodes: int | None) -> str:
 
 @check(
     "nccl.transport",
-    title="Traffic between nodes takes RDMA, not TCP",
-    fault="Traffic between nodes takes TCP, not RDMA",
+    title="Traffic between nodes uses RDMA, not TCP",
+    fault="Traffic between nodes uses TCP, not RDMA",
     impact="slows-job",
     explains=(
         ("nccl.gpudirect-rdma", "node"),
@@ -52,23 +52,23 @@ def transport(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the network in use between nodes with InfiniBand, RoCE or a plug-in.
 
     ## Why it matters
-    NCCL falls back to TCP without an error: the job runs, at a tenth of the fabric's bandwidth, and
-    its CPUs copy what the HCAs should.
+    NCCL falls back to TCP without an error: the job runs at a tenth of the fabric's bandwidth, and the CPUs copy the
+    data.
 
     ## Verdicts
     Channel lines ("via NET/X") decide; without them "Using network X" does. A transport that was only initialised, or a
     plug-in that was only loaded, does not count as used. TCP between nodes fails; hosts that differ are named with
-    their ranks. One node needs no network, with any choice of NCCL's.
+    their ranks. A job on one node needs no network.
 
-    The cause is reported where the log's lines meet the evidence of its hosts (`preflight check --hosts … --log FILE`,
-    `preflight judge EVIDENCE --log FILE`), and the earliest wins: switched off by NCCL_IB_DISABLE or NCCL_NET, no
-    RDMA NIC (skipped, unless the cluster file expects one), no RDMA driver, no /dev/infiniband, no verbs library,
-    NCCL_IB_HCA selects nothing, all ports down, plug-in missing. A log alone gives the probable cause and how to
-    confirm it; if log and node contradict each other the cause is unknown, and both are quoted.
+    With the evidence of the log's hosts (`preflight check --hosts … --log FILE`, `preflight judge EVIDENCE --log
+    FILE`), the finding states the first cause that applies: disabled by NCCL_IB_DISABLE or NCCL_NET, no RDMA NIC
+    (skipped, unless the cluster file expects one), no RDMA driver, no /dev/infiniband, no verbs library, NCCL_IB_HCA
+    selects nothing, all ports down, plug-in missing. A log alone gives the probable cause and how to confirm it; if log
+    and node contradict each other the cause is unknown, and both are quoted.
 
     ## False alarms
-    A cluster without RDMA; declare hcas = 0 in the cluster file. A wrong cause: evidence of the host where
-    the job ran in a container, or from after the repair; collect where and while the job runs.
+    A cluster without RDMA; declare hcas = 0 in the cluster file. The cause may be wrong if the evidence is from the
+    host of a container, or from after a repair; collect where and while the job runs.
     """
     for key, log in run.nccl_logs.items():
         nodes = node_count(run, key)
@@ -81,7 +81,7 @@ def transport(run: RunFacts, site: Site) -> Iterator[Finding]:
 def _over_tcp(log: NcclLog, nodes: int | None) -> bool:
     """Return whether TCP carries traffic between nodes.
 
-    False also where the number of nodes is unknown.
+    False if the number of nodes is unknown.
     """
     tcp = any(parsers.nccl_log.is_tcp(network) for network in log.network_names)
     tcp = tcp or any(host.falls_back for host in of_log(log))
@@ -117,7 +117,7 @@ def _transport(log: NcclLog, nodes: int | None, key: str) -> Finding:
 def _one_node(log: NcclLog, key: str) -> Finding:
     """Report GPUs of one node that communicate over a network.
 
-    They cannot use NVLink, PCIe or shared memory.
+    They do not use NVLink, PCIe or shared memory.
     """
     name = log_name(key)
     if not log.channels:
@@ -129,7 +129,7 @@ def _one_node(log: NcclLog, key: str) -> Finding:
         found=f"NET/{log.channels[0].network}",
         expected="P2P or SHM between the GPUs of one node",
         evidence=[key],
-        why="GPUs of one node that cannot use peer-to-peer or shared memory run at the pace of a NIC.",
+        why="GPUs of one node that cannot use peer-to-peer or shared memory run at a NIC's rate.",
         fix="Remove NCCL_P2P_DISABLE and NCCL_SHM_DISABLE; ranks in separate containers must share /dev/shm and IPC.",
         quote=cited(log.channels[0].first),
     )
@@ -171,9 +171,9 @@ def _fallback(run: RunFacts, log: NcclLog, nodes: int | None, site: Site, key: s
 def _traffic_of_group(
     log: NcclLog, group: HostGroup, others: list[HostStatements], nodes: int | None, *, apart: bool
 ) -> str:
-    """Name the traffic that TCP carries: of all nodes or of some hosts.
+    """Describe the traffic that TCP carries, of all nodes or some hosts.
 
-    For some hosts its share of lines is added.
+    For some hosts, the share of lines is added.
     """
     total = sum(channel.count for channel in log.channels)
     tcp = sum(channel.count for channel in log.channels if parsers.nccl_log.is_tcp(channel.network))
@@ -208,6 +208,6 @@ def _fallen(log: NcclLog, traffic: str, group: HostGroup, key: str) -> Finding:
 
 
 def _kind(log: NcclLog, network: str) -> str:
-    """Name a network, with the link layer of its ports where the log lists them."""
+    """Describe a network, with the link layer of its ports if the log lists them."""
     layers = sorted({"RoCE" if device.roce else "InfiniBand" for device in log.ib_devices})
     return f"NET/{network}" + (f" ({' and '.join(layers)})" if layers else "")

@@ -57,18 +57,17 @@ def gpu_devices(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look in a container for /dev/nvidia0, nvidiactl and nvidia-uvm.
 
     ## Why it matters
-    The PCI bus shows the host's GPUs in every container; without their device nodes CUDA finds none, and
-    without nvidia-uvm it fails with error 999, which reads like a broken driver.
+    The PCI bus shows the host's GPUs in every container; without their device nodes CUDA finds none, and without
+    nvidia-uvm it fails with error 999, which looks like a broken driver.
 
     ## Verdicts
-    Fewer GPUs than on the bus are an allocation, and pass. None at all fails where NVIDIA_VISIBLE_DEVICES or
-    the cluster file declares that it should have some; else it is unknown. Device nodes that may not be
-    opened, as a control group refuses them, count as none; where NVIDIA_VISIBLE_DEVICES, Slurm or the pod's request
-    gave that many GPUs, it fails. Outside a container the check skips.
+    Fewer GPUs than on the bus are an allocation and pass. No GPU at all fails if NVIDIA_VISIBLE_DEVICES or the cluster
+    file declares that the container should have some; otherwise it is unknown. Device nodes that cannot be opened,
+    because a control group denies it, do not count; if NVIDIA_VISIBLE_DEVICES, Slurm or the pod's request assigned
+    them, the check fails. Outside a container the check is skipped.
 
     ## False alarms
-    An init or side container that was given no GPU on purpose; without a promise of GPUs it is
-    unknown.
+    An init or sidecar container without a GPU on purpose; if no GPU is declared, it is unknown.
     """
     nodes = node.parsed(GPU_NODES, gpu_nodes)
     gpus = [name for name in nodes if name.removeprefix("nvidia").isdigit()]
@@ -81,8 +80,8 @@ def gpu_devices(node: NodeFacts, site: Site) -> Iterator[Finding]:
         "evidence": [GPU_NODES, *([USABLE_NODES] if withheld > 0 else []), PROCESS],
     }
     if withheld > 0 and (gpus_given(node.evidence, node.environment) == len(gpus) or (requested and not usable)):
-        yield failed(f"{withheld} of {len(gpus)} GPU devices in this container may not be opened",
-                     expected="devices that its control group allows", fix=_WITHHELD, **details)  # fmt: skip
+        yield failed(f"{withheld} of {len(gpus)} GPU devices in this container cannot be opened",
+                     expected="devices allowed by its control group", fix=_WITHHELD, **details)  # fmt: skip
         return
     if withheld > 0 and not usable:
         gpus = []
@@ -103,10 +102,10 @@ def gpu_devices(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield passed(f"{usable} GPU devices in this container, {len(node.gpus_on_bus)} on the host's bus", **details)
 
 
-#: After the troubleshooting of NVIDIA's container toolkit: containers that lose access to GPUs.
+#: Follows the NVIDIA container toolkit's troubleshooting section on containers that lose access to GPUs.
 _WITHHELD = (
-    "Start the container again: `systemctl daemon-reload` on the host takes devices from containers that the engine "
-    "did not declare to systemd; declare them by CDI, or let the engine use cgroupfs."
+    "Restart the container: `systemctl daemon-reload` on the host removes devices that the engine did not "
+    "declare to systemd. Declare them with CDI, or configure the engine to use cgroupfs."
 )
 
 
@@ -132,16 +131,17 @@ def pod_networks(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare a pod's secondary networks with the cluster file and its interfaces.
 
     ## Why it matters
-    A pod that Multus attached to the wrong network, or to none, has an interface and an address like any
-    other: NCCL takes the cluster network, over TCP.
+    A pod that Multus attached to the wrong network, or to none, still has an interface and an address: NCCL uses the
+    cluster network over TCP.
 
     ## Verdicts
-    The annotation network-status comes by downward API: a file /etc/podnetinfo/annotations, or the variable
-    NETWORK_STATUS. Not mounted is unknown; a missing expected network fails, and so does one without its interface
-    here. The cluster file's ports.networks declares what to expect. Outside a pod the check skips.
+    The annotation network-status is read through the downward API: the file /etc/podnetinfo/annotations, or the
+    variable NETWORK_STATUS. If it is not available, the result is unknown. A missing expected network fails, and so
+    does one without its interface in the pod. The cluster file's ports.networks declares the expected networks.
+    Outside a pod the check is skipped.
 
     ## False alarms
-    Old CNIs write nothing but names into the annotation; what they leave out is not compared.
+    Old CNIs write only names into the annotation; missing fields are not compared.
     """
     try:
         attached, key = networks(node.evidence)
@@ -207,7 +207,8 @@ def no_address_needed(node: NodeFacts, site: Site) -> Finding | None:
     impact="slows-job",
     explains=(("rdma.port-state", "part"),),
     source="ib-kubernetes: guid of a virtual function; docs.kernel.org/infiniband (net namespaces, GIDs)",
-    fix="InfiniBand: let ib-kubernetes or `ip link set PF vf N node_guid` set it; RoCE: give the pod the function.",
+    fix="InfiniBand: let ib-kubernetes or `ip link set PF vf N node_guid` set it; RoCE: assign the function to "
+    "the pod.",
     action="fix-job",
     answers=("NT-CTR-4",),
     unless=(no_rdma, no_address_needed),
@@ -218,16 +219,15 @@ def rdma_address(node: NodeFacts, site: Site) -> Iterator[Finding]:
     The interface of a RoCE port must be in this network namespace.
 
     ## Why it matters
-    A virtual function without a GUID never joins the fabric; a RoCE device with its interface in another
-    network namespace has no GID that works: it is listed, opens, and every connection fails.
+    A virtual function without a GUID never joins the fabric. A RoCE device whose interface is in another network
+    namespace has no usable GID: it is listed and can be opened, but every connection fails.
 
     ## Verdicts
-    A GUID of zeros fails, and so do RoCE devices of which none has its interface here; where the interfaces could
-    not be read it is unknown. Whether an interface has an address is rails.subnets' matter.
+    A GUID of zeros fails, and so do RoCE devices if none has its interface in the pod; if the interfaces could not be
+    read, the result is unknown. rails.subnets checks the addresses of interfaces.
 
     ## False alarms
-    In shared mode a pod sees all RDMA devices of its host, also those it cannot use; one that works
-    is enough.
+    In shared mode a pod sees all RDMA devices of its host, including unusable ones; one working device is enough.
     """
     compute = site.roles(node).compute
     devices = dict.fromkeys(port.device for port in compute if not port.efa)
@@ -247,16 +247,16 @@ def rdma_address(node: NodeFacts, site: Site) -> Iterator[Finding]:
             evidence=[f"file:{NET}/*/mtu", RDMA_CLASS],
         )
     elif not devices:
-        yield unknown("there is no compute port to judge", evidence=[RDMA_CLASS])
+        yield unknown("there is no compute port", evidence=[RDMA_CLASS])
     elif all(guids.values()):
-        local = f", {len(here)} of {len(roce)} RoCE interfaces are here" if roce else ""
+        local = f", {len(here)} of {len(roce)} RoCE interfaces are in the pod" if roce else ""
         yield passed(f"{len(devices)} RDMA devices have a GUID{local}", evidence=list(keys.values())[:3])
 
 
 def _here(node: NodeFacts, roce: list[Port]) -> tuple[list[Port], list[EvidenceError]]:
     """Return ports with an interface in this network namespace.
 
-    Errors of the ports that could not be read are returned beside them.
+    Also returns the errors of ports that could not be read.
     """
     here: list[Port] = []
     unread: list[EvidenceError] = []

@@ -21,7 +21,9 @@ _REQUEST = (
     "`kubectl describe node` lists what the node's plug-in offers."
 )
 
-_NOT_MOVED = "Exclusive RDMA namespaces: chain the rdma CNI in the network's definition. Else see rdma.registered."
+_NOT_MOVED = (
+    "With exclusive RDMA namespaces, chain the rdma CNI in the network's definition. Otherwise see rdma.registered."
+)
 
 
 def no_sign_of_rdma(node: NodeFacts, site: Site) -> Finding | None:
@@ -51,18 +53,18 @@ def device_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the pod's requested resources with the site's and with /dev.
 
     ## Why it matters
-    A pod that requested GPUs only is scheduled, starts and trains, over TCP; one that requested RDMA in its main
-    container alone has an init container without it.
+    A pod that requested only GPUs starts and trains over TCP. If only the main container requests RDMA, init
+    containers do not have it.
 
     ## Verdicts
-    The pod's own object is read from the Kubernetes API, with its service account; where that cannot be done, the
-    variables PCIDEVICE_* of the SR-IOV plug-in are used. What the cluster file's ports.resources names, and the pod did
-    not request, fails; so does a pod without any RDMA resource on a node that should have HCAs, and an allocated
-    function without an RDMA device. RDMA devices that are here without a resource warn: privileged, or a host path.
-    Otherwise it is unknown. Outside a pod the check skips.
+    The pod's own object is read from the Kubernetes API, with its service account; if that fails, the variables
+    PCIDEVICE_* of the SR-IOV plug-in are used. A resource in the cluster file's ports.resources that the pod did not
+    request fails; so does a pod without any RDMA resource on a node that should have HCAs, and an allocated function
+    without an RDMA device. RDMA devices without a resource warn: the pod is privileged or uses a host path. Otherwise
+    the result is unknown. Outside a pod the check is skipped.
 
     ## False alarms
-    A resource of RDMA with a name that does not show it; name it in ports.resources.
+    An RDMA resource whose name does not show it; list it in ports.resources.
     """
     functions = resources(node.environment)
     try:
@@ -95,7 +97,7 @@ def device_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _none(node: NodeFacts, site: Site, found: Pod) -> Finding:
-    """Return the finding of a pod that requested no known RDMA resource."""
+    """Return the finding for a pod that requested no known RDMA resource."""
     others = [name for name in found.devices if not is_gpu(name)]
     details: dict[str, Any] = {"found": _shown(found.devices), "evidence": [POD, RDMA_CLASS]}
     key = site.resources.key
@@ -110,7 +112,7 @@ def _none(node: NodeFacts, site: Site, found: Pod) -> Finding:
     promised = bool(site.hcas.value or site.members.ports.compute)
     if promised and node.evidence.exists(DEVICE_NODES):
         how = "a container is privileged" if found.privileged else "by a host path"
-        return warned(f"RDMA devices are here without a resource, {how}: two pods may be given the same ones",
+        return warned(f"the pod has RDMA devices without a resource, {how}: two pods may get the same ones",
                       expected="an RDMA resource", **details)  # fmt: skip
     if promised:
         return failed("no container of the pod requests an RDMA resource", expected="an RDMA resource", **details)
@@ -168,15 +170,15 @@ def _shown(devices: Mapping[str, Collection[str]]) -> str:
 
 
 def _access_fix(why: str) -> str:
-    """Return how to give the pod access to the API."""
+    """Return the fix for missing access to the API."""
     if "HTTP 403" in why:
-        return "let the pod's service account `get` its pod: deploy/kubernetes/base has the role"
+        return "allow the pod's service account to `get` its pod: deploy/kubernetes/base has the role"
     if "HTTP 401" in why:
-        return "start the pod anew: its service account's token is no longer valid"
+        return "restart the pod: its service account's token is no longer valid"
     if "HTTP 404" in why:
         return "set POD_NAME and POD_NAMESPACE by downward API"
     if "no service account" in why:
         return "set automountServiceAccountToken: true, with the role of deploy/kubernetes/base"
     if "API server" not in why:
         return "collect again with this version of preflight"
-    return "let the pod reach the API server (network policy, proxy), or see `kubectl get pod -o yaml`"
+    return "allow the pod to reach the API server (network policy, proxy), or see `kubectl get pod -o yaml`"

@@ -30,7 +30,7 @@ def _rdma(node: NodeFacts, site: Site) -> bool:
 def _own_rdma(node: NodeFacts, site: Site) -> bool:
     """Return whether there is a device for NCCL's own RDMA transport.
 
-    EFA devices are reached by a plug-in.
+    NCCL uses EFA devices through a plug-in.
     """
     return bool(node.rdma_devices) and not is_efa_node(node)
 
@@ -62,19 +62,19 @@ def _gpus(node: NodeFacts, site: Site) -> bool:
 
 @dataclass(frozen=True)
 class Leftover:
-    """Where a left-over switch does harm, and where it has no effect."""
+    """A left-over switch, and when it has an effect."""
 
     variable: str  # of SWITCHES
-    bites: Callable[[NodeFacts, Site], bool]  # whether this node has what it switches off
-    harmless: str  # why it has no effect where it does not bite
+    bites: Callable[[NodeFacts, Site], bool]  # whether this node has the disabled feature
+    harmless: str  # why it has no effect otherwise
     status: Status
-    evidence: str  # record that shows whether it bites
-    otherwise: Status = Status.PASS  # where it does not bite
+    evidence: str  # record that shows whether it has an effect
+    otherwise: Status = Status.PASS  # without effect
     answers: tuple[str, ...] = ()  # the checklist items that require it
 
 
 LEFTOVERS = (
-    Leftover("NCCL_IB_DISABLE", _own_rdma, "the kernel has no RDMA device but EFA's, if any", Status.FAIL, RDMA_CLASS,
+    Leftover("NCCL_IB_DISABLE", _own_rdma, "the kernel has no RDMA device other than EFA", Status.FAIL, RDMA_CLASS,
              answers=("NT-ENV-4",)),
     Leftover("NCCL_NET", _rdma, "the kernel has no RDMA device", Status.FAIL, RDMA_CLASS),
     Leftover("NCCL_P2P_DISABLE", has_nvlink, "no NVLink between the GPUs", Status.FAIL, TOPO, Status.WARN,
@@ -99,35 +99,35 @@ ITEMS = ("NT-ENV-4", "NT-ENV-5", "NT-ENV-6", "NT-LENS-4", "NT-LENS-5")
 
 @check(
     "nccl.left-over-disables",
-    title="No NCCL transport is left switched off",
-    fault="An NCCL transport was left switched off",
+    title="No NCCL transport is left disabled",
+    fault="An NCCL transport was left disabled",
     impact="slows-job",
     explains=(("nccl.contradictions", "part"), ("nccl.transport", "log"), ("nccl.gpudirect-rdma", "log")),
     source=f"{GUIDE}; values as in NCCL 2.30 src/misc/param.cc",
-    fix="Remove it where it is set (environment, /etc/nccl.conf, ~/.nccl.conf); if it hides a fault, find that fault.",
+    fix="Remove it where it is set (environment, /etc/nccl.conf, ~/.nccl.conf); if it works around a fault, "
+    "find that fault.",
     action="fix-job",
     answers=ITEMS,
     reads=("nvml:gpus",),
 )
 def left_over_disables(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the NCCL variables in force with the values that switch a transport off.
+    """Look for NCCL variables that disable a transport.
 
     ## Why it matters
-    Such a switch is set for one experiment and stays: the job still runs, over TCP or through host
-    memory, at a tenth of its bandwidth, without any message.
+    Such a variable is often left over from an experiment: jobs still run, over TCP or through host memory, at a tenth
+    of the bandwidth and without any message.
 
     ## Verdicts
-    Values are read as NCCL reads them: ``true`` is 0 and switches nothing. RDMA switches fail on a node with
-    RDMA devices, peer-to-peer ones on a node with NVLink (without it they warn), NVLink between nodes on a
-    fabric that spans them; shared memory, GPUDirect RDMA and NVLink SHARP warn. What ranks that run here were
-    started with counts too. NCCL_IB_DISABLE does nothing to AWS EFA, which NCCL reaches by a plug-in, and passes.
+    Values are parsed as in NCCL: ``true`` is 0 and disables nothing. Disabled RDMA fails on a node with RDMA devices,
+    disabled peer-to-peer on a node with NVLink (otherwise it warns), disabled multi-node NVLink on a fabric that spans
+    nodes; disabled shared memory, GPUDirect RDMA and NVLink SHARP warn. The environments of ranks running on the node
+    are checked too. NCCL_IB_DISABLE has no effect on AWS EFA, which NCCL uses through a plug-in, and passes.
 
-    NCCL_NVLS_ENABLE=0 beside Google's plug-ins (TCPX, TCPXO) is their recipe, and passes; so it does where ranks
-    share a GPU (NCCL_MULTI_RANK_GPU_ENABLE=1), as NCCL would not start with both.
+    NCCL_NVLS_ENABLE=0 with Google's plug-ins (TCPX, TCPXO) follows their documentation and passes. It also passes if
+    ranks share a GPU (NCCL_MULTI_RANK_GPU_ENABLE=1), because NCCL does not start with both.
 
     ## False alarms
-    An image built for one kind of node and used on another; give that kind a file /etc/nccl.conf
-    of its own.
+    An image built for one kind of node and used on another; give that kind its own /etc/nccl.conf.
     """
     on = []
     for leftover, setting in _switches(node):
@@ -192,17 +192,17 @@ def _left_over(node: NodeFacts, site: Site, leftover: Leftover, setting: Setting
 
 # --- interfaces ------------------------------------------------------------------------------------
 
-#: Interfaces that lead to no other node; NCCL takes them only where nothing else is left.
+#: Interfaces that lead to no other node; NCCL uses them only as a last resort.
 _LOCAL = ("lo", "docker", "virbr", "cni", "veth", "br-")
 
 
 @check(
     "nccl.socket-ifname",
-    title="NCCL_SOCKET_IFNAME names an interface that is here and up",
-    fault="NCCL_SOCKET_IFNAME names no interface that is here and up",
+    title="NCCL_SOCKET_IFNAME selects an interface that is up",
+    fault="NCCL_SOCKET_IFNAME selects no interface that is up",
     impact="blocks-job",
     source=f"{GUIDE}#nccl-socket-ifname",
-    fix="Name an interface that every node has (`ip -br addr`), or unset it; a per-node value goes to /etc/nccl.conf.",
+    fix="Name an interface that every node has (`ip -br addr`), or unset it; put a per-node value in /etc/nccl.conf.",
     action="fix-job",
     answers=("NT-ENV-2", "PA-15"),
 )
@@ -212,17 +212,16 @@ def socket_ifname(node: NodeFacts, site: Site) -> Iterator[Finding]:
     NCCL's grammar applies.
 
     ## Why it matters
-    Ranks find each other over this interface, on any transport of the data: with a name that is not
-    here the job dies at its start ("no socket interface found"), with loopback no peer can reach it.
+    Ranks find each other over this interface, regardless of the data transport. With a missing interface the job fails
+    at start ("no socket interface found"); with loopback no peer can reach it.
 
     ## Verdicts
     Without ``=`` a name is a prefix; ``^`` excludes. A value of one character counts as unset. An operational
-    state of "unknown" (virtual interfaces) counts as up. A value that selects no interface, or only such as
+    state of "unknown" (virtual interfaces) counts as up. A value that selects no interface, or only interfaces that
     are down, fails.
 
     ## False alarms
-    A list for several kinds of node names interfaces that are not here; it is fine as long as one
-    is.
+    None known: a list for several kinds of nodes may name missing interfaces, as long as one exists.
     """
     setting, selection = node.nccl_env.get("NCCL_SOCKET_IFNAME"), node.nccl_env.socket_selection
     if setting is None or selection is None:

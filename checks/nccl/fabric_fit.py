@@ -17,24 +17,25 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
 
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
-#: The release that finds the GID by itself.
+#: The first release that selects the GID automatically.
 AUTOMATIC_GID = (2, 21, 0)
 
 
 def no_gid_table(node: NodeFacts, site: Site) -> Finding | None:
-    """Report a node without RDMA devices on which an index is set."""
+    """Report a set index on a node without RDMA devices."""
     index = node.nccl_env.integer("NCCL_IB_GID_INDEX")
     return None if index is None or index < 0 else no_rdma(node, site)
 
 
 @check(
     "nccl.gid-index",
-    title="NCCL_IB_GID_INDEX means a routable RoCE v2 address on every port",
-    fault="NCCL_IB_GID_INDEX does not give a routable RoCE v2 address",
+    title="NCCL_IB_GID_INDEX selects a routable RoCE v2 address on every port",
+    fault="NCCL_IB_GID_INDEX does not select a routable RoCE v2 address",
     impact="blocks-job",
     explains=(("nccl.failures", "log"),),
     source=f"{GUIDE}#nccl-ib-gid-index; found by NCCL itself from 2.21 on (NCCL 2.21 release notes)",
-    fix="Unset it with NCCL 2.21 or newer; before, take the row of `show_gids` that is v2 with the port's IPv4.",
+    fix="Unset it with NCCL 2.21 or newer; with older releases, use the row of `show_gids` that is v2 with the "
+    "port's IPv4 address.",
     action="fix-job",
     unless=(no_gid_table,),
 )
@@ -43,16 +44,16 @@ def gid_index(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     The index counts addresses in the order in which they were added: after a restart of the network, or in a pod,
-    3 may be empty or a link-local address, and every connection ends in a time-out that names no index.
+    3 may be empty or a link-local address, and every connection ends in a time-out that does not mention the index.
 
     ## Verdicts
-    An empty row, RoCE v1 and a link-local address fail. A good row warns where NCCL 2.21 or newer is installed on
-    a host, as it would find the address by itself on any node; in a container an index of its own passes. Native
-    InfiniBand ignores it. Rows 0 to 7 are looked at; an index beyond the end of the table fails. Ports of which the
-    same is wrong are one finding: it is one setting.
+    An empty row, RoCE v1 and a link-local address fail. A valid row warns on a host with NCCL 2.21 or newer, which
+    would find the address automatically on any node; in a container it passes. Native InfiniBand ignores the index.
+    Rows 0 to 7 are read; an index beyond the end of the table fails. Ports with the same fault are reported in one
+    finding, because it is one setting.
 
     ## False alarms
-    A fabric that routes only one of several v2 addresses, and NCCL_IB_ADDR_RANGE cannot choose it.
+    A fabric that routes only one of several v2 addresses, if NCCL_IB_ADDR_RANGE cannot select it.
     """
     setting = node.nccl_env.get("NCCL_IB_GID_INDEX")
     index = node.nccl_env.integer("NCCL_IB_GID_INDEX")
@@ -73,12 +74,12 @@ def gid_index(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 @dataclass(frozen=True)
 class _Row:
-    """Fault of the row of one port; ports of one ``kind`` are reported together."""
+    """Fault of one port's row; ports of the same ``kind`` are reported together."""
 
     kind: str
-    before: str  # the message, up to the port's name and after it
+    before: str  # the message before and after the port's name
     after: str
-    alike: str  # ``after``, of several ports
+    alike: str  # ``after`` for several ports
     finding: Finding
 
 
@@ -107,11 +108,11 @@ def _row(node: NodeFacts, port: Port, index: int, setting: Setting) -> _Row | No
         after = f" has no row {index}"
         before = f"{setting.text} in {setting.where}: the GID table of "
         return _Row(f"no row of {longest}", before, after, after, failed(
-            "", subject=port.name, found=f"at most {longest} rows", expected="the index of a row that is there",
+            "", subject=port.name, found=f"at most {longest} rows", expected="the index of an existing row",
             evidence=[facts.gids.MARKS_KEY, setting.source], quote=as_set(setting),
         ))  # fmt: skip
     if index not in facts.gids.COLLECTED_INDEXES:
-        after = f": row {index} of the GID table is beyond those that are looked at"
+        after = f": row {index} of the GID table is beyond the collected rows"
         return _Row("beyond", "", after, after, unknown(
             "", subject=port.name, evidence=[setting.source], fix=f"cat {keys[0][5:]} {keys[1][5:]}",
         ))  # fmt: skip
@@ -153,7 +154,7 @@ def _good_index(node: NodeFacts, ports: list[Port], index: int, setting: Setting
     keys = [setting.source, *facts.gids.keys(ports[0].device, ports[0].number, index)]
     if newest is not None and newest >= AUTOMATIC_GID and not node.in_container:
         release = ".".join(map(str, newest))
-        message = f"{setting.text} in {setting.where} is right here, and NCCL {release} would find it by itself"
+        message = f"{setting.text} in {setting.where} is correct, but NCCL {release} would select it automatically"
         return warned(message, subject=setting.name, found=setting.value, expected="unset", evidence=keys,
                       quote=as_set(setting))  # fmt: skip
     return passed(f"{setting.text} is a RoCE v2 address on all {len(ports)} ports", subject=setting.name, evidence=keys)
@@ -170,14 +171,14 @@ def _good_index(node: NodeFacts, ports: list[Port], index: int, setting: Setting
     source=f"{GUIDE} (NCCL_IB_TC, NCCL_CROSS_NIC, NCCL_IB_QPS_PER_CONNECTION); RFC 2474: DSCP = traffic class >> 2",
     fix="Unset it, or take this fabric's value: `NCCL_IB_TC=106` is DSCP 26, which the default map puts on priority 3.",
     action="fix-job",
-    gating=False,  # it can only warn
+    gating=False,  # never fails
 )
 def fit(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare settings that were tuned for one fabric with the one that is here.
+    """Look for settings that were tuned for another fabric.
 
     ## Why it matters
-    A recipe for RoCE on InfiniBand, or another site's traffic class, runs without an error: the traffic takes a
-    priority that is not protected and no switch pauses for.
+    Settings for RoCE on InfiniBand, or another site's traffic class, cause no error, but the traffic uses an
+    unprotected priority that no switch pauses for.
 
     ## Verdicts
     All of these warn: a traffic class with the ECN bits set to "congested"; several queue pairs for each connection on
@@ -188,9 +189,9 @@ def fit(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A site that routes between its rails.
     """
     found = [*rule_findings(node, site, "fabric_fit"), *redacted(node)]
-    if site.lossless.value:  # there the traffic class is a link of the chain: roce.chain judges it by the port's map
+    if site.lossless.value:  # roce.chain judges the traffic class by the port's map
         found = [one for one in found if one.subject != "NCCL_IB_TC"]
-    missing = list(unread(node, "what belongs to another fabric"))
+    missing = list(unread(node, "settings for another fabric"))
     yield from (*found, *missing)
     if not found and not missing:
-        yield passed("no setting belongs to another kind of fabric", evidence=[PROCESS])
+        yield passed("no setting is meant for another kind of fabric", evidence=[PROCESS])

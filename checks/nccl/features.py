@@ -21,11 +21,12 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
 @check(
     "nccl.mnnvl",
-    title="NCCL_MNNVL_ENABLE requires NVLink between nodes only where there is some",
+    title="NCCL_MNNVL_ENABLE does not require missing NVLink between nodes",
     fault="NCCL_MNNVL_ENABLE requires NVLink between nodes, and there is none",
     impact="blocks-job",
     source=f"{GUIDE}#nccl-mnnvl-enable (1: initialisation fails without it; 2, the default: automatic)",
-    fix="Unset NCCL_MNNVL_ENABLE: NCCL finds the fabric; on an NVL72 start IMEX first (`nvidia-imex-ctl -N`).",
+    fix="Unset NCCL_MNNVL_ENABLE, because NCCL detects the fabric; on an NVL72 start IMEX first "
+    "(`nvidia-imex-ctl -N`).",
     action="fix-job",
     answers=("NT-ENV-11",),
     reads=("nvml:gpus", "cmd:systemctl show *"),
@@ -35,16 +36,15 @@ def mnnvl(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare NCCL_MNNVL_ENABLE with the GPUs' NVLink fabric and with IMEX.
 
     ## Why it matters
-    With 1, NCCL requires it: on a node with NVLink inside the chassis only, or with IMEX down, the job ends at its
-    start with an error about memory handles.
+    With 1, NCCL requires it: on a node with NVLink only inside the chassis, or without IMEX, the job fails at start
+    with an error about memory handles.
 
     ## Verdicts
-    1 fails on a fabric that does not span nodes, and warns where it does and IMEX is not active. Unset, 0 and 2
-    pass; that 0 gives the fabric away is reported by nccl.left-over-disables.
+    1 fails on a fabric that does not span nodes, and warns on one that does if IMEX is not active. Unset, 0 and 2
+    pass; nccl.left-over-disables reports that 0 disables the fabric.
 
     ## False alarms
-    Kubernetes' ComputeDomains start IMEX for each job, so that an idle node has none; that only
-    warns.
+    Kubernetes ComputeDomains start IMEX for each job, so an idle node has none; that only warns.
     """
     setting, number = node.nccl_env.get("NCCL_MNNVL_ENABLE"), node.nccl_env.integer("NCCL_MNNVL_ENABLE")
     if setting is None or number != 1:
@@ -80,49 +80,49 @@ def _imex(node: NodeFacts, setting: Setting) -> Finding:
 
 @check(
     "nccl.sharp",
-    title="SHARP is neither switched off by a left-over nor requested in vain",
-    fault="SHARP is switched off by a left-over, or requested in vain",
+    title="No variable disables SHARP or requests it without effect",
+    fault="A variable disables SHARP, or requests it without effect",
     impact="slows-job",
     source=f"{GUIDE}#nccl-collnet-enable; NVIDIA SHARP user manual: InfiniBand, with the rdma-sharp plug-in",
     fix="Unset it after the A/B test; to use SHARP: InfiniBand, the plug-in, sharp_am, and NCCL_COLLNET_ENABLE=1.",
     action="fix-job",
     answers=("NT-ENV-13",),
-    gating=False,  # it can only warn
+    gating=False,  # never fails
 )
 def sharp(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look for variables that disable SHARP on InfiniBand, or request it in vain.
+    """Look for variables that disable SHARP on InfiniBand, or have no effect.
 
     ## Why it matters
-    SHARP adds gradients up in the switches; switched off for one comparison and forgotten, the fabric that was
-    bought for it carries every byte twice. Requested without its plug-in, NCCL goes on without a word.
+    SHARP sums gradients in the switches. If it was disabled for a comparison and not enabled again, the fabric carries
+    every byte twice. If it is requested without its plug-in, NCCL silently continues without it.
 
     ## Verdicts
     NCCL_COLLNET_ENABLE=0, NCCL_SHARP_DISABLE=1 and an NCCL_ALGO that excludes CollNet warn on InfiniBand, and pass
     on RoCE, which has no SHARP. NCCL_COLLNET_ENABLE=1 warns without InfiniBand and on fewer nodes than
-    NCCL_COLLNET_NODE_THRESHOLD (2); that no plug-in is in the loader's directories is unknown, as it may be
-    elsewhere. Unset passes: NCCL does without by default.
+    NCCL_COLLNET_NODE_THRESHOLD (2); a plug-in missing from the loader's directories is unknown, because it may be
+    elsewhere. Unset passes: NCCL does not use SHARP by default.
 
     ## False alarms
-    The run that is the A/B test.
+    A run of an A/B test.
     """
     env = node.nccl_env
     collnet = env.integer("NCCL_COLLNET_ENABLE")
     off = [one for one in env.settings if _switches_sharp_off(one)]
     missing = list(unread(node, "SHARP"))
     if not off and collnet != 1:
-        yield from missing or [passed("nothing switches SHARP off", evidence=[PROCESS])]
+        yield from missing or [passed("no variable disables SHARP", evidence=[PROCESS])]
         return
     yield from missing
     infiniband = place(node, site).infiniband if node.rdma_devices else False
     for setting in off:
         details: dict[str, Any] = {"subject": setting.name, "evidence": [setting.source, RDMA_CLASS]}
         if infiniband is False:
-            yield passed(f"{setting.text}: there is no InfiniBand here, so no SHARP to switch off", **details)
+            yield passed(f"{setting.text}: there is no InfiniBand, so no SHARP to disable", **details)
         elif infiniband is None:
             yield unknown(f"{setting.text} in {setting.where}, and the link layer is unknown", **details)
         else:
             yield warned(f"{setting.text} in {setting.where} switches SHARP off", found=setting.value,
-                         expected="unset, but in an A/B test", quote=as_set(setting), **details)  # fmt: skip
+                         expected="unset, except in an A/B test", quote=as_set(setting), **details)  # fmt: skip
     requested = env.get("NCCL_COLLNET_ENABLE")
     if requested is not None and collnet == 1:
         yield _sharp_requested(node, requested, infiniband)
@@ -140,7 +140,7 @@ def _sharp_requested(node: NodeFacts, setting: Setting, infiniband: bool | None)
     details: dict[str, Any] = {"subject": setting.name, "evidence": [setting.source, RDMA_CLASS]}
     where = f"{setting.text} in {setting.where}"
     if infiniband is False:
-        return warned(f"{where} requests SHARP, and there is no InfiniBand here", found=setting.value,
+        return warned(f"{where} requests SHARP, but there is no InfiniBand", found=setting.value,
                       expected="unset on RoCE", quote=as_set(setting), **details)  # fmt: skip
     nodes, least = _nodes(node), node.nccl_env.integer("NCCL_COLLNET_NODE_THRESHOLD") or 2
     if nodes is not None and nodes < least:

@@ -19,7 +19,7 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
 
 def no_port_to_select(node: NodeFacts, site: Site) -> Finding | None:
-    """Report a node without RDMA devices on which a list is set."""
+    """Report a set list on a node without RDMA devices."""
     if node.nccl_env.get("NCCL_IB_HCA") is None or node.nccl_env.hca_selection is None:
         return None
     absent = no_rdma(node, site)
@@ -44,22 +44,21 @@ def ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
     NCCL's grammar applies.
 
     ## Why it matters
-    NCCL leaves out what it does not find without a word: a wrong name costs a rail, a list that
-    selects nothing costs RDMA altogether, and a storage port in the list gets the job's traffic.
+    NCCL silently ignores names that do not exist: a wrong name costs a rail, and a list that selects no port disables
+    RDMA. A storage port in the list gets the job's traffic.
 
     ## Verdicts
-    Names are prefixes unless the value begins with ``=``, which then holds for all of them: ``mlx5_1``
-    takes in mlx5_10, and that only warns. A port that is down fails if the list names its device, and
-    warns if a prefix happens to cover it; rdma.port-state judges those of `ports.compute`. Roles are those of
-    the cluster file; without them a GPU warns if its near NIC is left out, and so does a bond among single ports.
-    Rails and planes are read from NCCL 2.30.7 on. Without a list NCCL takes every active port: it warns where one of
-    them has the role storage or management, or is not among `ports.compute`. nccl.hca-roles reads from a job's log
-    which ports it took. That the ports are those of the compute fabric is answered in the checklists only where the
-    cluster file lists `ports.compute`.
+    Names are prefixes unless the value begins with ``=``, which applies to all items: ``mlx5_1`` includes mlx5_10,
+    which only warns. A port that is down fails if the list names its device, and warns if only a prefix matches it;
+    rdma.port-state judges those of `ports.compute`. The cluster file declares roles; without it, a missing NIC close
+    to a GPU warns, and so does a bond among single ports. Rails and planes are supported as in NCCL 2.30.7. Without a
+    list NCCL uses every active port, which warns if one has the role storage or management, or is not in
+    `ports.compute`. nccl.hca-roles reads the selected ports from a job's log. The checklist item on compute ports is
+    answered only if the cluster file lists `ports.compute`.
 
     ## False alarms
-    A prefix that happens to cover a port which is down; that only warns, and NCCL leaves the port
-    out. A job script that sets the list, which is not on the node to be seen: set it in /etc/nccl.conf.
+    A prefix that matches a port that is down; that only warns, and NCCL ignores the port. A job script that sets the
+    list, which is not visible on the node; set it in /etc/nccl.conf.
     """
     for finding in _ib_hca(node, site):
         unproved = finding.status is Status.PASS and site.members.ports.compute is None
@@ -67,7 +66,7 @@ def ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _answers(site: Site) -> tuple[str, ...]:
-    """Return the checklist items; those of roles only where roles are declared."""
+    """Return the checklist items; those about roles only if roles are declared."""
     declared = site.members.ports
     roles = declared.compute is not None or declared.storage or declared.management
     return ("NT-ENV-3", "PA-15", *(("NT-ROL-1",) if roles else ()))
@@ -80,7 +79,7 @@ def _ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield from missing or _unset(node, site)
         return
     if is_efa_node(node):
-        yield passed(f"{setting.text} in {setting.where} has no effect: NCCL reaches EFA devices by a plug-in",
+        yield passed(f"{setting.text} in {setting.where} has no effect: NCCL uses EFA devices through a plug-in",
                      subject=setting.name, evidence=[setting.source, RDMA_CLASS])  # fmt: skip
         return
     versions = nccl_versions(node)
@@ -111,7 +110,11 @@ def _ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
         names = ", ".join(port.name for port in chosen)
         yield passed(
             f"{setting.text} in {setting.where} selects {len(chosen)} of {len(node.rdma_ports)} ports"
-            + (", all active" if all(port.active for port in chosen) else "; one that is down is not the list's fault"),
+            + (
+                ", all active"
+                if all(port.active for port in chosen)
+                else "; a port that is down is not a fault of the list"
+            ),
             subject=setting.name,
             found=names,
             evidence=[setting.source, RDMA_CLASS],
@@ -119,12 +122,12 @@ def _ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _unset(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Judge what NCCL takes without a list: every active port."""
+    """Judge the ports that NCCL uses without a list: all active ones."""
     if is_efa_node(node):
         yield skipped("NCCL_IB_HCA is unset, and has no effect on EFA devices", evidence=[PROCESS])
         return
     if off := _off(node):
-        yield skipped(f"NCCL_IB_HCA is unset, and {off.text} keeps NCCL off all HCAs", evidence=[off.source])
+        yield skipped(f"NCCL_IB_HCA is unset, and {off.text} disables all HCAs for NCCL", evidence=[off.source])
         return
     ports = site.members.ports
     aside = {device: role for role, devices in (("storage", ports.storage), ("management", ports.management))
@@ -138,7 +141,7 @@ def _unset(node: NodeFacts, site: Site) -> Iterator[Finding]:
     named = ", ".join(f"{port.name} ({aside[port.device]})" for port in taken)
     compute = ",".join(ports.compute) if ports.compute else "the compute ports"
     yield warned(
-        f"NCCL_IB_HCA is unset: NCCL may use every active port, also {named}",
+        f"NCCL_IB_HCA is unset: NCCL may use every active port, including {named}",
         subject="NCCL_IB_HCA",
         found="unset",
         expected=f"NCCL_IB_HCA=={compute}",
@@ -155,7 +158,7 @@ def _off(node: NodeFacts) -> Setting | None:
 
 
 def _unmatched(node: NodeFacts, selection: Selection, setting: Setting) -> Iterator[Finding]:
-    """Report items that match nothing; unmatched exclusions are harmless."""
+    """Report items that match no port; unmatched exclusions are harmless."""
     for item in () if selection.exclude else selection.items:
         if any(selection.names(item, port.device) and item.port in (None, port.number) for port in node.rdma_ports):
             continue
@@ -163,7 +166,7 @@ def _unmatched(node: NodeFacts, selection: Selection, setting: Setting) -> Itera
         if item.name != item.name.strip():
             why = " (NCCL does not trim blanks)"
         elif selection.exact and any(device.startswith(item.name) for device in node.rdma_devices):
-            why = " (the `=` holds for every item)"
+            why = " (the `=` applies to every item)"
         yield failed(
             f"{setting.name} item {str(item)!r} in {setting.where} matches no port"
             f"{nearest_of(item.name, node.rdma_devices)}{why}",
@@ -181,7 +184,7 @@ def _ambiguous(node: NodeFacts, selection: Selection, setting: Setting) -> Itera
         more = [d for d in node.rdma_devices if d.startswith(item.name) and d[len(item.name) :][:1].isdigit()]
         if more and item.name[-1].isdigit():
             yield warned(
-                f"{setting.name} item {item.name} in {setting.where} also means {', '.join(more)}",
+                f"{setting.name} item {item.name} in {setting.where} also matches {', '.join(more)}",
                 subject=setting.name,
                 found=setting.value,
                 expected="exact names: a value that begins with `=`",
@@ -195,7 +198,7 @@ def _inactive(
 ) -> Iterator[Finding]:
     """Report a port that is down.
 
-    Declared compute ports are left to rdma.port-state: the list is right.
+    rdma.port-state reports declared compute ports: the list is correct.
     """
     down = [port for port in chosen if not port.active]
     for port in (port for port in down if port.device not in compute):
@@ -234,15 +237,15 @@ def _roles(node: NodeFacts, site: Site, chosen: list[Port], setting: Setting) ->
     if compute is not None:
         wanted = f"{', '.join(compute)} (cluster file: class.{site.class_name}.ports.compute)"
         if missed := [d for d in compute if d in node.rdma_devices and d not in devices]:
-            message = f"{setting.text} in {setting.where} leaves out the compute port {', '.join(missed)}"
+            message = f"{setting.text} in {setting.where} omits the compute port {', '.join(missed)}"
             yield failed(message, expected=wanted, **details)
     for role, members in (("storage", ports.storage or ()), ("management", ports.management or ())):
         if wrong := [device for device in devices if device in members]:
-            message = f"{setting.text} in {setting.where} takes in the {role} port {', '.join(wrong)}"
+            message = f"{setting.text} in {setting.where} includes the {role} port {', '.join(wrong)}"
             yield failed(message, expected=f"no {role} port", **details)
     aside = {*(ports.storage or ()), *(ports.management or ())}
     if compute is not None and (other := [d for d in devices if d not in compute and d not in aside]):
-        message = f"{setting.text} in {setting.where} takes in {', '.join(other)}, which the site does not call compute"
+        message = f"{setting.text} in {setting.where} includes {', '.join(other)}, which is not declared as compute"
         yield warned(message, expected=wanted, **details)
 
 
@@ -251,7 +254,7 @@ def _unlike(
 ) -> Iterator[Finding]:
     """Report GPUs without a selected near NIC, and a bond among single ports.
 
-    Used where the cluster file gives no roles.
+    Used if the cluster file declares no roles.
     """
     if site.members.ports.compute is not None:
         return
@@ -259,19 +262,26 @@ def _unlike(
     details: dict[str, Any] = {"subject": setting.name, "found": setting.value, "quote": as_set(setting)}
     bonds = sorted(device for device in devices if "bond" in device)
     if bonds and len(bonds) < len(devices) and not selection.exclude:
-        yield warned(f"{setting.text} in {setting.where} takes in the bond {', '.join(bonds)} beside single ports",
-                     expected="no bond: mostly it is for storage or management", evidence=[setting.source, RDMA_CLASS],
-                     **details)  # fmt: skip
+        yield warned(
+            f"{setting.text} in {setting.where} includes the bond {', '.join(bonds)} in addition to single ports",
+            expected="no bond, which is usually for storage or management",
+            evidence=[setting.source, RDMA_CLASS],
+            **details,
+        )
     active = {port.device for port in node.rdma_ports if port.active}
     for gpu, near in _near(node).items():
         if near & active and not near & devices:
-            yield warned(f"{setting.text} in {setting.where} leaves out {', '.join(sorted(near, key=natural))}, "
-                         f"the NIC near {gpu}", expected="a near NIC for each GPU", evidence=[setting.source, TOPO],
-                         **details)  # fmt: skip
+            yield warned(
+                f"{setting.text} in {setting.where} omits "
+                f"{', '.join(sorted(near, key=natural))}, the NIC close to {gpu}",
+                expected="a close NIC for each GPU",
+                evidence=[setting.source, TOPO],
+                **details,
+            )
 
 
 def _near(node: NodeFacts) -> dict[str, set[str]]:
-    """Return the near NICs of each GPU; empty where unknown."""
+    """Return the closest NICs of each GPU; empty if unknown."""
     try:
         topology = node.topology
     except EvidenceError:

@@ -23,19 +23,19 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
     fix="`NCCL_DEBUG=WARN` for production; with a file: NCCL_DEBUG_FILE=/path/nccl.%h.%p",
     action="fix-job",
     answers=("NT-ENV-1",),
-    gating=False,  # it can only warn
+    gating=False,  # never fails
 )
 def debug_output(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare NCCL_DEBUG, its subsystems and its file with production limits.
 
     ## Why it matters
-    A line for every collective and rank fills the file system and slows every step; ranks that share one log file
-    overwrite each other, and the line that names the fault is lost.
+    A line for every collective and rank fills the file system and slows every step. Ranks that share one log file
+    overwrite each other's lines, and the error message is lost.
 
     ## Verdicts
     TRACE warns, and so do the subsystems ALL, COLL and CALL at INFO, INFO with more than 1000 ranks, and a file
-    name without %h or %p. INFO alone passes: it costs some hundred lines per rank at the start, and shows which
-    network was taken.
+    name without %h or %p. INFO alone passes: it costs some hundred lines per rank at start, and shows the selected
+    network.
 
     ## False alarms
     A run that is being debugged right now.
@@ -65,18 +65,18 @@ def pinned(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for pinned choices that NCCL makes for each size and topology.
 
     ## Why it matters
-    What was best for one message size on one generation is wrong for other sizes: a pinned Ring loses NVLink SHARP,
-    a pinned LL halves the bandwidth of large messages, a forced number of channels takes SMs from the model.
+    The best choice for one message size and GPU generation is wrong for others: a pinned Ring disables NVLink SHARP, a
+    pinned LL halves the bandwidth of large messages, and a forced number of channels takes SMs from the model.
 
     ## Verdicts
     NCCL_ALGO, NCCL_PROTO and NCCL_LAUNCH_MODE=GROUP warn; so do the numbers of channels on a board with NVSwitches.
-    LL128 that is forced where the GPUs have no NVLink fails: it can corrupt data there.
+    LL128 forced on GPUs without NVLink fails: it can corrupt data.
 
-    What Google's plug-ins need (GPUDirect-TCPX and TCPXO: Simple, rings and trees, a number of channels) passes where
-    their own settings stand beside it.
+    Settings required by Google's plug-ins (GPUDirect-TCPX and TCPXO: Simple, rings and trees, a number of channels)
+    pass together with the plug-ins' own settings.
 
     ## False alarms
-    The recipe of a cloud with a plug-in that needs one protocol.
+    Settings documented by a cloud provider whose plug-in needs one protocol.
     """
     found = [*rule_findings(node, site, "pinned_choices"), *redacted(node)]
     missing = list(unread(node, "one of these choices"))
@@ -88,12 +88,15 @@ def pinned(node: NodeFacts, site: Site) -> Iterator[Finding]:
     counted = [one for one in env.settings if one.name in _CHANNELS]
     forced = [one.text for one in counted if not facts.nccl_settings.leftovers.of_googles_plugin(env, one)]
     if counted and not forced:
-        yield passed("the number of channels is that of Google's plug-in", evidence=[PROCESS])
+        yield passed("the number of channels is set for Google's plug-in", evidence=[PROCESS])
     elif not forced:
-        message = "the number of channels is left to NCCL" if found else "NCCL's own choices are not held fast"
+        message = "the number of channels is left to NCCL" if found else "NCCL's own choices are not overridden"
         yield passed(message, evidence=[PROCESS])
     elif place(node, site).nvswitch is False:
         yield passed(f"{', '.join(forced)} on GPUs without NVSwitch", evidence=[PROCESS])
     else:
-        yield unknown(f"{', '.join(forced)}, and it is not known whether NVSwitches join the GPUs", evidence=[PROCESS],
-                      fix="name the part in the cluster file")  # fmt: skip
+        yield unknown(
+            f"{', '.join(forced)}, and it is not known whether NVSwitches connect the GPUs",
+            evidence=[PROCESS],
+            fix="name the part in the cluster file",
+        )

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 VARIABLES = _ADAPTIVE, _PAIRS, _LEVEL = "NCCL_IB_ADAPTIVE_ROUTING", "NCCL_IB_QPS_PER_CONNECTION", "NCCL_IB_SL"
 
-#: Queue pairs of a connection from which a hash has something to spread.
+#: Minimum number of queue pairs per connection for a hash to spread.
 SEVERAL = 2
 
 
 @dataclass(frozen=True)
 class _Way:
-    """How NCCL spreads one connection; None means unset, so the default applies."""
+    """Settings that spread one connection; None means unset, so the default applies."""
 
     adaptive: int | None  # default 1 on InfiniBand, 0 on RoCE
     pairs: int | None  # default 1
@@ -45,11 +45,11 @@ class _Way:
 
 
 def no_choice_of_paths(node: NodeFacts, site: Site) -> Finding | None:
-    """Report a node without an active port, or without a choice of paths."""
+    """Report a node without an active port or without several paths."""
     ports = _active(node, site)
     if not ports:
         return unknown("no compute port is active: see rdma.port-state", evidence=[RDMA_CLASS])
-    if absent := efa_only(ports, "they spread every message over many paths by themselves (SRD)"):
+    if absent := efa_only(ports, "they spread every message over many paths automatically (SRD)"):
         return absent
     if site.load_balancing.value != "one-path":
         return None
@@ -62,8 +62,9 @@ def no_choice_of_paths(node: NodeFacts, site: Site) -> Finding | None:
     fault="NCCL's connections cannot be spread over the paths of the fabric",
     impact="slows-job",
     source=f"{GUIDE} (NCCL_IB_QPS_PER_CONNECTION: routing entropy; NCCL_IB_ADAPTIVE_ROUTING, NCCL_IB_SL)",
-    fix="Switches that hash: `NCCL_IB_QPS_PER_CONNECTION=4` in /etc/nccl.conf. Switches that route adaptively: "
-    "`NCCL_IB_ADAPTIVE_ROUTING=1`, on InfiniBand with NCCL_IB_SL at the level that the subnet manager does it for.",
+    fix="For switches that hash, set `NCCL_IB_QPS_PER_CONNECTION=4` in /etc/nccl.conf. For adaptive routing, "
+    "set `NCCL_IB_ADAPTIVE_ROUTING=1`, and on InfiniBand set NCCL_IB_SL to the subnet manager's adaptive "
+    "service level.",
     action="fix-job",
     answers=("FP-CON-5", "AN-7"),
     gating=False,
@@ -74,19 +75,19 @@ def load_balancing(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     NCCL's flows are few and large. A switch that hashes sends all packets of a queue pair over one path. Two queue
-    pairs on one path get half of it each while other paths idle; adaptive routing works only if NCCL allows it.
+    pairs on one path share it while other paths are idle; adaptive routing works only if NCCL allows it.
 
     ## Verdicts
-    On InfiniBand NCCL requests adaptive routing by itself: switched off it warns, and so does a service level other
-    than the cluster file's `adaptive_sl`. On RoCE the cluster file's `load_balancing` decides: "hash" with one queue
-    pair for each connection warns, "adaptive" without NCCL_IB_ADAPTIVE_ROUTING=1 warns; "spray", switches that spread
-    packets regardless of the sender, passes, and "one-path" skips. Without the key, RoCE is unknown.
+    On InfiniBand NCCL requests adaptive routing by default; disabling it warns, and so does a service level other than
+    the cluster file's `adaptive_sl`. On RoCE the cluster file's `load_balancing` decides: "hash" with one queue pair
+    per connection warns, and so does "adaptive" without NCCL_IB_ADAPTIVE_ROUTING=1. "spray" (switches that spread
+    packets regardless of the sender) passes, and "one-path" is skipped. Without the key, RoCE is unknown.
 
     ## False alarms
     A job of two nodes under one leaf, which has only one path in any case.
     """
     ports = _active(node, site)
-    roce = 2 * sum(port.roce for port in ports) > len(ports)  # a single odd one is rdma.link-layer's
+    roce = 2 * sum(port.roce for port in ports) > len(ports)  # rdma.link-layer reports a single odd port
     missing = list(unread(node, f"{_PAIRS} or {_ADAPTIVE}"))
     yield from missing
     ways = list(dict.fromkeys(_way(env) for env in environments(node)))
@@ -137,19 +138,19 @@ def _on_roce(way: _Way, site: Site) -> Finding:
     details = _details(way.settings)
     if spread.value == "adaptive":
         if way.adaptive == 1:
-            return passed(f"{_ADAPTIVE}=1, as the fabric routes", evidence=details["evidence"])
+            return passed(f"{_ADAPTIVE}=1, because the fabric routes adaptively", evidence=details["evidence"])
         value = "0, NCCL's default on RoCE" if way.adaptive is None else way.adaptive
         return warned("NCCL does not let the fabric route adaptively", **_details(
             [one for one in way.settings if one.name == _ADAPTIVE], found=value,
             expected=f"{_ADAPTIVE}=1 ({spread.source} is adaptive)"))  # fmt: skip
     if spread.value == "hash" and pairs < SEVERAL:
-        return warned(f"{way.pairs_text}: the switches' hash has nothing to spread", **_details(
+        return warned(f"{way.pairs_text}: too few for the switches' hash to spread", **_details(
             [one for one in way.settings if one.name == _PAIRS], found=pairs,
             expected=f"at least {SEVERAL} ({spread.source} is hash)"))  # fmt: skip
     if spread.value == "hash":
         return passed(f"{way.pairs_text} for the switches' hash", found=pairs, evidence=details["evidence"])
     if spread.value == "spray":
-        return passed(f"the switches spread packets by themselves ({spread.source})", evidence=details["evidence"])
+        return passed(f"the switches spread packets automatically ({spread.source})", evidence=details["evidence"])
     advice = f'declare it in the cluster file: {spread.key} = "hash" (ECMP), "adaptive", "spray" or "one-path"'
     return unknown(f"{way.pairs_text}; how the switches spread flows is not declared", found=pairs, fix=advice,
                    evidence=details["evidence"])  # fmt: skip
@@ -157,11 +158,11 @@ def _on_roce(way: _Way, site: Site) -> Finding:
 
 @check(
     "nccl.run-balancing",
-    title="The run let its connections be spread over the paths of the fabric",
-    fault="The run did not spread its connections over the paths of the fabric",
+    title="The run's connections could be spread over the paths of the fabric",
+    fault="The run's connections could not be spread over the paths of the fabric",
     impact="slows-job",
     source=f"{GUIDE}; the list of devices and the `set by environment to` lines of NCCL 2.4 … 2.30",
-    fix="Switches that hash: `NCCL_IB_QPS_PER_CONNECTION=4` where the job sets its variables; see nccl.load-balancing.",
+    fix="For switches that hash, set `NCCL_IB_QPS_PER_CONNECTION=4` in the job's environment; see nccl.load-balancing.",
     action="fix-job",
     scope="run",
     gating=False,
@@ -171,11 +172,11 @@ def run_balancing(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the load-balancing settings in a log with the fabric's balancing.
 
     ## Why it matters
-    The log shows what was in force while the job was slow; the nodes show what the next job gets.
+    The log shows the settings of the slow job; the nodes show those of the next job.
 
     ## Verdicts
-    It is judged as nccl.load-balancing judges a node: "hash" with one queue pair, "adaptive" without adaptive routing,
-    and adaptive routing switched off on InfiniBand warn. A run on one node, or over TCP, is skipped; a log that lists
+    The rules are those of nccl.load-balancing: "hash" with one queue pair, "adaptive" without adaptive routing, and
+    disabled adaptive routing on InfiniBand warn. A run on one node, or over TCP, is skipped; a log that lists
     no devices is unknown.
 
     ## False alarms
@@ -195,9 +196,7 @@ def _of_log(log: NcclLog, key: str, site: Site) -> Finding:
     if site.load_balancing.value == "one-path":
         return skipped(f"there is one path between two ports ({site.load_balancing.source})", evidence=[key])
     if not log.ib_devices:
-        return unknown(
-            "it lists no RDMA devices, so that neither kind nor settings are known", evidence=[key], fix=RERUN
-        )
+        return unknown("it lists no RDMA devices, so their kind and settings are unknown", evidence=[key], fix=RERUN)
     reported = of_log(log.environment, key)
     way = _way(reported.environment if reported else NcclEnvironment((), {}))
     roce = 2 * sum(device.roce for device in log.ib_devices) > len(log.ib_devices)

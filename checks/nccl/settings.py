@@ -1,6 +1,6 @@
 """Checks of NCCL variables: unknown names, misread values, contradictions.
 
-Both the environment that a new job would inherit and those of running ranks are judged.
+They judge the environment that a new job would inherit and those of running ranks.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def _counted(node: NodeFacts) -> str:
 @check(
     "nccl.unknown-variables",
     title="Every NCCL variable that is set is known to NCCL or a plug-in",
-    fault="An NCCL variable is set that no one reads",
+    fault="An NCCL variable is set that no program reads",
     impact="drifts",
     source=f"{GUIDE}; names that NCCL 2.3.5 to 2.30.7 and the known plug-ins read",
-    fix="Correct the name (`env | grep -i nccl`, /etc/nccl.conf), or unset it: as it stands it does nothing.",
+    fix="Correct the name (`env | grep -i nccl`, /etc/nccl.conf), or unset it; it has no effect.",
     action="fix-job",
-    gating=False,  # it can only warn
+    gating=False,  # never fails
 )
 def unknown_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the names of NCCL variables with those that known programs read.
@@ -52,16 +52,15 @@ def unknown_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     These are NCCL, its plug-ins and PyTorch.
 
     ## Why it matters
-    A misspelt name raises no error: the setting that was meant to fix something does nothing, and the
-    next hour goes into looking for another fix.
+    A misspelt name raises no error: the setting has no effect, and time is lost looking for another fix.
 
     ## Verdicts
-    An unknown name warns, with the nearest real one. So do names that are often written and were never there
-    (NCCL_TIMEOUT, NCCL_IB_ENABLE), lower case, and lines of a file that begin with ``export``. Names of plug-ins,
-    nccl-tests, profilers, images and PyTorch are known to be theirs.
+    An unknown name warns, with the nearest real one. So do names that are often used but never existed (NCCL_TIMEOUT,
+    NCCL_IB_ENABLE), lower-case names, and lines of a file that begin with ``export``. Names of plug-ins, nccl-tests,
+    profilers, images and PyTorch are recognised.
 
     ## False alarms
-    A variable of a plug-in or of an NCCL newer than 2.30.7 that this version has not heard of.
+    A variable of a plug-in or an NCCL newer than 2.30.7 that this version does not know.
     """
     found = list(rule_findings(node, site, "unknown_names"))
     missing = list(unread(node, "a name that neither NCCL nor a plug-in reads"))
@@ -80,28 +79,28 @@ def _owners(node: NodeFacts) -> str:
 
 @check(
     "nccl.variable-version",
-    title="Every NCCL variable that is set is one that the installed NCCL reads",
-    fault="An NCCL variable is set that the installed NCCL does not read",
+    title="The installed NCCL reads every NCCL variable that is set",
+    fault="The installed NCCL does not read an NCCL variable that is set",
     impact="drifts",
     source=f"{GUIDE} (since, deprecated, removed); names that each of the releases 2.3.5 to 2.30.7 reads",
-    fix="Look in `env | grep NCCL` and /etc/nccl.conf; use the name of the installed release, or `unset` it.",
+    fix="Check `env | grep NCCL` and /etc/nccl.conf; use the name of the installed release, or `unset` it.",
     action="fix-job",
-    gating=False,  # it can only warn
+    gating=False,  # never fails
 )
 def variable_version(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the NCCL variables in force with what the installed NCCL reads.
+    """Compare the set NCCL variables with those that the installed NCCL reads.
 
     ## Why it matters
-    Recipes outlive releases: a name that was removed in 2.5 still travels from script to script, and one of 2.28
-    does nothing in the image that still carries 2.21.
+    Scripts outlive releases: a name that was removed in 2.5 is still copied between scripts, and a name from 2.28 has
+    no effect in an image with 2.21.
 
     ## Verdicts
-    Removed and renamed names warn, with what took their place; deprecated ones too, as they will go next. Names
-    that are newer than every NCCL found here warn. Which NCCL is here is read from the loader's directories and by
-    Python packages; where none is found, only variables that no release of the newest series reads are reported.
+    Removed and renamed names warn with their replacement; deprecated names warn too. Names newer than every installed
+    NCCL warn. The installed NCCL is found in the loader's directories and Python packages; if none is found, only
+    variables that no release of the newest series reads are reported.
 
     ## False alarms
-    The job runs in an image with another NCCL than the node has; run preflight inside the container.
+    A job whose image has a different NCCL than the node; run preflight inside the container.
     """
     found = list(rule_findings(node, site, "version_names"))
     missing = list(unread(node, "a name of another release"))
@@ -117,8 +116,8 @@ def _releases(node: NodeFacts) -> str:
     release = f"NCCL {' and '.join(map(dotted, versions))}" if versions else "the newest NCCL"
     mine = [table().variables.get(one.name) for one in node.nccl_env.settings]
     private = [variable.name for variable in mine if variable is not None and not variable.documented]
-    also = f"; {', '.join(private[:3])} is not in the guide and may go with any release" if private else ""
-    return f", none of another release than {release}{also}"
+    also = f"; {', '.join(private[:3])} is undocumented and may be removed in any release" if private else ""
+    return f", none of a release other than {release}{also}"
 
 
 # --- values ----------------------------------------------------------------------------------------
@@ -126,8 +125,8 @@ def _releases(node: NodeFacts) -> str:
 
 @check(
     "nccl.variable-values",
-    title="Every NCCL variable has a value that NCCL reads as it is written",
-    fault="An NCCL variable has a value that NCCL reads otherwise",
+    title="NCCL reads the value of every NCCL variable as written",
+    fault="NCCL reads the value of an NCCL variable differently",
     impact="slows-job",
     explains=(
         ("nccl.socket-ifname", "part"),
@@ -145,19 +144,19 @@ def variable_values(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the value of each NCCL variable as NCCL does, and judge it.
 
     ## Why it matters
-    NCCL reads numbers as C does, without a message: ``true`` and ``"1"`` are 0, ``4M`` is 4, ``010`` is 8. Quotes,
-    blanks and carriage returns become part of a name, and a word that it does not know is ignored.
+    NCCL silently parses numbers as in C: ``true`` and ``"1"`` are 0, ``4M`` is 4, ``010`` is 8. Quotes, blanks and
+    carriage returns become part of a name, and unknown words are ignored.
 
     ## Verdicts
-    All this warns; an algorithm or protocol that NCCL 2.24 and later does not know fails, as it ends the job. Also
-    reported: an IB time-out below 18 (1.9 s at 16) or for ever, fewer retries than 7, a buffer that is not a power of
-    two of at least 1 MiB, an empty value. A value may repeat the default.
+    All of these warn; an algorithm or protocol unknown to NCCL 2.24 and later fails, because it ends the job. Also
+    reported are an IB time-out below 18 (1.9 s at 16) or infinite, fewer than 7 retries, a buffer that is not a power
+    of two of at least 1 MiB, and an empty value. A value may repeat the default.
 
     ## False alarms
-    A time-out or a buffer that was measured for this fabric; note it where it is set.
+    A time-out or buffer size that was tuned for this fabric; add a comment where it is set.
     """
     found = [*rule_findings(node, site, "bad_values"), *redacted(node)]
-    missing = list(unread(node, "a value that NCCL reads otherwise"))
+    missing = list(unread(node, "a value that NCCL reads differently"))
     yield from (*found, *missing)
     if not found and not missing:
         yield passed(f"{_counted(node)}{_defaults(node)}", evidence=[PROCESS])
@@ -173,40 +172,40 @@ def _defaults(node: NodeFacts) -> str:
 
 @check(
     "nccl.contradictions",
-    title="No two NCCL variables undo or exclude each other",
-    fault="Two NCCL variables undo or exclude each other",
+    title="No two NCCL variables conflict",
+    fault="Two NCCL variables conflict",
     impact="slows-job",
     explains=(("nccl.pinned-choices", "names"),),
     source=f"{GUIDE}; NCCL 2.30 src/init.cc, src/transport/, src/graph/tuning.cc",
-    fix="Find both (`env | grep NCCL`, /etc/nccl.conf, ~/.nccl.conf); keep the one that was meant, `unset` the other.",
+    fix="Find both (`env | grep NCCL`, /etc/nccl.conf, ~/.nccl.conf); keep the intended one and `unset` the other.",
     action="fix-job",
 )
 def contradiction(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for NCCL variables that exclude each other or have no effect together.
 
     ## Why it matters
-    The image sets one, the user's file another, the job script a third: each is sensible alone, and together they
-    end the job at its start or leave it with a slow path.
+    The image sets one variable, the user's file another, the job script a third. Each is sensible alone, but together
+    they stop the job at start or leave a slow path.
 
     ## Verdicts
-    What ends the job fails: NCCL_NET=IB with NCCL_IB_DISABLE=1, a plug-in's network without plug-ins, NVLS alone
-    with NVLS off, several ranks on a GPU with NVLS required. The rest warns, such as a smallest number of channels
-    above the largest. Ranks of one job that run here must agree on algorithm, protocol, buffers and channels, or
-    they wait for each other: that fails, any other difference between them warns.
+    Conflicts that end the job fail: NCCL_NET=IB with NCCL_IB_DISABLE=1, a plug-in's network without plug-ins, only
+    NVLS with NVLS off, several ranks on a GPU with NVLS required. Others warn, such as a minimum number of channels
+    above the maximum. Ranks of one job on the node must agree on algorithm, protocol, buffers and channels, otherwise
+    they wait for each other, which fails; any other difference warns.
 
     ## False alarms
-    A switch that is set for one test on purpose, over a file that is right for all other jobs.
+    A variable that is set on purpose for one test and overrides a file for all other jobs.
     """
     found = [*rule_findings(node, site, "contradictions"), *redacted(node), *_ranks_that_differ(node)]
-    missing = list(unread(node, "what contradicts the rest"))
+    missing = list(unread(node, "settings that contradict others"))
     yield from (*found, *missing)
     if not found and not missing:
-        yield passed(f"{_counted(node)}, and none contradicts another" if _nccl(node) else _counted(node),
+        yield passed(f"{_counted(node)}, without contradictions" if _nccl(node) else _counted(node),
                      evidence=[PROCESS])  # fmt: skip
 
 
 def _ranks_that_differ(node: NodeFacts) -> Iterator[Finding]:
-    """Compare the ranks of each job that run here with each other."""
+    """Compare the ranks of each job on the node with each other."""
     ranks = known(lambda: node.nccl_ranks)
     jobs: dict[str, list[RankEnvironment]] = {}
     for rank in ranks.environments if ranks is not None else ():
@@ -237,23 +236,23 @@ def _two_of(found: dict[str, str]) -> tuple[tuple[str, str], tuple[str, str]]:
     fault="NCCL_SOCKET_NTHREADS × NCCL_NSOCKS_PERTHREAD exceeds 64",
     impact="drifts",
     source=f"{GUIDE}#nccl-socket-nthreads; limits of NCCL 2.30 src/transport/net_socket.cc: 16 threads, 64 sockets",
-    fix="Unset both, or `export NCCL_SOCKET_NTHREADS=4 NCCL_NSOCKS_PERTHREAD=4` where TCP needs several sockets.",
+    fix="Unset both, or `export NCCL_SOCKET_NTHREADS=4 NCCL_NSOCKS_PERTHREAD=4` if TCP needs several sockets.",
     action="fix-job",
     answers=("NT-ENV-8",),
-    gating=False,  # it can only warn
+    gating=False,  # never fails
 )
 def threads(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare TCP threads and sockets per connection with NCCL's limits.
 
     ## Why it matters
-    Beyond 16 threads or 64 sockets NCCL warns in its log and uses fewer than requested; below that every
-    thread takes a CPU from the ranks and the data loaders.
+    Beyond 16 threads or 64 sockets NCCL warns in its log and uses fewer than requested; each thread takes a CPU from
+    the ranks and the data loaders.
 
     ## Verdicts
-    More than 16 threads, or a product above 64, warns. Unset, either is 1 (AWS: 2 and 8; Google Cloud: 4 threads).
+    More than 16 threads, or a product above 64, warns. The defaults are 1 (AWS: 2 and 8; Google Cloud: 4 threads).
 
     ## False alarms
-    A node with all its traffic on RDMA, where neither is used.
+    A node that uses only RDMA, where neither has an effect.
     """
     found = [*rule_findings(node, site, "socket_threads"), *redacted(node)]
     missing = list(unread(node, "these two"))

@@ -27,7 +27,7 @@ def unread(node: NodeFacts, names: str) -> Iterator[Finding]:
 
 
 def nearest_of(name: str, names: Iterable[str]) -> str:
-    """Return ``, nearest: X`` for the name that was probably meant."""
+    """Return ``, nearest: X`` for the name that was probably intended."""
     from difflib import get_close_matches
 
     known = {candidate.casefold(): candidate for candidate in names}
@@ -36,14 +36,14 @@ def nearest_of(name: str, names: Iterable[str]) -> str:
 
 
 def as_set(setting: Setting) -> str:
-    """Return the line that sets a variable, for quoting; the rest is left out."""
+    """Return the line that sets a variable, for quoting."""
     return f"{setting.line}: {setting.text}" if setting.line else setting.text
 
 
 def concerned(env: NcclEnvironment) -> bool:
     """Return whether any variable of NCCL, or a misspelt one, is set.
 
-    Without one, no rule is loaded.
+    Rules are loaded only in that case.
     """
     return any("CCL" in setting.name.upper() or "NCL" in setting.name.upper() for setting in env.settings)
 
@@ -59,7 +59,7 @@ def environments(node: NodeFacts) -> Iterator[NcclEnvironment]:
 def rule_findings(node: NodeFacts, site: Site, rule: str) -> Iterator[Finding]:
     """Yield a finding for each violation of a rule, in all environments.
 
-    Violations that two environments share are reported once.
+    Violations shared by environments are reported once.
     """
     seen = set()
     for env in environments(node):
@@ -80,9 +80,9 @@ def redacted(node: NodeFacts) -> Iterator[Finding]:
 
 
 def finding(violation: Violation) -> Finding:
-    """Return the finding of a violation.
+    """Return the finding for a violation.
 
-    What ends a job or disables its network fails; the rest warns.
+    A violation that ends a job or disables its network fails; others warn.
     """
     grade = failed if violation.fatal else warned
     return grade(
@@ -96,7 +96,7 @@ def finding(violation: Violation) -> Finding:
 
 
 def place(node: NodeFacts, site: Site, env: NcclEnvironment | None = None) -> SettingScope:
-    """Return the facts about a node that its settings depend on."""
+    """Return the node facts that its settings depend on."""
     env = env or node.nccl_env
     if not any(setting.name.startswith("NCCL_") for setting in env.settings):
         return facts.nccl_settings.SettingScope()
@@ -114,7 +114,7 @@ def place(node: NodeFacts, site: Site, env: NcclEnvironment | None = None) -> Se
 
 
 def nccl_versions(node: NodeFacts) -> tuple[Version, ...]:
-    """Return the installed NCCL versions; empty where unknown."""
+    """Return the installed NCCL versions; empty if unknown."""
     bundled = [package.version for package in node.packages if package.name.startswith("nvidia_nccl")]
     system = known(lambda: facts.versions.nccl_in_use(node.libraries)) or {}
     from preflight.facts.nccl_settings.catalogue import version
@@ -129,7 +129,7 @@ def nccl_versions(node: NodeFacts) -> tuple[Version, ...]:
 
 
 def has_nvlink(node: NodeFacts, site: Site) -> bool:
-    """Return whether NVLink joins the GPUs; raises EvidenceError where unknown."""
+    """Return whether NVLink connects the GPUs; raises EvidenceError if unknown."""
     if site.part is not None and site.part.nvswitch:
         return True
     codes = {code for row in node.topology.links.values() for code in row.values()}
@@ -142,7 +142,7 @@ def _is_infiniband(node: NodeFacts, site: Site) -> bool | None:
 
 
 def _rails_apart(node: NodeFacts, site: Site) -> bool | None:
-    """Return whether every RoCE rail has a subnet of its own.
+    """Return whether every RoCE rail has its own subnet.
 
     None with fewer than two rails, or if one has no address.
     """
@@ -154,7 +154,7 @@ def _rails_apart(node: NodeFacts, site: Site) -> bool | None:
 
 
 def known(fact: Callable[[], T]) -> T | None:
-    """Return a fact, or None where it is unknown."""
+    """Return a fact, or None if unknown."""
     try:
         return fact()
     except EvidenceError:

@@ -28,28 +28,27 @@ def no_infiniband(node: NodeFacts, site: Site) -> Finding | None:
     fault="NCCL's SHARP plug-in is incomplete",
     impact="slows-job",
     source="https://github.com/Mellanox/nccl-rdma-sharp-plugins; HPC-X manual, NCCL-RDMA-SHARP plugins; ld.so(8)",
-    fix="Load HPC-X in the job (`source hpcx-init.sh; hpcx_load`), or put the folders of libnccl-net.so and "
-    "libsharp_coll.so into LD_LIBRARY_PATH.",
+    fix="Load HPC-X in the job (`source hpcx-init.sh; hpcx_load`), or add the folders of libnccl-net.so and "
+    "libsharp_coll.so to LD_LIBRARY_PATH.",
     action="fix-job",
     answers=("NT-SHP-3",),
-    gating=False,  # NCCL goes on without SHARP
+    gating=False,  # NCCL continues without SHARP
     unless=(no_gpu, no_rdma, no_infiniband),
 )
 def sharp_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look for the SHARP plug-in and its library, and for both on the loader path.
+    """Look for the SHARP plug-in and its library on the loader path.
 
     They are libnccl-net.so and libsharp_coll.so.
 
     ## Why it matters
-    Without either NCCL goes on over its own InfiniBand transport without a word, and the switches that were bought for
-    their sums forward bytes.
+    Without either, NCCL silently uses its own InfiniBand transport, and the switches do not reduce.
 
     ## Verdicts
-    A plug-in without its library, or either as an empty file, warns; it fails where NCCL_COLLNET_ENABLE=1 requests
-    SHARP. No plug-in where SHARP is requested warns. Both there and not on the loader's path is unknown, since the job
-    may set LD_LIBRARY_PATH by itself; so is a plug-in in no folder of SHARP's, which may be another network's. Where
-    nothing is installed and nothing requests it, or the compute fabric is not InfiniBand, it does not apply. Searched:
-    /opt to a depth of four, the usual folders; nothing is loaded.
+    A plug-in without its library, or an empty file for either, warns; it fails if NCCL_COLLNET_ENABLE=1 requests
+    SHARP. A missing plug-in warns if SHARP is requested. If both exist outside the loader's path, the result is
+    unknown, because the job may set LD_LIBRARY_PATH; so is a plug-in outside SHARP's folders, which may belong to
+    another network. The check does not apply if neither is installed or requested, or if the compute fabric is not
+    InfiniBand. It searches /opt to a depth of four and the usual folders, and loads no library.
 
     ## False alarms
     A plug-in with a RUNPATH to a library elsewhere; an image that contains both, checked from its host.
@@ -65,7 +64,7 @@ def sharp_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield grade(f"{empty[0].path} is an empty file", subject=empty[0].path, found="0 bytes",
                   expected="a shared library", evidence=[FILES])  # fmt: skip
     elif not found.libraries:
-        yield grade(f"{at} is here, and libsharp_coll.so, which it loads, is not", subject=at,
+        yield grade(f"{at} is installed, but libsharp_coll.so, which it loads, is not", subject=at,
                   found="no libsharp_coll.so", expected="libsharp_coll.so.5 or the like", evidence=[FILES])  # fmt: skip
     else:
         yield _loadable(node, found)
@@ -73,13 +72,15 @@ def sharp_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 def _none(found: SharpPlugin, requested: bool) -> Finding:
     if found.others:
-        message = f"{found.others[0].path} is a network plug-in, and whether it is SHARP's is not known"
-        return unknown(message, evidence=[FILES], fix="`ldd` it in the job's environment, or read the job's NCCL log")
+        message = f"{found.others[0].path} is a network plug-in, but it is not known whether it is SHARP's"
+        return unknown(
+            message, evidence=[FILES], fix="run `ldd` on it in the job's environment, or read the job's NCCL log"
+        )
     if requested:
-        return warned("NCCL_COLLNET_ENABLE=1 requests SHARP, and no plug-in of it is installed", found="no plug-in",
+        return warned("NCCL_COLLNET_ENABLE=1 requests SHARP, but no SHARP plug-in is installed", found="no plug-in",
                       expected="libnccl-net.so of nccl-rdma-sharp-plugins", evidence=[FILES, PROCESS])  # fmt: skip
-    # nothing requests it here, but a job may: the checklist item stays open
-    return skipped("no SHARP plug-in is installed, and nothing requests one", evidence=[FILES, PROCESS]).about()
+    # a job may still request it: the checklist item stays open
+    return skipped("no SHARP plug-in is installed or requested", evidence=[FILES, PROCESS]).about()
 
 
 def _loadable(node: NodeFacts, found: SharpPlugin) -> Finding:
@@ -92,5 +93,5 @@ def _loadable(node: NodeFacts, found: SharpPlugin) -> Finding:
         paths = ", ".join(one.path for one in loaded if one)
         return passed(f"the loader finds {paths}", found=paths, evidence=[FILES, PROCESS])
     missed = (found.plugins if loaded[0] is None else found.libraries)[0].path
-    return unknown(f"{missed} is installed, and not on the loader's path here; a job may set LD_LIBRARY_PATH",
+    return unknown(f"{missed} is installed, but not on the loader's path; a job may set LD_LIBRARY_PATH",
                    evidence=[FILES, PROCESS], fix="run `preflight check` inside the job")  # fmt: skip

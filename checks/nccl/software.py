@@ -24,11 +24,11 @@ _NAMING = ("NCCL_TOPO_FILE", "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_FILE", "NCCL_CON
 
 @check(
     "nccl.named-files",
-    title="The files that NCCL's variables name are there, and true",
-    fault="A file that an NCCL variable names is missing or wrong",
+    title="The files named by NCCL variables exist and are valid",
+    fault="A file named by an NCCL variable is missing or invalid",
     impact="slows-job",
     source=f"{GUIDE} (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE, NCCL_CONF_FILE, NCCL_NET_PLUGIN)",
-    fix="`ls -l` the path where the job runs; correct it, or mount the provider's topology file there.",
+    fix="Run `ls -l` on the path where the job runs; correct it, or mount the provider's topology file there.",
     action="fix-job",
     answers=("NT-ENV-10",),
 )
@@ -38,15 +38,14 @@ def named_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     The GPUs of a topology file are compared with the PCI bus.
 
     ## Why it matters
-    NCCL goes on without a topology file that it cannot open: in a virtual machine it then takes every NIC for
-    equally far. One that was made for another shape sends the traffic over NICs that are not near.
+    NCCL ignores a topology file that it cannot open, and in a virtual machine then treats all NICs as equally distant.
+    A file for another instance type sends traffic over distant NICs.
 
     ## Verdicts
-    NCCL_TOPO_FILE that is missing, unreadable, or that names none of the GPUs here fails; one that lacks some of them
-    warns. Additional GPUs in it are harmless: NCCL trims what a job does not use. NCCL_TOPO_DUMP_FILE that
-    cannot be written warns, and so does a missing NCCL_GRAPH_FILE or NCCL_CONF_FILE. A plug-in's file that is missing
-    fails where NCCL_NET insists on its network, else it warns; a plug-in by name that is not in the loader's
-    directories is unknown, as LD_LIBRARY_PATH may have it.
+    An NCCL_TOPO_FILE that is missing, unreadable, or lists none of the node's GPUs fails; one that lacks some of them
+    warns. Additional GPUs in it are harmless. An NCCL_TOPO_DUMP_FILE that cannot be written warns, and so does a
+    missing NCCL_GRAPH_FILE or NCCL_CONF_FILE. A missing plug-in file fails if NCCL_NET requires its network, else it
+    warns. A plug-in name that is not in the loader's directories is unknown, because LD_LIBRARY_PATH may contain it.
 
     ## False alarms
     A path that exists only inside the job's container; run the check there.
@@ -65,7 +64,7 @@ def named_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def _file(node: NodeFacts, setting: Setting) -> Finding:
     named = node.nccl_files.get(setting.name)
     if named is None or named.path != setting.value:
-        return unknown(f"{setting.text} in {setting.where} was not looked at", subject=setting.name, evidence=[FILES],
+        return unknown(f"{setting.text} in {setting.where} was not read", subject=setting.name, evidence=[FILES],
                        fix=f"ls -l {setting.value!r}")  # fmt: skip
     fault = _fault(node, setting, named)
     if fault is None:
@@ -84,13 +83,13 @@ def _fault(node: NodeFacts, setting: Setting, named: Named) -> tuple[Any, str, s
     insists = setting.name == "NCCL_NET_PLUGIN" and bool(node.nccl_env.text("NCCL_NET"))
     grade = failed if insists or setting.name == "NCCL_TOPO_FILE" else warned
     if named.missing:
-        return grade, "there is no such file", "a file"
+        return grade, "the file does not exist", "a file"
     if named.status != "ok":
-        return unknown, f"it could not be looked at ({named.why or named.status})", "a readable file"
+        return unknown, f"it could not be read ({named.why or named.status})", "a readable file"
     if named.type != "file":
         return grade, f"it is a {named.type}, not a file", "a file"
     if "r" not in named.access:
-        return grade, "this user may not read it", "a readable file"
+        return grade, "this user cannot read it", "a readable file"
     return _topology(node, named) if setting.name == "NCCL_TOPO_FILE" else None
 
 
@@ -98,7 +97,7 @@ def _dump(named: Named) -> tuple[Any, str, str] | None:
     writable = "w" in named.access if named.status == "ok" else named.missing and "w" in named.folder_access
     if writable and named.type in ("", "file", "char"):
         return None
-    return warned, "this user may not write it, so no topology is dumped", "a path that the job may write"
+    return warned, "this user cannot write it, so no topology is dumped", "a path that the job can write"
 
 
 def _topology(node: NodeFacts, named: Named) -> tuple[Any, str, str] | None:
@@ -116,7 +115,7 @@ def _topology(node: NodeFacts, named: Named) -> tuple[Any, str, str] | None:
     strange = [address for address in known if address not in here]
     forgotten = [address for address in here if address not in known]
     if len(strange) == len(known):
-        return failed, f"none of its {len(known)} GPUs is here ({strange[0]}, …)", f"the GPUs {here[0]}, …"
+        return failed, f"this node has none of its {len(known)} GPUs ({strange[0]}, …)", f"the GPUs {here[0]}, …"
     if forgotten:
         what = f"it lacks {len(forgotten)} of this node's {len(here)} GPUs ({forgotten[0]}, …)"
         return warned, what, f"the {len(here)} GPUs of this node"
@@ -139,7 +138,7 @@ def _plugin(node: NodeFacts, setting: Setting) -> Finding:
 
 # --- PyTorch ---------------------------------------------------------------------------------------
 
-#: PyTorch's release that put TORCH_ before its names (torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp).
+#: PyTorch release that added the prefix TORCH_ (torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp).
 PREFIXED = (2, 2)
 
 _NEW, _OLD = "TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING"
@@ -148,32 +147,31 @@ _RENAMED = ("BLOCKING_WAIT", "DESYNC_DEBUG", "ENABLE_TIMING", "USE_TENSOR_REGIST
 
 @check(
     "nccl.pytorch-variables",
-    title="PyTorch's NCCL error handling is on, under the name that PyTorch reads",
+    title="PyTorch's NCCL error handling is on",
     fault="PyTorch's NCCL error handling is off",
     impact="drifts",
     source="https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html; renamed in PyTorch 2.2",
     fix="From PyTorch 2.2 on unset NCCL_ASYNC_ERROR_HANDLING and leave TORCH_NCCL_ASYNC_ERROR_HANDLING at its default.",
     action="fix-job",
     answers=("NT-ENV-7",),
-    gating=False,  # it can only warn
+    gating=False,  # never fails
 )
 def pytorch_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare PyTorch's NCCL variables with the names that PyTorch reads.
 
-    Error handling is compared with on.
+    Error handling must be on.
 
     ## Why it matters
-    With it off, or set under a name that NCCL does not read, a dead rank leaves its peers waiting in a collective
-    until the scheduler's limit: all its nodes stay allocated and idle.
+    If error handling is off, or set under a name that PyTorch does not read, a dead rank leaves its peers waiting in a
+    collective until the scheduler's limit, with all nodes allocated and idle.
 
     ## Verdicts
-    0 warns. From PyTorch 2.2 on it is on by default (3), and the names without TORCH_ warn: they are deprecated.
-    Before 2.2 the names with TORCH_ warn, as PyTorch does not read them; unset is unknown there, as the launcher
-    decides.
-    Where no PyTorch is found, what is set is judged as by 2.2.
+    0 warns. From PyTorch 2.2 on, error handling is on by default (3), and the deprecated names without TORCH_ warn.
+    Before 2.2, the names with TORCH_ warn, because PyTorch does not read them; unset is unknown there, because the
+    launcher decides. Without PyTorch, the rules for 2.2 apply.
 
     ## False alarms
-    A job that handles a dead rank by itself, and switched PyTorch's handling off for that.
+    A job that handles dead ranks itself and therefore disables PyTorch's handling.
     """
     found = [_torch(package.version) for package in node.packages if package.name == "torch"]
     installed = max((one for one in found if one is not None), default=None)
@@ -182,9 +180,7 @@ def pytorch_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     handling = node.nccl_env.get(_OLD if old else _NEW) or (None if old else node.nccl_env.get(_OLD))
     number = node.nccl_env.integer(handling.name) if handling is not None else None
     if handling is not None and number == 0:
-        message = (
-            f"{handling.text} in {handling.where} switches error handling off: a dead rank leaves its peers waiting"
-        )
+        message = f"{handling.text} in {handling.where} disables error handling: a dead rank leaves its peers waiting"
         warnings.append(warned(message, subject=handling.name, found=handling.value, expected="unset, or 1 to 3",
                            evidence=[handling.source], quote=as_set(handling)))  # fmt: skip
     missing = list(unread(node, _NEW))
@@ -198,17 +194,21 @@ def pytorch_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield unknown(f"{_OLD} is unset, and with PyTorch {release} the launcher decides", subject=_OLD,
                       evidence=[PROCESS], fix="torchrun sets it; under another launcher export it as 1")  # fmt: skip
     else:
-        yield passed("no variable switches PyTorch's error handling off, which is on by default", evidence=[PROCESS])
+        yield passed("no variable disables PyTorch's error handling, which is on by default", evidence=[PROCESS])
 
 
 def _names(node: NodeFacts, *, old: bool) -> Iterator[Finding]:
-    """Yield the names that the installed PyTorch ignores, or deprecates."""
+    """Yield the names that the installed PyTorch ignores or deprecates."""
     for stem in ("ASYNC_ERROR_HANDLING", *_RENAMED):
         plain, prefixed = f"NCCL_{stem}", f"TORCH_NCCL_{stem}"
         setting = node.nccl_env.get(prefixed if old else plain)
         if setting is None:
             continue
-        what = "this PyTorch (before 2.2) does not read it" if old else "deprecated since PyTorch 2.2, and never NCCL's"
+        what = (
+            "this PyTorch (before 2.2) does not read it"
+            if old
+            else "deprecated since PyTorch 2.2, and never read by NCCL"
+        )
         yield warned(f"{setting.name} in {setting.where}: {what}", subject=setting.name, found=setting.text,
                      expected=plain if old else prefixed, evidence=[setting.source], quote=as_set(setting))  # fmt: skip
 

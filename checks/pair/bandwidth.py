@@ -1,6 +1,6 @@
 """Checks of tests between two nodes (``preflight pair``).
 
-Each is planned only where its test ran, now or in saved evidence.
+Each check runs only if its test was carried out, now or in saved evidence.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
-#: Shares of the line rate that a write or read of large messages reaches: below the first a job is held back, below
-#: the second something is odd. AzNHC requires 380 of 400 Gb/s (H100), 360 (H200), 180 of 200, 96 of 100.
+#: Fractions of the line rate for large messages: below the first it fails, below the second it warns. AzNHC requires
+#: 380 of 400 Gb/s (H100), 360 (H200), 180 of 200, 96 of 100.
 GATE, USUAL = 0.90, 0.95
 
-#: Message size from which the line rate is the measure, bytes; smaller ones are bound by the messages per second.
+#: Minimum message size in bytes for a comparison with the line rate; smaller ones are limited by the message rate.
 LARGE = 1 << 20
 
-#: Microseconds of a small write between neighbours (OCI's multi-node checks).
+#: Maximum time of a small write between neighbours, in microseconds (OCI's multi-node checks).
 LATENCY_US = 5.0
 
-#: The slowest hundredth of small writes against their median, above which latency is not consistent: a judgement.
+#: Maximum ratio of the 99th percentile of small writes to their median: a judgement.
 TAIL = 2.0
 
 Sites = Mapping[str, Site]
@@ -61,7 +61,7 @@ def _bandwidth(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
     make_finding = failed if share < GATE else warned
     yield make_finding(f"{summary}, the line rate of {slow}",
               expected=f"at least {GATE:.0%}, usually {USUAL:.0%} (AzNHC: 380 of 400 Gb/s, ib_write_bw, 8 MiB)",
-              fix="`preflight check` on both: PCIe link (pcie.nic-link), NUMA node, MTU, counters (--window 60)",
+              fix="run `preflight check` on both: PCIe link (pcie.nic-link), NUMA node, MTU, counters (--window 60)",
               **details)  # fmt: skip
 
 
@@ -70,8 +70,8 @@ def _latency(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
     measured = f"{result.typical_us:.4g} µs (median)"
     details = _details(client, f"{measured}, {result.messages} messages of {result.size} bytes")
     if any(endpoint.parameters.get("software") for endpoint in (server, client)):
-        yield unknown(f"{measured} between software devices, of which nothing is to be expected",
-                      fix="judge it yourself, or test between real ports", **details)  # fmt: skip
+        yield unknown(f"{measured} between software devices, without an expected value",
+                      fix="test between real ports", **details)  # fmt: skip
         return
     fix = "C-states and governor (`cpupower`), NUMA node of the test, hops between the two"
     p99, tail = result.p99_us, ""
@@ -82,17 +82,17 @@ def _latency(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
         yield warned(f"{measured}", expected=f"at most {LATENCY_US:g} µs between neighbours (OCI)", fix=fix, **details)
     if p99 is not None and p99 > max(TAIL * result.typical_us, LATENCY_US):
         good = False
-        yield warned(f"the slowest hundredth of the writes takes {p99:.4g} µs and more, the middle one {measured}",
+        yield warned(f"the slowest 1 % of the writes takes at least {p99:.4g} µs, the median {measured}",
                      expected=f"99 % within {TAIL:g} times the median (a judgement)",
                      fix="other traffic on the path (`preflight check --window 60`), C-states, interrupts",
                      **details)  # fmt: skip
     if good:
-        yield passed(f"{measured}, at most {LATENCY_US:g} is usual{tail}", **details)
+        yield passed(f"{measured}, usually at most {LATENCY_US:g}{tail}", **details)
 
 
 def _pingpong(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
     result = client.facts.parsed(client.key, parsers.network.perftest.parse_pingpong)
-    summary = f"{result.messages} messages went to {server.node} and back"
+    summary = f"{result.messages} messages to {server.node} and back"
     yield passed(summary, **_details(client, f"{result.round_trip_us:g} µs each"))
 
 
@@ -102,13 +102,13 @@ def _details(client: Endpoint, found: str) -> dict[str, Any]:
 
 
 PERFTEST = "linux-rdma/perftest; AzNHC and OCI multi-node checks (380 or 384 of 400 Gb/s)"
-FIX = "`preflight check --hosts` of both nodes, then the same test against a third."
+FIX = "Run `preflight check --hosts` for both nodes, then the same test against a third."
 
 
 @check(
     "pair.path-mtu",
-    title="Packets of the interface's MTU pass undivided",
-    fault="Packets of the interface's MTU do not pass undivided",
+    title="Packets of the interface's MTU pass unfragmented",
+    fault="Packets of the interface's MTU do not pass unfragmented",
     impact="blocks-job",
     owner="network",
     source="ping(8) -M do; RFC 2923",
@@ -118,20 +118,20 @@ FIX = "`preflight check --hosts` of both nodes, then the same test against a thi
     pair="path-mtu",
 )
 def path_mtu(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
-    """Find the largest undivided packet that passes each way.
+    """Find the largest unfragmented packet that passes each way.
 
     "Do not fragment" is set, starting at the interface's MTU.
 
     ## Why it matters
-    A switch port with a smaller MTU drops large packets without a word: connections open, the first large
-    message hangs, and every host looks healthy by itself.
+    A switch port with a smaller MTU silently drops large packets: connections open, the first large message hangs, and
+    every host looks healthy.
 
     ## Verdicts
-    It passes where packets of the interface's MTU come back both ways, and fails where smaller ones do and these do
-    not, or where the two interfaces differ. Where not even the smallest comes back it is unknown.
+    It passes if packets of the interface's MTU are answered both ways. It fails if only smaller ones are, or if the
+    two interfaces differ. If not even the smallest is answered, the result is unknown.
 
     ## False alarms
-    A firewall that lets small echo requests through and drops large ones.
+    A firewall that passes small echo requests and drops large ones.
     """
     return each(nodes, "path-mtu", path_judged)
 
@@ -148,16 +148,16 @@ def path_mtu(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
     pair="pingpong",
 )
 def pingpong(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
-    """Hold a reliable connection between two ports and send messages to and fro.
+    """Send messages both ways over a reliable connection between two ports.
 
     ## Why it matters
-    Where this fails no rate is worth measuring: a job hangs in its first collective.
+    If this fails, a job hangs in its first collective.
 
     ## Verdicts
-    It passes where all messages came back, fails where a cause is known (GID, memory, path), else it is unknown.
+    It passes if all messages came back, fails if a cause is known (GID, memory, path), and is unknown otherwise.
 
     ## False alarms
-    A firewall between the hosts that blocks the test's TCP port and lets RDMA through; give --port.
+    A firewall between the hosts that blocks the test's TCP port but not RDMA; use --port.
     """
     return each_finished(nodes, "pingpong", _pingpong)
 
@@ -180,11 +180,11 @@ def write_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
     The slower of the two ports counts.
 
     ## Why it matters
-    Every ring through this pair runs at its pace: one pair at half rate doubles the time of a collective.
+    Every ring through this pair runs at its rate: one pair at half rate doubles the time of a collective.
 
     ## Verdicts
-    Below 90 % of the line rate fails, below 95 % warns; with --at-least, that number alone decides. Software devices
-    and messages below 1 MiB are not held against a line rate: unknown.
+    Below 90 % of the line rate fails, below 95 % warns; with --at-least, only that number counts. Software devices and
+    messages below 1 MiB cannot be compared with a line rate: unknown.
 
     ## False alarms
     A job that uses one of the two ports at the same time.
@@ -210,10 +210,10 @@ def read_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
     The slower of the two ports counts.
 
     ## Why it matters
-    Storage and one-sided libraries read; a limit on outstanding reads or on PCIe reads shows only here.
+    Storage and one-sided libraries use reads; limits on outstanding reads or on PCIe reads show only here.
 
     ## Verdicts
-    It is judged as writes are: below 90 % fails, below 95 % warns, and --at-least alone decides where it is given.
+    The limits are those of writes: below 90 % fails, below 95 % warns; with --at-least, only that number counts.
 
     ## False alarms
     A job that uses one of the two ports at the same time.
@@ -223,8 +223,8 @@ def read_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
 
 @check(
     "pair.write-lat",
-    title="A small RDMA write is quick, and always as quick",
-    fault="A small RDMA write is slow, or not always as quick",
+    title="Small RDMA writes have low, consistent latency",
+    fault="Small RDMA writes have high or inconsistent latency",
     impact="slows-job",
     owner="network",
     source="OCI multi-node checks (5 µs); the spread is a judgement",
@@ -239,18 +239,18 @@ def write_lat(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
     Its tail is compared with the median.
 
     ## Why it matters
-    Small collectives are bound by latency, and each hop of a ring or tree pays it; a collective waits for the slowest
-    of its messages, so that a rare slow one makes all of them slow.
+    Latency limits small collectives, at each hop of a ring or tree. A collective waits for its slowest message, so
+    rare slow messages slow it down.
 
     ## Verdicts
-    A median above 5 µs warns, and so does a 99th percentile above twice the median and above 5 µs. Of software devices
-    nothing is expected: unknown.
+    A median above 5 µs warns, and so does a 99th percentile above twice the median and above 5 µs. Software devices
+    have no expected latency: unknown.
 
     ## False alarms
-    Two nodes that are many hops apart by design; a busy core at either end.
+    Two nodes that are many hops apart by design, or a busy core at either end.
     """
     return each_finished(nodes, "write-lat", _latency)
 
 
-#: The checks by the name of their test.
+#: Checks by the name of their test.
 CHECKS = {one.pair: one for one in (path_mtu, pingpong, write_bw, read_bw, write_lat)}

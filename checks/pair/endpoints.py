@@ -1,4 +1,4 @@
-"""The two endpoints of a pair test, and what prevented it from completing."""
+"""The two endpoints of a pair test, and reasons why it did not complete."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, failed, unknown
 
-#: Lines of an output that are shown with a finding.
+#: Maximum number of output lines in a finding.
 _QUOTED = 6
 
 #: Debian's package of a tool; all others are perftest's.
@@ -43,7 +43,7 @@ class Endpoint:
 
     @property
     def status(self) -> str:
-        """The end of the command as a record's status.
+        """The outcome of the command as a record's status.
 
         "failed" for an exit status other than 0.
         """
@@ -79,7 +79,7 @@ def pairs(nodes: Sequence[NodeFacts], test: str) -> Iterator[tuple[Endpoint, End
         peer = by_name.get(str(parameters.get("peer")))
         if not record.ok:
             names = [node.node, *([peer.node] if peer else [])]
-            fix = "`rdma link`, `show_gids`; or give --device"
+            fix = "`rdma link`, `show_gids`; or use --device"
             yield failed(record.why or record.describe(), evidence=[key], fix=fix).on(names)
         elif peer is None or key not in peer.evidence:
             message = f"the other side of {node.node}, {parameters.get('peer')}, is not among the documents"
@@ -87,13 +87,13 @@ def pairs(nodes: Sequence[NodeFacts], test: str) -> Iterator[tuple[Endpoint, End
         else:
             yield Endpoint(node, parameters), Endpoint(peer, peer.evidence.value(key))
     if not found:
-        yield unknown("no such test was carried out", fix="`preflight pair HOST HOST`")
+        yield unknown("this test was not run", fix="`preflight pair HOST HOST`")
 
 
 def each(
     nodes: Sequence[NodeFacts], test: str, judge: Callable[[Endpoint, Endpoint], Iterator[Finding]]
 ) -> Iterator[Finding]:
-    """Yield the findings of every test of this name, for both of its nodes."""
+    """Yield the findings of every test of this name, for both nodes."""
     for test_ends in pairs(nodes, test):
         if isinstance(test_ends, Finding):
             yield test_ends
@@ -131,7 +131,7 @@ def _quoting(finding: Finding, endpoints: Sequence[Endpoint]) -> Finding:
 
 
 def hindrance(server: Endpoint, client: Endpoint) -> Finding | None:
-    """Return the finding of an incomplete test; None if it completed."""
+    """Return the finding for an incomplete test; None if it completed."""
     keys = [client.key, server.key]
     for endpoint in (server, client):
         if endpoint.tool:
@@ -140,7 +140,7 @@ def hindrance(server: Endpoint, client: Endpoint) -> Finding | None:
                            fix=f"install `{endpoint.tool}` (package {package}) on {endpoint.node}")  # fmt: skip
     if client.status == "ok":
         return None
-    return replace(_hindrance(server, client, keys), why="A job over this path would meet the same.")
+    return replace(_hindrance(server, client, keys), why="A job over this path would hit the same problem.")
 
 
 def _hindrance(server: Endpoint, client: Endpoint, keys: list[str]) -> Finding:
@@ -170,7 +170,7 @@ def _hindrance(server: Endpoint, client: Endpoint, keys: list[str]) -> Finding:
     record = client.facts.evidence.record(client.key)
     last = next((line.strip() for line in reversed(client.text.splitlines()) if line.strip()), "")
     why = record.describe() or f"exit status {record.rc}" + (f": {last[:160]}" if last else "")
-    return unknown(f"the test did not come to its end: {why}", evidence=keys)
+    return unknown(f"the test did not complete: {why}", evidence=keys)
 
 
 def _no_address(endpoint: Endpoint) -> bool:
@@ -180,7 +180,7 @@ def _no_address(endpoint: Endpoint) -> bool:
 def _caused(
     cause: parsers.network.perftest.PerftestError, endpoint: Endpoint, server: Endpoint, client: Endpoint
 ) -> Finding:
-    """Return the finding of a known cause, with its fix."""
+    """Return the finding for a known cause, with its fix."""
     parameters, keys = endpoint.parameters, [endpoint.key]
     device, address, port = parameters.get("device"), server.parameters.get("address"), server.parameters.get("port")
     if cause is parsers.network.perftest.PerftestError.GID:
@@ -188,9 +188,9 @@ def _caused(
             f"{end.node} {end.parameters.get('gid_index')}: {end.parameters.get('gid') or 'no such row, or empty'}"
             for end in (server, client)
         )
-        return failed(f"the GID index does not fit: {rows}", subject=str(device), evidence=keys,
-                      expected="on both sides a RoCE v2 row of an IP address, of one version",
-                      fix="leave --gid-index out, or take the index of `show_gids` (RoCE v2, IPv4)")  # fmt: skip
+        return failed(f"the GID index is not usable: {rows}", subject=str(device), evidence=keys,
+                      expected="on both sides a RoCE v2 row with an IP address of the same version",
+                      fix="omit --gid-index, or use the index from `show_gids` (RoCE v2, IPv4)")  # fmt: skip
     if cause is parsers.network.perftest.PerftestError.MEMORY:
         try:
             limit = f"{endpoint.facts.memlock_bytes / 1024:g} KiB of locked memory allowed"
@@ -202,10 +202,10 @@ def _caused(
         fix = "see rdma.device-nodes: /dev/infiniband/uverbsN missing or not readable; or `rdma link`"
         return failed(f"{endpoint.node} cannot open {device}", subject=str(device), evidence=keys, fix=fix)
     if cause is parsers.network.perftest.PerftestError.PORT:
-        return unknown(f"TCP port {port} is in use on {server.node}", evidence=keys, fix="give another one: --port")
+        return unknown(f"TCP port {port} is in use on {server.node}", evidence=keys, fix="use another port: --port")
     if cause is parsers.network.perftest.PerftestError.CONNECT:
         fix = f"`ip route get {address}` on {client.node}; a firewall on {server.node}; or --port"
-        return failed(f"{client.node} gets no TCP connection to {address} port {port} on {server.node}",
+        return failed(f"{client.node} cannot connect by TCP to {address} port {port} on {server.node}",
                       evidence=[client.key, server.key], fix=fix)  # fmt: skip
     if cause is parsers.network.perftest.PerftestError.QUEUE:
         gids = f"{client.parameters.get('gid')} to {server.parameters.get('gid')}"
@@ -213,7 +213,7 @@ def _caused(
                       found=gids, evidence=[client.key, server.key],
                       fix="`rdma link`, `ip neigh`; the same GID type, IP version and partition on both")  # fmt: skip
     roce = server.parameters.get("roce")
-    what = "UDP port 4791 is dropped on the way" if roce else "the path between the two LIDs drops them"
+    what = "UDP port 4791 is dropped on the path" if roce else "the path between the two LIDs drops them"
     fix = ("allow UDP 4791 on hosts (`nft list ruleset`) and switches; see path-mtu for packets that are too large"
            if roce else "`ibtracert` between the two LIDs, `ibqueryerrors`")  # fmt: skip
     return failed(f"TCP connects, but no RDMA packet is acknowledged: {what}", found="no answer",

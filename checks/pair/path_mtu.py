@@ -11,7 +11,7 @@ from preflight.checks.pair.endpoints import Endpoint
 from preflight.evidence.document import EvidenceError
 from preflight.model import Finding, failed, passed, unknown
 
-#: Bytes around a RoCE v2 payload at least: IPv4 20, UDP 8, base transport header 12, checksum 4 (IBTA annex A17).
+#: Minimum overhead of a RoCE v2 packet in bytes: IPv4 20, UDP 8, base transport header 12, checksum 4 (IBTA annex A17).
 ROCE_HEADERS = 44
 
 
@@ -19,18 +19,22 @@ def path_mtu(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
     """Judge the results of each side's pings of many sizes."""
     here, there = (endpoint.parameters.get("interface_mtu") for endpoint in (server, client))
     if here != there:
-        yield failed(f"MTU {here} on {server.node}, {there} on {client.node}", found=f"{here} and {there} bytes",
-                     expected="the same on both ends", evidence=["pair:path-mtu"],
-                     fix="`ip link set IF mtu 9000` on both, and on all switch ports between them")  # fmt: skip
+        yield failed(
+            f"MTU {here} on {server.node}, {there} on {client.node}",
+            found=f"{here} and {there} bytes",
+            expected="the same on both ends",
+            evidence=["pair:path-mtu"],
+            fix="run `ip link set IF mtu 9000` on both, and set it on all switch ports between them",
+        )
     problems = {endpoint.node: _way(endpoint, other) for endpoint, other in ((server, client), (client, server))}
     found = {node: finding for node, finding in problems.items() if finding}
     alike = len(found) == 2 and len({finding.message for finding in found.values()}) == 1
-    if alike:  # an answer is as large as its question, so one obstacle stops both
+    if alike:  # a reply is as large as its request, so one obstacle stops both
         yield next(iter(found.values()))
     else:
         yield from (replace(one, message=f"measured from {node}: {one.message}") for node, one in found.items())
     if not found and here == there:
-        yield passed(f"{here} bytes pass undivided both ways", evidence=["pair:path-mtu"])
+        yield passed(f"{here} bytes pass unfragmented both ways", evidence=["pair:path-mtu"])
 
 
 def _way(endpoint: Endpoint, other: Endpoint) -> Finding | None:
@@ -38,7 +42,7 @@ def _way(endpoint: Endpoint, other: Endpoint) -> Finding | None:
     sizes = endpoint.parameters.get("sizes")
     mtu = endpoint.parameters.get("interface_mtu")
     if not isinstance(sizes, dict) or not sizes or not isinstance(mtu, int):
-        raise EvidenceError("pair:path-mtu", f"{endpoint.node} has tested no size")
+        raise EvidenceError("pair:path-mtu", f"{endpoint.node} tested no size")
     pings: dict[int, parsers.network.ping.Ping] = {}
     for size, key in sizes.items():
         record = endpoint.facts.evidence.record(key)
@@ -68,7 +72,7 @@ def _way(endpoint: Endpoint, other: Endpoint) -> Finding | None:
         bound += f", too few for this port's RDMA MTU of {rdma}"
     details: dict[str, Any] = {"found": f"passing: {bound}", "expected": f"{limit} bytes, the MTU of the interface",
                                "evidence": keys, "subject": str(endpoint.parameters.get("interface", ""))}  # fmt: skip
-    fix = f"raise the MTU of the switch port or VLAN on the way (9216 is usual) to that of the hosts, {mtu}"
+    fix = f"raise the MTU of the switch port or VLAN on the path (usually 9216) to that of the hosts, {mtu}"
     if stopped.silent:
         return failed(f"an MTU black hole: {passing} bytes pass, {size} vanish without an error", fix=fix,
                       why="A connection opens, small messages pass, and the first large one hangs until it times out: "

@@ -16,39 +16,38 @@ from preflight.model import Finding, Status, check, compare, unknown
 
 @check(
     "rdma.bandwidth-per-gpu",
-    title="Each GPU has its share of NIC bandwidth",
-    fault="GPUs have less than their share of NIC bandwidth",
+    title="Each GPU has enough NIC bandwidth",
+    fault="GPUs have too little NIC bandwidth",
     impact="slows-job",
-    source=f"{SYSFS}; sysfs-bus-pci; what is expected: the cluster file, else the part catalogue",
-    fix="`ibstat` and `lspci -vv -s NIC` show ports and links below their rate; of a node that is built with less, "
-    "declare "
-    "what its jobs need: thresholds.nic_gbps_per_gpu.",
+    source=f"{SYSFS}; sysfs-bus-pci; expected bandwidth: the cluster file, else the part catalogue",
+    fix="`ibstat` and `lspci -vv -s NIC` show ports and links below their rate. For a node with less by design, "
+    "declare its jobs' need: thresholds.nic_gbps_per_gpu.",
     action="fix-site",
     answers=("FP-BW-1",),
-    gating=False,  # a design, not a fault; a fault of a port is the matter of the checks of ports
+    gating=False,  # a design, not a fault; port checks report port faults
     unless=(no_gpu, no_compute_port),
 )
 def bandwidth_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the compute ports' total rate per GPU with what each GPU needs.
+    """Compare the compute ports' total rate per GPU with the need of each GPU.
 
     ## Why it matters
-    Gradients leave a GPU at the pace of its share: with four ports of 400 Gb/s for eight GPUs each collective between
-    nodes takes twice as long, while every count and every rate is as it was ordered.
+    With four ports of 400 Gb/s for eight GPUs, each collective between nodes takes twice as long, although all counts
+    and rates are as ordered.
 
     ## Verdicts
-    An adapter counts with what its PCIe link carries where that is less than its ports; a bond counts once, and so do
-    the virtual functions of an adapter. Less than `thresholds.nic_gbps_per_gpu` fails. Without that key, less than is
-    customary for the part warns, and for a part that the catalogue has no figure for it is unknown: the number of
-    NICs that the cluster file promises does not answer it. The ratio to NVLink is printed, not judged.
+    An adapter counts with the lower of its PCIe rate and its ports' rate; a bond counts once, and so do the virtual
+    functions of an adapter. Less than `thresholds.nic_gbps_per_gpu` fails. Without that key, less than usual for the
+    part warns, and a part without a figure in the catalogue is unknown, even if the cluster file declares the number
+    of NICs. The ratio to NVLink is reported but not judged.
 
     ## False alarms
-    Nodes that run jobs of one node only, or that share their NICs on purpose: declare it in the key.
+    Nodes that run only single-node jobs, or share NICs on purpose: declare it in the key.
     """
     roles = site.roles(node)
     active = [port for port in roles.compute if port.active]
     silent = [port for port in active if port.rate_gbps is None]
     if silent or not active:
-        what = f"{silent[0].name} is active at a speed that is not known" if silent else "no compute port is active"
+        what = f"{silent[0].name} is active at an unknown speed" if silent else "no compute port is active"
         yield unknown(f"{what}: the bandwidth for each GPU is not known", subject=silent[0].name if silent else "",
                       evidence=(silent or list(roles.compute))[0].evidence)  # fmt: skip
         return
@@ -61,7 +60,7 @@ def bandwidth_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     judged = compare(
         total / gpus, site.nic_gbps_per_gpu, what=f"NIC bandwidth for each of {gpus} GPUs{_nvlink(site, total / gpus)}",
         at_least=True, unit="Gb/s", evidence=[*evidence, PCI_BUS],
-        why=f"{total:g} Gb/s in all; PCIe bounds {', '.join(bound)}" if bound else "",
+        why=f"{total:g} Gb/s in total; PCIe limits {', '.join(bound)}" if bound else "",
     )  # fmt: skip
     doubt = _doubt(node, site, roles, found) if judged.status in (Status.FAIL, Status.WARN) else ""
     if doubt:
@@ -72,26 +71,26 @@ def bandwidth_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _nvlink(site: Site, share: float) -> str:
-    """Return NVLink's bandwidth in comparison, both in one direction."""
+    """Return the comparison with NVLink bandwidth, both in one direction."""
     nvlink = site.part.gpu.nvlink_gbytes_s * 8 if site.part else 0
     return f" (NVLink: {nvlink:g} Gb/s, {nvlink / share:.1f} times as much)" if nvlink else ""
 
 
 def _doubt(node: NodeFacts, site: Site, roles: Roles, found: tuple[NicAdapter, ...]) -> str:
-    """Return why the true bandwidth may be higher; empty without such a reason."""
+    """Return why the true bandwidth may be higher; empty if it cannot be."""
     ports = [port for card in found for port in card.ports]
     if node.in_container:
-        return "a container may see some of its host's NICs only"
+        return "a container may see only some of its host's NICs"
     if not roles.known_from:
         return "the ports that jobs use are not known"
     if roles.of_near_gpus and gpu_lost(node, site):
-        return "the compute NICs are those near a GPU, and a GPU is lost: see gpu.count"
+        return "the compute NICs are identified by close GPUs, and a GPU is lost: see gpu.count"
     if (
         site.members.ports.rate_gbps is None
         and all_efa(ports)
         and {port.rate_gbps for port in ports} == {EFA_PLACEHOLDER_GBPS}
     ):
-        return f"an old efa driver prints {EFA_PLACEHOLDER_GBPS} Gb/s of any device"
+        return f"an old efa driver reports {EFA_PLACEHOLDER_GBPS} Gb/s for any device"
     if bonds := [port.device for port in ports if "bond" in port.device]:
         return f"the rate of {bonds[0]} may be that of one of its links"
     return ""

@@ -32,20 +32,19 @@ if TYPE_CHECKING:
 
 ITEMS = ("PA-19", "FP-CON-4", "NT-LENS-8")
 
-#: Shares of the window for which a port is held: from the first on it warns; from the second on it fails, if the port
-#: carries less than IDLE of its rate meanwhile.
+#: Paused shares of the window: the first warns; the second fails if the port carries less than IDLE of its rate.
 HELD, STUCK = 0.01, 0.5
 
 
 @check(
     "counters.congestion",
-    title="What held the traffic up, and whether it was too much",
-    fault="Congestion holds the traffic up",
+    title="Congestion does not hold up the traffic",
+    fault="Congestion holds up the traffic",
     impact="slows-job",
     owner="network",
     source=f"{MLX5}; IEEE 802.1Qbb; InfiniBand PortXmitWait; the shares of the window are a judgement",
-    fix="Pauses: `preflight check --window 60` on the peers finds the slow receiver. CNPs ignored: `echo 1 > "
-    "/sys/class/net/IF/ecn/roce_rp/enable/3`. Pauses of the complete port: `ethtool -A IF rx off tx off`.",
+    fix="For pauses, run `preflight check --window 60` on the peers to find the slow receiver. For ignored "
+    "CNPs, run `echo 1 > /sys/class/net/IF/ecn/roce_rp/enable/3`. For global pause, run `ethtool -A IF rx off tx off`.",
     action="fix-site",
     separate=True,
     answers=(*ITEMS, "FP-BW-4"),
@@ -57,19 +56,19 @@ def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the share of the window that each compute port was paused with 1 %.
 
     ## Why it matters
-    Congestion spreads: a receiver that pauses its switch makes that switch pause others, and a ring runs at the pace
-    of the port that waits longest.
+    Congestion spreads: a receiver that pauses its switch causes that switch to pause others, and a ring runs at the
+    pace of the port that waits longest.
 
     ## Verdicts
-    A port that pauses hold for 1 % of the window or more warns, in either direction: received pauses come from the
-    fabric, sent ones from a host that does not keep up. From half of the window on it fails if the port carries less
-    than 5 % of its rate meanwhile. Where a driver counts pauses and not their length, the share is an upper bound: it
-    passes below 1 %, and is unknown above. `port_xmit_wait` of InfiniBand counts ticks of no fixed length: its growth
-    is unknown, none passes.
+    A port that is paused for at least 1 % of the window warns, in either direction: received pauses come from the
+    fabric, sent pauses from a host that does not keep up. A port that is paused for at least half of the window fails
+    if it carries less than 5 % of its rate. If a driver counts pauses but not their length, the share is an upper
+    bound: below 1 % it passes, otherwise it is unknown. InfiniBand's `port_xmit_wait` counts ticks of unspecified
+    length: no growth passes, growth is unknown.
 
-    Two more cases warn: congestion notifications that are ignored, because the sender's reaction point is off, and
-    global pause on a lossless site, which stops traffic that PFC would not. Whether the fabric
-    absorbs a burst is unknown below half of a port's rate.
+    Two more cases warn: congestion notifications that are ignored because the sender's reaction point is off, and
+    global pause on a lossless site, which stops traffic that PFC would not. Below half of a port's rate, it is unknown
+    whether the fabric absorbs a burst.
 
     ## False alarms
     An incast by design, such as all ranks that write one checkpoint through one port.
@@ -100,7 +99,7 @@ def _ignored(ports: Sequence[PortGrowth], site: Site) -> Iterator[Finding]:
         port_pauses = port.matching("[rt]x_global_pause")
         if site.lossless.value and any(one.grown for one in port_pauses):
             yield warned(
-                f"{port.port.name} uses global pause, though this site uses pauses per priority",
+                f"{port.port.name} uses global pause, although this site uses priority flow control",
                 found=", ".join(f"{one.counter.name} +{one.grown}" for one in port_pauses),
                 expected=f"PFC of one priority ({site.lossless.source})",
                 **about(port, port_pauses),
@@ -116,13 +115,13 @@ def _held(node: NodeFacts, site: Site, port: PortGrowth) -> Iterator[Finding]:
         at["quote"] = quoted(growths)
         if hold.share is None or (hold.bound and hold.share >= HELD):
             why = hold.why or f"at most {hold.share:.0%} of the window: only pauses are counted, not their length"
-            yield unknown(f"{port.port.name}: for how long it was held up is not known: {why} ({hold.what})",
+            yield unknown(f"{port.port.name}: the pause duration is unknown: {why} ({hold.what})",
                           found=hold.what, fix="compare with the counters of the switch port", **at
                           ).about(*ITEMS, "FP-BW-4")  # fmt: skip
         elif hold.share >= HELD:
             carried = _carried(port, hold)
             stuck = hold.share >= STUCK and carried is not None and carried < IDLE
-            who = "its switch holds it" if hold.way == "rx" else "it holds its switch"
+            who = "paused by its switch" if hold.way == "rx" else "pauses its switch"
             sends = "sends" if hold.way == "rx" else "receives"
             rate = f", and it {sends} {carried:.1%} of its rate" if carried is not None else ""
             yield (fail if stuck else warn)(
@@ -140,27 +139,27 @@ def _carried(port: PortGrowth, hold: Held) -> float | None:
 
 
 def _summary(ports: Sequence[PortGrowth]) -> str:
-    """Return the longest pause of all ports, with their marks and notifications."""
+    """Return the longest pause of all ports, with ECN marks and notifications."""
     holds = [(hold.share or 0.0, port.port.name, hold) for port in ports for hold in facts.port_stalls.held(port)]
-    longest = "nothing here can hold a port: PFC and pauses are off"
+    longest = "no port can be paused: PFC and pauses are off"
     if holds:
         share, name, hold = max(holds, key=lambda one: one[0])
         longest = f"held up longest: {name}, {'at most ' * hold.bound}{share:.2%} of the window ({hold.what})"
     marked, cnps = (sum(total(port, name) for port in ports) for name in ("np_ecn_marked_.*", "rp_cnp_handled"))
-    return f"{longest}; {marked} packets ECN-marked, {cnps} CNPs obeyed"
+    return f"{longest}; {marked} packets ECN-marked, {cnps} CNPs handled"
 
 
 def _burst(ports: Sequence[PortGrowth]) -> Finding:
     """Report whether the fabric absorbed a burst.
 
-    It did if nothing was discarded while the ports were busy.
+    It did if no packet was discarded while the ports were busy.
     """
     loads = [port.load for port in ports if port.load is not None]
     evidence = keys(ports[0].growths)[:3]
     most = max(loads, default=0.0)
     if most < LOADED:
         return unknown(
-            f"no burst was seen: the busiest port carried {100 * most:.0f} % of its rate",
+            f"no burst occurred: the busiest port carried {100 * most:.0f} % of its rate",
             found=f"{100 * most:.0f} %", expected=f"at least {100 * LOADED:.0f} %, as in a collective",
             evidence=evidence, fix=UNDER_LOAD,
         ).about("FP-BW-4")  # fmt: skip
@@ -172,5 +171,5 @@ def _burst(ports: Sequence[PortGrowth]) -> Finding:
             found=f"discards at {100 * most:.0f} % of the rate", expected="no discards",
             evidence=evidence, fix="see counters.loss",
         ).about("FP-BW-4")  # fmt: skip
-    return passed(f"nothing was discarded at {100 * LOADED:.0f} % of a port's rate and more",
+    return passed(f"no packet was discarded at {100 * LOADED:.0f} % or more of a port's rate",
                   found=f"{100 * most:.0f} % of the rate", evidence=evidence).about("FP-BW-4")  # fmt: skip

@@ -1,7 +1,7 @@
 """Judgement of counters that were read once.
 
-A total since driver load is history: it never warns by itself, and is always listed. ``error_counters`` and
-``congestion`` judge growth over a window on a node, with the same catalogue.
+A total since driver load never warns by itself and is always listed. ``error_counters`` and ``congestion`` judge growth
+over a window on a node, with the same catalogue.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from preflight.facts.counter_catalogue import Counter, CounterKind, counter
 from preflight.model import Finding, passed, unknown
 
-#: Names of perfquery and older sysfs by those of today's sysfs.
+#: Counter names of perfquery and older sysfs -> names of current sysfs.
 _PERFQUERY = {
     "SymbolErrorCounter": "symbol_error", "SymbolErrors": "symbol_error", "LinkErrorRecovery": "link_error_recovery",
     "LinkErrorRecoveryCounter": "link_error_recovery", "LinkRecovers": "link_error_recovery",
@@ -26,7 +26,7 @@ _PERFQUERY = {
     "PortXmitWait": "port_xmit_wait",
 }  # fmt: skip
 
-#: Checks of the kinds of counters.
+#: Checks by kind of counter.
 CHECKS = {
     "counters.loss": (CounterKind.LOSS,),
     "counters.link-quality": (CounterKind.LINK, CounterKind.ELSEWHERE),
@@ -38,16 +38,16 @@ CHECKS = {
 TOLERATED = {CounterKind.LINK: 10, CounterKind.FLAP: 10, CounterKind.ELSEWHERE: 100, CounterKind.LOSS: 100,
              CounterKind.RECEIVER: 100}  # fmt: skip
 
-#: Totals that every port has: its link went down once, as the node booted.
+#: Totals that every port has: one link down at boot.
 _USUAL = {CounterKind.FLAP: 1}
 
-#: Counters above 0 that a pass lists.
+#: Maximum number of non-zero counters listed in a pass.
 _MOST_SHOWN = 6
 
-#: Loss, by share of the packets received, that does not cost throughput (as ``error_counters.RARE``).
+#: Share of lost packets that does not reduce throughput (as ``error_counters.RARE``).
 RARE = 1e-6
 
-#: A driver's own names of what mlx5 calls otherwise; they are judged as that.
+#: Driver-specific counter names -> mlx5 names, by which they are judged.
 _ALIASES = {
     "rx_icrc_encapsulated_errors": "rx_icrc_encapsulated", "seq_err_naks_rcvd": "packet_seq_err",
     "to_retransmits": "local_ack_timeout_err", "oos_drop_count": "out_of_sequence",
@@ -57,7 +57,7 @@ _ALIASES = {
     "responder_oos": "out_of_sequence", "rx_roce_discards": "rx_discards_phy", "tx_roce_discards": "tx_discards_phy",
 }  # fmt: skip
 _SOURCES = ("counters", "hw_counters", "ethtool")
-#: Names of other drivers, by the words in them (Linux, drivers/net/ethernet; Amazon's ena).
+#: Counter names of other drivers, by the words in them (Linux, drivers/net/ethernet; Amazon's ena).
 _OTHER_NAMES = (
     (CounterKind.FLAP, re.compile(r"link_?down_?events?|(?:port_)?link_(?:down|fault)s?"), "times the link went down"),
     (
@@ -82,11 +82,11 @@ _OTHER_NAMES = (
         re.compile(r"(?:port[._])?tx[._](?:\w{1,30}[._])?(?:dropped|drops?|discards?)"),
         "packets dropped on transmit",
     ),
-    # what no driver here is known by: the words in a counter's name
+    # Generic words in counter names of unknown drivers.
     (
         CounterKind.FLAP,
         re.compile(r".*(?:link|carrier)_?(?:down|lost|loss|fault|flap).*", re.I),
-        "times the link was lost",
+        "link losses",
     ),
     (
         CounterKind.LINK,
@@ -107,8 +107,8 @@ _OTHER_NAMES = (
         "losses or errors, by its name",
     ),
 )
-#: Names with such a word that count nothing lost: what is not for this host, was refused by a program, corrected or
-#: ended in order.
+#: Names with such a word that count no losses: packets for other hosts, or refused by a program, corrected, or ended
+#: normally.
 _HARMLESS = re.compile(
     r".*(?:flush|xdp|steer|recover|corrected|err_lane|ipsec|tls|macsec|multicast|bcast|mcast|filter|fdir|vlan|csum|checksum"
     r"|cqe_compress|cache|oversize|unsupported|cnp|ecn|pause|hash|veb|lro|gro|tso|wake|stopped|busy|if_down|switch_relay"
@@ -136,12 +136,12 @@ _READ_AGAIN = "Read it again after a minute under traffic, or run `preflight che
 
 
 def _share(row: Counter, value: int, packets: int) -> str:
-    """Return a loss as a share of the packets, where that is tolerated."""
+    """Return a tolerated loss as a share of the packets."""
     return f" (1 in {packets // value:,} packets)" if packets > value > TOLERATED[row.kind] else ""
 
 
 def _worst(counters: Mapping[str, int], packets: int) -> str:
-    """Return the first counter of a port beyond what is tolerated; empty for none."""
+    """Return the first counter of a port beyond its tolerance; empty if none."""
     judged = {kind for kinds in CHECKS.values() for kind in kinds}
     return next(
         (
@@ -178,8 +178,9 @@ def judge_totals(
             if worst and (listed := ", ".join(beside)):
                 calm = False
                 yield unknown(
-                    f"{place or 'the port'}: {listed}: rdma-core tolerates it in a port's lifetime, but not {worst} "
-                    "beside it", subject=place, found=listed[:300], expected="no growth between two readings",
+                    f"{place or 'the port'}: {listed}: rdma-core tolerates it in a port's lifetime, but not "
+                    f"together with {worst}", subject=place, found=listed[:300], expected="no growth between "
+                    f"two readings",
                     evidence=evidence, fix=_READ_AGAIN,
                 )  # fmt: skip
             continue
@@ -188,8 +189,8 @@ def judge_totals(
         stopped = any(row.stops and value == 2**row.bits - 1 for row, value in high.values())
         listed = ", ".join(f"{name} {value}" for name, (_, value) in high.items())
         yield unknown(
-            f"{place or 'the port'}: {first} {value}: {row.meaning}; one reading does not show when"
-            + ("; a counter stands at its maximum" if stopped else ""),
+            f"{place or 'the port'}: {first} {value}: {row.meaning}; the time is unknown from one reading"
+            + ("; a counter is at its maximum" if stopped else ""),
             subject=place,
             found=listed[:300],
             expected="no growth between two readings",
@@ -199,7 +200,7 @@ def judge_totals(
     if looked_at and calm and complete:
         words = f": {', '.join(some[:_MOST_SHOWN])}{' …' if some[_MOST_SHOWN:] else ''}" if some else ""
         yield passed(
-            f"{looked_at} counter{'s are' if looked_at > 1 else ' is'} within what a port may have in its lifetime"
+            f"{looked_at} counter{'s are' if looked_at > 1 else ' is'} within a port's lifetime limits"
             f"{words}", evidence=evidence,
         )  # fmt: skip
 
@@ -212,7 +213,7 @@ def _is_high(row: Counter, value: int, packets: int) -> bool:
     return value > TOLERATED[row.kind]
 
 
-#: Share of the last second, per cent, for which PCIe held the NIC up: above it the host is the bottleneck.
+#: Share of the last second, in percent, for which PCIe stalled the NIC; above it the host is the bottleneck.
 _STALLED_MOST = 10
 
 
@@ -222,13 +223,13 @@ def judge_stalls(places: Mapping[str, Mapping[str, int]], evidence: tuple[str, .
         for name in ("outbound_pci_stalled_rd", "outbound_pci_stalled_wr"):
             if counters.get(name, 0) > _STALLED_MOST:
                 yield unknown(
-                    f"{place or 'the port'}: {name} {counters[name]}: PCIe held the NIC up for that share of a second",
+                    f"{place or 'the port'}: {name} {counters[name]}: PCIe stalled the NIC for that share of a second",
                     subject=place, found=f"{name} {counters[name]}", expected=f"at most {_STALLED_MOST} %",
                     evidence=evidence, fix="Compare pcie.nic-link, pcie.max-read-request and the IOMMU's setting.",
                 )  # fmt: skip
 
 
-#: Pauses of all priorities, and notifications that the sender does not take.
+#: Pauses of all priorities, and ignored congestion notifications.
 _HELD = re.compile(r"rx_global_pause|tx_global_pause|[rt]x_pause_ctrl_phy|[rt]x_pause_storm_warning_events"
                    r"|rp_cnp_ignored|cnpIgnored")  # fmt: skip
 
@@ -246,14 +247,14 @@ def judge_congestion(places: Mapping[str, Mapping[str, int]], evidence: tuple[st
                 else "pauses of all priorities, which exclude PFC"
             )
             yield unknown(
-                f"{place or 'the port'}: {name} {value}: {meaning}; one reading does not show when",
+                f"{place or 'the port'}: {name} {value}: {meaning}; the time is unknown from one reading",
                 subject=place, found=f"{name} {value}", expected="0", evidence=evidence,
                 fix="`ethtool -a IF`; on a lossless site turn the pause off and PFC on; ECN: roce_rp/enable.",
             )  # fmt: skip
 
 
 def judge_marking(places: Mapping[str, Mapping[str, int]], evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Report traffic on priority 0 beside lossless priorities without any."""
+    """Report traffic on priority 0 if lossless priorities have none."""
     for place, counters in places.items():
         by_priority = {number: counters.get(f"rx_prio{number}_bytes", 0) for number in range(8)}
         lossless = [number for number in range(1, 8) if f"rx_prio{number}_pause" in counters]

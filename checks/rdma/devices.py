@@ -18,7 +18,7 @@ def no_device_expected(node: NodeFacts, site: Site) -> Finding | None:
     if node.rdma_devices:
         return None
     if node.in_container:
-        _ = node.pci  # raises where /sys shows no bus either: then all of it is hidden, which is not absent
+        _ = node.pci  # raises if /sys shows no bus either: hidden, not absent
     if site.missing_devices(node) or site.hcas.value or (site.hcas.value == 0 and not node.rdma_nics_on_bus):
         return None
     return no_rdma(node, site)
@@ -26,7 +26,7 @@ def no_device_expected(node: NodeFacts, site: Site) -> Finding | None:
 
 @check(
     "rdma.device-count",
-    title="All HCAs of the compute fabric are there",
+    title="All HCAs of the compute fabric are present",
     fault="HCAs of the compute fabric are missing",
     impact="slows-job",
     explains=(
@@ -37,7 +37,7 @@ def no_device_expected(node: NodeFacts, site: Site) -> Finding | None:
         ("nccl.transport", "log"),
     ),
     source=f"the cluster file (hcas, ports.compute); {SYSFS}",
-    fix="Look for the NIC with `lspci -nn` and for its driver in `dmesg` (mlx5, bnxt_re, irdma, efa); reseat it or "
+    fix="Look for the NIC in `lspci -nn` and for its driver in `dmesg` (mlx5, bnxt_re, irdma, efa); reseat it or "
     "reload its driver.",
     answers=("NT-FAB-1", "FP-BW-1"),
     unless=(no_device_expected,),
@@ -46,17 +46,16 @@ def device_count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the registered RDMA devices with those that the cluster file expects.
 
     ## Why it matters
-    NCCL spreads traffic over the HCAs that it finds: with one missing the job still starts, and
-    every collective waits for the node that has seven rails instead of eight.
+    NCCL spreads traffic over the HCAs it finds: with one missing, the job still starts, and every collective waits for
+    the node with seven rails instead of eight.
 
     ## Verdicts
-    One HCA less than `hcas`, or without a device that `ports.compute` names, fails. Where the cluster file gives
-    neither, the number of HCAs is unknown; so it is where compute NICs are identified only by the GPUs near them, and
-    a GPU is missing.
+    Fewer HCAs than `hcas`, or a missing device of `ports.compute`, fails. If the cluster file declares neither, the
+    expected number of HCAs is unknown; so it is if compute NICs are identified only by close GPUs and a GPU is
+    missing.
 
     ## False alarms
-    A pod or virtual machine that was given some of its host's HCAs; give such nodes a class of their
-    own.
+    A pod or virtual machine with only some of its host's HCAs; give such nodes their own class.
     """
     devices = node.rdma_devices
     if missing := site.missing_devices(node):
@@ -75,7 +74,8 @@ def device_count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     compute = {port.device for port in roles.compute} if roles else set()
     if roles and roles.of_near_gpus and len(compute) < (site.hcas.value or 0) <= len(devices) and gpu_lost(node, site):
         yield unknown(
-            f"{len(compute)} of {len(devices)} RDMA devices are near the GPUs that answer; one is lost, see gpu.count",
+            f"{len(compute)} of {len(devices)} RDMA devices are close to the GPUs that answer; a GPU is lost, "
+            f"see gpu.count",
             found=f"{len(compute)} near a GPU",
             expected=f"{site.hcas.value} ({site.hcas.source})",
             evidence=[RDMA_CLASS],
@@ -95,10 +95,10 @@ def gpu_lost(node: NodeFacts, site: Site) -> bool:
 
 def no_rdma_nic(node: NodeFacts, site: Site) -> Finding | None:
     """Skip a PCI bus without an RDMA NIC."""
-    _ = node.rdma_devices  # raises where they could not be read: no skip rests on half of what is compared
+    _ = node.rdma_devices  # raises if they could not be read: skip needs complete evidence
     if node.rdma_nics_on_bus:
         return None
-    return skipped("the PCI bus holds no NIC that is known to be an RDMA device", evidence=[PCI_BUS])
+    return skipped("the PCI bus has no NIC that is known to be an RDMA device", evidence=[PCI_BUS])
 
 
 @check(
@@ -124,15 +124,14 @@ def registered(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the RDMA NICs on the PCI bus with those in /sys/class/infiniband.
 
     ## Why it matters
-    A NIC without its RDMA driver still carries Ethernet, so nothing looks broken, but NCCL falls
-    back to TCP without an error.
+    A NIC without its RDMA driver still carries Ethernet and looks healthy, but NCCL falls back to TCP without an error.
 
     ## Verdicts
     Fewer devices than NICs fails: every function of a ConnectX or EFA is one device.
 
     ## False alarms
-    A container with a restricted /sys/class/infiniband shows fewer devices than the
-    bus; there the check is unknown. A bond merges two ports into one device.
+    A container with a restricted /sys/class/infiniband shows fewer devices than the bus, which is unknown. A bond
+    merges two ports into one device.
     """
     devices, nics = node.rdma_devices, node.rdma_nics_on_bus
     bonded = sum("bond" in device for device in devices)
@@ -150,7 +149,7 @@ def registered(node: NodeFacts, site: Site) -> Iterator[Finding]:
     unbound = [nic.address for nic in nics if not nic.driver]
     message = f"{len(devices)} RDMA devices for {len(nics)} RDMA NICs on the PCI bus"
     if node.in_container:
-        yield unknown(message + ", as far as this container sees", fix="run preflight on the host", **details)
+        yield unknown(message + "in this container", fix="run preflight on the host", **details)
     elif unbound:
         yield failed(message + f"; no driver on {', '.join(unbound)}", subject=unbound[0], **details)
     else:

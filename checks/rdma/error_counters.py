@@ -1,6 +1,6 @@
 """Checks of counter growth between two readings.
 
-Totals since boot are history and are not judged.
+Totals since boot are not judged.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from preflight.facts.counter_catalogue import CounterKind
     from preflight.facts.counter_growth import Growth, PortGrowth
 
-#: One packet in a million: above it, lost packets cost RDMA throughput.
+#: One packet in a million; more lost packets reduce RDMA throughput.
 RARE = 1e-6
-#: Events per second above which no share is needed, if the number of packets is not known (rdma-core).
+#: Events per second that are reported even if the number of packets is unknown (rdma-core).
 OFTEN_PER_S = 10
 
 MLX5 = "https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html"
@@ -42,7 +42,7 @@ _IBERRORS = "rdma-core ibcheckerrs and ibqueryerrors; NVSentinel nic-health-moni
 
 
 def frequent(port: PortGrowth, kind: CounterKind) -> list[Growth]:
-    """Return the growth of a kind, without what is rare among received packets."""
+    """Return the growth of a kind, without events rare among received packets."""
     grown = list(port.grown(kind))
     shared = [one for one in grown if one.counter.rare]
     number = sum(one.grown for one in shared)
@@ -51,7 +51,7 @@ def frequent(port: PortGrowth, kind: CounterKind) -> list[Growth]:
 
 
 def _reading(ports: Sequence[PortGrowth], kinds: set[CounterKind], what: str, of: int) -> Iterator[Finding]:
-    """Report that nothing of these kinds grew on the ports with complete readings."""
+    """Report the ports with complete readings and no growth of these kinds."""
     sure = [port for port in ports if is_complete(port, facts.counter_growth.SOURCES, kinds)]
     if not sure:
         return
@@ -65,22 +65,22 @@ def _reading(ports: Sequence[PortGrowth], kinds: set[CounterKind], what: str, of
 
 
 def _cause(port: PortGrowth, names: set[str]) -> str:
-    """Return the likely cause of the counters that grew together."""
+    """Return the likely cause of counters that grew together."""
     if names & {"req_transport_retries_exceeded"}:
         return "queue pairs died: NCCL reports error 12 and the job ends"
     if any("discard" in name and name != "port_xmit_discards" and not name.startswith("tx_") for name in names):
-        return "this NIC's own port ran out of buffer: no pause stopped the sender (PFC off or on another priority)"
+        return "this NIC's port ran out of buffers: no pause stopped the sender (PFC off or on another priority)"
     if names & {"port_xmit_discards", "tx_discards_phy"}:
-        return "dropped on the way out: the link went down, or the next hop took nothing for too long"
+        return "dropped on transmit: the link went down, or the next hop blocked for too long"
     if names & {"rx_icrc_encapsulated"}:
-        return "packets arrive damaged: a bad cable, NIC or switch on their way"
+        return "packets arrive damaged: a bad cable, NIC or switch on the path"
     if names & {"tx_pause_storm_error_events"}:
-        return "the NIC stopped pausing after a storm: its host took no packets"
+        return "the NIC stopped pausing after a pause storm: its host accepted no packets"
     if names == {"out_of_sequence"}:
-        return "packets came out of order: benign where the fabric routes adaptively, loss where it does not"
+        return "packets arrived out of order: normal with adaptive routing, otherwise packet loss"
     if names & {"local_ack_timeout_err"} and not names & {"out_of_sequence", "packet_seq_err"}:
-        return "acknowledgements never came: loss, or peers that ended meanwhile"
-    return "packets are lost between the peers and sent again"
+        return "acknowledgements timed out: packet loss, or peers that ended"
+    return "packets are lost between the peers and retransmitted"
 
 
 @check(
@@ -91,9 +91,9 @@ def _cause(port: PortGrowth, names: set[str]) -> str:
     owner="network",
     explains=(("counters.congestion", "names"),),
     source=f"{_IBERRORS}; {MLX5}",
-    fix="Run `preflight check --window 60` on the peers too: the end with discards at its NIC, or errors on its "
-    "link, is the "
-    "cause. Then `ethtool -S IF | grep discard`, PFC at both ends of the cable, `ibqueryerrors` on InfiniBand.",
+    fix="Run `preflight check --window 60` on the peers too: the end with NIC discards or link errors is the "
+    "cause. Then check `ethtool -S IF | grep discard`, PFC at both ends of the cable, and `ibqueryerrors` on "
+    "InfiniBand.",
     action="fix-site",
     separate=True,
     answers=("FP-LOSS-3", "PA-19", "AN-8", "NT-CNT-1"),
@@ -104,17 +104,17 @@ def loss(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each loss counter of the compute ports at both ends of a window.
 
     ## Why it matters
-    RDMA answers one lost packet by sending the rest of the message again, and a queue pair that loses too many dies
-    and ends the job: a loss rate that TCP would hide halves the bandwidth of every collective.
+    After one lost packet, RDMA retransmits the rest of the message, and a queue pair that loses too many packets fails
+    and ends the job. A loss rate that TCP tolerates halves the bandwidth of every collective.
 
     ## Verdicts
-    Any growth warns; of retransmissions and gaps, more than one in a million packets received. A queue pair that
-    died, a buffer overrun, or acknowledgements that time out more than once a second fail; the rate is a lower bound
-    (growth less twice its square root). A window of 60 s under traffic is best: an idle fabric loses no packets.
+    Any growth warns; retransmissions and gaps warn above one in a million received packets. A failed queue pair, a
+    buffer overrun, or more than one acknowledgement time-out a second fails; the rate is a lower bound (growth minus
+    twice its square root). A window of 60 s under traffic is best: an idle fabric loses no packets.
 
     ## False alarms
-    `local_ack_timeout_err` of a job that ended within the window, and `out_of_sequence` alone under
-    adaptive routing. Totals since boot, and counters at their maximum or wrapped, are never judged.
+    `local_ack_timeout_err` of a job that ended within the window, and `out_of_sequence` alone with adaptive routing.
+    Totals since boot, and counters that are saturated or wrapped, are never judged.
     """
     kind = facts.counter_catalogue.CounterKind.LOSS
     ports = yield from report_gaps(node, site, kind)
@@ -131,7 +131,7 @@ def loss(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield (fail if bad else warn)(
             f"{port.port.name} loses packets{load}: {_cause(port, {one.counter.name for one in grown})}",
             found=f"{listing(worst[:4])} in {port.seconds:.0f} s",
-            expected="no growth; of gaps and retransmissions, at most 1 in a million packets received",
+            expected="no growth; gaps and retransmissions at most 1 in a million packets received",
             **about(port, worst),
         )
     yield from _reading(clean, {kind}, "no packet was lost", len(ports))
@@ -150,8 +150,8 @@ def no_damage_counted(node: NodeFacts, site: Site) -> Finding | None:
     owner="network",
     explains=(("counters.flaps", "part"), ("trend.links", "part")),
     source=f"{_IBERRORS}; {MLX5}; raw bit error ratio: Oracle's oci-hpc healthcheck",
-    fix="Clean and reseat the cable, swap it with a neighbour's and see whether the errors move with it; then the "
-    "module, then the port. `mlxlink -d DEVICE -m -c` shows which lane errs.",
+    fix="Clean and reseat the cable, then swap it with a neighbour's and check whether the errors move with it; "
+    "then test the module and the port. `mlxlink -d DEVICE -m -c` shows the faulty lane.",
     answers=("AN-6", "NT-CNT-1"),
     window=True,
     unless=(no_compute_port, no_judged_port, no_damage_counted),
@@ -160,18 +160,17 @@ def link_quality(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare symbol, checksum and retraining counters over the window.
 
     ## Why it matters
-    A cable or module that errs makes every packet it damages be sent again, and every ring waits for that port; most
-    such links get worse within days and then go down in the middle of a run.
+    Each packet that a bad cable or module damages is retransmitted, and every ring waits for that port. Most such
+    links get worse within days and then fail in the middle of a run.
 
     ## Verdicts
-    Any growth warns. More than 120 symbol errors, 10 damaged packets or 300 retrainings an hour fail, as certain as
-    the window allows (growth less twice its square root); so does any local integrity error. Bits that FEC corrects
-    are normal: they warn above a raw bit error ratio of 1e-7. A packet that was marked bad before it came here warns,
-    and means another link.
+    Any growth warns. More than 120 symbol errors, 10 damaged packets or 300 retrainings an hour fail, based on a lower
+    bound of the rate (growth minus twice its square root); so does any local integrity error. Bits corrected by FEC
+    are normal and warn above a raw bit error ratio of 1e-7. A packet that was marked bad on an earlier link warns
+    about that link.
 
     ## False alarms
-    Corrected bits on a link with FEC, life-long totals, and errors of a cable that was being plugged in
-    during the window.
+    A cable that was plugged in during the window.
     """
     kinds = {facts.counter_catalogue.CounterKind.LINK, facts.counter_catalogue.CounterKind.ELSEWHERE}
     ports = yield from report_gaps(node, site, *kinds)
@@ -186,7 +185,7 @@ def link_quality(node: NodeFacts, site: Site) -> Iterator[Finding]:
         if own:
             worst = sorted(own, key=lambda one: (not one.fails, -one.per_s))
             yield (fail if worst[0].fails else warn)(
-                f"the link of {port.port.name} errs: {worst[0].counter.meaning}, {rate(worst[0].per_s)}",
+                f"the link of {port.port.name} has errors: {worst[0].counter.meaning}, {rate(worst[0].per_s)}",
                 found=f"{listing(worst)} in {port.seconds:.0f} s",
                 expected="no growth",
                 **about(port, worst),
@@ -214,9 +213,9 @@ def link_quality(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _raw_ratio(port: PortGrowth) -> float | None:
-    """Return the bit error ratio before FEC; None where unknown.
+    """Return the bit error ratio before FEC; None if unknown.
 
-    An idle link carries bits, too.
+    An idle link also carries bits.
     """
     corrected, counted = port.named("rx_corrected_bits_phy"), port.named("rx_bits_phy")
     if corrected is None:
@@ -235,14 +234,14 @@ def no_flaps_counted(node: NodeFacts, site: Site) -> Finding | None:
 
 @check(
     "counters.flaps",
-    title="No link goes down and comes back",
-    fault="A link goes down and comes back",
+    title="No link flaps",
+    fault="A link flaps",
     impact="blocks-job",
     owner="network",
     explains=(("kernel.events", "part"), ("trend.flaps", "part")),
     source=f"NVSentinel nic-health-monitor; rdma-core ibcheckerrs; {MLX5}",
-    fix="`dmesg -T | grep -i 'link down'` shows when; reseat or replace the cable, then look at the peer's port: "
-    "one that flaps together with its neighbours is a switch that restarted.",
+    fix="`dmesg -T | grep -i 'link down'` shows the time; reseat or replace the cable, then check the peer's "
+    "port. Neighbours that flap together point to a restarted switch.",
     answers=("AN-6", "NT-CNT-1"),
     window=True,
     unless=(no_compute_port, no_judged_port, no_flaps_counted),
@@ -250,18 +249,18 @@ def no_flaps_counted(node: NodeFacts, site: Site) -> Finding | None:
 def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the number of link losses of each compute port over the window.
 
-    The port's own counter, the driver's and the carrier's are read.
+    The counters of the port, the driver and the carrier are read.
 
     ## Why it matters
-    While a link is down its queue pairs retry; after some seconds they fail, and with them the job. If the link is
-    up again by the time it is checked, only the counters show it.
+    While a link is down, its queue pairs retry; after some seconds they fail, and the job ends. Once the link is up
+    again, only the counters show the loss.
 
     ## Verdicts
-    Any growth within the window fails. What was counted before is history: one for each reboot and each cable that
-    was pulled; the old 8-bit counter stops at 255.
+    Any growth within the window fails. Earlier counts are ignored: each reboot and each pulled cable adds one, and the
+    old 8-bit counter stops at 255.
 
     ## False alarms
-    A reboot of the switch, or hands at the cable, within the very window. Look again.
+    A switch reboot, or work on the cable, during the window; run the check again.
     """
     ports = windows(node, site)
     _, fail = port_reporters(node, site)
@@ -283,7 +282,7 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     yield from unclear(silent, {facts.counter_catalogue.CounterKind.FLAP})
     if steady:
         before = any(one.counter.name == "link_downed" and one.before for port in steady for one in port.growths)
-        history = "; what link_downed has counted before is history" if before else ""
+        history = "; earlier counts of link_downed are ignored" if before else ""
         yield passed(
             f"{len(steady)} of {len(ports)} compute ports stayed up for "
             f"{facts.counter_growth.window_of(steady)}{history}",
@@ -296,12 +295,12 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 @check(
     "counters.receiver",
-    title="This host takes what it is sent",
-    fault="This host is too slow for what it is sent",
+    title="This host receives packets fast enough",
+    fault="This host receives packets too slowly",
     impact="slows-job",
     source=f"{MLX5}; one packet in a million: as for loss",
-    fix="Compare `pcie.nic-link`, `pcie.max-read-request`, `kernel.cpu-governor` and `numa.affinity`: a slow PCIe "
-    "link or a CPU that is busy elsewhere is the usual cause; else the application posts too few receives.",
+    fix="Compare `pcie.nic-link`, `pcie.max-read-request`, `kernel.cpu-governor` and `numa.affinity`: the usual "
+    "cause is a slow PCIe link or a busy CPU; otherwise the application posts too few receives.",
     action="fix-site",
     separate=True,
     answers=("PA-19", "FP-CON-1"),
@@ -312,15 +311,15 @@ def receiver(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the counters of missing receive buffers over the window.
 
     ## Why it matters
-    A host that is too slow for its NIC loses packets or pauses its switch, and the pauses reach nodes that have
-    nothing to do with it: the slowest receiver sets the pace of all.
+    A host that is too slow for its NIC loses packets or pauses its switch, and the pauses affect unrelated nodes: the
+    slowest receiver sets the pace of all.
 
     ## Verdicts
     Receiver-not-ready answers warn when they grow, dropped packets above one in a million packets received. A queue
     pair that gave up on a receiver fails.
 
     ## False alarms
-    A job that starts or ends within the window, when its first messages find no buffer.
+    A job that starts or ends within the window, whose first messages find no buffer.
     """
     kind = facts.counter_catalogue.CounterKind.RECEIVER
     ports = yield from report_gaps(node, site, kind)
@@ -334,9 +333,9 @@ def receiver(node: NodeFacts, site: Site) -> Iterator[Finding]:
         pauses = sum(one.grown for one in port.matching("tx_(prio[0-7]|global)_pause"))
         held = f"; it paused its switch {pauses} times" if pauses else ""
         yield (fail if any(one.fails for one in grown) else warn)(
-            f"{port.port.name} had no buffer for what arrived: the host or the application is too slow",
+            f"{port.port.name} had no buffer for received packets: the host or the application is too slow",
             found=f"{listing(grown)} in {port.seconds:.0f} s{held}",
-            expected="no growth; of dropped packets, at most 1 in a million",
+            expected="no growth; dropped packets at most 1 in a million",
             **about(port, grown),
         )
-    yield from _reading(clean, {kind}, "a buffer was ready for every packet", len(ports))
+    yield from _reading(clean, {kind}, "every packet found a buffer", len(ports))

@@ -1,4 +1,4 @@
-"""Check that a node's RDMA NICs have equal firmware."""
+"""Check that a node's RDMA NICs have the same firmware."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def no_board_named(node: NodeFacts, site: Site) -> Finding | None:
     """Skip NICs without a known board."""
     if nic_firmware.boards(node):
         return None
-    return skipped("no NIC names its board, by which firmware is compared", evidence=[RDMA_CLASS])
+    return skipped("no NIC reports its board, which is needed to compare firmware", evidence=[RDMA_CLASS])
 
 
 @check(
     "rdma.firmware",
-    title="All NICs of one board run one firmware",
-    fault="NICs of one board run several firmware versions",
+    title="All NICs of one board run the same firmware",
+    fault="NICs of one board run different firmware versions",
     impact="drifts",
     source="NVIDIA firmware release notes (one bundle for all adapters of a server); GCM's FIRMWARE_MISMATCH",
-    fix="`mlxfwmanager` names both versions; bring the odd one to the version of the rest, then `mlxfwreset -d DEVICE "
-    "reset` or power-cycle. `firmware.nics` in the cluster file declares which is right.",
+    fix="`mlxfwmanager` shows both versions; update the odd NIC to the version of the others, then run "
+    "`mlxfwreset -d DEVICE reset` or power-cycle. Declare the right version with `firmware.nics` in the cluster file.",
     action="fix-site",
     gating=False,
     unless=(no_rdma, no_board_named),
@@ -37,17 +37,16 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the firmware of the NICs of each board (PSID) with each other.
 
     ## Why it matters
-    Firmware decides how a NIC slows down under congestion and which faults it has: one that differs behaves unlike its
-    seven neighbours, and shows as one slow rail. It comes with a replaced card.
+    Firmware controls how a NIC reacts to congestion, and has its own bugs. A NIC with different firmware, often a
+    replaced card, behaves unlike its neighbours and shows as one slow rail.
 
     ## Verdicts
-    It warns, and names the device, both versions and the board. NICs of different boards have different firmware by
-    right; virtual functions have their host's. Where no version is that of most, neither is called right:
-    `firmware.nics` in the cluster file decides, and node.expected compares. Where it lists several versions for a
-    board, a mixture of these passes.
+    Differences warn, with the device, both versions and the board. NICs of different boards are not compared; virtual
+    functions have their host's firmware. Without a majority, no version is called right: declare `firmware.nics` in
+    the cluster file, and node.expected compares. If it lists several versions for a board, a mixture of these passes.
 
     ## False alarms
-    A firmware roll-out that awaits the reset of some cards, or NICs of one board that differ on purpose: declare both
+    A firmware roll-out with some cards not yet reset, or NICs of one board that differ on purpose: declare both
     versions, `firmware.nics = { MT_0000000838 = ["28.43.2026", "28.45.1200"] }`.
     """
     boards = nic_firmware.boards(node)
@@ -79,7 +78,7 @@ def judge_board(board: str, versions: Mapping[str, str], keys: Mapping[str, str]
     if most == second:
         listed = "; ".join(f"{version} on {_devices(versions, version)}" for version in sorted(counts))
         yield warned(
-            f"NICs of board {board} run {len(counts)} versions of firmware, and none is that of most: {listed}",
+            f"NICs of board {board} run {len(counts)} versions of firmware, without a majority: {listed}",
             subject=board, found=listed, expected="one version", evidence=list(dict.fromkeys(keys.values())),
         )  # fmt: skip
         return

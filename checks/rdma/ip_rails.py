@@ -25,13 +25,13 @@ def no_rail(node: NodeFacts, site: Site) -> Finding | None:
     if compute and not roce:
         return skipped("the compute ports are InfiniBand", evidence=[compute[0].evidence[0]])
     key = roce[0].evidence[0] if roce else "dir:/sys/class/infiniband"
-    return unknown("no active RoCE port with a network interface to judge", evidence=[key])
+    return unknown("no active RoCE port has a network interface", evidence=[key])
 
 
 @check(
     "rails.subnets",
-    title="Each RoCE rail answers for its own address only",
-    fault="A RoCE rail answers for the address of another",
+    title="Each RoCE rail answers only for its own address",
+    fault="A RoCE rail answers for another rail's address",
     impact="slows-job",
     source=SYSCTLS,
     fix="Give each rail its own subnet, or `sysctl` arp_ignore=1, arp_announce=2, rp_filter=2 and routes per rail.",
@@ -42,21 +42,21 @@ def no_rail(node: NodeFacts, site: Site) -> Finding | None:
 def subnets(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the IPv4 subnets of the RoCE rails with each other.
 
-    For a shared subnet, the settings of ARP and rp_filter are judged.
+    For a shared subnet, the ARP and rp_filter settings are judged.
 
     ## Why it matters
-    With two rails in one subnet the kernel answers for either address on either port: peers learn the
-    wrong MAC, the rails' traffic meets on one port, and the other idles.
+    With two rails in one subnet, the kernel answers for either address on either port: peers learn the wrong MAC, and
+    one port carries the traffic of both rails.
 
     ## Verdicts
     A shared subnet needs arp_ignore 1 or 2 and arp_announce 2, else it fails; a strict rp_filter (1) drops
     replies and warns. Effective values are the larger of `all` and the interface's. Rails in separate
-    subnets pass with any ARP setting. Whether addressing should be point to point (/30, /31, IPv6) only the
-    cluster file can state; rails that are point to point anyway pass.
+    subnets pass with any ARP setting. Only the cluster file can declare point-to-point addressing (/30, /31, IPv6);
+    without the declaration, point-to-point rails pass.
 
     ## False alarms
-    Policy routing (`ip rule`) or a CNI that answers ARP itself may keep rails of one subnet apart
-    without these settings. If the ports of a job are not known, a failure becomes unknown.
+    Policy routing (`ip rule`) or a CNI that answers ARP itself may separate rails of one subnet without these
+    settings. If the ports of a job are not known, a failure becomes unknown.
     """
     rails = _rails(node, site)
     for finding in _apart(node, rails, failing(site.roles(node), site)):
@@ -68,7 +68,7 @@ def _apart(node: NodeFacts, rails: list[str], report: Callable[..., Finding]) ->
     known = node.addresses
     bare = [name for name in rails if not known.routable(name)]
     if len(bare) == len(rails):
-        yield skipped("no RoCE rail has an address to compare: see roce.chain", evidence=[known.evidence])
+        yield skipped("no RoCE rail has an address: see roce.chain", evidence=[known.evidence])
         return
     shared = [
         (one, other, str(mine.network))
@@ -79,10 +79,10 @@ def _apart(node: NodeFacts, rails: list[str], report: Callable[..., Finding]) ->
     if shared:
         yield from _sharing(node, sorted({name for pair in shared for name in pair[:2]}), shared[0][2], report)
     else:
-        # point to point, each node has its own networks: with this wording, nodes are reported together
+        # With point-to-point addresses every node has different networks; this wording groups nodes.
         found = [address.network for name in rails for address in known.ipv4(name)]
         networks = [str(one) if one.prefixlen < 30 else f"/{one.prefixlen}" for one in found]
-        yield passed(f"{len(rails) - len(bare)} RoCE rails are in subnets of their own",
+        yield passed(f"{len(rails) - len(bare)} RoCE rails are in separate subnets",
                      found=", ".join(networks) or "IPv6", evidence=[known.evidence])  # fmt: skip
 
 
@@ -106,7 +106,7 @@ def _sharing(node: NodeFacts, rails: list[str], network: str, report: Callable[.
         yield report(
             f"{len(rails)} rails share {network} and answer ARP for each other",
             found="; ".join(flux[:4]),
-            expected="arp_ignore 1 or 2, arp_announce 2, or a subnet for each rail",
+            expected="arp_ignore 1 or 2, arp_announce 2, or a separate subnet for each rail",
             evidence=[*keys, node.addresses.evidence],
         )
     if strict:
@@ -124,7 +124,7 @@ def _sharing(node: NodeFacts, rails: list[str], network: str, report: Callable[.
 def _point_to_point(node: NodeFacts, site: Site, rails: list[str]) -> Iterator[Finding]:
     """Report item AN-3.
 
-    Without a declaration, only where the rails have point-to-point addresses.
+    Without a declaration, only if the rails have point-to-point addresses.
     """
     wanted, keys = site.point_to_point, [node.addresses.evidence]
     rails = [name for name in rails if node.addresses.routable(name)]
@@ -135,7 +135,7 @@ def _point_to_point(node: NodeFacts, site: Site, rails: list[str]) -> Iterator[F
         yield failed(f"{len(wide)} rails are not addressed point to point", found=", ".join(wide[:4]),
                      expected=f"/30, /31 or IPv6 ({wanted.source})", evidence=keys)  # fmt: skip
     elif wide and wanted.value is False:
-        yield passed(f"{len(wide)} rails are in subnets of a switch, as declared", found=", ".join(wide[:4]),
+        yield passed(f"{len(wide)} rails are in switch subnets, as declared", found=", ".join(wide[:4]),
                      evidence=keys)  # fmt: skip
 
 
@@ -146,7 +146,7 @@ def no_interface(node: NodeFacts, site: Site) -> Finding | None:
         return absent
     if any(port.netdev for port in ports):
         return None
-    return unknown("no compute port has a network interface to judge", evidence=["dir:/sys/class/infiniband"])
+    return unknown("no compute port has a network interface", evidence=["dir:/sys/class/infiniband"])
 
 
 @check(
@@ -154,8 +154,8 @@ def no_interface(node: NodeFacts, site: Site) -> Finding | None:
     title="The compute fabric carries no other traffic",
     fault="The compute fabric carries other traffic",
     impact="slows-job",
-    source="proc(5), /proc/net/route; operators' rule: backend and frontend networks are apart",
-    fix="`ip route`: move the default route to the management interface; give the rails subnets of their own.",
+    source="proc(5), /proc/net/route; operators' rule: backend and frontend networks are separate",
+    fix="`ip route`: move the default route to the management interface, and give the rails separate subnets.",
     action="fix-site",
     answers=("AN-2",),
     unless=(no_rdma, no_interface),
@@ -164,8 +164,8 @@ def isolated(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for a default route, or another interface, in a rail's subnet.
 
     ## Why it matters
-    Image pulls, storage or logs on the compute fabric collide with gradients in bursts: step
-    times vary, and the fabric is the last place searched.
+    Image pulls, storage or logs on the compute fabric collide with gradients in bursts: step times vary, and the
+    fabric is rarely suspected.
 
     ## Verdicts
     Either one warns. Interfaces that belong to compute ports of InfiniBand (IPoIB) count too.
@@ -185,7 +185,7 @@ def isolated(node: NodeFacts, site: Site) -> Iterator[Finding]:
         if any(mine.network.overlaps(theirs.network) for theirs in known.ipv4(other))
     ]
     for name in over:
-        yield warned(f"the default route leads over the compute port {name}", subject=name, found=name,
+        yield warned(f"the default route uses the compute port {name}", subject=name, found=name,
                      expected="a management interface", evidence=[facts.addresses.ROUTES])  # fmt: skip
     for other, rail in inside[:8]:
         yield warned(f"{other} is in the subnet of the compute rail {rail}", subject=other,

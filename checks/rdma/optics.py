@@ -17,14 +17,14 @@ from preflight.parsers.network import ethtool_module
 
 MLXLINK = "https://docs.nvidia.com/networking/display/mftv4310/mlxlink+Utility"
 
-#: Gb/s from which lanes are PAM4 (50 Gb/s each and more), which has no link without FEC: IEEE 802.3cd, bs, ck.
+#: Rate in Gb/s from which lanes use PAM4 (at least 50 Gb/s each), which requires FEC: IEEE 802.3cd, bs, ck.
 PAM4_GBPS = 200
 
 _Reporter = Callable[..., Finding]
 
 
 def _unread(errors: Sequence[tuple[Port, EvidenceError]]) -> Iterator[Finding]:
-    """Report once for equal ports why a tool gave no output."""
+    """Report why a tool gave no output, once for all ports with the same reason."""
     alike: dict[tuple[str, str], list[tuple[Port, EvidenceError]]] = {}
     for port, error in errors:
         words = error.key.removeprefix("cmd:").split()[:2]
@@ -34,12 +34,12 @@ def _unread(errors: Sequence[tuple[Port, EvidenceError]]) -> Iterator[Finding]:
         names = [port.name for port, _ in found]
         root = "run with --sudo, or as root" if re.search("permi|root", why, re.IGNORECASE) else ""
         alone = names[0] if len(names) == 1 else ""
-        yield unknown(f"{some(names)}: nothing is known from `{tool}`: {why}", subject=alone,
+        yield unknown(f"{some(names)}: no data from `{tool}`: {why}", subject=alone,
                       evidence=[error.key for _, error in found[:3]], fix=root)  # fmt: skip
 
 
 def no_cable(node: NodeFacts, site: Site) -> Finding | None:
-    """Report a node of which no judged port has a cable of its own."""
+    """Report a node on which no judged port has a cable."""
     ports = judged_ports(node, site)
     if absent := efa_only(ports, "the cloud provider is responsible for their cables"):
         return absent
@@ -50,7 +50,7 @@ def no_cable(node: NodeFacts, site: Site) -> Finding | None:
 
 
 def _cabled(node: NodeFacts, site: Site) -> list[Port]:
-    """Return the judged ports that have a cable of their own."""
+    """Return the judged ports that have their own cable."""
     return [port for port in judged_ports(node, site) if not is_virtual_function(node.evidence, port.device)]
 
 
@@ -66,14 +66,14 @@ def _mlxlink(node: NodeFacts, port: Port) -> ethtool_module.LinkQuality:
 
 @check(
     "optics.module",
-    title="Modules and cables raise no alarm",
+    title="No module or cable raises an alarm",
     fault="A module or cable raises an alarm",
     impact="drifts",
     owner="network",
     explains=(("optics.ber", "part"), ("counters.link-quality", "part"), ("counters.flaps", "part")),
     source=f"SFF-8636 and CMIS (alarms and thresholds of the module itself); ethtool(8); {MLXLINK}",
-    fix="Clean the connectors and reseat the module; hot: look at the fans and at its neighbours in the cage; little "
-    "light: clean or replace the fibre. `ethtool -m IF` shows value and threshold.",
+    fix="Clean the connectors and reseat the module. If it is hot, check the fans and its neighbours; if it "
+    "receives too little light, clean or replace the fibre. `ethtool -m IF` shows value and threshold.",
     answers=("AN-6",),
     gating=False,
     reads=("cmd:mlxlink *",),
@@ -83,16 +83,16 @@ def module(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the alarms and temperature of each active compute port's module.
 
     ## Why it matters
-    A module that is too hot or receives too little light errs more and more, first corrected and unseen, then by
-    retransmissions; in the end the link goes down in the middle of a run.
+    A module that is too hot or receives too little light has a rising error rate, at first corrected by FEC, then with
+    retransmissions; finally the link fails in the middle of a run.
 
     ## Verdicts
-    An alarm with the value now beyond the module's own threshold fails. A warning, or an alarm with the value within
-    its threshold or not shown, warns: the flags stay set until they are read. On InfiniBand the temperature
+    An alarm with a current value beyond the module's own threshold fails. A warning, or an alarm with a value that is
+    within its threshold or not shown, warns: the flags stay set until they are read. On InfiniBand the temperature
     is compared with the module's limits, as mlxlink prints them.
 
     ## False alarms
-    Flags that were latched when the cable was plugged in; read again. Passive copper has none.
+    Flags that were latched when the cable was plugged in; run the check again. Passive copper has none.
     """
     ports = _cabled(node, site)
     warn, fail = port_reporters(node, site)
@@ -131,7 +131,7 @@ def judge_module(name: str, found: ethtool_module.Module, key: str, warn: _Repor
     real = [flag for flag in found.flags if flag.level == "alarm" and flag.now]
     shown = real or list(found.flags)
     more = f" and {len(found.flags) - 1} more" if len(found.flags) > 1 else ""
-    latched = "" if any(flag.now for flag in found.flags) else " (latched: the value is not seen beyond its threshold)"
+    latched = "" if any(flag.now for flag in found.flags) else " (latched: the value is not beyond its threshold)"
     heat = "" if found.temperature_c is None else f"; {found.temperature_c:.0f} degrees C"
     return (fail if real else warn)(
         f"the module of {name} raises {shown[0]}{more}{latched}",
@@ -157,13 +157,13 @@ def _too_hot(port: Port, link: ethtool_module.LinkQuality, key: str, fail: _Repo
 
 @check(
     "optics.fec",
-    title="Fast links correct errors, all in the same way",
-    fault="A fast link lacks error correction, or corrects in another way",
+    title="All fast links use the same FEC",
+    fault="A fast link lacks FEC, or uses a different FEC",
     impact="drifts",
     owner="network",
     source="IEEE 802.3cd, 802.3bs, 802.3ck (RS-FEC of PAM4 lanes); ethtool(8)",
-    fix="`ethtool --set-fec IF encoding auto`, and the same on the switch port; a cable that needs another FEC than "
-    "its neighbours is of another kind.",
+    fix="`ethtool --set-fec IF encoding auto`, and set the same on the switch port. A cable that needs another "
+    "FEC than its neighbours is of another type.",
     action="fix-site",
     answers=("AN-6",),
     gating=False,
@@ -174,15 +174,15 @@ def fec(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the FEC of each RoCE port with its rate's requirement and its peers.
 
     ## Why it matters
-    Without FEC a fast lane loses packets at an error rate that is normal for it; with another one than its peers' a
-    port has other latency, and a cable or a switch port that was set by hand.
+    Without FEC, a fast lane loses packets at its normal error rate. A port with a different FEC than its peers has
+    different latency, and points to another cable type or a manually configured switch port.
 
     ## Verdicts
-    No FEC at 200 Gb/s and more warns: those lanes are specified with RS-FEC only. A port unlike most of its peers of
-    the same rate warns. On InfiniBand the subnet chooses the FEC: any FEC that mlxlink prints passes.
+    No FEC at 200 Gb/s and more warns: those lanes are specified with RS-FEC only. A port that differs from most peers
+    of the same rate warns. On InfiniBand the subnet selects the FEC: any FEC that mlxlink prints passes.
 
     ## False alarms
-    Ports of 25 to 100 Gb/s over short copper, which may run without.
+    Ports of 25 to 100 Gb/s over short copper, which may run without FEC.
     """
     ports = _cabled(node, site)
     warn, _ = port_reporters(node, site)
@@ -219,7 +219,7 @@ def fec(node: NodeFacts, site: Site) -> Iterator[Finding]:
                      evidence=[key for _, key in active.values()][:3])  # fmt: skip
 
 
-#: Bit error ratios above which a link is named: before FEC (Oracle's oci-hpc), after it, and of symbols.
+#: Bit error ratios above which a link is reported: before FEC (Oracle's oci-hpc), after it, and of symbols.
 RAW, EFFECTIVE, SYMBOL = 1e-7, 1e-12, 1e-12
 
 
@@ -231,8 +231,8 @@ RAW, EFFECTIVE, SYMBOL = 1e-7, 1e-12, 1e-12
     owner="network",
     explains=(("counters.link-quality", "part"),),
     source=f"{MLXLINK}; raw: Oracle's oci-hpc healthcheck; effective and symbol: NVIDIA's rule of thumb, ibdiagnet",
-    fix="Clean and reseat the cable; `mlxlink -d DEVICE -m -c` names the lane; clear with `--pc`, look again after an "
-    "hour, and replace what still errs.",
+    fix="Clean and reseat the cable; `mlxlink -d DEVICE -m -c` names the lane; clear with `--pc`, check again "
+    "after an hour, and replace the part that still has errors.",
     answers=("AN-6",),
     gating=False,
     unless=(no_compute_port, no_judged_port, no_cable),
@@ -241,15 +241,15 @@ def bit_error_ratio(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare bit error ratios before and after FEC with those of a good link.
 
     ## Why it matters
-    An error that FEC cannot correct loses a packet, and the message is sent again; the ratio before FEC warns of
-    that days ahead.
+    An error that FEC cannot correct loses a packet, and the message is retransmitted. The ratio before FEC shows this
+    days ahead.
 
     ## Verdicts
     Above 1e-7 before FEC, 1e-12 after it, or 1e-12 of symbols warns. The ratios are averages since the counters were
-    cleared, at most since the link came up, so an old one hides a new fault: counters.link-quality judges growth.
+    cleared, or since the link came up, so a long average hides a new fault: counters.link-quality judges growth.
 
     ## False alarms
-    A cable that was moved while its link was up, after which the counters were not cleared.
+    A cable that was moved while its link was up, without clearing the counters.
     """
     ports = _cabled(node, site)
     warn, _ = port_reporters(node, site)
@@ -275,7 +275,7 @@ def bit_error_ratio(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_ratios(name: str, link: ethtool_module.LinkQuality, key: str, report: _Reporter) -> Finding | None:
-    """Report a link's bit error ratios; None where they are low."""
+    """Report a link's bit error ratios; None if low."""
     bad = [(what, ratio, limit) for what, ratio, limit in (
         ("after FEC", link.effective_ber, EFFECTIVE), ("of symbols", link.symbol_ber, SYMBOL),
         ("before FEC", link.raw_ber, RAW)) if ratio is not None and ratio > limit]  # fmt: skip

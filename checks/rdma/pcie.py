@@ -1,4 +1,4 @@
-"""PCIe of the NICs: link, read requests, ordering."""
+"""Checks of the NICs' PCIe: link, read requests, ordering."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _AMD = "1022"
 
-#: Bytes of MaxReadReq up to which reads are too small; the power-on default.
+#: MaxReadReq in bytes up to which reads are too small; the power-on default.
 SMALL_READ_BYTES = 512
 
 
@@ -35,7 +35,8 @@ SMALL_READ_BYTES = 512
         ("pair.read-bw", "part"),
     ),
     source="sysfs-bus-pci (current_link_width); mlx5's own kernel message 'available PCIe bandwidth'; PCIe base spec.",
-    fix="`lspci -vv -s NIC | grep Lnk`; reseat the card, compare the slot's lanes and bifurcation with the manual.",
+    fix="Run `lspci -vv -s NIC | grep Lnk`; reseat the card, and compare the slot's lanes and bifurcation with "
+    "the manual.",
     answers=("PA-12",),
     unless=(no_pci_nic,),
 )
@@ -43,15 +44,15 @@ def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each compute NIC's PCIe link with its maximum and its port's rate.
 
     ## Why it matters
-    A NIC in a slot of half its lanes shows a port at full rate and delivers half of it: 32 GT/s x8 is
-    252 Gb/s below a port of 400.
+    A NIC in a slot with half its lanes reports a port at full rate but delivers half of it: 32 GT/s x8 carries 252
+    Gb/s for a 400 Gb/s port.
 
     ## Verdicts
-    Below the port's rate fails. Fewer lanes that still suffice warn. A lower speed that suffices passes: an
-    older server, a newer card.
+    A link below the port's rate fails. Fewer lanes that still suffice warn. A lower speed that suffices passes: a
+    newer card in an older server.
 
     ## False alarms
-    A virtual function has no link of its own and is skipped.
+    None known; a virtual function has no link of its own and is skipped.
     """
     ports = {port.device: port for port in site.roles(node).compute}
     good, virtual = [], []
@@ -102,23 +103,22 @@ def no_reads_to_size(node: NodeFacts, site: Site) -> Finding | None:
     fix="`setpci -s NIC CAP_EXP+8.w` shows it; set bits 14:12 to 5 (4096 bytes) in the firmware or at each boot.",
     action="fix-site",
     answers=("NT-GDR-1",),
-    gating=False,  # it can only warn
+    gating=False,  # never fails
     unless=(no_pci_nic, no_reads_to_size),
 )
 def max_read_request(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare MaxReadReq of each compute NIC with 512 bytes.
 
     ## Why it matters
-    The NIC fetches what it sends in requests of this size: at 512 bytes the number of requests in flight
-    bounds the rate before the link does, most of all when it reads from GPU memory.
+    The NIC fetches the data to send in requests of this size. At 512 bytes, the number of outstanding requests limits
+    the rate before the link does, especially when reading from GPU memory.
 
     ## Verdicts
-    512 bytes or less warns; the number is a property of the NIC, not of the bridges: their own value
-    does not matter. Only root sees it. A virtual function always shows 128: the value of its physical function
-    counts, and it is skipped.
+    512 bytes or less warns. Only the NIC's value counts, not that of bridges, and only root sees it. A virtual
+    function always shows 128 and is skipped; the value of its physical function counts.
 
     ## False alarms
-    A port of 100 Gb/s or less may reach its rate all the same; measure with ib_write_bw before you change it.
+    A port of 100 Gb/s or less may still reach its rate; measure with ib_write_bw before changing it.
     """
     small, good, hidden = list[str](), dict[str, int](), list[str]()
     functions = _functions(node, site)
@@ -141,7 +141,7 @@ def max_read_request(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_read_requests(small: Sequence[str], what: str, key: str) -> Finding:
-    """Report NICs that read in requests of 512 bytes or less, each with its size."""
+    """Report NICs with read requests of 512 bytes or less, and their size."""
     return warned(
         f"{len(small)} {what} read in requests of 512 bytes or less",
         found=", ".join(small),
@@ -152,7 +152,7 @@ def judge_read_requests(small: Sequence[str], what: str, key: str) -> Finding:
 
 
 def no_need_of_relaxed_ordering(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip EFA, and processors of other vendors than AMD."""
+    """Skip EFA, and processors that are not from AMD."""
     if absent := efa_only(site.roles(node).compute, "the cloud's own card sets their ordering"):
         return absent
     vendor = facts.gpudirect.processor_vendor(node.pci)
@@ -163,19 +163,19 @@ def no_need_of_relaxed_ordering(node: NodeFacts, site: Site) -> Finding | None:
 
 @check(
     "pcie.relaxed-ordering",
-    title="Relaxed ordering is on where the CPU needs it",
-    fault="Relaxed ordering is off where the CPU needs it",
+    title="Relaxed ordering is on if the CPU needs it",
+    fault="Relaxed ordering is off although the CPU needs it",
     impact="slows-job",
     source="NVIDIA: PCI_WR_ORDERING; AMD EPYC tuning guides; NCCL_IB_PCI_RELAXED_ORDERING (default 2, automatic)",
     fix="Set `mlxconfig PCI_WR_ORDERING=1` or the BIOS' PCIe relaxed ordering, and unset NCCL_IB_PCI_RELAXED_ORDERING.",
     action="fix-site",
     answers=("NT-GDR-1",),
-    gating=False,  # it can only warn
+    gating=False,  # never fails
     reads=("file:/sys/class/infiniband/*/hca_type",),
     unless=(no_pci_nic, no_need_of_relaxed_ordering),
 )
 def relaxed_ordering(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare relaxed ordering of the NICs, and NCCL's switch for it, with on.
+    """Look for NICs, or an NCCL setting, with relaxed ordering off.
 
     Judged on AMD hosts and in virtual machines.
 
@@ -184,9 +184,9 @@ def relaxed_ordering(node: NodeFacts, site: Site) -> Iterator[Finding]:
     the port's rate or less.
 
     ## Verdicts
-    Off warns. Intel and Grace hosts do without, and are skipped; a virtual machine may hide its processor's vendor.
-    Only root sees the NIC's bit, and a virtual function has none: its physical function's holds. The bit allows it;
-    NCCL decides whether it is used (`[RO]` in its log).
+    Off warns. Intel and Grace hosts do not need it and are skipped; a virtual machine may hide the processor's vendor.
+    Only root sees the NIC's bit. A virtual function has none, and its physical function's applies. The bit only allows
+    relaxed ordering; NCCL decides whether to use it (`[RO]` in its log).
 
     ## False alarms
     An AMD host with Preferred I/O for the NIC in its BIOS may reach the full rate without
@@ -198,7 +198,7 @@ def relaxed_ordering(node: NodeFacts, site: Site) -> Iterator[Finding]:
     place = "on an AMD host" if facts.gpudirect.processor_vendor(node.pci) else unseen
     setting = node.nccl_env.get("NCCL_IB_PCI_RELAXED_ORDERING")
     if setting is not None and node.nccl_env.integer(setting.name) == 0:
-        yield warned(f"{setting.text} in {setting.where} switches relaxed ordering off {place}",
+        yield warned(f"{setting.text} in {setting.where} disables relaxed ordering {place}",
                      subject=setting.name, found="0", expected="unset (2, automatic)", evidence=[setting.source],
                      quote=setting.text)  # fmt: skip
         return
@@ -232,7 +232,7 @@ def _virtual(functions: Mapping[str, PciDevice]) -> Finding | None:
     if not names:
         return None
     message = (
-        f"{len(names)} of {len(functions)} compute NICs are virtual functions: the physical function's setting holds"
+        f"{len(names)} of {len(functions)} compute NICs are virtual functions: the physical function's setting applies"
     )
     return skipped(message, subject=names[0] if len(names) == 1 else "", evidence=[PCI_BUS])
 

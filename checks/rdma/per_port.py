@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from preflight.facts.counter_catalogue import CounterKind
     from preflight.facts.counter_growth import Growth, PortGrowth
 
-#: What each source is called.
+#: Display names of the sources.
 NAMES = {
-    "counters": "counters of the port", "hw_counters": "hw_counters of the port", "ethtool": "`ethtool -S`",
+    "counters": "port counters", "hw_counters": "port hw_counters", "ethtool": "`ethtool -S`",
     "carrier": "carrier_changes",
 }  # fmt: skip
 
-#: Ports that one finding names.
+#: Maximum number of ports in one finding.
 MOST_NAMED = 3
 
-#: Share of a port's rate above which a window was under load, and below which it was idle: judgements.
+#: Fractions of a port's rate above which a window was under load and below which it was idle: judgements.
 LOADED, IDLE = 0.5, 0.05
 
 UNDER_LOAD = "run it while a job or all_reduce_perf runs: preflight check --window 60"
@@ -47,7 +47,7 @@ def no_judged_port(node: NodeFacts, site: Site) -> Finding | None:
 def judged_ports(node: NodeFacts, site: Site) -> list[Port]:
     """Return the active compute ports of real HCAs.
 
-    A spare port that is down counts nothing, and a software device counts only its own retries.
+    A spare port that is down has no traffic, and a software device counts only its own retries.
     """
     return [port for port in site.roles(node).compute if port.active and not is_software(node.evidence, port.device)]
 
@@ -68,7 +68,7 @@ def report_gaps(node: NodeFacts, site: Site, *kinds: CounterKind) -> Generator[F
 def port_reporters(node: NodeFacts, site: Site) -> tuple[Callable[..., Finding], Callable[..., Finding]]:
     """Return the constructors of warnings and failures of compute ports.
 
-    Both are `unknown` where it is not known whether a job uses the port.
+    Both are `unknown` if it is not known whether a job uses the port.
     """
     roles = site.roles(node)
     fail = failing(roles, site)
@@ -76,7 +76,7 @@ def port_reporters(node: NodeFacts, site: Site) -> tuple[Callable[..., Finding],
 
 
 def unread(ports: Iterable[PortGrowth], sources: Collection[str]) -> Iterator[Finding]:
-    """Report which source was not read twice, and why; once for equal ports."""
+    """Report which source was not read twice, and why, once per reason."""
     alike: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for port in ports:
         for source, error in port.refused.items():
@@ -84,7 +84,7 @@ def unread(ports: Iterable[PortGrowth], sources: Collection[str]) -> Iterator[Fi
                 alike.setdefault((source, error.why), []).append((port.port.name, error.key))
     for (source, why), found in alike.items():
         yield unknown(
-            f"{some([name for name, _ in found])}: nothing is known from {NAMES[source]}: {why}",
+            f"{some([name for name, _ in found])}: no data from {NAMES[source]}: {why}",
             subject=found[0][0] if len(found) == 1 else "",
             evidence=[key for _, key in found[:MOST_NAMED]],
             fix="collect again with --window 60" if "read once" in why else "",
@@ -92,7 +92,7 @@ def unread(ports: Iterable[PortGrowth], sources: Collection[str]) -> Iterator[Fi
 
 
 def unclear(ports: Iterable[PortGrowth], kinds: Collection[CounterKind]) -> Iterator[Finding]:
-    """Name the counters of these kinds with unknown growth.
+    """List the counters of these kinds with unknown growth.
 
     They stopped, wrapped or were reset.
     """
@@ -104,7 +104,7 @@ def unclear(ports: Iterable[PortGrowth], kinds: Collection[CounterKind]) -> Iter
                 f"{port.port.name}: growth is unknown: {listed}",
                 subject=port.port.name,
                 evidence=sorted({one.key for one in vague}),
-                fix="collect again; a counter at its maximum counts again once it is cleared (`perfquery -R`)",
+                fix="collect again; clear a saturated counter with `perfquery -R`",
             )
 
 
@@ -125,7 +125,7 @@ def about(port: PortGrowth, growths: Sequence[Growth]) -> dict[str, Any]:
 
 
 def quoted(growths: Iterable[Growth]) -> str:
-    """Return counters as they stood at both ends of the window, one to a line."""
+    """Return counters at both ends of the window, one per line."""
     return "\n".join(f"{one.counter.name}: {one.before} -> {one.after}, {one.seconds:.0f} s apart" for one in growths)
 
 
@@ -135,12 +135,12 @@ def total(port: PortGrowth, *patterns: str) -> int:
 
 
 def quantity(growth: Growth) -> str:
-    """Write what a counter grew by, in its unit."""
+    """Format the growth of a counter in its unit."""
     return f"{growth.grown} {growth.counter.unit}".rstrip()
 
 
 def rate(per_s: float) -> str:
-    """Return a rate: by the second, or by the hour where it is small."""
+    """Format a rate per second, or per hour if it is small."""
     return f"{per_s:.3g}/s" if per_s >= 1 else f"{per_s * 3600:.3g}/h"
 
 
@@ -150,7 +150,7 @@ def keys(growths: Iterable[Growth]) -> list[str]:
 
 
 def some(names: Sequence[str]) -> str:
-    """Name a few things, and the number of the rest."""
+    """List the first names, and the number of the others."""
     if len(names) <= MOST_NAMED:
         return ", ".join(names)
     return f"{len(names)} ports ({', '.join(names[:MOST_NAMED])}, …)"

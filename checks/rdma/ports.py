@@ -1,4 +1,4 @@
-"""RDMA ports of the compute fabric, as sysfs shows them: state, rate, link layer."""
+"""Checks of RDMA ports of the compute fabric: state, rate, link layer."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each compute port's state with ACTIVE over LinkUp.
 
     ## Why it matters
-    NCCL leaves out a port that is not active without a word: the rail's traffic moves to the
-    neighbours and every ring runs at the pace of the fullest one.
+    NCCL silently ignores a port that is not active: the rail's traffic moves to its neighbours, and every ring runs at
+    the pace of the busiest one.
 
     ## Verdicts
-    Any other state fails. Only ports that a job uses are judged (cluster file, NCCL_IB_HCA, nearest to a GPU;
-    on Grace, where no NIC is nearer than another, all but BlueField). If none of these shows the roles, a
-    port that is down is unknown.
+    Any other state fails. Only ports that jobs use are judged: those of the cluster file, NCCL_IB_HCA, or closest to a
+    GPU (on Grace, where all NICs are equally close, all but BlueField). If the roles are unknown, a port that is down
+    is unknown.
 
-    The efa driver reports each of its ports as active: there rdma.device-count detects a missing device.
+    The efa driver reports each of its ports as active; rdma.device-count detects missing EFA devices.
 
     ## False alarms
     A storage, management or spare port that is down by design. Name the job's ports in
@@ -107,31 +107,31 @@ def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each compute port's rate, Gb/s, with its peers and the expectation.
 
     ## Why it matters
-    A port that trained at fewer lanes or a lower speed still reports ACTIVE; every ring through it
-    then runs at its pace.
+    A port that trained at fewer lanes or a lower speed still reports ACTIVE, and every ring through it runs at its
+    rate.
 
     ## Verdicts
     A port below its peers fails without any expectation. The rate is judged, never the width: 2X NDR is a
-    full 200 Gb/s port. Below the cluster file's rate fails, below what is customary for the part warns; where each
-    GPU has several ports (2 x 200 Gb/s, 4 x 100 Gb/s of EFA), together they are what is customary for one.
+    full 200 Gb/s port. A rate below the cluster file's fails; one below the usual rate for the part warns. If each GPU
+    has several ports (2 x 200 Gb/s, 4 x 100 Gb/s of EFA), their sum is compared.
 
     ## False alarms
-    A speed that the kernel does not know is printed as SDR or QDR on a healthy port; it is unknown
-    here, and so are the 100 Gb/s that an old efa driver prints of faster devices.
+    None known. The kernel prints an unknown speed as SDR or QDR on a healthy port, and an old efa driver prints 100
+    Gb/s for faster devices; both are unknown.
     """
     roles = site.roles(node)
     compute, report = roles.compute, failing(roles, site)
     active = [port for port in compute if port.active]
     if not active:
-        yield unknown("no compute port is active, so none has a rate", evidence=[compute[0].evidence[0]])
+        yield unknown("no compute port is active, so there is no rate", evidence=[compute[0].evidence[0]])
     yield from judge_port_rates(active, report, "the other compute ports of this node")
     best, at_rate = fastest(active)
     if at_rate and best is not None:
         expected = site.rate_of_each(len(compute), len(node.gpus_on_bus))
         if all_efa(compute) and best == EFA_PLACEHOLDER_GBPS < (expected.value or 0):
             yield unknown(
-                f"the efa driver reports {best:g} Gb/s for all {len(at_rate)} devices, as old drivers do for any "
-                "device",
+                f"the efa driver reports {best:g} Gb/s for all {len(at_rate)} devices, as old drivers do for "
+                f"any device",
                 found=f"{best:g} Gb/s",
                 expected=f"{expected.value:g} Gb/s ({expected.source})",
                 evidence=[at_rate[0].evidence[-1]],
@@ -155,7 +155,7 @@ def fastest(active: Sequence[Port]) -> tuple[float | None, list[Port]]:
 
 
 def judge_port_rates(active: Sequence[Port], report: Callable[..., Finding], peers: str) -> Iterator[Finding]:
-    """Report active ports of unknown rate, and those below the fastest."""
+    """Report active ports with an unknown rate, and those below the fastest."""
     best, _ = fastest(active)
     for port in active:
         rate = port.rate_gbps
@@ -178,8 +178,8 @@ def judge_port_rates(active: Sequence[Port], report: Callable[..., Finding], pee
 
 @check(
     "rdma.link-layer",
-    title="All compute ports have one link layer",
-    fault="The compute ports have several link layers",
+    title="All compute ports have the same link layer",
+    fault="The compute ports have different link layers",
     impact="slows-job",
     explains=(("nccl.ib-hca", "node", "*", "*InfiniBand and*"),),
     source=SYSFS,
@@ -192,17 +192,16 @@ def link_layer(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the compute ports' link layers with each other and the expectation.
 
     ## Why it matters
-    NCCL uses HCAs of one link layer only: with a mixture it drops the rest, and a port of the wrong
-    type joins no fabric at all.
+    NCCL uses HCAs of only one link layer and ignores the others, and a port of the wrong type joins no fabric.
 
     ## Verdicts
     AWS EFA is neither InfiniBand nor Ethernet: "Unspecified".
 
-    One port of another layer than the cluster file's `link_layer`, else than most compute ports of the node, fails.
+    A port whose layer differs from the cluster file's `link_layer`, or else from most compute ports of the node, fails.
 
     ## False alarms
-    A storage port of the other kind. Where nothing declares the compute ports, those of the usual layer
-    are meant; where there is none, it is unknown.
+    A storage port of the other kind. If the compute ports are not declared, those of the usual layer are assumed;
+    without a usual layer, the result is unknown.
     """
     roles = site.roles(node)
     compute = roles.compute
@@ -224,7 +223,7 @@ def usual_layer(ports: Sequence[Port]) -> str:
 def judge_link_layers(
     ports: Sequence[Port], usual: str, source: str, report: Callable[..., Finding], key: str
 ) -> Finding:
-    """Report the ports of another link layer than the usual one."""
+    """Report the ports whose link layer differs from the usual one."""
     odd = [port for port in ports if port.link_layer != usual]
     layers = Counter(port.link_layer for port in ports)
     return report(

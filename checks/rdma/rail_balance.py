@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 @check(
     "counters.balance",
-    title="All rails are balanced",
+    title="The rails are balanced",
     fault="The rails are not balanced",
     impact="slows-job",
-    source="a judgement: half of what the middle port carries; NCCL spreads a collective evenly over its rails",
+    source="a judgement: half of the median port's traffic; NCCL spreads a collective evenly over its rails",
     fix="Compare NCCL_IB_HCA, the rails in the NCCL log (`preflight check --log job.log`) and `rdma.port-state`; "
-    "one hot rail of equal ports: raise NCCL_IB_QPS_PER_CONNECTION, or route adaptively.",
+    "for one overloaded rail of equal ports, raise NCCL_IB_QPS_PER_CONNECTION, or enable adaptive routing.",
     action="fix-job",
     separate=True,
     answers=("FP-CON-5", "AN-7", "NT-LENS-7"),
@@ -50,11 +50,11 @@ def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
     as its peers leaves bandwidth unused, one that carries twice as much delays them.
 
     ## Verdicts
-    Less than half of the middle port, or more than twice as much, warns: a judgement. Ports that are all below 5 % of
-    their rate are unknown: nothing ran that could be uneven.
+    Less than half of the median port, or more than twice as much, warns: a judgement. If all ports are below 5 % of
+    their rate, the result is unknown.
 
     ## False alarms
-    A job that uses some of the node's GPUs and their rails on purpose, or that started in the window.
+    A job that uses only some of the node's GPUs and rails, or that started within the window.
     """
     ports = windows(node, site)
     yield from unread(ports, ("counters",))
@@ -62,19 +62,19 @@ def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if len(rated) > 1:
         yield from _compare(rated, site, site.roles(node).known_from)
     elif rated:
-        yield skipped("one compute port only: nothing to compare", evidence=keys(rated[0][0].growths)[:1])
+        yield skipped("only one compute port: nothing to compare", evidence=keys(rated[0][0].growths)[:1])
     elif not any("counters" in port.refused for port in ports):
         evidence = keys(ports[0].growths)[:1]
-        yield unknown("no port reports how many bytes it carried", evidence=evidence, fix="see counters.visible")
+        yield unknown("no port reports its bytes", evidence=evidence, fix="see counters.visible")
 
 
 def _compare(rated: Sequence[tuple[PortGrowth, float]], site: Site, known_from: str) -> Iterator[Finding]:
-    """Compare the rate of each port with that of the middle one."""
+    """Compare the rate of each port with the median."""
     middle = median(rate for _, rate in rated)
     evidence = keys(port.growths[0] for port, _ in rated[:3])
     if max((port.load or 0 for port, _ in rated), default=0) < IDLE:
-        message = f"no port carried {100 * IDLE:.0f} % of its rate: nothing ran that could be uneven"
-        yield unknown(message, found=f"{middle:.2g} Gb/s in the middle", evidence=evidence, fix=UNDER_LOAD)
+        message = f"no port carried {100 * IDLE:.0f} % of its rate: too little traffic to compare"
+        yield unknown(message, found=f"{middle:.2g} Gb/s median", evidence=evidence, fix=UNDER_LOAD)
         return
     odd = [(port, rate) for port, rate in rated if rate < middle / 2 or rate > 2 * middle]
     if odd and not known_from:
@@ -85,15 +85,15 @@ def _compare(rated: Sequence[tuple[PortGrowth, float]], site: Site, known_from: 
     for port, rate in odd:
         way = "less than half of" if rate < middle else "more than twice"
         yield warned(
-            f"{port.port.name} carried {rate:.1f} Gb/s, {way} the middle port",
+            f"{port.port.name} carried {rate:.1f} Gb/s, {way} the median port",
             found=f"{rate:.1f} Gb/s",
-            expected=f"{middle / 2:.1f} to {2 * middle:.1f} Gb/s (the middle of {len(rated)} ports: {middle:.1f})",
+            expected=f"{middle / 2:.1f} to {2 * middle:.1f} Gb/s (median of {len(rated)} ports: {middle:.1f})",
             **about(port, port.matching("port_(xmit|rcv)_data")),
         )
     if not odd:
         low, high = min(rate for _, rate in rated), max(rate for _, rate in rated)
         message = f"{len(rated)} ports carried {low:.1f} to {high:.1f} Gb/s"
-        yield passed(message, found=f"{middle:.1f} Gb/s in the middle", evidence=evidence)
+        yield passed(message, found=f"{middle:.1f} Gb/s median", evidence=evidence)
 
 
 def no_lossless_priority(node: NodeFacts, site: Site) -> Finding | None:
@@ -112,8 +112,8 @@ def no_lossless_priority(node: NodeFacts, site: Site) -> Finding | None:
 
 @check(
     "counters.traffic-class",
-    title="RDMA runs on the priority that is lossless",
-    fault="RDMA runs outside of the lossless priority",
+    title="RDMA runs on the lossless priority",
+    fault="RDMA runs outside the lossless priority",
     impact="slows-job",
     source=f"the cluster file (qos.pfc_priority); {MLX5}",
     fix="Set the traffic class of the job (NCCL_IB_TC, UCX_IB_TRAFFIC_CLASS) to the DSCP that maps to the lossless "
@@ -128,15 +128,15 @@ def traffic_class(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Each RoCE port is judged over the window.
 
     ## Why it matters
-    PFC protects one priority. Traffic that goes out unmarked runs on priority 0, where every burst drops packets,
-    although each setting looks right by itself.
+    PFC protects one priority. Unmarked traffic uses priority 0, where every burst drops packets, although each setting
+    looks right by itself.
 
     ## Verdicts
     Less than half of the RDMA bytes on the lossless priority fails, if the cluster file declares the fabric
-    lossless. Below 5 % of a port's rate it is unknown: next to nothing ran.
+    lossless. Below 5 % of a port's rate the result is unknown.
 
     ## False alarms
-    RDMA of storage on the same ports, which the site runs on another priority on purpose.
+    Storage traffic over RDMA on the same ports with another priority on purpose.
     """
     ports = windows(node, site)
     roce = [port for port in ports if port.port.roce]
@@ -171,7 +171,7 @@ _PRIORITIES = "[rt]x_prio[0-7]_bytes"
 
 
 def _off_priority(port: PortGrowth, priority: int, source: str) -> Finding | None:
-    """Return the fault of a port's RDMA priority; None if it is lossless."""
+    """Return the fault of a port's RDMA priority; None if it is the lossless one."""
     if not port.matching(_PRIORITIES):
         return unknown(f"{port.port.name} does not count bytes by priority", subject=port.port.name,
                        evidence=keys(port.growths)[:3], fix="run preflight on the host, or update the "

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @check(
     "counters.visible",
-    title="Throughput, errors, ECN and pauses of the ports can be seen",
-    fault="Counters of a port cannot be read",
+    title="The ports count throughput, errors, ECN and pauses",
+    fault="A port lacks counters",
     impact="drifts",
     source=MLX5,
     fix="In a virtual machine or pod run preflight on the host, which has the physical function; else update the "
     "driver, "
-    "and read `ethtool -S IF` and /sys/class/infiniband/DEVICE/ports/1/hw_counters by hand.",
+    "and read `ethtool -S IF` and /sys/class/infiniband/DEVICE/ports/1/hw_counters manually.",
     action="fix-site",
     answers=("FP-OBS-3", "FP-OBS-4", "FP-OBS-5", "FP-OBS-6", "NT-CNT-1", "FP-LOSS-3"),
     gating=False,
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
     unless=(no_compute_port, no_judged_port),
 )
 def visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look whether each compute port counts traffic, losses, marks and pauses.
+    """Check that each compute port counts traffic, losses, marks and pauses.
 
     Both readings of the window are compared.
 
     ## Why it matters
-    Without these counters no alarm is possible: the port loses packets in silence, and the cause of the slow job
-    is sought everywhere else.
+    Without these counters no alarm is possible: the port silently loses packets, and the cause of a slow job stays
+    hidden.
 
     ## Verdicts
-    A driver that lacks the byte counters, the loss counters or, on RoCE, those of ECN warns; so does a lossless site
-    without a pause counter for its PFC priority: the kernel shows it only while PFC is on. A source that did not
+    A driver without byte counters, loss counters or, on RoCE, ECN counters warns. So does a lossless site without a
+    pause counter for its PFC priority, which the kernel shows only while PFC is on. A source that did not
     answer is unknown.
 
     ## False alarms
@@ -100,7 +100,7 @@ def _lacking(ports: Sequence[PortGrowth], what: str, evidence: Sequence[str]) ->
         f"the driver does not count {what} on {some(names)}",
         subject=names[0] if len(names) == 1 else "",
         found="no such counters",
-        expected="counters as mlx5's physical function has them",
+        expected="counters as on mlx5's physical function",
         evidence=evidence,
     )
 
@@ -110,13 +110,13 @@ def _ecn_seen(ports: Sequence[PortGrowth], evidence: Sequence[str]) -> Finding:
     if skip := efa_only([port.port for port in ports], "their driver counts no ECN marks"):
         return skip
     if not roce:
-        return skipped("the compute ports are InfiniBand, which marks no packets with ECN of IP", evidence=evidence[:1])
+        return skipped("the compute ports are InfiniBand, which does not use IP ECN", evidence=evidence[:1])
     without = [port for port in roce if not port.matching("np_ecn_marked_roce_packets|rp_cnp_handled")]
     if without:
         return _lacking(without, "ECN marks and CNPs", evidence)
     marked = sum(total(port, "np_ecn_marked_roce_packets") for port in roce)
     sent, obeyed = (sum(total(port, name) for port in roce) for name in ("np_cnp_sent", "rp_cnp_handled"))
-    found = f"{marked} packets marked, {sent} CNPs sent, {obeyed} obeyed"
+    found = f"{marked} packets marked, {sent} CNPs sent, {obeyed} handled"
     return passed(f"ECN marks and CNPs are counted on {len(roce)} ports", found=found, evidence=evidence)
 
 
@@ -125,7 +125,7 @@ def _pauses_seen(node: NodeFacts, site: Site, ports: Sequence[PortGrowth], evide
     if skip := efa_only([port.port for port in ports], "they have no pauses"):
         return skip
     if not roce:
-        return skipped("the compute ports are InfiniBand, which has credits, no pauses", evidence=evidence[:1])
+        return skipped("the compute ports are InfiniBand, which uses credits instead of pauses", evidence=evidence[:1])
     priority = site.pfc_priority.value if site.lossless.value else None
     wanted = f"rx_prio{priority}_pause" if priority is not None else "rx_prio[0-7]_pause"
     without = [port.port.name for port in roce if not port.matching(wanted)]

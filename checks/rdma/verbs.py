@@ -11,7 +11,7 @@ from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import DEVICE_NODES, DEVINFO, Port
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
-#: Bytes of the RDMA MTU that training fabrics use.
+#: Usual RDMA MTU of training fabrics in bytes.
 USUAL_MTU = 4096
 
 _RESOURCE = (
@@ -22,8 +22,8 @@ _RESOURCE = (
 
 @check(
     "rdma.device-nodes",
-    title="Every HCA has a device node that this user may open",
-    fault="An HCA has no device node that this user may open",
+    title="Every HCA has a device node that this user can open",
+    fault="An HCA has no device node that this user can open",
     impact="slows-job",
     explains=(
         ("rdma.active-mtu", "unknown"),
@@ -33,7 +33,8 @@ _RESOURCE = (
         ("nccl.failures", "log"),
     ),
     source="https://docs.kernel.org/infiniband/user_verbs.html",
-    fix="Missing: `modprobe ib_uverbs`, or request the pod's RDMA resource; not usable: fix the udev rule or cgroup.",
+    fix="If missing, run `modprobe ib_uverbs`, or request the pod's RDMA resource; if not accessible, fix the "
+    "udev rule or cgroup.",
     action="fix-site",
     answers=("NT-CTR-1", "NT-PIT-3"),
     unless=(no_rdma,),
@@ -45,14 +46,14 @@ def device_nodes(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     Without its device node an HCA cannot be opened from user space: NCCL finds "No device" and
-    falls back to TCP, most often in a container that was not given /dev/infiniband.
+    falls back to TCP, most often in a container without /dev/infiniband.
 
     ## Verdicts
-    A compute HCA fails if its device node is missing, or if this user may not read and write it.
+    A compute HCA fails if its device node is missing, or if this user cannot read and write it.
 
     ## False alarms
-    Collected as another user than the job's: a site may open the nodes to one group only. Judge as the
-    job's user.
+    Evidence collected as a different user than the job's, if the site restricts the device nodes to a group; collect
+    as the job's user.
     """
     wanted = {port.device for port in site.roles(node).compute} or set(node.rdma_devices)
     names = node.uverbs
@@ -89,7 +90,7 @@ def device_nodes(node: NodeFacts, site: Site) -> Iterator[Finding]:
             yield unknown(f"{device}: access to {uverbs} was not recorded", subject=device, evidence=[DEVICE_NODES])
         elif access != "rw":
             yield failed(
-                f"{device}: this user may not open /dev/infiniband/{uverbs}",
+                f"{device}: this user cannot open /dev/infiniband/{uverbs}",
                 subject=device,
                 found=f"mode {nodes[uverbs].get('mode', '?')}, access {access or 'none'}",
                 expected="read and write",
@@ -114,7 +115,7 @@ def no_infiniband(node: NodeFacts, site: Site) -> Finding | None:
 
 @check(
     "rdma.active-mtu",
-    title="InfiniBand MTU is as large as the fabric allows",
+    title="The InfiniBand MTU is as large as the fabric allows",
     fault="The InfiniBand MTU is smaller than the fabric allows",
     impact="slows-job",
     owner="network",
@@ -130,22 +131,22 @@ def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     The cluster file's value counts, else 4096 bytes.
 
     ## Why it matters
-    Peers use the smaller MTU of the two: one port at 1024 sends four times the packets, and where an
-    application fixed the MTU the connection fails instead.
+    Peers use the smaller of their MTUs: a port at 1024 sends four times the packets, and if an application fixes the
+    MTU, the connection fails.
 
     ## Verdicts
-    Anything below fails, except 2048: that can be a choice of the subnet manager's partition, and warns unless the
-    cluster file says otherwise. RoCE ports are judged by roce.chain, since their MTU follows the interface's.
+    A smaller MTU fails, except 2048, which may be configured for the partition and warns unless the cluster file
+    declares another value. roce.chain judges RoCE ports, whose MTU follows the interface's.
 
     ## False alarms
-    A partition that the subnet manager keeps at 2048 on purpose; declare `mtu = 2048` in the cluster
-    file. If the ports of a job are not known, a small MTU is unknown.
+    A partition with an MTU of 2048 on purpose; declare `mtu = 2048` in the cluster file. If the ports of a job are not
+    known, a small MTU is unknown.
     """
     roles = site.roles(node)
     compute = [port for port in roles.compute if port.infiniband]
     active = [port for port in compute if port.active]
     if not active:
-        yield unknown("no compute port is active, so none has an active MTU", evidence=[compute[0].evidence[0]])
+        yield unknown("no compute port is active, so there is no active MTU", evidence=[compute[0].evidence[0]])
         return
     if active and all(port.active_mtu is None for port in active):
         node.evidence.text(DEVINFO)  # raises with the reason, if the tool did not answer
@@ -181,7 +182,7 @@ def judge_active_mtus(active: Sequence[Port], declared: Expected, report: Callab
                 f"ibv_devinfo does not list {port.name}",
                 subject=port.name,
                 evidence=evidence,
-                fix="see rdma.device-nodes: it lists what it may open",
+                fix="see rdma.device-nodes: ibv_devinfo lists only devices it can open",
             )
         elif _has_wanted_mtu(port, declared):
             continue

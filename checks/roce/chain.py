@@ -14,7 +14,7 @@ from preflight.facts.rdma_ports import Port
 from preflight.facts.roce_chain.chain import ADDRESSING, SERVICE, Chain, ChainLink, RocePolicy, State, Want
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
-#: Checklist items that a link speaks of.
+#: Checklist items of each link.
 ITEMS = {
     "interface": (),
     "address": ("NT-CTR-4",),
@@ -31,7 +31,7 @@ SERVICE_ITEMS = tuple(dict.fromkeys(item for name in SERVICE for item in ITEMS[n
 
 
 def no_roce(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip a node without RoCE, and a fabric that is meant to be InfiniBand."""
+    """Skip a node without RoCE, and a fabric declared as InfiniBand."""
     compute = site.roles(node).compute
     if absent := efa_only(compute, "they use SRD, not RoCE"):
         return absent
@@ -40,19 +40,19 @@ def no_roce(node: NodeFacts, site: Site) -> Finding | None:
         return skipped("the compute ports are InfiniBand", evidence=[key])
     if site.link_layer.value != "InfiniBand":
         return None
-    message = f"the fabric is InfiniBand ({site.link_layer.source}); for ports that are not, see rdma.link-layer"
+    message = f"the fabric is InfiniBand ({site.link_layer.source}); see rdma.link-layer for other ports"
     return skipped(message, evidence=[key])
 
 
 @check(
     "roce.chain",
-    title="Every link of the RoCE chain holds, port by port",
+    title="Every link of the RoCE chain is sound on each port",
     fault="The RoCE chain of a port is broken",
     impact="slows-job",
     explains=(("switch.pfc", "part", "*PFC is *"), ("pair.path-mtu", "part", "*interface has MTU*")),
     source="Linux kernel: iboe_get_mtu; IEEE 802.1Qbb; RFC 2474, RFC 3168; dcb(8), mlnx_qos, ethtool(8); MLNX_OFED "
     "RoCE ECN (roce_np, roce_rp)",
-    fix="Repair the first broken link, then judge again: `preflight check`; the later ones rest on it.",
+    fix="Repair the first broken link, then judge again: `preflight check`; later links depend on it.",
     action="fix-site",
     answers=ALL_ITEMS,
     unless=(no_compute_port, no_roce),
@@ -60,30 +60,29 @@ def no_roce(node: NodeFacts, site: Site) -> Finding | None:
 def chain(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Find the first broken link of the RoCE chain on each compute port.
 
-    The chain is what makes RoCE fast.
+    The chain contains all settings that make RoCE fast.
 
     ## Why it matters
-    One broken link makes transfers several times slower and looks healthy: packets drop under load and RDMA resends
-    complete messages, or pauses spread from switch to switch and stall jobs that share nothing but a spine.
+    One broken link makes transfers several times slower without an error: under load, packets are dropped and RDMA
+    retransmits complete messages, or pauses spread between switches and stall unrelated jobs.
 
     ## Verdicts
     The links: interface up, IP address, MTU, active RDMA MTU, RoCE v2 GID; trust in DSCP, traffic class, DSCP, its
-    priority, PFC on for exactly that priority, ECN on for it, CNPs in another one, global pause off, a receive buffer
-    of its own, DCBX mode, DCQCN parameters.
+    priority, PFC on for exactly that priority, ECN on for it, CNPs in another priority, global pause off, a separate
+    receive buffer, DCBX mode, DCQCN parameters.
 
-    A broken link fails. The links from trust on are judged if the cluster file has `lossless = true`, each against
-    its keys (`pfc_priority`, `ecn`, `trust`, `traffic_class`, `dscp`, `cnp_dscp`, `dcbx`), else against each other:
-    what counts is not the traffic class but the priority that the port's map gives it. If no `lossless` is declared
-    and a port has PFC on for one priority, settings that contradict it warn. DCBX left to firmware, and DCQCN
-    parameters that differ between the ports, warn. The MTU must be exactly the cluster file's, since larger packets
-    vanish between peers that differ; without that key, 4192 bytes (an RDMA MTU of 4096 and its headers) pass.
-    NCCL_IB_GID_INDEX is judged by nccl.gid-index.
+    A broken link fails. The links from trust on are judged if the cluster file has `lossless = true`: against its keys
+    (`pfc_priority`, `ecn`, `trust`, `traffic_class`, `dscp`, `cnp_dscp`, `dcbx`), or else for consistency with the
+    priority that the port's map assigns to the traffic class. If `lossless` is not declared and a port has PFC on for
+    one priority, settings that contradict it warn. DCBX left to firmware, and DCQCN parameters that differ between the
+    ports, warn. The MTU must equal the cluster file's, because larger packets are lost between peers that differ;
+    without that key, 4192 bytes (an RDMA MTU of 4096 and its headers) pass. nccl.gid-index judges NCCL_IB_GID_INDEX.
 
     ## False alarms
     Lossy RoCE is a legitimate design (`lossless = false`: the links from trust on do not apply), and so
-    is one without ECN (`ecn = false`). A traffic class that only the job sets cannot be seen outside of it: unknown,
-    unless the cluster file gives it. The upstream driver shows no ECN switch per priority, and a virtual function none
-    of its host's settings: unknown, never a fail.
+    is one without ECN (`ecn = false`). A traffic class that only the job sets is not visible outside it: unknown,
+    unless the cluster file declares it. The upstream driver does not show ECN per priority, and a virtual function
+    does not show its host's settings: unknown, never a failure.
     """
     compute = [port for port in site.roles(node).compute if port.roce]
     ports = [port for port in compute if port.netdev]
@@ -116,7 +115,7 @@ def _nameless(ports: Sequence[Port]) -> Finding:
     It is in another network namespace, or one of several.
     """
     return unknown(
-        f"{', '.join(port.name for port in ports)}: no single interface here belongs to it",
+        f"{', '.join(port.name for port in ports)}: no single interface in this namespace belongs to it",
         subject=ports[0].name if len(ports) == 1 else "",
         evidence=[f"dir:/sys/class/infiniband/{ports[0].device}/device/net"],
         fix="in a pod: see container.networks; on the host: `rdma link`",
@@ -156,7 +155,7 @@ def _judge_chains(chains: Sequence[Chain], ports: int, site: Site, report: Calla
 
 
 def _left_open(chain: Chain, link: ChainLink) -> bool:
-    """Return whether a link is not required: lossless is not declared."""
+    """Return whether a link is not required because lossless is not declared."""
     return chain.inferred and link.name in SERVICE
 
 
@@ -192,7 +191,7 @@ def _unsure(names: Sequence[str], alike: Sequence[Chain]) -> Finding:
 def _intact(chains: Sequence[Chain], ports: int) -> Finding:
     first = chains[0]
     names = [link.name for link in first.of(State.OK)]
-    state = f"all {len(names)} links that apply hold" if set(names) - set(ADDRESSING) else "addressed for RoCE v2"
+    state = f"all {len(names)} applicable links are sound" if set(names) - set(ADDRESSING) else "addressed for RoCE v2"
     return passed(
         f"{len(chains)} of {ports} RoCE ports: {state}",
         found="; ".join(f"{link.name} {_of_any_node(link.value)}" for link in first.of(State.OK)),
@@ -214,9 +213,9 @@ def _of_any_node(value: str) -> str:
 
 
 def _sound(chains: Sequence[Chain]) -> tuple[list[str], tuple[str, ...]]:
-    """Return the links that hold on every port.
+    """Return the links that are sound on every port.
 
-    The checklist items without a doubtful link are returned beside them.
+    Also returns the checklist items without a doubtful link.
     """
     states = {name: {one.link(name).state for one in chains} for name in ITEMS}
     shaky = {item for name, found in states.items() if found & {State.BROKEN, State.UNKNOWN} for item in ITEMS[name]}

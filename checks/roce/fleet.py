@@ -22,7 +22,7 @@ VARIABLE = "NCCL_IB_GID_INDEX"
 
 OfPort = Callable[[NodeFacts, Port], str]
 
-#: What the fleet's nodes must share, by the link of the chain that reads it.
+#: Values that nodes must share, by the chain link that reads them.
 SHARED = {"traffic class": "traffic class", "CNP": "marking of CNPs", "DCBX": "DCBX mode", "DCQCN": "DCQCN setting"}
 
 
@@ -36,9 +36,9 @@ def _trust(node: NodeFacts, port: Port) -> str:
 
 
 def _dscp(node: NodeFacts, port: Port) -> str:
-    """Return the map from DSCP to priority as runs: ``0-7 to 0, 8-15 to 1``."""
+    """Format the map from DSCP to priority: ``0-7 to 0, 8-15 to 1``."""
     if _trust(node, port) == "pcp":
-        return "not looked at, the port trusts the VLAN tag"
+        return "not used, the port trusts the VLAN tag"
     table = facts.port_qos.dscp_map(node.evidence, port.netdev or "").value
     of: dict[str, set[int]] = {}
     for dscp, priorities in table.of.items():
@@ -61,7 +61,7 @@ def _pause(node: NodeFacts, port: Port) -> str:
 def _by_port(of_port: OfPort) -> Callable[[NodeFacts, Site], str | None]:
     """Read a value of every RoCE port.
 
-    Ports where roce.chain breaks at this value are left out.
+    Ports whose roce.chain breaks at this value are left out.
     """
 
     def read(node: NodeFacts, site: Site) -> str | None:
@@ -71,7 +71,7 @@ def _by_port(of_port: OfPort) -> Callable[[NodeFacts, Site], str | None]:
 
 
 def breaks(*links: str) -> Misses:
-    """Name roce.chain where it breaks at one of these links of a node."""
+    """Return roce.chain if it breaks at one of these links of a node."""
 
     def misses(node: NodeFacts, site: Site) -> tuple[str, ...]:
         found = (chain.link(link) for chain in _chains(node, site) for link in links)
@@ -94,7 +94,7 @@ PORTS = (
 @check(
     "fleet.roce-ports",
     title="Trust, PFC, ECN, DSCP map and pause of the RoCE ports are the same on all nodes",
-    fault="The RoCE ports of a node are set up otherwise",
+    fault="The RoCE ports of a node have other settings",
     impact="slows-job",
     source="NVIDIA RoCE configuration guide: one class of service end to end; majority of at least 3 nodes and 60 %",
     fix="Decide which settings are right, write them into the cluster file (`[class.NAME.qos]`), and set them on all "
@@ -107,12 +107,12 @@ def roce_ports(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterato
     """Compare trust state, PFC, ECN, DSCP map and global pause of RoCE ports.
 
     ## Why it matters
-    If one node sends RDMA on another priority than its peers, or does not pause on theirs, its packets are lost
-    under load, and all ranks wait for them to be sent again.
+    If one node sends RDMA on another priority than its peers, or does not pause on theirs, its packets are lost under
+    load, and all ranks wait for the retransmissions.
 
     ## Verdicts
-    Nodes where roce.chain breaks at a setting, by the cluster file or by what it must be, do not vote on it. Of the
-    rest, those that differ from most nodes warn. It compares on lossy fabrics too.
+    Nodes whose roce.chain breaks at a setting do not vote on it. Of the other nodes, those that differ from the
+    majority warn. Lossy fabrics are compared too.
 
     ## False alarms
     Nodes of a job that uses another priority on purpose.
@@ -134,7 +134,7 @@ def _ports(node: NodeFacts, site: Site) -> list[Port]:
     impact="blocks-job",
     source="NCCL user guide, NCCL_IB_GID_INDEX; majority of at least 3 nodes and 60 %",
     fix="Unset NCCL_IB_GID_INDEX with NCCL 2.21 or newer; else bring the addresses up in the same order on all nodes, "
-    "the one that the variable names (`show_gids`).",
+    "so that the variable's index is right (`show_gids`).",
     action="fix-site",
     answers=("NT-FAB-4",),
     scope="fleet",
@@ -143,15 +143,15 @@ def gid_index(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
     """Compare the GID table rows of RoCE v2 addresses across nodes of one kind.
 
     ## Why it matters
-    One number in NCCL_IB_GID_INDEX, UCX_IB_GID_INDEX or a benchmark's -x means another address on the odd node, or
-    none: connections to it end in a time-out that names no index.
+    A number in NCCL_IB_GID_INDEX, UCX_IB_GID_INDEX or a benchmark's -x selects another address on the odd node, or
+    none: connections to it end in a time-out that does not mention the index.
 
     ## Verdicts
-    Nodes that differ from most fail where NCCL_IB_GID_INDEX is set on any node; else they warn, as NCCL finds the row
-    by itself. A node that fails nccl.gid-index does not vote.
+    Nodes that differ from the majority fail if NCCL_IB_GID_INDEX is set on any node; otherwise they warn, because NCCL
+    selects the row automatically. A node that fails nccl.gid-index does not vote.
 
     ## False alarms
-    Pods of one host share its GID table, in consecutive rows; with the variable unset that is harmless.
+    Pods of one host share its GID table and use different rows; with the variable unset this is harmless.
     """
     fixed = any(node.remember_for_fleet(VARIABLE, _is_fixed, node) for node in nodes)
     for finding in equal(nodes, sites, GID_INDEX):
@@ -170,7 +170,7 @@ def _gid_indexes(node: NodeFacts, site: Site) -> str | None:
 
 
 def _names_another_row(node: NodeFacts, site: Site) -> tuple[str, ...]:
-    """Name nccl.gid-index where it reports a port.
+    """Return nccl.gid-index if it reports a port.
 
     It may only warn about the variable itself.
     """
@@ -206,13 +206,12 @@ def roce_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterato
     """Compare traffic class, CNP DSCP, DCBX and DCQCN across nodes of one kind.
 
     ## Why it matters
-    A sender that recovers faster than its peers takes their bandwidth, one that slows down more starves; a CNP in
-    another class arrives late. Each node looks right by itself, and the job runs at the pace of the worst.
+    A sender that recovers faster than its peers takes their bandwidth, and one that slows down more starves; CNPs in
+    another class arrive late. Each node looks right by itself, and the job runs at the pace of the worst.
 
     ## Verdicts
-    Nodes that differ from most warn: being equal matters more than the value. Those where roce.chain breaks at a
-    setting do not vote on it; trust, PFC and ECN are compared by fleet.roce-ports. Sites that are lossy by design are
-    left out.
+    Nodes that differ from the majority warn, because equality is more important than the value. Nodes whose roce.chain
+    breaks at a setting do not vote on it; fleet.roce-ports compares trust, PFC and ECN. Lossy sites are skipped.
 
     ## False alarms
     NICs of two generations in one class, with different firmware defaults; give each its own class.
@@ -238,7 +237,7 @@ def _chains(node: NodeFacts, site: Site) -> tuple[Chain, ...]:
 
 
 def _shared(chains: Sequence[Chain], name: str) -> str | None:
-    """Return the value of a node's ports; None where it does not apply.
+    """Return the value of a node's ports; None if it does not apply.
 
     Raises EvidenceError if it is unknown.
     """

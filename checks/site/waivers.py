@@ -12,7 +12,7 @@ from preflight.model import Finding, check, failed, passed, skipped
 
 def no_waiver(node: NodeFacts, site: Site) -> Finding | None:
     """Skip a node without a waiver."""
-    return None if site.waivers else skipped("the cluster file waives nothing on this node", evidence=[])
+    return None if site.waivers else skipped("the cluster file has no waiver for this node", evidence=[])
 
 
 @check(
@@ -21,7 +21,7 @@ def no_waiver(node: NodeFacts, site: Site) -> Finding | None:
     fault="A waiver of the cluster file has expired",
     impact="drifts",
     source="the cluster file: [[waiver]]",
-    fix="Fix what it waives and delete it from the file, or have its owner set a new date; then `preflight lint FILE`.",
+    fix="Fix the waived fault and delete the waiver, or ask its owner for a new date; then run `preflight lint FILE`.",
     action="fix-site",
     unless=(no_waiver,),
 )
@@ -31,14 +31,13 @@ def expired(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Both are in UTC.
 
     ## Why it matters
-    An expired waiver usually hides a forgotten fault: the jobs of this node have run with it ever
-    since.
+    An expired waiver usually hides a forgotten fault that has affected this node's jobs ever since.
 
     ## Verdicts
-    It fails from the day after ``until``. An expired waiver covers nothing, so what it waived is reported beside it.
+    It fails from the day after ``until``. An expired waiver has no effect, so the waived fault is reported as well.
 
     ## False alarms
-    The fault is fixed, and the waiver was left in the file. Delete it.
+    A fault that was fixed without deleting the waiver; delete it.
     """
     from datetime import date
 
@@ -50,7 +49,7 @@ def expired(node: NodeFacts, site: Site) -> Iterator[Finding]:
         subject = f"{waiver.check} {waiver.subject}" if waiver.subject else waiver.check or ""
         if waiver.expired(today):
             yield failed(
-                f"the waiver for {subject} expired on {waiver.until}; {waiver.owner} answers for it ({waiver.reason})",
+                f"the waiver for {subject} expired on {waiver.until}; its owner is {waiver.owner} ({waiver.reason})",
                 subject=subject,
                 found=str(waiver.until),
                 expected=f"{today} or later",

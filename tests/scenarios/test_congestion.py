@@ -26,8 +26,8 @@ CASES: dict[str, tuple[dict[str, int], float, str, str]] = {
     "75 % and it hardly sends": ({RX: 9, f"{RX}_duration": 75 * PERCENT}, 19.9, "fail", "75.0% of the window"),
     "just below 50 %": ({RX: 9, f"{RX}_duration": 50 * PERCENT - 60_000}, 1, "warn", "49.9% of the window"),
     "50 % and it hardly sends": ({RX: 9, f"{RX}_duration": 50 * PERCENT}, 1, "fail", "50.0% of the window"),
-    "it holds its switch": ({TX: 9, f"{TX}_duration": 2 * PERCENT}, 300, "warn", "2.0% of the window"),
-    "it holds its switch and hardly receives": ({TX: 9, f"{TX}_duration": 60 * PERCENT}, 1, "fail", "60.0%"),
+    "pauses its switch": ({TX: 9, f"{TX}_duration": 2 * PERCENT}, 300, "warn", "2.0% of the window"),
+    "pauses its switch and hardly receives": ({TX: 9, f"{TX}_duration": 60 * PERCENT}, 1, "fail", "60.0%"),
     "more than the window": ({RX: 9, f"{RX}_duration": 130 * PERCENT}, 1, "unknown", f"{RX} +9"),
 }  # fmt: skip
 

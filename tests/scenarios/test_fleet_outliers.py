@@ -78,7 +78,7 @@ def test_an_offset_that_was_not_read_passes_nothing() -> None:
 def test_a_pass_names_only_what_was_compared_on_that_node() -> None:
     results = judged("fleet.outliers", BUSY, NAMES - {ODD})
     (alone,) = results[ODD]
-    assert alone["message"].endswith("kind: offset of the clock")
+    assert alone["message"].endswith("kind: clock offset")
     (other,) = results["gpu001"]
     assert "temperature of busy GPUs, SM clock of busy GPUs" in other["message"]
 
@@ -104,4 +104,4 @@ def test_idle_ports_that_differ_are_no_outliers() -> None:
 
 def test_packets_out_of_order_miss_no_expectation_of_another_counter() -> None:
     results = judged("fleet.rates", every_rail(grows={"out_of_sequence": 3_000_000}), NAMES, roce=True)
-    assert {finding["subject"] for name in NAMES for finding in results[name]} == {"packets out of order"}
+    assert {finding["subject"] for name in NAMES for finding in results[name]} == {"out-of-order packets"}

@@ -242,7 +242,7 @@ def test_with_an_expectation_the_wrong_majority_has_no_vote(id: str, place: int)
     for one in alone["findings"]:
         if one["status"] in ("fail", "warn"):
             assert "most nodes" not in one["message"]
-            assert "expected of it" in one["message"]
+            assert "not the expected value" in one["message"]
 
 
 @pytest.mark.parametrize(("id", "place"), EXPECTED)

@@ -42,7 +42,7 @@ def without_gpus(*changes: Change, name: str = "gpu001") -> Evidence:
     for key in list(records):
         if key.startswith(("nvml:", "cmd:nvidia-smi")):
             records[key] = {"status": "missing", "why": "there is no such tool"}
-    records[NVIDIA_VERSION] = {"status": "missing", "why": "there is no such file"}
+    records[NVIDIA_VERSION] = {"status": "missing", "why": "the file does not exist"}
     records[GPU_NODES] = {"status": "ok", "rc": 0, "out": "", "err": ""}
     for change in changes:
         change(made)
@@ -130,7 +130,7 @@ def test_a_server_that_is_sold_with_gpus_only_does_not_pass_without(product: str
     report = found(COUNT, [without_gpus(server(product))])
     (finding,) = report["findings"]
     assert (finding["status"], report["exit_status"]) == ("unknown", 3)
-    assert f"the server is a {product}, sold with GPUs only" in finding["message"]
+    assert f"the server is a {product}, sold only with GPUs" in finding["message"]
     assert "file:/sys/class/dmi/id/product_name" in finding["evidence"]
     declared = found(COUNT, [without_gpus(server(product))], f"[class.storage]\ngpus = 0\n{RAILS}")
     assert declared["findings"][0]["status"] == "pass"
@@ -178,7 +178,7 @@ def test_a_node_with_gpus_in_the_history_does_not_pass_without(tmp_path: Path) -
     assert judged_with_history(replace(good, collected_at=today), tmp_path)[0] == 0
     status, text = judged_with_history(lost, tmp_path)
     assert status == 3
-    assert "earlier runs in the history read its GPUs" in text
+    assert "earlier runs in the history found GPUs" in text
     other = replace(lost, node="store1")
     assert judged_with_history(replace(other, collected_at="2026-11-22T04:00:00Z"), tmp_path)[0] == 0
 

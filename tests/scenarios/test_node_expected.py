@@ -142,7 +142,7 @@ def test_a_rail_that_the_node_does_not_show_is_no_pass() -> None:
     report = judge([document], CHECK, decode(b'[class.a.rails.mlx5_77]\npci = "0000:18:00.0"\n', "cluster.toml"))
     (found,) = report["findings"]
     assert (found["status"], report["exit_status"]) == ("unknown", 3)
-    assert "mlx5_77: this node shows none" in found["message"]
+    assert "mlx5_77: declared in the cluster file, but this node shows none" in found["message"]
 
 
 @pytest.mark.parametrize(

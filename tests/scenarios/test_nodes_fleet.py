@@ -251,11 +251,13 @@ EQUAL: dict[str, tuple[str, Fault, Findings]] = {
     ),
     "names of RDMA devices": (
         "h100", _renamed({"mlx5_0": "mlx5_3", "mlx5_3": "mlx5_0"}),
-        {("fail", "fleet.nic-settings", "RDMA devices and their places")},
+        {("fail", "fleet.nic-settings", "RDMA devices and their PCI addresses")},
     ),
     "ACS": ("h100", node(acs=("SrcValid",)), {("warn", "gpudirect.path", "")}),
     "MaxReadReq": ("h100", every_rail(max_read_request=512), {("warn", "pcie.max-read-request", "")}),
-    "peer memory": ("h100", node(peer_modules=("nv_peer_mem",)), {("warn", "fleet.nic-settings", "way to GPU memory")}),
+    "peer memory": (
+        "h100", node(peer_modules=("nv_peer_mem",)), {("warn", "fleet.nic-settings", "path to GPU memory")},
+    ),  # fmt: skip
     "link layer": ("h100", nic("mlx5_0", layer="Ethernet", ip=""), {("fail", "rdma.link-layer", "")}),
     "netdev MTU": ("roce", every_rail(netdev_mtu=4200), {("fail", "roce.chain", "")}),
     "active MTU": ("h100", every_rail(partition_mtu=2048), {("fail", "rdma.active-mtu", "")}),
@@ -356,7 +358,7 @@ RAILS: dict[str, tuple[str, Fault, Findings]] = {
         "subnets", nic("mlx5_4", ip="10.77.0.5/24"), {("fail", "fleet.rails", "IP subnet of each rail")},
     ),
     "address of another rail": (
-        "roce", nic("mlx5_4", ip="10.6.0.8/31"), {("fail", "fleet.rails", "plan of the rails' addresses")},
+        "roce", nic("mlx5_4", ip="10.6.0.8/31"), {("fail", "fleet.rails", "rail address ranges")},
     ),
     "subnet prefix": (
         "h100", nic("mlx5_4", prefix=0xFEC0 << 48), {("fail", "fleet.rails", "InfiniBand subnet of each rail")},
@@ -415,7 +417,7 @@ def test_one_identifier_that_must_differ_is_that_of_another_node(name: str) -> N
     assert {(one["status"], one["check"], one["subject"]) for one in found} == expected
     assert all(one["nodes"] == ["gpu001", ODD] for one in found)
     if name in ("GPU UUID", "GPU serial", "what one machine has"):
-        assert "one node's evidence saved under two names" in found[0]["fix"]
+        assert "one node's evidence was saved" in found[0]["fix"]
         assert "ip -br addr" not in found[0]["fix"]
 
 

@@ -146,7 +146,7 @@ RULES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "NCCL_ALGO=NVLS with NVLS off": (
         (_CLASH + "nvls-algorithm-with-nvls-off", _CLASH + "nvls-among-others-with-nvls-off"), (_CLASH + "in-harmony",),
     ),
-    "GPUDirect everywhere, and no way to GPU memory": ((_CLASH + "no-way-to-gpu-memory",), (_CLASH + "in-harmony",)),
+    "GPUDirect everywhere, and no path to GPU memory": ((_CLASH + "no-way-to-gpu-memory",), (_CLASH + "in-harmony",)),
     "NCCL_P2P_DISABLE=1 with NCCL_P2P_LEVEL": ((_CLASH + "p2p-off-with-a-level",), (_CLASH + "in-harmony",)),
     "neither peer-to-peer nor shared memory": ((_CLASH + "p2p-and-shm-off",), (_CLASH + "in-harmony",)),
     "no plug-ins, and a plug-in's network": ((_CLASH + "plug-in-network-without-plug-ins",), (_CLASH + "in-harmony",)),

@@ -12,11 +12,12 @@ from tests.support.machines import hgx_h100
 WORDING = {
     "GPU fell off the bus": (
         "GPUs on the PCI bus: found 7, expected 8", "blocks-job", "node",
-        "`lspci -d 10de:`; power-cycle the node (not only reboot); if the GPU stays away, reseat or replace it.",
+        "`lspci -d 10de:`; power-cycle the node (a reboot is not enough); if the GPU is still "
+        "missing, reseat or replace it.",
     ),
     "GPU off the bus in the log": (
         "0000:61:00.0: Xid 79: GPU has fallen off the bus, 3 h ago; also 154, 45", "blocks-job", "node",
-        "Drain the node and reboot it; if it comes back, check power, heat and seating, then call support.",
+        "Drain the node and reboot it; if the error returns, check power, heat and seating, then contact support.",
     ),
     "uncorrectable error": (
         "GPU2: 1 uncorrectable memory error (0 SRAM, 1 DRAM)", "blocks-job", "node",
@@ -24,7 +25,8 @@ WORDING = {
     ),
     "one NVLink down": (
         "GPU6: 17 of 18 NVLinks are up", "slows-job", "node",
-        "nvidia-smi nvlink -s; look at gpu.fabric-state first, then reset all GPUs; one that stays down is hardware.",
+        "Check gpu.fabric-state and `nvidia-smi nvlink -s`, then reset all GPUs; a link that stays "
+        "down is a hardware fault.",
     ),
     "port down": (
         "mlx5_5:1 is DOWN/Polling, expected ACTIVE/LinkUp: no light, bad cable or peer off", "slows-job", "network",
@@ -44,11 +46,13 @@ WORDING = {
     ),
     "low memlock": (
         "locked memory is limited to 8 MiB, expected unlimited", "blocks-job", "site",
-        "LimitMEMLOCK=infinity for slurmd, containerd, sshd; `* - memlock unlimited` in limits.d; IPC_LOCK in the pod.",
+        "Set LimitMEMLOCK=infinity for slurmd, containerd, sshd; `* - memlock unlimited` in limits.d; "
+        "IPC_LOCK in the pod.",
     ),
     "NCCL_IB_DISABLE left over": (
         "NCCL_IB_DISABLE=1 in the environment switches InfiniBand and RoCE off, expected unset", "slows-job", "job",
-        "Remove it where it is set (environment, /etc/nccl.conf, ~/.nccl.conf); if it hides a fault, find that fault.",
+        "Remove it where it is set (environment, /etc/nccl.conf, ~/.nccl.conf); if it works around a "
+        "fault, find that fault.",
     ),
 }  # fmt: skip
 

@@ -205,7 +205,7 @@ CASES: dict[str, dict[str, FabricCase]] = {
             fault=console(f'Unlink "{leaf(0)}"[5]'),
         ),
         "one-switch": FabricCase(
-            "four HCAs on one switch", (want("pass", "all hosts hang on one switch"),), (NET,),
+            "four HCAs on one switch", (want("pass", "all hosts are connected to one switch"),), (NET,),
             topology=fat_tree(4, down=4, ports=6),
         ),
         "aggregation-nodes": FabricCase(

@@ -50,7 +50,7 @@ def test_checklist_is_answered_by_saved_evidence() -> None:
 
 
 USAGE_ERRORS = [
-    (["judge", "no-such-dir"], "there is no such file"),
+    (["judge", "no-such-dir"], "the file does not exist"),
     (["judge"], "Missing argument"),
     (["explain", "rdma.port-rat"], "did you mean 'rdma.port-rate'"),
     (["check", "--only", "rdma.prot-rate"], "did you mean 'rdma.port-rate'"),

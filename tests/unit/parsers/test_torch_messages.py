@@ -64,7 +64,7 @@ PLANTED: dict[str, tuple[list[Any], str, str]] = {
         "warn",
         "both ends have been called",
     ),
-    "an entry names no peer": ([["recv!"], [], [], []], "unknown", "for whom is not named: rank 0 in nccl:recv"),
+    "an entry names no peer": ([["recv!"], [], [], []], "unknown", "without a named peer: rank 0 in nccl:recv"),
 }
 
 
