@@ -48,20 +48,20 @@ def worst(statuses: Iterable[Status]) -> Status:
     return next((status for status in ROLL_UP if status in found), Status.UNKNOWN)
 
 
-#: What a finding requires, in one word for machines, the weakest first; ``docs/actions.md`` explains each.
+#: Machine-readable actions of findings, the weakest first; ``docs/actions.md`` explains each.
 ACTIONS = ("none", "monitor", "fix-job", "fix-site", "reset", "reboot", "isolate", "replace")
 
 
-#: Why a finding of a check in shadow holds no job back; unlike a waiver, it has no owner.
-SHADOW = "reported only: the cluster file has it in shadow"
+#: Reason why a finding in shadow does not hold back a job; unlike a waiver, it has no owner.
+SHADOW = "reported only: in shadow by the cluster file"
 
-#: What a failure costs, the gravest first; ``docs/incidents.md`` explains each.
+#: Impacts of failures, the most severe first; ``docs/incidents.md`` explains each.
 IMPACTS = ("blocks-job", "slows-job", "loses-redundancy", "drifts")
 
-#: Who acts on it.
+#: Owners of failures.
 OWNERS = ("node", "network", "site", "job")
 
-#: How the subjects of two findings have to be related for one to explain the other.
+#: Required relations between the subjects of two findings for one to explain the other.
 RELATIONS = ("part", "node", "missing", "names", "unknown", "log")
 
 
@@ -69,8 +69,8 @@ RELATIONS = ("part", "node", "missing", "names", "unknown", "log")
 class Relation:
     """Relation between findings: this check explains findings of ``effect``.
 
-    ``on`` is one of ``RELATIONS``. ``cause`` and ``about`` are patterns of ``fnmatch`` that the subject or the
-    message must match: of the explaining finding and of the explained one.
+    ``on`` is one of ``RELATIONS``. ``cause`` and ``about`` are ``fnmatch`` patterns for the subject or message of the
+    explaining and of the explained finding.
     """
 
     effect: str
@@ -95,12 +95,12 @@ class Finding:
     """One result of a check, with its evidence.
 
     ``evidence`` holds record keys. ``nodes`` is filled in by a fleet check for some nodes only; for a node check the
-    judge knows the node. ``quote`` is the passage of the evidence that shows it, where the head of the record does
-    not. ``answers`` narrows the check's checklist items to those that this finding is about (None: all). ``excused``
-    is the reason why it holds no job back, from the cluster file. ``reported_by`` names checks of a node: where one
-    of them fails or warns, the same cause is not reported twice. ``undecided`` marks a difference of which no side is
-    known to be right. ``action`` is one of ``ACTIONS`` where it differs from the check's declaration. In a log's
-    finding ``cause`` is the check that reports its cause, followed by its nodes.
+    judge knows the node. ``quote`` is the relevant passage of the evidence, if the head of the record does not show it.
+    ``answers`` restricts the check's checklist items to those of this finding (None: all). ``excused`` is the cluster
+    file's reason why it does not hold back a job. ``reported_by`` names node checks: if one of them fails or warns, the
+    same cause is not reported twice. ``undecided`` marks a difference without a known right side. ``action`` is one of
+    ``ACTIONS`` if it differs from the check's. In a log's finding, ``cause`` is the check that reports its cause,
+    followed by its nodes.
     """
 
     status: Status
@@ -125,11 +125,11 @@ class Finding:
         return replace(self, nodes=tuple(nodes))
 
     def unless_reported(self, by: Iterable[str]) -> Finding:
-        """Return the finding, to be dropped where one of these node checks reports."""
+        """Return the finding, to be dropped if one of these node checks reports it."""
         return replace(self, reported_by=tuple(by))
 
     def from_cause(self, cause: tuple[str, ...]) -> Finding:
-        """Return a log's finding with the check and the nodes that report its cause."""
+        """Return a log's finding with the check and nodes that report its cause."""
         return replace(self, cause=cause) if cause else self
 
     def about(self, *items: str) -> Finding:
@@ -152,12 +152,12 @@ class CheckFunction(Protocol):
 
 
 class Applicability(Protocol):
-    """Function that returns a finding where a check does not apply, else None."""
+    """Function that returns a finding if a check does not apply, else None."""
 
     __name__: str
 
     def __call__(self, node: Any, site: Any, /) -> Finding | None:
-        """Return the finding that replaces the check's, or None; pure, as a check is."""
+        """Return the finding that replaces the check's, or None; pure."""
         ...
 
 
@@ -173,27 +173,27 @@ class Check:
     answers: tuple[str, ...]
     gating: bool
     run: CheckFunction
-    sweep: bool = False  # judges a sweep of the fabric: once for all nodes, and only where one was made
-    window: bool = False  # judges growth between two readings of counters: only where they were read twice
-    pair: str = ""  # judges this test between two nodes: only where it was carried out
-    reads: tuple[str, ...] = ()  # records that it reads on rare machines only; the rest are found by running it
-    needs: tuple[str, ...] = ()  # of a run: kinds of logs without any of which it is not planned (RunFacts.kinds)
-    history: bool = False  # judges a course over earlier runs: only where a history was given
-    unless: tuple[Applicability, ...] = ()  # the first finding of these is reported instead
-    action: str = ""  # what a failure requires, one of ACTIONS
-    impact: str = ""  # what a failure costs, one of IMPACTS
-    owner: str = ""  # who acts on it, one of OWNERS; empty: as the action has it
-    explains: tuple[tuple[str, ...], ...] = ()  # findings of other checks that come from one of this; see Relation
+    sweep: bool = False  # judges a fabric sweep, once for all nodes, if there is one
+    window: bool = False  # judges growth of counters, if they were read twice
+    pair: str = ""  # judges this test between two nodes, if it was run
+    reads: tuple[str, ...] = ()  # records read only on rare machines; others are found by running it
+    needs: tuple[str, ...] = ()  # for a run: planned only with one of these kinds of logs (RunFacts.kinds)
+    history: bool = False  # judges trends over earlier runs, if there is a history
+    unless: tuple[Applicability, ...] = ()  # the first finding of these functions is reported instead
+    action: str = ""  # action of a failure, one of ACTIONS
+    impact: str = ""  # impact of a failure, one of IMPACTS
+    owner: str = ""  # owner, one of OWNERS; empty: by the action
+    explains: tuple[tuple[str, ...], ...] = ()  # findings of other checks that this one explains; see Relation
     fault: str = ""  # the title of a failure or a warning
-    separate: bool = False  # like findings on several nodes stay apart, though an action corrects a setting
+    separate: bool = False  # whether similar findings on several nodes are separate incidents
 
     @property
     def relations(self) -> tuple[Relation, ...]:
-        """What a finding of this check explains."""
+        """Findings that a finding of this check explains."""
         return tuple(Relation(*words) for words in self.explains)
 
     def findings(self, facts: Any, site: Any) -> Iterator[Finding]:
-        """Yield the findings of the check, or the one that it does not apply."""
+        """Yield the findings of the check, or the finding that it does not apply."""
         for applicability in self.unless:
             if finding := applicability(facts, site):
                 yield finding
@@ -209,8 +209,8 @@ class Check:
     def page(self) -> dict[str, str]:
         """The check's page: heading -> text, in the order in which it is printed.
 
-        What precedes the first heading of the docstring is *What it does*. A docstring without headings, of an older
-        plug-in, has *Why it matters* in its second paragraph.
+        The text before the first heading of the docstring is *What it does*. In a docstring without headings, as in
+        older plug-ins, the second paragraph is *Why it matters*.
         """
         head, *parts = _HEADING.split("\n" + self.doc)
         sections = dict(zip(parts[::2], (part.strip("\n") for part in parts[1::2]), strict=True))
@@ -253,7 +253,7 @@ def docstring(function: Any) -> str | None:
 def _page(function: Any) -> str:
     """Return a docstring without its indentation.
 
-    ``inspect.getdoc`` does the same, and imports the compiler.
+    ``inspect.getdoc`` does the same, but imports the compiler.
     """
     first, *others = (docstring(function) or "").expandtabs().split("\n")
     margin = min((len(line) - len(line.lstrip()) for line in others if line.strip()), default=0)
@@ -286,14 +286,14 @@ def check(
     fault: str = "",
     separate: bool = False,
 ) -> Callable[[CheckFunction], Check]:
-    """Make a Check of a function; an invalid declaration fails at import.
+    """Create a Check from a function; an invalid declaration fails at import.
 
-    ``unless`` declares when the check does not apply: functions of ``preflight.checks.applicability``, for which its
-    module is not even imported, then of that module. ``action`` is what a failure requires (default: to isolate the
-    node), ``impact`` what it costs (default: it blocks a job where the check gates, else it drifts), ``owner`` who acts
-    on it (default: by the action), ``explains`` the words of a :class:`Relation` for each check that this one explains.
-    ``fault`` is the title of a failure, where ``title`` states what is well. ``separate`` keeps like findings of
-    several nodes apart, which otherwise are one wrong setting (``fix-site``, ``fix-job``).
+    ``unless`` declares when the check does not apply: functions of ``preflight.checks.applicability``, which do not
+    import the check's module, then functions of that module. ``action`` is the action of a failure (default: isolate
+    the node), ``impact`` its impact (default: it blocks a job if the check gates, else it drifts), ``owner`` who acts
+    on it (default: by the action), ``explains`` the arguments of a :class:`Relation` for each check that this one
+    explains. ``title`` states the good state, ``fault`` the failure. ``separate`` makes similar findings on several
+    nodes separate incidents; otherwise they are one wrong setting (``fix-site``, ``fix-job``).
     """
     if not _ID.fullmatch(id):
         raise ValueError(f"check id {id!r} is not of the form subject.what")
@@ -322,7 +322,7 @@ def check(
 
 
 def passed(message: str, *, subject: str = "", found: object = None, evidence: Iterable[str] = ()) -> Finding:
-    """Return the finding that a good value was read."""
+    """Return the finding for a good value."""
     return Finding(Status.PASS, message, subject, _text(found), None, tuple(evidence))
 
 
@@ -338,26 +338,26 @@ def failed(
     quote: str = "",
     action: str = "",
 ) -> Finding:
-    """Return the finding that a wrong value was read."""
+    """Return the finding for a wrong value."""
     return Finding(Status.FAIL, message, subject, _text(found), _text(expected), tuple(evidence), why, fix,
                    quote=quote, action=action)  # fmt: skip
 
 
 def warned(message: str, **details: Any) -> Finding:
-    """Return the finding of a suspicious or costly value that holds no job back."""
+    """Return the finding for a suspicious or costly value that holds no job back."""
     return replace(failed(message, **details), status=Status.WARN)
 
 
 def unknown(message: str, **details: Any) -> Finding:
-    """Return the finding that the check applies and has no answer.
+    """Return the finding for a check that applies but has no answer.
 
-    ``fix`` is how to get one.
+    ``fix`` states how to get one.
     """
     return replace(failed(message, **details), status=Status.UNKNOWN)
 
 
 def skipped(message: str, *, subject: str = "", evidence: Iterable[str]) -> Finding:
-    """Return the finding that the check does not apply; ``evidence`` proves it."""
+    """Return the finding for a check that does not apply; ``evidence`` proves it."""
     return Finding(Status.SKIP, message, subject, evidence=tuple(evidence))
 
 
@@ -375,8 +375,8 @@ def compare(
 ) -> Finding:
     """Compare a measured value with an expectation.
 
-    Without an expectation the result is *unknown*. A miss of an expectation that is only customary for the recognised
-    part is a warning: the data sheet of a part is not a promise about this site.
+    Without an expectation the result is *unknown*. Missing an expectation that is only usual for the recognised part is
+    a warning: a data sheet does not describe this site.
     """
     keys = tuple(evidence)
     measured = f"{_text(found)} {unit}".strip()

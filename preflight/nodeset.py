@@ -6,38 +6,38 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-#: Names that one folded list may stand for.
+#: Maximum number of names in one folded list.
 MOST_NAMES = 100_000
 
 _LONGEST_EXCERPT, _LONGEST_ERROR = 60, 300
 
-#: One item of a plain list: a name that ends with a number or with numbers in brackets, and what may follow these.
+#: One item of a plain list: a name ending in a number or bracketed numbers, and an optional suffix.
 _ITEM = re.compile(
     r"([A-Za-z](?:[A-Za-z0-9_.-]{0,200}[A-Za-z_.-])?)(?:\[([0-9,-]{1,10000})\]|([0-9]{1,9}))((?:[_.-][A-Za-z_.-]{0,200})?)"
 )
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
-#: A name in which nothing is an operator, a range, a group or a wildcard.
+#: A name without operators, ranges, groups or wildcards.
 _NAME = re.compile(r"[A-Za-z0-9_.:%+-]{1,255}")
 
-#: The numbers of a name, and the digits up to which one may be part of a range; identifiers have more.
+#: The numbers of a name, and the maximum digits of a number in a range; identifiers have more.
 _NUMBER, _LONGEST_NUMBER = re.compile(r"([0-9]+)"), 18
 
-#: Names of groups and of their sources. ClusterShell pastes a group's name into a shell command, unquoted.
+#: Names of groups and of their sources. ClusterShell inserts group names into shell commands unquoted.
 _GROUP = re.compile(r"[A-Za-z0-9_.:+*@-]{1,255}")
-_GROUP_TAKES = "a group's name has letters, digits and . : + * @ _ - only"
+_GROUP_TAKES = "a group name may only contain letters, digits and . : + * @ _ -"
 
 
 def unfold(text: str, groups: bool = False) -> tuple[str, ...]:
-    """Return the names that a list in NodeSet syntax stands for, sorted, each once.
+    """Return the sorted, distinct names of a list in NodeSet syntax.
 
-    ``groups``: ``@group`` and wildcards are looked up as ClusterShell is configured to, which runs commands of the
-    site: only for text that the operator typed. Otherwise such a name stands for itself.
-    Raises ValueError with the reason; a list of more than ``MOST_NAMES`` names is refused before it is unfolded.
+    ``groups``: ``@group`` and wildcards are resolved by ClusterShell's configuration, which runs commands of the site;
+    use it only for text typed by the operator. Otherwise such a name is taken literally. Raises ValueError with the
+    reason; a list of more than ``MOST_NAMES`` names is rejected before it is unfolded.
     """
     text = re.sub(r" ?([],!&^[]) ?", r"\1", " ".join(text.split())).replace(" ", ",")
     if (number := how_many(text)) > MOST_NAMES:
-        raise ValueError(f"names {number} nodes; at most {MOST_NAMES} are taken")
+        raise ValueError(f"names {number} nodes; at most {MOST_NAMES} are allowed")
     if plain := _plain(text):
         return plain
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
@@ -48,7 +48,7 @@ def unfold(text: str, groups: bool = False) -> tuple[str, ...]:
     except Exception as error:  # its parser raises anything on untrusted text: AssertionError, KeyError
         raise ValueError(str(error)[:_LONGEST_ERROR] or f"{excerpt(text)} is not a list of names") from None
     if number > MOST_NAMES:
-        raise ValueError(f"names {number} nodes; at most {MOST_NAMES} are taken")
+        raise ValueError(f"names {number} nodes; at most {MOST_NAMES} are allowed")
     if not number:
         group = "; `cluset -ll` lists the groups that ClusterShell knows" if groups and "@" in text else ""
         raise ValueError(f"{excerpt(text)} names nothing{group}")
@@ -56,12 +56,12 @@ def unfold(text: str, groups: bool = False) -> tuple[str, ...]:
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text is one name: no list, group or wildcard."""
+    """Return whether a text is a single name: not a list, group or wildcard."""
     return _NAME.fullmatch(text) is not None
 
 
 class _OperatorGroups:
-    """ClusterShell's groups; names unsafe for a shell are not looked up."""
+    """ClusterShell's groups; names unsafe for a shell are not resolved."""
 
     def group_nodes(self, group: str, namespace: str | None = None) -> list[str]:
         return self._resolver(group, namespace).group_nodes(group, namespace)  # type: ignore[no-any-return]
@@ -77,7 +77,7 @@ class _OperatorGroups:
 
         for name in names:
             if name is not None and not _GROUP.fullmatch(name):
-                raise ValueError(f"no group is looked up as {excerpt(name)}: {_GROUP_TAKES}")
+                raise ValueError(f"group {excerpt(name)} is not resolved: {_GROUP_TAKES}")
         return std_group_resolver()
 
 
@@ -110,7 +110,7 @@ def _plain(text: str) -> tuple[str, ...]:
 def fold(names: Iterable[str], brackets: int = 1) -> str:
     """Return names as one folded list (``gpu[001-063]``); empty for none.
 
-    A name gets at most so many brackets, from its end: Slurm takes a second one in some places only. The library's own
+    A name gets at most this many brackets, from its end: Slurm accepts a second one only in some places. The library's
     folding takes 4 minutes for 10,000 names such as ``ip-10-3-141-59``; this one is linear.
     """
     names = list(dict.fromkeys(names))
@@ -126,7 +126,7 @@ def fold(names: Iterable[str], brackets: int = 1) -> str:
 
 
 def _folded(texts: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
-    """Yield names of equal texts, with a bracket for the numbers in which they differ."""
+    """Yield names of equal texts, with brackets for differing numbers."""
     for place in range(len(texts) - 2, -1, -1):
         differing: dict[tuple[str, ...], list[str]] = {}
         for row in rows:
@@ -137,7 +137,7 @@ def _folded(texts: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str
 
 
 def _ranges(numbers: list[str]) -> str:
-    """Return a number, or several in brackets; a range keeps the zeros of its ends."""
+    """Return a number, or several in brackets; ranges preserve leading zeros."""
     if len(numbers) == 1:
         return numbers[0]
     runs: list[list[str]] = []
@@ -150,7 +150,7 @@ def _ranges(numbers: list[str]) -> str:
 
 
 def _follows(number: str, other: str) -> bool:
-    """Return whether a number is the next one, written alike."""
+    """Return whether a number is the successor in the same format."""
     if len(number) > _LONGEST_NUMBER or int(other) != int(number) + 1:
         return False
     return len(other) == len(number) or number[0] != "0" != other[0]
@@ -177,7 +177,7 @@ def how_many(folded: str) -> int:
 
 
 def _patterns(folded: str) -> Iterator[str]:
-    """Divide a list at the operators that stand outside of brackets."""
+    """Split a list at the operators outside brackets."""
     start, inside = 0, False
     for mark in re.finditer(r"[],!&^[]", folded):
         if mark[0] in "[]":

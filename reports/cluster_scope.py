@@ -1,4 +1,4 @@
-"""Lines on the cluster file: nodes in none of its classes, nodes without evidence."""
+"""Remarks on the cluster file: nodes without a class, nodes without evidence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OF_SAVED = ("judge", "checklist")
 
 @dataclass(frozen=True)
 class Remark:
-    """A line on some nodes of the report or of the cluster file."""
+    """A remark on some nodes of the report or of the cluster file."""
 
     text: str
     nodes: str
@@ -36,19 +36,19 @@ def judged_by(run: Mapping[str, Any]) -> str:
     if path := run.get("cluster_file"):
         return f"judged by: {one_line(str(path))}"
     return (
-        "judged without a cluster file: none was given (--cluster FILE), none was saved with the evidence or found; "
-        "what only the site knows is unknown"
+        "judged without a cluster file: none was given (--cluster FILE), saved with the evidence or "
+        "found; site-specific expectations are unknown"
     )
 
 
 def remarks(report: Mapping[str, Any]) -> Iterator[Remark]:
-    """Yield a line on the nodes that no class covers, and one on the missing nodes."""
+    """Yield a remark on nodes without a class, and one on missing nodes."""
     coverage, run = report["coverage"], report.get("run") or {}
     file = one_line(str(run.get("cluster_file") or "the cluster file").rpartition("/")[2])
     if outside := coverage.get("without_class"):
         yield Remark(
             f"{_nodes(outside)} in no class of {file}", listed(outside),
-            "nothing of a class is expected there: add them to the nodes of a class, or add a table [class.NAME]",
+            "no class expectations apply to them: add them to the nodes of a class, or add a table [class.NAME]",
             warns=True,
         )  # fmt: skip
     if missing := coverage.get("without_evidence"):

@@ -1,4 +1,4 @@
-"""A curve as an inline SVG: a line, axes with few round marks, and words."""
+"""A curve as an inline SVG: line, axes with a few round marks, and labels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Points = Sequence[tuple[float, float]]
 
 
 def draw(curve: Mapping[str, Any]) -> Markup:
-    """Return the picture of a curve as ``<svg role="img">``, its ends in words."""
+    """Return the picture of a curve as ``<svg role="img">`` with a description."""
     points = [(float(x), float(y)) for x, y in curve["points"]]
     by_size = curve["kind"] == "nccl-tests"
     scale = (lambda x: math.log2(max(1.0, x))) if by_size else float
@@ -99,7 +99,7 @@ def _at(x: float, by_size: bool) -> str:
 
 
 def _round_up(value: float) -> float:
-    """Return 1, 2, 4, 5 or 8 times a power of ten that is not below a value."""
+    """Round up to 1, 2, 4, 5 or 8 times a power of ten."""
     if not (math.isfinite(value) and value > 0):
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))

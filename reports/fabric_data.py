@@ -57,7 +57,7 @@ def _lost(before: Net, now: Net) -> tuple[FabricLink, ...]:
 
 
 def _hosts(net: Net, links: list[FabricLink]) -> list[str]:
-    """Name the HCAs at the ends of some links."""
+    """Return the HCAs at the ends of links."""
     found = {net.devices[guid].label for link in links for guid, _ in link.ends if net.devices[guid].kind == "hca"}
     return sorted(found)
 
@@ -65,7 +65,7 @@ def _hosts(net: Net, links: list[FabricLink]) -> list[str]:
 def _between(
     net: Net, slow: set[Any], lost: tuple[FabricLink, ...], reference: Reference | None
 ) -> list[dict[str, Any]]:
-    """Take the links between each two switches together."""
+    """Group the links between each two switches."""
     bundles: dict[tuple[str, str], dict[str, Any]] = defaultdict(
         lambda: {"count": 0, "gbps": 0.0, "slow": 0, "missing": 0}
     )

@@ -10,8 +10,8 @@ from markupsafe import Markup
 from preflight.reports.sanitize import one_line, short
 
 PAD, GAP, BOX_H, RISE = 12, 8, 40, 96  # px: margin, between boxes, height of a box, between tiers
-WIDE, NARROW = 104, 26  # px: width of a box that shows a name; of one that does not
-DOT, DOTS_WIDE = 8, 11  # px: a host with its space; hosts in a row under a wide box
+WIDE, NARROW = 104, 26  # px: width of a box with a name; without a name
+DOT, DOTS_WIDE = 8, 11  # px: a host including its space; hosts in a row under a wide box
 MOST_BOXES, MOST_LINES = 256, 1200
 LABELLED = 24  # switches in a tier that are drawn with their names
 
@@ -19,7 +19,7 @@ Fabric = Mapping[str, Any]
 
 
 def summary(fabric: Fabric) -> str:
-    """Count what is in the picture."""
+    """Summarise the picture: numbers of switches, tiers and HCAs."""
     switches = sum(len(tier) for tier in fabric["tiers"])
     slow = sum(link["slow"] for link in fabric["links"]) + sum(len(s.get("slow_hosts", ())) for s in _all(fabric))
     gone = sum(link["missing"] for link in fabric["links"])
@@ -47,9 +47,9 @@ def draw(fabric: Fabric) -> Markup:
         y += RISE + BOX_H
     height = y - RISE + _hosts_height(tiers[-1] if tiers else (), widths[-1] if widths else WIDE) + 12
     lines, left_out = _lines(fabric["links"], places)
-    notes = ["line: links between two switches; dashed: slow; dotted: missing by the reference"]
+    notes = ["line: links between two switches; dashed: slow; dotted: missing compared with the reference"]
     notes += ["square under a leaf: one HCA; A : B: rate of the links below and above a leaf"]
-    notes += [f"{left_out} sound bundles of links are not drawn"] if left_out else []
+    notes += [f"{left_out} healthy bundles of links are not drawn"] if left_out else []
     more = sum(max(0, len(tier) - MOST_BOXES) for tier in fabric["tiers"])
     notes += [f"{more} switches are not drawn"] if more else []
     notes_svg = Markup("").join(

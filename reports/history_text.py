@@ -9,7 +9,7 @@ from preflight.reports.sanitize import fold, one_line
 
 
 def before(finding: Mapping[str, Any]) -> str:
-    """Return a finding's state in earlier runs; empty without history or entry."""
+    """Return a finding's state in earlier runs; empty if none is recorded."""
     entries = finding.get("history") or []
     if len(entries) == 1 and len(entries[0]["nodes"]) == len(finding["nodes"]):
         return one_line(entries[0]["said"])
@@ -33,14 +33,14 @@ def summary(report: Mapping[str, Any]) -> str:
     return f"{line}: {named}{more}" if gone else line
 
 
-#: What became of incidents, as it is shown; the words after a count.
+#: Display words for the states of incidents since earlier runs, used after a count.
 _WORDS = {"new": "new", "worse": "worse", "changed": "changed", "unclear": "not judged again", "gone": "gone"}
 
 
 def _of_incidents(history: Mapping[str, Any], incidents: Sequence[Mapping[str, Any]]) -> str:
-    """Return in one line what became of the incidents.
+    """Return the changes of incidents in one line.
 
-    Those of the table are named by their numbers.
+    Incidents in the table are named by their numbers.
     """
     numbers = {incident["fingerprint"]: number for number, incident in enumerate(incidents, start=1)}
     pieces = []

@@ -1,7 +1,7 @@
 """The report as one HTML file: no external assets, no network requests.
 
-Its only script is admitted by its hash. Without it everything is there to read, but for search, filters and the panel
-of one node.
+Its only script is admitted by its hash. Without the script everything is readable, but search, filters and the node
+panel are missing.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from preflight.reports.sanitize import fold, one_line, visible
 from preflight.reports.verdict_line import headline, verdict
 from preflight.version import VERSION
 
-#: Parts of the style sheet and of the script, in the order in which they are joined.
+#: Parts of the style sheet and of the script, in order.
 STYLES = ("report.css", "controls.css")
 SCRIPTS = ("data.js", "filter.js", "node.js", "copy.js")
 
 
-#: How much the page shows before the rest is folded (shown), and before it is only counted (most).
+#: Maximum numbers of items shown before the rest is folded (shown), and before it is only counted (most).
 LIMITS = {
     "shown_instances": 6,
     "most_instances": 30,
@@ -46,7 +46,7 @@ LIMITS = {
 
 _PLAIN_SET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,\[\]-]*")
 _CODE = re.compile(r"`([^`\n]+)`")
-_EXIT = {0: "nothing that gates failed or is unknown", 1: "a gating check failed", 3: "unknown"}
+_EXIT = {0: "no gating check failed or is unknown", 1: "a gating check failed", 3: "unknown"}
 
 
 def render(report: Mapping[str, Any]) -> str:
@@ -95,7 +95,7 @@ def render(report: Mapping[str, Any]) -> str:
         limits=LIMITS,
         node_anchors=_anchors(report, groups.shown),
         data=page_data(report, incidents, failures, warnings, unknown, groups.shown, wiring),
-        css=Markup(css),  # ours, from the package
+        css=Markup(css),  # trusted, from the package
         css_hash=_hash(css),
         script=Markup(script),
         script_hash=_hash(script),
@@ -103,7 +103,7 @@ def render(report: Mapping[str, Any]) -> str:
 
 
 def _anchors(report: Mapping[str, Any], groups: Iterable[page_nodes.NodeGroup]) -> dict[str, tuple[str, int]]:
-    """Return where on the page a node stands, and its place in the report."""
+    """Return a node's anchor on the page, and its index in the report."""
     ident = {name: group.ident for group in groups for name in group.members}
     return {
         node["name"]: ("no-answer" if node.get("no_answer") else ident.get(node["name"], "nodes"), place)
@@ -138,12 +138,12 @@ def _joined(names: tuple[str, ...]) -> str:
 
 
 def _hash(text: str) -> str:
-    """Return what a content security policy admits a text by."""
+    """Return the hash by which a content security policy admits a text."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _is_plain_set(text: str) -> bool:
-    """Return whether a set of nodes is one word to a shell."""
+    """Return whether a folded set of nodes is a single shell word."""
     return _PLAIN_SET.fullmatch(text) is not None
 
 
@@ -156,14 +156,14 @@ def _line(text: object) -> str:
 
 
 def _prose(text: object) -> Markup:
-    """Escape a sentence and set what stands between backticks as code."""
+    """Escape a sentence and mark text between backticks as code."""
     parts = _CODE.split(visible(str(text)))
     code = Markup("<code>{}</code>")
     return Markup("").join(code.format(part) if number % 2 else escape(part) for number, part in enumerate(parts))
 
 
 def _tone(status: object) -> str:
-    """Return a class name for a status; one that is not known looks like *unknown*."""
+    """Return a class name for a status; an unrecognised one looks like *unknown*."""
     word = str(status).replace(" ", "-")
     return word if word in (*model.STATUSES, "no-answer") else "unknown"
 

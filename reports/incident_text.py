@@ -1,4 +1,4 @@
-"""Incidents in full and as lists: for a terminal, for scripts, for a chat."""
+"""Incidents in full and as lists, for terminals, scripts and chat."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from preflight.reports.verdict_line import headline
 
 Incident = Mapping[str, Any]
 
-#: How incidents can be grouped, and the groups of one.
+#: Groupings of incidents, and the groups of one incident.
 GROUPS = ("node", "check", "owner")
 
 
@@ -28,7 +28,7 @@ def render(report: Mapping[str, Any], numbers: Sequence[int], *, colour: bool, w
 
 
 def without_incident(report: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    """Return a line for each named node on which there is no incident."""
+    """Return a line for each named node without an incident."""
     listed = {name for incident in report["incidents"] for name in incident["nodes"]}
     lines = []
     for node in report["nodes"]:
@@ -50,7 +50,7 @@ def lines(report: Mapping[str, Any], numbers: Iterable[int]) -> str:
 
 
 def markdown(report: Mapping[str, Any], numbers: Sequence[int]) -> str:
-    """Return incidents as a Markdown list: what, where, what it costs, what to do."""
+    """Return incidents as a Markdown list: fault, place, impact and next step."""
     pieces = []
     for number in numbers:
         incident = report["incidents"][number]
@@ -64,7 +64,7 @@ def markdown(report: Mapping[str, Any], numbers: Sequence[int]) -> str:
 
 
 def document(report: Mapping[str, Any], layout: str) -> str:
-    """Return verdict and incidents, as ``line`` or as ``md``.
+    """Return verdict and incidents in the format ``line`` or ``md``.
 
     The verdict is the first line; in ``line`` it has the fields of an incident.
     """
@@ -76,7 +76,7 @@ def document(report: Mapping[str, Any], layout: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return text that Markdown shows as it is."""
+    """Escape text so that Markdown shows it unchanged."""
     return "".join(f"\\{sign}" if sign in "\\`*_{}[]<>#|!~" else sign for sign in one_line(text))
 
 

@@ -1,7 +1,7 @@
 """The report as JUnit XML, for CI: a suite for each check, a case for each node.
 
-What is unknown and gates is an error, so that no CI takes it for a pass; what is unknown and does not gate is skipped,
-with the reason. A warning passes and is printed in the output.
+A gating unknown result is an error, so that CI does not treat it as a pass; an unknown result that does not gate is
+skipped, with the reason. A warning passes and is printed in the output.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from xml.sax.saxutils import escape, quoteattr
 
 from preflight.reports.sanitize import visible
 
-#: Characters of one message; CI pages show the head.
+#: Maximum length of a message in characters; CI pages show the start.
 _LONGEST = 4000
 
-#: What XML 1.0 cannot hold, not even escaped.
+#: Characters that XML 1.0 does not allow, even escaped.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 _ANSWER = "preflight.answer"
@@ -99,7 +99,7 @@ def _tag(status: str, findings: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _counted(tags: Mapping[str, str]) -> list[int]:
-    """Return how many cases there are, failures, errors and skipped ones."""
+    """Return the numbers of cases, failures, errors and skipped cases."""
     elements = list(tags.values())
     return [len(elements), *(elements.count(tag) for tag in ("failure", "error", "skipped"))]
 

@@ -1,6 +1,6 @@
-"""The nodes that no job should get, and why.
+"""The nodes to keep jobs off, with reasons.
 
-Those on which a gating check failed, and those that gave no answer.
+These are the nodes on which a gating check failed, and those that did not answer.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from preflight.reports.sanitize import fold, short
 
 Document = Mapping[str, Any]
 
-#: A name that a node of Slurm can have.
+#: A valid Slurm node name.
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 
 def bad_nodes(report: Document) -> str:
-    """Return the nodes no job should get, folded for ``sbatch --exclude``.
+    """Return the nodes to keep jobs off, folded for ``sbatch --exclude``.
 
-    Empty if there are none. These are the nodes on which a gating check failed and those that gave
-    no answer. A node with an unknown result stays in: excluding it is a decision for people. So do nodes that
-    differ with no side known to be right: that difference would exclude all of them. Names that no host can have are
-    left out: a document may carry any, and these go into a command line.
+    These are the nodes on which a gating check failed and those that did not answer. A node with an unknown result is
+    not excluded: that is a decision for people. Neither are nodes that differ without a known right side, because all
+    of them would be excluded. Invalid host names are left out: the result is used in a command line, and a document may
+    contain any text.
     """
     return fold_for_slurm(filter(_HOST.fullmatch, _reasons(report)))
 
 
 def left_out(report: Document) -> str:
-    """Return a warning about nodes that are left out; empty without any."""
+    """Return a warning about nodes that are left out; empty if none."""
     names = [name for name in _reasons(report) if not _HOST.fullmatch(name)]
     if not names:
         return ""
     return (
-        f"{len(names)} of the nodes to keep off {'has' if len(names) == 1 else 'have'} no name of a host, and "
-        f"{'is' if len(names) == 1 else 'are'} left out: {short(', '.join(map(repr, names)), 100)}"
+        f"{len(names)} of the nodes to keep off {'has' if len(names) == 1 else 'have'} no valid "
+        f"host name, and {'is' if len(names) == 1 else 'are'} left out: {short(', '.join(map(repr, names)), 100)}"
     )
 
 
@@ -47,9 +47,9 @@ class Excluded:
 
     nodes: str
     node_count: int
-    incidents: tuple[int, ...]  # places in the report's list
-    checks: tuple[str, ...]  # that failed outside any incident
-    silent: str  # where the connection ended; empty: it answered
+    incidents: tuple[int, ...]  # indices in the report's list
+    checks: tuple[str, ...]  # failed checks outside any incident
+    silent: str  # phase in which the connection failed; empty: it answered
 
 
 def excluded(report: Document) -> tuple[Excluded, ...]:
@@ -62,7 +62,7 @@ def excluded(report: Document) -> tuple[Excluded, ...]:
 
 
 def _reasons(report: Document) -> dict[str, tuple[tuple[int, ...], tuple[str, ...], str]]:
-    """Return the nodes to keep off in the report's order, each with its reasons."""
+    """Return the nodes to keep off in report order, each with its reasons."""
     behind: dict[int, list[int]] = {}
     for number, incident in enumerate(report.get("incidents", ())):
         for place in incident["findings"]:

@@ -50,7 +50,7 @@ class NvLink:
         return cls(kind, f"{counts} of {planned} pairs", gpus, tuple(arcs[:MOST_ARCS]), tuple(apart.items()))
 
     def lines(self) -> list[str]:
-        """Name the pairs that stand out, one sentence per code."""
+        """Describe the deviating pairs, one sentence per code."""
         verb = "fewer links than most" if self.kind == "weak" else "linked"
         return [f"{code} ({verb if links(code) else 'over PCIe'}): {_named(p)}." for code, p in self.standing_out]
 

@@ -1,4 +1,4 @@
-"""The findings of a report for a page: a card for each check. Frozen data."""
+"""The findings of a report for a page: one card per check."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Instance:
-    """One finding of a card: where, what, on what evidence."""
+    """One finding of a card: place, message and evidence."""
 
     nodes: str
     node_count: int
     finding: Document
-    why: str  # empty where the card gives one for all
+    why: str  # empty if the card has one for all
     fix: str
-    evident: bool  # show its evidence; false if the next one has the same
+    evident: bool  # whether to show its evidence; false if the next one has the same
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class CheckCard:
     fix: str
     instances: tuple[Instance, ...]
     members: tuple[str, ...]  # names of its nodes
-    aim: str = ""  # what the check looks at, where the title states what is wrong
-    share: str = ""  # of the nodes, where not all that it applies to have its status: "7 of 8"
+    aim: str = ""  # the check's subject, if the title states the fault
+    share: str = ""  # share of the nodes, if not all have this status: "7 of 8"
 
 
 def quiet(report: Document, status: str) -> tuple[CheckCard, ...]:
-    """Gather passed or skipped checks, with the share of nodes if not on all."""
+    """Group passed or skipped checks, with the share of nodes if not on all."""
     standings = Standings(report)
     return tuple(
         card if standings.everywhere(card.check, status) else replace(card, share=standings.share(card.check, status))
@@ -54,7 +54,7 @@ def quiet(report: Document, status: str) -> tuple[CheckCard, ...]:
 
 
 def cards(findings: Sequence[Document], status: str) -> tuple[CheckCard, ...]:
-    """Gather the findings of a status by check, in the report's order."""
+    """Group the findings of a status by check, in report order."""
     groups: dict[str, list[Document]] = {}
     for finding in findings:
         if finding["status"] == status:
@@ -94,7 +94,7 @@ def _card(ident: str, group: Sequence[Document]) -> CheckCard:
 
 
 def _title(group: Sequence[Document]) -> str:
-    """Return what is wrong, or else what the check looks at and is not so."""
+    """Return the fault title of a check, or else its negated title."""
     first = group[0]
     if first["status"] not in ("fail", "warn"):
         return str(first["title"])
@@ -120,7 +120,7 @@ def _union(group: Iterable[Document]) -> list[str]:
 
 @dataclass(frozen=True)
 class Gap:
-    """Unknown findings that one step would decide: they have the same fix."""
+    """Unknown findings with the same fix."""
 
     ident: str
     members: tuple[str, ...]  # names of its nodes
@@ -130,7 +130,7 @@ class Gap:
 
 
 def gaps(findings: Sequence[Document]) -> tuple[Gap, ...]:
-    """Group the unknown findings by fix; the one that decides most comes first."""
+    """Group the unknown findings by fix, the largest group first."""
     groups: dict[str, list[Document]] = {}
     for finding in findings:
         if finding["status"] == "unknown":
@@ -145,7 +145,7 @@ def gaps(findings: Sequence[Document]) -> tuple[Gap, ...]:
 
 
 def anchors(failures: Sequence[CheckCard], warnings: Sequence[CheckCard], unknown: Sequence[Gap]) -> dict[str, str]:
-    """Return where on the page the findings of a check stand: check id -> fragment."""
+    """Return the fragment of a check's findings on the page: check id -> fragment."""
     found: dict[str, str] = {}
     for card in (*failures, *_inside(unknown), *warnings):
         found.setdefault(card.check, card.ident)

@@ -1,6 +1,7 @@
 """The data of the page's script: nodes in columns, findings and incidents by node.
 
-Every text is visible on one line, as the page shows it. Node names stand once; everything else counts into that list.
+Every text is a single line of visible characters, as shown on the page. Node names are stored once; all other data
+refer to them by index.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from preflight.reports.sanitize import one_line, short
 
 Document = Mapping[str, Any]
 
-#: A letter for each status of a node; ``n``: it gave no answer.
+#: A letter for each status of a node; ``n``: no answer.
 LETTERS = {"fail": "f", "unknown": "u", "warn": "w", "pass": "p", "skip": "s"}
 
-#: Findings that the data hold, and characters of a text of one; what is beyond stands in the JSON report.
+#: Maximum number of findings, and of characters of each text; the JSON report has the rest.
 MOST_FINDINGS, MOST_TEXT = 4000, 300
 
 
@@ -34,7 +35,7 @@ def page_data(
     groups: Sequence[NodeGroup],
     wiring: RailLayout,
 ) -> Markup:
-    """Return the data as JSON that no markup can end."""
+    """Return the data as JSON that is safe inside a script element."""
     nodes = report["nodes"]
     places = {node["name"]: place for place, node in enumerate(nodes)}
     group_of = {name: number for number, group in enumerate(groups) for name in group.members}
@@ -74,7 +75,7 @@ def page_data(
     number = {check: place for place, check in enumerate(document["checks"])}
     document["findings"] = [[number[check], *rest] for check, *rest in rows]
     text = json.dumps(document, separators=(",", ":"))
-    # Nothing of it can close the element or open a comment in it.
+    # It can neither close the element nor open a comment.
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
@@ -88,7 +89,7 @@ def _column(nodes: Sequence[Document], key: str, values: Sequence[str]) -> list[
 
 
 def _findings(report: Document, places: Mapping[str, int]) -> tuple[list[list[Any]], int]:
-    """Return what did not pass, and how many findings beyond the limit.
+    """Return the findings that did not pass, and the number beyond the limit.
 
     A row has check, letter, subject, message, next step, nodes and incidents.
     """
@@ -109,7 +110,7 @@ def _findings(report: Document, places: Mapping[str, int]) -> tuple[list[list[An
 
 
 def _ranges(names: Iterable[str], places: Mapping[str, int]) -> str:
-    """Return the places of the report's nodes among some names as ``0-3,7``."""
+    """Return the indices of the report's nodes among some names as ``0-3,7``."""
     ordered = sorted({places[name] for name in names if name in places})
     pieces: list[str] = []
     start = last = -2

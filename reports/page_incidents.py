@@ -13,7 +13,7 @@ from preflight.reports.sanitize import fold
 
 Document = Mapping[str, Any]
 
-#: What each impact means to the reader of the page.
+#: Display text of each impact.
 IMPACT = {
     "blocks-job": "blocks a job",
     "slows-job": "slows a job down",
@@ -21,23 +21,24 @@ IMPACT = {
     "drifts": "drifts from its peers or its declaration",
 }
 
-#: Who acts on it.
+#: Display text of each owner.
 OWNER = {"node": "node", "network": "network", "site": "site settings", "job": "job"}
 
-#: Findings of one incident that the page lists, incidents that it shows before the rest is folded, and those it holds.
+#: Maximum numbers of findings listed per incident, of incidents shown before the rest is folded, and of incidents on
+#: the page.
 SHOWN_FINDINGS, SHOWN_INCIDENTS, MOST_INCIDENTS = 12, 10, 250
 
-#: Nodes of an incident that are named one by one, and switch ports that it lists.
+#: Maximum numbers of nodes and switch ports listed for an incident.
 MOST_NAMED, MOST_CABLES = 8, 8
 
-#: Commands that a copy button offers: no character of them means anything to a shell but words, quotes and patterns.
+#: Commands with a copy button: they contain only words, quotes and patterns for the shell.
 _COMMAND = re.compile(r"(?=[^ ]*[a-z])[A-Za-z0-9][\w./:=@%+,'\"\[\]{}*^-]*(?: [\w./:=@%+,'\"\[\]{}*^-]+)+", re.ASCII)
 _CODE = re.compile(r"`([^`\n]{1,300})`")
 
 
 @dataclass(frozen=True)
 class Cable:
-    """The switch port at the other end of a port that an incident is about."""
+    """The switch port at the other end of an incident's port."""
 
     node: str
     port: str
@@ -49,17 +50,17 @@ class Cable:
 class IncidentCard:
     """One incident."""
 
-    ident: str  # the permalink: the same in every report while the cause lasts
+    ident: str  # permalink: stable across reports while the cause persists
     incident: Document
     impact: str
     owner: str
     nodes: str
     node_count: int
     findings: tuple[Document, ...]
-    more: int  # findings beyond those
+    more: int  # number of further findings
     cables: tuple[Cable, ...]
     more_cables: int
-    command: str  # to copy; empty: the next step names none
+    command: str  # command to copy; empty if the next step has none
     markdown: str
 
 
@@ -96,7 +97,7 @@ def _card(report: Document, number: int, by_name: Mapping[str, Document]) -> Inc
 
 
 def _cables(incident: Document, by_name: Mapping[str, Document]) -> list[Cable]:
-    """Return where the ports of an incident are cabled to, as LLDP has it."""
+    """Return the switch ports of an incident's ports, from LLDP."""
     if incident["owner"] != "network":
         return []
     cables: list[Cable] = []

@@ -1,6 +1,6 @@
-"""All nodes as one picture: a square for each.
+"""All nodes as one picture with a square for each.
 
-A run of one status in a row is one dashed line, however long it is.
+A run of equal squares in a row is drawn as one dashed line.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Any
 
 Document = Mapping[str, Any]
 
-#: Nodes up to which each has a link with its name instead of a square.
+#: Maximum number of nodes that are shown as named links instead of squares.
 MOST_NAMED = 48
 
-#: Squares in a row, at least and at most.
+#: Minimum and maximum number of squares in a row.
 _LEAST_COLUMNS, _MOST_COLUMNS = 25, 125
 
 
-#: Height of a square, as a share: the worse, the higher, so that colour alone does not show it. The worst last.
+#: Relative height of a square: the worse, the higher, so that status is not shown by colour alone. The worst last.
 _HEIGHT = {"skip": 0.25, "pass": 0.35, "warn": 0.65, "unknown": 0.65, "no-answer": 1.0, "fail": 1.0}
 
 
 @dataclass(frozen=True)
 class NodeMap:
-    """Where the squares lie, in px.
+    """Layout of the squares in px.
 
-    ``paths``: status, height and the middle lines of its squares, to be dashed.
+    ``paths``: status, height and centre lines of its squares, drawn dashed.
     """
 
     columns: int
@@ -49,7 +49,7 @@ class NodeMap:
 
 
 def node_map(nodes: Sequence[Document]) -> NodeMap | None:
-    """Return the picture of all nodes in the report's order; None where each is named."""
+    """Return the picture of all nodes in report order; None if each is named."""
     if len(nodes) <= MOST_NAMED:
         return None
     columns = min(_MOST_COLUMNS, max(_LEAST_COLUMNS, 25 * -(-round((3 * len(nodes)) ** 0.5) // 25)))

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from preflight.reports import fabric_svg, pair_map_svg
 from preflight.reports.sanitize import fold
 
-#: Rows of nodes in the table of nodes and checks, and reasons for silence: what is beyond them is counted.
+#: Maximum rows in the table of nodes and checks, and of reasons for missing answers; the rest is counted.
 MOST_ROWS, MOST_SILENCES = 60, 60
 
 #: Most urgent first.
@@ -79,7 +79,7 @@ def adds_up(coverage: Document) -> bool:
 
 @dataclass(frozen=True)
 class Silence:
-    """Nodes that gave no answer for one reason."""
+    """Nodes that did not answer for one reason."""
 
     nodes: str
     node_count: int
@@ -98,7 +98,7 @@ def silences(nodes: Sequence[Document]) -> tuple[Silence, ...]:
 
 @dataclass(frozen=True)
 class HeatRow:
-    """Nodes with equal statuses in every check; empty where a check did not run."""
+    """Nodes with equal statuses in every check; empty if a check did not run."""
 
     nodes: str
     node_count: int
@@ -110,9 +110,9 @@ class HeatRow:
 class HeatMap:
     """Checks by subject, and a row for each group of nodes."""
 
-    subjects: tuple[tuple[str, ...], ...]  # ids of checks, those of one subject together; in trouble first
+    subjects: tuple[tuple[str, ...], ...]  # check ids grouped by subject; those with problems first
     rows: tuple[HeatRow, ...]
-    more_nodes: int = 0  # in rows beyond those
+    more_nodes: int = 0  # number of nodes in further rows
 
 
 def heat_map(nodes: Sequence[Document]) -> HeatMap:
@@ -144,7 +144,7 @@ class FabricView:
 
     swept_from: str
     summary: str
-    partial: str  # why it is not all of it; empty: it is
+    partial: str  # why it is incomplete; empty if complete
     picture: Markup
 
 
@@ -174,7 +174,7 @@ def pair_maps(maps: Sequence[Document]) -> tuple[PairMapView, ...]:
 
 @dataclass(frozen=True)
 class ChecklistView:
-    """The items of one document and how many have each status."""
+    """The items of one document, and the count of each status."""
 
     document: str
     items: tuple[Document, ...]
@@ -182,7 +182,7 @@ class ChecklistView:
 
 
 def checklists(items: Sequence[Document]) -> tuple[ChecklistView, ...]:
-    """Gather the checklist items by document."""
+    """Group the checklist items by document."""
     groups: dict[str, list[Document]] = {}
     for item in items:
         groups.setdefault(item["document"], []).append(item)

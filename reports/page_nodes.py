@@ -1,6 +1,6 @@
 """The nodes of a report for a page: groups, drawings, leaves and rails.
 
-The number of elements does not grow with that of the nodes: the worst groups are drawn, and what is beyond is counted.
+The number of elements does not grow with the number of nodes: the worst groups are drawn, and the rest is counted.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from preflight.reports.topology_svg import Mark, draw
 
 Document = Mapping[str, Any]
 
-#: Node -> its parts that a finding names -> the worst of it.
+#: Node -> parts named by findings -> their worst finding.
 Marks = Mapping[str, Mapping[str, Mark]]
 
-#: Groups of equal nodes that are on the page.
+#: Maximum number of groups on the page.
 MOST_GROUPS = 40
 
 
 @dataclass(frozen=True)
 class NodeGroup:
-    """Nodes that stand together, since all that the page shows of them is equal."""
+    """Nodes for which the page shows the same content."""
 
     ident: str
     nodes: str
     node_count: int
     members: tuple[str, ...]
-    node: Document  # one of them
+    node: Document  # example node
     collected: str
     checks: tuple[tuple[str, tuple[str, ...]], ...]  # status -> ids of checks
     picture: Markup | None
-    same_as: tuple[str, str] | None  # ident and names of an earlier group with the same picture
+    same_as: tuple[str, str] | None  # id and names of an earlier group with the same picture
 
 
 @dataclass(frozen=True)
 class NodeGroups:
-    """The groups on the page, the worst first, and the nodes of those beyond."""
+    """The groups on the page, the worst first, and the nodes of further groups."""
 
     shown: tuple[NodeGroup, ...]
     more_groups: int
@@ -148,8 +148,8 @@ class RailLayout:
     """The leaf of each compute NIC, as LLDP has it; equal nodes share one row."""
 
     leaves: tuple[str, ...]
-    wirings: tuple[tuple[int, ...], ...]  # place of the leaf of each rail; -1: not known
-    wiring_of: Mapping[str, int]  # node -> place of its wiring
+    wirings: tuple[tuple[int, ...], ...]  # index of the leaf of each rail; -1: not known
+    wiring_of: Mapping[str, int]  # node -> index of its wiring
     rows: tuple[WiringRow, ...]
     rails: int
 
@@ -166,20 +166,20 @@ class WiringRow:
 
 @dataclass(frozen=True)
 class WiringCell:
-    """One rail of some nodes: its leaf, and how many of the ports have which status."""
+    """One rail of some nodes: its leaf, and the number of ports with each status."""
 
     leaf: str
     status: str  # the worst
-    bad: int  # ports that a finding names or that are not active
+    bad: int  # ports named by a finding, or not active
     ports: int
 
 
-#: Rows of the grid on the page; of more, the worst are shown.
+#: Maximum number of grid rows on the page; the worst are shown.
 MOST_WIRINGS = 64
 
 
 def find_wiring(report: Document, marks: Marks) -> RailLayout:
-    """Return the leaves and rails of the nodes; empty where no node heard a switch."""
+    """Return the leaves and rails of the nodes; empty without LLDP."""
     leaves: dict[str, int] = {}
     wirings: dict[tuple[int, ...], int] = {}
     members: dict[int, list[tuple[str, list[str]]]] = {}
@@ -213,7 +213,7 @@ def find_wiring(report: Document, marks: Marks) -> RailLayout:
 
 
 def _rails(node: Document) -> list[Document]:
-    """Return the NICs of a node that a job uses, in its own order."""
+    """Return the compute NICs of a node, in the node's order."""
     return [nic for nic in devices(node, "nics") if nic.get("compute")]
 
 

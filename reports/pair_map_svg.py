@@ -1,6 +1,6 @@
 """Heat map of pairwise runs as an inline SVG, with a strip for each rail.
 
-Pure data to markup. Colours come from the page's style sheet by class. Names of nodes are escaped and made visible.
+Converts data to markup. Colours come from the page's style sheet. Node names are escaped and sanitised.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Picture = Mapping[str, Any]
 
 
 def summary(picture: Picture) -> str:
-    """Return what is in the picture, in one line."""
+    """Summarise the picture in one line."""
     cells = picture["cells"]
     slow = sum(_kind(picture, cell) == "p-slow" for cell in cells)
     stopped = sum(cell[5] > 0 for cell in cells)
@@ -30,7 +30,7 @@ def summary(picture: Picture) -> str:
 
 
 def draw(picture: Picture) -> Markup:
-    """Return the picture as one ``<svg role="img">`` with a description in words."""
+    """Return the picture as one ``<svg role="img">`` with a text description."""
     rows: Sequence[str] = picture["rows"]
     size = CELL if len(rows) <= _LARGE else SMALL
     side = len(rows) * size
@@ -45,7 +45,7 @@ def draw(picture: Picture) -> Markup:
     ]
     squares = [square for cell in picture["cells"] for square in _squares(picture, cell, rows, size)]
     strips, width = _strips(rails, right, size) if rails else ([], 0)
-    notes = ["filled: slow, the fuller the slower; cross: does not run; outline: like its peers; empty: not run"]
+    notes = ["filled: slow (fuller is slower); cross: does not run; outline: normal; empty: not run"]
     height = PAD + side + 24
     return Markup(
         '<svg class="topo pairs" role="img" xmlns="http://www.w3.org/2000/svg" width="{w}" height="{h}"'
@@ -85,7 +85,7 @@ def _squares(picture: Picture, cell: Sequence[Any], rows: Sequence[str], size: i
 
 
 def _strips(rails: Mapping[str, Any], x: int, size: int) -> tuple[list[Markup], int]:
-    """Draw a column for each rail: the slow share of the runs of each node's GPU."""
+    """Draw a column for each rail: the share of slow runs per node."""
     shape = Markup(
         '<rect class="{k}" x="{x}" y="{y}" width="{s}" height="{s}" fill-opacity="{o:.2f}"><title>{t}</title></rect>'
     )

@@ -7,15 +7,13 @@ from typing import Any
 
 from preflight.reports.sanitize import one_line
 
-#: Rows that fit on a screen; of more, those with something slow or stopped are drawn.
+#: Maximum number of rows; beyond it, only rows with slow or stopped runs are drawn.
 _MOST_ROWS = 64
 
-#: Characters of a row's label.
+#: Width of a row's label in characters.
 _LABEL = 20
 
-_LEGEND = (
-    "  .: like its peers; 0 to 9: tenths of that, slow; x: does not run; ?: nothing to compare with; blank: not run"
-)
+_LEGEND = "  .: normal; 0 to 9: slow, in tenths of normal; x: does not run; ?: nothing to compare with; blank: not run"
 
 
 def render(picture: Mapping[str, Any]) -> str:
@@ -31,7 +29,7 @@ def render(picture: Mapping[str, Any]) -> str:
         cells = "".join(_mark(marks, place, other) for other in drawn)
         lines.append(f"  {one_line(rows[place])[-_LABEL:]:>{width}} {cells}".rstrip())
     if len(rows) > len(drawn):
-        lines.append(f"  {len(rows) - len(drawn)} rows without anything slow are left out")
+        lines.append(f"  {len(rows) - len(drawn)} rows without slow runs are left out")
     lines.append(_LEGEND)
     lines += _rails(picture.get("rails"))
     return "\n".join(lines) + "\n"

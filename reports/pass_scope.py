@@ -1,4 +1,4 @@
-"""Where a check passed: everywhere that it applies, or on some of the nodes only."""
+"""Scope of a pass: everywhere that a check applies, or only on some nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Standings:
 
     def __init__(self, report: Mapping[str, Any]) -> None:
         self._of: dict[str, Counter[str]] = {}
-        self._left: dict[str, set[str]] = {}  # check -> nodes of which another check reports the cause
+        self._left: dict[str, set[str]] = {}  # check -> nodes for which another check reports the cause
         for node in report["nodes"]:
             for check, status in node["checks"].items():
                 self._of.setdefault(check, Counter())[status] += 1
@@ -35,7 +35,7 @@ class Standings:
     def everywhere(self, check: str, status: str) -> bool:
         """Return whether a check passed, or was skipped, wherever it applies.
 
-        A pass beside a skip counts.
+        A mixture of passes and skips counts.
         """
         found = {one for one, number in self._of.get(check, {status: 1}).items() if number}
         return found <= ({"pass", "skip"} if status == "pass" else {status})

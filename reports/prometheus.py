@@ -9,16 +9,16 @@ from typing import Any
 
 from preflight.reports.prometheus_format import Metric
 
-#: Series of one metric that name nodes; the most urgent come first.
+#: Maximum number of per-node series of one metric; the most urgent come first.
 MOST_SERIES = 2000
 
-#: What a status is as a number: the greater, the more urgent.
+#: Numeric value of a status: higher is more urgent.
 LEVELS = {"pass": 0, "skip": 0, "warn": 1, "unknown": 2, "fail": 3}
 
 
 def render(report: Mapping[str, Any]) -> str:
     """Return a report as metrics."""
-    left_out = Metric("preflight_series_left_out", f"Series beyond {MOST_SERIES} of a metric that names nodes.")
+    left_out = Metric("preflight_series_left_out", f"Series beyond {MOST_SERIES} of a per-node metric.")
     metrics = [*_run(report), *_counts(report), *_nodes(report, left_out), left_out]
     return "".join(f"{line}\n" for metric in metrics for line in metric.lines())
 
@@ -41,7 +41,7 @@ def _run(report: Mapping[str, Any]) -> Iterator[Metric]:
 
 def _counts(report: Mapping[str, Any]) -> Iterator[Metric]:
     coverage = report["coverage"]
-    results = Metric("preflight_results", "Pairs of node and check, by what came of them.")
+    results = Metric("preflight_results", "Pairs of node and check, by result.")
     for status in ("passed", "warned", "failed", "unknown", "skipped", "no_answer"):
         results.add(coverage[status], status=status)
     nodes = Metric("preflight_nodes", "Nodes to collect from, and those that answered.")
@@ -51,7 +51,7 @@ def _counts(report: Mapping[str, Any]) -> Iterator[Metric]:
     statuses = Counter((check, status) for node in report["nodes"] for check, status in node["checks"].items())
     for (check, status), number in sorted(statuses.items()):
         checks.add(number, check=check, status=status)
-    items = Metric("preflight_checklist_items", "Items of the operators' checklists, by their answer.")
+    items = Metric("preflight_checklist_items", "Items of the operators' checklists, by answer.")
     for (document, status), number in sorted(
         Counter((i["document"], i["status"]) for i in report["checklists"]).items()
     ):

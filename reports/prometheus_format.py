@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from preflight._startup.lightclass import dataclass, field
 from preflight.reports.sanitize import one_line
 
-#: Characters of a label's value; a host name has at most 253.
+#: Maximum length of a label value; a host name has at most 253 characters.
 _LONGEST = 253
 
 
 @dataclass
 class Metric:
-    """One gauge: its name, what it means, and its samples."""
+    """One gauge: name, help text and samples."""
 
     name: str
     about: str
@@ -24,7 +24,7 @@ class Metric:
         self.samples.append((labels, value))
 
     def lines(self) -> Iterator[str]:
-        """Yield its lines; a metric without samples has none."""
+        """Yield the lines; a metric without samples has none."""
         if not self.samples:
             return
         yield f"# HELP {self.name} {self.about}"
@@ -35,5 +35,5 @@ class Metric:
 
 
 def _escaped(text: str) -> str:
-    """Write a label's value; foreign text may hold anything."""
+    """Escape a label value; foreign text may contain any character."""
     return one_line(text[:_LONGEST]).replace("\\", "\\\\").replace('"', '\\"')

@@ -12,10 +12,10 @@ from preflight.reports.sanitize import one_line
 #: The worst first.
 _ORDER = ("fail", "warn", "unknown", "pass")
 
-#: The name of all sources, in place of one.
+#: Name used for findings about all sources.
 ALL_SOURCES = "all sources"
 
-#: Findings that Markdown lists; the rest is counted.
+#: Maximum number of findings in Markdown; the rest is counted.
 _MOST_LISTED = 40
 
 _COMMAND = re.compile(r"`([^`]{3,120})`")
@@ -28,12 +28,12 @@ class Answer(NamedTuple):
 
     status: str  # fail, warn, unknown or pass
     verdict: str
-    rest: str  # what else there is; empty for nothing
+    rest: str  # remark on further results; may be empty
     command: str
 
 
 def answer(document: Mapping[str, Any], missing: str) -> Answer:
-    """Return the verdict of a document; ``missing`` is the unjudged rest."""
+    """Return the verdict of a document; ``missing`` describes unjudged parts."""
     pairs = list(findings(document))
     counts = Counter(finding["status"] for _, finding in pairs)
     status = next((status_ for status_ in _ORDER if counts[status_]), "unknown")
@@ -41,7 +41,7 @@ def answer(document: Mapping[str, Any], missing: str) -> Answer:
         return Answer("unknown", f"Not judged: {missing}.", "", _suggested(document))
     if status == "pass":
         parts = sum(len(source["parts"]) for source in document["sources"])
-        return Answer("pass", f"Nothing in it is wrong: {_count(counts['pass'], 'check')} passed.",
+        return Answer("pass", f"No fault found: {_count(counts['pass'], 'check')} passed.",
                       f"{_count(parts, 'part')} recognised.", "preflight check")  # fmt: skip
     source, worst = next((source, finding) for source, finding in pairs if finding["status"] == status)
     node = next((name for name in worst.get("nodes") or () if name not in ("@run", source)), "")
@@ -51,7 +51,7 @@ def answer(document: Mapping[str, Any], missing: str) -> Answer:
 
 
 def findings(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield source and finding: first those of all sources together, then by source."""
+    """Yield source and finding, first those about all sources, then by source."""
     for finding in document.get("findings", ()):
         yield ALL_SOURCES, finding
     for source in document["sources"]:
@@ -72,7 +72,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _next(finding: Mapping[str, Any]) -> str:
-    """Return the first command that the finding names, else the page of its check."""
+    """Return the first command in the finding, else the page of its check."""
     match = _BEGINS.match(finding.get("fix") or "") or _COMMAND.search(finding.get("fix") or "")
     return match[1].strip() if match else f"preflight explain {finding['check']}"
 

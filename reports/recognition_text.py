@@ -10,15 +10,15 @@ from preflight.reports.sanitize import one_line, visible
 from preflight.reports.text_layout import Listing, Paragraph, Part, typeset
 from preflight.reports.text_report import COLOUR, WORD
 
-#: Lines of a part that are listed as cut; the rest is counted, and in the JSON.
+#: Maximum number of truncated lines listed per part; the rest is counted, and in the JSON.
 _MOST_CUT = 20
 
-#: Sources without a recognised part that the first line names.
+#: Maximum number of unrecognised sources in the first line.
 _FEW = 3
 
 
 def render(document: Mapping[str, Any], kinds: str, *, colour: bool = False, width: int = 100) -> str:
-    """Return the document as text; ``kinds`` names what would have been recognised."""
+    """Return the document as text; ``kinds`` names the known formats."""
     parts = _answer(document)
     if together := document.get("findings"):
         parts.append(Paragraph(((("\n" if parts else "") + ALL_SOURCES, "bold"),)))
@@ -38,7 +38,7 @@ def render(document: Mapping[str, Any], kinds: str, *, colour: bool = False, wid
 
 
 def _answer(document: Mapping[str, Any]) -> list[Part]:
-    """Return the verdict, what else there is, and one command."""
+    """Return the verdict, a remark, and one command."""
     missing = not_judged(document)
     found = answer(document, missing)
     incomplete = [Paragraph(((f"NOT JUDGED: {missing}", COLOUR["unknown"]),))] if missing else []
@@ -56,17 +56,17 @@ def _unrecognised(source: Mapping[str, Any], kinds: str) -> list[Part]:
     """Return a guess at the text, what to paste instead, and the known formats."""
     guess = source.get("guess") or {}
     looks = f": it looks like {guess['looks_like']}" if guess.get("looks_like") else ""
-    parts: list[Part] = [Paragraph(((f"  nothing in it was recognised{looks}", COLOUR["unknown"]),))]
+    parts: list[Part] = [Paragraph(((f"  not recognised{looks}", COLOUR["unknown"]),))]
     if guess:
         parts.append(Listing(tuple(("run", one_line(command), "") for command in guess["run"])))
-        parts.append(Paragraph((("  and paste what they print; known are the outputs of " + kinds, "dim"),)))
+        parts.append(Paragraph((("  and paste their output; known are the outputs of " + kinds, "dim"),)))
     else:
-        parts.append(Paragraph(((f"  known are the outputs of {kinds}, complete or cut", "dim"),)))
+        parts.append(Paragraph(((f"  known are the outputs of {kinds}, complete or truncated", "dim"),)))
     return parts
 
 
 def not_judged(document: Mapping[str, Any]) -> str:
-    """Return what was not judged, where nothing failed; empty if all was judged."""
+    """Return the unjudged parts if nothing failed; empty if all were judged."""
     sources = document["sources"]
     parts = [part for source in sources for part in source["parts"]]
     statuses = [finding["status"] for _, finding in findings(document)]
@@ -80,14 +80,14 @@ def not_judged(document: Mapping[str, Any]) -> str:
         strange
     )
     if blank == len(parts):
-        reasons.append("what was recognised holds nothing that could be judged")
+        reasons.append("the recognised parts contain nothing to judge")
     elif blank:
         reasons.append(f"{blank} of {len(parts)} parts {'was' if blank == 1 else 'were'} not judged")
     if any(source.get("unread") for source in sources):
         reasons.append("a source was not read in full")
     if cut := sum(part["judged"] and not part.get("read_in_full", True) for part in parts):
         reasons.append(
-            f"{cut} of {len(parts)} parts {'is' if cut == 1 else 'are'} cut: what is missing may be at fault"
+            f"{cut} of {len(parts)} parts {'is' if cut == 1 else 'are'} truncated: the missing lines may show a fault"
         )
     return "; ".join(reasons)
 
@@ -104,7 +104,7 @@ def _part(part: Mapping[str, Any]) -> list[Part]:
     if rows:
         paragraphs.append(Listing(tuple(rows)))
     if not part["judged"]:
-        paragraphs.append(Paragraph((("    not judged: nothing in this part could be judged", COLOUR["unknown"]),)))
+        paragraphs.append(Paragraph((("    not judged: this part contains nothing to judge", COLOUR["unknown"]),)))
     return paragraphs + _findings(part["findings"])
 
 

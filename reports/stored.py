@@ -1,4 +1,4 @@
-"""Reports read from files (``--json``); a damaged one is refused by place."""
+"""Reports read from files (``--json``); damaged ones are rejected."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def read(path: Path, needed: tuple[str, ...] = (), partly: bool = False) -> Mapp
         return None
     wrong = find_error(document, "report-1", ("schema", *needed) if needed else (), partly=partly)
     if wrong := wrong or _loose_incident(document):
-        raise ReportError(f"{path}: is a part of a report, or damaged ({wrong}); write it again with --json")
+        raise ReportError(f"{path}: an incomplete or damaged report ({wrong}); write it again with --json")
     return document
 
 
 def _loose_incident(document: Mapping[str, Any]) -> str:
-    """Return which incident names a finding that is not there; empty: none."""
+    """Return which incident refers to a missing finding; empty if none."""
     count = len(document.get("findings", ()))
     for number, incident in enumerate(document.get("incidents", ())):
         if any(not 0 <= place < count for place in incident.get("findings", ())):
-            return f"incidents[{number}] names a finding that is not there"
+            return f"incidents[{number}] refers to a missing finding"
     return ""

@@ -1,4 +1,4 @@
-"""The first screen of a report: verdict, ten incidents, what changed, next step."""
+"""The first screen of a report: verdict, ten incidents, changes, next step."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from preflight.reports.text_layout import Listing, Paragraph, Part, typeset
 from preflight.reports.text_report import COLOUR, heading, unanswered
 from preflight.reports.verdict_line import bare_nodes, headline
 
-#: Incidents of the table, and unknown results below it; the rest is counted.
+#: Maximum numbers of incidents in the table, and of unknown results below it; the rest is counted.
 SHOWN, UNKNOWN_SHOWN = 10, 3
 
-#: What each impact is called in the table.
+#: Display text of each impact in the table.
 IMPACT = {
     "blocks-job": "blocks job",
     "slows-job": "slows job",
@@ -22,16 +22,16 @@ IMPACT = {
     "drifts": "drifts",
 }
 
-#: Columns before the text of the last lines.
+#: Indentation of the last lines.
 _LABELS = 13
 
-#: Characters of the columns `#`, impact and owner, and most of the one that names nodes.
+#: Widths of the columns `#`, impact and owner, and maximum width of the node column.
 _NUMBER, _IMPACT, _OWNER, _WHERE = 3, 10, 7, 20
 
 
 def render(report: Mapping[str, Any], *, colour: bool = False, width: int = 100, more: str = "") -> str:
     """Return the first screen; ``more`` is the command that shows an incident."""
-    aside = more and len(more) > width - _LABELS  # a command that is wrapped cannot be pasted
+    aside = more and len(more) > width - _LABELS  # a wrapped command cannot be pasted
     text = typeset(_parts(report, width, "" if aside else more), colour=colour, width=width)
     return f"{text}{one_line(more)}\n" if aside and report.get("incidents") else text
 
@@ -94,7 +94,7 @@ def table(incidents: Sequence[Mapping[str, Any]], width: int, numbers: Sequence[
 
 
 def _unknown(findings: Sequence[Mapping[str, Any]], width: int) -> list[Part]:
-    """Return the unknown results that gate, and how many more there are."""
+    """Return the gating unknown results, and the number of further ones."""
     gating = [finding for finding in findings if finding.get("gating", True)]
     if not gating:
         return []
@@ -121,7 +121,7 @@ def _next(incidents: Sequence[Mapping[str, Any]], more: str, width: int) -> list
 
 
 def _nothing_here(report: Mapping[str, Any]) -> list[Part]:
-    """Return three lines for machines without GPU and RDMA NIC; else nothing."""
+    """Return three lines for machines without GPU and RDMA NIC, else none."""
     bare = bare_nodes(report)
     names = [node["name"] for node in report["nodes"]]
     failing = any(incident["status"] == "fail" for incident in report.get("incidents", ()))
@@ -135,6 +135,6 @@ def _nothing_here(report: Mapping[str, Any]) -> list[Part]:
         Paragraph(((headline(report), COLOUR["unknown"]),)),
         Paragraph(((passed, ""),)),
         Paragraph(
-            (("see it work: preflight demo; every check: -v; right so: gpus = 0, hcas = 0 in a cluster file", "dim"),)
+            (("example: preflight demo; all checks: -v; if intended: gpus = 0, hcas = 0 in a cluster file", "dim"),)
         ),
     ]

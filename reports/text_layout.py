@@ -7,29 +7,29 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-#: A piece of text and its style, in rich's words.
+#: A piece of text and its rich style.
 Span = tuple[str, str]
 
-#: Columns by which a list stands in.
+#: Indentation of a list.
 INDENT = 8
 
-#: Columns below which only rich knows what to do with a list.
+#: Width below which rich lays out a list.
 _NARROWEST = 40
 
-# One column each on any terminal; rich measures everything else, and tabs.
+# Characters one column wide on any terminal; rich measures all others, and tabs.
 _PLAIN = re.compile("[\n -~\xa1-\xac\xae-\u02ff\u2010-\u2027\u2190-\u2193\u2264\u2265]*")
 _WORD = re.compile(r"\s*\S+\s*")
 
 
 class Paragraph(NamedTuple):
-    """Text that is wrapped; ``style`` holds where a span has none."""
+    """Wrapped text; ``style`` applies to spans without one."""
 
     spans: tuple[Span, ...]
     style: str = ""
 
 
 class Listing(NamedTuple):
-    """Rows of label, text and the text's style; the texts stand below each other."""
+    """Rows of label, text and style; the texts are aligned."""
 
     rows: tuple[tuple[str, str, str], ...]
 

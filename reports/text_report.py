@@ -21,7 +21,7 @@ _ITEM_WORDS = {status: word.lower() for status, word in WORD.items()} | {"skip":
 
 
 def render(report: Mapping[str, Any], *, colour: bool = False, width: int = 100, verbose: bool = False) -> str:
-    """Return the report as text; ``verbose`` lists passes and skips one by one."""
+    """Return the report as text; ``verbose`` lists every pass and skip."""
     return typeset(_parts(report, verbose), colour=colour, width=width)
 
 
@@ -59,7 +59,7 @@ def heading(report: Mapping[str, Any], *, verbose: bool = False, width: int = 0)
 
 
 def _bounded(lines: Sequence[str], width: int, what: str) -> list[str]:
-    """Return lines as they are; with a ``width`` a few of them, cut to it."""
+    """Return all lines; with a ``width``, the first few, truncated to it."""
     if not width:
         return list(lines)
     more = [f"and {len(lines) - _FEW} more {what}"] if len(lines) > _FEW else []
@@ -76,7 +76,7 @@ def _headline(report: Mapping[str, Any]) -> Paragraph:
 
 
 def _expectations(report: Mapping[str, Any], width: int) -> list[Part]:
-    """Name the cluster file of saved evidence, and nodes that it does not cover."""
+    """Describe the cluster file of saved evidence, and nodes it does not cover."""
     named = judged_by(report.get("run") or {})
     lines: list[Part] = [_line(named)] if named else []
     for remark in remarks(report):
@@ -85,13 +85,13 @@ def _expectations(report: Mapping[str, Any], width: int) -> list[Part]:
     return lines
 
 
-#: Checks that are named one by one where they were not planned; more are counted (all: --verbose, --json).
+#: Maximum number of unplanned checks that are named; more are counted (all: --verbose, --json).
 _FEW = 3
 
-#: More characters than any text has.
+#: A width larger than any text.
 _ALL = sys.maxsize
 
-#: Reasons for no answer on the first screen; the rest is counted.
+#: Maximum number of reasons for missing answers on the first screen; the rest is counted.
 REASONS_SHOWN = 5
 
 
@@ -128,7 +128,7 @@ def _coverage(coverage: Mapping[str, Any], verbose: bool, *, brief: bool) -> Par
         idle = [waiver["check"] for waiver in waivers if not waiver["matched"] and not waiver["expired"]]
         spans.append((f"; {_count(coverage['waived'], 'result')} waived", "not bold"))
         if idle:
-            spans.append((f" (no need of the waivers for {_few(idle, verbose or not brief)})", "not bold"))
+            spans.append((f" (the waivers for {_few(idle, verbose or not brief)} are not needed)", "not bold"))
     for group in () if brief else waiting(coverage):
         named = _few(group.ids, verbose)
         spans.append((f"; not planned without {group.needs} ({group.command}): {named}", "dim not bold"))
@@ -136,7 +136,7 @@ def _coverage(coverage: Mapping[str, Any], verbose: bool, *, brief: bool) -> Par
 
 
 def _few(ids: Sequence[str], verbose: bool) -> str:
-    """Name checks that did not run; many are counted."""
+    """List checks that did not run; count them if many."""
     return ", ".join(ids) if verbose or len(ids) <= _FEW else _count(len(ids), "check")
 
 
@@ -145,9 +145,9 @@ def _count(number: int, noun: str) -> str:
 
 
 def unanswered(nodes: Sequence[Mapping[str, Any]], width: int = 0) -> list[Paragraph]:
-    """Return a line for each reason why nodes gave no answer.
+    """Return a line for each reason why nodes did not answer.
 
-    With a ``width``, the reasons of most nodes, and the number of the rest.
+    With a ``width``, the most frequent reasons, and the number of the rest.
     """
     reasons: dict[tuple[str, str], list[str]] = {}
     for node in nodes:
@@ -170,7 +170,7 @@ def unanswered(nodes: Sequence[Mapping[str, Any]], width: int = 0) -> list[Parag
 
 
 def _rack_of(nodes: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
-    """Return the rack that consists of some nodes, two or more; empty: none does."""
+    """Return the rack that consists of exactly these nodes, at least two; else ""."""
     chosen = set(names)
     racks = {node.get("rack", "") for node in nodes if node["name"] in chosen}
     rack = str(racks.pop()) if len(racks) == 1 and len(chosen) > 1 else ""
@@ -247,7 +247,7 @@ def _folded(by: Mapping[str, Sequence[Mapping[str, Any]]], standings: Standings,
             for finding in findings:
                 check = finding["check"]
                 if finding.get("reported_by") or not standings.has(check, "skip"):
-                    continue  # another of its findings counts
+                    continue  # another finding of this check counts
                 where = "" if standings.everywhere(check, "skip") else f" on {standings.share(check, 'skip')} nodes"
                 names = reasons.setdefault(finding["message"], [])
                 if check + where not in names:
@@ -260,7 +260,7 @@ def _folded(by: Mapping[str, Sequence[Mapping[str, Any]]], standings: Standings,
 
 
 def _left(skips: Sequence[Mapping[str, Any]]) -> list[Part]:
-    """Name comparisons that are not repeated, since a node check reports them."""
+    """List comparisons that are omitted because a node check reports them."""
     repeated = [
         f"{finding['check']} on {one_line(listed(finding['nodes']))} ({one_line(finding['message'])})"
         for finding in skips

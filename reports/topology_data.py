@@ -96,7 +96,7 @@ def _nics(node: NodeFacts, compute: frozenset[str]) -> list[dict[str, Any]]:
 
 
 def _neighbours(node: NodeFacts) -> Mapping[str, Neighbour]:
-    """Return the LLDP neighbour of each interface; empty where LLDP was not read."""
+    """Return the LLDP neighbour of each interface; empty if LLDP was not read."""
     try:
         return node.parsed(LLDP, lldp.parse) if LLDP in node.evidence else {}
     except EvidenceError:
@@ -109,7 +109,7 @@ def _label(port: Port) -> str:
 
 
 def _switch(parents: tuple[str, ...], own: str) -> str:
-    """Name the PCIe switch above a device by its upstream or root port."""
+    """Return the PCIe switch above a device, named by its upstream or root port."""
     if len(parents) >= 3:
         return parents[-2]
     return parents[0] if parents else own

@@ -13,12 +13,12 @@ from preflight.reports.sanitize import one_line, short
 PANEL, GUTTER, PAD = 372, 16, 12  # px: width of a NUMA panel, space between panels, space inside
 CHIP_H, CHIP_GAP, SWITCH_HEAD = 38, 6, 22
 CHIP_W = (PANEL - 4 * PAD - 20) // 2  # two columns and the spine between them
-SHORT = 24  # characters that fit a chip
+SHORT = 24  # characters that fit in a chip
 
 #: A finding about a part: its status and its message.
 Mark = tuple[str, str]
 
-#: A sign for each status, 14 px wide: a mark is known by its form as well as by its colour.
+#: A sign for each status, 14 px wide; status is shown by shape as well as colour.
 _SIGNS = {
     "fail": '<rect class="t-sign" width="14" height="14" rx="3"/><path class="t-knock" d="M4 4l6 6m0-6l-6 6"/>',
     "warn": '<path class="t-sign" d="M7 0L14.5 14H-.5z"/><path class="t-knock" d="M7 5v4m0 2v1"/>',
@@ -49,21 +49,21 @@ def draw(topology: Mapping[str, Any], marks: Mapping[str, Mark] | None = None) -
 
 
 class _Pen:
-    """Collects shapes; every text that goes through it is escaped."""
+    """Collects shapes and escapes all text."""
 
     def __init__(self, marks: Mapping[str, Mark]) -> None:
         self._parts: list[Markup] = []
         self._marks = marks
 
     def mark(self, *names: object) -> Mark | None:
-        """Return the mark of a part that is known by one of these names."""
+        """Return the mark of a part with one of these names."""
         return next((self._marks[str(name)] for name in names if str(name) in self._marks), None)
 
     def sign(self, x: float, y: float, mark: Mark | None) -> None:
-        """Set the sign of a mark at a corner of its part."""
+        """Draw the sign of a mark at a corner of its part."""
         if mark and mark[0] in _SIGNS:
             self.add('<g class="t-mark s-{s}" transform="translate({x} {y})">', s=mark[0], x=x, y=y)
-            self._parts.append(Markup(_SIGNS[mark[0]]))  # ours
+            self._parts.append(Markup(_SIGNS[mark[0]]))  # trusted
             self.add("</g>")
 
     def add(self, shape: str, **values: object) -> None:
@@ -92,7 +92,7 @@ class _Pen:
 
 
 class _Panel:
-    """One NUMA node: its switches and how high it will be."""
+    """One NUMA node: its switches and its height."""
 
     def __init__(self, numa: Mapping[str, Any]) -> None:
         self.switches: Sequence[Mapping[str, Any]] = numa.get("switches", ())
@@ -153,7 +153,7 @@ def _switch(pen: _Pen, switch: Mapping[str, Any], x: int, y: int) -> None:
 
 
 def _wires(pen: _Pen, spots: Sequence[tuple[int, int]], left: int, top: int) -> None:
-    """Join the devices of a switch by a spine between the two columns."""
+    """Connect the devices of a switch by a spine between the two columns."""
     if len(spots) < 2:
         return
     spine = left + CHIP_W + 10
@@ -164,7 +164,7 @@ def _wires(pen: _Pen, spots: Sequence[tuple[int, int]], left: int, top: int) -> 
 
 
 def _spots(left: int, right: int, nics: Sequence[Any], gpus: Sequence[Any]) -> list[tuple[int, int]]:
-    """Place GPUs in the left column, or in both where the switch has no NIC: (x, row)."""
+    """Place GPUs in the left column, or in both if the switch has no NIC: (x, row)."""
     if nics:
         return [(left, number) for number in range(len(gpus))]
     return [((left, right)[number % 2], number // 2) for number in range(len(gpus))]
@@ -196,7 +196,7 @@ def _nic(pen: _Pen, nic: Mapping[str, Any], x: int, y: int) -> None:
     words = _distinct(_nic_words(nic), str(nic.get("address") or ""), *(mark or ()))
     pen.add("<g><title>{t}</title>", t=one_line(", ".join(words)))
     kind = "t-nic t-compute" if compute else "t-nic"
-    if down:  # a port that no job uses may well be down
+    if down:  # a port that no job uses may be down
         kind += " t-bad" if compute else " t-idle"
     pen.rect(x, y, CHIP_W, CHIP_H, kind + _marked(mark))
     if compute:
@@ -217,7 +217,7 @@ def _nic(pen: _Pen, nic: Mapping[str, Any], x: int, y: int) -> None:
 
 
 def _nvlink(pen: _Pen, link: NvLink, y: int, width: int) -> int:
-    """Draw the NVLink summary bar, and arcs for the odd pairs below it."""
+    """Draw the NVLink summary bar, and arcs for deviating pairs below it."""
     lines = [piece for text in link.lines() for piece in _wrap(text, width // 6)]
     arcs = link.arcs if len(link.gpus) > 1 else ()
     arch = 66 if arcs else 0

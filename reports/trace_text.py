@@ -1,4 +1,4 @@
-"""Traces of a job as text: where a step goes, who is waited for, what to do."""
+"""Traces of a job as text: how a step is spent, the awaited rank, next steps."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from preflight.facts.trace.job import JobTrace
     from preflight.parsers.torch import Trace
 
-#: Findings of one check and status that are printed; those of 64 ranks are often alike.
+#: Maximum number of printed findings of one check and status; those of 64 ranks are often similar.
 _MOST_ALIKE = 3
 _ORDER = ("fail", "warn", "unknown")
-#: Parts of idle time as the first line names them.
+#: Display names of the parts of idle time.
 _IDLE = (
     ("idle_host", "CPU"),
     ("idle_sync", "synchronisation"),
@@ -25,7 +25,7 @@ _IDLE = (
 
 
 def render(traces: Mapping[str, Trace], job: JobTrace | None, findings: Sequence[Mapping[str, Any]]) -> str:
-    """Return the budget of a step, the findings that need attention, and what passed."""
+    """Return the budget of a step, findings that need attention, and passed checks."""
     lines = [headline(traces, job)] if traces and job else []
     passed = sorted({finding["check"] for finding in findings if finding["status"] == "pass"})
     open_checks = set()
@@ -45,7 +45,7 @@ def render(traces: Mapping[str, Trace], job: JobTrace | None, findings: Sequence
                 lines.append(f"{'':8}fix: {one_line(alike[0]['fix'])}")
     if clean := [check for check in passed if check not in open_checks]:
         lines.append(f"{'PASS':<8}{', '.join(clean)}")
-    return "\n".join(lines or ["no trace of a profiler and no dump of a flight recorder was given"]) + "\n"
+    return "\n".join(lines or ["no profiler trace or flight-recorder dump was given"]) + "\n"
 
 
 def headline(traces: Mapping[str, Trace], job: JobTrace) -> str:
@@ -56,13 +56,13 @@ def headline(traces: Mapping[str, Trace], job: JobTrace) -> str:
     ranks = f"{len(documents)} rank{'s' if len(documents) != 1 else ''}"
     subject = f"{ranks}: a step takes {median(lengths):.4g} ms" if lengths else f"{ranks}: steps are not marked"
     if not budgets:
-        return f"{subject}; no kernel of a GPU is in the traces"
+        return f"{subject}; the traces have no GPU kernel"
     part = {name: fmean(budget[name] for budget in budgets) for name in budgets[0]}
     idle = sum(part[name] for name, _ in _IDLE)
     causes = [f"{label} {part[name]:.0%}" for name, label in _IDLE if part[name] >= 0.005]
     phrases = [
         f"{part['compute']:.0%} compute",
-        f"{part['communication']:.0%} communication that nothing hides{_waiting(job, part['communication'])}",
+        f"{part['communication']:.0%} exposed communication{_waiting(job, part['communication'])}",
     ]
     if part["copies"] >= 0.005:
         phrases.append(f"{part['copies']:.0%} copies")
@@ -72,7 +72,7 @@ def headline(traces: Mapping[str, Trace], job: JobTrace) -> str:
 
 
 def _waiting(job: JobTrace, communication: float) -> str:
-    """State how much of the exposed communication is waiting, and for whom."""
+    """Describe how much exposed communication is waiting, and for which rank."""
     lengths = {rank: sum(end - begin for begin, end in job.ranks[rank].steps.values()) for rank in job.compared}
     shares = [min(1.0, (job.waited(rank) or 0.0) / length) for rank, length in lengths.items() if length]
     if not shares or communication < 0.005:

@@ -1,4 +1,4 @@
-"""The verdict in one line, for every report that is read by people."""
+"""The verdict in one line, for all reports for people."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from preflight.reports.sanitize import FABRIC, RUN, fold, one_line, short
 #: The check that reports plug-ins that cannot be loaded.
 LOADED = "site.plugins"
 
-#: What the check gpu.count found where there is nothing to judge, and how that of a network switch begins.
+#: Message of gpu.count for a machine with nothing to judge, and the start of the message for a switch.
 NOTHING, SWITCH = "no GPU, no RDMA NIC", "network switch"
 
 
 @dataclass(frozen=True)
 class VerdictLine:
-    """The word, the status that gives it its colour, and the counts behind it."""
+    """The verdict word, the status that sets its colour, and the counts."""
 
     word: str  # FAIL, NOT JUDGED, NO BLOCKER or PASS
     status: str  # fail, unknown, warn or pass
@@ -34,9 +34,8 @@ def headline(report: Mapping[str, Any]) -> str:
 def verdict(report: Mapping[str, Any]) -> VerdictLine:
     """Return the verdict for the report's exit status and counts.
 
-    PASS is printed only where nothing failed, no result is unknown and every node answered; checklist
-    items that nothing has answered yet are counted beside it. Where the exit status is 0 all the same,
-    because no failed or unknown check gates, the word is NO BLOCKER.
+    PASS is printed only if nothing failed, no result is unknown and every node answered; unanswered checklist items are
+    counted. If the exit status is 0 only because no failed or unknown check gates, the word is NO BLOCKER.
     """
     tally = _Tally.of(report)
     if report["exit_status"] == 1:
@@ -50,7 +49,7 @@ def verdict(report: Mapping[str, Any]) -> VerdictLine:
 
 
 def _systemic(report: Mapping[str, Any]) -> list[str]:
-    """Describe what fails on so many nodes that no single node is to blame."""
+    """Describe a failure on so many nodes that it is not a node's fault."""
     found = [one for one in report.get("systemic", ()) if one["status"] == "fail"]
     if not found:
         return []
@@ -63,7 +62,7 @@ def _systemic(report: Mapping[str, Any]) -> list[str]:
 
 
 def _unloaded(report: Mapping[str, Any]) -> list[str]:
-    """Name the plug-ins that cannot be loaded; their checks did not run."""
+    """List the plug-ins that cannot be loaded; their checks did not run."""
     return [one_line(found["message"]) for found in report["findings"] if found["check"] == LOADED]
 
 
@@ -71,7 +70,7 @@ def _unloaded(report: Mapping[str, Any]) -> list[str]:
 class _Tally:
     names: tuple[str, ...]
     failing: int  # nodes
-    vague: int  # nodes that answered, did not fail and have an unknown result that gates
+    vague: int  # nodes that answered, did not fail, and have a gating unknown result
     warned: int  # nodes
     good: int  # nodes with a roll-up of pass or warn
     silent: int  # nodes
@@ -83,9 +82,9 @@ class _Tally:
     fabric_failed: int  # findings in sweeps of the fabric
     fabric_unknown: int
     swept: bool  # whether a sweep of the fabric was judged
-    bare: tuple[str, ...]  # nodes with neither GPU nor RDMA NIC that are not declared to have none
+    bare: tuple[str, ...]  # nodes with neither GPU nor RDMA NIC, without a declaration
     switches: tuple[tuple[str, str], ...]  # network switches among the nodes, each with its system
-    unclassed: int  # nodes that no class of the cluster file covers
+    unclassed: int  # nodes without a class in the cluster file
     items: int  # of the checklists
     open_items: int  # of them unknown
 
@@ -143,7 +142,7 @@ class _Tally:
         return clauses + self._silence()
 
     def strange(self) -> list[str]:
-        """Name the nodes on which there is nothing to judge."""
+        """Describe the nodes without anything to judge."""
         clauses = []
         if self.bare:
             who = self._share(len(self.bare)) if len(self.names) > 1 else one_line(self.names[0])
@@ -193,7 +192,7 @@ class _Tally:
         elif self.good == len(self.names):
             clauses = [f"all {self.good} nodes passed every check that applies"]
         else:
-            clauses = [f"{self._share(self.good)} passed; no check applies to the rest"]
+            clauses = [f"{self._share(self.good)} passed; no check applies to the others"]
         if self.warned:
             clauses.append("with warnings" if len(self.names) == 1 else f"{_of(self.warned, 'node')} with warnings")
         if self.unclassed:
@@ -213,13 +212,13 @@ class _Tally:
         return f"{count} of {_of(len(self.names), 'node')}"
 
 
-#: Switches that are named one by one.
+#: Maximum number of switches that are named.
 _NAMED = 3
 _OF_SWITCH = re.compile(rf"(?:^|\b)({SWITCH} \([^()]{{1,80}}\))")
 
 
 def bare_nodes(report: Mapping[str, Any]) -> list[str]:
-    """Return the nodes with neither a GPU nor an RDMA NIC that nothing declares so."""
+    """Return nodes with neither GPU nor RDMA NIC that are not declared so."""
     return _strangers(report)[0]
 
 
@@ -241,7 +240,7 @@ def _strangers(report: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:
 
 
 def _vague(report: Mapping[str, Any]) -> set[str]:
-    """Return nodes with an unknown result that gates, with or without a finding."""
+    """Return nodes with a gating unknown result, with or without a finding."""
     gating: dict[str, set[str]] = {}
     idle: dict[str, set[str]] = {}
     for finding in report["findings"]:

@@ -180,7 +180,7 @@ def judge_totals(
                 yield unknown(
                     f"{place or 'the port'}: {listed}: rdma-core tolerates it in a port's lifetime, but not "
                     f"together with {worst}", subject=place, found=listed[:300], expected="no growth between "
-                    f"two readings",
+                    "two readings",
                     evidence=evidence, fix=_READ_AGAIN,
                 )  # fmt: skip
             continue

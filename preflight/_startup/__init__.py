@@ -1,1 +1,1 @@
-"""What makes a run start fast."""
+"""Modules that make start-up fast."""

@@ -15,7 +15,7 @@ class BuildWithTables(build_py):  # type: ignore[misc]  # untyped
     """Write the tables into the wheel, or for an editable install into the tree."""
 
     def run(self) -> None:
-        """Build, then run the built modules to write the tables, in a process of its own."""
+        """Build, then write the tables with the built modules in a separate process."""
         super().run()
         top = Path.cwd() if self.editable_mode else Path(self.build_lib)
         paths = [str(top.resolve()), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -25,7 +25,7 @@ class BuildWithTables(build_py):  # type: ignore[misc]  # untyped
         )
 
     def get_outputs(self, *args: Any, **more: Any) -> list[str]:
-        """Return what was built, the tables too, so that installers know of them."""
+        """Return the built files including the tables, for installers."""
         outputs: list[str] = super().get_outputs(*args, **more)
         names = ("generated_checks.py", "generated_options.py")
         return outputs + [str(Path(self.build_lib) / "preflight" / "_startup" / name) for name in names]

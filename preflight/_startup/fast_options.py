@@ -1,7 +1,7 @@
 """A parser of plain command lines, instead of click, which takes 40 ms to import.
 
-The tables are generated from the click options by the build (``preflight.cli.startup_tables``). Where there is none, or
-the options have changed since, and for every form that is not plain, an invalid one included, the caller uses click.
+The tables are generated from the click options by the build (``preflight.cli.startup_tables``). If the table is missing
+or outdated, or the command line is invalid or unusual, the caller uses click.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    #: Destination, kind, whether it is given several times, what the kind allows.
+    #: Destination, kind, whether it can be repeated, allowed values of the kind.
     Option = tuple[str, str, bool, tuple[Any, ...]]
 
 
@@ -53,7 +53,7 @@ def parse(command: str, words: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _value(kind: str, text: str, allowed: tuple[Any, ...]) -> Any:
-    """Convert a value as click does; None where click refuses it, or may differ."""
+    """Convert a value as click does; None if click rejects it or may differ."""
     if kind == "path":
         from pathlib import Path
 
@@ -83,7 +83,7 @@ def _table(
 
 
 def _is_unchanged(path: str, checksum: int) -> bool:
-    """Return whether a source has this checksum, or is inside preflight as one file."""
+    """Return whether a source has this checksum, or is in the single-file build."""
     try:
         with open(f"{os.path.dirname(os.path.dirname(__file__))}/{path}", "rb", buffering=0) as stream:
             source = stream.read()

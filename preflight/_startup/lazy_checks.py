@@ -1,8 +1,8 @@
-"""The generated table of checks, and functions imported when they are called.
+"""The generated table of checks, and functions that are imported when called.
 
-Most nodes lack most of what there is to check, and a gate runs before every job. The decorator remains the only
-place where a check is declared: a module that no longer matches the table is imported at once.
-The build writes the table (``preflight.cli.startup_tables``); a clone that was not installed has none.
+Most checks do not apply to most nodes, and a gate runs before every job. The decorator remains the only declaration of
+a check: a module that no longer matches the table is imported immediately. The build writes the table
+(``preflight.cli.startup_tables``); a clone that was not installed has none.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    #: A check as a row of literals; the last one is the name of its function.
+    #: A check as a row of literals; the last literal is the name of its function.
     Row = tuple[Any, ...]
 
 
@@ -42,9 +42,9 @@ _table: Mapping[str, tuple[int, int, tuple[Row, ...]]] | None = None
 def is_current(module: str, folder: str) -> bool:
     """Return whether the table matches a module of ``folder``, without importing it.
 
-    Every run checks every module: by the size of the source, and where that differs by the text of the declarations,
-    so that a change of what a check does needs no new table. A source that cannot be read, as in preflight as one
-    file, was compared when that was made.
+    Every run compares every module: by the size of the source, and if that differs, by the text of the declarations. So
+    a change in a check's body needs no new table. A source that cannot be read, as in the single-file build, was
+    compared at build time.
     """
     size, declarations, _ = table().get(module, (-1, 0, ()))
     path = f"{folder}/{module.replace('.', '/')}.py"
@@ -77,7 +77,7 @@ class LazyFunction:
         self._function: Callable[..., Any] | None = None
 
     def __call__(self, facts: Any, site: Any, /) -> Any:
-        """Call the function; raises what ``load`` raises."""
+        """Call the function; raises the exceptions of ``load``."""
         if self._function is None:
             self._function = self._load()
         return self._function(facts, site)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def submodules(package: str) -> Callable[[str], ModuleType]:
-    """Return a package's ``__getattr__`` (PEP 562) that imports the module named."""
+    """Return a package's ``__getattr__`` (PEP 562) that imports the named module."""
 
     def getattr(name: str) -> ModuleType:
         from importlib import import_module

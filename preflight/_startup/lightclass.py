@@ -1,8 +1,8 @@
-"""``dataclass``, but for the time that a definition takes at import.
+"""A ``dataclass`` whose definition is fast at import.
 
-In the standard library every method of every class is written out and compiled, a sixth of a millisecond for each
-class, by a module that imports half of the compiler. Here only ``__init__`` is compiled, when many objects are made:
-most of what a run imports it never needs. What the standard library does with dataclasses, it does with these too.
+The standard library generates and compiles every method of every class, which takes a sixth of a millisecond per class
+and imports much of the compiler. Here only ``__init__`` is compiled, and only for classes with many objects: a run
+never uses most imported classes. The functions of the standard library for dataclasses work with these classes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:
     _MISSING = object()
 
-    #: Objects of a class after which its ``__init__`` is compiled, which takes as long as making fifty.
+    #: Number of objects after which a class's ``__init__`` is compiled, which takes as long as creating fifty objects.
     _WORTH_COMPILING = 50
 
     class _Field:
@@ -36,11 +36,11 @@ else:
         return _Field(default, default_factory, repr, compare, metadata or {})
 
     def fields(cls):
-        """Return the fields of a class made here, or of an object of it, in order."""
+        """Return the fields of such a class or object, in order."""
         return cls._lean_fields
 
     def replace(made, **changes):
-        """Return a copy of an object, some fields changed."""
+        """Return a copy of an object with some fields changed."""
         if not hasattr(made, "_lean_fields"):
             import dataclasses
 
@@ -49,7 +49,7 @@ else:
         return made.__class__(**unchanged, **changes)
 
     def dataclass(cls=None, *, frozen=False):
-        """Make a dataclass with the fields, equality, hash and ``repr`` of the stdlib's."""
+        """Create a dataclass with fields, equality, hash and ``repr`` as in the stdlib."""
         return _made(cls, frozen) if cls is not None else lambda cls: _made(cls, frozen)
 
     def _made(cls, frozen):
@@ -58,7 +58,7 @@ else:
         ours = tuple(known.values())
         optional = [one.optional for one in ours]
         if optional != sorted(optional):
-            raise TypeError(f"{cls.__qualname__}: a field without a default follows one that has it")
+            raise TypeError(f"{cls.__qualname__}: a field without a default follows one with a default")
         names = tuple(known)
         compared = [one.name for one in ours if one.compare] or names
         methods = {"_lean_fields": ours, "_compared": attrgetter(*compared), "__match_args__": names}
@@ -81,7 +81,7 @@ else:
             one = attribute if isinstance(attribute, _Field) else _translated(attribute)
             one.name, one.type = name, declared
             if type(one.default).__hash__ is None:
-                raise ValueError(f"{cls.__qualname__}.{name}: a default that can be changed needs a default_factory")
+                raise ValueError(f"{cls.__qualname__}.{name}: a mutable default needs a default_factory")
             if one.default is not _MISSING:
                 setattr(cls, name, one.default)
             elif attribute is not _MISSING:
@@ -89,7 +89,7 @@ else:
             yield one
 
     def _translated(attribute):
-        """Return the field of an attribute, which may be a field of the standard library."""
+        """Return the field of an attribute, which may be a standard-library field."""
         if type(attribute).__module__ != "dataclasses":
             return field(default=attribute)
         from dataclasses import MISSING
@@ -147,7 +147,7 @@ else:
         return made
 
     class _Standard:
-        """The fields as the standard library has them, made on first use."""
+        """The fields in the form of the standard library, created on first use."""
 
         def __get__(self, made, cls):
             import dataclasses

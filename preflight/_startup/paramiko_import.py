@@ -1,10 +1,10 @@
 """An import of paramiko without ``invoke`` and ``importlib.metadata``.
 
-Together they take as long to import as the rest of paramiko.
+They take as long to import as the rest of paramiko.
 
-paramiko uses ``invoke`` for ``Match exec`` in its own configuration reader, and works without it; the reader of
-preflight refuses that line itself. From ``importlib.metadata`` it reads its own version, which is also in the name
-of a directory. Import this module before paramiko.
+paramiko uses ``invoke`` for ``Match exec`` in its configuration reader and works without it; preflight's reader rejects
+that line. paramiko uses ``importlib.metadata`` to read its own version, which is also in the name of a directory.
+Import this module before paramiko.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _INVOKE, _METADATA = "invoke", "importlib.metadata"
 
 
 class _Version(ModuleType):
-    """Stand-in for ``importlib.metadata`` that only knows paramiko's version."""
+    """Replacement for ``importlib.metadata`` that only knows paramiko's version."""
 
     def version(self, name: str) -> str:
         """Return the version of a distribution."""

@@ -1,9 +1,8 @@
 """Early start of this node's collector, while the command line is imported.
 
-Both take as long. The collector is a fork of this process: no interpreter to start, little left to import. It collects
-nothing before it has a plan, and ends itself if this process ends without one. A lock that another thread holds would
-never be released in the copy, so only a process with a single thread is forked: one at its very start, which is also
-when its memory is small.
+Both take equally long. The collector is a fork of this process, which saves the start of an interpreter and most
+imports. It waits for a plan, and exits if this process ends without one. A lock held by another thread would never be
+released in the copy, so only a single-threaded process is forked: at its start, when its memory is also small.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ if TYPE_CHECKING:
 
 _COMMANDS = ("check", "collect")
 
-#: Options with which other nodes are queried, or none.
+#: Options that select other nodes, or no node.
 _ELSEWHERE = ("--hosts", "--hostfile", "--job", "--rerun", "--pods", "--via", "--help", "-h")
 
 
 def collects_locally(words: Sequence[str]) -> bool:
-    """Return whether a command line that is not parsed yet collects from this node."""
+    """Return whether an unparsed command line collects from this node."""
     return bool(words) and words[0] in _COMMANDS and not any(word.startswith(_ELSEWHERE) for word in words)
 
 
 def start() -> None:
-    """Start this node's collector where a fork is safe; else it is started later."""
-    gc.disable()  # until all is imported: none of that is ever garbage (``collect.local.collect``)
+    """Start this node's collector if a fork is safe; otherwise it starts later."""
+    gc.disable()  # until all is imported, which never becomes garbage (``collect.local.collect``)
     try:
         _started.append(Forked())
     except (OSError, NotImplementedError):
@@ -39,15 +38,15 @@ def start() -> None:
 
 
 def take() -> Forked | None:
-    """Return the collector that was started early, once; None if there is none."""
+    """Return the collector that was started early, at most once; else None."""
     return _started.pop() if _started else None
 
 
 class Forked:
-    """A collector started by a fork; of Popen's attributes those that are used here."""
+    """A collector started by a fork, with the attributes of Popen that are used."""
 
     def __init__(self) -> None:
-        """Start it; raise OSError on failure, NotImplementedError where unsafe."""
+        """Start it; raise OSError on failure, NotImplementedError if unsafe."""
         if len(os.listdir("/proc/self/task")) != 1:
             raise NotImplementedError
         pipes = [os.pipe() for _ in range(3)]
@@ -74,7 +73,7 @@ class Forked:
 
 
 def _become_collector(*streams: int) -> NoReturn:
-    """Do as ``payload.BOOT_INSTALLED``, in a session and with streams of its own."""
+    """Do as ``payload.BOOT_INSTALLED``, in a new session with new streams."""
     try:
         os.setsid()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -83,7 +82,7 @@ def _become_collector(*streams: int) -> NoReturn:
             os.dup2(fd, number)
         os.closerange(3, 256)
         sys.stdout, sys.stderr = open(1, "w"), open(2, "w")  # noqa: SIM115
-        gc.freeze()  # else a collection would visit, and so copy, all that is the other process's
+        gc.freeze()  # a collection would visit, and so copy, the parent's objects
         from preflight.collector.__main__ import main
 
         plan = open(0, "rb", closefd=False).readline()  # noqa: SIM115

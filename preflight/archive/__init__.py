@@ -1,1 +1,1 @@
-"""Saved evidence: one file a node."""
+"""Saved evidence: one file per node."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 RUN_FILE = "run.json"
 
-#: How a report begins, and bytes in which that stands.
+#: Start of a report, and the number of bytes to search for it.
 _REPORT, _HEAD = re.compile(rb'\s{0,100}\{\s{0,100}"schema"\s{0,10}:\s{0,10}"preflight\.report/'), 300
 
 
@@ -38,7 +38,7 @@ class ArchiveError(PreflightError):
 
 
 def file_name(node: str) -> str:
-    """Return the file name of a node's document, which stays in its directory."""
+    """Return the file name of a node's document, safe for its directory."""
     if node == RUN:
         return RUN_FILE
     name = quote(node, safe="-_.+@:", errors="backslashreplace") + ".json"
@@ -48,7 +48,7 @@ def file_name(node: str) -> str:
 
 
 def _file_of(evidence: Evidence) -> str:
-    """Return a document's file name; a pair test's is beside the node's."""
+    """Return a document's file name; a pair test has a separate file."""
     if evidence.pair is None:
         return file_name(evidence.node)
     return file_name(f"{evidence.node}.pair-{evidence.pair.peer}")
@@ -87,7 +87,7 @@ STDOUT = Path("-")
 
 
 def write(path: Path, text: str | Iterable[str]) -> None:
-    """Write a text file, as ``replacing`` does; raises OSError."""
+    """Write a text file atomically; raises OSError."""
     with replacing(path) as stream:
         for piece in [text] if isinstance(text, str) else text:
             stream.write(piece.encode("utf-8", "backslashreplace"))
@@ -109,7 +109,7 @@ def replacing(path: Path, mode: int | None = None) -> Iterator[BufferedWriter]:
         umask = os.umask(0)
         os.umask(umask)
         mode = 0o666 & ~umask
-    # a random name: no link can be placed at it
+    # A random name: nobody can prepare a link with it.
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -157,28 +157,28 @@ def read_file(path: Path) -> Evidence | None:
 
 
 def twice(node: str, one: Path, other: Path) -> ArchiveError:
-    """Return the error for a node that is described twice."""
-    return ArchiveError(f"{one} and {other} both describe node {node}; judge them one by one")
+    """Return the error for a node with two documents."""
+    return ArchiveError(f"{one} and {other} both describe node {node}; judge them separately")
 
 
 def files(paths: Sequence[Path]) -> list[Path]:
-    """Return the files, those of a directory by name; raises ArchiveError."""
+    """Return the files; a directory's are sorted by name. Raises ArchiveError."""
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
             inside = sorted(path.glob("*.json"))
             if not inside:
-                raise ArchiveError(f"{path}: holds no *.json file; `preflight check --save {path}` writes them")
+                raise ArchiveError(f"{path}: has no *.json file; `preflight check --save {path}` writes them")
             found += inside
         elif path.exists():
             found.append(path)
         else:
-            raise ArchiveError(f"{path}: there is no such file or directory")
+            raise ArchiveError(f"{path}: no such file or directory")
     return found
 
 
 def is_report(path: Path) -> bool:
-    """Return whether a file is a report beside the evidence."""
+    """Return whether a file is a report instead of evidence."""
     try:
         safe_read.require_regular_file(path)
         with path.open("rb") as stream:
@@ -188,7 +188,7 @@ def is_report(path: Path) -> bool:
 
 
 def merged(one: Evidence, other: Evidence) -> Evidence:
-    """Return the logs of a run that are in two documents."""
+    """Merge the logs of a run from two documents."""
     return Evidence(RUN, one.collected_at, {**one.records, **other.records}, origin=one.origin)
 
 
@@ -224,7 +224,7 @@ def logs(paths: Sequence[Path], limit: int) -> Evidence | None:
 
 
 def _spooled(path: Path) -> Path:
-    """Return where a log lies; a pipe is copied to disk."""
+    """Return the path of a log; a pipe is copied to disk."""
     if not stat.S_ISFIFO(path.stat().st_mode):
         return path
 
@@ -234,12 +234,12 @@ def _spooled(path: Path) -> Path:
     return Path(copy.name)
 
 
-#: Copies of pipes; each goes with this process.
+#: Copies of pipes, removed with this process.
 _copies: list[object] = []
 
 
 def _log(path: Path, head: bytes, size: int, limit: int) -> object:
-    """Return the record of a log that begins so and has so many bytes."""
+    """Return the record of a log with this start and size."""
     why = ""
     if size > limit:
         why = f"the log is longer than {limit} bytes"

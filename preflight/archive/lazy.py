@@ -29,17 +29,17 @@ from preflight.evidence.document import (
 )  # fmt: skip
 from preflight.facts.job import RUN
 
-#: Documents up to which they are held in memory, and bytes that these may take.
+#: Maximum number of documents held in memory, and their maximum total size in bytes.
 HELD, HELD_BYTES = 64, 64 << 20
 
-#: Bytes that documents may take in memory while their nodes are judged together; beyond that each is read when it is
-#: needed. A complete node takes 2 to 5 MB.
+#: Maximum memory in bytes for documents whose nodes are judged together; beyond that each is read when needed. A
+#: complete node takes 2 to 5 MB.
 JUDGED_BYTES = 384 << 20
 
-#: Bytes of memory that a byte of JSON becomes at most, as lists without content do.
+#: Maximum bytes of memory per byte of JSON, as for empty lists.
 _MOST_OF_A_BYTE = 50
 
-#: What ``evidence.dump`` writes before the records of a node, and bytes in which that has to fit.
+#: The header that ``evidence.dump`` writes before a node's records, and its maximum size in bytes.
 _HEAD = re.compile(
     rb'\{\n "collected_at": "[^\n]*\n "collector": \{.*?\n "node": ("[^\n]*"),\n( "origin": [^\n]*\n)? "records": \{',
     re.DOTALL,
@@ -49,7 +49,7 @@ _HEAD_BYTES = 16384
 
 @dataclass(frozen=True)
 class File:
-    """The document of one node, and those that hold only its pair tests."""
+    """The document of one node, and documents with only its pair tests."""
 
     node: str
     path: Path
@@ -65,21 +65,21 @@ class File:
             return no_answer(self.node, "read", str(error), "")
         if found is not None and found.node == self.node:
             return found
-        if found is not None and found.no_answer is not None:  # damaged, and so called by its file's name
+        if found is not None and found.no_answer is not None:  # damaged, therefore named after its file
             return replace(found, node=self.node)
         return no_answer(self.node, "read", f"{self.path} was replaced while it was judged", "")
 
 
 @dataclass(frozen=True)
 class Packed:
-    """A node's document on disk, and the bytes that it takes in memory."""
+    """A node's document on disk, and its size in memory in bytes."""
 
     node: str
     path: Path
     bytes: int = 0
 
     def read(self) -> Evidence:
-        """Return the evidence; where the file has gone, a node without an answer."""
+        """Return the evidence; if the file is gone, a node without an answer."""
         try:
             document = json.loads(zlib.decompress(self.path.read_bytes()))
             return from_document(document, str(self.path))
@@ -89,7 +89,7 @@ class Packed:
 
 @dataclass(frozen=True)
 class InMemory:
-    """The document of one node that could not be put aside: the disk is full."""
+    """The document of one node that could not be stored because the disk is full."""
 
     node: str
     evidence: Evidence
@@ -103,11 +103,11 @@ class InMemory:
 class Saved(Sequence[Evidence]):
     """Documents in the order of their nodes' names, each read when it is used.
 
-    ``large``: they take more than ``JUDGED_BYTES`` together, so that few are held at a time.
+    ``large``: they exceed ``JUDGED_BYTES`` in total, so only a few are held at a time.
     """
 
     def __init__(self, sources: Sequence[File | Packed | InMemory], folder: object = None, large: bool = False) -> None:
-        """Take the documents; ``folder`` is what must not go before they do."""
+        """Take the documents; ``folder`` must exist as long as they do."""
         self.sources = sources
         self.large = large
         self._folder = folder
@@ -153,7 +153,7 @@ def load(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | None]:
 
 
 def _of_bundles(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | None]:
-    """Read bundles, and what else is named beside them; raises ArchiveError."""
+    """Read bundles and other named files; raises ArchiveError."""
     known: dict[str, tuple[bytes, Path]] = {}
     run: Evidence | None = None
     for path, evidence in _documents(paths):
@@ -174,7 +174,7 @@ def _of_bundles(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | N
 
 
 def is_bundle(path: Path) -> bool:
-    """Return whether a file is compressed by gzip, as a bundle is and no document."""
+    """Return whether a file is compressed with gzip, as only bundles are."""
     try:
         if not path.is_file():
             return False
@@ -222,7 +222,7 @@ def _glance(path: Path) -> str | None:
 
 
 def _together(known: File, path: Path) -> File:
-    """Add a document of the same node; one of them must hold only pair tests.
+    """Add a document of the same node; one of them must contain only pair tests.
 
     Raises ArchiveError.
     """
@@ -235,7 +235,7 @@ def _together(known: File, path: Path) -> File:
 
 
 def _memory(files: Sequence[Path]) -> int:
-    """Return at most how many bytes documents take in memory together."""
+    """Return an upper bound of the documents' memory in bytes."""
     try:
         stats = [path.stat() for path in files]
         if sum(status.st_size for status in stats) * _MOST_OF_A_BYTE <= JUDGED_BYTES:
@@ -269,7 +269,7 @@ class Spool:
 
     def __init__(self, known: Iterable[Evidence] = ()) -> None:
         """Begin with those that are there already."""
-        self.silent: list[Evidence] = []  # those of nodes that gave no answer
+        self.silent: list[Evidence] = []  # nodes without an answer
         self._held: list[Evidence] = []
         self._aside: list[Packed | InMemory] = []
         self._number = self._bytes = 0
@@ -295,12 +295,12 @@ class Spool:
         path = folder / f"{self._number}.z"
         try:
             path.write_bytes(zlib.compress(json.dumps(to_document(evidence)).encode(), 1))
-        except (OSError, RecursionError):  # no space is left, or it is nested too deeply
+        except (OSError, RecursionError):  # no space left, or nested too deeply
             return InMemory(evidence.node, evidence)
         return Packed(evidence.node, path, memory(evidence))
 
     def documents(self) -> Sequence[Evidence]:
-        """Return all documents by their nodes' names."""
+        """Return all documents by node name."""
         if self._folder is None:
             return sorted(self._held, key=lambda evidence: evidence.node)
         large = sum(document.bytes for document in self._aside) > JUDGED_BYTES

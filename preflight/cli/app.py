@@ -1,4 +1,4 @@
-"""Command line: the commands, each imported when it is called."""
+"""The command line; each command is imported when called."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from preflight import errors
 from preflight.errors import PreflightError
 from preflight.version import VERSION
 
-#: Name of each command, and where in ``preflight.commands`` it is defined.
+#: Name of each command, and its location in ``preflight.commands``.
 COMMANDS = {
     "check": "check:check",
     "pair": "pair:pair",
@@ -38,7 +38,7 @@ COMMANDS = {
     "version": "about:version",
 }
 
-#: Commands as help lists them.
+#: Groups of commands in help.
 GROUPS = {
     "Judge": ("check", "judge", "show", "gate", "pair", "bench", "demo"),
     "Compare": ("diff", "history"),
@@ -62,7 +62,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command of the first word, or suggest the nearest one."""
+        """Return the command of the first argument, or suggest a similar one."""
         word = args[0]  # click may take it out
         try:
             return super().resolve_command(ctx, args)
@@ -91,7 +91,7 @@ class _Commands(click.Group):
             raise _shown(error) from None
 
     def invoke(self, ctx: click.Context) -> None:
-        """Carry out a command; what it returns is the exit status."""
+        """Run a command; its return value is the exit status."""
         from preflight.terminal import UsageError
 
         try:
@@ -100,8 +100,8 @@ class _Commands(click.Group):
             raise _shown(_UsageError(str(error))) from None
         except KeyboardInterrupt:
             click.echo("\nAborted!", err=True)
-            ctx.exit(3)  # nothing was judged; click's own status would mean that a check failed
-        except BrokenPipeError:  # the reader has left; what is still to be flushed goes nowhere
+            ctx.exit(3)  # not judged; click's own status would mean that a check failed
+        except BrokenPipeError:  # the reader has closed the pipe; remaining output is discarded
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             ctx.exit(3)
         except click.ClickException as error:
@@ -111,7 +111,7 @@ class _Commands(click.Group):
 
 
 def _shown(error: click.ClickException) -> click.ClickException:
-    """Make control characters from foreign names or files visible in an error."""
+    """Make control characters from untrusted names or files visible in an error."""
     from preflight.reports.sanitize import visible
 
     object.__setattr__(error, "message", visible(error.message))
@@ -130,7 +130,7 @@ def main(verbose: bool) -> None:
 
     \b
     First:   preflight demo                     a sick cluster, made by hand
-    Then:    preflight check                    this machine
+    Then: preflight check this machine
              preflight check --cluster cluster.toml --html report.html
     """
     if verbose:

@@ -26,6 +26,6 @@ def check(options: Mapping[str, Any]) -> int:
     except KeyboardInterrupt:
         print("\nAborted!", file=sys.stderr)
         return 3  # nothing was judged
-    except BrokenPipeError:  # the reader has closed the pipe; what is still to be flushed is discarded
+    except BrokenPipeError:  # the reader has closed the pipe; remaining output is discarded
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-#: Characters of an exception that are printed.
+#: Maximum length of a printed exception, in characters.
 _LONGEST = 300
 
 TYPE_CHECKING = False
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Carry out the command line and end the process.
+    """Run the command line and end the process.
 
-    A fault of ours ends with 3, and never looks like a verdict. No other place ends this process, but the deadline
-    thread of a gate.
+    An internal error exits with 3, so that it never looks like a verdict. Only this function and a gate's deadline
+    thread end the process.
     """
     words = sys.argv[1:]
     try:
@@ -34,7 +34,7 @@ def main() -> None:
 def _run(words: Sequence[str]) -> tuple[Any, bool]:
     """Return the exit status, and whether the interpreter has to shut down.
 
-    It does where temporary folders may be left to remove.
+    It does if temporary folders may have to be removed.
     """
     if words[:1] == ["gate"]:
         from preflight.gate import main as entry
@@ -69,9 +69,9 @@ def _run(words: Sequence[str]) -> tuple[Any, bool]:
 
 
 def _crashed(words: Sequence[str], error: Exception) -> int:
-    """Report a fault of ours; return the exit status.
+    """Report an internal error; return the exit status.
 
-    A scheduler drains a node for a status that is not a verdict.
+    Schedulers drain a node for any other status.
     """
     if words[:1] == ["gate"]:
         try:
@@ -97,7 +97,7 @@ def _crashed(words: Sequence[str], error: Exception) -> int:
 
 
 def _print(text: str) -> None:
-    """Print sanitized text to standard error; nothing where that is closed."""
+    """Print sanitized text to standard error, if open."""
     try:
         from preflight.reports.sanitize import visible
 

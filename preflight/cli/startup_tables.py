@@ -1,7 +1,7 @@
 """Tables for a fast start: declarations of checks, and command-line options.
 
 ``python -m preflight.cli.startup_tables`` writes both into this tree. The build does so for wheels, editable installs
-and preflight as one file (``preflight._startup.build``, ``preflight.cli.zipapp``); the tests do when they are stale. A
+and the single-file build (``preflight._startup.build``, ``preflight.cli.zipapp``); the tests do so if they are stale. A
 run never writes them.
 """
 
@@ -24,10 +24,10 @@ from preflight.checks._registry import lazy
 from preflight.commands.check import check
 from preflight.commands.gate import gate
 
-#: Top of the package.
+#: Top directory of the package.
 ROOT = Path(_startup.__path__[0]).parent
 
-#: Command -> what click parses it with, the sources of its options, and the options that are left to click.
+#: Command -> click command, sources of its options, and options that only click handles.
 COMMANDS: Mapping[str, tuple[click.Command, tuple[str, ...], frozenset[str]]] = {
     "check": (check, ("commands/check.py", "commands/options.py"), frozenset()),
     "gate": (gate, ("commands/gate.py", "gate/options.py", "gate/policy.py"), frozenset({"policy"})),
@@ -80,7 +80,7 @@ def options_table() -> str:
     return "".join(lines)
 
 
-#: File below ``preflight`` -> what writes it.
+#: File below ``preflight`` -> function that returns its content.
 TABLES: Mapping[str, Callable[[], str]] = {
     "_startup/generated_checks.py": checks_table,
     "_startup/generated_options.py": options_table,
@@ -88,7 +88,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
 
 
 def write(folder: Path) -> list[str]:
-    """Write the tables that differ below the top of the package; return their names."""
+    """Write changed tables below the top directory; return their names."""
     changed = []
     for name, text in TABLES.items():
         path, data = folder / name, text()
@@ -107,7 +107,7 @@ def _module(name: str) -> Iterator[str]:
 
 
 def _known(command: click.Command, left: frozenset[str]) -> Iterator[click.Parameter]:
-    """Yield the parameters that the fast parser gives a value to."""
+    """Yield the parameters that the fast parser sets."""
     return (param for param in command.params if param.name not in left)
 
 
@@ -123,7 +123,7 @@ def _options(command: click.Command, left: frozenset[str]) -> Iterator[tuple[str
 
 
 def _kind(type: Any) -> tuple[str, tuple[Any, ...]] | None:
-    """Return how values of a click type are converted; None to leave it to click."""
+    """Return how values of a click type are converted; None if only click can."""
     if isinstance(type, click.IntRange | click.FloatRange):
         if type.min is None or type.max is None or type.min_open or type.max_open or type.clamp:
             return None

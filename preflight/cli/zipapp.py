@@ -24,18 +24,18 @@ from preflight.version import VERSION
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
-#: Distribution -> what of it is carried along: pure Python, nothing that needs a compiler or the network.
+#: Distribution -> included parts: pure Python only, without compiled code or network access.
 CARRIED = {
     "click": "click/", "ClusterShell": "ClusterShell/", "Jinja2": "jinja2/", "MarkupSafe": "markupsafe/",
     "nvidia-ml-py": "pynvml.py", "rich": "rich/", "tomli": "tomli/",
 }  # fmt: skip
 
-#: The interpreter of the first line: absolute, and deaf to PYTHONPATH and the packages of the user's home.
+#: The interpreter of the first line: an absolute path, which ignores PYTHONPATH and the user's packages.
 PYTHON = "/usr/bin/python3"
 
 _OURS = ("preflight", "preflight.checks", "preflight.reports")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-#: Bit 0: checked by the hash of the source; bit 1, not set: whether the source was changed is not checked (PEP 552).
+#: Bit 0: hash-based; bit 1 not set: changes of the source are not checked (PEP 552).
 _UNCHECKED_HASH = 0b01
 
 _MAIN = """\
@@ -60,12 +60,12 @@ if __name__ == "__main__":
 
 
 class MissingPackage(PreflightError):
-    """A package that the file should carry is not installed here."""
+    """A package that the file must include is not installed."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """The members of the archive; ``floor`` is the oldest Python that they run with."""
+    """The members of the archive; ``floor`` is the oldest supported Python."""
 
     files: Mapping[str, bytes]
     floor: tuple[int, int]
@@ -80,7 +80,7 @@ def contents() -> Contents:
             found = metadata.distribution(name)
         except metadata.PackageNotFoundError:
             if name != "tomli":  # part of Python since 3.11
-                raise MissingPackage(f"{name} is not installed: it has to travel with preflight") from None
+                raise MissingPackage(f"{name} is not installed, but the file must include it") from None
             floor = (3, 11)
             continue
         files.update(_carried(found, prefix))
@@ -90,9 +90,9 @@ def contents() -> Contents:
 
 
 def build(found: Contents, python: str = PYTHON) -> bytes:
-    """Return the file: a line that names the interpreter, and a zip archive.
+    """Return the file: an interpreter line and a zip archive.
 
-    Beside each source lies its byte code for the Python that builds; another one passes over it.
+    Each source has byte code for the building Python; other versions ignore it.
     """
     files = dict(found.files)
     for name, source in found.files.items():
@@ -136,7 +136,7 @@ def _carried(found: metadata.Distribution, prefix: str) -> Iterator[tuple[str, b
 
 
 def _compiled(name: str, source: bytes) -> bytes:
-    """Return byte code that never looks at its source."""
+    """Return byte code that does not check its source."""
     code = marshal.dumps(compile(source, name, "exec", dont_inherit=True, optimize=0), 2)
     return MAGIC_NUMBER + _UNCHECKED_HASH.to_bytes(4, "little") + source_hash(source) + code
 
@@ -144,13 +144,13 @@ def _compiled(name: str, source: bytes) -> bytes:
 def main() -> int:
     """Write the file atomically; return the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m preflight.cli.zipapp", description="Write preflight as one file that needs nothing but Python."
+        prog="python -m preflight.cli.zipapp", description="Write preflight as a single file that needs only Python."
     )
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="what to write: preflight.pyz")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="output file: preflight.pyz")
     parser.add_argument("-p", "--python", default=PYTHON, help="interpreter of its first line (default: %(default)s)")
     arguments = parser.parse_args()
     if not arguments.python.startswith("/") or not arguments.python.isprintable() or len(arguments.python) > 100:
-        parser.error("--python: give an absolute path: what PATH finds is not to be trusted before every job")
+        parser.error("--python: use an absolute path; PATH cannot be trusted before every job")
     try:
         found = contents()
         data = build(found, arguments.python)

@@ -1,1 +1,1 @@
-"""Collecting from nodes: which, how, with which plan; a journal of answers."""
+"""Collection from nodes: targets, transport, probe plans, journal of answers."""

@@ -1,4 +1,4 @@
-"""Probes for what the class of a node declares in the cluster file."""
+"""Probes for values that a node's class declares in the cluster file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def class_probes(members: NodeClass | None, window: bool = False) -> list[Probe]:
-    """Return the probes for what a class declares, and for a window's readings."""
+    """Return the probes for a class's declarations, and for a window's readings."""
     wanted: list[Probe] = []
     if members is not None:
         host = members.host

@@ -1,4 +1,4 @@
-"""The transport of a collection, by its options."""
+"""The transport of a collection, selected by its options."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def connection(request: CollectRequest) -> Iterator[AutoTransport | SshTransport | PipedTransport | Srun]:
     """Yield a transport to the nodes of a request; close it at the end.
 
-    That also ends what still runs on the nodes.
+    Closing also ends processes on the nodes.
     """
     hosts, options = request.nodes, request.options
     transport: AutoTransport | SshTransport | PipedTransport | Srun
@@ -49,24 +49,24 @@ def connection(request: CollectRequest) -> Iterator[AutoTransport | SshTransport
 
 
 def _ssh(hosts: Sequence[str], options: CollectOptions) -> AutoTransport | SshTransport | PipedTransport:
-    """Return SSH with paramiko; ``auto`` falls back where a host needs more.
+    """Return SSH with paramiko; ``auto`` falls back if a host needs more.
 
     Raises TransportError.
     """
     try:
-        # import-at-use: preflight as one file has no paramiko
+        # import-at-use: the single-file build has no paramiko
         from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
-    except ModuleNotFoundError as error:  # preflight as one file: paramiko's cryptography is compiled
+    except ModuleNotFoundError as error:  # single-file build: paramiko's cryptography is compiled
         if options.via != "auto":
             raise UsageError(
-                f"no SSH: there is no {error.name} in this preflight; use --via openssh, or install gpu-preflight"
+                f"no SSH: this build does not include {error.name}; use --via openssh, or install gpu-preflight"
             ) from None
 
         every = OpenSshTransport(options.ssh_config, hosts, options.connect_timeout_s)
-        every.through_openssh = dict.fromkeys(hosts, f"there is no {error.name} in this preflight")
+        every.through_openssh = dict.fromkeys(hosts, f"this build does not include {error.name}")
         return every
 
-    # import-at-use: it needs paramiko as well
+    # import-at-use: also needs paramiko
     from preflight.transport.ssh.automatic import AutoTransport
 
     kind = AutoTransport if options.via == "auto" else SshTransport

@@ -33,7 +33,7 @@ def collect(request: CollectRequest) -> Collected:
     answered = {evidence.node for evidence in already}
     waiting = replace(request, nodes=tuple(node for node in request.nodes if node not in answered))
     if already:
-        print_text(f"{len(already)} nodes have answered already; collecting from {len(waiting.nodes)}\n", sys.stderr)
+        print_text(f"{len(already)} nodes have already answered; collecting from {len(waiting.nodes)}\n", sys.stderr)
     answers, saved = Spool(already), True
     if not waiting.nodes:
         return Collected(answers.documents(), via=options.via)
@@ -52,7 +52,7 @@ def collect(request: CollectRequest) -> Collected:
             if request.save is not None:
                 saved = write_or_report(partial(save, request.save, [evidence]), request.save) and saved
             answers.add(evidence)
-            del evidence  # the next one needs its memory
+            del evidence  # the next document needs its memory
         through_openssh = transport.through_openssh
     _advise(answers.silent)
     return Collected(answers.documents(), None, options.via, through_openssh, saved)
@@ -77,12 +77,10 @@ def _already(request: CollectRequest, plan: Mapping[str, Any]) -> list[Evidence]
 
 
 def _advise(answers: Sequence[Evidence]) -> None:
-    """Print the one fix for all host keys that were refused."""
+    """Print one fix for all rejected host keys."""
     refused = [e.node for e in answers if e.no_answer is not None and e.no_answer.get("phase") == "host-key"]
     if len(refused) > 1:
-        # import-at-use: preflight as one file has no paramiko
+        # import-at-use: the single-file build has no paramiko
         from preflight.transport.ssh.host_keys import trust_command
 
-        print_text(
-            f"once you have checked the host keys of {len(refused)} hosts: {trust_command(refused)}\n", sys.stderr
-        )
+        print_text(f"after verifying the host keys of {len(refused)} hosts: {trust_command(refused)}\n", sys.stderr)

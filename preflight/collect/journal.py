@@ -1,7 +1,7 @@
 """Resuming an interrupted run: nodes that have answered are not queried again.
 
-Beside the documents of ``--save DIR`` lies a journal of the nodes and the plan. A document counts as an answer of
-that run if it was written after the journal; a node without an answer is queried again.
+``--save DIR`` also contains a journal of the nodes and the plan. A document belongs to that run if it was written after
+the journal; a node without an answer is queried again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from preflight.evidence.document import DocumentError, Evidence, read
 from preflight.nodeset import fold
 from preflight.schemas.conform import find_error
 
-#: The journal's name in the directory; no document ends so.
+#: The journal's file name; no document has this suffix.
 JOURNAL = ".preflight-run"
 SCHEMA = "preflight.run/1"
 
@@ -63,15 +63,15 @@ def proceed(folder: Path, run: Mapping[str, Any]) -> list[Evidence]:
         started_ns = journal.stat().st_mtime_ns
         before = json_limits.read(journal, longest=safe_read.BY_HAND, once=True)
     except FileNotFoundError:
-        raise ResumeError(f"{folder}: holds no run that could be continued; leave --resume out") from None
+        raise ResumeError(f"{folder}: has no run to resume; omit --resume") from None
     except OSError as error:
         raise ResumeError(f"{journal}: cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise ResumeError(f"{journal}: is damaged ({error}); leave --resume out to start anew") from None
+        raise ResumeError(f"{journal}: is damaged ({error}); omit --resume to start again") from None
     if wrong := find_error(before, "run-1", exact=True):
-        raise ResumeError(f"{journal}: is damaged ({wrong}), or of another version; leave --resume out to start anew")
+        raise ResumeError(f"{journal}: is damaged ({wrong}), or of another version; omit --resume to start again")
     if differences := list(_differences(before, run)):
-        raise ResumeError(f"{folder}: holds another run: {'; '.join(differences)}; leave --resume out to start anew")
+        raise ResumeError(f"{folder}: has another run: {'; '.join(differences)}; omit --resume to start again")
     found = (_answer(folder / file_name(host), host, started_ns) for host in run["hosts"])
     return [evidence for evidence in found if evidence is not None]
 
@@ -95,7 +95,7 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
     if less := was - is_now:
         differences.append(f"{fold(less)} {'was' if len(less) == 1 else 'were'} among its nodes")
     if before["cluster_file"] != now["cluster_file"]:
-        differences.append("its cluster file was another one")
+        differences.append("its cluster file was different")
     if before["plan"] != now["plan"]:
         differences.append("it collected other records (another version of preflight, or other plug-ins)")
     for name, value in now["options"].items():

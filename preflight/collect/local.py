@@ -29,7 +29,7 @@ def collect(request: CollectRequest, meanwhile: Callable[[], object]) -> Evidenc
     (name,) = request.nodes
     plan = request.plans()(name, request.options.limits(DEADLINE_S))
     document = node.collect(plan, meanwhile=meanwhile)
-    gc.freeze()  # a collection need not look at what was imported
+    gc.freeze()  # garbage collection need not scan imported modules
     gc.enable()
     from preflight.evidence.document import DocumentError, from_document
 
@@ -40,7 +40,7 @@ def collect(request: CollectRequest, meanwhile: Callable[[], object]) -> Evidenc
 
 
 def collect_interruptibly(request: CollectRequest, meanwhile: Callable[[], object] = lambda: None) -> Evidence:
-    """Collect from this node; Ctrl-C or SIGTERM gives a node without an answer."""
+    """Collect from this node; Ctrl-C or SIGTERM yields a node without an answer."""
     (name,) = request.nodes
     try:
         with _sigterm_interrupts(), progress(f"collecting from {name}"):

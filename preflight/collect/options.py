@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 #: Overall deadline in seconds, for one node and for a fleet. Each node of a fleet gets the one-node deadline.
 DEADLINE_S, FLEET_DEADLINE_S = 60.0, 600.0
 
-#: Seconds on top for a sweep of the fabric, which queries every port there is: the time limit of its probes.
+#: Additional seconds for a fabric sweep, which queries every port: the time limit of its probes.
 SWEEP_S = 120.0
-#: Seconds that a deadline has to leave beside the window, for both readings of a busy node.
+#: Minimum seconds of a deadline in addition to the window, for both readings of a busy node.
 MARGIN_S = 10.0
 
 
@@ -46,7 +46,7 @@ class CollectOptions:
 
     @property
     def extra_s(self) -> float:
-        """Seconds that a node may take beside the usual."""
+        """Additional seconds that a node may take."""
         return (self.window_s or 0) + (SWEEP_S if self.fabric else 0)
 
     @property
@@ -57,16 +57,16 @@ class CollectOptions:
         return Kubectl(self.namespace or "", self.container or "")
 
     def limits(self, usual_s: float) -> float:
-        """Return the deadline in seconds of a run that usually takes ``usual_s``.
+        """Return the deadline in seconds; ``usual_s`` is the default.
 
-        A window is added to it.
+        A window is added to the default.
         """
         if self.deadline_s is None:
             return usual_s + self.extra_s
         if self.window_s is not None and self.deadline_s < self.window_s + MARGIN_S:
             raise UsageError(
-                f"--window {self.window_s:g} does not fit into --deadline {self.deadline_s:g}: "
-                f"give it at least {self.window_s + MARGIN_S:g} seconds, or leave it out"
+                f"--window {self.window_s:g} does not fit into --deadline {self.deadline_s:g}: set at "
+                f"least {self.window_s + MARGIN_S:g} seconds, or omit it"
             )
         return self.deadline_s
 
@@ -100,7 +100,7 @@ def plans(
 def sweeper(nodes: Sequence[str], cluster: Cluster | None, options: CollectOptions) -> str | None:
     """Return the node that sweeps the fabric, if ``--fabric`` is given.
 
-    At most one sweeps, and only a node that the cluster file names: every sweep queries every switch and HCA.
+    At most one sweeps, and only the node named in the cluster file: a sweep queries every switch and HCA.
     """
     if not options.fabric:
         return None

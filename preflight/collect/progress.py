@@ -1,4 +1,4 @@
-"""Progress of a collection on a terminal: one line that is always true."""
+"""Progress line of a collection on a terminal."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _PER_SECOND = 4
 
 
 class ProgressLine:
-    """Shows the progress of ``scheduler.gather`` on a terminal, else nothing."""
+    """Shows the progress of ``scheduler.gather``, only on a terminal."""
 
     def __init__(
         self, nodes: int, stream: TextIO | None = None, through_openssh: Mapping[str, str] = MappingProxyType({})
     ) -> None:
-        """Expect the events of ``nodes`` nodes; ``stream`` is standard error unless given.
+        """Expect the events of ``nodes`` nodes; ``stream`` defaults to standard error.
 
-        ``through_openssh`` names the hosts that the system's ``ssh`` reaches, as it grows.
+        ``through_openssh`` lists the hosts reached with the system's ``ssh``, and grows.
         """
         self._nodes, self._stream = nodes, stream or sys.stderr
         self._through_openssh = through_openssh
@@ -83,6 +83,6 @@ class ProgressLine:
 
 
 def _slowest(begun: Mapping[str, float], now: float) -> str:
-    """Name up to three nodes that have been running for more than two seconds."""
+    """List up to three nodes that have been running for more than two seconds."""
     slow = sorted((at, host) for host, at in begun.items() if now - at >= 2)[:3]
     return "; slowest: " + ", ".join(f"{host} {now - at:.0f} s" for at, host in slow) if slow else ""

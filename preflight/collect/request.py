@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Targets:
-    """Nodes as the command line names them; None where an option is not given."""
+    """Nodes named on the command line; None for a missing option."""
 
     hosts: str | None = None
     hostfile: Path | None = None
@@ -31,7 +31,7 @@ class Targets:
 
     @property
     def named(self) -> bool:
-        """Whether nodes are named at all; "" is an unset variable of a script."""
+        """Whether any nodes are named; "" comes from an unset variable in a script."""
         return any(value is not None for value in (self.hosts, self.hostfile, self.job, self.rerun, self.selector))
 
     def nodes(self, options: CollectOptions) -> tuple[str, ...]:
@@ -49,14 +49,14 @@ class Targets:
 def _pods(targets: Targets, selector: str, options: CollectOptions) -> tuple[str, ...]:
     """Return the names of the pods with these labels that have not ended."""
     if not selector.strip():
-        raise UsageError("--pods is empty, which would mean all pods: give labels, such as job-name=training")
+        raise UsageError("--pods is empty, which would select all pods: specify labels, such as job-name=training")
     from preflight.transport.errors import TransportError
     from preflight.transport.kubernetes.kubectl import find
 
     if targets.hosts or targets.hostfile or targets.job or targets.rerun:
-        raise UsageError("give --pods or other targets, not both")
+        raise UsageError("specify --pods or other targets, not both")
     if options.via != "kubectl":
-        raise UsageError("--pods are reached over kubectl: add --via kubectl")
+        raise UsageError("--pods requires kubectl: add --via kubectl")
     try:
         names, ended = find(selector, options.kubectl)
     except TransportError as error:
@@ -70,7 +70,7 @@ def _pods(targets: Targets, selector: str, options: CollectOptions) -> tuple[str
 class CollectRequest:
     """What to collect: from which nodes, by which transport, with which probes.
 
-    ``nodes`` are names of nodes or pods, or the name to give this node. ``cluster_file`` is the path of ``cluster``.
+    ``nodes`` are names of nodes or pods, or the name of this node. ``cluster_file`` is the path of ``cluster``.
     With ``save`` each document is written to that directory as it arrives; ``resume`` continues such a run.
     """
 
@@ -85,7 +85,7 @@ class CollectRequest:
     def plans(self) -> Callable[[str, float], Mapping[str, Any]]:
         """Return a function that makes a plan of a node's name and seconds.
 
-        Raises UsageError where it is unclear which node sweeps the fabric.
+        Raises UsageError if it is unclear which node sweeps the fabric.
         """
         return plans(self.probes, self.cluster, self.options, sweeper(self.nodes, self.cluster, self.options))
 
@@ -95,8 +95,8 @@ class Collected:
     """The evidence of a run, collected now or read from disk.
 
     ``run`` has the logs of a job. ``via`` is the transport ("" for this node and for saved evidence),
-    ``through_openssh`` has the reason for each host that the system's ``ssh`` reached. ``saved`` is False where a
-    document could not be written.
+    ``through_openssh`` has the reason for each host that the system's ``ssh`` reached. ``saved`` is False if a document
+    could not be written.
     """
 
     evidences: Sequence[Evidence]

@@ -1,7 +1,7 @@
 """Collection from many nodes at once, with deadlines.
 
-A bounded number of threads calls the transport. This module decides when each node is collected; every node ends as
-exactly one document, also after a hang or an interrupt.
+A bounded number of threads calls the transport. This module schedules the nodes; each yields exactly one document, even
+after a hang or an interrupt.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from typing import Any, Protocol
 
 from preflight.evidence.document import DocumentError, Evidence, from_document, no_answer
 
-#: Nodes that are queried at once by default.
+#: Default number of nodes queried in parallel.
 FANOUT = 64
 
-#: Share of a node's time, and seconds at most, reserved for starting there and for bringing the answer back.
+#: Part of a node's time reserved for starting and for returning the answer: fraction, and maximum seconds.
 _RETURN_SHARE, _RETURN_MOST_S = 0.2, 2.0
 
-#: Seconds after its deadline at which a node that a transport still holds is given up.
+#: Seconds after the deadline at which a node is abandoned if its transport does not return.
 _OVERDUE_S = 0.5
 
-#: Seconds left below which one more node is not started.
+#: Remaining seconds below which no further node is started.
 _LEAST_S = 0.2
 
-#: Seconds between looks at the clock; documents that may wait to be taken.
+#: Seconds between checks of the clock; maximum number of waiting documents.
 _TICK_S, QUEUE_SIZE = 0.1, 16
 
 _FIX = "raise --deadline or --fanout"
 
 
 class NodeTransport(Protocol):
-    """What ``gather`` needs of ``preflight.transport``."""
+    """The part of ``preflight.transport`` that ``gather`` needs."""
 
     def collect(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
-        """Carry out a plan on a node and return an Evidence document.
+        """Run a plan on a node and return an Evidence document.
 
         ``until`` is the deadline on the monotonic clock.
         """
@@ -51,7 +51,7 @@ class NodeTransport(Protocol):
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a run: nodes at once; seconds for one node and for all.
+    """Limits of a run: parallel nodes; seconds for one node and for all.
 
     The seconds of a node include its connection.
     """
@@ -73,7 +73,7 @@ class NodeEvent:
     evidence: Evidence | None = None
 
 
-#: Makes the plan of a node: its name, and the seconds that its collector may take.
+#: Makes a node's plan from its name and its collector's time limit in seconds.
 PlanFor = Callable[[str, float], Mapping[str, Any]]
 
 
@@ -89,9 +89,9 @@ def gather(
     """Collect from every node; yield one document for each, as they end.
 
     All are yielded soon after ``limits.run_s`` seconds; a node that was not started is a ``no_answer`` of phase
-    ``queue``. Once ``stop`` is set, or at a KeyboardInterrupt while it waits, what has arrived is yielded and the
-    rest are ``no_answer`` with the reason ``interrupted``. Unfinished nodes go on in daemon threads: close the
-    transport to end them.
+    ``queue``. Once ``stop`` is set, or at a KeyboardInterrupt, finished nodes are yielded, and all others as
+    ``no_answer`` with the reason ``interrupted``. Unfinished nodes continue in daemon threads: close the transport to
+    end them.
     """
     crew = _Crew(hosts, transport, plan_for, limits, on_event or (lambda event: None))
     try:
@@ -107,8 +107,8 @@ def gather(
 def interruptible() -> Iterator[threading.Event]:
     """Set the yielded event at the first Ctrl-C or SIGTERM.
 
-    The second raises KeyboardInterrupt. For the main thread; a scheduler's time limit, announced by SIGTERM, then
-    still gets a report.
+    The second raises KeyboardInterrupt. For the main thread. After a scheduler's time limit, announced by SIGTERM, a
+    report is still written.
     """
     stop = threading.Event()
 
@@ -127,14 +127,14 @@ def interruptible() -> Iterator[threading.Event]:
 
 @dataclass(frozen=True)
 class _Turn:
-    """A node that a worker is collecting from, and the time by which it must end."""
+    """A node being collected by a worker, and its deadline."""
 
     host: str
     until: float
 
 
 class _Crew:
-    """Worker threads of one run, and the state they share with its main thread."""
+    """Worker threads of one run, and the state shared with the main thread."""
 
     def __init__(
         self,
@@ -166,13 +166,13 @@ class _Crew:
                 yield self._paid(self._done.get(timeout=_TICK_S))
             now = time.monotonic()
             for turn in self._overdue(now):
-                yield self._ended(turn.host, "collect", "the transport did not come back by the node's deadline")
+                yield self._ended(turn.host, "collect", "the transport did not return by the node's deadline")
                 self._hire()
             if now > self._until:
                 yield from self._unbegun()
 
     def rest(self, phase: str, reason: str) -> Iterator[Evidence]:
-        """Yield what has arrived, then a document without an answer for every other node."""
+        """Yield finished documents, then one without an answer for every other node."""
         with self._lock:
             self._waiting.clear()
             self._turns.clear()
@@ -214,14 +214,14 @@ class _Crew:
         try:
             plan = self._plan_for(turn.host, deadline_s)
             answer = from_document(self._transport.collect(turn.host, plan, turn.until), turn.host)
-            return replace(answer, node=turn.host)  # a node does not speak for another one
+            return replace(answer, node=turn.host)  # a node must not answer for another one
         except DocumentError as error:
             return _silent(turn.host, "read", str(error))
-        except Exception as error:  # a defect here may cost one node, never its peers
+        except Exception as error:  # a bug may cost one node, never its peers
             return _silent(turn.host, "collect", f"preflight itself failed: {type(error).__name__}: {error}")
 
     def _deliver(self, turn: _Turn, evidence: Evidence) -> bool:
-        """Hand over a document unless the node was given up; return whether to go on."""
+        """Deliver a document unless the node was abandoned; return whether to continue."""
         with self._lock:
             if turn not in self._turns:
                 return False
@@ -241,7 +241,7 @@ class _Crew:
     # --- in the thread that takes the documents ---
 
     def _overdue(self, now: float) -> list[_Turn]:
-        """Return the nodes with overdue workers, and give these up."""
+        """Return the nodes with overdue workers, and abandon those workers."""
         with self._lock:
             late = [turn for turn in self._turns if now > turn.until + _OVERDUE_S]
             self._turns.difference_update(late)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def sudoers(probes: Iterable[Probe]) -> list[str]:
-    """Return the lines for these probes; none if none of them needs root."""
+    """Return the lines for these probes; empty if none of them needs root."""
     privileged = [probe for probe in probes if probe.needs and probe.argv]
     commands = sorted({command for probe in privileged for command in _commands(probe)})
     if not commands:
@@ -26,7 +26,7 @@ def sudoers(probes: Iterable[Probe]) -> list[str]:
 def _commands(probe: Probe) -> list[str]:
     """Return the commands that a probe may run.
 
-    What another command lists is a number: a wildcard would also match options.
+    Items listed by another command are written as numbers: a wildcard would also match options.
     """
     if not probe.listed:
         return [_escaped(probe.target)]
@@ -37,8 +37,8 @@ def _commands(probe: Probe) -> list[str]:
 def _escaped(target: str) -> str:
     """Return a command with its arguments escaped for sudoers(5).
 
-    Each word that stands for ``{}`` matches anything. A command without arguments would be allowed any, such as a
-    file to write to, so ``""`` forbids them.
+    Each ``{}`` becomes a wildcard. Without arguments sudo would allow any, such as an output file, so ``""`` forbids
+    them.
     """
     escaped = re.sub(r"([,:=\\])", r"\\\1", target).replace("{}", "*")
     return escaped if " " in escaped else f'{escaped} ""'

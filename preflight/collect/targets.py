@@ -15,12 +15,12 @@ from preflight.evidence import safe_read
 from preflight.nodeset import MOST_NAMES, excerpt, unfold
 from preflight.reports import stored
 
-#: Bytes of a host file or report beyond which it is not believed to be one.
+#: Maximum size of a host file or report, in bytes.
 _LARGEST_HOSTFILE = 16_000_000
 
 _SLURM_S = 15.0
 
-# Nothing that ssh could take for an option, or a shell for more than a word.
+# Rejects names that ssh could parse as an option, or a shell as more than a word.
 _HOST = re.compile(r"[A-Za-z0-9_:]([A-Za-z0-9_.:%-]{0,253})")
 _JOB = re.compile(r"[0-9]+([_+][0-9]+)?")
 
@@ -34,9 +34,9 @@ def resolve(
 ) -> tuple[str, ...]:
     """Return the names of the target nodes, sorted and unique.
 
-    Exactly one is given: ``hosts`` in NodeSet syntax, groups included; ``hostfile`` with a name or a NodeSet in each
-    line; ``job``, the number of a Slurm job; ``rerun``, a report, of which the nodes that failed or gave no answer
-    are taken. Raises TargetError if there are none.
+    Exactly one argument is set: ``hosts`` in NodeSet syntax, including groups; ``hostfile`` with a name or NodeSet per
+    line; ``job``, a Slurm job id; ``rerun``, a report, for its nodes that failed or did not answer. Raises TargetError
+    if there are no nodes.
     """
     given = [
         name
@@ -44,7 +44,9 @@ def resolve(
         if value is not None
     ]
     if len(given) != 1:
-        raise TargetError(f"{' and '.join(given) or 'no nodes'} given: give one of --hosts, --hostfile, --job, --rerun")
+        raise TargetError(
+            f"{' and '.join(given) or 'no nodes'} given: use only one of --hosts, --hostfile, --job, --rerun"
+        )
     if hosts is not None:
         return _checked(_unfolded(hosts, "--hosts"), "--hosts")
     if hostfile is not None:
@@ -65,7 +67,7 @@ def _unfolded(text: str, where: str) -> tuple[str, ...]:
 def _checked(names: tuple[str, ...], where: str) -> tuple[str, ...]:
     for name in names:
         if "@" in name:
-            raise TargetError(f"{where}: {excerpt(name)} holds a user; name the User in the SSH configuration")
+            raise TargetError(f"{where}: {excerpt(name)} contains a user; set User in the SSH configuration")
         if not _HOST.fullmatch(name):
             raise TargetError(f"{where}: {excerpt(name)} is not a host name")
     return names
@@ -90,7 +92,7 @@ def _from_file(path: Path) -> tuple[str, ...]:
 
 
 def from_text(text: str, where: str) -> tuple[str, ...]:
-    """Return the names in a host file, each once; raises TargetError.
+    """Return the distinct names in a host file; raises TargetError.
 
     ``where`` is its path.
     """
@@ -108,7 +110,7 @@ def from_text(text: str, where: str) -> tuple[str, ...]:
 def _of_line(line: str, where: str) -> tuple[str, ...]:
     """Return the names in a line.
 
-    Entries such as ``slots=8``, as in files of MPI and DeepSpeed, are ignored.
+    Entries such as ``slots=8`` in MPI and DeepSpeed host files are ignored.
     """
     words = line.split("#", 1)[0].split()
     names = " ".join(word for word in words if "=" not in word)
@@ -123,17 +125,17 @@ def _of_line(line: str, where: str) -> tuple[str, ...]:
 def _of_job(job: str) -> tuple[str, ...]:
     """Return the nodes of a job, or of all tasks of an array.
 
-    squeue prints only fields that Slurm writes. scontrol prints user-chosen job names unquoted among its fields, and
-    a name with ``NodeList=`` would lead to other hosts.
+    squeue prints only fields written by Slurm. scontrol prints user-chosen job names unquoted among its fields, so a
+    job name with ``NodeList=`` could inject other hosts.
     """
     if not _JOB.fullmatch(job):
-        raise TargetError(f"--job: {excerpt(job)} is not the number of a Slurm job, such as 4711 or 4711_3")
+        raise TargetError(f"--job: {excerpt(job)} is not a Slurm job id, such as 4711 or 4711_3")
     queue_text = _slurm("squeue", "-h", "--all", "--local", "--states=all", f"--jobs={job}", "-o", "%i %T %N")
     rows = [line.split(None, 2) for line in queue_text.splitlines() if line.strip()]
-    mine = [row for row in rows if "+" not in job or row[0] == job]  # for one component squeue lists the complete job
+    mine = [row for row in rows if "+" not in job or row[0] == job]  # for a component, squeue lists the complete job
     if not (lists := [row[2] for row in mine if len(row) == 3]):
         states = ", ".join(dict.fromkeys(row[1] for row in mine if len(row) > 1)) or "unknown"
-        raise TargetError(f"--job {job}: the job has no nodes (state {states}); wait until it runs, or give --hosts")
+        raise TargetError(f"--job {job}: the job has no nodes (state {states}); wait until it runs, or use --hosts")
     names = dict.fromkeys(name for each in lists for name in _slurm("scontrol", "show", "hostnames", each).split())
     return _checked(tuple(names), f"--job {job}")
 
@@ -142,7 +144,7 @@ def _slurm(tool: str, *arguments: str) -> str:
     """Return the output of a Slurm tool; its error output is the reason if it fails."""
     command = " ".join((tool, *arguments))
     if not (path := shutil.which(tool)):
-        raise TargetError(f"--job: there is no {tool} in PATH; run on a node of the Slurm cluster, or give --hosts")
+        raise TargetError(f"--job: there is no {tool} in PATH; run on a node of the Slurm cluster, or use --hosts")
     environ = {name: value for name, value in os.environ.items() if not name.startswith("SQUEUE_")}  # filters
     try:
         ran = subprocess.run(
@@ -150,7 +152,9 @@ def _slurm(tool: str, *arguments: str) -> str:
             stdin=subprocess.DEVNULL, timeout=_SLURM_S, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise TargetError(f"--job: `{command}` gave no answer within {_SLURM_S:g} s: is slurmctld up?") from None
+        raise TargetError(
+            f"--job: `{command}` did not answer within {_SLURM_S:g} s: check that slurmctld is up"
+        ) from None
     except OSError as error:
         raise TargetError(f"--job: {path} could not be executed: {error.strerror}") from None
     if ran.returncode:
@@ -175,7 +179,7 @@ def _report(path: Path) -> Mapping[str, Any]:
     except stored.ReportError as error:
         raise TargetError(str(error)) from None
     if report is None:
-        raise TargetError(f"{path}: is not a report of this version; give one written with `preflight check --json`")
+        raise TargetError(f"{path}: is not a report of this version; use one written with `preflight check --json`")
     for place, node in enumerate(report["nodes"]):
         if lacks := {"name", "status"} - set(node):
             where = f"nodes[{place}].{min(lacks)}"
@@ -184,7 +188,7 @@ def _report(path: Path) -> Mapping[str, Any]:
 
 
 def _to_rerun(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the nodes that failed or gave no answer."""
+    """Yield the nodes that failed or did not answer."""
     for node in report["nodes"]:
         if node["status"] == "fail" or node.get("no_answer"):
             yield node["name"]

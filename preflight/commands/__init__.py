@@ -1,1 +1,1 @@
-"""The commands, one module each; what they take is imported when they are called."""
+"""The commands, one module each; their imports run when they are called."""

@@ -44,8 +44,8 @@ def bundle(
     Exit:    0 written, 2 usage
     \f
 
-    Without a REPORT (--json) the evidence is judged now. The cluster file goes along, and so do logs and other texts in
-    DIR. Everything left out is listed.
+    Without a REPORT (--json) the evidence is judged now. The archive also contains the cluster file, logs and other
+    texts in DIR. Everything left out is listed.
     """
     from preflight.commands import bundle_contents as bundles
     from preflight.commands.bundle_files import Added
@@ -56,16 +56,16 @@ def bundle(
     for target in (output, map_file):
         require_writable(target)
         if target and target != STDOUT and target.exists():
-            raise UsageError(f"{target} exists already: name a new file")
+            raise UsageError(f"{target} already exists: name a new file")
     if no_redact and (also or hosts or map_file):
-        raise UsageError("--also, --hosts and --map are about aliases; with --no-redact there are none")
+        raise UsageError("--also, --hosts and --map apply to aliases and cannot be used with --no-redact")
     reports, saved = _parted(paths)
     file = cluster or find_cluster(saved)
     request = new_request("bundle", None if reports else file)
     if len(reports) > 1:
         raise UsageError(f"{reports[1][0]}: a bundle holds one report; {reports[0][0]} is one already")
     if reports and cluster:
-        raise UsageError("--cluster is for judging; the report that is given was judged before")
+        raise UsageError("--cluster cannot be used with a report, which is already judged")
     collected = load_evidence(saved) if saved else Collected([])
     chosen = _chosen(nodes, collected.evidences, reports[0][1] if reports else None)
     if nodes:
@@ -75,7 +75,7 @@ def bundle(
         report = bundles.narrowed(reports[0][1], chosen) if nodes else dict(reports[0][1])
     else:
         report = judge_run(request, collected)
-        # the same evidence gives the same archive, so the report is of its time
+        # The report has the evidence's date, so the same evidence gives the same archive.
         report["run"] |= {
             "at": max((one.collected_at for one in collected.evidences), default="") or "?",
             "seconds": 0.0,
@@ -99,7 +99,7 @@ def bundle(
         print_summary(redactor, what, added.left, output == STDOUT)
     else:
         list_left(added.left)
-        click.echo(f"{what}; not redacted: names, addresses and serial numbers are in it", err=output == STDOUT)
+        click.echo(f"{what}; not redacted: it contains names, addresses and serial numbers", err=output == STDOUT)
 
 
 def _parted(paths: Sequence[Path]) -> tuple[list[tuple[Path, Mapping[str, Any]]], list[Path]]:
@@ -121,7 +121,7 @@ def _parted(paths: Sequence[Path]) -> tuple[list[tuple[Path, Mapping[str, Any]]]
 
 
 def _chosen(nodes: str | None, evidences: Sequence[Evidence], report: Mapping[str, Any] | None) -> frozenset[str]:
-    """Return the nodes that are meant; raises UsageError if one is not there."""
+    """Return the selected nodes; raises UsageError if one does not exist."""
     from preflight.nodeset import fold, unfold
 
     known = {evidence.node for evidence in evidences} or {str(node["name"]) for node in (report or {}).get("nodes", [])}
@@ -132,5 +132,5 @@ def _chosen(nodes: str | None, evidences: Sequence[Evidence], report: Mapping[st
     except ValueError as error:
         raise UsageError(f"--nodes: {error}") from None
     if missing := wanted - known:
-        raise UsageError(f"--nodes: there is nothing of {fold(missing)[:300]}")
+        raise UsageError(f"--nodes: no evidence of {fold(missing)[:300]}")
     return wanted

@@ -20,7 +20,7 @@ README = """\
 What preflight found on some nodes of a cluster, and its report.
 
 report.html    the report, for people        report.json   the same, for programs
-versions.json  what each node runs           evidence/     what was seen on each node
+versions.json what each node runs           evidence/ what was seen on each node
 expected/      the cluster file, if any      files/        logs and texts that lay beside the evidence
 MANIFEST.json  every file with its SHA-256
 
@@ -28,8 +28,8 @@ MANIFEST.json  every file with its SHA-256
 """
 
 REDACTED = """
-Names, addresses, GUIDs, LIDs and serial numbers are aliases: equal where the originals are equal, in the same subnets,
-of the same makers. Only the sender can map them back.
+Names, addresses, GUIDs, LIDs and serial numbers are aliases: equal if the originals are equal, in the same subnets,
+of the same vendors. Only the sender can map them back.
 """
 
 
@@ -68,7 +68,7 @@ def about(report: Mapping[str, Any], redacted: bool) -> dict[str, Any]:
 
 
 def _versions(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what preflight this is, and what each node runs as far as it was read."""
+    """Return the version of preflight, and the software versions of each node."""
     nodes = {str(node["name"]): node.get("record", {}) for node in report["nodes"]}
     return {"preflight": VERSION, "judged_by": (report.get("run") or {}).get("version", VERSION), "nodes": nodes}
 
@@ -95,7 +95,7 @@ def narrowed(report: Mapping[str, Any], nodes: frozenset[str]) -> dict[str, Any]
 def _incidents(
     incidents: Sequence[Mapping[str, Any]], nodes: frozenset[str], places: Mapping[int, int]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the incidents on these nodes, with the new places of findings."""
+    """Yield the incidents on these nodes, with renumbered findings."""
     for incident in incidents:
         remaining = [name for name in incident["nodes"] if name in nodes or name.startswith("@")]
         left = [places[place] for place in incident["findings"] if place in places]

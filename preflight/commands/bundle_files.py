@@ -14,7 +14,7 @@ from preflight.run import saved_cluster
 
 FILES = "files/"
 
-#: Bytes of all files that lie beside the evidence: with more of one repeated line, no judge would unpack the bundle.
+#: Maximum size of all extra files, in bytes: `judge` refuses to unpack more.
 MAX_FILES_BYTES = 32_000_000
 
 
@@ -22,7 +22,7 @@ class Added:
     """The cluster file and other files; ``left`` maps omitted ones to reasons."""
 
     def __init__(self, cluster: Path | None, paths: Sequence[Path], output: Path, redacted: bool) -> None:
-        """Find them in the folders among ``paths``; raises OSError.
+        """Find the files in the folders among ``paths``; raises OSError.
 
         ``output`` is the bundle itself.
         """
@@ -44,7 +44,7 @@ class Added:
                     self.items.append(files.InputFile(item.path, place))
 
     def learn(self, redactor: Redactor) -> None:
-        """Learn the names in all of it; what cannot be read as text is left out."""
+        """Learn the names in all files; files that are not text are left out."""
         for raw in self.cluster.values():
             redactor.learn(raw.decode("utf-8", "surrogateescape"))
         unread = files.learn(redactor, self.items)
@@ -81,7 +81,7 @@ class Added:
         except ClusterFileError as error:
             why = str(error).removeprefix(f"{folder}/")
             self.left.append(
-                f"the cluster file: with aliases it cannot be read ({why}); give it to `judge` with --cluster"
+                f"the cluster file cannot be parsed with aliases ({why}); pass it to `judge` with --cluster"
             )
             return {}
         return made
@@ -92,11 +92,11 @@ def _is_evidence(item: files.InputFile) -> bool:
 
 
 def _unfit(item: files.InputFile, room: int, redacted: bool) -> str:
-    """Return why a file is left out; empty: it is not."""
+    """Return why a file is left out; empty if it is not."""
     if _is_evidence(item):
         return "is a report, not evidence; name it to pack it instead of a new one" if is_report(item.path) else ""
     if (size := item.path.stat().st_size) > room:
-        most = f"the files beside the evidence may have {MAX_FILES_BYTES} together"
+        most = f"the limit for extra files is {MAX_FILES_BYTES} in total"
         return f"has {size} bytes, and {most}; `preflight redact` takes it"
     if redacted and item.path.suffix == ".gz":
         return "is compressed; unpack it first"

@@ -41,18 +41,18 @@ def probes(as_json: bool) -> None:
         return
     for probe in (*registered, *sweep(window=True)):
         if probe == sweep()[0]:
-            click.echo("\nonly with --fabric, and only of the one node that sweeps:")
+            click.echo("\nonly with --fabric, and only on the node that sweeps:")
         limits = f"{probe.timeout_s:g} s" + (f", needs {probe.needs}" if probe.needs else "")
         limits += ", twice with --window" if probe.twice else ""
         click.echo(f"{probe.key}\n    {probe.why} ({limits})")
         if probe.where:
-            click.echo(f"    only where there is {' or '.join(probe.where)}")
+            click.echo(f"    only if {' or '.join(probe.where)} exists")
         for pattern in probe.each:
             click.echo(f"    for each {pattern}")
         for other in probe.otherwise:
             click.echo(f"    where that fails: {other.key}, {other.why}")
         if probe.listed:
-            click.echo(f"    for each that `{probe.listed[0]}` lists")
+            click.echo(f"    for each item that `{probe.listed[0]}` lists")
     from preflight.pair.tests import KINDS
 
     tools = ", ".join(kind.tool for kind in KINDS.values())
@@ -85,7 +85,7 @@ def list_checks(as_json: bool) -> None:
 
 
 def _ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the ids of checks that begin so, for the shell's completion."""
+    """Return the check ids with a prefix, for shell completion."""
     from preflight.checks import registry
 
     return [check.id for check in registry().checks if check.id.startswith(incomplete)]
@@ -116,7 +116,7 @@ def explain(check_id: str) -> None:
 
 
 def check_facts(check: Check, checks: Collection[Check]) -> Iterator[tuple[str, str]]:
-    """Yield what the page of a check lists below its text, each with its label."""
+    """Yield the labelled facts below the text of a check's page."""
     from preflight.incidents.order import impact_of, owner_of
     from preflight.incidents.relation_words import causes_of, explained_by_check
     from preflight.judge.actions import OF_FAILURE
@@ -124,7 +124,7 @@ def check_facts(check: Check, checks: Collection[Check]) -> Iterator[tuple[str, 
     from preflight.parsers.provenance import unverified
 
     yield "What to do", check.fix
-    yield "Action", f"{check.action or OF_FAILURE}, of a failure, where the finding has no word of its own"
+    yield "Action", f"{check.action or OF_FAILURE}, for failures whose finding has no action"
     yield "Impact", f"{impact_of(check, 'fail')}; owner: {owner_of(check, check.action or OF_FAILURE)}"
     if effects := ", ".join(explained_by_check(check)):
         yield "Explains", effects
@@ -132,7 +132,7 @@ def check_facts(check: Check, checks: Collection[Check]) -> Iterator[tuple[str, 
         yield "Explained by", causes
     yield "Answers", ", ".join(check.answers) or "no item of the checklists"
     for name in unverified(records_of(check)):
-        yield "unverified format", f"{name} (no output of a real one is among preflight's tests)"
+        yield "unverified format", f"{name} (not tested with output of real hardware)"
 
 
 @click.command()
@@ -148,9 +148,9 @@ def checklist(paths: tuple[Path, ...], cluster: Path | None, logs: tuple[Path, .
     Exit:    0 printed, even if items fail; 2 usage
     \f
 
-    Each item is broken into questions, and passes only if all are answered. No check of this version answers the open
-    ones. Without evidence every item is unknown, with what would answer it. The exit status gives no verdict: use
-    preflight judge for that.
+    Each item consists of questions, and passes only if all are answered. No check of this version answers open
+    questions. Without evidence, every item is unknown and lists the checks that would answer it. The exit status gives
+    no verdict: use preflight judge for that.
     """
     from preflight.checklist.answers import answer
     from preflight.reports.cluster_scope import judged_by, remarks
@@ -162,7 +162,7 @@ def checklist(paths: tuple[Path, ...], cluster: Path | None, logs: tuple[Path, .
         saved = load_evidence(paths) if paths else Collected([])
         report = judge_run(request, replace(saved, run=read_logs(logs) or saved.run))
         items = report["checklists"]
-        if paths and not (as_json and cluster):  # JSON is a list of items, and the user named the file
+        if paths and not (as_json and cluster):  # --json prints only the items; the user named the file
             click.echo(judged_by(report["run"]), err=as_json)
         for remark in remarks(report):
             click.echo(remark.line, err=as_json)
@@ -190,7 +190,7 @@ def checklist(paths: tuple[Path, ...], cluster: Path | None, logs: tuple[Path, .
 
 
 def _answered(question: Mapping[str, Any]) -> str:
-    """Return a question in one line: its answer, who answers it, what is missing."""
+    """Format a question in one line: its answer, its check and missing input."""
     status = question["status"] if question["checks"] or question["status"] != "unknown" else "open"
     by = f" ({', '.join(question['checks'])})" if question["checks"] else ""
     why = question["missing"] or question.get("elsewhere")

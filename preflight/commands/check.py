@@ -17,7 +17,7 @@ from preflight.commands import options
 @options.collecting
 @options.outputs
 @click.option("--resume", is_flag=True, help="Continue the run in --save DIR.")
-@click.option("--exclude-file", type=options.file_path, metavar="F", help="List nodes that failed or gave no answer.")
+@click.option("--exclude-file", type=options.file_path, metavar="F", help="List nodes that failed or did not answer.")
 def check(**arguments: Any) -> int:
     """Check this node, or many: over SSH, in Slurm, in pods.
 
@@ -27,13 +27,13 @@ def check(**arguments: Any) -> int:
     \f
 
     Without --hosts, --hostfile, --job, --rerun or --pods, this node is checked. Nothing is installed on the nodes; they
-    need Python 3.6 or newer. With --via auto, a host that needs what paramiko lacks uses the system's ssh.
+    need Python 3.6 or newer. With --via auto, a host that needs a feature missing in paramiko uses the system's ssh.
 
-    The cluster file states what to expect of the nodes. Without an expectation, the result is unknown.
+    The cluster file declares the expected state of the nodes. Without an expectation, the result is unknown.
 
     --only and --skip take ids of checks, with wildcards: 'rdma.*'. --log takes several files. --window also extends the
     time limit. --exclude-file writes a list for sbatch --exclude. --json, --html, --junit, --textfile and
-    --exclude-file take - for standard output; --json alone prints, as everywhere.
+    --exclude-file take - for standard output; --json without a file prints the report.
     """
     from preflight.run import check as run
 

@@ -14,7 +14,9 @@ from preflight.terminal import UsageError
 
 
 @click.command(cls=options.ShortHelp)
-@click.option("-o", "--output", type=options.file_path, metavar="FILE", help="Write to FILE, not to standard output.")
+@click.option(
+    "-o", "--output", type=options.file_path, metavar="FILE", help="Write to FILE instead of standard output."
+)
 @click.option("--node", metavar="NAME", help="Name of this node, if not its host name.")
 @options.collecting
 def collect(

@@ -1,4 +1,4 @@
-"""``preflight gate`` for click: help, and forms that ``gate.options`` leaves."""
+"""``preflight gate`` for click: help, and arguments that ``gate.options`` rejects."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _FILE = click.Path()
 @click.command(cls=options.ShortHelp, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("hook", required=False, type=click.Choice(list(HOOKS)), metavar="HOOK")
 @click.option("--policy", is_flag=True, help="Print what each hook does on each verdict.")
-@click.option("--cluster", type=_FILE, metavar="FILE", help="What you expect of the nodes (cluster.toml).")
+@click.option("--cluster", type=_FILE, metavar="FILE", help="Expected state of the nodes (cluster.toml).")
 @click.option("--state-dir", type=_FILE, metavar="DIR", help="Where verdicts are cached (/var/lib/preflight).")
-@click.option("--strict", is_flag=True, help="Refuse jobs on a node that is not judged.")
+@click.option("--strict", is_flag=True, help="Refuse jobs on a node without a verdict.")
 @click.option("--dry-run", is_flag=True, help="Print what would happen; every job starts.")
 @click.option("--deadline", type=click.FloatRange(*DEADLINES), metavar="S", help="Time limit in seconds.")
 @click.option("--refresh", is_flag=True, help="Ignore the cached verdict.")
@@ -51,9 +51,9 @@ def gate(hook: str | None, policy: bool, cluster: str | None, **settings: Any) -
 
 
 def by_click(words: Sequence[str]) -> int:
-    """Run the words after ``preflight gate``; return the exit status.
+    """Run the arguments of ``preflight gate``; return the exit status.
 
-    For a usage error it is that of the hook.
+    A usage error has the hook's exit status.
     """
     from preflight.gate import main
 

@@ -62,10 +62,10 @@ def node(file: Path, name: str, as_json: bool) -> None:
     with _opened(file) as store:
         rows = store.findings_of(name)
         answered = store.answered([run.id for run in store.runs()])
-    if not rows:  # no finding is not a pass
+    if not rows:  # a missing finding is not a pass
         times = sum(name in names for names in answered.values())
         print_text(
-            f"{visible(name)}: answered in {times} of {len(answered)} runs, and has no entry in the history\n",
+            f"{visible(name)}: answered in {times} of {len(answered)} runs, without an entry in the history\n",
             sys.stderr,
         )
     _print_rows([dict(zip(keys, row, strict=True)) for row in rows], as_json, keys, rows)
@@ -110,7 +110,7 @@ def job(file: Path, id: str, seconds: float, name: str, nodes: int | None, outco
 def jobs(file: Path, as_json: bool) -> None:
     """List jobs and their times, newest first.
 
-    Each is compared with the median of the jobs with its name.
+    Each is compared with the median of jobs with the same name.
     """
     from statistics import median
 
@@ -135,7 +135,7 @@ def _opened(file: Path, *, make: bool = False) -> Iterator[HistoryStore]:
     from preflight.history import HistoryError, HistoryStore
 
     if not make and not file.exists():
-        raise UsageError(f"{file}: there is no such history; `preflight check --history {file}` begins one")
+        raise UsageError(f"{file}: history not found; `preflight check --history {file}` creates one")
     try:
         with HistoryStore(file) as store:
             yield store

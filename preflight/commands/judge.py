@@ -1,4 +1,4 @@
-"""``preflight judge`` and ``preflight demo``: evidence that was saved before."""
+"""``preflight judge`` and ``preflight demo``: judge saved evidence."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def _judge(request: RunRequest, paths: Sequence[Path]) -> int:
 
 @contextmanager
 def _cluster_of_the_demo() -> Iterator[Path]:
-    """Yield the demo's folder, as a copy from inside an archive.
+    """Yield the demo's folder; from an archive, as a copy.
 
-    ``as_file`` takes folders since Python 3.12 only.
+    ``as_file`` accepts folders only since Python 3.12.
     """
     from importlib.resources import files
 

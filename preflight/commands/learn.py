@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 def learn(
     paths: tuple[Path, ...], output: Path, force: bool, save: Path | None, source: Path | None, **arguments: Any
 ) -> int:
-    """Write a cluster file from what the nodes have.
+    """Write a cluster file with the values of the nodes.
 
     \b
     Example: preflight learn --hosts 'gpu[001-064]' -o cluster.toml
@@ -48,19 +48,19 @@ def learn(
     Exit:    0 written, 1 written with gaps, 2 usage, 3 nothing learnt
     \f
 
-    The values of most nodes are written, each with its origin; values below the part's own figures are left out. --from
-    converts the file and contacts no node. The exit status is 1 if something was not learnt, or is sick on many nodes.
+    Writes the values of most nodes, each with its origin; leaves out values below the part's specification. --from
+    converts a file and contacts no node. The exit status is 1 if a value was not learnt, or is faulty on many nodes.
     """
     from preflight.learn import LearnError
     from preflight.learn import learn as learn_from
     from preflight.reports.sanitize import fold, one_line
 
     if output != STDOUT and output.exists() and not force:
-        raise UsageError(f"{output} exists already: read it first, or replace it with --force")
+        raise UsageError(f"{output} already exists: review it, or replace it with --force")
     request = from_arguments("learn", None, {**arguments, "save": save})
     if source is not None:
         if paths or save or request.targets.selector:
-            raise UsageError("--from converts a file: give no evidence, --save or --pods with it")
+            raise UsageError("--from converts a file and cannot be used with evidence, --save or --pods")
         return _convert(source, output, request.targets.nodes(request.options) if request.targets.named else ())
     evidences = _evidences(paths, request)
     with progress(f"learning from {len(evidences)} nodes"):
@@ -71,7 +71,7 @@ def learn(
             return 3
     _write(output, found.text)
     classes = "1 class" if found.classes == 1 else f"{found.classes} classes"
-    aside = output == STDOUT  # standard output is for the file alone
+    aside = output == STDOUT  # standard output contains only the file
     click.echo(f"{output}: {classes} from {found.nodes} nodes", err=aside)
     for fault in found.systemic:
         click.echo(
@@ -82,7 +82,7 @@ def learn(
     for refused in found.refused:
         click.echo(f"not learnt: {one_line(refused)[:300]}", err=aside)
     if found.odd:
-        click.echo(f"by this file, these nodes fail or warn: {fold(found.odd)}", err=aside)
+        click.echo(f"with this file, these nodes fail or warn: {fold(found.odd)}", err=aside)
     return 1 if found.systemic or found.refused else 0
 
 
@@ -107,7 +107,7 @@ def _convert(source: Path, output: Path, hosts: tuple[str, ...]) -> int:
     for line in made.covered:
         click.echo(f"judged without a key: {one_line(line)}", err=True)
     if not made.text:
-        click.echo(f"preflight: nothing of {one_line(str(source))} ({made.kind}) has a counterpart", err=True)
+        click.echo(f"preflight: no setting of {one_line(str(source))} ({made.kind}) has a counterpart", err=True)
         return 3
     return 1 if made.lost else 0
 
@@ -120,14 +120,14 @@ def _write(output: Path, text: str) -> None:
 
 
 def _evidences(paths: Sequence[Path], request: RunRequest) -> Sequence[Evidence]:
-    """Read saved evidence, or collect from the nodes that are named."""
+    """Read saved evidence, or collect from the named nodes."""
     named = request.targets.named
     if paths:
         if named:
-            raise UsageError("give saved evidence, or nodes to collect from, not both")
+            raise UsageError("specify saved evidence or nodes to collect from, not both")
         return load_evidence(paths).evidences
     from preflight.collect import fleet
 
     if not named:
-        raise UsageError("name the nodes to learn from: --hosts 'gpu[001-064]', or a folder of saved evidence")
+        raise UsageError("specify the nodes to learn from: --hosts 'gpu[001-064]', or a folder of saved evidence")
     return fleet.collect(request.collection(request.targets.nodes(request.options))).evidences

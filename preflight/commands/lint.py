@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.argument("paths", nargs=-1, type=options.file_path, metavar="[FILE|DIR]...")
 @click.option("--explain", "key", metavar="KEY", help="Print where a value comes from: ports.mtu.")
 def lint(file: Path, paths: tuple[Path, ...], key: str | None) -> None:
-    """Validate a cluster file, and try it on saved evidence.
+    """Validate a cluster file, and test it on saved evidence.
 
     \b
     Example: preflight lint cluster.toml evidence/
@@ -33,7 +33,7 @@ def lint(file: Path, paths: tuple[Path, ...], key: str | None) -> None:
     Exit:    0 valid, 2 not valid
     \f
 
-    The exit status is about the file, not about the nodes in the evidence.
+    The exit status refers to the file, not to the nodes in the evidence.
     """
     from preflight.checks import registry
     from preflight.expectations.cluster_file import ClusterFileError, load
@@ -59,14 +59,14 @@ def lint(file: Path, paths: tuple[Path, ...], key: str | None) -> None:
     for line in summary(cluster):
         click.echo(one_line(line))
     if evidences:
-        with progress(f"trying it on {len(evidences)} nodes"):
+        with progress(f"testing it on {len(evidences)} nodes"):
             lines = list(preview(evidences, known.checks, cluster, os.cpu_count() or 1))
         for line in lines:
             click.echo(one_line(line))
 
 
 def _part(evidences: Sequence[Evidence]) -> Part | None:
-    """Return what the nodes were recognised as, where all are one part."""
+    """Return the recognised part of the nodes, if all have the same one."""
     from preflight.evidence.document import EvidenceError
     from preflight.expectations.catalogue import recognise
     from preflight.facts.node import NodeFacts

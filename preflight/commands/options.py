@@ -26,7 +26,7 @@ class ShortHelp(click.Command):
 
 
 def combine_options(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """Make one decorator of several options, in the order in which help shows them."""
+    """Combine options into one decorator, in the order of the help text."""
 
     def decorate(function: F) -> F:
         for option in reversed(options):
@@ -36,11 +36,11 @@ def combine_options(*options: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
-#: A path on this machine.
+#: A local path.
 file_path = click.Path(path_type=Path)
 selection = combine_options(
     click.option("--only", multiple=True, metavar="GLOB", help="Run only these checks."),
-    click.option("--skip", multiple=True, metavar="GLOB", help="Leave these checks out."),
+    click.option("--skip", multiple=True, metavar="GLOB", help="Skip these checks."),
 )
 outputs = combine_options(
     click.option("--format", "layout", type=click.Choice(["text", "line", "json", "md"]), default="text",
@@ -58,7 +58,7 @@ outputs = combine_options(
     click.option("-q", "--quiet", is_flag=True, help="Print the verdict only."),
     click.option("-v", "--verbose", is_flag=True, help="Print every finding and every check."),
 )  # fmt: skip
-cluster = click.option("--cluster", type=file_path, metavar="FILE", help="What you expect of the nodes (cluster.toml).")
+cluster = click.option("--cluster", type=file_path, metavar="FILE", help="Expected state of the nodes (cluster.toml).")
 log = click.option(
     "--log", "logs", multiple=True, type=file_path, metavar="FILE", help="NCCL log, nccl-tests output, PyTorch trace."
 )
@@ -68,28 +68,42 @@ collecting = combine_options(
     click.option("--window", "window_s", type=click.FloatRange(1, 3600), metavar="S",
                  help="Read counters twice, S seconds apart."),
     click.option("--sudo", is_flag=True, help="Use `sudo -n` for probes that need root."),
-    click.option("--fabric", is_flag=True, help="Sweep the InfiniBand fabric, too."),
+    click.option("--fabric", is_flag=True, help="Also sweep the InfiniBand fabric."),
 )  # fmt: skip
 naming = combine_options(
-    click.option("--also", multiple=True, metavar="WORD", help="Replace this word, too."),
-    click.option("--hosts", metavar="NODESET", help="Replace these host names, too."),
+    click.option("--also", multiple=True, metavar="WORD", help="Also replace this word."),
+    click.option("--hosts", metavar="NODESET", help="Also replace these host names."),
 )
 targets = combine_options(
     click.option("--hosts", metavar="NODESET", help="Use these nodes, over SSH, instead of this one."),
-    click.option("--hostfile", type=file_path, metavar="F", help="Use the nodes that a file lists."),
+    click.option("--hostfile", type=file_path, metavar="F", help="Use the nodes listed in a file."),
     click.option("--job", metavar="ID", help="Use the nodes of a Slurm job."),
-    click.option("--rerun", type=file_path, metavar="REPORT", help="Use those that failed or gave no answer there."),
+    click.option(
+        "--rerun", type=file_path, metavar="REPORT", help="Use the nodes that failed or did not answer there."
+    ),
     click.option("--pods", "selector", metavar="LABELS", help="Use the pods with these labels."),
     click.option("-n", "namespace", metavar="NS", help="Namespace of the pods."),
     click.option("-c", "container", metavar="NAME", help="Container in the pods."),
-    click.option("--via", type=click.Choice(["auto", "ssh", "openssh", "srun", "kubectl"]), default="auto",
-                 metavar="TRANSPORT", help="auto (default), ssh, openssh, srun or kubectl."),
+    click.option(
+        "--via",
+        type=click.Choice(["auto", "ssh", "openssh", "srun", "kubectl"]),
+        default="auto",
+        metavar="TRANSPORT",
+        help="auto (default), ssh, openssh, srun or kubectl.",
+    ),
     click.option("--ssh-config", type=file_path, metavar="F", help="Use this file instead of ~/.ssh/config."),
-    click.option("--fanout", type=click.IntRange(1, 1024), default=64, metavar="N",
-                 help="Collect from N nodes at a time (64)."),
-    click.option("--connect-timeout", "connect_timeout_s", type=click.FloatRange(0.1, 600), default=15.0,
-                 metavar="S", help="Wait S seconds for a connection (15)."),
-)  # fmt: skip
+    click.option(
+        "--fanout", type=click.IntRange(1, 1024), default=64, metavar="N", help="Collect from N nodes at a time (64)."
+    ),
+    click.option(
+        "--connect-timeout",
+        "connect_timeout_s",
+        type=click.FloatRange(0.1, 600),
+        default=15.0,
+        metavar="S",
+        help="Wait S seconds for a connection (15).",
+    ),
+)
 pairing = combine_options(
     click.option("--test", "tests", multiple=True, metavar="NAME",
                  type=click.Choice(["path-mtu", "pingpong", "write-bw", "read-bw", "write-lat"]),

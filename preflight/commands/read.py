@@ -11,7 +11,7 @@ from preflight.terminal import UsageError, progress, screen
 
 @click.command()
 @click.argument("names", nargs=-1, required=True, metavar="FILE|DIR|-...")
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option("--json", "as_json", is_flag=True, help="Same as --format json.")
 @click.option("--format", "layout", type=click.Choice(("text", "md", "json")), default="text",
               help="Text, Markdown for a ticket, or JSON.")  # fmt: skip
 def read(names: tuple[str, ...], as_json: bool, layout: str) -> int:
@@ -25,7 +25,7 @@ def read(names: tuple[str, ...], as_json: bool, layout: str) -> int:
     Exit:    0 passed, 1 failed, 3 unknown, 2 a file cannot be read
     \f
 
-    The exit status is 3 also where a part is not recognised or not judged; the first line names it.
+    The exit status is also 3 if a part is not recognised or not judged; the first line names it.
     """
     from preflight import recognition
 

@@ -29,7 +29,7 @@ def redact(
 ) -> int:
     """Replace names and addresses in evidence, reports and logs.
 
-    Verdicts stay the same. Read the result before you send it.
+    Verdicts stay the same. Review the result before you send it.
 
     \b
     Example: preflight redact evidence/ report.json job.log -o to-send/
@@ -55,7 +55,7 @@ def redact(
     single = len(paths) == 1 and paths[0].is_file()
     taken: set[str] = set()
     written = 0
-    nameless = []  # files in which no host was recognised
+    nameless = []  # files without a recognised host
     with progress(f"writing {len(found)} files"):
         for item in found:
             if any(line.startswith(f"{item.path}: ") for line in unread):
@@ -82,28 +82,28 @@ def redact(
         unsure = len(nameless) == written
         shown = ", ".join(nameless[:5]) + (f" and {len(nameless) - 5} more" if len(nameless) > 5 else "")
         click.echo(
-            one_line(f"no name of a host was recognised in {shown}: if one stands there, it is left (--hosts NODESET)"),
+            one_line(f"no host name was recognised in {shown}: any host names in it remain (--hosts NODESET)"),
             err=unsure or output == STDOUT,
         )
     return 1 if left or unread else 3 if unsure or redactor.names.hosts_in_place else 0
 
 
 def _inputs(paths: tuple[Path, ...], output: Path) -> tuple[list[InputFile], list[str]]:
-    """Return the files that are meant, and what is left out; raises UsageError."""
+    """Return the input files, and the files left out; raises UsageError."""
     from preflight.redact import files
 
     for path in paths:
         if not path.exists():
-            raise UsageError(f"{path}: there is no such file or directory")
+            raise UsageError(f"{path}: no such file or directory")
         if path.is_dir() and output.resolve().is_relative_to(path.resolve()):
-            raise UsageError(f"{output} lies in {path}, which is read")
+            raise UsageError(f"{output} is inside the input {path}")
     if output != STDOUT and output.exists() and not (output.is_dir() and not any(output.iterdir())):
-        raise UsageError(f"{output} exists already: name a new file or directory")
+        raise UsageError(f"{output} already exists: name a new file or directory")
     if not output.parent.is_dir():
-        raise UsageError(f"{output}: there is no directory {output.parent}")
+        raise UsageError(f"{output}: no such directory: {output.parent}")
     found, left = files.items(paths)
     if not found:
-        raise UsageError(f"{', '.join(map(str, paths))}: there is no file to redact")
+        raise UsageError(f"{', '.join(map(str, paths))}: no file to redact")
     return found, left
 
 
@@ -120,32 +120,30 @@ def made_redactor(also: tuple[str, ...], hosts: str | None) -> Redactor:
 
 
 def printable(map_file: Path | None) -> None:
-    """Refuse to print what aliases stand for; raises UsageError."""
+    """Refuse to print the table of aliases; raises UsageError."""
     if map_file == STDOUT:
-        raise UsageError("--map -: takes a file, that only you can read; what aliases stand for is not printed")
+        raise UsageError("--map -: the table of aliases is not printed; name a file, which only you can read")
 
 
 def print_summary(redactor: Redactor, what: str, left: list[str], aside: bool = False) -> None:
-    """Print what was replaced, and what is not looked for."""
+    """Print what was replaced, and what is never replaced."""
     from preflight.reports.sanitize import one_line
 
     counts = ", ".join(f"{number} × {kind}" for kind, number in redactor.counts_by_kind().items())
     click.echo(f"{one_line(what)}; replaced: {counts or 'nothing'}", err=aside)
     if common := sorted(redactor.names.only_in_place):
         shown = ", ".join(common[:20]) + (" …" if len(common) > 20 else "")
-        click.echo(
-            one_line(f"also words of tools, so replaced only where they are marked as names: {shown}"), err=aside
-        )
+        click.echo(one_line(f"also used as words by tools, so replaced only if marked as names: {shown}"), err=aside)
     click.echo(
-        "not looked for: times, numbers of jobs and processes, versions, pictures, paths that no user's folder is in,\n"
-        "and names that nothing marks as such (--also WORD)",
+        "not replaced: times, job and process ids, versions, pictures, paths outside users' folders,\n"
+        "and names that are not marked as such (--also WORD)",
         err=aside,
     )
     list_left(left)
 
 
 def list_left(left: list[str]) -> None:
-    """Print what is left out, with the reason."""
+    """Print the files left out, with reasons."""
     from preflight.reports.sanitize import one_line
 
     for line in left[:50]:

@@ -13,7 +13,7 @@ import click
 from preflight.commands import options
 from preflight.terminal import UsageError, page, print_text, screen
 
-#: Characters of a fingerprint that are enough to name an incident.
+#: Minimum length of a fingerprint prefix that names an incident.
 _ENOUGH = 4
 
 
@@ -31,7 +31,7 @@ _ENOUGH = 4
 def show(which: tuple[str, ...], source: Path, cluster: Path | None, by: str | None, bad: bool, form: str) -> None:
     """Show incidents of a report or of saved evidence.
 
-    One is shown in full, several as a table.
+    Shows one incident in full, several as a table.
 
     \b
     Example: preflight show 1 --from report.json
@@ -41,7 +41,9 @@ def show(which: tuple[str, ...], source: Path, cluster: Path | None, by: str | N
     from preflight.reports import incident_text
 
     if bad and (which or by or form != "text"):
-        raise UsageError("--bad prints all nodes to keep jobs off, and takes no incident, --by or --format")
+        raise UsageError(
+            "--bad prints all nodes to keep jobs off and cannot be used with an incident, --by or --format"
+        )
     report = _report(source, cluster)
     if bad:
         from preflight.reports.keep_off import bad_nodes, left_out
@@ -65,11 +67,11 @@ def show(which: tuple[str, ...], source: Path, cluster: Path | None, by: str | N
 
 
 def _report(source: Path, cluster: Path | None) -> Mapping[str, Any]:
-    """Return a report that was written, or that of saved evidence; raises UsageError."""
+    """Return a saved report, or the report of saved evidence; raises UsageError."""
     from preflight.reports import stored
 
     if not source.is_file() and not source.is_dir():
-        raise UsageError(f"{source}: there is no such report: name one with --from FILE, or evidence with --from DIR")
+        raise UsageError(f"{source}: report not found: name one with --from FILE, or evidence with --from DIR")
     if source.is_file() and not cluster:
         try:
             report = stored.read(source)
@@ -87,12 +89,12 @@ def _report(source: Path, cluster: Path | None) -> Mapping[str, Any]:
     request = new_request("judge", choose_cluster(cluster, [source]).path)
     report = judge_run(request, load_evidence([source]))
     if source.is_file() and not report["coverage"]["nodes"]["answered"]:
-        raise UsageError(f"{source}: neither a report nor evidence of a node, or only a part of one")
+        raise UsageError(f"{source}: neither a report nor evidence of a node, or incomplete")
     return report
 
 
 def _chosen(report: Mapping[str, Any], which: tuple[str, ...]) -> list[int]:
-    """Return the places of the named incidents; all if none is named."""
+    """Return the indices of the named incidents; all if none is named."""
     incidents = report["incidents"]
     if not which:
         return list(range(len(incidents)))
@@ -107,7 +109,9 @@ def _chosen(report: Mapping[str, Any], which: tuple[str, ...]) -> list[int]:
             places = [place for place, incident in enumerate(incidents)
                       if len(word) >= _ENOUGH and incident["fingerprint"].startswith(word)]  # fmt: skip
         if not places and word not in names:
-            raise UsageError(f"{word}: no incident has this number or fingerprint, and no node this name "
-                             f"({len(incidents)} incidents)")  # fmt: skip
+            raise UsageError(
+                f"{word}: no incident has this number or fingerprint, and no node has this name "
+                f"({len(incidents)} incidents)"
+            )
         chosen += [place for place in places if place not in chosen]
     return sorted(chosen)

@@ -17,7 +17,7 @@ from preflight.run.request import new_request
 from preflight.run.saved_evidence import read_logs
 from preflight.terminal import UsageError, print_text
 
-#: Files of a folder that are read, and how a trace or a dump is named.
+#: Maximum number of files read, and name patterns of traces and dumps.
 _MOST_FILES = 4096
 _SUFFIXES = (".json", ".json.gz", ".pickle")
 _DUMP = "nccl_trace_rank_"
@@ -28,7 +28,7 @@ _DUMP = "nccl_trace_rank_"
 @options.cluster
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def trace(paths: tuple[Path, ...], cluster: Path | None, as_json: bool) -> int:
-    """Show where the steps of a training job go.
+    """Show how a training job spends its steps.
 
     Takes traces of PyTorch's profiler, one for each rank, and dumps of its flight recorder.
 
@@ -38,8 +38,8 @@ def trace(paths: tuple[Path, ...], cluster: Path | None, as_json: bool) -> int:
     Exit:    as check
     \f
 
-    The findings are those of `preflight check --log`. The first line states the budget of a step, and of whom the ranks
-    wait for.
+    The findings are those of `preflight check --log`. The first line states how a step's time is spent, and which rank
+    the others wait for.
     """
     from preflight.reports import trace_text
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-#: The check was not judged: off, without what it needs, or of another version.
+#: The check was not judged: off, without its input, or of another version.
 ABSENT = ""
 
 #: Statuses from good to bad; the order picks the worst of several findings.
 ORDER = {"skip": 0, "pass": 1, "warn": 2, "unknown": 3, "fail": 4}
 GOOD = ("pass", "skip")
 
-#: Before -> after -> what that is: ``new`` and ``worse`` (exit status 1), ``unclear`` (3), ``better`` and ``gone`` (0);
-#: empty: no change worth reporting. A failure is gone only if the check passes: one that is unknown now, or does
-#: not apply any more (the device is gone), was not corrected. One that stays with another value is ``still`` there (0);
-#: a tie that most nodes now decide against the node is ``worse``.
+#: Before -> after -> kind of change: ``new`` and ``worse`` (exit status 1), ``unclear`` (3), ``better`` and ``gone``
+#: (0); empty: no change worth reporting. A failure is gone only if the check passes: one that is now unknown, or no
+#: longer applies (the device is gone), was not fixed. A failure with another value is ``still`` (0); a tie that a
+#: majority now decides against the node is ``worse``.
 _STEPS = {
     "pass": {"skip": "", "warn": "new", "unknown": "unclear", "fail": "new", ABSENT: "unclear"},
     "skip": {"pass": "", "warn": "new", "unknown": "unclear", "fail": "new", ABSENT: ""},
@@ -22,12 +22,12 @@ _STEPS = {
     ABSENT: {"pass": "", "skip": "", "warn": "", "unknown": "", "fail": "unclear"},
 }
 
-#: Checks that count devices: where they pass and then do not apply, all devices have vanished.
+#: Checks that count devices: if such a check passed and no longer applies, all devices have vanished.
 _COUNTS = ("gpu.count", "rdma.device-count", "rdma.registered")
 
 
 def change(check: str, before: str, after: str) -> str:
-    """Return what a step is; empty where there is none."""
+    """Return the kind of a change; empty if none."""
     if check in _COUNTS and (before, after) == ("pass", "skip"):
         return "unclear"
     return _STEPS[before].get(after, "")

@@ -26,20 +26,20 @@ class _FindingState:
     undecided: bool = False  # whether no side is called wrong
 
 
-_Found = Mapping[tuple[str, str], _FindingState]  # of a node: check, subject -> the worst that was found
+_Found = Mapping[tuple[str, str], _FindingState]  # of a node: check, subject -> its worst finding
 
 
 @dataclass(frozen=True)
 class _Row:
-    """One change, which several nodes may share."""
+    """One change on one or more nodes."""
 
     change: str
     check: str
     subject: str
     before: str  # status; empty: no finding
     after: str
-    was: str = ""  # the sentence of the first run
-    now: str = ""  # of the second
+    was: str = ""  # message of the first run
+    now: str = ""  # message of the second run
 
     def document(self, nodes: list[str]) -> dict[str, Any]:
         of_second = self.now if self.after not in ("", *GOOD) or not self.was else ""
@@ -51,7 +51,7 @@ class _Row:
 
 
 def compare(before: Snapshot, after: Snapshot) -> dict[str, Any]:
-    """Return the changes as ``preflight.diff/1``; equal ones once, with their nodes."""
+    """Return the changes as ``preflight.diff/1``, grouped by equal changes."""
     ours, theirs = _answered(before), _answered(after)
     was_silent, now_silent = _silent(before), _silent(after)
     both = ours & theirs
@@ -91,17 +91,17 @@ def compare(before: Snapshot, after: Snapshot) -> dict[str, Any]:
 
 
 def _changed(judged: tuple[Mapping[str, str], Mapping[str, str]], old: _Found, new: _Found) -> Iterator[_Row]:
-    """Yield what changed on a node that was judged in both runs."""
+    """Yield the changes on a node that was judged in both runs."""
     for key in sorted({*old, *new}):
         check, subject = key
         before, after = (one.get(check, ABSENT) for one in judged)
         was, now = old.get(key), new.get(key)
         if after == ABSENT:
-            continue  # it is among those that were not judged again
+            continue  # reported as not judged again
         status = was.status if was else before if before in (*GOOD, ABSENT) else "pass"
         then = now.status if now else after if after in (*GOOD, "unknown") else "pass"
         if was and not now and was.status in GOOD and after != "skip":
-            continue  # the check found something else, which has a row of its own
+            continue  # the check has another finding, with its own row
         how = change(check, status, then)
         if was and now and (turned := _of_same(was, now)):
             how = turned
@@ -114,7 +114,7 @@ def _changed(judged: tuple[Mapping[str, str], Mapping[str, str]], old: _Found, n
 
 
 def _of_same(was: _FindingState, now: _FindingState) -> str:
-    """Return what changed within a status: a decided side, or another value."""
+    """Return the change within a status: a decided side, or another value."""
     if was.status != now.status or now.status not in ("fail", "warn"):
         return ""
     if was.undecided and not now.undecided:
@@ -123,7 +123,7 @@ def _of_same(was: _FindingState, now: _FindingState) -> str:
 
 
 def _sick(new: _Found) -> Iterator[_Row]:
-    """Yield what fails, or is unknown, on a node that did not answer in the first run."""
+    """Yield failed and unknown results of a node that did not answer in the first run."""
     for (check, subject), now in new.items():
         if now.status == "fail" or (now.status == "unknown" and now.gating):
             how = "new" if now.status == "fail" else "unclear"
@@ -181,7 +181,7 @@ def _statuses(side: Snapshot) -> _Statuses:
 
 
 def _findings(side: Snapshot) -> Mapping[str, list[Mapping[str, Any]]]:
-    """Return the findings of each node; not what another check reports."""
+    """Return the findings of each node, without those that another check reports."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for finding in side.report["findings"]:
         for node in () if finding.get("reported_by") else finding["nodes"]:
@@ -190,7 +190,7 @@ def _findings(side: Snapshot) -> Mapping[str, list[Mapping[str, Any]]]:
 
 
 def _found(findings: Iterable[Mapping[str, Any]]) -> _Found:
-    """Return what was found on one node, the worst of each check and subject."""
+    """Return the worst finding of each check and subject on one node."""
     found: dict[tuple[str, str], _FindingState] = {}
     for finding in findings:
         key = finding["check"], finding["subject"]

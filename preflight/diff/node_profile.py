@@ -16,7 +16,7 @@ _TABLES = ("fleet.software", "fleet.gpu", "fleet.host", "fleet.nic", "fleet.rail
 
 Read = Callable[[NodeFacts, Site], "str | float | None"]
 
-#: What checks of their own compare across nodes.
+#: Values that separate checks compare across nodes.
 _MORE: tuple[tuple[str, Read], ...] = (
     ("NVIDIA driver", lambda node, site: node.driver.version if node.gpus_on_bus else None),
     ("RDMA devices", lambda node, site: f"{len(node.rdma_devices)}"),
@@ -27,7 +27,7 @@ _MORE: tuple[tuple[str, Read], ...] = (
 
 
 def profile(node: NodeFacts, site: Site) -> dict[str, str]:
-    """Return the values by name; unread ones are left out."""
+    """Return the values by name, without unread ones."""
     found = {}
     for name, read in reads():
         try:
@@ -40,7 +40,7 @@ def profile(node: NodeFacts, site: Site) -> dict[str, str]:
 
 
 def reads() -> Iterator[tuple[str, Read]]:
-    """Yield the names of the values, and how each is read."""
+    """Yield the name and reader of each value."""
     yield from _MORE
     for name in _TABLES:
         for table in vars(import_module(f"preflight.checks.{name}")).values():
@@ -49,7 +49,7 @@ def reads() -> Iterator[tuple[str, Read]]:
 
 
 def changes(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield name, old and new of the values that both sides know and that differ."""
+    """Yield name, old and new value where both are known and differ."""
     for name, old in before.items():
         if name in after and after[name] != old:
             yield name, old, after[name]

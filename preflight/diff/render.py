@@ -14,14 +14,14 @@ _HEADS = {
 _COUNTED = {"still": "still failing, with another value"}
 
 _NODES = {
-    "fell_silent": "answered before and give no answer now", "answer_again": "answer again",
-    "silent_in_both": "gave no answer in both runs", "came": "only in the second run",
-    "came_silent": "only in the second run, and gave no answer", "went": "only in the first run",
+    "fell_silent": "answered before and do not answer now", "answer_again": "answer again",
+    "silent_in_both": "did not answer in either run", "came": "only in the second run",
+    "came_silent": "only in the second run, and did not answer", "went": "only in the first run",
 }  # fmt: skip
 
 
 def render(comparison: Mapping[str, Any]) -> str:
-    """Return a comparison as text; foreign text is made visible."""
+    """Return a comparison as text; untrusted text is sanitised."""
     return "".join(f"{line}\n" for line in _lines(comparison))
 
 
@@ -47,11 +47,11 @@ def _lines(comparison: Mapping[str, Any]) -> Iterator[str]:
     for value in comparison["values"]:
         yield f"  {fold(value['nodes'])}  {value['what']}: {one_line(value['before'])} -> {one_line(value['after'])}"
     if not comparison["values_compared"]:
-        yield "values were not compared: that takes the evidence of both runs (--save DIR), not a report"
+        yield "values were not compared: this needs the evidence of both runs (--save DIR), not a report"
 
 
 def _incidents(changed: list[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a line for each incident that changed, under a head of its own."""
+    """Yield a heading and a line for each changed incident."""
     if changed:
         yield "incidents:"
     for row in changed:
@@ -80,7 +80,7 @@ def _headline(comparison: Mapping[str, Any]) -> str:
         parts.append(f"{len(lost)} check{'' if len(lost) == 1 else 's'} not judged again")
     if comparison["values"]:
         parts.append(f"{len(comparison['values'])} values changed")
-    for key, words in (("fell_silent", "no answer any more"), ("came_silent", "new, no answer"), ("went", "gone")):
+    for key, words in (("fell_silent", "no longer answers"), ("came_silent", "new, no answer"), ("went", "gone")):
         if nodes := comparison["nodes"][key]:
             parts.append(f"{len(nodes)} node{'' if len(nodes) == 1 else 's'} {words}")
     word = {0: "NO WORSE", 1: "WORSE", 3: "UNKNOWN"}[comparison["exit_status"]]

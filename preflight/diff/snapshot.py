@@ -24,7 +24,7 @@ class SnapshotError(PreflightError):
 
 @dataclass
 class Snapshot:
-    """A report, and the values of its nodes where there is evidence."""
+    """A report, and the values of its nodes if evidence is available."""
 
     path: str
     report: Mapping[str, Any]

@@ -1,1 +1,1 @@
-"""Evidence: its document, bundles of it, and bounded reading of what others wrote."""
+"""Evidence: documents, bundles, and bounded reading of untrusted files."""

@@ -1,7 +1,7 @@
 """Archive of evidence: the format ``preflight.bundle/1``.
 
-It is read without being unpacked to disk. An archive is untrusted: nothing in it chooses a path on this machine; it
-is read as a stream, within the limits below, and must match its manifest.
+It is read without unpacking it to disk. An archive is untrusted: its content cannot select a local path; it is read as
+a stream, within the limits below, and must match its manifest.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ SCHEMA = "preflight.bundle/1"
 MANIFEST = "MANIFEST.json"
 EVIDENCE, EXPECTED = "evidence/", "expected/"
 
-#: Bytes of the cluster file in a bundle and of what it names.
+#: Maximum size in bytes of the cluster file in a bundle and of the files it names.
 _MOST_EXPECTED = 512 << 20
 
-#: Files in a bundle; bytes of one, and of all. A sweep of a large fabric is 32 MB, ten thousand nodes 3 GB.
+#: Maximum number of files in a bundle, and bytes of one file and of all. A sweep of a large fabric is 32 MB, ten
+#: thousand nodes 3 GB.
 MOST_FILES, MOST_BYTES_OF_ONE, MOST_BYTES = 100_000, 256_000_000, 8_000_000_000
 
-#: How many times its packed size a bundle may unpack to, once that is more than FREE bytes: evidence unpacks to 10 to
-#: 30 times, zeros to 200 and more.
+#: Maximum expansion of a bundle beyond FREE bytes: evidence expands 10 to 30 times, zeros 200 times or more.
 MOST_RATIO, FREE = 100, 64_000_000
 
-#: Bytes of a header that gives a file a long name.
+#: Maximum size in bytes of a header with a long file name.
 _MOST_HEADER = 16_384
 
 
@@ -47,7 +47,8 @@ class BundleError(PreflightError):
 def write(stream: io.BufferedIOBase, about: dict[str, Any], files: Iterable[tuple[str, Iterable[bytes]]]) -> None:
     """Write a bundle: a manifest with ``about``, then the files.
 
-    The same files give the same bytes. The files come in pieces, and wait on disk for the manifest.
+    The same files give the same bytes. The files arrive in pieces and are stored on disk until the manifest is
+    complete.
     """
     with tempfile.TemporaryFile(prefix="preflight-") as held:
         listed = [_held(held, name, content) for name, content in files]
@@ -91,7 +92,7 @@ def documents(path: Path) -> Iterator[Evidence]:
 
 
 def expected(path: Path) -> dict[str, bytes]:
-    """Return the cluster file in a bundle and the files that it names.
+    """Return the cluster file in a bundle and the files it names.
 
     They precede the evidence. Raises BundleError.
     """
@@ -128,7 +129,7 @@ def _checked(path: Path, archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]
     for info in archive:
         name = info.name
         if len(seen) >= MOST_FILES:
-            raise BundleError(f"{path}: holds more than {MOST_FILES} files")
+            raise BundleError(f"{path}: has more than {MOST_FILES} files")
         parts = PurePosixPath(name).parts
         if not info.isreg() or info.issparse():
             raise BundleError(f"{path}: {name[:200]!r} in it is not a regular file; a bundle contains nothing else")
@@ -137,7 +138,7 @@ def _checked(path: Path, archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]
                 f"{path}: {name[:200]!r} in it points outside the archive; `preflight bundle` did not write it"
             )
         if name in seen:
-            raise BundleError(f"{path}: {name[:200]!r} stands in it twice")
+            raise BundleError(f"{path}: {name[:200]!r} occurs in it twice")
         seen.add(name)
         if info.size > MOST_BYTES_OF_ONE:
             raise BundleError(f"{path}: {name[:200]!r} in it has {info.size} bytes; the limit is {MOST_BYTES_OF_ONE}")
@@ -153,7 +154,7 @@ def _checked(path: Path, archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]
             raise BundleError(f"{path}: {name[:200]!r} in it does not match its manifest; request it again")
         yield name, content
     if expected is None:
-        raise BundleError(f"{path}: holds no files; no `preflight bundle` made it")
+        raise BundleError(f"{path}: has no files; `preflight bundle` did not write it")
     if missing := sorted(set(expected) - seen):
         raise BundleError(f"{path}: is incomplete: {missing[0][:200]!r} is missing; request it again")
 
@@ -162,7 +163,7 @@ def _manifest(path: Path, name: str, content: bytes) -> dict[str, dict[str, Any]
     """Return the manifest's entry of each file."""
     if name != MANIFEST:
         raise BundleError(
-            f"{path}: is an archive, but none of `preflight bundle` ({SCHEMA}); unpack it and name the directory"
+            f"{path}: is an archive, but not from `preflight bundle` ({SCHEMA}); unpack it and name the directory"
         )
     try:
         document = json_limits.decoded(content, once=True)
@@ -180,7 +181,7 @@ _LONG = (
 
 
 class _Info(tarfile.TarInfo):
-    """Header of an archive member; a header longer than any name is refused."""
+    """Header of an archive member; overlong headers are rejected."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> _Info:

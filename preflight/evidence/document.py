@@ -1,7 +1,7 @@
 """The Evidence document: the records of one node, or why it has none.
 
-A document is plain JSON (``schemas/evidence-1.json``). Nothing in this module interprets the output of a tool; it
-only distinguishes *seen*, *missing*, *denied*, *cut* and *not collected*.
+A document is plain JSON (``schemas/evidence-1.json``). This module does not interpret the output of tools; it only
+distinguishes *seen*, *missing*, *denied*, *cut* and *not collected*.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ SCHEMA = "preflight.evidence/1"
 #: Records of a test between two nodes: this, and its name.
 PAIR = "pair:"
 
-#: The record that a history adds: the course of the node's numbers over earlier runs (``facts.time_series``).
+#: The record added by a history: the node's numbers over earlier runs (``facts.time_series``).
 COURSE = "history:course"
 
-#: Characters of a text beyond which no collector wrote it (``probes.OUTPUT_CAP``, ``SWEEP_CAP`` of bytes): parsers need
-#: fifty times as much memory. Logs of a run are read in parts.
+#: Maximum length of a text in characters (collectors write at most ``probes.OUTPUT_CAP`` or ``SWEEP_CAP`` bytes):
+#: parsers need fifty times as much memory. Logs of a run are read in parts.
 _LONGEST, _LONGEST_SWEEP = 4_000_000, 64_000_000
 _SWEEPS = ("log:", "cmd:ib", "cmd:saquery", "cmd:sminfo")
 
-#: Why a record holds no (complete) value. ``ok`` is the only status that carries a complete one.
+#: Reasons why a record has no complete value. Only ``ok`` has one.
 STATUSES = {
     "ok": "read completely",
-    "missing": "there is no such tool, file or library",
+    "missing": "no such tool, file or library",
     "denied": "permission was denied",
     "timeout": "did not end within its time limit",
     "abandoned": "could not be killed",
@@ -73,7 +73,7 @@ class Record:
     entries: Mapping[str, Any] | None = None
     why: str = ""
     seconds: float | None = None
-    at_s: float | None = None  # when it was read: seconds on the node's monotonic clock
+    at_s: float | None = None  # time of reading: seconds on the node's monotonic clock
     again: Record | None = None  # the second reading, at the end of a window
 
     @property
@@ -82,7 +82,7 @@ class Record:
         return self.status == "ok"
 
     def describe(self) -> str:
-        """Describe in one phrase why there is no value; empty when there is one."""
+        """Describe in one phrase why there is no value; empty if there is one."""
         if self.ok:
             return ""
         reason = STATUSES.get(self.status, f"has the unknown status {self.status!r}")
@@ -91,7 +91,7 @@ class Record:
 
 @dataclass(frozen=True)
 class PairScope:
-    """Scope of a document that holds only tests between its node and another."""
+    """Scope of a document with only tests between its node and another."""
 
     peer: str
     tests: tuple[str, ...]
@@ -107,7 +107,7 @@ class Evidence:
     collector: Mapping[str, Any] = field(default_factory=dict)
     no_answer: Mapping[str, str] | None = None
     origin: str | None = None
-    pair: PairScope | None = None  # set for pair tests only; None: an ordinary collection
+    pair: PairScope | None = None  # only set for pair tests; None: an ordinary collection
 
     @property
     def answered(self) -> bool:
@@ -131,12 +131,12 @@ class Evidence:
 
     @property
     def windowed(self) -> bool:
-        """Whether anything was read twice: only then is there growth to judge."""
+        """Whether any record was read twice, which is needed to judge growth."""
         return any(isinstance(raw, Mapping) and "again" in raw for raw in self.records.values())
 
     @property
     def pair_tests(self) -> frozenset[str]:
-        """The tests between this node and another that were to be carried out, by name."""
+        """The planned tests between this node and another, by name."""
         named = self.pair.tests if self.pair else ()
         return frozenset(named) | {key[len(PAIR) :] for key in self.records if key.startswith(PAIR)}
 
@@ -162,7 +162,7 @@ class Evidence:
         """Return the value of a library call or of the environment."""
         record = self.complete_record(key)
         if record.value is None:
-            raise EvidenceError(key, "the record holds no value")
+            raise EvidenceError(key, "the record has no value")
         return record.value
 
     def listing(self, key: str) -> Mapping[str, Mapping[str, Any]]:
@@ -172,7 +172,7 @@ class Evidence:
         """
         entries = self.complete_record(key).entries
         if entries is None:
-            raise EvidenceError(key, "the record holds no entries")
+            raise EvidenceError(key, "the record has no entries")
         for name, entry in entries.items():
             if type(entry) is not dict and not isinstance(entry, Mapping):  # isinstance is slow: dict first
                 raise EvidenceError(key, f"the entry {name!r} is not an object")
@@ -200,7 +200,7 @@ class Evidence:
         for place in range(bisect_left(keys, head), len(keys)):
             if not (key := keys[place]).startswith(head):
                 return
-            if "*" in key:  # the record of a pattern itself, not one of its matches
+            if "*" in key:  # the record of the pattern, not of a match
                 continue
             names = key.split("/")
             if len(names) == len(parts) and all(match(name) for match, name in zip(parts, names, strict=True)):
@@ -230,15 +230,15 @@ def _record(key: str, raw: object) -> Record:
     status, out, why = made["status"], made.get("out", ""), made.get("why", "")
     again = _record(key, made["again"]) if "again" in made else None
     if len(out) > _LONGEST and len(out) > (_LONGEST_SWEEP if key.startswith(_SWEEPS) else _LONGEST):
-        status, out, why = "cut", out[:_LONGEST], f"{len(out)} characters, more than any collector keeps"
+        status, out, why = "cut", out[:_LONGEST], f"{len(out)} characters, more than any collector stores"
     return Record(
         key, status, out, made.get("err", ""), made.get("rc"), made.get("value"), made.get("entries"), why,
         made.get("seconds"), made.get("at_s"), again,
     )  # fmt: skip
 
 
-#: Characters of a node's name: of a host at most 253, of a container with its pod and namespace under 400. Reports
-#: repeat the name with each check.
+#: Maximum length of a node's name: a host name has at most 253 characters, a container with pod and namespace under
+#: 400. Reports repeat the name for each check.
 LONGEST_NAME = 1024
 
 
@@ -248,7 +248,7 @@ def from_document(document: object, name: str) -> Evidence:
     ``name`` is used in errors.
     """
     if not isinstance(document, dict):
-        raise DocumentError(f"{name} holds a JSON {type(document).__name__}, not an evidence document")
+        raise DocumentError(f"{name} contains a JSON {type(document).__name__}, not an evidence document")
     doc = cast("dict[str, Any]", document)
     if doc.get("schema") != SCHEMA:
         raise DocumentError(f"{name} has schema {str(doc.get('schema'))[:60]!r}; this version reads {SCHEMA!r}")
@@ -256,7 +256,7 @@ def from_document(document: object, name: str) -> Evidence:
         raise DocumentError(f"{name} does not name its node")
     if isinstance(doc["node"], str) and len(doc["node"]) > LONGEST_NAME:
         raise DocumentError(
-            f"{name} names its node with {len(doc['node'])} characters; at most {LONGEST_NAME} are read"
+            f"the node name in {name} has {len(doc['node'])} characters; at most {LONGEST_NAME} are allowed"
         )
     if wrong := find_error(doc, "evidence-1", ("schema", "node"), shallow=("records",)):
         raise DocumentError(f"{name} is damaged: {wrong}; collect it again")
@@ -275,7 +275,7 @@ def from_document(document: object, name: str) -> Evidence:
 
 
 def memory(evidence: Evidence, enough: int = json_limits.FILE) -> int:
-    """Return about how many bytes a document takes, up to more than ``enough``."""
+    """Estimate a document's memory in bytes; stops counting beyond ``enough``."""
     size = 0
     left: list[Any] = [evidence.collector, evidence.no_answer, evidence.records, list(evidence.records)]
     while left and size <= enough:
@@ -313,7 +313,7 @@ def _decoded(decode: Callable[[], Any], name: str) -> Any:
         raise DocumentError(f"{name}:{error.lineno} is not complete JSON ({error.msg}); collect it again") from None
     except UnicodeDecodeError:
         raise DocumentError(f"{name} is not UTF-8 text") from None
-    except ValueError as error:  # too large, nested too deeply, or a number of thousands of digits
+    except ValueError as error:  # too large, nested too deeply, or a number with thousands of digits
         raise DocumentError(f"{name} is not evidence: {error}") from None
 
 
@@ -338,11 +338,11 @@ def to_document(evidence: Evidence) -> dict[str, Any]:
 def no_answer(node: str, phase: str, reason: str, at: str) -> Evidence:
     """Return the document of a node without an answer.
 
-    ``phase`` is where it ended, ``reason`` why.
+    ``phase`` is where it failed, ``reason`` why.
     """
     return Evidence(node, at, {}, no_answer={"phase": phase, "reason": reason})
 
 
 def dump(evidence: Evidence) -> str:
-    """Return the document as JSON text, the same for the same evidence."""
+    """Return the document as deterministic JSON text."""
     return json.dumps(to_document(evidence), indent=1, sort_keys=True, ensure_ascii=True) + "\n"

@@ -1,7 +1,7 @@
 """Decoding of untrusted JSON within a memory limit.
 
 128 KB of packed ``[],[],`` become 3 GB of lists. The memory of a document is estimated from the bytes that create
-objects, counted before any object is made.
+objects, before any object is created.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-#: Bytes of memory that the text and the values of a node's answer may take, and of a file. A complete node takes 1.5
-#: MB, a sweep of a large fabric 120 MB. Reports are read by ``report_file``.
+#: Maximum memory in bytes for the text and values of a node's answer, and of a file. A complete node takes 1.5 MB, a
+#: sweep of a large fabric 120 MB. ``report_file`` reads reports.
 ANSWER, FILE = 192 << 20, 400 << 20
 
-#: The same for JSON within a record or a log, and characters that cannot exceed it: at most 50 bytes come of each.
+#: The same for JSON within a record or a log, and the number of characters that cannot exceed it: each becomes at most
+#: 50 bytes.
 PART = 96 << 20
 _SURELY_FITS = PART // 50
 
-#: Bytes that each of these makes in memory at most, on any Python from 3.10: the object itself, its place in the list
-#: or dictionary around it, and after a comma or colon a value. A key that was there before costs its place only.
+#: Maximum bytes of memory created by each of these characters, on any Python from 3.10: the object, its slot in the
+#: enclosing list or dictionary, and a value after a comma or colon. A repeated key costs only its slot.
 _OBJECT, _LIST, _VALUE, _KEY, _KNOWN_KEY = 240, 90, 60, 95, 25
 
 _MARKS = (b"{", b"[", b",", b":")
@@ -44,7 +45,7 @@ class DocumentTooLarge(PreflightError, ValueError):
 def read(path: str | Path, longest: int = safe_read.DOCUMENT, once: bool = False) -> Any:
     """Decode a file; raises OSError, or ValueError for any fault of the text.
 
-    ``once`` refuses duplicate keys of an object; looking for them takes as long as decoding.
+    ``once`` rejects duplicate keys, which takes as long as decoding.
     """
     return _made([safe_read.content(path, longest)], FILE, 0, True, once)
 
@@ -65,12 +66,12 @@ def answer(raw: bytes) -> Any:
 
 
 def decoded_answer(raw: bytes) -> Any:
-    """Decode a node's answer that is known to fit; raises ValueError."""
+    """Decode a node's answer of checked size; raises ValueError."""
     return _json().loads(raw.decode("utf-8"), strict=False)
 
 
 def text_size(raw: bytes) -> int:
-    """Return an upper bound of the bytes of a document's text while decoding."""
+    """Return an upper bound of the memory of a document's text while decoding."""
     return len(raw) * (1 if raw.isascii() else 4)
 
 
@@ -98,7 +99,7 @@ def begun(text: str, start: int) -> tuple[Any, int]:
 
 
 def check(text: str, start: int = 0, most: int = PART) -> None:
-    """Raise DocumentTooLarge where a text and its values exceed a part's limit."""
+    """Raise DocumentTooLarge if a text and its values exceed a part's limit."""
     if len(text) - start > _SURELY_FITS and memory(text[start:].encode("utf-8", "surrogatepass"), most) > most:
         raise DocumentTooLarge(f"it would take more than {most >> 20} MiB of memory")
 
@@ -109,7 +110,7 @@ def _made(taken: list[bytes], most: int, held: int, strict: bool, once: bool) ->
     Text and values are in memory at the same time; the bytes need not be.
     """
     if (needed := held + memory(taken[0], most - held)) > most:
-        raise DocumentTooLarge(f"it would take {needed >> 20} MiB of memory; a document is given {most >> 20} at most")
+        raise DocumentTooLarge(f"it would take {needed >> 20} MiB of memory; the limit for a document is {most >> 20}")
     try:
         content = taken.pop().decode("utf-8-sig", "surrogatepass")
         return _json().loads(content, strict=strict, object_pairs_hook=_each_once if once else None)
@@ -134,7 +135,7 @@ def _json() -> Any:
 def memory(raw: bytes, enough: int = 0) -> int:
     """Return an upper bound of the bytes of a document's text and values.
 
-    A rough one where it exceeds ``enough``.
+    It is rough beyond ``enough``.
     """
     wide = 1 if raw.isascii() else 4
     text, escaped = text_size(raw), b"\\u" in raw
@@ -155,7 +156,7 @@ def _weight(counts: list[int], names: int) -> int:
 
 
 def _within(raw: bytes, wide: int, escaped: bool, enough: int = 0) -> tuple[list[int], int]:
-    """Count the marks outside of texts, and the bytes of the texts.
+    """Count the marks outside texts, and the bytes of the texts.
 
     Counting stops beyond ``enough``.
     """
@@ -167,7 +168,7 @@ def _within(raw: bytes, wide: int, escaped: bool, enough: int = 0) -> tuple[list
         counts = [sum(pair) for pair in zip(counts, map(outside.count, _MARKS), strict=True)]
         texts = parts[1 - within :: 2]
         size += sum(map(len, texts)) * wide
-        if escaped:  # the rest of the first and of the last may be in another chunk
+        if escaped:  # the first and last may continue in another chunk
             size += sum(len(text) for text in texts if b"\\u" in text or text is parts[0] or text is parts[-1]) * 3
         within ^= (len(parts) - 1) & 1
         if _weight(counts, 0) > enough > 0:

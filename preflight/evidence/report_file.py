@@ -14,11 +14,11 @@ from typing import Any
 
 from preflight.evidence import json_limits, safe_read
 
-#: Bytes of memory that the values of a report may take. One of ten thousand nodes takes 50 MB, 80 where each has
-#: findings of its own; a comparison holds two.
+#: Maximum memory in bytes for the values of a report. Ten thousand nodes take 50 MB, or 80 MB if each has different
+#: findings; a comparison holds two reports.
 MOST = 140 << 20
 
-#: Characters of a text up to which equal ones are held once; bytes that this takes for each.
+#: Maximum length of a text that is deduplicated, and the cost of that in bytes per text.
 _SHORT, _ENTRY = 200, 120
 
 _SPACE = " \t\n\r"
@@ -27,7 +27,7 @@ _SPACE = " \t\n\r"
 def read(path: str | Path) -> Any:
     """Decode a report; raises OSError, or ValueError for any fault of the text.
 
-    Equal parts of it are one object: treat it as read-only.
+    Equal parts are the same object: treat the report as read-only.
     """
     text = _Window(safe_read.pieces(path, safe_read.REPORT, b"{"))
     try:
@@ -113,7 +113,7 @@ class _Window:
 
 
 class _Held:
-    """Values, equal ones stored once, up to a number of bytes."""
+    """Values, each stored once, up to a number of bytes."""
 
     def __init__(self, most: int) -> None:
         self._left = most
@@ -138,12 +138,12 @@ class _Held:
             names, parts = [self.held(name) for name in value], [self.held(part) for part in value.values()]
             return self._once(hash((dict, *map(id, names), *map(id, parts))), dict(zip(names, parts, strict=True)))
         if kind is list:
-            self.pay(8 * len(value))  # for an index of them by the caller
+            self.pay(8 * len(value))  # the caller builds an index of them
             parts = [self.held(part) for part in value]
             return self._once(hash((list, *map(id, parts))), parts)
         if value is None or kind is bool:
             return value
-        return self._once((kind, value or str(value)), value)  # 0.0 and -0.0 are equal, and are two
+        return self._once((kind, value or str(value)), value)  # 0.0 and -0.0 are equal but different
 
     def _once(self, key: Any, value: Any) -> Any:
         if (known := self._known.setdefault(key, value)) is not value:
@@ -172,7 +172,7 @@ def _object(text: _Window, values: _Held) -> dict[str, Any]:
             if text.sign(",", "}") == "}":
                 break
     if text.peek():
-        raise ValueError("something stands behind it")
+        raise ValueError("there is data after it")
     return made
 
 

@@ -16,32 +16,33 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-#: Bytes of a document: several logs of ``session.LOG_CAP`` and a sweep of ``probes.SWEEP_CAP``, each read twice.
+#: Maximum bytes of a document: several logs of ``session.LOG_CAP`` and a sweep of ``probes.SWEEP_CAP``, each read
+#: twice.
 DOCUMENT = 512 << 20
 
-#: Bytes of a report: of ten thousand nodes of which each has its own findings.
+#: Maximum bytes of a report: ten thousand nodes with different findings.
 REPORT = 2_000_000_000
 
-#: Bytes of a file that people write: a cluster file of ten thousand nodes by name has less than one.
+#: Maximum bytes of a file that people write: a cluster file with ten thousand node names has less than one MB.
 BY_HAND = 16 << 20
 
 _CHUNK = 1 << 20
 _HEAD = 1024
 _HANDED_OVER = ("/dev/", "/proc/self/")
 
-#: Linux's memory devices, of which all but /dev/null have no end: /dev/zero, /dev/full, /dev/urandom
+#: Linux's memory devices, which are endless except /dev/null: /dev/zero, /dev/full, /dev/urandom
 #: (Documentation/admin-guide/devices.txt).
 _MEMORY, _NULL = 1, 3
 
 
 class UnreadableFile(PreflightError, OSError):
-    """The file is not read at all; ``strerror`` is the reason, without its name."""
+    """The file is not read at all; ``strerror`` is the reason, without the file name."""
 
 
 def require_regular_file(path: str | Path) -> None:
     """Raise UnreadableFile for a pipe, socket or device, which may never end.
 
-    Those that the shell passes in are allowed.
+    Files passed in by the shell are allowed.
     """
     found = os.stat(path)
     mode, handed_over = found.st_mode, os.fspath(path).startswith(_HANDED_OVER)
@@ -60,8 +61,8 @@ def content(path: str | Path, most: int, begins: bytes = b"") -> bytes:
     """Return the content of a file; raises OSError.
 
     Raises UnreadableFile if it is not a regular file or longer than ``most``. If the file does not start with
-    ``begins``, white space aside, only its first bytes are read and returned. A file that the shell passes in
-    (``<(…)``, ``/dev/stdin``) may be a pipe; any other pipe is refused.
+    ``begins``, ignoring white space, only its first bytes are read and returned. A file passed in by the shell
+    (``<(…)``, ``/dev/stdin``) may be a pipe; any other pipe is rejected.
     """
     found = list(pieces(path, most, begins, at_once=True))
     return found[0] if len(found) == 1 else b"".join(found)

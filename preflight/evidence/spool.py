@@ -8,7 +8,7 @@ from typing import IO, Protocol
 
 from preflight.evidence.safe_read import UnreadableFile
 
-#: Bytes of a pipe that are copied: the longest log that people pipe, and far less than a disk holds.
+#: Maximum number of bytes copied from a pipe: more than the longest usual log, and far less than a disk.
 MOST_SPOOLED = 4 << 30
 
 _CHUNK = 1 << 20
@@ -31,7 +31,8 @@ def spool(stream: _Readable) -> IO[bytes]:
             if size > MOST_SPOOLED:
                 raise UnreadableFile(
                     errno.EFBIG,
-                    f"more than {MOST_SPOOLED >> 20} MiB came through the pipe; save a part of it and give that",
+                    f"more than {MOST_SPOOLED >> 20} MiB came through the pipe; save a part of it to a "
+                    "file and pass that",
                 )
             spooled.write(data)
     except BaseException:

@@ -1,4 +1,4 @@
-"""Output of a verdict: screen or log of the caller, system log, kubelet.
+"""Output of a verdict to the caller, the system log and the kubelet.
 
 The text comes from ``Verdict``, which holds printable ASCII only. Imported before every job.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _WORDS = {"pass": "pass", "fail": "FAIL", "unknown": "NOT JUDGED", "error": "CONFIGURATION ERROR"}
 
-#: Where a kubelet reads it from, unless the pod sets another.
+#: Default termination log of a pod.
 TERMINATION_LOG = "/dev/termination-log"
 
 #: Bytes that a kubelet reads of the termination log (Container v1, terminationMessagePath).
@@ -25,7 +25,7 @@ TERMINATION_MOST = 4096
 
 
 def announce(result: GateResult) -> int:
-    """Print, log and write a result, each part of it once; return the exit status."""
+    """Print, log and write a result, each part once; return the exit status."""
     verdict, complaints = result.verdict, [*result.troubles]
     if result.termination_log:
         complaints.append(terminate(result.termination_log, [result.text, *result.troubles, *result.lines]))
@@ -35,7 +35,7 @@ def announce(result: GateResult) -> int:
     log(result.text, verdict.status)
     if result.slurm_line:
         log(result.slurm_line, verdict.status)
-    for trouble in result.troubles:  # else a health check that cannot write would report "one is being made" for ever
+    for trouble in result.troubles:  # a health check that cannot write must not report "one is being made" forever
         log(trouble, "error")
     if result.textfile or result.report_dir or result.publish:
         from preflight.gate import outputs
@@ -71,7 +71,7 @@ def plain_line(text: str) -> str:
 
 
 def name(text: str) -> str:
-    """Return a node's name as a verdict can hold it."""
+    """Return a node's name in the form that verdicts allow."""
     return ascii_reason(text, NAME_MOST) or "?"
 
 
@@ -101,8 +101,7 @@ def log(text: str, status: str) -> None:
 def terminate(path: str, lines: Sequence[str]) -> str:
     """Write the most important lines to the kubelet's termination log.
 
-    Returns the error, "" if there is none. The file is a mount of the kubelet's: it is written in place, and must
-    exist.
+    Returns the error, or "". The file is mounted by the kubelet, so it is written in place and must exist.
     """
     text = "\n".join(lines).encode("ascii", "backslashreplace") + b"\n"
     if len(text) > TERMINATION_MOST:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from preflight.gate.options import Options
 
-#: Seconds that judging in the background may take.
+#: Time limit in seconds for judging in the background.
 DEADLINE_S = 60.0
 
 

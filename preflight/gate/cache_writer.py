@@ -23,8 +23,8 @@ _REPORT = "report.json"
 class CacheWriter:
     """Writer of verdicts.
 
-    ``store`` is None where verdicts are not cached, or where that is impossible because of ``store_error``.
-    ``config`` is None before the cluster file, which is at ``cluster``, has been read; ``error`` is its fault.
+    ``store`` is None if verdicts are not cached, or cannot be because of ``store_error``. ``config`` is None until the
+    cluster file at ``cluster`` has been read; ``error`` is its error.
     """
 
     store: StateDir | None
@@ -34,7 +34,7 @@ class CacheWriter:
     error: str = ""
 
     def write(self, judgement: Judgement, *, complete: bool) -> str:
-        """Write a verdict; return why that failed, "" if it did not.
+        """Write a verdict; return the error, or "".
 
         An incomplete verdict is never served.
         """

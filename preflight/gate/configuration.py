@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from preflight.gate.verdict_cache import Stamp
 
 
-#: Bytes of a cluster file, and of a file that it names; more is an error.
+#: Maximum size in bytes of a cluster file, and of each file it names.
 _MOST_BYTES = 64 << 20
 
 
 class UnknownCheck(PreflightError, ValueError):
-    """The lists of checks leave none to run."""
+    """The selected checks leave none to run."""
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """A cluster file as it was read; ``error`` is the fault of the given one."""
+    """A cluster file in use; ``error`` is the error in the given one."""
 
     cluster: Cluster
     raw: bytes
@@ -51,7 +51,7 @@ class Configuration:
 
     @property
     def named(self) -> list[str]:
-        """The files that the cluster file names."""
+        """The files named by the cluster file."""
         names = [
             self.cluster.fabric.settings.reference,
             *(members.baseline for members in self.cluster.classes.values()),
@@ -65,7 +65,7 @@ class Configuration:
     def policy(self, checks: Iterable[str], choices: Sequence[str]) -> str:
         """Return a hash of a verdict's inputs.
 
-        They are files, version, checks, and ``choices`` of the hook.
+        The inputs are files, version, checks, and ``choices`` of the hook.
         """
         digest = sha256()
         for part in (VERSION, *checks, "", *choices):
@@ -78,7 +78,7 @@ class Configuration:
 def read(path: str | None, store: StateDir | None, ids: Ids) -> Configuration:
     """Read a cluster file, or the copy of its last valid content.
 
-    The copy is used where the file has errors. ``ids`` returns the ids of all checks, as for
+    The copy is used if the file has errors. ``ids`` returns the ids of all checks, as for
     ``expectations.cluster_file.load``.
     """
     if path is None:
@@ -100,7 +100,7 @@ def read(path: str | None, store: StateDir | None, ids: Ids) -> Configuration:
 def last_valid(path: str) -> str:
     """Return the name of the copy of a path's last valid content.
 
-    It is in the state directory.
+    The copy is in the state directory.
     """
     return f"cluster-{sha256(os.path.abspath(path).encode('utf-8', 'surrogateescape')).hexdigest()[:32]}.toml"
 
@@ -128,7 +128,7 @@ def _keep(store: StateDir, name: str, raw: bytes) -> None:
     try:
         store.write(name, raw)
     except StateDirError:
-        return  # reported where the verdict cannot be written
+        return  # reported when the verdict cannot be written
 
 
 def _bytes(path: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Rules and deadline of a run, as the table [gate] of the cluster file sets them."""
+"""Rules and deadline of a run from the table [gate] of the cluster file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TIMEOUT_SHARE, _MINIMUM_S = 0.6, 1.0
 
 
 def configured_rules(request: GateRequest, config: Configuration) -> GateRules:
-    """Return the rules of a run by the cluster file; options win over it."""
+    """Return the rules of a run from the cluster file; options override it."""
     options, gate = request.options, config.gate
     settings = gate.hook(request.hook.name)
     partly = config.error and config.usable
@@ -33,7 +33,7 @@ def configured_rules(request: GateRequest, config: Configuration) -> GateRules:
 
 
 def configured_deadline_s(request: GateRequest, config: Configuration) -> float:
-    """Return the deadline by the cluster file, within slurmd's own limit for a prolog."""
+    """Return the cluster file's deadline, within slurmd's limit for a prolog."""
     settings, deadline_s = config.gate.hook(request.hook.name), request.deadline_s
     if request.options.deadline is None and settings.deadline_s is not None:
         deadline_s = settings.deadline_s
@@ -43,5 +43,5 @@ def configured_deadline_s(request: GateRequest, config: Configuration) -> float:
 
 
 def actions(settings: Any) -> dict[str, str]:
-    """Return the actions that a hook's table sets, by status."""
+    """Return the configured actions of a hook, by status."""
     return {status: getattr(settings, status) for status in policy.OVERRIDES if getattr(settings, status)}

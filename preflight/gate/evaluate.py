@@ -25,14 +25,14 @@ from preflight.model import Check
 BUSY = ("gpu.left-over-processes", "gpu.process-per-gpu", "gpu.memory-headroom", "gpu.utilisation-visible")
 _ANY_TIME = ("slurm-healthcheck",)
 
-#: What stands for a check where none of them is to blame.
+#: Used instead of a check's id if no check is to blame.
 EXPECTATIONS, NO_ANSWER, NOTHING = "gate.expectations", "gate.no-answer", "gate.nothing-judged"
 
-#: Characters of a reason; the drain adds the owner.
+#: Maximum length of a reason; the drain adds the owner.
 _REASON_MOST = 185
 _FOUND_MOST = 60
 
-#: Checks that are named where many unknown for one reason.
+#: Maximum number of named checks that are unknown for one reason.
 _FEW = 4
 
 _URGENT = {"node": 0, "site": 1, "job": 2}
@@ -40,7 +40,7 @@ _URGENT = {"node": 0, "site": 1, "job": 2}
 
 @dataclass(frozen=True)
 class CheckSelection:
-    """The checks that a hook runs, those switched off, and those that only report."""
+    """The checks that a hook runs, disabled ones, and those that only report."""
 
     checks: tuple[Check, ...]
     off: tuple[str, ...]
@@ -49,9 +49,9 @@ class CheckSelection:
 
 @dataclass(frozen=True)
 class NodeEvaluation:
-    """Result of judging a node: the report, and what of it counts for the hook.
+    """Result of judging a node: the report, and its part that counts for the hook.
 
-    ``lines`` print it, the most urgent first. ``all_gpus``: no GPU was left out as another job's.
+    ``lines`` print it, the most urgent first. ``all_gpus``: no GPU was left out because it belongs to another job.
     """
 
     report: Mapping[str, Any]
@@ -68,7 +68,7 @@ class NodeEvaluation:
 
 
 def select(checks: Sequence[Check], gate: Gate, settings: GateHook, name: str) -> CheckSelection:
-    """Choose the checks of a hook; raises UnknownCheck where none is left.
+    """Select the checks of a hook; raises UnknownCheck if none is left.
 
     A pattern of ``only`` that matches no known check may belong to a plug-in that cannot be loaded, which is then
     reported.
@@ -99,8 +99,8 @@ def evaluate_node(
 ) -> NodeEvaluation:
     """Judge one node for a hook.
 
-    ``expects``: it cannot pass unless the cluster file or the part sets how many GPUs and HCAs there should be.
-    ``gpus`` are the indices of the GPUs that the job has; None: all of the node.
+    ``expects``: it cannot pass unless the cluster file or the part sets the number of GPUs and HCAs. ``gpus`` are the
+    indices of the job's GPUs; None means all of the node.
     """
     report = judge([evidence], selection.checks, cluster, off=selection.off)
     facts = NodeFacts(evidence)
@@ -167,7 +167,7 @@ def _cut(text: str) -> str:
 
 
 def _folded(vague: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a line for each reason of *unknown*, with the checks that have it."""
+    """Yield a line for each reason for *unknown*, with its checks."""
     by_message: dict[str, list[Mapping[str, Any]]] = {}
     for finding in vague:
         by_message.setdefault(finding["message"], []).append(finding)
@@ -187,9 +187,9 @@ def _line(word: str, finding: Mapping[str, Any], owners: Mapping[str, str]) -> s
 def _missing(
     report: Mapping[str, Any], vague: Sequence[Mapping[str, Any]], failed: bool, evidence: Evidence, aside: bool
 ) -> Iterator[tuple[str, str]]:
-    """Yield what prevented the judgement of the node: an identifier, and why.
+    """Yield what prevented the judgement of the node: an identifier and the reason.
 
-    Only where no gating check reports it.
+    Only if no gating check reports it.
     """
     if evidence.no_answer is not None:
         yield NO_ANSWER, f"{evidence.no_answer.get('phase', '?')}: {evidence.no_answer.get('reason', '?')}"
@@ -201,19 +201,19 @@ def _missing(
 
 
 def _in_no_class(report: Mapping[str, Any], cluster: Cluster) -> str:
-    """Return what to report of a node that no class covers; else an empty text."""
+    """Return the message for a node that no class covers, else ""."""
     if not (outside := report["coverage"].get("without_class")):
         return ""
     return (
-        f"{outside[0]} is in no class of {basename(cluster.path)}, so nothing states how many GPUs and HCAs to expect: "
-        "add it to the nodes of a class"
+        f"{outside[0]} is in no class of {basename(cluster.path)}, so the expected number of GPUs and "
+        "HCAs is unknown: add it to the nodes of a class"
     )
 
 
 def _unexpected(site: Site) -> list[str]:
     """Return the missing keys of the cluster file.
 
-    Without them it is unknown whether GPUs or HCAs are missing.
+    Without these keys it is unknown whether GPUs or HCAs are missing.
     """
     lacking = [site.gpus.key] if site.gpus.value is None else []
     return lacking + ([site.hcas.key] if site.hcas.value is None and site.members.ports.compute is None else [])
@@ -221,7 +221,7 @@ def _unexpected(site: Site) -> list[str]:
 
 @dataclass(frozen=True)
 class _Others:
-    """GPUs of the node that are not the job's; their faults do not hold it back."""
+    """GPUs of the node that belong to other jobs; their faults do not hold it back."""
 
     addresses: frozenset[str] = frozenset()
     confined: bool = False  # a cgroup hides them from the driver
@@ -237,9 +237,9 @@ class _Others:
 
 
 def _others(facts: NodeFacts, gpus: frozenset[int] | None) -> _Others:
-    """Return the GPUs that are not the job's.
+    """Return the GPUs that belong to other jobs.
 
-    Where a cgroup hides them, the driver does not report them either.
+    If a cgroup hides them, the driver does not report them either.
     """
     if gpus is None:
         return _Others()

@@ -1,7 +1,7 @@
 """The hook ``slurm-controller``: a job starts when all its nodes have passed.
 
-The nodes publish their verdicts (``[gate] publish``), or are queried now over SSH (``--hosts``). The controller
-cannot know their boot, so only the age of a verdict and its node are verified, and the two clocks may differ.
+The nodes publish their verdicts (``[gate] publish``), or are queried now over SSH (``--hosts``). The controller cannot
+know the boot of a node, so only a verdict's node and age are verified, and the two clocks may differ.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from preflight.schemas.conform import find_error
 
 _MOST_BYTES = 1 << 20
 _MOST_LINES = 10
-#: Seconds that a node's clock may run ahead of this one: MUNGE's default TTL, beyond which Slurm starts nothing there.
+#: Maximum seconds by which a node's clock may be ahead: MUNGE's default TTL, beyond which Slurm starts no job.
 MAX_CLOCK_SKEW_S = 300
 
 
@@ -62,7 +62,9 @@ def run(request: GateRequest, watch: Watch) -> GateResult:
         watch.enter(f"reading {announce.plain(folder)}")
         verdicts = _published(Path(folder), nodes, verdict_cache.INTERVALS * refresh_s)
     else:
-        why = "no verdicts: set where the nodes publish theirs ([gate] publish, or --verdicts), or give --hosts"
+        why = (
+            "no verdicts: set the directory to which nodes publish them ([gate] publish, or --verdicts), or use --hosts"
+        )
         return in_time(progress.unjudged("gate.no-verdict", why))
     return in_time(replace(progress, judgement=_together(request, nodes, verdicts)))
 
@@ -70,12 +72,12 @@ def run(request: GateRequest, watch: Watch) -> GateResult:
 def _ids() -> list[str]:
     try:
         return registry().ids()
-    except errors.DuplicateCheck:  # reported where the checks are run
+    except errors.DuplicateCheck:  # reported when the checks run
         return []
 
 
 def _together(request: GateRequest, nodes: Sequence[str], verdicts: Mapping[str, Verdict | str]) -> Judgement:
-    """Return one verdict for all: it fails if one does, and passes only if all do."""
+    """Combine verdicts: fail if one fails, pass only if all pass."""
     failed = {name: v for name in nodes if isinstance(v := verdicts[name], Verdict) and _bad(v)}
     vague = {name: _why(v) for name in nodes if _why(v := verdicts[name])}
     lines = [
@@ -120,7 +122,7 @@ def _bad(verdict: Verdict) -> bool:
 
 
 def _why(verdict: Verdict | str) -> str:
-    """Return why a node is neither good nor bad; else ""."""
+    """Return why a node is neither good nor bad, or ""."""
     if isinstance(verdict, str):
         return verdict
     if verdict.status == "pass" or _bad(verdict):
@@ -135,9 +137,9 @@ def _published(folder: Path, nodes: Sequence[str], most_s: float) -> dict[str, V
 
 
 def _untrusted(folder: Path) -> str:
-    """Return why a directory is not trusted; else "".
+    """Return why a directory is not trusted, or "".
 
-    Only root and this user may write there.
+    Only root and this user may have write access.
     """
     try:
         info = os.stat(folder)
@@ -145,7 +147,7 @@ def _untrusted(folder: Path) -> str:
         return f"{folder}: {error.strerror}"
     if info.st_uid not in (0, os.geteuid()):
         return f"{folder} belongs to user {info.st_uid}"
-    return f"{folder} may be written by others" if info.st_mode & 0o022 else ""
+    return f"{folder} is writable by others" if info.st_mode & 0o022 else ""
 
 
 def _read(path: Path, node: str, most_s: float) -> Verdict | str:
@@ -168,7 +170,7 @@ def _read(path: Path, node: str, most_s: float) -> Verdict | str:
     if verdict.node != node:
         return f"{path} is of the node {verdict.node}"
     if age_s < -MAX_CLOCK_SKEW_S:
-        return f"its verdict is of {-age_s:.0f} s in the future: set the clocks of the node and of this machine"
+        return f"its verdict is {-age_s:.0f} s in the future: synchronise the clocks of the node and of this machine"
     if age_s > most_s:
-        return f"its verdict is {age_s:.0f} s old, and good for {most_s:.0f}"
+        return f"its verdict is {age_s:.0f} s old, but valid for only {most_s:.0f}"
     return verdict

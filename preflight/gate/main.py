@@ -1,9 +1,9 @@
 """Entry point of ``preflight gate``.
 
-A fresh verdict is served before anything that judges is imported. Other requests are judged (``node_hook``,
-``job_hook``). The policy turns the verdict into a result, which this thread writes, or the deadline thread from what
-has been completed. After any failure the process ends as the table of the hook requires: a typo in a script must not
-drain a cluster.
+A fresh verdict is served before the judge is imported. Other requests are judged (``node_hook``, ``job_hook``). The
+policy turns the verdict into a result, which this thread writes; at the deadline, the deadline thread writes the
+completed part. After any failure the process exits as defined by the hook's policy: a typo in a script must not drain a
+cluster.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _CONTEXTS = {"prolog_slurmd": "slurm-prolog", "prolog_slurmctld": "slurm-control
 
 
 def main(words: Sequence[str], otherwise: Callable[[Sequence[str]], int]) -> int:
-    """Run the words after ``preflight gate``; return the exit status.
+    """Run the arguments of ``preflight gate``; return the exit status.
 
-    ``otherwise`` handles what is not plain: help, and errors, which it leaves to ``usage_error``.
+    ``otherwise`` handles help and unusual arguments, and passes errors to ``usage_error``.
     """
     parsed = parse_plain(words)
     if parsed is not None:
@@ -43,7 +43,7 @@ def main(words: Sequence[str], otherwise: Callable[[Sequence[str]], int]) -> int
 def run_hook(options: Options) -> int:
     """Run a hook; return the exit status.
 
-    Never raises, nor takes longer than its deadline and a second.
+    Never raises, and takes at most one second longer than its deadline.
     """
     scheduler_env.sanitize_process()
     request = from_options(options)
@@ -52,7 +52,7 @@ def run_hook(options: Options) -> int:
     gate_result: GateResult | PassedOn
     try:
         gate_result = _run(request, watch)
-    except Exception as error:  # a fault of ours is none of the node's
+    except Exception as error:  # an internal error is not a fault of the node
         why = f"preflight itself failed: {_where(error)}"
         gate_result = result.in_time(watch.progress.unjudged("gate.crash", why))
     watch.close(gate_result.exit_status)
@@ -118,7 +118,7 @@ def _run(request: GateRequest, watch: Watch) -> GateResult | PassedOn:
 
 
 def _look(request: GateRequest) -> tuple[Cached | None, str]:
-    """Return the verdict in the state directory, or why none there is valid."""
+    """Return the verdict in the state directory, or why it is not valid."""
     from preflight.gate import state_dir, verdict_cache
     from preflight.gate.verdict import UnusableVerdict
 
@@ -143,7 +143,7 @@ def _in_background(request: GateRequest, watch: Watch) -> bool:
 
 
 def _where(error: Exception) -> str:
-    """Name an exception and the line that raised it."""
+    """Describe an exception and the line that raised it."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

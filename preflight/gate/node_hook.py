@@ -1,7 +1,7 @@
 """Judging this node for a hook.
 
-The cluster file is read, the node is queried and judged, the verdict is cached and applied in Slurm. Each step takes
-the progress of those before it, and passes its own to the deadline thread.
+The cluster file is read, the node is queried and judged, the verdict is cached and applied in Slurm. Each step receives
+the progress of earlier steps, and passes its own to the deadline thread.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from preflight.gate.watchdog import Watch
     from preflight.probes import Probe
 
-#: Seconds of a deadline that are reserved for judging, Slurm and writing; and the share of it at most.
+#: Part of the deadline reserved for judging, Slurm and writing: seconds, and maximum share.
 _RESERVE_S, _RESERVE_SHARE = 3.0, 0.35
 
-#: Seconds of the collector's time that ``transport.local.node`` waits beyond it.
+#: Seconds that ``transport.local.node`` waits beyond the collector's time limit.
 _SLACK_S = 1.0
 
 _LOCK = "refresh.lock"
@@ -58,7 +58,7 @@ def run(request: GateRequest, watch: Watch, before: Cached | None) -> GateResult
     store, store_error = _store(request)
     if store is not None and request.options.refresh and _is_judged_elsewhere(store):
         status = policy.rule(request.hook.name, "unknown").exit
-        return PassedOn(status, f"{PREFIX}{request.node}: another process is judging this node already", loud=True)
+        return PassedOn(status, f"{PREFIX}{request.node}: another process is already judging this node", loud=True)
     cache = CacheWriter(store, store_error, request.options.cluster)
     watch.advance(replace(watch.progress, cache=cache))
     return _judge(watch, cache, before)
@@ -75,10 +75,10 @@ def _store(request: GateRequest) -> tuple[StateDir | None, str]:
 
 
 def _is_judged_elsewhere(store: StateDir) -> bool:
-    """Return whether another process judges this node; else lock it."""
+    """Return whether another process judges this node; otherwise lock it."""
     try:
         return store.lock(_LOCK) is None
-    except StateDirError:  # a file system that was made read-only; judge all the same
+    except StateDirError:  # a read-only file system does not prevent judging
         return False
 
 
@@ -111,7 +111,7 @@ def _judge(watch: Watch, cache: CacheWriter, before: Cached | None) -> GateResul
 
 
 def _misconfigured(request: GateRequest, why: str) -> Judgement:
-    """Return the judgement where the configuration is wrong, not the node."""
+    """Return the judgement for a configuration error."""
     verdict = request.unknown_verdict("gate.configuration", why, "error")
     return Judgement(verdict, tuple(announce.plain(part) for part in why.split(" | ")), cacheable=True)
 
@@ -126,7 +126,7 @@ def _judgement(
     result = evaluator.evaluate(evidence)
     verdict = _verdict(request, evaluator, result)
     if before is not None and verdict.status == "unknown" and before.verdict.cause in verdict.unknowns:
-        verdict = before.verdict  # what failed a while ago could not be seen this time
+        verdict = before.verdict  # an earlier failure could not be checked this time
     from preflight.run.run_block import run_block
 
     about = run_block(f"gate {request.hook.name}", request.at, request.seconds, config.cluster.path)

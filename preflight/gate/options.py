@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 #: Flags.
 _FLAGS = ("strict", "dry_run", "refresh")
 
-#: Options that name a file or directory: relative to where we were called.
+#: Options that name a file or directory: relative to the working directory.
 _PATHS = ("cluster", "state_dir", "textfile", "termination_log", "report_dir", "verdicts", "ssh_config")
 
 #: Bounds of --deadline, seconds.
@@ -21,7 +21,7 @@ DEADLINES = (1.0, 3600.0)
 
 
 class Options:
-    """The options of a hook; None and False where not given."""
+    """The options of a hook; None or False if not given."""
 
     __slots__ = (
         "cluster", "deadline", "dry_run", "hook", "hosts", "node", "refresh", "report_dir", "ssh_config", "state_dir",
@@ -56,7 +56,7 @@ class Options:
 
 
 def parse_plain(words: Sequence[str]) -> Options | None:
-    """Parse ``HOOK [--OPTION VALUE | --FLAG]…``; None for all that click handles."""
+    """Parse ``HOOK [--OPTION VALUE | --FLAG]…``; None if click must handle it."""
     values = fast_options.parse("gate", words)
     if values is None or values["hook"] is None:
         return None

@@ -27,7 +27,7 @@ def write(result: GateResult) -> list[str]:
         if target:
             try:
                 make(Path(target), result)
-            except Exception as error:  # of a library that is missing as well; the verdict stands
+            except Exception as error:  # includes a missing library; the verdict is still valid
                 why = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
                 complaints.append(ascii_reason(f"{PREFIX}{target} cannot be written: {why}", 2000))
     return complaints
@@ -60,7 +60,7 @@ def metrics(result: GateResult) -> Iterator[str]:
     for name, value, about in (
         ("failed_checks", len(verdict.causes), "Gating checks that failed."),
         ("unknown_checks", len(verdict.unknowns), "Gating checks that are unknown."),
-        ("off_checks", len(verdict.off), "Checks that were switched off, or hold no job back, by choice."),
+        ("off_checks", len(verdict.off), "Checks that are disabled, or set to report only."),
         ("exit_status", result.exit_status, "Exit status of the gate."),
         ("verdict_time_seconds", verdict.at, "When the node was judged, in seconds since 1970 UTC."),
         ("duration_seconds", verdict.seconds, "How long judging took."),
@@ -80,7 +80,7 @@ def _of_report(result: GateResult) -> str:
 def _report(folder: Path, result: GateResult) -> None:
     """Write verdict, report and evidence to a volume.
 
-    The output of a finished init container is soon lost.
+    The output of a finished init container is lost soon.
     """
     folder.mkdir(parents=True, exist_ok=True)
     write_file(folder / "verdict.json", json.dumps(to_document(result.verdict), indent=1) + "\n")

@@ -1,8 +1,7 @@
 """Owner of a failure, by check: the node, the job, or the site.
 
-Draining a node for a setting that the job brought along, or for a switch that all nodes share, takes a healthy
-node out of service. The cluster file's lists come first. Environments of other jobs never
-affect a verdict, so they are not collected.
+Draining a node for a setting of the job, or for a switch that all nodes share, takes a healthy node out of service. The
+cluster file's lists take precedence. Environments of other jobs never affect a verdict, so they are not collected.
 """
 
 from __future__ import annotations
@@ -16,25 +15,25 @@ if TYPE_CHECKING:
 
     from preflight.probes import Probe
 
-#: Failures that many nodes would have at once: a fabric, a switch, a file server, settings of a rack. A judgement.
+#: Failures that affect many nodes at once: fabric, switch, file server, rack settings. A judgement.
 SITE = ("fabric.*", "fleet.*", "switch.*", "site.*", "rails.isolated", "checkpoint.*", "host.time-sync")
 
-#: Hooks inside a job, where the environment, limits, CPU mask and devices are what the job was given.
+#: Hooks inside a job, where environment, limits, CPU mask and devices belong to the job.
 IN_JOB = ("slurm-step", "init-container")
 JOB = (
     "nccl.*", "numa.affinity", "numa.memory", "numa.nccl-affinity", "container.*", "host.memlock", "host.shm",
     "host.open-files", "gpu.process-per-gpu", "gpu.memory-headroom", "gpu.left-over-processes",
 )  # fmt: skip
 
-#: On the node itself: memory that another job, or a former one, holds.
+#: On the node: memory used by another or earlier job.
 JOB_ON_NODE = ("gpu.process-per-gpu", "gpu.memory-headroom", "gpu.left-over-processes")
 
-#: The environments of ranks that run here: they are of other jobs, of which this one or the next inherits nothing.
+#: Environments of running ranks belong to other jobs and are not inherited.
 _OF_OTHERS = ("env", "ranks")
 
 
 def relevant_probes(probes: Iterable[Probe]) -> list[Probe]:
-    """Return the probes that matter for a job or its node."""
+    """Return the probes relevant to a job or its node."""
     return [probe for probe in probes if (probe.kind, probe.target) != _OF_OTHERS]
 
 

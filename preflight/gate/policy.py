@@ -1,12 +1,12 @@
 """Policy table: hook x status -> exit status, action.
 
-Exit statuses are those of the README (0 passed, 1 failed, 2 configuration, 3 unknown), except where a scheduler gives
-them a meaning of its own: slurmd drains a node if its Prolog does not end with 0, so there only what has to drain or
-to hold back a job ends otherwise.
+Exit statuses are those of the README (0 passed, 1 failed, 2 configuration, 3 unknown), except where a scheduler defines
+them differently: slurmd drains a node if its Prolog does not exit 0, so a prolog exits non-zero only to drain the node
+or hold back the job.
 
 In the hooks ``slurm-prolog`` and ``slurm-healthcheck``, ``preflight.gate.slurm.apply`` is called for the actions
-"drain" and "refuse", and for a pass that was judged in the background, where a drain of ours may have to be lifted.
-It may choose another exit status that serves the job better.
+"drain" and "refuse", and for a pass that was judged in the background, which may have to lift a drain set by preflight.
+It may return a different exit status.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: What is done: let the job start; hold it back; hold it back and drain the node; let it start, and print NOT JUDGED.
+#: Actions: start the job; hold it back; hold it back and drain the node; start it and print NOT JUDGED.
 ACTIONS = ("allow", "refuse", "drain", "record")
 
-#: What the cluster file may set for a status. No override drains on *unknown*: missing evidence is not a node fault.
+#: Actions that the cluster file may set for a status. No override drains on *unknown*: missing evidence is not a node
+#: fault.
 OVERRIDES = {
     "fail": ("drain", "refuse", "record", "allow"),
     "unknown": ("refuse", "record", "allow"),
@@ -27,7 +28,7 @@ OVERRIDES = {
 
 
 class PolicyRule:
-    """What a hook does: exit status of the process, and action (of ``ACTIONS``)."""
+    """A hook's exit status and action (one of ``ACTIONS``)."""
 
     __slots__ = ("action", "exit")
 
@@ -50,8 +51,8 @@ class Hook:
     """A place from which preflight is called, with its defaults and limits.
 
     ``deadline_s`` is well under the limit of the caller. ``strict`` is the rule for *unknown* with --strict.
-    ``expects``: it cannot pass without knowing how many GPUs and HCAs there should be. ``cached``: it takes a fresh
-    verdict from the state directory. ``drains``: it has the right to, and may.
+    ``expects``: it cannot pass without the expected number of GPUs and HCAs. ``cached``: it uses a fresh verdict from
+    the state directory. ``drains``: it can and may drain.
     """
 
     __slots__ = ("about", "cached", "deadline_s", "drains", "expects", "name", "rules", "strict")
@@ -74,8 +75,8 @@ _STOP = {
 }
 _STRICT = PolicyRule(3, "refuse")
 
-#: The hooks. Limits of others: PrologEpilogTimeout is the site's (65 s from Slurm 24.05 on), HealthCheckProgram is
-#: killed after 60 s (slurm.conf(5)), users wait for a prolog: 10 s.
+#: The hooks. Limits of the callers: PrologEpilogTimeout is set by the site (65 s from Slurm 24.05 on),
+#: HealthCheckProgram is killed after 60 s (slurm.conf(5)), users wait for a prolog: 10 s.
 HOOKS = {
     hook.name: hook
     for hook in (
@@ -91,15 +92,15 @@ HOOKS = {
              {"pass": _PASS, "fail": _REFUSE, "unknown": _RECORD, "error": _RECORD},
              _STRICT),
         Hook("init-container", "init container of a pod, before its containers", 60.0, _STOP, _STRICT),
-        Hook("ci", "a pipeline; need not know how many GPUs there should be", 60.0, _STOP, _STRICT, expects=False),
+        Hook("ci", "a pipeline; no expected number of GPUs needed", 60.0, _STOP, _STRICT, expects=False),
     )
 }  # fmt: skip
 
 
 def rule(hook: str, status: str, overrides: Mapping[str, str] | None = None, strict: bool = False) -> PolicyRule:
-    """Return what a hook does about a status.
+    """Return a hook's rule for a status.
 
-    ``overrides`` are the actions that the cluster file sets for the hook, by status; they win over ``strict``.
+    ``overrides`` are the hook's actions from the cluster file, by status; they override ``strict``.
     """
     defaults = HOOKS[hook]
     if overrides and status in overrides:

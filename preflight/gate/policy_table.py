@@ -23,7 +23,7 @@ _ACTIONS = {
 
 
 def text(gate: Gate | None = None) -> str:
-    """Return the table, as the cluster file's table [gate] changes it."""
+    """Return the table, including changes by the cluster file's table [gate]."""
     return "".join(f"{line}\n" for line in _lines(gate))
 
 
@@ -44,17 +44,17 @@ def _lines(gate: Gate | None) -> Iterator[str]:
     for action, about in _ACTIONS.items():
         yield f"  {action:8} {about}"
     if gate is not None and gate.dry_run:
-        yield "  dry_run is on: every hook prints what it would do, does nothing, and ends with 0"
+        yield "  dry_run is on: every hook prints what it would do, takes no action, and exits 0"
     yield ""
     for name, hook in policy.HOOKS.items():
-        notes = [] if not hook.cached else ["takes a verdict that is fresh enough from the state directory"]
+        notes = [] if not hook.cached else ["uses a fresh verdict from the state directory"]
         notes += ["cannot pass without gpus and hcas in the cluster file"] if hook.expects else []
         yield f"  {name:18} {hook.about}" + (f"; {', '.join(notes)}" if notes else "")
     refresh_s = (gate.refresh_s if gate is not None else None) or REFRESH_S
-    yield f"A verdict is refreshed after {refresh_s:g} s and believed for {INTERVALS * refresh_s:g} s, in the same boot"
-    yield "and with the same cluster file, version, checks, plug-ins. One that would stop a job is judged anew first."
-    yield "A failure that is the job's own problem ([job]) never drains, and a node is never set down."
-    yield "slurm-controller that has no verdicts of its nodes, and no --hosts: could not be judged."
+    yield f"A verdict is refreshed after {refresh_s:g} s and valid for {INTERVALS * refresh_s:g} s, in the same boot"
+    yield "and with the same cluster file, version, checks, plug-ins. One that would stop a job is judged again first."
+    yield "A failure caused by the job ([job]) never drains, and no node is ever set to down."
+    yield "slurm-controller without verdicts of its nodes and without --hosts: could not be judged."
     yield from _breaker(gate)
 
 
@@ -65,12 +65,13 @@ def _breaker(gate: Gate | None) -> Iterator[str]:
     later = f"{settings.put_back_s / 60:g} min"
     share = f"{100 * settings.share:.3g} %"
     text = (
-        f"The breaker: within {minutes}, {share} of the eligible nodes are drained at most ({least} at least may be, "
-        f"{most} is the limit), and none for a check that failed on another node in that time. Where it holds, or "
-        "slurm-prolog refuses, the node stays in service and a human is called for (log, comment of the node). The job "
-        f"is taken off the node: a batch job starts {later} later at the earliest, one of srun is notified and ends; "
-        "the Prolog ends with 0, since slurmd drains a node if its Prolog fails. Only our own drains are lifted, from "
-        "nodes that pass. While the cluster file is wrong, none is drained."
+        f"The breaker drains at most {share} of the eligible nodes within {minutes} (at least {least}, "
+        f"at most {most}), "
+        "and no node for a check that failed on another node within that time. If it does not drain, or slurm-prolog "
+        "refuses the job, the node stays in service and an administrator is alerted (log, comment of the node). The "
+        f"job is removed from the node: a batch job starts at least {later} later, a job of srun is notified and ends. "
+        "The Prolog exits 0, because slurmd drains a node whose Prolog fails. Only drains set by preflight are lifted, "
+        "from nodes that pass. While the cluster file is wrong, no node is drained."
     )
     yield ""
     yield from wrap(text, 110)

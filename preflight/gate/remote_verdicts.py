@@ -1,6 +1,6 @@
-"""Verdicts on a job's nodes, queried now over SSH.
+"""Verdicts on a job's nodes, collected now over SSH.
 
-For a controller to which they publish no verdicts.
+For a controller without published verdicts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def verdicts(
 ) -> Mapping[str, Verdict | str]:
     """Return the verdict on each node within ``left_s`` seconds, or an error.
 
-    Raises UsageError if SSH is configured wrongly, UnknownCheck if the table [gate] is.
+    Raises UsageError for a wrong SSH configuration, UnknownCheck for a wrong table [gate].
     """
     check_registry, hook = registry(), request.hook.name
     selection = evaluate.select(check_registry.checks, config.gate, config.gate.hook(hook), hook)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class GateRequest:
     """One call of a hook.
 
-    ``node`` is the subject: this node, or the nodes of a job as Slurm folds them. ``job`` is the number of the Slurm
-    job ("" outside one), ``at`` the time in seconds since 1970 UTC, ``began`` the same on the monotonic clock.
-    ``deadline_s`` is that of the option or the hook; the cluster file and slurmd may limit it further.
+    ``node`` is the subject: this node, or the nodes of a job as folded by Slurm. ``job`` is the Slurm job id (""
+    outside a job), ``at`` the time in seconds since 1970 UTC, ``began`` the same time on the monotonic clock.
+    ``deadline_s`` comes from the option or the hook; the cluster file and slurmd may limit it further.
     """
 
     hook: policy.Hook
@@ -43,7 +43,7 @@ class GateRequest:
     def unknown_verdict(self, check: str, why: str, status: str = "unknown") -> Verdict:
         """Return the verdict on a node that could not be judged.
 
-        ``check`` names what prevented it.
+        ``check`` names the cause.
         """
         from preflight.gate.verdict_cache import boot_id
 

@@ -1,6 +1,6 @@
 """Progress of a run of the gate, and its result.
 
-``Progress`` is what has been completed so far. The pipeline or the deadline thread turns it into the one
+``Progress`` is the part completed so far. The pipeline or the deadline thread turns it into the one
 ``GateResult``, which ``announce`` writes. Imported before every job.
 """
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class GateRules:
     """The policy of this run, after options, cluster file or cached verdict.
 
-    ``actions`` replace those of the table, by status. ``error`` is the fault of the cluster file where an older one
-    is used, ``publish`` the directory to which verdicts are published.
+    ``actions`` replace those of the table, by status. ``error`` is the error of the cluster file if an older one is
+    used, ``publish`` the directory to which verdicts are published.
     """
 
     strict: bool = False
@@ -37,7 +37,7 @@ class GateRules:
     publish: str | None = None
 
     def rule(self, hook: str, status: str) -> policy.PolicyRule:
-        """Return what the hook does about a status."""
+        """Return the hook's rule for a status."""
         rule = policy.rule(hook, status, self.actions, self.strict)
         if self.error and rule.action == "drain":  # a wrong cluster file never drains; the job is put back
             return policy.PolicyRule(rule.exit, "refuse")
@@ -62,7 +62,7 @@ class GateRules:
 class Judgement:
     """A verdict and its explanation.
 
-    ``lines``: the most important first; report and evidence: where the node was judged now. ``age_s`` is the age of a
+    ``lines``: the most important first; report and evidence: only if the node was judged now. ``age_s`` is the age of a
     cached verdict in seconds. ``cacheable``: it may be served to the next job.
     """
 
@@ -78,8 +78,8 @@ class Judgement:
 class GateResult:
     """Result of a run of the gate, and all its output.
 
-    ``text`` is the one line, ``troubles`` are faults of the cluster file or the state directory, ``lines`` explain
-    the verdict, ``slurm_line`` is what was done in Slurm.
+    ``text`` is the one-line result, ``troubles`` are errors of the cluster file or the state directory, ``lines``
+    explain the verdict, ``slurm_line`` reports the action in Slurm.
     """
 
     hook: str
@@ -100,7 +100,7 @@ class GateResult:
 
 @dataclass(frozen=True)
 class PassedOn:
-    """End of a process that leaves judging to another one.
+    """End of a process that leaves judging to another process.
 
     ``loud``: a job may be waiting for the verdict.
     """
@@ -112,10 +112,10 @@ class PassedOn:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a run has completed so far: enough to end it at any time.
+    """The completed part of a run, from which it can be ended at any time.
 
-    ``slurm`` is what was done in Slurm, ``cache`` writes verdicts to the state directory, ``cache_error`` is the reason
-    why that failed, ``note`` is what was not done in time.
+    ``slurm`` is the result in Slurm, ``cache`` writes verdicts to the state directory, ``cache_error`` is its error,
+    ``note`` names unfinished work.
     """
 
     request: GateRequest
@@ -137,12 +137,12 @@ class Progress:
 
 
 def begun(request: GateRequest) -> Progress:
-    """Return the progress of a run that has done nothing yet."""
+    """Return the progress at the start of a run."""
     return Progress(request, GateRules(request.options.strict, request.options.dry_run))
 
 
 def served(request: GateRequest, cached: Cached) -> Progress:
-    """Return the progress of a run that takes a cached verdict and its rules."""
+    """Return the progress of a run with a cached verdict and its rules."""
     rules, options = cached.hooks.get(request.hook.name, {}), request.options
     strict = options.strict or bool(rules.get("strict"))
     return Progress(
@@ -168,7 +168,7 @@ def late(progress: Progress, why: str, killed: bool) -> GateResult:
         progress = progress.unjudged("gate.interrupted" if killed else "gate.deadline", why)
         progress = written(progress, complete=False)
     elif killed or progress.slurm is None:
-        progress = replace(progress, note=f"{PREFIX}{progress.request.node}: not all was done: {why}")
+        progress = replace(progress, note=f"{PREFIX}{progress.request.node}: incomplete: {why}")
     result = in_time(progress)
     return replace(result, exit_status=result.exit_status or 3) if killed else result
 

@@ -14,16 +14,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Where programs are looked for; what the caller has in PATH is not used in a hook that runs as root.
+#: Search path for programs; a hook that runs as root ignores the caller's PATH.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-#: Bytes of slurm.conf that are read.
+#: Maximum number of bytes read from slurm.conf.
 _MOST_BYTES = 4 << 20
 
 
 def sanitize_process() -> None:
-    """Set the interpreter's path and PATH where a bare environment lacks them."""
-    if not sys.executable:  # started by the name alone, and without a PATH to find it in
+    """Set the interpreter's path and PATH if the environment lacks them."""
+    if not sys.executable:  # started by name, without a PATH
         try:
             sys.executable = os.readlink("/proc/self/exe")
         except OSError:
@@ -38,7 +38,7 @@ def node_name(given: str | None, environ: Mapping[str, str] = os.environ) -> str
 
 
 def job(environ: Mapping[str, str] = os.environ) -> str:
-    """Return the number of the Slurm job, "" outside one."""
+    """Return the Slurm job id, "" outside a job."""
     number = environ.get("SLURM_JOB_ID", "") or environ.get("SLURM_JOBID", "")
     return number if number.isascii() and number.isdigit() and len(number) < 20 else ""
 
@@ -66,7 +66,8 @@ def gpus(environ: Mapping[str, str] = os.environ) -> frozenset[int] | None:
 def time_limit(environ: Mapping[str, str] = os.environ) -> float:
     """Return the time limit of a Prolog in seconds, from slurm.conf.
 
-    Then slurmd ends the Prolog and drains its node. 0.0 if unset; files that slurm.conf includes are not read.
+    After that time slurmd ends the Prolog and drains its node. 0.0 if unset; files that slurm.conf includes are not
+    read.
     """
     path = environ.get("SLURM_CONF", "")
     if environ.get("SLURM_SCRIPT_CONTEXT") != "prolog_slurmd" or not path.startswith("/"):
@@ -89,7 +90,7 @@ def other_task(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def uncovered(environ: Mapping[str, str] = os.environ) -> str:
-    """Return how a step leaves nodes of its job unjudged; else ""."""
+    """Return how a step leaves nodes of its job unjudged, or ""."""
     if environ.get("SLURM_HET_SIZE", "").isdigit() and int(environ["SLURM_HET_SIZE"]) > 1:
         return _uncovered_parts(int(environ["SLURM_HET_SIZE"]), environ)
     nodes = environ.get("SLURM_JOB_NUM_NODES") or environ.get("SLURM_NNODES") or "1"
@@ -106,7 +107,7 @@ def uncovered(environ: Mapping[str, str] = os.environ) -> str:
 def _uncovered_parts(parts: int, environ: Mapping[str, str]) -> str:
     """Return the same for a heterogeneous job.
 
-    Its parts have separate nodes; srun takes the first part by default.
+    Its parts have separate nodes; srun uses the first part by default.
     """
     from preflight.nodeset import unfold
 
@@ -117,7 +118,7 @@ def _uncovered_parts(parts: int, environ: Mapping[str, str]) -> str:
         step = environ.get("SLURM_STEP_NODELIST", "") if environ.get("SLURM_STEP_ID", "").isdigit() else ""
         left = sorted(nodes.difference(unfold(step) if step else ()))
     except ValueError:
-        return f"which nodes the {parts} parts of the job have is unknown: {start}"
+        return f"the nodes of the {parts} parts of the job are unknown: {start}"
     if not left:
         return ""
     return f"{len(left)} of the job's {len(nodes)} nodes would not be judged, {left[0]} among them: {start}"

@@ -11,18 +11,18 @@ import stat
 
 from preflight.errors import PreflightError
 
-#: Where root keeps state (file-hierarchy(7)); others in ``$XDG_STATE_HOME`` (XDG Base Directory Specification).
+#: State directory of root (file-hierarchy(7)); others use ``$XDG_STATE_HOME`` (XDG Base Directory Specification).
 ROOT = "/var/lib/preflight"
 
 _WRITABLE_BY_OTHERS = 0o022
 
 
 class StateDirError(PreflightError):
-    """The directory, or a file in it, must not be used; the text gives which and why."""
+    """The directory or a file in it must not be used; the text has the reason."""
 
 
 def locate(given: str | None) -> str:
-    """Return the state directory: given, ``$STATE_DIRECTORY``, or the user's own.
+    """Return the state directory: as given, ``$STATE_DIRECTORY``, or the user's.
 
     The variable is set by systemd.exec(5).
     """
@@ -48,7 +48,7 @@ class StateDir:
     """
 
     def __init__(self, path: str, *, create: bool = False) -> None:
-        """Open the directory, or make it (0700); raises StateDirError."""
+        """Open the directory, or create it (0700); raises StateDirError."""
         self.path = path
         try:
             _trusted_parents(path)
@@ -56,14 +56,14 @@ class StateDir:
                 _make(path)
             self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
-            raise StateDirError(f"state directory {path}: there is none yet") from None
+            raise StateDirError(f"state directory {path} does not exist yet") from None
         except OSError as error:
             raise StateDirError(f"state directory {path}: {error.strerror}") from None
         info = os.fstat(self._fd)
         if info.st_uid != os.geteuid():
             why = f"belongs to user {info.st_uid}, not to {os.geteuid()}"
         elif info.st_mode & _WRITABLE_BY_OTHERS:
-            why = f"may be written by others (mode {stat.S_IMODE(info.st_mode):o}): chmod 700"
+            why = f"is writable by others (mode {stat.S_IMODE(info.st_mode):o}): chmod 700"
         else:
             return
         os.close(self._fd)
@@ -118,7 +118,7 @@ class StateDir:
             raise StateDirError(f"{self.path}/{name} cannot be written: {error.strerror}") from None
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there and can be removed."""
+        """Remove a file if possible."""
         try:
             os.unlink(name, dir_fd=self._fd)
         except OSError:
@@ -149,7 +149,7 @@ class StateDir:
         elif info.st_uid != os.geteuid():
             why = f"belongs to user {info.st_uid}"
         elif info.st_mode & _WRITABLE_BY_OTHERS:
-            why = "may be written by others"
+            why = "is writable by others"
         elif info.st_nlink != 1:
             why = "has another name elsewhere (a hard link)"
         elif info.st_size > most:
@@ -159,7 +159,7 @@ class StateDir:
 
 
 def _make(path: str) -> None:
-    """Make a directory and its parents, each for its owner only."""
+    """Create a directory and its parents, accessible only to the owner."""
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
@@ -170,9 +170,9 @@ def _make(path: str) -> None:
 
 
 def _trusted_parents(path: str) -> None:
-    """Raise StateDirError where another user could replace the directory.
+    """Raise StateDirError if another user could replace the directory.
 
-    Root and this user may.
+    Root and this user may do so.
     """
     ancestor = ""
     for part in os.path.dirname(path).split("/")[1:]:
@@ -186,4 +186,4 @@ def _trusted_parents(path: str) -> None:
         if stat.S_ISLNK(info.st_mode):
             _trusted_parents(os.path.realpath(ancestor) + "/.")
         elif info.st_mode & _WRITABLE_BY_OTHERS and not info.st_mode & stat.S_ISVTX:
-            raise StateDirError(f"state directory {path}: others may write {ancestor}")
+            raise StateDirError(f"state directory {path}: {ancestor} is writable by others")

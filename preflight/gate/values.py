@@ -12,11 +12,11 @@ else:
     _MISSING = object()
 
     def dataclass(*, frozen):
-        """Make a class of frozen values; attributes without a default are required."""
+        """Create a class of frozen values; attributes without a default are required."""
         return _frozen
 
     def replace(value, **changes):
-        """Return a copy of a value, some attributes changed."""
+        """Return a copy of a value with some attributes changed."""
         return type(value)(**{**value.__dict__, **changes})
 
     def _frozen(cls):

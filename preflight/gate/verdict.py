@@ -1,7 +1,7 @@
 """The verdict on one node: the document ``preflight.verdict/1``.
 
-Strict both ways: an invalid verdict cannot be made, and a document with anything unexpected is not read as one.
-Imported before every job, so neither ``dataclasses`` nor ``typing`` is.
+Strict both ways: an invalid verdict cannot be created, and a document with unexpected content is rejected. Imported
+before every job, so it imports neither ``dataclasses`` nor ``typing``.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
 
 SCHEMA = "preflight.verdict/1"
 
-#: Statuses of a verdict; error: the configuration is at fault, and the node was not judged by it.
+#: Statuses of a verdict; error: the configuration is wrong, and the node was not judged by it.
 STATUSES = ("pass", "fail", "unknown", "error")
 
 #: Owner of a failure: the node, the job, or the site (fabric, file server, common settings).
 OWNERS = ("node", "job", "site")
 
-#: Characters that a scheduler's reason may have; the most important words come first.
+#: Maximum length of a scheduler's reason; the most important words come first.
 REASON_MOST = 200
 
-#: Before every reason of ours, only: an administrator who changes the reason takes the drain over.
+#: Prefix of reasons set by preflight: an administrator who changes the reason takes over the drain.
 PREFIX = "preflight: "
 
-#: Characters that a node's name may have; a host name has up to 253, a list of nodes is cut.
+#: Maximum length of a node's name; a host name has up to 253 characters, a list of nodes is truncated.
 NAME_MOST = 255
 
 _ID_MOST, _LIST_MOST = 100, 4096
 
-#: What a verdict may require, the weakest first: ``preflight.model.ACTIONS``, which no hook imports for this alone.
+#: Actions of a verdict, the weakest first; a copy of ``preflight.model.ACTIONS``, which would be slow to import.
 ACTIONS = ("none", "monitor", "fix-job", "fix-site", "reset", "reboot", "isolate", "replace")
 
-#: What a status requires where no word for it is given, as in a verdict of an older version.
+#: Default action of a status, as for verdicts of older versions.
 _USUAL = {"pass": "none", "fail": "isolate", "unknown": "monitor", "error": "monitor"}
 
 #: Attributes with another name in the document.
@@ -47,12 +47,12 @@ class UnusableVerdict(PreflightError, ValueError):
 
 
 class Verdict:
-    """Result on a node, in the few words that a scheduler takes.
+    """Result on a node, short enough for a scheduler.
 
-    ``at`` is in seconds since 1970 UTC, ``seconds`` how long judging took. ``cause`` is the id of the most urgent
+    ``at`` is in seconds since 1970 UTC, ``seconds`` the duration of judging. ``cause`` is the id of the most urgent
     gating check that failed ("" if none did), ``causes`` all of them, ``unknowns`` those that were unknown, ``off``
-    those that were switched off or set to shadow by choice. ``policy`` is a hash of the judgement's inputs,
-    ``action`` what the node needs.
+    those that are disabled or set to shadow. ``policy`` is a hash of the judgement's inputs, ``action`` the required
+    action.
     """
 
     __slots__ = (
@@ -102,7 +102,7 @@ class Verdict:
             object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a verdict does not change: {name}")
+        raise AttributeError(f"a verdict is immutable: {name}")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Verdict) and to_document(self) == to_document(other)
@@ -140,7 +140,7 @@ _REQUIRED = frozenset(("schema", *(_KEYS.get(name, name) for name in Verdict.__s
 def from_document(document: object) -> Verdict:
     """Decode a document; raises UnusableVerdict.
 
-    Refuses anything that ``to_document`` would not have written.
+    Rejects anything that ``to_document`` would not write.
     """
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise UnusableVerdict(f"it is not of the schema {SCHEMA}")
@@ -179,11 +179,11 @@ def _validate(values: Mapping[str, Any]) -> None:
     if type(seconds) not in (int, float) or not 0 <= seconds < 1e9:  # NaN is not either
         raise UnusableVerdict("seconds is not a duration")
     if status == "pass" and (values["causes"] or values["unknowns"]):
-        raise UnusableVerdict("it passes, and names checks that did not")
+        raise UnusableVerdict("it passes, but names checks that did not")
     if (status == "pass") != (values["action"] == "none"):
-        raise UnusableVerdict("a verdict requires nothing if it passes, and only then")
+        raise UnusableVerdict("a verdict requires no action if and only if it passes")
     if (status == "fail") != bool(values["cause"]):
-        raise UnusableVerdict("a verdict fails for a cause, and only then has one")
+        raise UnusableVerdict("a verdict has a cause if and only if it fails")
     if values["cause"] and values["cause"] not in values["causes"]:
         raise UnusableVerdict("its cause is not among its causes")
     if status != "pass" and not values["reason"].startswith(PREFIX):

@@ -1,10 +1,10 @@
 """Cached verdicts in the state directory.
 
 A cached verdict is valid for the same node and boot, while it has not expired, is not from the future, and its inputs
-are unchanged: the cluster file and what that names, the checks, the plug-ins.
+are unchanged: the cluster file and the files it names, the checks, the plug-ins.
 
-Imported before every job. ``verdict.json`` is for people and tools; ``verdict.cached`` is what is read back: lines of
-a key and a value, since importing ``json`` takes half as long as Python's own start.
+Imported before every job. ``verdict.json`` is for people and tools; ``verdict.cached`` is read back: it has lines of a
+key and a value, because importing ``json`` takes half as long as starting Python.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-    #: device, inode, bytes, time of the last change of content and of inode in ns; None: there is no such file.
+    #: device, inode, bytes, times of the last change of content and inode in ns; None: no such file.
     Stamp = Sequence[int] | None
 
 SCHEMA, END = "preflight.cached/1", "end"
 FILE, DOCUMENT = "verdict.cached", "verdict.json"
 
-#: Seconds between refreshes where the cluster file sets none: HealthCheckInterval is often 300.
+#: Default refresh interval in seconds: HealthCheckInterval is often 300.
 REFRESH_S = 300.0
 
-#: A verdict is used up to this many refresh intervals: one may be late, two are not.
+#: Maximum age of a verdict in refresh intervals: one refresh may be late.
 INTERVALS = 2
 
 _MOST_BYTES = 1 << 20
@@ -42,10 +42,10 @@ _TEXTS = ("node", "status", "boot_id", "policy", "cause", "reason", "whose")
 
 
 class Cached:
-    """A verdict, its age in seconds, and the rules in force when it was judged.
+    """A verdict, its age in seconds, and the rules at the time of judging.
 
-    ``hooks`` is hook -> {"strict": bool, "cached": bool, "actions": {status: action}}; ``error`` is the fault of the
-    cluster file, if an older one was used.
+    ``hooks`` is hook -> {"strict": bool, "cached": bool, "actions": {status: action}}; ``error`` is the error of the
+    cluster file if an older one was used.
     """
 
     __slots__ = ("age_s", "error", "hooks", "refresh_s", "verdict")
@@ -61,17 +61,17 @@ class Cached:
         return self.age_s >= self.refresh_s
 
     def allowed(self, hook: str) -> bool:
-        """Return whether the cluster file lets this hook use it."""
+        """Return whether the cluster file allows this hook to use it."""
         return bool(self.hooks.get(hook, {}).get("cached", True))
 
     def rule(self, hook: str, strict: bool = False) -> policy.PolicyRule:
-        """Return what the hook does about it."""
+        """Return the hook's rule for it."""
         rules = self.hooks.get(hook, {})
         return policy.rule(hook, self.verdict.status, rules.get("actions"), strict or bool(rules.get("strict")))
 
 
 def boot_id() -> str:
-    """Return the identifier of this boot; "" where the kernel has none."""
+    """Return the identifier of this boot; "" if the kernel has none."""
     try:
         with open(_BOOT_ID, "rb", buffering=0) as stream:
             return stream.read(64).decode("ascii", "replace").strip()
@@ -80,7 +80,7 @@ def boot_id() -> str:
 
 
 def stamp(path: str) -> Stamp:
-    """Return what changes when a file is written, replaced or removed."""
+    """Return a stamp that changes when a file is written, replaced or removed."""
     try:
         info = os.stat(path)
     except OSError:
@@ -91,7 +91,7 @@ def stamp(path: str) -> Stamp:
 def installed() -> list[str]:
     """Return the directories that change when checks or plug-ins are installed."""
     ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    if not os.path.isdir(ours):  # preflight as one file
+    if not os.path.isdir(ours):  # preflight as a single file
         return [os.path.dirname(ours)]
     domains = sorted(entry.path for entry in os.scandir(f"{ours}/checks") if entry.is_dir())
     domains = [path for path in domains if not path.endswith("__pycache__")]
@@ -108,7 +108,7 @@ def put(
 ) -> None:  # fmt: skip
     """Write a verdict; raises StateDirError.
 
-    ``inputs`` are the files that it was judged by, the cluster file first.
+    ``inputs`` are the input files of the judgement, the cluster file first.
     """
     import json
 
@@ -132,7 +132,7 @@ def put(
 def look(store: StateDir, node: str, cluster: str | None) -> Cached:
     """Return the cached verdict on this node for this cluster file.
 
-    Raises UnusableVerdict with the reason why none is valid.
+    Raises UnusableVerdict with the reason if none is valid.
     """
     try:
         raw = store.read(FILE, _MOST_BYTES)
@@ -148,11 +148,11 @@ def look(store: StateDir, node: str, cluster: str | None) -> Cached:
     if stored.node != node:
         raise UnusableVerdict(f"it is of the node {stored.node}")
     if not stored.boot_id or stored.boot_id != boot_id():
-        raise UnusableVerdict("it is of another boot")
+        raise UnusableVerdict("it is from another boot")
     if found.age_s < 0:
-        raise UnusableVerdict(f"it is of {-found.age_s:.0f} s in the future: the clock was set back")
+        raise UnusableVerdict(f"it is {-found.age_s:.0f} s in the future: the clock was set back")
     if found.age_s > INTERVALS * found.refresh_s:
-        raise UnusableVerdict(f"it is {found.age_s:.0f} s old, and good for {INTERVALS * found.refresh_s:.0f}")
+        raise UnusableVerdict(f"it is {found.age_s:.0f} s old, but valid for only {INTERVALS * found.refresh_s:.0f}")
     if version != VERSION:
         raise UnusableVerdict("another version of preflight wrote it")
     if not inputs or inputs[0][1] != (cluster or ""):
@@ -206,7 +206,7 @@ def _decoded(raw: bytes) -> tuple[Cached, str, list[tuple[str, str]]]:
         raise UnusableVerdict("rules or inputs are missing")
     if not 0 < refresh_s < 1e6:
         raise UnusableVerdict("its refresh interval is not a number of seconds")
-    found = verdict.from_document({**document, **values})  # what is left over is odd
+    found = verdict.from_document({**document, **values})  # unknown fields remain
     return Cached(found, time.time() - found.at, refresh_s, hooks, error), version, inputs
 
 

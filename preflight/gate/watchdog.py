@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from preflight.gate.result import Progress
 
     R = TypeVar("R")
-else:  # what the module above is made of, without the enumerations, which take longer than all of this
+else:  # the C module behind ``signal``, without its slow enumerations
     import _signal as signal
 
-#: Seconds that printing and logging a verdict may take, once there is one: a log that blocks does not hold a job back.
+#: Time limit in seconds for printing and logging a verdict: a blocking log does not hold back a job.
 OUTPUT_S = 2.0
 
-#: Bytes that are the number of no signal: look at the clock again; end.
+#: Control bytes that are no signal numbers: check the clock again; end.
 _LOOK, _END = b"\0", b"\xff"
 
 #: Seconds within which the deadline thread ends when requested.
@@ -37,12 +37,12 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Watch:
-    """Ends this process in time, from what has been completed by then.
+    """Ends this process in time with the completed part of its work.
 
-    The main thread hands its progress over with ``advance``, each time a complete value. The thread that claims the end
-    first makes the output; the other one does nothing more. One lock guards both, held for assignments only, so that
-    neither thread waits for the other's work. ``finish`` is called in the deadline thread with the last progress, the
-    reason, and whether it was a signal; it makes the output and returns the exit status.
+    The main thread reports its progress with ``advance``, each time as a complete value. The thread that claims the end
+    first writes the output; the other one stops. One lock guards both; it is held only for assignments, so neither
+    thread waits for the other's work. ``finish`` is called in the deadline thread with the last progress, the reason,
+    and whether it was a signal; it writes the output and returns the exit status.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Watch:
 
     @property
     def left_s(self) -> float:
-        """Seconds that are left."""
+        """Remaining seconds."""
         return self._began + self.deadline_s - time.monotonic()
 
     @property
@@ -66,7 +66,7 @@ class Watch:
         return self._progress
 
     def start(self) -> None:
-        """Watch from now on."""
+        """Start watching."""
         self._ear, self._wake = os.pipe()
         for fd in (self._ear, self._wake):
             os.set_blocking(fd, False)
@@ -119,7 +119,7 @@ class Watch:
         _thread.start_new_thread(_leave, (status,))
 
     def _claim(self) -> bool:
-        """Return whether the calling thread is to make the output: one thread only."""
+        """Return whether the calling thread must write the output: only one thread does."""
         with self._lock:
             first, self._ended = not self._ended, True
         return first
@@ -144,7 +144,7 @@ class Watch:
         after = f"after {time.monotonic() - self._began:.1f} s while {self._phase}"
         if received:
             os._exit(self._finish(self._progress, f"{_name(received[0])} {after}", True))
-        os._exit(self._finish(self._progress, f"the deadline of {self.deadline_s:g} s was over {after}", False))
+        os._exit(self._finish(self._progress, f"the deadline of {self.deadline_s:g} s was exceeded {after}", False))
 
 
 def _wait_for_the_end() -> NoReturn:

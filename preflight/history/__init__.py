@@ -1,4 +1,4 @@
-"""History of runs in one SQLite file: new, recurring and slow changes."""
+"""History of runs in one SQLite file: new and recurring findings, slow changes."""
 
 from __future__ import annotations
 

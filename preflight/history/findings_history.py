@@ -11,7 +11,7 @@ from preflight.history.store import HistoryStore, RecordedRun
 from preflight.incidents.changes import changes
 from preflight.model import IMPACTS
 
-#: Days over which it is counted how often something came.
+#: Days over which occurrences of a finding are counted.
 WEEK_DAYS = 7
 
 _FORM = "%Y-%m-%dT%H:%M:%SZ"
@@ -24,12 +24,12 @@ Key = tuple[str, str, str]  # node, check, subject
 class FindingHistory:
     """Earlier occurrences of one finding on one node."""
 
-    since: str  # the first run of the current streak that has it; empty: none
-    previous: str  # the run before this one in which it was judged; empty: none
-    times: int  # how often it came within a week, this time included
+    since: str  # first run of the current streak of this finding; empty: none
+    previous: str  # previous run in which it was judged; empty: none
+    times: int  # number of occurrences within a week, including this one
 
     def words(self, now: str) -> str:
-        """Return it in words: ``new since yesterday, third time this week``."""
+        """Describe it in words: ``new since yesterday, third time this week``."""
         often = f", {_ordinal(self.times)} time this week" if self.times > 1 else ""
         if self.since:
             return f"since {_when(self.since, now)}{often}"
@@ -39,13 +39,13 @@ class FindingHistory:
 
 
 def at(report: Mapping[str, Any]) -> str:
-    """Return when a report's evidence was collected, maybe long before the judging."""
+    """Return the time at which a report's evidence was collected."""
     times = [str(node["collected_at"]) for node in report["nodes"] if node.get("collected_at")]
     return max(times, default=str(report["run"]["at"]))
 
 
 def annotate(report: dict[str, Any], store: HistoryStore) -> None:
-    """Add ``history`` to each finding that did not pass, and what is gone."""
+    """Add ``history`` to each finding that did not pass, and list gone findings."""
     now = at(report)
     since = (_time(now) - timedelta(days=WEEK_DAYS)).strftime(_FORM)
     runs = store.runs(before=now)
@@ -86,7 +86,7 @@ def _past(
     while streak < len(judged) and judged[streak].id in failing:
         streak += 1
     since = judged[streak - 1].at if streak else ""
-    times = 0 if since >= week else 1  # what began before the week, or just now
+    times = 0 if since >= week else 1  # started before this week, or just now
     for place, run in enumerate(judged):
         older = judged[place + 1] if place + 1 < len(judged) else None
         times += run.at >= week and run.id in failing and not (older and older.id in failing)
@@ -96,9 +96,9 @@ def _past(
 def _incident_changes(
     report: Mapping[str, Any], runs: Sequence[RecordedRun], answered: Mapping[int, frozenset[str]]
 ) -> list[dict[str, Any]]:
-    """Return what became of the incidents of each node's last run.
+    """Return the changes of incidents since each node's last run.
 
-    Runs of an older version recorded none, so nothing is compared with them.
+    Older versions recorded no incidents, so their runs are not compared.
     """
     now = {node["name"] for node in report["nodes"] if not node.get("no_answer")}
     before: dict[str, dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""One run and the history file: earlier numbers in, findings recorded."""
+"""Use of the history file by one run: read earlier numbers, record findings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from preflight.history.findings_history import annotate, at
 from preflight.history.store import HistoryError, HistoryLocked, HistoryStore
 from preflight.history.time_series import samples, with_past
 
-#: Seconds to wait for a lock before the run; after it, ``BUSY_S`` is waited once more.
+#: Seconds to wait for a lock before the run; after the run it waits another ``BUSY_S``.
 _OPENING_S = 0.4
 
 
@@ -28,7 +28,7 @@ class RunHistory:
             pass
 
     def add_time_series(self, evidences: Sequence[Evidence]) -> Sequence[Evidence]:
-        """Return the documents with the course of their numbers."""
+        """Return the documents with the time series of their numbers."""
         try:
             with HistoryStore(self._path, busy_s=_OPENING_S) as store:
                 return with_past(evidences, store)

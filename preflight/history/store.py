@@ -22,18 +22,19 @@ from preflight.schemas.conform import find_error
 #: Version of the tables; files of a later one are refused.
 VERSION = 1
 
-#: Days for which runs are stored, and MiB that the file may have: the oldest runs go first.
+#: Days for which runs are stored, and maximum size of the file in MiB: the oldest runs are deleted first.
 KEEP_DAYS, KEEP_MIB = 400, 512
 
-#: A clock further ahead than this of the middle one of the last runs may be wrong: its age lets no run go. Days, runs.
+#: Maximum days by which the clock may be ahead of the median of the last runs (and number of runs): a clock that is
+#: further ahead may be wrong, so no run is deleted.
 _AHEAD_DAYS, _LAST_RUNS = 100, 5
 
-#: Seconds to wait for another run that writes: it takes milliseconds. No report waits longer for its history.
+#: Seconds to wait for another writer, which needs only milliseconds. No report waits longer for its history.
 BUSY_S = 1.0
 
 _LONGEST = 2000
 
-#: Incidents of a run that are recorded, the gravest first.
+#: Maximum number of recorded incidents per run, the most severe first.
 _MOST_INCIDENTS = 500
 
 
@@ -47,7 +48,7 @@ class HistoryLocked(HistoryError):
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """One run that was recorded."""
+    """One recorded run."""
 
     id: int
     at: str
@@ -64,7 +65,7 @@ class HistoryStore:
     def __init__(
         self, path: Path, *, keep_days: int = KEEP_DAYS, keep_mib: int = KEEP_MIB, busy_s: float = BUSY_S
     ) -> None:
-        """Open it, or make it; wait ``busy_s`` seconds for a lock of another process."""
+        """Open or create the file; wait ``busy_s`` seconds for another process's lock."""
         self.path, self._keep_days, self._keep_mib = path, keep_days, keep_mib
         self._claim()
         with self._translate_errors():
@@ -88,7 +89,7 @@ class HistoryStore:
         self._db.close()
 
     def _claim(self) -> None:
-        """Make the file if it is not there; refuse one that is not ours alone."""
+        """Create the file if missing; reject one that others can access."""
         try:
             handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -100,14 +101,16 @@ class HistoryStore:
         if not stat.S_ISREG(found.st_mode):
             raise HistoryError(f"{self.path}: the history is not a regular file")
         if found.st_uid != os.geteuid():
-            raise HistoryError(f"{self.path}: the history belongs to user {found.st_uid}; take a file of your own")
+            raise HistoryError(f"{self.path}: the history belongs to user {found.st_uid}; use your own file")
         if found.st_mode & 0o022:
-            raise HistoryError(f"{self.path}: others may write to the history: chmod 600 {self.path}")
+            raise HistoryError(f"{self.path}: the history is writable by others: chmod 600 {self.path}")
 
     def _make(self) -> None:
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if version > VERSION:
-            raise HistoryError(f"{self.path}: the history is of a newer preflight (version {version}): use that one")
+            raise HistoryError(
+                f"{self.path}: the history was written by a newer preflight (version {version}): use that version"
+            )
         if version == 0:
             tables = files("preflight.history").joinpath("schema.sql").read_text("utf-8")
             with self._writing():
@@ -214,7 +217,7 @@ class HistoryStore:
         return [self._run(*row) for row in rows]
 
     def _run(self, id: int, at: Any, command: Any, version: Any, status: Any, checks: Any, record: Any) -> RecordedRun:
-        """Return a run as it was recorded; a column of SQLite holds anything."""
+        """Return a recorded run; SQLite columns may contain any type."""
         try:
             ids, run_record = json_limits.text(checks), json_limits.text(record)
         except (ValueError, TypeError):
@@ -224,7 +227,7 @@ class HistoryStore:
         return RecordedRun(id, at, command, version, status, frozenset(ids), run_record)
 
     def _select(self, table: str, query: str, kinds: tuple[Any, ...], given: Sequence[Any] = ()) -> list[Any]:
-        """Return rows with validated columns; a column of SQLite holds anything."""
+        """Return rows with validated columns; SQLite columns may contain any type."""
         with self._translate_errors():
             rows = self._db.execute(query, given).fetchall()
         for row in rows:
@@ -233,8 +236,10 @@ class HistoryStore:
         return rows
 
     def _damaged(self, table: str) -> HistoryError:
-        return HistoryError(f"{self.path}: the history is damaged: table {table} holds what preflight did not write; "
-                            "move the file away and start a new one")  # fmt: skip
+        return HistoryError(
+            f"{self.path}: the history is damaged: table {table} has data that preflight did not "
+            "write; move the file away and start a new one"
+        )
 
     def answered(self, runs: Sequence[int]) -> Mapping[int, frozenset[str]]:
         """Return the nodes that answered in each run."""
@@ -288,5 +293,5 @@ class HistoryStore:
 
 
 def _text(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Write half of a surrogate pair, which SQLite has no text for, as an escape."""
+    """Escape unpaired surrogates, which SQLite cannot store as text."""
     return tuple(one.encode("utf-8", "backslashreplace").decode() if isinstance(one, str) else one for one in row)

@@ -15,7 +15,7 @@ from preflight.facts.time_series import JOBS
 from preflight.history.store import HistoryStore
 from preflight.parsers.network import ethtool_module
 
-#: Days of the past that a node's course is judged by.
+#: Days of history by which a node's trend is judged.
 LOOK_BACK_DAYS = 30
 
 #: Fields of a GPU's health, and counters of a port.
@@ -100,19 +100,19 @@ class Remembered(Sequence[Evidence]):
 
 @dataclass(frozen=True)
 class _Known:
-    """A document, and what is remembered of its node."""
+    """A document, and the history of its node."""
 
-    source: Any  # Evidence, or what reads it
+    source: Any  # Evidence, or its reader
     courses: Mapping[str, Course]
     jobs: Mapping[str, Sequence[tuple[str, float]]]
 
     @property
     def bytes(self) -> int:
-        """Bytes that the document takes in memory, as far as they are known."""
+        """The document's memory in bytes, as far as known."""
         return int(getattr(self.source, "bytes", 0))
 
     def read(self) -> Evidence:
-        """Return the evidence with its course up to when it was collected."""
+        """Return the evidence with its history up to the time of collection."""
         evidence = self.source if isinstance(self.source, Evidence) else self.source.read()
         if evidence.no_answer is not None or not evidence.records:
             return evidence
@@ -146,5 +146,5 @@ def with_past(evidences: Sequence[Evidence], store: HistoryStore) -> Remembered:
 
 
 def _of(source: Any, courses: Mapping[str, Course]) -> Mapping[str, Course]:
-    """Return the history of a document's node alone, for the judging process."""
+    """Return the history of only this document's node, for the judging process."""
     return {source.node: courses[source.node]} if source.node in courses else {}

@@ -1,8 +1,8 @@
-"""Findings joined into causes: one incident for all that a single fault explains.
+"""Incidents: groups of findings that one fault explains.
 
-A module here takes the findings of a report, what its nodes are made of and the relations that checks declare, and
-returns incidents; it reads no evidence, judges nothing and renders nothing. Statuses, verdict and exit status stay
-those of the findings. ``judge`` adds the incidents to the report, ``reports`` and ``commands`` show them.
+The modules compute incidents from the findings of a report, the parts of its nodes and the relations declared by
+checks. They do not read evidence, judge or render. Statuses, verdict and exit status remain those of the findings.
+``judge`` adds the incidents to the report, ``reports`` and ``commands`` show them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What became of incidents from one run to the next: new, worse, changed, gone."""
+"""Changes of incidents between two runs: new, worse, changed, gone."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from preflight.model import IMPACTS
 
 Incident = Mapping[str, Any]
 
-#: In the order in which they are shown. ``unclear``: not judged again, or hidden by another fault.
+#: In display order. ``unclear``: not judged again, or hidden by another fault.
 CHANGES = ("new", "worse", "changed", "unclear", "gone")
 
 
 def recorded(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what a later run needs of the incidents to compare them."""
+    """Return the data of incidents that a later run needs for comparison."""
     fields = ("fingerprint", "title", "status", "impact", "owner", "nodes", "subjects")
     return [
         {**{key: incident[key] for key in fields}, "check": _check(report, incident)}
@@ -25,10 +25,10 @@ def recorded(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 def changes(
     before: Sequence[Incident], report: Mapping[str, Any], then: Collection[str], now: Collection[str]
 ) -> list[dict[str, Any]]:
-    """Return the incidents that are not as they were, and those that are gone.
+    """Return the incidents that changed, and those that are gone.
 
-    ``before`` are ``recorded`` incidents; ``then`` and ``now`` are the nodes that were judged in each run. A node that
-    was judged in one run only makes no incident better or worse.
+    ``before`` are ``recorded`` incidents; ``then`` and ``now`` are the nodes judged in each run. A node that was judged
+    in only one run does not make an incident better or worse.
     """
     after = recorded(report)
     old: dict[str, Incident] = {incident["fingerprint"]: incident for incident in before}
@@ -47,7 +47,7 @@ def changes(
 
 
 def _parts_of(incident: Incident, before: Iterable[Incident], new: Mapping[str, Incident]) -> list[Incident]:
-    """Return earlier incidents that grew into this one, or shrank to it."""
+    """Return earlier incidents that became part of this one, or contained it."""
     return [
         earlier
         for earlier in before
@@ -64,7 +64,7 @@ def _within(small: Incident, large: Incident) -> bool:
 def _step(
     earlier: Sequence[Incident], incident: Incident, then: Collection[str], now: Collection[str]
 ) -> tuple[str, str]:
-    """Return how an incident changed, and what it was; empty: not."""
+    """Return how an incident changed, and its earlier state; empty if unchanged."""
     if not earlier:
         return "new", ""
     had = {node for part in earlier for node in part["nodes"] if _judged(node, now)}
@@ -86,7 +86,7 @@ def _judged(node: str, nodes: Collection[str]) -> bool:
 
 
 def _end(incident: Incident, report: Mapping[str, Any], now: Collection[str]) -> str:
-    """Return ``gone`` where the check now passes on all its nodes."""
+    """Return ``gone`` if the check now passes on all its nodes."""
     checks = {node["name"]: node["checks"] for node in report["nodes"]}
     left = set(_left(report, incident))
     for node in incident["nodes"]:
@@ -98,7 +98,7 @@ def _end(incident: Incident, report: Mapping[str, Any], now: Collection[str]) ->
 
 
 def _left(report: Mapping[str, Any], incident: Incident) -> Iterator[str]:
-    """Yield the nodes where the check still reports a subject of it."""
+    """Yield the nodes on which the check still reports a subject of the incident."""
     for finding in report["findings"]:
         same = not incident["subjects"] or not finding["subject"] or finding["subject"] in incident["subjects"]
         if finding["check"] == incident["check"] and finding["status"] not in ("pass", "skip") and same:

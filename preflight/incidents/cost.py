@@ -1,4 +1,4 @@
-"""What an incident costs a job, estimated from the roofline of its nodes."""
+"""Cost of an incident for a job, estimated from the roofline of its nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from preflight.expectations.roofline.collectives import roofline
 from preflight.expectations.roofline.machine import RooflineMachine, machine_of
 from preflight.incidents.parts import devices
 
-#: A rate, as findings state it, and other figures of which a share can be taken.
+#: A rate in a finding, and other figures that can be compared as a ratio.
 _RATE = re.compile(r"(\d+(?:\.\d+)?) Gb/s")
 _MHZ = re.compile(r"(\d+) MHz")
 _NUMBER = re.compile(r"x?(\d+)\b")
@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"x?(\d+)\b")
 #: Checks that state a rate of the network and the expected one.
 _OF_RATES = ("rdma.port-rate", "rdma.bandwidth-per-gpu", "pcie.nic-link")
 
-#: Check -> its figures, and what is reduced by their share.
+#: Check -> pattern of its figures, and the operation slowed by their ratio.
 _OF_GPUS = {
     "nvlink.links": (_NUMBER, "all-reduce in the node"),
     "gpu.clocks": (_MHZ, "compute"),
@@ -33,10 +33,10 @@ Document = Mapping[str, Any]
 
 
 def cost_of(findings: Sequence[Document], names: Sequence[str], nodes: Mapping[str, Document]) -> str | None:
-    """Return the shares of its rates that a job reaches; None: not known.
+    """Return the fraction of each rate that a job reaches; None if unknown.
 
-    A job waits for its slowest GPU and a ring for its slowest port, so the least share of an expected rate counts.
-    Where NVLink binds before the NICs do, as in one NVLink domain, less is lost than the port lacks.
+    A job waits for its slowest GPU and a ring for its slowest port, so the lowest fraction of an expected rate counts.
+    If NVLink limits before the NICs, as in one NVLink domain, the loss is smaller than that of the port.
     """
     hit = [nodes[name] for name in names if name in nodes]
     if not hit:
@@ -59,7 +59,7 @@ def _network(finding: Document) -> Iterator[float]:
     if finding["check"] not in _OF_RATES:
         return
     stated = _RATE.findall(str(finding["message"])) if finding["check"] == "pcie.nic-link" else []
-    if len(stated) == 2:  # of the link, and of its port; found and expected are lanes
+    if len(stated) == 2:  # rates of the link and of its port; found and expected are lanes
         yield from _share(f"{stated[0]} Gb/s", f"{stated[1]} Gb/s", _RATE)
     else:
         yield from _share(finding["found"], finding["expected"], _RATE)
@@ -72,7 +72,7 @@ def _share(reading: object, expected: object, figure: re.Pattern[str]) -> Iterat
 
 
 def _ports_down(findings: Iterable[Document], node: Document) -> Iterator[float]:
-    """Yield the share that a GPU has of a port where others are down."""
+    """Yield the fraction of its port bandwidth that a GPU keeps if ports are down."""
     down = Counter(
         name
         for finding in findings
@@ -86,7 +86,7 @@ def _ports_down(findings: Iterable[Document], node: Document) -> Iterator[float]
 
 
 def _of_roofline(share: float, node: Document, count: int) -> float | None:
-    """Return the share of the customary bus bandwidth; None without a roofline."""
+    """Return the fraction of the usual bus bandwidth; None without a roofline."""
     machine = _machine(node)
     if machine is None or machine.nic_gbps is None:
         return None

@@ -15,15 +15,15 @@ from preflight.incidents.parts import Parts, is_device, names_device, signature
 from preflight.incidents.relations import Relations
 from preflight.model import IMPACTS, SHADOW, Check, Scope
 
-#: Number of like faults from which one cause is assumed: on one port of so many nodes, on so many parts of a node, on
-#: ports of so many nodes at one leaf, on so many nodes that are half of a rack. Two cables fail independently now and
-#: then. A judgement.
+#: Minimum number of similar faults for a common cause: on one port of this many nodes, on this many parts of a node, on
+#: ports of this many nodes at one leaf, or on this many nodes that are half of a rack. Two cables may fail
+#: independently. A judgement.
 MANY = 3
 
-#: Places of like faults up to which each is a cause; at more of them, the fleet is.
+#: Maximum number of places of similar faults that are separate causes; beyond it, the cause is the fleet.
 _PLACES = 2
 
-#: Words of a title on the place that like faults have in common.
+#: Title suffix for the common place of similar faults.
 _WHERE = {"leaf": ", all on {}", "rack": ", all in rack {}"}
 
 #: Actions that correct a setting: the same wrong setting on several nodes comes from one place.
@@ -33,7 +33,7 @@ Document = Mapping[str, Any]
 
 
 def incidents(report: Mapping[str, Any], checks: Sequence[Check]) -> list[dict[str, Any]]:
-    """Return the incidents of a report, the gravest first; waived causes are left out."""
+    """Return the incidents of a report, most severe first, without waived causes."""
     findings: list[Document] = report["findings"]
     if not any(finding["status"] in ("fail", "warn") for finding in findings):
         return []
@@ -43,7 +43,7 @@ def incidents(report: Mapping[str, Any], checks: Sequence[Check]) -> list[dict[s
 
 @dataclass
 class _Fault:
-    """An unexplained finding on one node, with the findings that it explains there."""
+    """An unexplained finding on one node, with the findings it explains there."""
 
     root: int
     node: str
@@ -56,7 +56,7 @@ class _Incident:
 
     identity: tuple[str, ...]
     faults: list[_Fault] = field(default_factory=list)
-    place: str = ""  # what its parts have in common: a leaf or a rack
+    place: str = ""  # common place of its parts: a leaf or a rack
 
 
 class _Joined:
@@ -98,7 +98,7 @@ class _Joined:
         return sorted(faults, key=lambda fault: fault.root)
 
     def _accepted(self, root: int, members: Iterable[int]) -> bool:
-        """Return whether a cause is waived; failures that it explains need their own."""
+        """Return whether a cause is waived; explained failures need their own waivers."""
         return _waived(self._findings[root]) and all(
             self._findings[number]["status"] != "fail" or _waived(self._findings[number]) for number in members
         )
@@ -138,9 +138,9 @@ class _Joined:
         yield from single.values()
 
     def _shared(self, check: str, alike: str, faults: list[_Fault]) -> Iterator[_Incident]:
-        """Yield faults of many parts that have one cause, each fault once.
+        """Yield groups of faults with a common cause, each fault once.
 
-        One or two places come before the fleet: a leaf with 30 % of the nodes is a leaf.
+        One or two places take precedence over the fleet: a leaf with 30 % of the nodes is reported as a leaf.
         """
         at_places, left = self._at_places(check, alike, faults, ("value", "leaf", "rack"))
         if self._is_systemic(faults) and len(at_places) > _PLACES:
@@ -161,7 +161,7 @@ class _Joined:
     def _at_places(
         self, check: str, alike: str, faults: list[_Fault], kinds: Collection[str]
     ) -> tuple[list[_Incident], list[_Fault]]:
-        """Return incidents of what like faults have in common, and the remaining faults."""
+        """Return incidents at common places of similar faults, and the other faults."""
         incidents, left = [], faults
         for kind, key in self._places(check, faults[0]) if faults else ():
             for name, several in _by(left, key).items() if kind in kinds else ():
@@ -172,7 +172,7 @@ class _Joined:
         return incidents, left
 
     def _places(self, check: str, fault: _Fault) -> Iterator[tuple[str, Callable[[_Fault], str]]]:
-        """Yield what like faults may have in common, each with the function that names it."""
+        """Yield possible common places of similar faults, each with a naming function."""
         declared = self._checks.get(check)
         if declared and declared.scope is Scope.FLEET:
             yield "value", self._value

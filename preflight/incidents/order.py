@@ -1,4 +1,4 @@
-"""The order of incidents: what blocks a job before what slows it, then by reach."""
+"""The order of incidents: by impact, blocking ones first, then by reach."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Any
 
 from preflight.model import IMPACTS, Check
 
-#: Owner by action, where the check names none.
+#: Owner by action, if the check names none.
 _OF_ACTION = {"fix-job": "job", "fix-site": "site"}
 
 
 def impact_of(check: Check | None, status: str) -> str:
-    """Return what a finding costs; a warning drifts where a failure would block."""
+    """Return the impact of a finding; a warning drifts if a failure would block."""
     declared = check.impact if check else ""
     impact = declared or ("blocks-job" if check is None or check.gating else "drifts")
     return "drifts" if status != "fail" and impact == "blocks-job" else impact
 
 
 def owner_of(check: Check | None, action: str) -> str:
-    """Return who acts on a finding: as its check declares, else by its action."""
+    """Return the owner of a finding: as its check declares, else by its action."""
     declared = check.owner if check else ""
     return declared or _OF_ACTION.get(action, "node")
 
 
 def action_of(check: Check | None, finding: Mapping[str, Any]) -> str:
-    """Return what a finding requires, also of one in shadow or waived."""
+    """Return the action of a finding, even if it is in shadow or waived."""
     return check.action if check and finding.get("excused") else str(finding["action"])
 
 

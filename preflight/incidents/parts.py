@@ -22,10 +22,10 @@ _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 #: A pair of parts, as gpudirect.path names them.
 _PAIR = re.compile(r"(GPU\d+)-(\S+)")
 
-#: What may be the name of a device in a message.
+#: Possible device names in a message.
 _WORD = re.compile(r"(?<![\w.:-])[a-zA-Z0-9][\w-]*(?:[.:]\w+)*")
 
-#: Figures of a message, with what follows and varies with them: two runs differ in these, and two nodes.
+#: Figures of a message, with varying text after them: they differ between runs and nodes.
 _FIGURE = re.compile(r"0x[0-9a-f]+|\d+(?:[.,:/_-]\d+)*(?:\s?(?:[KMGTP]i?B?|[kMGT]?b/s|[kMG]?Hz|°?C|ms|s|min|h|W|%)\b)?")
 
 #: Several figures or devices; some messages name the first and the last of many ports.
@@ -33,7 +33,7 @@ _LIST = re.compile(r"(?P<one>[#*])(?:, (?P=one))+|# ports \((?P<two>\*) to \*\)"
 
 
 def is_device(subject: str) -> bool:
-    """Return whether a subject is a device, as opposed to a setting."""
+    """Return whether a subject is a device instead of a setting."""
     return bool(_DEVICE.fullmatch(subject) or _PAIR.fullmatch(subject))
 
 
@@ -43,7 +43,7 @@ def names_device(message: str) -> bool:
 
 
 def signature(message: str, subject: str) -> str:
-    """Return a message without its figures and the names of devices, one or several."""
+    """Return a message without its figures and device names."""
     if is_device(subject):
         message = message.replace(subject, "*").replace(_PORT.sub(r"\1", subject), "*")
     message = _WORD.sub(lambda word: "*" if _DEVICE.fullmatch(word[0]) else word[0], message)
@@ -52,15 +52,15 @@ def signature(message: str, subject: str) -> str:
 
 @dataclass(frozen=True)
 class Parts:
-    """What a node is made of, as its report shows it."""
+    """The parts of a node, as shown in its report."""
 
     names: Mapping[str, str]  # another name of a part -> its name
-    gpus: frozenset[str]  # addresses of those on the bus
+    gpus: frozenset[str]  # addresses of GPUs on the bus
     leaves: Mapping[str, str]  # an RDMA device -> the switch at the other end of its cable
 
     @classmethod
     def of(cls, node: Mapping[str, Any]) -> Parts:
-        """Return the parts of a node of the report; none without its topology."""
+        """Return the parts of a node of the report; none without a topology."""
         names: dict[str, str] = {}
         gpus, leaves = set(), {}
         for gpu in devices(node, "gpus"):

@@ -7,25 +7,25 @@ from fnmatch import fnmatchcase
 
 from preflight.model import Check, Relation
 
-#: How each relation reads after the id of a check.
+#: Wording of each relation after the id of a check.
 _WORDS = {
     "part": "of the same part",
     "node": "on the same node",
     "missing": "of a GPU that is not on the bus",
-    "names": "where the message of one names the other",
-    "unknown": "where it is unknown on the same node",
-    "log": "where the log and the node agree",
+    "names": "if the message of one names the other",
+    "unknown": "if it is unknown on the same node",
+    "log": "if the log and the node agree",
 }
 
 
 def explained_by_check(check: Check) -> Iterator[str]:
-    """Yield what a finding of the check explains."""
+    """Yield the checks that a finding of this check explains."""
     for relation in check.relations:
         yield f"{relation.effect} ({_how(relation)})"
 
 
 def causes_of(check: Check, checks: Iterable[Check]) -> Iterator[str]:
-    """Yield what explains a finding of the check."""
+    """Yield the checks that explain a finding of this check."""
     for cause in checks:
         for relation in cause.relations:
             if fnmatchcase(check.id, relation.effect):

@@ -1,4 +1,4 @@
-"""Which finding of a node explains which: as the checks declare it, and no other."""
+"""Explanations between findings of a node, exactly as the checks declare them."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Relations:
         explained = set().union(*effects.values()) if effects else set()
         roots = [number for number in loud if number not in explained]
         joined = {root: frozenset(_reached(root, effects)) for root in roots}
-        for number in loud:  # of a circle the first stands for all
+        for number in loud:  # the first finding of a cycle represents all
             if not any(number in members for members in joined.values()):
                 joined[number] = frozenset(_reached(number, effects))
         return _one_per_setting(joined, findings)
 
     def of_logs(self, finding: Document, causes: Iterable[tuple[int, Document]]) -> list[int]:
-        """Return the findings of nodes that a log's finding names as its cause."""
+        """Return the node findings that a log's finding names as its cause."""
         named = finding.get("cause")
         if not named:
             return []
@@ -97,7 +97,7 @@ def _one_per_setting(
     """Join the findings of a check about one setting; those about a device stay apart."""
     first: dict[tuple[str, str], int] = {}
     joined: dict[int, frozenset[int]] = {}
-    for number in sorted(roots):  # the most urgent first, as they stand in the report
+    for number in sorted(roots):  # the most urgent first, as in the report
         check, subject = findings[number]["check"], findings[number]["subject"]
         root = number
         if subject and not is_device(subject):
@@ -107,7 +107,7 @@ def _one_per_setting(
 
 
 def acyclic(checks: Sequence[Check]) -> bool:
-    """Return whether no chain of relations between checks leads back to its start."""
+    """Return whether the relations between checks have no cycle."""
     ids = [check.id for check in checks]
     after: dict[str, set[str]] = {}
     for check in checks:

@@ -1,4 +1,4 @@
-"""The judge: runs the checks over evidence and makes the report document.
+"""The judge: runs the checks on evidence and creates the report document.
 
 Pure: the same evidence, cluster file, checks and version give the same document (except ``run``, which the caller
 adds), for any number of processes. Nodes are judged one by one; only their results are stored, equal ones once.
@@ -49,8 +49,8 @@ def judge(
 ) -> dict[str, Any]:
     """Judge nodes, and the logs of a run; return the report document.
 
-    The ``run`` block is not included. ``off`` are the ids of checks that were switched off; the coverage names them.
-    With several ``processes``, documents on disk are judged in parallel; the checks are then those of the registry.
+    The ``run`` block is not included. ``off`` are the ids of disabled checks, listed in the coverage. With several
+    ``processes``, documents on disk are judged in parallel, by the checks of the registry.
     """
     cluster = cluster or Cluster()
     judged = _judged(evidences, checks, cluster, run, off, processes)
@@ -72,7 +72,7 @@ def judge(
 
 
 def _curves(report: dict[str, Any], judged: _Judged) -> list[dict[str, Any]]:
-    """Return the curves of logs and trends; most runs import nothing for them."""
+    """Return the curves of logs and trends; most runs need no import for them."""
     trends = [finding for finding in report["findings"] if finding["check"].startswith("trend.")]
     if judged.logs is None and not trends:
         return []
@@ -148,7 +148,7 @@ def _each(
 ) -> tuple[Fleet, ResultTable]:
     """Judge every node by itself.
 
-    The facts of a few nodes are stored; of many nodes, those that fleet checks need.
+    For a few nodes all facts are stored; for many, only those that fleet checks need.
     """
     sources: Sequence[Evidence | EvidenceSource] = getattr(evidences, "sources", evidences)
     many = len(sources) > HELD or getattr(evidences, "large", False)
@@ -184,7 +184,7 @@ def _surveys(
 def _has_history(evidences: Sequence[Evidence]) -> bool:
     """Return whether the documents have a history of their numbers.
 
-    Documents that are not in memory share one answer.
+    For documents on disk the answer is the same for all.
     """
     if hasattr(evidences, "sources"):
         return bool(getattr(evidences, "remembered", False))
@@ -192,7 +192,7 @@ def _has_history(evidences: Sequence[Evidence]) -> bool:
 
 
 def _add_growth(fleet: Fleet, folded: ResultTable) -> None:
-    """Run the checks of growth as *unknown* where counters were read once."""
+    """Report growth checks as *unknown* if counters were read only once."""
     for number, facts in fleet.nodes.items():
         if not fleet.seen[number].windowed:
             site = fleet.sites[facts.node]
@@ -201,7 +201,7 @@ def _add_growth(fleet: Fleet, folded: ResultTable) -> None:
 
 
 def _outside(fleet: Fleet, cluster: Cluster) -> list[str]:
-    """Return the nodes that no class of the cluster file covers."""
+    """Return the nodes without a class in the cluster file."""
     if not cluster.classes:
         return []
     names = (
@@ -215,7 +215,7 @@ def _outside(fleet: Fleet, cluster: Cluster) -> list[str]:
 def _incidents(report: dict[str, Any], checks: Sequence[Check]) -> list[dict[str, Any]]:
     if not any(finding["status"] in ("fail", "warn") for finding in report["findings"]):
         return []
-    from preflight.incidents import incidents  # start-up: a healthy node has none
+    from preflight.incidents import incidents  # start-up: healthy nodes have none
 
     return incidents(report, checks)
 

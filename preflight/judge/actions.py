@@ -1,4 +1,4 @@
-"""What a finding requires, in one word: the finding's, its check's or its status'."""
+"""The action of a finding: its own, its check's, or its status's default."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterable
 
 from preflight.model import ACTIONS, Check, Finding, Status
 
-#: What a failure of a check that declares nothing requires.
+#: Default action of a failure.
 OF_FAILURE = "isolate"
 
-#: What leaves the hardware alone, and is as right for a warning as for a failure.
+#: Actions without hardware work, which suit warnings as well as failures.
 _SETTINGS = ("fix-job", "fix-site")
 
 
 def action_of(check: Check, finding: Finding) -> str:
     """Return the action of a finding.
 
-    A pass and a skip require nothing; unknown and excused findings are monitored; a warning requires what a failure
-    does only where that leaves the hardware alone.
+    A pass or skip requires no action; unknown and excused findings are monitored; a warning has the action of a failure
+    only if that involves no hardware work.
     """
     if finding.status in (Status.PASS, Status.SKIP):
         return "none"
@@ -33,7 +33,7 @@ def action_of(check: Check, finding: Finding) -> str:
 
 
 def strongest(actions: Iterable[str]) -> str:
-    """Return the strongest of some actions, or "none" without any.
+    """Return the strongest of some actions, or "none" if there are none.
 
     An unknown action counts as isolate.
     """

@@ -21,13 +21,13 @@ class Outcome:
     Results of equal nodes are equal.
     """
 
-    check: int  # its place in the list of checks that were to run: a Check itself does not travel between processes
+    check: int  # index in the list of planned checks: a Check cannot be pickled
     findings: tuple[Finding, ...]
     crashed: bool = False
 
     @cached_property
     def binding(self) -> Status:
-        """The roll-up of the findings that are not excused."""
+        """The roll-up of findings that are not excused."""
         return worst(finding.status if not finding.excused else Status.WARN for finding in self.findings)
 
     @property
@@ -46,7 +46,7 @@ def outcome(
 ) -> Outcome:
     """Run one check on a subject of this name.
 
-    ``evidence`` is called only where a record is missing.
+    ``evidence`` is called only if a record is missing.
     """
     findings: list[Finding] = []
     crashed = False

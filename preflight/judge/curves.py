@@ -1,6 +1,6 @@
 """Curves for the report: nccl-tests of the logs, and numbers over earlier runs.
 
-Of the latter those alone that a finding of a trend is about.
+Numbers over earlier runs are included only if a trend finding is about them.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from preflight.facts.job import RunFacts, report_subjects
 from preflight.facts.node import NodeFacts
 from preflight.facts.time_series import series_of
 
-#: Curves of each kind, and points of one.
+#: Maximum number of curves of each kind, and of points per curve.
 MOST_CURVES, MOST_POINTS = 12, 120
 
-#: A message larger than this is a damaged line.
+#: Maximum message size; a larger one is a damaged line.
 MOST_BYTES = 2**50
 
 Document = Mapping[str, Any]

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from preflight.evidence.document import Evidence, memory
 from preflight.facts.node import FleetAnswers, NodeFacts
 
-#: Nodes with their evidence and facts in memory at once. A fleet of no more stays in memory.
+#: Maximum number of nodes with evidence and facts in memory; smaller fleets stay in memory.
 HELD = 64
 
-#: Bytes that their evidence may take, unless it is of one node alone.
+#: Maximum bytes of their evidence, unless it belongs to a single node.
 HELD_BYTES = 384 << 20
 
 
@@ -55,7 +55,7 @@ class ReloadedNode(NodeFacts):
         return self._recall.of(self)
 
     def forget(self) -> None:
-        """Drop all facts but the fleet answers."""
+        """Drop all facts except the fleet answers."""
         retained = ("node", "fleet_answers", "read", "_recall")
         for name in [name for name in vars(self) if name not in retained]:
             del vars(self)[name]

@@ -9,7 +9,7 @@ from preflight.evidence.document import Evidence
 
 
 class EvidenceSource(Protocol):
-    """A document that can be read, more than once; it travels between processes."""
+    """A document that can be read repeatedly; it can be pickled."""
 
     def read(self) -> Evidence:
         """Return the evidence; an unreadable document is a node without an answer."""
@@ -17,5 +17,5 @@ class EvidenceSource(Protocol):
 
 
 def opened(source: Evidence | EvidenceSource) -> Callable[[], Evidence]:
-    """Return the reader of a document, or a function that returns a loaded one."""
+    """Return the reader of a document, or a function that returns a loaded document."""
     return (lambda: source) if isinstance(source, Evidence) else source.read

@@ -1,4 +1,4 @@
-"""Excerpts of the evidence that a finding rests on, near its subject."""
+"""Excerpts of a finding's evidence, near its subject."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ T = TypeVar("T")
 
 _LINES, _CHARS, _RECORDS = 14, 1200, 3
 
-#: Characters that the findings of one report are looked up in, all together; those after it get the heads of their
-#: records. A log of thousands of failed runs would otherwise be searched from its beginning for each of them.
+#: Budget of searched characters for all findings of one report; later findings get the heads of their records.
+#: Otherwise a log of thousands of failed runs would be searched from its start for each of them.
 SEARCHED_CHARS = 16 << 20
 
-#: Values for which the next finding finds a text that was made; characters from which on a text is large.
+#: Number of values whose text is cached for the next finding; characters from which a text is large.
 _REMEMBERED, _LARGE = 32, 1 << 16
 
-#: A PCI address: tools write its domain with four digits, with eight, or not at all.
+#: A PCI address: tools write its domain with four digits, eight digits, or not at all.
 _PCI = re.compile(r"(?:[0-9a-f]{4,8}:)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
 
 
 class Search:
     """Finds the lines that name a subject, within a budget of characters.
 
-    It lives as long as one report is made: each of thousands of findings on one record needs its text.
+    It exists while one report is created: thousands of findings may need the text of one record.
     """
 
     def __init__(self, chars: int = SEARCHED_CHARS) -> None:
@@ -47,13 +47,13 @@ class Search:
         if place not in self._made:
             if len(self._made) >= _REMEMBERED:
                 self._made.clear()
-            self._made[place] = value, make(value)  # the value is held, so its id stays its own
+            self._made[place] = value, make(value)  # the value is referenced, so its id is not reused
         return cast("T", self._made[place][1])
 
     def first_part(self, parts: Sequence[tuple[Mapping[str, Any], str]], names: Names) -> Mapping[str, Any] | None:
         """Return the first part with one of the names; None if there is none.
 
-        None as well once the budget is spent.
+        Also None once the budget is spent.
         """
         for name in names:
             for part, text in parts:
@@ -67,7 +67,7 @@ class Search:
     def shortened(self, lines: Sequence[str]) -> Sequence[str]:
         """Return the lines of a value.
 
-        Only their beginnings once too many large values were joined.
+        Only their starts once too many large values were joined.
         """
         size = sum(map(len, lines))
         self._joined -= size if size > _LARGE else 0
@@ -76,7 +76,7 @@ class Search:
     def first_line(self, text: str, names: Names) -> int:
         """Return the start of the first line with one of the names.
 
-        0 where none has, or once the budget is spent.
+        0 if no line has one, or once the budget is spent.
         """
         for name in names:
             self._left -= len(text)
@@ -90,7 +90,7 @@ class Search:
 def excerpts(finding: Finding, node: str, evidence: Evidence | None, search: Search) -> Iterator[dict[str, str]]:
     """Yield node, record key and text of each excerpt.
 
-    The finding's own quote comes first where it has one.
+    The finding's own quote, if any, comes first.
     """
     if finding.quote:
         yield {"node": node, "key": finding.evidence[0] if finding.evidence else "", "text": finding.quote}
@@ -135,7 +135,7 @@ def _passage(record: Record, names: Names, words: frozenset[str], search: Search
 
 
 def _cut(text: str, names: Names, search: Search) -> str:
-    """Return the head of a text, or the lines from where the subject is named."""
+    """Return the head of a text, or the lines starting at the subject."""
     head = _head(text, 0)
     if len(head) == len(text):
         return text
@@ -147,7 +147,7 @@ def _cut(text: str, names: Names, search: Search) -> str:
 
 
 def _head(text: str, begin: int) -> str:
-    """Return the first lines of a text from a position on."""
+    """Return the first lines of a text starting at a position."""
     return "\n".join(text[begin : begin + _CHARS].split("\n", _LINES)[:_LINES])
 
 
@@ -158,7 +158,7 @@ def _stripped(text: str) -> str:
 def _lines(value: Any, names: Names, words: frozenset[str], search: Search) -> Iterator[str]:
     """Yield a value line by line.
 
-    Of a list of parts (GPUs), the part that is the subject, with keywords first.
+    In a list of parts (GPUs), the subject comes first, starting with its keywords.
     """
     if not isinstance(value, Mapping):
         yield search.once(value, _text)

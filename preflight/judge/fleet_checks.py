@@ -1,4 +1,4 @@
-"""Checks of all nodes: of a fleet, of pairs, of fabric sweeps, of logs."""
+"""Execution of checks of the fleet, of pairs, of fabric sweeps, and of logs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Fleet:
-    """All nodes of a run, by their number; ``nodes`` lacks those that gave no answer."""
+    """All nodes of a run, by their number; ``nodes`` lacks those that did not answer."""
 
     seen: Sequence[NodeResult]
     nodes: Mapping[int, NodeFacts]
@@ -46,7 +46,7 @@ class Fleet:
             message = f"fewer than two nodes answered ({len(answered)} of {len(meant)}): nothing to compare"
             finding = Finding(Status.SKIP if alone else Status.UNKNOWN, message)
             if alone and not self._of_one(meant[0]):
-                finding = finding.about()  # what all nodes have in common is open, though nothing here is wrong
+                finding = finding.about()  # common faults of all nodes are not excluded
             common = Outcome(number, (finding,))
             yield from ((place, common) for place in places)
             return
@@ -79,7 +79,7 @@ class Fleet:
             yield place, made[mine]
 
 
-#: How grave what two checks find is: a warning does not stand for a failure.
+#: Gravity of findings: a warning does not replace a failure.
 _GRAVITY = {Status.WARN: 1, Status.FAIL: 2}
 
 
@@ -91,7 +91,7 @@ class Reported:
         self._of: dict[str, dict[int, int]] = {}
 
     def on(self, place: int, finding: Finding) -> tuple[str, ...]:
-        """Return the node checks that report the cause of a finding as gravely."""
+        """Return the node checks that report a finding's cause with the same gravity."""
         if finding.status is Status.SKIP:
             return finding.reported_by  # there was nothing to compare with
         least = _GRAVITY.get(finding.status, 0)
@@ -114,9 +114,9 @@ def _gravity(finding: Finding) -> int:
 
 
 def _once(mine: Sequence[tuple[Finding, tuple[str, ...]]]) -> tuple[Finding, ...]:
-    """Replace findings that a check of the node reports already.
+    """Replace findings that a node check already reports.
 
-    A node on which such a check reports a compared value passes none of them: it is skipped.
+    A node on which such a check reports a compared value is skipped instead of passed.
     """
     if not any(by for _, by in mine):
         return tuple(replace(finding, reported_by=()) for finding, _ in mine)
@@ -146,7 +146,7 @@ def sweeps(fleet: Fleet) -> list[tuple[str, FabricFacts]]:
 
 
 def run_facts(run: Evidence, fleet: Fleet) -> RunFacts:
-    """Return the facts of a run's logs, and of the nodes that they may name.
+    """Return the facts of a run's logs, and of the nodes they may name.
 
     Each log is read once.
     """
@@ -154,7 +154,7 @@ def run_facts(run: Evidence, fleet: Fleet) -> RunFacts:
 
 
 def has_logs(check: Check, run: RunFacts | None) -> bool:
-    """Return whether a log of the kind that a check needs was given."""
+    """Return whether there is a log of a kind that a check needs."""
     return run is not None and (not check.needs or bool(run.kinds & set(check.needs)))
 
 
@@ -164,6 +164,6 @@ def of_sweep(number: int, check: Check, name: str, swept: FabricFacts, cluster: 
 
 
 def of_run(number: int, check: Check, run: RunFacts, fleet: Fleet, cluster: Cluster) -> Outcome:
-    """Run a check of a run's logs, which may use the nodes that they name."""
+    """Run a check of a run's logs, which may use the nodes they name."""
     site = cluster.run_site(fleet.sites.values())
     return outcome(number, check, run.evidence.node, run, site, lambda: run.evidence)

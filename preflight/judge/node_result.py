@@ -1,7 +1,7 @@
 """Judgement of one node by every node check.
 
-Only what the report and the fleet checks need is stored. The evidence is a thousand times as large, and ten thousand
-nodes are judged within one gibibyte.
+Stores only the data for the report and the fleet checks. The evidence is a thousand times as large, and ten thousand
+nodes must fit in one gibibyte.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from preflight.reports.topology_data import picture
 #: The check that reports a network switch among the nodes; no other runs on it.
 NAMES_SWITCH = "gpu.count"
 
-#: Notes of a collector that a report has, and characters of each.
+#: Maximum number of collector notes in a report, and characters of each.
 _NOTES, _NOTE = 100, 4000
 
-#: What a sweep of the fabric leaves: the key of its first record.
+#: Key of the first record of a fabric sweep.
 SWEPT = "cmd:ibnetdiscover"
 
 
@@ -40,9 +40,9 @@ class NodeResult:
     swept: bool
     origin: str | None
     site: Site | None = None
-    switch: str = ""  # the record by which it is a network switch, of which nothing is judged
+    switch: str = ""  # record that identifies a network switch, which is not judged
     about: Mapping[str, Any] = field(default_factory=dict)  # details of the node on the report's page
-    more: Mapping[str, Any] = field(default_factory=dict)  # the rest of that, where there is any
+    more: Mapping[str, Any] = field(default_factory=dict)  # further details, if any
     outcomes: list[Outcome] = field(default_factory=list)
     fleet_answers: FleetAnswers = field(default_factory=dict)
 
@@ -86,7 +86,7 @@ def judge_node(
 def outcomes(facts: NodeFacts, site: Site, checks: Sequence[Check], which: Callable[[Check], bool]) -> list[Outcome]:
     """Run checks on one node.
 
-    A document that holds only pair tests is not judged by itself.
+    A document with only pair tests is not judged by itself.
     """
     if facts.evidence.pair is not None:
         return []
@@ -125,7 +125,7 @@ def of_fleet(check: Check) -> bool:
 
 
 def _vote(facts: NodeFacts, site: Site, checks: Sequence[Check]) -> None:
-    """Run fleet checks on this node alone, so that it caches their answers."""
+    """Run fleet checks on this node alone to cache their answers."""
     for check in checks:
         if of_fleet(check):
             try:
@@ -159,7 +159,7 @@ def _about(facts: NodeFacts, site: Site) -> tuple[dict[str, Any], dict[str, Any]
 
 
 def _record(facts: NodeFacts) -> dict[str, str]:
-    """Return the setup to record with a figure measured here.
+    """Return the setup to record with a benchmark result.
 
     Empty on a node without a GPU.
     """

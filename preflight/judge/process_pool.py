@@ -1,6 +1,6 @@
 """Judgement of nodes in several processes.
 
-Documents are read, judged and dropped in the workers; only results come back. Workers are spawned, since the parent
+Documents are read, judged and dropped in the workers; only results come back. Workers are spawned, because the parent
 may have threads, and end with the parent.
 """
 
@@ -28,10 +28,10 @@ from preflight.judge.evidence_source import EvidenceSource, opened
 from preflight.judge.node_result import NodeResult, judge_node
 from preflight.model import Check
 
-#: Nodes judged in one go: what is equal among them travels once.
+#: Number of nodes per batch: equal values are sent once per batch.
 BATCH = 32
 
-#: Bytes of a document beyond which only one process at a time judges it; a complete node takes 2 to 5 MB.
+#: Size in bytes beyond which documents are judged one at a time; a complete node takes 2 to 5 MB.
 LARGE = 32 << 20
 
 
@@ -98,7 +98,7 @@ def _end_with_parent() -> None:
 
 
 def _batch(sources: Sequence[Evidence | EvidenceSource]) -> list[NodeResult]:
-    """Judge some nodes; equal values are shared, so that they are pickled once."""
+    """Judge some nodes; equal values are shared and pickled once."""
     outcomes: dict[Outcome, Outcome] = {}
     found = []
     for source in sources:

@@ -1,9 +1,9 @@
 """Records that a check reads, found by running it.
 
-A check is a pure function of records. It runs on the nodes of the demo, and on one of them with the records that it
-read removed: one kind at a time, then one more each time; the latter also in a pod and without a cluster file. So its
-fallback sources are read, too. Records that it needs on rare machines only are declared (``reads`` of ``@check``). A
-test compares all this with what the check reads in its fixtures.
+A check is a pure function of records. It runs on the demo's nodes, and on one of them without the records it read:
+first one kind at a time, then cumulatively; the latter also in a pod and without a cluster file. So its fallback
+sources are read as well. Records needed only on rare machines are declared (``reads`` of ``@check``). A test compares
+the result with the records that the check reads in its fixtures.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class _Run(RunFacts):
 
 def records_of(check: Check) -> frozenset[str]:
     """Return the keys of the records that a check may read."""
-    if check.sweep:  # no sweep is among the demo: it declares what it reads
+    if check.sweep:  # the demo has no sweep, so the check declares its records
         return frozenset(check.reads)
     found = _of_run(check) if check.scope is Scope.RUN else _of_nodes(check)
     return found | set(check.reads)
@@ -115,7 +115,7 @@ def _one_after_the_other(check: Check, documents: Sequence[Mapping[str, Any]], c
 
 
 def keys_used_by(check: Check, documents: Sequence[Mapping[str, Any]], cluster: Cluster) -> set[str]:
-    """Run a check of nodes or of a fleet and return the keys that it read."""
+    """Run a node or fleet check and return the keys it read."""
     sites = {}
     nodes: list[tuple[TrackedRecords, NodeFacts]] = []
     for document in documents:
@@ -150,7 +150,7 @@ def _exhaust(findings: Callable[[], Iterator[object]]) -> None:
 
 
 def _kind(key: str) -> str:
-    """Return what is removed together: all records of one format, else one record."""
+    """Return the group to remove: all records of one format, or a single record."""
     form = provenance.format_of(key)
     return form.name if form else key
 

@@ -20,7 +20,7 @@ from preflight.model import Check, Finding, Scope, Status, worst
 
 SCHEMA = "preflight.report/1"
 
-#: Nodes among which the one is looked for that has the record on which a finding rests.
+#: Maximum number of nodes to search for the record of a finding.
 _LOOKED_AT = 64
 
 
@@ -46,7 +46,7 @@ class Subjects:
 
 @dataclass
 class Planned:
-    """The planned checks, and those that lack their input."""
+    """The planned checks, and those without input."""
 
     checks: Sequence[Check]
     off: Sequence[str]
@@ -56,9 +56,9 @@ class Planned:
     paired: frozenset[str]
 
     def coverage(self, seen: Sequence[NodeResult], counts: Mapping[Status, int], not_run: int) -> dict[str, Any]:
-        """Return the ``coverage`` block; its parts add up.
+        """Return the ``coverage`` block; its parts sum up to the total.
 
-        ``not_run`` are off on the nodes of a class.
+        ``not_run`` are checks that are off on the nodes of a class.
         """
         unread = [] if self.windowed else [check for check in self.checks if check.window]
         per_node = sum(
@@ -125,7 +125,7 @@ def _record(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _nodes(seen: Sequence[NodeResult], folded: ResultTable) -> Iterator[dict[str, Any]]:
     statuses, actions = folded.statuses(), folded.actions()
-    shared: dict[str, Any] = {}  # what is equal on many nodes is held once
+    shared: dict[str, Any] = {}  # equal values of many nodes are stored once
 
     def once(value: Any) -> Any:
         return shared.setdefault(json.dumps(value), value)
@@ -190,9 +190,9 @@ def finding_documents(folded: ResultTable, subjects: Subjects) -> Iterator[dict[
 
 
 def _holder(finding: Finding, numbers: Sequence[int], subjects: Subjects) -> int:
-    """Return the first node that has the main record of a finding.
+    """Return the first node with the main record of a finding.
 
-    Of a pair, only one node has it.
+    In a pair, only one node has it.
     """
     key = finding.evidence[0] if finding.evidence else ""
     for number in numbers[:_LOOKED_AT] if key else ():
@@ -203,7 +203,7 @@ def _holder(finding: Finding, numbers: Sequence[int], subjects: Subjects) -> int
 
 
 def _next(check: Check, finding: Finding, evidence: Evidence | None) -> str:
-    """Return the next step: the finding's own, the check's, or how to collect."""
+    """Return the next step: of the finding, of the check, or how to collect."""
     if finding.fix or finding.status is not Status.UNKNOWN:
         return finding.fix or check.fix
     return collection_hint(finding.evidence[0], evidence) if finding.evidence and evidence else ""

@@ -90,8 +90,8 @@ class ResultTable:
     def findings(self) -> Iterator[tuple[Check, Finding, list[int]]]:
         """Yield equal findings once with all their subjects, most urgent first.
 
-        Findings of equal urgency are in the order of the checks, then of the first subject. Passes are equal with any
-        measured value: each node has its own temperature and its own clock.
+        Findings of equal urgency are in the order of the checks, then of the first subject. Passes with different
+        measured values are equal: each node has its own temperature and clock.
         """
         groups: dict[tuple[int, Finding], _Group] = {}
         for outcome, members in self.outcomes.items():
@@ -109,7 +109,7 @@ class ResultTable:
             yield self.checks[number], replace(finding, found=group.summary), sorted(set(group.members))
 
 
-#: Values of a merged finding that are listed.
+#: Maximum number of listed values of a merged finding.
 _MAX_VALUES = 3
 
 
@@ -117,7 +117,7 @@ _MAX_VALUES = 3
 class _Group:
     first: tuple[int, int]  # the first subject, and the finding's index there
     members: array[int] = field(default_factory=lambda: array("I"))
-    found: dict[str | None, tuple[int, int]] = field(default_factory=dict)  # each value, and where it was first
+    found: dict[str | None, tuple[int, int]] = field(default_factory=dict)  # each value, and its first position
 
     @property
     def summary(self) -> str | None:

@@ -15,7 +15,7 @@ from preflight.model import SHADOW, Check, Finding, Status
 if TYPE_CHECKING:
     from datetime import date
 
-#: What can be waived: what holds a job back.
+#: Statuses that can be waived: those that hold a job back.
 _WAIVED = (Status.FAIL, Status.UNKNOWN)
 
 #: The check of the waivers themselves.
@@ -25,8 +25,8 @@ WAIVERS = "site.waivers"
 def chosen(checks: Sequence[Check], off: Sequence[str], cluster: Cluster) -> tuple[Sequence[Check], Sequence[str]]:
     """Apply ``[checks]`` of the cluster file.
 
-    Returns the checks to run, and the ids of those that are off. The check of waivers is planned only where there are
-    waivers: else it would pass everywhere without meaning.
+    Returns the checks to run, and the ids of those that are off. The check of waivers is planned only if there are
+    waivers; otherwise its pass would be meaningless.
     """
     table = cluster.checks
     if not cluster.waivers:
@@ -57,7 +57,7 @@ class Excuses:
         self._nodes.append((node, None if self._idle else _day(collected_at)))
 
     def __call__(self, subject: int, outcome: Outcome) -> Outcome | None:
-        """Return an outcome after waivers; None where the check is off."""
+        """Return an outcome after waivers; None if the check is off."""
         if self._idle:
             return outcome
         node, today = self._nodes[subject] if subject < len(self._nodes) else ("", self._newest())

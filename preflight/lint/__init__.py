@@ -1,4 +1,4 @@
-"""Meaning of a cluster file, and its effect on saved evidence."""
+"""Explanation of a cluster file, and its effect on saved evidence."""
 
 from __future__ import annotations
 

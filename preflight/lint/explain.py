@@ -12,7 +12,7 @@ from preflight.expectations import Cluster, Expected, NodeClass, Site, schema
 from preflight.expectations.catalogue import Part, part_by_name
 from preflight.expectations.toml_line_numbers import Lines
 
-#: The words of a key; one in quotes may have dots: ``host.mounts."/mnt/v1.2".type``.
+#: The parts of a key; a quoted one may contain dots: ``host.mounts."/mnt/v1.2".type``.
 _WORDS = re.compile(r'"[^"]*"|[^."]+|(?<=\.)(?=\.|$)|^$')
 
 
@@ -38,9 +38,9 @@ def explain(cluster: Cluster, text: str, key: str, part: Part | None = None) -> 
 
 
 def _declared(words: tuple[str, ...]) -> str:
-    """Return what a key is."""
+    """Return the type of a key."""
     table: Any = NodeClass
-    chosen = False  # whether the site chooses the next word
+    chosen = False  # whether the site chooses the next part
     for place, word in enumerate(words):
         if chosen:
             chosen = False
@@ -79,9 +79,9 @@ def _origin(cluster: Cluster, text: str, name: str, words: tuple[str, ...], part
     part = part_by_name(members.part) if members.part else part
     expected = getattr(Site(cluster.path, name or cluster.to_add, members, part), words[-1], None)
     if isinstance(expected, Expected) and expected.value is not None:
-        weight = "" if expected.binding else "; customary, so that missing it only warns"
+        weight = "" if expected.binding else "; usual, so a lower value only warns"
         return f"{schema.written_path(path)} = {_shown(expected.value)}: {expected.source}{weight}"
-    unknown = "" if part else " (the part is not known: give evidence, or declare `part`)"
+    unknown = "" if part else " (the part is not known: pass evidence, or declare `part`)"
     return f"{schema.written_path(path)}: not declared{unknown}"
 
 

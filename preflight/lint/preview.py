@@ -30,11 +30,11 @@ def preview(
         if new := nodes - before:
             yield f"  only with this file: {fold(new)}"
         if gone := before - nodes:
-            yield f"  {words} without this file, and not with it: {fold(gone)}"
+            yield f"  only without this file: {words}: {fold(gone)}"
     yield from _classes(report, cluster)
     for waiver in report["coverage"].get("waivers", []):
         if not waiver["matched"]:
-            yield f"the waiver for {waiver['check']} covers nothing here"
+            yield f"the waiver for {waiver['check']} has no effect here"
 
 
 def _gating(report: Mapping[str, Any], status: str) -> dict[tuple[str, str], list[str]]:
@@ -54,15 +54,15 @@ def _nodes(found: Mapping[tuple[str, str], Sequence[str]]) -> set[str]:
 
 
 def _classes(report: Mapping[str, Any], cluster: Cluster) -> Iterator[str]:
-    """Name classes that none of the nodes is in, and nodes that are in no class."""
+    """List classes without any of the nodes, and nodes without a class."""
     met: dict[str | None, list[str]] = {}
     for node in report["nodes"]:
         met.setdefault(cluster.class_of(node["name"]), []).append(node["name"])
     for name in cluster.classes:
         if name not in met:
-            yield f"class {name}: none of these nodes is in it"
+            yield f"class {name}: has none of these nodes"
     if None in met and cluster.classes:
-        yield f"in no class, so that nothing is expected of them: {fold(met[None])}"
+        yield f"in no class, so without expectations: {fold(met[None])}"
 
 
 def _count(number: int, noun: str) -> str:

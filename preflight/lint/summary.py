@@ -1,4 +1,4 @@
-"""What a cluster file describes, in a few lines."""
+"""Summary of a cluster file in a few lines."""
 
 from __future__ import annotations
 

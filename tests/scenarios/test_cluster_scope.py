@@ -28,7 +28,7 @@ from tests.unit.gate.test_gate import AT, made
 SCHEMA = json.loads((files("preflight.schemas") / "report-1.json").read_text())
 #: Four of five nodes are in the class, which lists two more.
 CLASS = 'nodes = "{}"\ngpus = 8\nhcas = 8\nports.compute = "mlx5_[0,3-6,9-11]"\n'
-OUTSIDE = "1 node in no class of cluster.toml: gpu005; nothing of a class is expected there"
+OUTSIDE = "1 node in no class of cluster.toml: gpu005; no class expectations apply to them"
 MISSING = "2 nodes of cluster.toml not judged: gpu[006-007]"
 
 

@@ -257,7 +257,7 @@ EQUAL: dict[str, tuple[str, Fault, Findings]] = {
     "MaxReadReq": ("h100", every_rail(max_read_request=512), {("warn", "pcie.max-read-request", "")}),
     "peer memory": (
         "h100", node(peer_modules=("nv_peer_mem",)), {("warn", "fleet.nic-settings", "path to GPU memory")},
-    ),  # fmt: skip
+    ),
     "link layer": ("h100", nic("mlx5_0", layer="Ethernet", ip=""), {("fail", "rdma.link-layer", "")}),
     "netdev MTU": ("roce", every_rail(netdev_mtu=4200), {("fail", "roce.chain", "")}),
     "active MTU": ("h100", every_rail(partition_mtu=2048), {("fail", "rdma.active-mtu", "")}),

@@ -1,6 +1,6 @@
 """Draining in Slurm: drain or resume this node, requeue its job.
 
-Nothing else is changed in Slurm. ``apply`` is the entry point. ``scontrol`` runs scontrol, ``scontrol_nodes`` and
+No other state is changed in Slurm. ``apply`` is the entry point. ``scontrol`` runs scontrol, ``scontrol_nodes`` and
 ``squeue`` parse its output, ``drain_reason`` recognizes the drains of preflight, ``drain_limit`` limits their number,
 ``drain`` drains and lifts, ``requeue`` requeues a job.
 """

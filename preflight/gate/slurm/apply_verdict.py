@@ -1,4 +1,4 @@
-"""Apply a verdict in Slurm: the one function that the gate's entry calls."""
+"""Application of a verdict in Slurm."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from preflight.gate.verdict import Verdict
 class SlurmResult:
     """Result in Slurm: a log line, whether the node is drained, the exit status.
 
-    ``exit`` is that of the rule, unless it would make slurmd drain a node that must not be drained: then it is 0, and
-    the job was requeued. ``human``: an administrator has to look.
+    ``exit`` is the rule's exit status, unless it would make slurmd drain a node that must not be drained: then it is 0,
+    and the job was requeued. ``human``: an administrator must act.
     """
 
     line: str
@@ -32,7 +32,7 @@ class SlurmResult:
 def apply(
     verdict: Verdict, rule: PolicyRule, settings: Settings | None = None, environ: Mapping[str, str] = os.environ
 ) -> SlurmResult:
-    """Apply a verdict on this node: drain, lift, or take the job off.
+    """Apply a verdict on this node: drain, undrain, or remove the job.
 
     Acts only on the node in SLURMD_NODENAME, and only if its host name is this host's; on the job in SLURM_JOB_ID
     only in a Prolog. Never raises: failures are in the line.
@@ -62,7 +62,7 @@ def _act(controller: Controller, name: str, verdict: Verdict, rule: PolicyRule, 
 def _job_away(
     controller: Controller, number: str, verdict: Verdict, rule: PolicyRule, outcome: DrainOutcome, settings: Settings
 ) -> SlurmResult:
-    """Take the job off the node.
+    """Remove the job from the node.
 
     A non-zero exit status would drain it as "Prolog error".
     """
@@ -71,7 +71,7 @@ def _job_away(
     try:
         done = requeue.put_back(controller, number, verdict.reason, settings, hold=verdict.owner == "job")
     except ControllerError as error:
-        line = f"{outcome.line}; job {number} could not be put back, so that Slurm drains the node: {error}"
+        line = f"{outcome.line}; job {number} could not be requeued, so Slurm drains the node: {error}"
         return SlurmResult(_plain(line), False, rule.exit, human=True)
     return SlurmResult(_plain(f"{outcome.line}; {done}"), False, 0, outcome.human)
 
@@ -79,19 +79,19 @@ def _job_away(
 def _this_node(controller: Controller, environ: Mapping[str, str]) -> str:
     """Return Slurm's name of this node.
 
-    Raises ControllerError where it is another node's.
+    Raises ControllerError if it is another node's name.
     """
     name = environ.get("SLURMD_NODENAME", "")
     if not name:
         raise ControllerError("SLURMD_NODENAME is not set: not started by slurmd")
     host, own = controller.node(name).host.partition(".")[0], os.uname().nodename.partition(".")[0]
     if host.lower() != own.lower():
-        raise ControllerError(f"node {name} is host {host}, and this is {own}: another node is never touched")
+        raise ControllerError(f"node {name} is host {host}, but this is {own}: other nodes are never changed")
     return name
 
 
 def _job(environ: Mapping[str, str]) -> str:
-    """Return the id of the job of this Prolog; empty in any other hook."""
+    """Return the id of the job of this Prolog; empty in other hooks."""
     number = environ.get("SLURM_JOB_ID", "")
     in_prolog = environ.get("SLURM_SCRIPT_CONTEXT", "prolog_slurmd") == "prolog_slurmd"
     return number if in_prolog and re.fullmatch(r"[0-9]{1,10}", number) else ""

@@ -1,8 +1,7 @@
 """Drains and their removal: read, act, read again.
 
-Drains that preflight did not set are left alone. slurmctld has no compare-and-set: in the milliseconds between
-reading and acting an administrator may drain the node by hand; the second reading shows it only if that was later
-than our drain.
+Only drains set by preflight are changed. slurmctld has no compare-and-set: an administrator may drain the node between
+reading and acting; the second reading shows it only if that was later than our drain.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from preflight.gate.slurm.scontrol import Controller, ControllerError
 from preflight.gate.slurm.scontrol_nodes import Node
 from preflight.gate.verdict import PREFIX, Verdict
 
-#: Seconds until no later drain can have the time of ours: slurmctld's times are in seconds.
+#: Seconds after which no later drain can have the same time: slurmctld has a resolution of one second.
 _NEXT_SECOND = 1.1
 
 
@@ -34,9 +33,9 @@ class DrainOutcome:
 def drain(
     controller: Controller, name: str, verdict: Verdict, settings: Settings, wait: Callable[[float], None] = time.sleep
 ) -> DrainOutcome:
-    """Drain a node that failed; raises ControllerError if that was impossible.
+    """Drain a node that failed; raises ControllerError on failure.
 
-    It stays in service if it has a reason set by others, or if too many nodes are drained.
+    The node stays in service if it has a reason set by others, or if too many nodes are drained.
     """
     text = drain_reason.drained(name, verdict.reason, verdict.owner)
     nodes = controller.nodes()
@@ -45,7 +44,7 @@ def drain(
         return _update_reason(controller, own, mark, text, verdict, settings)
     if own.drained or own.down or own.reason:
         return DrainOutcome(
-            f"the node is left as it is: {_as_it_is(own)}; found: {verdict.reason}", own.drained or own.down
+            f"the node is left unchanged: {_as_it_is(own)}; found: {verdict.reason}", own.drained or own.down
         )
     if why := drain_limit.before(nodes, own, verdict.cause, int(time.time()), settings):
         return _hold(controller, own, verdict, why, settings)
@@ -56,7 +55,9 @@ def drain(
     try:
         return _look_again(controller, name, text, verdict, settings)
     except ControllerError as error:
-        return DrainOutcome(f"drained the node: {text}; whether too many are drained is not known: {error}", True, True)
+        return DrainOutcome(
+            f"drained the node: {text}; it is not known whether too many are drained: {error}", True, True
+        )
 
 
 def _look_again(controller: Controller, name: str, text: str, verdict: Verdict, settings: Settings) -> DrainOutcome:
@@ -67,11 +68,11 @@ def _look_again(controller: Controller, name: str, text: str, verdict: Verdict, 
     nodes = controller.nodes()
     own = _own(nodes, name)
     if own.reason != text:
-        return DrainOutcome(f"another was faster or later: {_as_it_is(own)}; found: {verdict.reason}", own.drained)
+        return DrainOutcome(f"changed concurrently: {_as_it_is(own)}; found: {verdict.reason}", own.drained)
     if why := drain_limit.after(nodes, own, settings):
         lifted = _undrain(controller, own)
         return lifted if lifted.drained else _hold(controller, own, verdict, why, settings)
-    if drain_reason.ours(name, own.comment):  # it was held before, and now it is drained
+    if drain_reason.ours(name, own.comment):  # the node was held and is now drained
         _comment(controller, name, "")
     return DrainOutcome(f"drained the node{_jobs(own)}: {text}", True)
 
@@ -84,32 +85,32 @@ def lift(controller: Controller, name: str, verdict: Verdict, settings: Settings
     own = controller.node(name)
     if own.drained and drain_reason.ours(name, own.reason):
         if verdict.at <= own.at:
-            return DrainOutcome("the node stays drained: it was drained after it was judged well", True)
+            return DrainOutcome("the node stays drained: it was drained after it passed", True)
         if own.down:
             return DrainOutcome(f"the node stays drained: {_as_it_is(own)}", True)
         if settings.dry_run:
             return DrainOutcome(f"dry run: would lift our drain: {own.reason}", True)
         outcome = _undrain(controller, own)
     elif own.drained or own.down:
-        outcome = DrainOutcome(f"the node passed, and is left as it is: {_as_it_is(own)}", True)
+        outcome = DrainOutcome(f"the node passed, and is left unchanged: {_as_it_is(own)}", True)
     else:
         outcome = DrainOutcome("")
     if drain_reason.ours(name, own.comment) and not settings.dry_run:
         _comment(controller, name, "")
-        return DrainOutcome(outcome.line or "the node is well again: took our comment away", outcome.drained)
+        return DrainOutcome(outcome.line or "the node is healthy again: removed our comment", outcome.drained)
     return outcome
 
 
 def _update_reason(
     controller: Controller, own: Node, mark: drain_reason.DrainMark, text: str, verdict: Verdict, settings: Settings
 ) -> DrainOutcome:
-    """Keep our drain; update its reason where the cause has changed."""
+    """Keep our drain; update its reason if the cause has changed."""
     if mark.cause in verdict.causes or settings.dry_run:
-        return DrainOutcome(f"the node is drained already: {own.reason}", True)
+        return DrainOutcome(f"the node is already drained: {own.reason}", True)
     controller.set_reason(own.name, text)
     now = controller.node(own.name)
     if now.reason != text:
-        return DrainOutcome(f"another was faster or later: {_as_it_is(now)}; found: {verdict.reason}", now.drained)
+        return DrainOutcome(f"changed concurrently: {_as_it_is(now)}; found: {verdict.reason}", now.drained)
     return DrainOutcome(f"the node stays drained, for another cause than before: {text}", True)
 
 
@@ -126,11 +127,11 @@ def _undrain(controller: Controller, own: Node) -> DrainOutcome:
 
 
 def _hold(controller: Controller, own: Node, verdict: Verdict, why: str, settings: Settings) -> DrainOutcome:
-    """Leave a failed node in service, and alert: in the log and its comment.
+    """Leave a failed node in service, with an alert in the log and its comment.
 
-    A comment of others is not overwritten.
+    Comments set by others are not overwritten.
     """
-    line = f"NOT DRAINED, call a human: {why}; [{verdict.owner}] {verdict.reason.removeprefix(PREFIX)}"
+    line = f"NOT DRAINED, alert an administrator: {why}; [{verdict.owner}] {verdict.reason.removeprefix(PREFIX)}"
     if settings.dry_run:
         return DrainOutcome(f"dry run: {line}", human=True)
     now, mark = int(time.time()), drain_reason.ours(own.name, own.comment)
@@ -148,7 +149,7 @@ def _comment(controller: Controller, name: str, text: str) -> None:
 
 def _own(nodes: dict[str, Node], name: str) -> Node:
     if name not in nodes:
-        raise ControllerError(f"the controller knows no node {name}")
+        raise ControllerError(f"the controller does not know node {name}")
     return nodes[name]
 
 
@@ -160,4 +161,4 @@ def _as_it_is(node: Node) -> str:
 
 
 def _jobs(node: Node) -> str:
-    return f" (jobs on {node.cpus_in_use} of its CPUs run to their end)" if node.cpus_in_use else ""
+    return f" (jobs on {node.cpus_in_use} of its CPUs continue)" if node.cpus_in_use else ""

@@ -1,7 +1,8 @@
 """Limit on drains: a gate that is wrong everywhere must not empty the cluster.
 
-Drains are counted in the controller's list of all nodes, since a prolog sees only its own. Pure functions: when six
-gates fail in the same second, each computes the same answer from the same nodes, and those beyond the limit know it.
+Drains are counted in the controller's list of all nodes, because a prolog sees only its own. The functions are pure: if
+six gates fail in the same second, each computes the same result from the same nodes, including which of them exceed the
+limit.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from preflight.gate.slurm.scontrol_nodes import Node
 
 @dataclass(frozen=True)
 class Drain:
-    """A drain of ours: time, node, check; the limit admits them in this order."""
+    """A drain set by preflight: time, node, check; the limit admits them in order."""
 
     at: int
     node: str
@@ -24,10 +25,10 @@ class Drain:
 
 
 def eligible(nodes: Mapping[str, Node], own: Node) -> tuple[Node, ...]:
-    """Return the nodes that the limit is a share of.
+    """Return the nodes from which the limit is computed.
 
-    They are in this node's partitions, in service, and have GPUs if it has any. Nodes that we drained count as in
-    service, those that others drained do not.
+    They are in this node's partitions, in service, and have GPUs if this node has any. Nodes drained by preflight count
+    as in service, nodes drained by others do not.
     """
     return tuple(
         node
@@ -54,7 +55,7 @@ def drains(nodes: Sequence[Node]) -> list[Drain]:
 
 
 def before(nodes: Mapping[str, Node], own: Node, cause: str, now: int, settings: Settings) -> str:
-    """Return why a node must not be drained for a cause now; empty if it may."""
+    """Return why a node must not be drained for a cause now; empty if it may be."""
     counted = eligible(nodes, own)
     recent = [drain for drain in drains(counted) if drain.node != own.name and drain.at > now - settings.window_s]
     held = _held(counted, cause, now, settings)
@@ -63,10 +64,10 @@ def before(nodes: Mapping[str, Node], own: Node, cause: str, now: int, settings:
 
 
 def after(nodes: Mapping[str, Node], own: Node, settings: Settings) -> str:
-    """Return why our own drain of a node must be undone; empty if it stands.
+    """Return why our own drain of a node must be undone; empty if it remains.
 
-    Earlier drains, by time and name, are admitted in order, each if there is room for it and none before it has the
-    same cause. A query later than the second of its own drain sees all earlier ones.
+    Earlier drains, by time and name, are admitted in order, each if the limit is not reached and no earlier one has the
+    same cause. A query later than the second of its own drain sees all earlier drains.
     """
     counted = eligible(nodes, own)
     found = drains(counted)
@@ -82,7 +83,7 @@ def after(nodes: Mapping[str, Node], own: Node, settings: Settings) -> str:
 
 
 def _held(nodes: Sequence[Node], cause: str, now: int, settings: Settings) -> set[str]:
-    """Return the nodes that failed for a cause in the window, and stayed in service."""
+    """Return the nodes that failed for a cause in the window but stayed in service."""
     marks = ((node.name, drain_reason.ours(node.name, node.comment)) for node in nodes)
     return {name for name, mark in marks if mark and mark.cause == cause and mark.at > now - settings.window_s}
 
@@ -93,5 +94,5 @@ def _why(recent: Sequence[Drain], same: Sequence[str], cause: str, number: int, 
         more = f" and {len(same) - 1} more" if len(same) > 1 else ""
         return f"{same[0]}{more} failed {cause} too within {minutes}: look for a common cause"
     if len(recent) >= (most := limit(number, settings)):
-        return f"{len(recent)} of {number} eligible nodes drained within {minutes}, at most {most} may be"
+        return f"{len(recent)} of {number} eligible nodes drained within {minutes}, the limit is {most}"
     return ""

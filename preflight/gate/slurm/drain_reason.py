@@ -1,8 +1,8 @@
 """Drain reasons set by preflight.
 
-A drain is ours if its reason is, letter by letter, one that preflight wrote for this very node: it begins with
-``preflight: `` and ends with a checksum. An administrator who edits the reason takes the drain over, and
-one that was copied to another node is not ours there.
+A drain is ours if its reason is exactly the one that preflight wrote for this node: it begins with ``preflight: `` and
+ends with a checksum. Once an administrator edits the reason, the drain is no longer ours; neither is a reason that was
+copied to another node.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ class DrainMark:
 def drained(node: str, reason: str, owner: str) -> str:
     """Return the reason of a drain: the finding, ``[owner]``, and the checksum.
 
-    Brackets within are replaced by parentheses: scontrol appends ``[user@time]``, and nothing else may look like
-    that.
+    Brackets in the text are replaced by parentheses, because scontrol appends ``[user@time]``.
     """
     return _sealed(node, f"{ascii_reason(reason).translate(_BRACKETS)} [{owner}]")
 
@@ -49,7 +48,7 @@ def held(node: str, reason: str, owner: str, now: int) -> str:
 
 
 def ours(node: str, text: str) -> DrainMark | None:
-    """Parse what ``drained`` and ``held`` wrote for a node; else None."""
+    """Parse a text of ``drained`` or ``held`` for a node; return None for others."""
     found = _OURS.fullmatch(text)
     if found is None or found["seal"] != _seal(node, found["text"]):
         return None

@@ -8,13 +8,13 @@ from preflight.expectations.gate_table import Gate
 
 @dataclass(frozen=True)
 class Settings:
-    """How preflight behaves towards Slurm.
+    """Behaviour towards Slurm.
 
-    ``bin`` is the folder of scontrol ("": the first of the customary ones); ``dry_run`` only reports what would be
-    done. The breaker drains at most ``share`` of the eligible nodes, but at least one and at most ``most``, within
-    ``window_s`` seconds; all three are judgements. A requeued job starts after ``put_back_s`` seconds at the
-    earliest: by then the breaker lets the next node drain. ``call_s`` limits one call of scontrol (which by itself
-    waits for MessageTimeout, 10 s, several times), ``deadline_s`` all of them together.
+    ``bin`` is the folder of scontrol ("": the first of the usual ones); ``dry_run`` only reports the actions. The
+    breaker drains at most ``share`` of the eligible nodes, but at least one and at most ``most``, within ``window_s``
+    seconds; all three are judgements. A requeued job starts after ``put_back_s`` seconds at the earliest: by then the
+    breaker lets the next node drain. ``call_s`` limits one call of scontrol (which waits for MessageTimeout, 10 s,
+    several times), ``deadline_s`` all calls together.
     """
 
     bin: str = ""

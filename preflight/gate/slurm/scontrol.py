@@ -17,7 +17,7 @@ from preflight.gate.slurm.drain_settings import Settings
 from preflight.gate.slurm.scontrol_nodes import Node
 from preflight.gate.slurm.squeue import SlurmJob
 
-#: Where scontrol is installed: packages, the documentation's example, Bright, AWS ParallelCluster.
+#: Usual locations of scontrol: packages, the documentation's example, Bright, AWS ParallelCluster.
 FOLDERS = ("/usr/bin", "/usr/local/bin", "/opt/slurm/bin", "/cm/shared/apps/slurm/current/bin", "/usr/local/slurm/bin")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
@@ -25,18 +25,18 @@ _SHOWN = 200
 
 
 class ControllerError(PreflightError):
-    """The controller gave no answer or refused; the text names the command."""
+    """The controller did not answer, or refused; the text names the command."""
 
 
 class Controller:
     """Queries and commands slurmctld through scontrol.
 
-    Every command raises ControllerError. Times are in UTC. Of the environment only
-    SLURM_CONF is passed on, which slurmd sets; where it is not (HealthCheckProgram), scontrol knows its own place.
+    Every command raises ControllerError. Times are in UTC. Only SLURM_CONF is passed on from the environment; slurmd
+    sets it. If it is not set (HealthCheckProgram), scontrol uses its default.
     """
 
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
-        """Find scontrol; raises ControllerError where none can be trusted."""
+        """Find scontrol; raises ControllerError if none can be trusted."""
         self._tool = _scontrol(settings.bin)
         self._call_s = settings.call_s
         self._until = time.monotonic() + settings.deadline_s
@@ -45,18 +45,18 @@ class Controller:
             self._environ["SLURM_CONF"] = conf
 
     def nodes(self) -> dict[str, Node]:
-        """Return all nodes, also those of hidden partitions."""
+        """Return all nodes, including those of hidden partitions."""
         return self._read("--all", "--oneliner", "show", "node")
 
     def node(self, name: str) -> Node:
         """Return one node."""
         found = self._read("--oneliner", "show", "node", _checked(name))
         if name not in found:
-            raise ControllerError(f"the controller knows no node {name}")
+            raise ControllerError(f"the controller does not know node {name}")
         return found[name]
 
     def drain(self, name: str, reason: str) -> None:
-        """Drain a node; jobs on it run to their end."""
+        """Drain a node; its running jobs continue."""
         self._run("update", f"nodename={_checked(name)}", "state=drain", f"reason={reason}")
 
     def set_reason(self, name: str, reason: str) -> None:
@@ -91,7 +91,7 @@ class Controller:
         self._run("requeue", number)
 
     def hold_back(self, number: str, seconds: int, why: str) -> None:
-        """Delay a pending job by some seconds, with the reason for its owner."""
+        """Delay a pending job by some seconds, with a reason for its owner."""
         self._run("update", f"jobid={number}", f"starttime=now+{seconds}seconds", f"admincomment={why}")
 
     def hold(self, number: str, why: str) -> None:
@@ -158,7 +158,7 @@ def _checked(name: str) -> str:
 
 
 def _scontrol(folder: str) -> str:
-    """Return the path of scontrol; raises ControllerError where none may be trusted."""
+    """Return the path of scontrol; raises ControllerError if none can be trusted."""
     missing = f"no scontrol in {', '.join((folder,) if folder else FOLDERS)}; name its folder in the cluster file"
     why = ""
     for place in (folder,) if folder else FOLDERS:
@@ -169,9 +169,9 @@ def _scontrol(folder: str) -> str:
 
 
 def _untrusted(path: str) -> str:
-    """Return who else could replace the file at a path; empty if no one.
+    """Return why others could replace a file; empty if they cannot.
 
-    The target of a link counts as well.
+    The target of a link is checked as well.
     """
     owners = {0, os.geteuid()}
     for start in (path, os.path.realpath(path)):
@@ -180,7 +180,7 @@ def _untrusted(path: str) -> str:
             info = os.lstat(place)
             writable = info.st_mode & 0o022 and not stat.S_ISLNK(info.st_mode)
             if writable and not (stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX):
-                return f"{path} is not trusted: others than its owner may write to {place}"
+                return f"{path} is not trusted: {place} is writable by others"
             if info.st_uid not in owners:
                 return f"{path} is not trusted: {place} belongs to user {info.st_uid}"
             if place == os.path.dirname(place):

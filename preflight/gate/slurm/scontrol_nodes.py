@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 
 from preflight._startup.lightclass import dataclass
 
-#: What sinfo puts behind a state: not responding, powering, maintenance, reboot, planned (sinfo(1), NODE STATE CODES).
+#: State suffixes of sinfo: not responding, powering, maintenance, reboot, planned (sinfo(1), NODE STATE CODES).
 _SUFFIXES = "*~#!%$@^-"
 
 _STATE = re.compile(r" State=(\S+)(?= ThreadsPerCore=)| State=(\S+)")
@@ -22,10 +22,10 @@ _COMMENT = re.compile(r" Comment=(.*?)(?= Extra=| Instance\w+=| ReservationName=
 
 @dataclass(frozen=True)
 class Node:
-    """A node as the controller knows it.
+    """A node as reported by the controller.
 
-    ``at`` is when the reason was set by ``user``, in seconds since 1970 (0: it has none). ``gpus``: whether its
-    Gres has any, ``cpus_in_use`` how many CPUs are allocated to jobs.
+    ``at`` is the time at which ``user`` set the reason, in seconds since 1970 (0: none). ``gpus``: whether its Gres has
+    any; ``cpus_in_use``: number of CPUs allocated to jobs.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Node:
 
     @property
     def drained(self) -> bool:
-        """Whether it takes no new job: drained, or draining while a job runs to its end."""
+        """Whether it accepts no new job: drained or draining."""
         return any(state.startswith("DRAIN") for state in self.states)
 
     @property
@@ -70,7 +70,7 @@ def _node(record: str) -> Node:
     name = record.split(None, 1)[0] if record.strip() else ""
     state = _STATE.search(record)
     if not name or state is None:
-        raise ValueError(f"names a node without its state: {record[:80]!r}")
+        raise ValueError(f"names a node without a state: {record[:80]!r}")
     states = tuple(part.strip(_SUFFIXES) for part in (state[1] or state[2]).upper().split("+"))
     head, tail = record[: state.end()], record[state.end() :]
     fields, marker, rest = tail.partition(" Reason=")

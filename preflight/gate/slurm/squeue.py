@@ -1,7 +1,7 @@
 """Parser of squeue: job fields that only Slurm writes.
 
 ``scontrol show job`` prints user-chosen names and comments unquoted among its fields: a job named ``x HetJobId=9``
-would have root requeue another user's job. To root it also shows all tasks of an array at once.
+would have root requeue another user's job. For root it also shows all tasks of an array at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FORMAT = ",".join(f"{name}:{_WIDTH}" for name in _FIELDS)
 
 @dataclass(frozen=True)
 class SlurmJob:
-    """A job as the controller knows it: number, array task, heterogeneous job."""
+    """A job as reported by the controller: number, array task, heterogeneous job."""
 
     number: str
     array: str
@@ -29,9 +29,9 @@ class SlurmJob:
 
     @property
     def name(self) -> str:
-        """The name of this job alone.
+        """The id of this job alone.
 
-        One task of an array has the number of the array.
+        A task of an array has the number of the array.
         """
         return f"{self.array}_{self.task}" if self.task.isdigit() else self.number
 
@@ -42,19 +42,19 @@ class SlurmJob:
 
     @property
     def returns(self) -> bool:
-        """Whether it can be put back into the queue."""
+        """Whether it can be requeued."""
         return self.batch == "1" and self.requeue != "0"
 
 
 def read(text: str, number: str) -> SlurmJob | None:
-    """Find a job in the answer of squeue; None if it is not there.
+    """Find a job in the output of squeue; None if it is missing.
 
-    There is a line for each task of an array. Raises ValueError for any other text.
+    Each task of an array has a line. Raises ValueError for any other text.
     """
     for line in text.splitlines():
         cells = [line[start : start + _WIDTH].strip() for start in range(0, _WIDTH * len(_FIELDS), _WIDTH)]
         if not cells[0].isdigit() or not cells[4].isupper():
-            raise ValueError(f"has a line that is none of a job: {line[:80]!r}")
+            raise ValueError(f"has a line that is not a job: {line[:80]!r}")
         if cells[0] == number:
             return SlurmJob(*cells)
     return None

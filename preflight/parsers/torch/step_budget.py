@@ -1,6 +1,6 @@
 """Where the time of the steps goes: each instant of a GPU belongs to one part.
 
-Computing comes first, then communication that nothing hides, then copies; the rest is idle. An idle stretch that
+Computing comes first, then exposed communication, then copies; the rest is idle. An idle stretch that
 begins while or just after the CPU waits for the GPU is due to that wait; one under the data loader, or before the
 first copy of a step to the GPU, is due to the data; else the CPU had launched nothing up to the launch of what runs
 next, and what is left is the start of a kernel that was launched already. Times are microseconds.

@@ -44,7 +44,7 @@ def test_a_transport_that_does_not_come_back_costs_one_node_and_no_worker() -> N
     watch = Stopwatch()
     found = list(gather(hosts(20), stuck, plan_for, Limits(fanout=2, node_s=1, run_s=60)))
     assert watch.seconds < 3
-    late = "collect: the transport did not come back by the node's deadline"
+    late = "collect: the transport did not return by the node's deadline"
     assert reasons(found) == {"n0000": late, "n0001": late}
     assert len(found) == 20
 

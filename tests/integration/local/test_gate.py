@@ -285,7 +285,7 @@ def test_a_crash_of_preflight_drains_no_node(site: GateSite) -> None:
 
 def test_the_health_check_reads_and_has_it_judged_in_the_background(site: GateSite) -> None:
     done = site.run("slurm-healthcheck", SLURMD_NODENAME="n7")
-    assert (done.returncode, "there is none yet; one is being made" in done.stderr) == (3, True)
+    assert (done.returncode, "does not exist yet; one is being made" in done.stderr) == (3, True)
     until((site.state / "report.json").exists)
     assert (site.verdict().node, site.verdict().status) == ("n7", "pass")
     done = site.run("slurm-healthcheck", SLURMD_NODENAME="n7")
@@ -375,7 +375,10 @@ def test_a_deadline_ends_what_no_signal_can() -> None:
         ear, mouth = os.pipe()
         os.read(ear, 1)
     """
-    for seconds, number, reason in (("1.5", None, "the deadline of 1.5 s was over"), ("60", signal.SIGTERM, "SIGTERM")):
+    for seconds, number, reason in (
+        ("1.5", None, "the deadline of 1.5 s was exceeded"),
+        ("60", signal.SIGTERM, "SIGTERM"),
+    ):
         pipe = subprocess.PIPE
         argv = [sys.executable, "-c", code, seconds]
         with subprocess.Popen(argv, stdout=pipe, stderr=pipe, text=True) as process:
@@ -545,7 +548,7 @@ def test_the_controller_goes_by_the_verdicts_that_the_nodes_publish(site: GateSi
         assert controller(site, "--strict").returncode == 3
     shared.chmod(0o777)
     done = controller(site, "--strict")
-    assert (done.returncode, "may be written by others" in done.stderr) == (3, True)
+    assert (done.returncode, "is writable by others" in done.stderr) == (3, True)
 
 
 @needs_farm

@@ -50,7 +50,7 @@ def test_a_sick_node_is_drained_and_lifted_while_its_job_goes_on_and_a_drain_by_
     assert slurm.drained() == {"n2": why, **by_hand}
     assert slurm.node("n2")[0] == "draining"
     assert slurm.job(number)["JobState"] == "RUNNING"
-    slurm.logged("drained the node (jobs on 1 of its CPUs run to their end)")
+    slurm.logged("drained the node (jobs on 1 of its CPUs continue)")
     slurm.well("n2", "n3")
     judged(slurm, "n3", "pass")
     for _ in slurm.wait_for("the lifting"):

@@ -221,7 +221,7 @@ def test_only_the_requeued_job_is_changed_for_any_job_name(slurm: Gpus) -> None:
     named = started(slurm, "--nodelist=n2", "--array=1-2%1", f"--job-name=x HetJobId={other} JobState=PENDING")
     mixed = slurm.submit("exec sleep 600", "--nodelist=n3", ":", "--nodelist=n2")  # Slurm may begin the part on n3
     for number in (f"{named}_1", f"{named}_2", mixed):
-        slurm.logged(f"job {number} was requeued and is held: scontrol release {number}")
+        slurm.logged(f"job {number} was requeued and is held; release it with: scontrol release {number}")
     job = slurm.job(other)
     assert (job["JobState"], job["Restarts"]) == ("RUNNING", "0")
     assert [slurm.job(f"{named}_{task}")["Restarts"] for task in (1, 2)] == ["1", "1"]

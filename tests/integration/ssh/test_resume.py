@@ -130,7 +130,7 @@ def test_half_a_document_and_another_nodes_are_no_answers(tmp_path: Path) -> Non
     [
         ({"hosts": ["a", "b", "c", "d"]}, "d was not among its nodes"),
         ({"hosts": ["a"]}, "b,c were among its nodes|c were among its nodes"),
-        ({"cluster_file": "0" * 64}, "its cluster file was another one"),
+        ({"cluster_file": "0" * 64}, "its cluster file was different"),
         ({"plan": "0" * 64}, "it collected other records"),
         ({"options": {"sudo": True}}, "it ran with another --sudo"),
     ],

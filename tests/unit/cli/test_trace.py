@@ -35,7 +35,7 @@ def test_the_first_line_is_the_budget_and_the_second_names_the_rank(folder: Path
     result = run("trace", str(folder))
     first, second, *rest = result.output.splitlines()
     assert re.fullmatch(
-        r"4 ranks: a step takes 6\d\.\d+ ms: 8\d% compute, 1\d% communication that nothing hides "
+        r"4 ranks: a step takes 6\d\.\d+ ms: 8\d% compute, 1\d% exposed communication "
         r"\(\d% transfer, 1\d% waiting for rank 2\), \d% GPU idle",
         first,
     )
@@ -58,9 +58,7 @@ def test_one_rank_and_an_idle_gpu(tmp_path: Path) -> None:
     path = tmp_path / "rank0.json"
     path.write_text(trace(compute_ms=30, talk_at_ms=10, talk_ms=10))
     result = run("trace", str(path))
-    assert result.output.startswith(
-        "1 rank: a step takes 100 ms: 30% compute, 0% communication that nothing hides, 70% GPU"
-    )
+    assert result.output.startswith("1 rank: a step takes 100 ms: 30% compute, 0% exposed communication, 70% GPU")
     assert "WARN    torch.idle" in result.output
     assert result.exit_code == 3, "who is waited for is unknown"
 
@@ -77,7 +75,7 @@ def test_what_is_neither(tmp_path: Path) -> None:
     result = run("trace", str(tmp_path / "notes.txt"))
     assert (result.exit_code, result.output) == (
         3,
-        "no trace of a profiler and no dump of a flight recorder was given\n",
+        "no profiler trace or flight-recorder dump was given\n",
     )
     result = run("trace", str(tmp_path))
     assert result.exit_code == 2

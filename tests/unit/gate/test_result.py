@@ -24,7 +24,7 @@ from preflight.probes import PROBES
 from preflight.transport.local import node
 
 FAIL = Verdict("n1", "fail", 1000, cause="xid.gpu", causes=("xid.gpu",), reason="preflight: xid.gpu: found XID 79")
-WHY = "the deadline of 2 s was over after 2.0 s while judging"
+WHY = "the deadline of 2 s was exceeded after 2.0 s while judging"
 
 
 def request(hook: str = "slurm-prolog", **options: Any) -> GateRequest:
@@ -52,7 +52,7 @@ def test_without_a_verdict_the_deadline_gives_unknown(hook: str, killed: bool, s
 def test_a_verdict_outlives_the_deadline_with_a_note_of_what_was_not_done() -> None:
     result = late(judged(), WHY, killed=False)
     assert (result.verdict, result.exit_status) == (FAIL, 1)
-    assert result.lines == (f"preflight: n1: not all was done: {WHY}", "  FAIL xid.gpu")
+    assert result.lines == (f"preflight: n1: incomplete: {WHY}", "  FAIL xid.gpu")
 
 
 def test_after_slurm_nothing_is_missing_but_for_a_signal() -> None:
@@ -62,7 +62,7 @@ def test_after_slurm_nothing_is_missing_but_for_a_signal() -> None:
     assert result.lines == ("preflight: n1 drained", "  FAIL xid.gpu")
     assert late(done, WHY, killed=False) == in_time(done)
     killed = late(done, "SIGTERM", killed=True)
-    assert killed.lines == ("preflight: n1: not all was done: SIGTERM", "preflight: n1 drained", "  FAIL xid.gpu")
+    assert killed.lines == ("preflight: n1: incomplete: SIGTERM", "preflight: n1 drained", "  FAIL xid.gpu")
     assert killed.exit_status == 3  # slurmd takes no prolog that was killed for a pass
 
 
@@ -76,9 +76,9 @@ def test_an_incomplete_verdict_is_written_and_never_served(tmp_path: Path) -> No
 
 
 def test_a_verdict_that_cannot_be_written_is_reported() -> None:
-    progress = replace(judged(), cache=CacheWriter(None, "state directory /s: there is none yet", None))
+    progress = replace(judged(), cache=CacheWriter(None, "state directory /s: does not exist yet", None))
     result = in_time(written(progress, complete=True))
-    assert result.troubles == ("preflight: the verdict is not saved: state directory /s: there is none yet",)
+    assert result.troubles == ("preflight: the verdict is not saved: state directory /s: does not exist yet",)
     assert in_time(written(judged(), complete=True)).troubles == ()
 
 

@@ -124,7 +124,7 @@ def test_it_is_made_for_its_owner_only(tmp_path: Path) -> None:
     for path in (tmp_path / "deep", tmp_path / "deep" / "state"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "deep" / "state" / "x").stat().st_mode) == 0o600
-    with pytest.raises(StateDirError, match="there is none yet"):
+    with pytest.raises(StateDirError, match="does not exist yet"):
         StateDir(str(tmp_path / "absent"))
 
 
@@ -134,7 +134,7 @@ def symlink(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("spoil", "why"), [
-    (lambda folder: folder.chmod(0o770), "may be written by others"),
+    (lambda folder: folder.chmod(0o770), "is writable by others"),
     (lambda folder: os.chown(folder, OTHER_USER, OTHER_USER), f"belongs to user {OTHER_USER}"),
     (symlink, "Not a directory|Too many levels"),
     (lambda folder: folder.parent.chmod(0o777), "others may write"),
@@ -154,7 +154,7 @@ def test_a_directory_that_others_can_steer_is_refused(spoil: Callable[[Path], No
 @pytest.mark.parametrize(("spoil", "why"), [
     (lambda path: (path.rename(path.with_name("other")), path.symlink_to("other")), "Too many levels"),
     (lambda path: os.link(path, path.with_name("other")), "another name elsewhere"),
-    (lambda path: path.chmod(0o622), "may be written by others"),
+    (lambda path: path.chmod(0o622), "is writable by others"),
     (lambda path: os.chown(path, OTHER_USER, OTHER_USER), f"belongs to user {OTHER_USER}"),
     (lambda path: subprocess.run(["sh", "-c", f"rm {path} && mkfifo {path}"], check=True), "is not a regular file"),
     (lambda path: (path.unlink(), path.mkdir()), "is not a regular file|Is a directory"),

@@ -281,8 +281,8 @@ RUNS = (OUTSIDE / "nccl_tests" / "all-gather-tail-then-broadcast.txt").read_text
 @pytest.mark.parametrize(("text", "words"), [
     ("", "nothing was recognised, so nothing was judged"),
     ("Dear colleague,\n\nit is slow.\n", "nothing was recognised, so nothing was judged"),
-    (CPUS, "what was recognised holds nothing that could be judged"),
-    (RUNS.splitlines()[-1], "what was recognised holds nothing that could be judged"),
+    (CPUS, "the recognised parts contain nothing to judge"),
+    (RUNS.splitlines()[-1], "the recognised parts contain nothing to judge"),
     (RUNS, "1 of 2 parts was not judged"),
     (CPUS + outside("ibstat_mt4125.txt"), "1 of 2 parts was not judged"),
 ])  # fmt: skip

@@ -16,7 +16,7 @@ def test_a_file_without_a_host_is_no_success(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("18:00.0 3D controller: NVIDIA Corporation\nmybox hangs\n")
     result = CliRunner().invoke(main, ["redact", str(tmp_path / "a.txt"), "-o", str(tmp_path / "b.txt")])
     assert result.exit_code == 3
-    assert "no name of a host was recognised in a.txt" in result.output
+    assert "no host name was recognised in a.txt" in result.output
     output = run("redact", str(tmp_path / "a.txt"), "-o", str(tmp_path / "c.txt"), "--hosts", "mybox")
     assert "1 × host" in output
     assert "mybox" not in (tmp_path / "c.txt").read_text()
