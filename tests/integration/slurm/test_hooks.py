@@ -200,7 +200,7 @@ def test_while_the_breaker_holds_no_node_is_drained_and_no_job_starts(slurm: Gpu
     assert job["Priority"] != "0"  # not held: it will start by itself
     assert "AdminComment=preflight:" in slurm.run(["scontrol", "show", "job", "-o", batch]).stdout
     assert list(slurm.drained()) == ["n1"]
-    logged = slurm.logged("NOT DRAINED, call a human", f"job {batch} was requeued")
+    logged = slurm.logged("NOT DRAINED, alert an administrator", f"job {batch} was requeued")
     assert "failed rdma.port-rate too within 10 min: look for a common cause" in logged
 
 
