@@ -25,7 +25,7 @@ Address: TypeAlias = ipaddress.IPv4Interface | ipaddress.IPv6Interface
 
 @dataclass(frozen=True)
 class Addresses:
-    """Addresses by interface; an interface without one is there with an empty tuple."""
+    """Addresses by interface; an interface without addresses has an empty tuple."""
 
     of: Mapping[str, tuple[Address, ...]]
     evidence: str  # the record that this was read from
@@ -35,7 +35,7 @@ class Addresses:
         return tuple(a for a in self.of.get(interface, ()) if isinstance(a, ipaddress.IPv4Interface))
 
     def beside(self, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> tuple[str, ...]:
-        """Return the interfaces with a network that contains an address."""
+        """Return the interfaces whose network contains an address."""
         return tuple(name for name, own in self.of.items() if any(address in one.network for one in own))
 
     def routable(self, interface: str) -> tuple[Address, ...]:
@@ -70,7 +70,7 @@ def _from_ip(evidence: Evidence, key: str) -> dict[str, tuple[Address, ...]]:
 def parse_psutil(value: Any) -> dict[str, tuple[Address, ...]]:
     """Decode psutil's mapping; raises ValueError."""
     if not isinstance(value, dict) or not value:
-        raise ValueError("holds no network interface")
+        raise ValueError("has no network interface")
     found = {}
     for interface, entries in value.items():
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
@@ -99,7 +99,7 @@ def parse_ip(text: str) -> dict[str, tuple[Address, ...]]:
 
 
 def _interface(address: Any, mask: Any) -> Address:
-    """Join an address and its mask, which psutil gives as an address too.
+    """Combine an address and its mask, which psutil reports as an address.
 
     A scope after ``%`` is dropped.
     """
@@ -133,7 +133,7 @@ def routes(text: str) -> tuple[tuple[str, ipaddress.IPv4Network], ...]:
     for row in _route_rows(text):
         try:
             to, mask = int(row[1], 16), int(row[7], 16)
-            # addresses are printed as the processor holds them: the first octet is the lowest on all that run GPUs
+            # Addresses are printed in host byte order: on all GPU hosts the first octet is the lowest byte.
             address, netmask = (ipaddress.IPv4Address(number.to_bytes(4, "little")) for number in (to, mask))
             if _is_up(row):
                 found.append((row[0], ipaddress.IPv4Network(f"{address}/{netmask}")))
@@ -151,7 +151,7 @@ class RoutingTable:
     def to(self, address: ipaddress.IPv4Address, shortest: int = 0) -> tuple[str, ...]:
         """Return the interfaces to an address: longest prefix, then smallest metric.
 
-        ``shortest`` is the shortest prefix that counts: 1 leaves default routes out.
+        ``shortest`` is the minimum prefix length: 1 excludes default routes.
         """
         fitting = [row for row in self.rows if address in row[1] and row[1].prefixlen >= shortest]
         best = min(((-to.prefixlen, metric) for _, to, metric in fitting), default=None)
@@ -185,7 +185,7 @@ def _route_rows(text: str) -> list[list[str]]:
 def effective(evidence: Evidence, interface: str, setting: str) -> int:
     """Return the effective arp_ignore, arp_announce or rp_filter of an interface.
 
-    It is the larger of all's and the interface's own.
+    It is the larger of the values for ``all`` and for the interface.
     """
     return max(_setting(evidence, name, setting) for name in ("all", interface))
 

@@ -73,7 +73,7 @@ def _cuda(node: NodeFacts) -> str:
 
 
 def _pytorch(node: NodeFacts) -> str:
-    """Return PyTorch's versions; "none" only where every place was searched."""
+    """Return PyTorch's versions; "none" only if every location was searched."""
     if found := _torches(node):
         return " and ".join(sorted(found))
     looked = [key for key in node.evidence.records if key.endswith(".dist-info/INSTALLER")]

@@ -1,7 +1,7 @@
 """Clock discipline: ``chronyc -n tracking``, else ``timedatectl show``.
 
-Sources: chronyc(1); timedatectl(1). The kernel's own flag, which timedatectl prints, holds for PTP and ntpd too; only
-chrony reports the offset.
+Sources: chronyc(1); timedatectl(1). The kernel's flag, printed by timedatectl, also covers PTP and ntpd; only chrony
+reports the offset.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TIMEDATECTL = "cmd:timedatectl show"
 
 @dataclass(frozen=True)
 class Clock:
-    """What is known of the clock."""
+    """The state of the clock."""
 
     synchronised: bool
     offset_s: float | None  # seconds, positive: ahead of true time; None if the tool does not print it

@@ -1,4 +1,4 @@
-"""Hints on how to collect a missing record, by the reason it is missing."""
+"""Hints on how to collect a missing record, by the reason for its absence."""
 
 from __future__ import annotations
 
@@ -39,4 +39,4 @@ def collection_hint(key: str, evidence: Evidence) -> str:
         return f"find out on the node why it hangs: {target}"
     if status == "not-run":
         return "give the run more time: --deadline"
-    return f"look at it on the node: {target}"
+    return f"check on the node: {target}"

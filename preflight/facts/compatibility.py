@@ -1,4 +1,4 @@
-"""CUDA versions of PyTorch and NCCL, and the drivers that run them.
+"""CUDA versions of PyTorch and NCCL, and the drivers that support them.
 
 Sources: ``torch/version.py``, which PyTorch's build writes, and the names of ``dist-info`` directories; NVIDIA, CUDA
 Compatibility: the oldest driver of each major version, within which all minor versions run.
@@ -18,7 +18,7 @@ GUIDE = "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compati
 #: Oldest driver of each major version of CUDA on Linux (the guide's table of minor-version compatibility).
 OLDEST_DRIVER = {11: (450, 80, 2), 12: (525, 60, 13), 13: (580,)}
 
-#: Where NVIDIA's package puts the libcuda of a newer CUDA for an older driver (forward compatibility).
+#: Location of NVIDIA's forward-compatibility libcuda for older drivers.
 FORWARD = "dir:/usr/local/cuda/compat"
 
 _CUDA = re.compile(
@@ -28,10 +28,10 @@ _CUDA = re.compile(
 
 @dataclass(frozen=True)
 class Build:
-    """What a PyTorch was built for."""
+    """The CUDA version of a PyTorch build."""
 
     package: Package
-    cuda: str | None  # "12.4"; None: for no CUDA
+    cuda: str | None  # "12.4"; None: without CUDA
     evidence: str
 
     @property
@@ -43,17 +43,17 @@ class Build:
 def built_for(text: str) -> str | None:
     """Read CUDA's version in ``torch/version.py``; raises ValueError.
 
-    For example ``12.4``; None where it is built without CUDA.
+    For example ``12.4``; None if built without CUDA.
     """
     if not (match := _CUDA.search(text)):
-        raise ValueError(f"{text.strip()[:60]!r} does not name the CUDA of a PyTorch")
+        raise ValueError(f"{text.strip()[:60]!r} does not name PyTorch's CUDA version")
     return match[1]
 
 
 def build(evidence: Evidence, package: Package) -> Build:
-    """Return what a PyTorch was built for; raises EvidenceError.
+    """Return the CUDA version of a PyTorch; raises EvidenceError.
 
-    version.py decides, else ``+cu124`` in its version.
+    It comes from version.py, else from ``+cu124`` in the version.
     """
     key = f"file:{package.directory}/torch/version.py"
     try:
@@ -73,7 +73,7 @@ def _installer(package: Package) -> str:
 
 
 def nccl_beside(packages: Sequence[Package], torch: Package) -> tuple[tuple[int, Package], ...]:
-    """Return the NCCL packages beside a PyTorch, with their CUDA major versions."""
+    """Return the NCCL packages installed with a PyTorch, and their CUDA versions."""
     return tuple(
         (int(match[1]), package)
         for package in packages
@@ -91,7 +91,7 @@ def driver_version(text: str) -> tuple[int, ...]:
 def runs(driver: tuple[int, ...], major: int) -> bool | None:
     """Return whether a driver runs programs of a CUDA major version.
 
-    None for a version that the table does not have.
+    None for a version missing from the table.
     """
     oldest = OLDEST_DRIVER.get(major)
     return None if oldest is None else driver >= oldest

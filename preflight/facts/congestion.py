@@ -1,7 +1,7 @@
 """RoCE congestion control on the host: ECN, CNPs, DCQCN parameters.
 
 Sources: MLNX_OFED's sysfs (``/sys/class/net/IF/ecn``); upstream's debugfs (``/sys/kernel/debug/mlx5/BDF/cc_params``),
-which only root may read and which has no switch per priority: there ECN is unknown, not off.
+which only root can read and which has no setting per priority: ECN is then unknown, not off.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Ecn:
 def ecn(evidence: Evidence, netdev: str, priority: int) -> Ecn:
     """Return ECN of one priority.
 
-    Raises EvidenceError where the driver does not show it.
+    Raises EvidenceError if the driver does not show it.
     """
     bits, keys = [], []
     for role in ("np", "rp"):
@@ -75,14 +75,14 @@ def cnp_dscp(evidence: Evidence, netdev: str, function: str) -> tuple[int, str]:
         key = upstream
     found = _number(evidence, key)
     if found > 63:
-        raise EvidenceError(key, f"holds {found}, which is not a DSCP")
+        raise EvidenceError(key, f"contains {found}, which is not a DSCP")
     return found, key
 
 
 def parameters(evidence: Evidence, netdev: str, function: str) -> Parameters:
     """Return the parameters of DCQCN.
 
-    Raises EvidenceError where no driver shows them to this user.
+    Raises EvidenceError if the driver does not show them to this user.
     """
     found: dict[str, int] = {}
     keys: list[str] = []

@@ -19,14 +19,14 @@ from preflight.facts.pod import POD, pod
 if TYPE_CHECKING:
     from preflight.parsers.network.network_status import PodNetwork
 
-#: Where the network resources injector, and most charts, mount the pod's annotations by downward API.
+#: Usual mount point of the pod's annotations through the downward API.
 ANNOTATIONS = ("file:/etc/podnetinfo/annotations", "file:/etc/podinfo/annotations")
-#: The environment variable to give the annotation by, where no file is mounted.
+#: Environment variable with the annotation, if no file is mounted.
 VARIABLE = "NETWORK_STATUS"
 #: The annotation's name, new and old.
 STATUS = ("k8s.v1.cni.cncf.io/network-status", "k8s.v1.cni.cncf.io/networks-status")
 GPU_NODES = "cmd:find /dev -maxdepth 1 -name nvidia*"
-#: Those that may be opened: a list of devices of the control group hides none, and refuses.
+#: Device nodes that can be opened: a control group's device list does not hide devices but denies access.
 USABLE_NODES = "cmd:find /dev -maxdepth 1 -name nvidia* -readable -writable"
 
 _KUBERNETES = "KUBERNETES_SERVICE_HOST"
@@ -52,13 +52,13 @@ def resources(environment: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 def networks(evidence: Evidence) -> tuple[tuple[PodNetwork, ...], str]:
     """Return the pod's networks and their record.
 
-    Raises EvidenceError where no record has them.
+    Raises EvidenceError if no record has them.
     """
     from preflight.parsers.network.network_status import parse_network_status  # start-up: most nodes run no pod
 
     environment = evidence.value(PROCESS)
     if not isinstance(environment, Mapping):
-        raise EvidenceError(PROCESS, "holds no names and values")
+        raise EvidenceError(PROCESS, "has no names and values")
     for key in (PROCESS, *ANNOTATIONS, POD):
         try:
             text = environment.get(VARIABLE) if key == PROCESS else _annotation(_annotations(evidence, key))
@@ -102,18 +102,18 @@ def parse_annotations(text: str) -> dict[str, str]:
     return found
 
 
-#: Values of NVIDIA_VISIBLE_DEVICES that choose no GPU: there the device nodes alone show what was given.
+#: Values of NVIDIA_VISIBLE_DEVICES that select no GPU: then only the device nodes show the assignment.
 _NO_CHOICE = frozenset({"", "all", "void", "none"})
 _GPU = re.compile(r"[0-9]{1,3}|GPU-[0-9a-fA-F-]{4,40}")
-#: What Slurm gives a step, and a job on this node: lists of indices, then a count.
+#: Slurm's variables for a step, and for a job on this node: lists of indices, then a count.
 _SLURM_LISTS, _SLURM_COUNT = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"), "SLURM_GPUS_ON_NODE"
 
 
 def given_all_gpus(nodes: frozenset[str], environment: Mapping[str, str], gpus: int) -> bool:
-    """Return whether a container was given all of so many GPUs.
+    """Return whether a container was assigned all of this many GPUs.
 
-    It has their device nodes, and nothing selects some of them. A list that is not understood (MIG instances, a path)
-    is a selection.
+    It has their device nodes and no selection of some of them. An unparsable list (MIG instances, a path) is a
+    selection.
     """
     if sum(name.removeprefix("nvidia").isdigit() for name in nodes) < gpus:
         return False
@@ -128,9 +128,9 @@ def given_all_gpus(nodes: frozenset[str], environment: Mapping[str, str], gpus: 
 
 
 def usable_gpu_nodes(evidence: Evidence) -> int | None:
-    """Count the device nodes of GPUs that may be opened; None: not read.
+    """Count the GPU device nodes that can be opened; None if not read.
 
-    The kernel answers access(2) by the list of devices of the control group, in both of its versions.
+    access(2) respects the device list of the control group, in both versions.
     """
     try:
         return sum(name.removeprefix("nvidia").isdigit() for name in gpu_nodes(evidence.text(USABLE_NODES)))
@@ -139,10 +139,10 @@ def usable_gpu_nodes(evidence: Evidence) -> int | None:
 
 
 def gpus_given(evidence: Evidence, environment: Mapping[str, str]) -> int | None:
-    """Return the number of GPUs given to a container, from its selection.
+    """Return the number of GPUs assigned to a container by its selection.
 
-    None without a selection, or where selections contradict each other. A plug-in that shares GPUs is requested more
-    than it gives: its list of GPUs and the pod then differ.
+    None without a selection, or if selections contradict each other. With a plug-in that shares GPUs, the list of GPUs
+    and the pod's request differ.
     """
     lists = [environment[name] for name in (*_SLURM_LISTS, "NVIDIA_VISIBLE_DEVICES") if name in environment]
     chosen = [{item.strip() for item in text.split(",")} for text in lists if text not in _NO_CHOICE]

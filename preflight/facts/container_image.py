@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 PODMAN = "file:/run/.containerenv"
 
-#: Variables that hold the image that a process runs in.
+#: Variables that contain the image of a process.
 VARIABLES = (
     "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "_SLURM_SPANK_OPTION_pyxis_container_image",
     "SLURM_SPANK__SLURM_SPANK_OPTION_pyxis_container_image",
@@ -21,9 +21,9 @@ VARIABLES = (
 
 
 def image(node: NodeFacts) -> str:
-    """Return the image, or that there is none.
+    """Return the image, or "none: …".
 
-    Empty where a container does not show its image.
+    Empty if a container does not show its image.
     """
     where = node.evidence.collector.get("where")
     if where in ("host", "vm"):

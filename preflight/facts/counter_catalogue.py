@@ -10,11 +10,11 @@ from preflight._startup.lightclass import dataclass
 
 
 class CounterKind(str, enum.Enum):
-    """What growth of a counter means."""
+    """Meaning of a counter's growth."""
 
     LOSS = "loss"  # packets were lost, or queue pairs died
     LINK = "link quality"  # the cable or the optics of this link
-    ELSEWHERE = "another link"  # damaged before they came here
+    ELSEWHERE = "another link"  # damaged on an earlier link
     FLAP = "link down"
     CONGESTION = "congestion"  # waits, marks and pauses: an explanation, not a fault
     RECEIVER = "slow receiver"  # the host or the application did not keep up
@@ -37,7 +37,7 @@ class Counter:
     stops: bool = False  # at its maximum; else it wraps
     scale: int = 1  # units in one count
     fail_per_h: float | None = None
-    rare: bool = False  # judged as a share of the received packets, together with others of its kind
+    rare: bool = False  # judged as a share of the received packets, together with similar counters
 
 
 def _row(name: str, kind: CounterKind, meaning: str, **more: object) -> Counter:
@@ -63,9 +63,14 @@ def _stopping(bits: int) -> dict[str, object]:
 _PORT = (
     _row("symbol_error", _Q, "invalid symbols", **_stopping(16), fail_per_h=120),
     _row("link_error_recovery", _Q, "times the link retrained", **_stopping(8), fail_per_h=300),
-    _row("link_downed", CounterKind.FLAP, "times the link went down", **_stopping(8), fail_per_h=0),
+    _row("link_downed", CounterKind.FLAP, "link downs", **_stopping(8), fail_per_h=0),
     _row("port_rcv_errors", _Q, "damaged packets", **_stopping(16), fail_per_h=10),
-    _row("port_rcv_remote_physical_errors", CounterKind.ELSEWHERE, "packets marked bad on their way", **_stopping(16)),
+    _row(
+        "port_rcv_remote_physical_errors",
+        CounterKind.ELSEWHERE,
+        "packets marked bad on an earlier link",
+        **_stopping(16),
+    ),
     _row("port_rcv_switch_relay_errors", _N, "loops of multicast", **_stopping(16)),
     _row("port_xmit_discards", _L, "packets dropped on transmit", **_stopping(16)),
     _row("port_xmit_constraint_errors", _L, "packets sent against the partition's rules", **_stopping(8)),
@@ -80,7 +85,8 @@ _PORT = (
     _row("port_rcv_packets", _T, "packets received"),
 )
 
-#: ``hw_counters`` of efa (drivers/infiniband/hw/efa/efa_verbs.c). SRD resends by design, so that alone is not a fault.
+#: ``hw_counters`` of efa (drivers/infiniband/hw/efa/efa_verbs.c). SRD retransmits by design, so this alone is not a
+#: fault.
 _EFA = (
     _row("tx_bytes", _T, "bytes sent", unit="bytes"),
     _row("rx_bytes", _T, "bytes received", unit="bytes"),
@@ -97,18 +103,18 @@ _EFA = (
 
 #: ``/sys/class/infiniband/*/ports/*/hw_counters``, of mlx5 and efa; names that are not here are neutral.
 _HARDWARE = (
-    _row("local_ack_timeout_err", _L, "acknowledgements that never came", bits=32, fail_per_h=3600),
+    _row("local_ack_timeout_err", _L, "acknowledgement timeouts", bits=32, fail_per_h=3600),
     _row("req_transport_retries_exceeded", _L, "queue pairs that died of lost packets", bits=32, fail_per_h=0),
     _row("out_of_sequence", _L, "packets out of sequence", bits=32, rare=True),
     _row("packet_seq_err", _L, "negative acknowledgements of a gap", bits=32, rare=True),
     _row("implied_nak_seq_err", _L, "gaps seen by the requester", bits=32, rare=True),
-    _row("duplicate_request", _L, "requests that came again", bits=32, rare=True),
+    _row("duplicate_request", _L, "duplicate requests", bits=32, rare=True),
     _row("roce_adp_retrans", _L, "adaptive retransmissions", bits=32, rare=True),
     _row("roce_adp_retrans_to", _L, "time-outs of adaptive retransmission", bits=32),
     _row("rx_icrc_encapsulated", _L, "RoCE packets with a damaged ICRC"),
     _row("req_rnr_retries_exceeded", _R, "queue pairs that died of a receiver without buffers", bits=32, fail_per_h=0),
     _row("rnr_nak_retry_err", _R, "times a receiver had no buffer ready", bits=32),
-    _row("out_of_buffer", _R, "packets dropped for want of a receive buffer", bits=32, rare=True),
+    _row("out_of_buffer", _R, "packets dropped for lack of a receive buffer", bits=32, rare=True),
     _row("roce_slow_restart", _C, "slow restarts", bits=32),
     _row("roce_slow_restart_cnps", _C, "CNPs of slow restart", bits=32),
     _row("roce_slow_restart_trans", _C, "transitions to slow restart", bits=32),
@@ -121,36 +127,36 @@ _HARDWARE = (
 
 #: ``ethtool -S`` of mlx5; N stands for a priority, 0 to 7.
 _ETHTOOL = (
-    _row("rx_discards_phy", _L, "packets dropped by the NIC's port for want of buffer"),
+    _row("rx_discards_phy", _L, "packets dropped by the NIC's port for lack of buffers"),
     _row("tx_discards_phy", _L, "packets dropped by the NIC's port on transmit"),
-    _row("rx_prioN_discards", _L, "packets of the priority dropped for want of buffer"),
+    _row("rx_prioN_discards", _L, "packets of the priority dropped for lack of buffers"),
     _row("rx_prioN_buf_discard", _L, "packets of the priority dropped: buffer full"),
     _row("rx_prioN_cong_discard", _L, "packets of the priority dropped: congestion"),
     _row("tx_pause_storm_error_events", _L, "pause switched off after a storm"),
-    _row("rx_out_of_buffer", _R, "packets dropped for want of a receive buffer", rare=True),
+    _row("rx_out_of_buffer", _R, "packets dropped for lack of a receive buffer", rare=True),
     _row("rx_buff_alloc_err", _R, "receive buffers that could not be had", rare=True),
     _row("rx_crc_errors_phy", _Q, "frames with a bad check sum", fail_per_h=10),
     _row("rx_symbol_err_phy", _Q, "invalid symbols", fail_per_h=120),
     _row("rx_pcs_symbol_err_phy", _Q, "symbol errors that no FEC corrected", fail_per_h=120),
     _row("rx_corrected_bits_phy", _N, "bits that FEC corrected", unit="bits"),
-    _row("rx_bits_phy", _T, "bits received, idle ones too", unit="bits"),
-    _row("link_down_events_phy", CounterKind.FLAP, "times the link went down", fail_per_h=0),
+    _row("rx_bits_phy", _T, "bits received, including idle ones", unit="bits"),
+    _row("link_down_events_phy", CounterKind.FLAP, "link downs", fail_per_h=0),
     _row("rx_prioN_marked", _C, "ECN-marked packets of the priority"),
     _row("rx_prioN_pause", _C, "pauses received"),
     _row("tx_prioN_pause", _C, "pauses sent"),
-    _row("rx_prioN_pause_duration", _C, "time that the switch held this port", unit="us"),
-    _row("tx_prioN_pause_duration", _C, "time that this port held the switch", unit="us"),
+    _row("rx_prioN_pause_duration", _C, "time that the switch paused this port", unit="us"),
+    _row("tx_prioN_pause_duration", _C, "time that this port paused the switch", unit="us"),
     _row("rx_global_pause", _C, "global pauses received"),
     _row("tx_global_pause", _C, "global pauses sent"),
     _row("rx_global_pause_duration", _C, "time that global pauses stopped this port", unit="us"),
-    _row("tx_global_pause_duration", _C, "time that this port held all of the switch's", unit="us"),
+    _row("tx_global_pause_duration", _C, "time that this port paused all of the switch's traffic", unit="us"),
     _row("tx_pause_storm_warning_events", _C, "pause storms"),
     _row("rx_prioN_bytes", _T, "bytes of the priority received", unit="bytes"),
     _row("tx_prioN_bytes", _T, "bytes of the priority sent", unit="bytes"),
 )
 
 #: ``/sys/class/net/*/carrier_changes``: up and down count one each.
-CARRIER = _row("carrier_changes", CounterKind.FLAP, "times the carrier came or went", bits=32, fail_per_h=0)
+CARRIER = _row("carrier_changes", CounterKind.FLAP, "carrier changes", bits=32, fail_per_h=0)
 
 _BY_SOURCE = {
     source: {counter.name: counter for counter in rows}

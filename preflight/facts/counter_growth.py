@@ -1,6 +1,6 @@
 """Growth of a port's counters over a window, from sysfs and ``ethtool -S``.
 
-Growth is known only where it is certain: a counter at its maximum, or one that went back, has none.
+Growth is only reported if certain: a saturated counter, or one that decreased, has none.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class Growth:
 
     @property
     def sure_per_h(self) -> float:
-        """Certain events per hour: growth less twice its square root, which is chance."""
+        """Certain events per hour: growth minus twice its square root, to exclude chance."""
         return max(0.0, self.grown - 2 * math.sqrt(self.grown)) * 3600 / self.seconds if self.grown > 0 else 0.0
 
     @property
     def fails(self) -> bool:
-        """Whether it grew beyond what the counter's limit allows."""
+        """Whether it grew beyond the counter's limit."""
         limit = self.counter.fail_per_h
         return limit is not None and self.grown > 0 and (limit == 0 or self.sure_per_h > limit)
 
@@ -75,7 +75,7 @@ class PortGrowth:
 
     @property
     def seconds(self) -> float:
-        """Length of the window, seconds; 0 if nothing was read twice."""
+        """Length of the window, seconds; 0 if no counter was read twice."""
         return max((growth.seconds for growth in self.growths), default=0.0)
 
     def grown(self, *kinds: CounterKind) -> tuple[Growth, ...]:
@@ -133,13 +133,13 @@ def _places(pattern: str, names: tuple[str, ...]) -> tuple[int, ...]:
 def key_of(source: str, port: Port) -> str:
     """Return the record of a source.
 
-    Raises EvidenceError where the port has no single interface.
+    Raises EvidenceError if the port has no single interface.
     """
     if source != "ethtool":
         return f"files:{ROOT}/{port.device}/ports/{port.number}/{source}"
     if port.netdev is None:
         key = f"dir:{ROOT}/{port.device}/device/net"
-        raise EvidenceError(key, "no single interface here belongs to the port: run preflight on the host")
+        raise EvidenceError(key, "no single interface in this namespace belongs to the port: run preflight on the host")
     return f"cmd:ethtool -S {port.netdev}"
 
 
@@ -149,7 +149,7 @@ def sources_of(port: Port) -> tuple[str, ...]:
     IPoIB's ``ethtool -S`` has nothing about an InfiniBand port.
     """
     if port.efa:
-        return ("hw_counters",)  # its driver answers no management datagrams, which sysfs' counters are read by
+        return ("hw_counters",)  # its driver does not answer management datagrams, which sysfs counters need
     return SOURCES if port.roce else SOURCES[:2]
 
 
@@ -199,19 +199,19 @@ def _compare(source: str, readings: Readings[Mapping[str, int]], growths: list[G
 def _growth(known: Counter, key: str, before: int, after: int, seconds: float) -> Growth | Unclear:
     top = 2**known.bits - 1
     if before == top and (known.stops or after == before):
-        return Unclear(known, key, f"stands at its maximum, {top}")
+        return Unclear(known, key, f"is at its maximum, {top}")
     if after < before:
-        return Unclear(known, key, f"went back from {before} to {after}: it wrapped or was reset")
+        return Unclear(known, key, f"decreased from {before} to {after}: it wrapped or was reset")
     return Growth(known, key, before, after, seconds)
 
 
 def parse_files(value: Any) -> dict[str, int]:
     """Read a directory of counters, name -> number; raises ValueError.
 
-    ``N/A`` stands for a counter that the port's management agent does not have.
+    ``N/A`` means that the port's management agent lacks the counter.
     """
     if not isinstance(value, Mapping):
-        raise ValueError(f"holds a {type(value).__name__}, no names and values")
+        raise ValueError(f"contains a {type(value).__name__}, not names and values")
     found: dict[str, int] = {}
     for name, text in value.items():
         if not isinstance(text, str):
@@ -219,14 +219,14 @@ def parse_files(value: Any) -> dict[str, int]:
         if not text.startswith("N/A"):
             found[str(name)] = _number(text, str(name)[:60])
     if not found:
-        raise ValueError("there is no counter in it")
+        raise ValueError("no counter found")
     return found
 
 
 def parse_ethtool(text: str) -> Mapping[str, int]:
-    """Read ``ethtool -S``; raises ValueError if it has no counter or is cut."""
+    """Read ``ethtool -S``; raises ValueError if it has no counter or is truncated."""
     if not text.strip():
-        raise ValueError("there is no counter in it")
+        raise ValueError("no counter found")
     return parse_complete(text, ethtool_statistics.begins, ethtool_statistics.parse_lines).counters
 
 

@@ -21,8 +21,8 @@ class CpuTime:
     """Shares of a window that one CPU spent, 0 to 1."""
 
     busy: float  # neither idle nor waiting for input and output
-    interrupts: float  # hard and soft interrupts: much of it is the network's
-    stolen: float  # the hypervisor gave it to another guest
+    interrupts: float  # hard and soft interrupts, mostly of the network
+    stolen: float  # used by another guest
     kernel: float = 0.0  # the kernel's own work, interrupts among it: TCP, page faults, copies
 
 
@@ -44,7 +44,7 @@ def parse(text: str) -> dict[int, tuple[int, ...]]:
         if len(found) > _MOST_CPUS:
             raise ValueError(f"more than {_MOST_CPUS} CPUs")
     if not found:
-        raise ValueError("there is no CPU in it")
+        raise ValueError("no CPU found")
     return found
 
 
@@ -53,7 +53,7 @@ def cpu_window(evidence: Evidence) -> CpuWindow:
     readings = twice(evidence, STAT, lambda record: parse(record.out))
     cpus: dict[int, CpuTime] = {}
     for cpu in sorted(readings.before.keys() & readings.after.keys()):
-        # iowait and idle are estimates that may go back (proc(5)); no CPU was idle for a negative time
+        # iowait and idle are estimates that may decrease (proc(5)); negative idle times are impossible.
         grown = [max(0, b - a) for a, b in zip(readings.before[cpu], readings.after[cpu], strict=True)]
         total = sum(grown)
         if not total:

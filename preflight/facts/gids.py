@@ -15,11 +15,11 @@ from preflight.facts.rdma_ports import ROOT
 #: Rows that are collected (``preflight.probes``).
 COLLECTED_INDEXES = range(8)
 
-#: Rows that are only tested for existence: drivers make tables of 16 to 1,024 rows (rxe), most of 256.
+#: Rows that are only tested for existence: drivers create tables of 16 to 1,024 rows (rxe), mostly 256.
 MARKS = (15, 31, 63, 127, 255, 511, 1023, 2047)
 MARKS_KEY = f"file:{ROOT}/*/ports/*/gids/{{{','.join(map(str, MARKS))}}}"
 
-#: What the kernel calls them.
+#: Kernel names of GID types.
 TYPES = ("IB/RoCE v1", "RoCE v2")
 
 
@@ -33,7 +33,7 @@ class Gid:
 
     @property
     def empty(self) -> bool:
-        """Whether the row has no address that this network namespace may use."""
+        """Whether the row has no address usable in this network namespace."""
         return int(self.address) == 0 or not self.type
 
     @property
@@ -49,7 +49,7 @@ def keys(device: str, port: int, index: int) -> tuple[str, str]:
 
 
 def rows_at_most(evidence: Evidence, device: str, port: int) -> int | None:
-    """Return an upper bound for the rows of a port's table; None where unknown."""
+    """Return an upper bound for the rows of a port's table; None if unknown."""
     if MARKS_KEY not in evidence or not evidence.record(MARKS_KEY).ok:
         return None
     for mark in MARKS:
@@ -72,5 +72,5 @@ def gid(evidence: Evidence, device: str, port: int, index: int) -> Gid:
         return Gid(index, address, "")  # EINVAL: the row is empty, or another network namespace's
     kind = evidence.text(type_key).strip()
     if kind not in TYPES:
-        raise EvidenceError(type_key, f"holds {kind[:60]!r}, not a type of GID")
+        raise EvidenceError(type_key, f"contains {kind[:60]!r}, not a GID type")
     return Gid(index, address, kind)

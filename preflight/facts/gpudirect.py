@@ -1,7 +1,7 @@
 """Pairs of GPU and NIC: distance, and the bridges between them.
 
-Distance comes from ``nvidia-smi topo -m``, else from the PCI tree in sysfs. The bridges of a path, which matter for
-ACS, always come from the tree.
+Distance comes from ``nvidia-smi topo -m``, else from the PCI tree in sysfs. The bridges of a path, needed for ACS,
+always come from the tree.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ NEAR = ("PIX", "PXB")
 
 @dataclass(frozen=True)
 class GpuNicPair:
-    """A GPU and the compute NIC that is nearest to it."""
+    """A GPU and its nearest compute NIC."""
 
-    gpu: str  # GPU0 as the matrix calls it, else its PCI address
+    gpu: str  # GPU0 as in the matrix, else its PCI address
     nic: str  # RDMA device
     code: str  # PIX … SYS
     bridges: tuple[str, ...]  # PCI addresses of the bridges on the path below the common one; empty if unknown
@@ -36,7 +36,7 @@ class GpuNicPair:
 
     @property
     def name(self) -> str:
-        """The pair in one word."""
+        """Display name of the pair."""
         return f"{self.gpu}-{self.nic}"
 
     @property
@@ -99,7 +99,7 @@ def _pair(
 
 
 def gpu_names(driver: Driver | None, topology: Topology | None, gpus: Collection[PciDevice]) -> dict[str, PciDevice]:
-    """Return GPU -> its PCI function, by the matrix' names where known."""
+    """Return GPU -> PCI function, with the matrix's names if known."""
     by_address = {gpu.address: gpu for gpu in gpus}
     if driver is None or topology is None:
         return by_address
@@ -120,7 +120,7 @@ def common(one: PciDevice, other: PciDevice) -> int:
 def bridges(one: PciDevice, other: PciDevice) -> tuple[str, ...]:
     """Return the bridges between two functions below their common one.
 
-    Of two functions without a common bridge these are root ports too, where ACS changes nothing.
+    Without a common bridge they include root ports, where ACS has no effect.
     """
     shared = common(one, other)
     return (*one.parents[shared:], *other.parents[shared:]) if shared else ()
@@ -197,14 +197,14 @@ def _speed(evidence: Evidence, key: str) -> str:
     word = text.split(" ")[0]
     word = word if "." in word else f"{word}.0"  # old kernels print "8 GT/s"
     if word not in LANE_GBPS:
-        raise EvidenceError(key, f"holds {text[:60]!r}, not a speed in GT/s")
+        raise EvidenceError(key, f"contains {text[:60]!r}, not a speed in GT/s")
     return word
 
 
 def _width(evidence: Evidence, key: str) -> int:
     text = evidence.text(key).strip()
     if text not in ("0", "1", "2", "4", "8", "12", "16", "32"):
-        raise EvidenceError(key, f"holds {text[:60]!r}, not a number of lanes")
+        raise EvidenceError(key, f"contains {text[:60]!r}, not a number of lanes")
     return int(text)
 
 

@@ -26,14 +26,14 @@ def memlock_bytes(text: str) -> float:
     ``inf`` for unlimited.
     """
     if not (match := re.search(r"^Max locked memory\s+(unlimited|\d+)\s", text, re.MULTILINE)):
-        raise ValueError("there is no line 'Max locked memory' in it")
+        raise ValueError("no line 'Max locked memory' found")
     return math.inf if match[1] == "unlimited" else int(match[1])
 
 
 def open_files(text: str) -> float:
     """Read the soft "Max open files" of ``/proc/self/limits``; ``inf`` for unlimited."""
     if not (match := re.search(r"^Max open files\s+(unlimited|\d+)\s", text, re.MULTILINE)):
-        raise ValueError("there is no line 'Max open files' in it")
+        raise ValueError("no line 'Max open files' found")
     return math.inf if match[1] == "unlimited" else int(match[1])
 
 
@@ -43,21 +43,21 @@ def may_lock_memory(text: str) -> bool:
     Read from ``/proc/self/status``.
     """
     if not (match := re.search(r"^CapEff:\s*([0-9a-fA-F]{1,16})\s*$", text, re.MULTILINE)):
-        raise ValueError("there is no line 'CapEff' in it")
+        raise ValueError("no line 'CapEff' found")
     return bool(int(match[1], 16) >> _CAP_IPC_LOCK & 1)
 
 
 def allowed_cpus(text: str) -> frozenset[int]:
     """Read ``Cpus_allowed_list`` of ``/proc/self/status``."""
     if not (match := re.search(r"^Cpus_allowed_list:\s*(\S+)\s*$", text, re.MULTILINE)):
-        raise ValueError("there is no line 'Cpus_allowed_list' in it")
+        raise ValueError("no line 'Cpus_allowed_list' found")
     return id_list(match[1], "Cpus_allowed_list")
 
 
 def allowed_memory_nodes(text: str) -> frozenset[int]:
     """Read ``Mems_allowed_list`` of ``/proc/self/status``: allowed NUMA nodes."""
     if not (match := re.search(r"^Mems_allowed_list:\s*(\S+)\s*$", text, re.MULTILINE)):
-        raise ValueError("there is no line 'Mems_allowed_list' in it")
+        raise ValueError("no line 'Mems_allowed_list' found")
     return id_list(match[1], "Mems_allowed_list")
 
 
@@ -81,7 +81,7 @@ def shm_bytes(evidence: Evidence) -> int:
     value = evidence.value(SHM)
     total = value.get("total_bytes") if isinstance(value, dict) else None
     if isinstance(total, bool) or not isinstance(total, int):
-        raise EvidenceError(SHM, "the record holds no size")
+        raise EvidenceError(SHM, "the record has no size")
     return total
 
 

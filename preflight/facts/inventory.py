@@ -22,10 +22,10 @@ DISK_SPACE = (
     " --output=fstype,size,avail,itotal,iavail,target"
 )
 
-#: What the kernel writes into ``smt/control``; a number is that of threads for each core, on POWER.
+#: Values of ``smt/control``; on POWER, the number of threads per core.
 _SMT = {"on": "on", "off": "off", "forceoff": "off", "notsupported": "off", "notimplemented": "off", "1": "off"}
 
-#: Places where file systems come and go with jobs, containers and users.
+#: Directories whose file systems come and go with jobs, containers and users.
 _PASSING = re.compile(
     r"/(?:run|proc|sys|snap|media|tmp|var/tmp|var/lib/(?:docker|containerd|containers|kubelet))(?:/|$)"
 )
@@ -37,7 +37,7 @@ def cpus(text: str) -> str:
 
 
 def smt(text: str) -> str:
-    """Read ``smt/control``; off also where the processor cannot. Raises ValueError."""
+    """Read ``smt/control``; off if not supported. Raises ValueError."""
     word = text.strip()
     if word not in _SMT and not re.fullmatch("[2-9]", word):
         raise ValueError(f"{word[:60]!r} is not a state of multithreading")
@@ -45,7 +45,7 @@ def smt(text: str) -> str:
 
 
 def swap(text: str) -> str:
-    """Read ``/proc/swaps``: whether there is any; raises ValueError."""
+    """Read ``/proc/swaps``: whether swap exists; raises ValueError."""
     lines = text.strip().splitlines()
     if not lines or not lines[0].startswith("Filename"):
         raise ValueError(f"{text.strip()[:60]!r} is not a list of swap areas")

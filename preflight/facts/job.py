@@ -46,20 +46,20 @@ _WORDS_OF_ERRORS = (
 class RunFacts:
     """Facts of the logs of one run; each log is a record ``log:NAME``.
 
-    Its nodes are those that were judged with it.
+    Its nodes are those judged with it.
     """
 
     def __init__(self, evidence: Evidence, nodes: Sequence[NodeFacts] = ()) -> None:
         self.evidence = evidence
         self.nodes = tuple(nodes)
         self._logs: dict[str, JobLog] = {}
-        self.refused: dict[str, str] = {}  # logs that look like PyTorch's and were not read, with the reason
+        self.refused: dict[str, str] = {}  # unread logs that look like PyTorch's, with the reason
 
     def host(self, name: str | None) -> NodeFacts | None:
         """Return the node with a log's host name; None if none or several match.
 
-        NCCL prints a host's name up to the first dot. A node is known by the name given to collect it, else by its
-        own (``/proc/sys/kernel/hostname``), as where it was given as an address.
+        NCCL prints a host's name up to the first dot. A node is matched by the name used to collect it, else by its
+        host name (``/proc/sys/kernel/hostname``), for example if it was collected by address.
         """
         if name is None:
             return None
@@ -105,18 +105,18 @@ class RunFacts:
     def nccl_tests(self) -> dict[str, tuple[parsers.nccl_tests.text.Report, ...]]:
         """The nccl-tests reports in each log, by record key.
 
-        Raises EvidenceError where a log holds too many.
+        Raises EvidenceError if a log has too many.
         """
         for key, log in self._job_logs.items():
             if len(log.nccl_tests) > (most := parsers.nccl_tests.text.MOST_REPORTS) or (log.nccl_tests and log.dropped):
-                raise EvidenceError(key, f"it holds more than {most:,} reports of nccl-tests; split it")
+                raise EvidenceError(key, f"it has more than {most:,} nccl-tests reports; split it")
         return {key: log.nccl_tests for key, log in self._job_logs.items() if log.nccl_tests}
 
     @cached_property
     def pairwise(self) -> tuple[bench.comparison.Comparison, ...]:
         """Runs of one collective over several groups of nodes, compared with each other.
 
-        Raises EvidenceError where a log holds too many.
+        Raises EvidenceError if a log has too many.
         """
         reports = {key.removeprefix("log:"): own for key, own in self.nccl_tests.items()}
         if self.campaign is not None:

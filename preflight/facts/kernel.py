@@ -21,10 +21,10 @@ RELEASE = "file:/proc/sys/kernel/osrelease"
 NVIDIA_VERSION = "file:/proc/driver/nvidia/version"
 IOMMU_GROUPS = "dir:/sys/kernel/iommu_groups"
 
-#: Modules that let an RDMA driver reach GPU memory without DMA-BUF, new and old.
+#: Modules by which RDMA drivers access GPU memory without DMA-BUF, new and old.
 PEER_MODULES = ("nvidia_peermem", "nv_peer_mem", "nv_peer_memory")
 
-#: Installed with AWS EFA; the rest serve NICs of NVIDIA.
+#: Installed with AWS EFA; the others are for NVIDIA NICs.
 EFA_PEER_MODULE = "efa_nv_peermem"
 
 #: The kernel that brought DMA-BUF for RDMA; distributions carry it back to older ones.

@@ -9,7 +9,7 @@ from preflight.evidence.document import Evidence, EvidenceError
 from preflight.parsers.host.kernel_log import KernelLogLine, parse, parse_uptime
 
 DMESG = "cmd:dmesg --raw --level=emerg,alert,crit,err,warn"
-#: What drivers write of links, slots and mounts; of it only the lines that some kind of event needs are collected.
+#: Driver messages about links, slots and mounts; only lines needed for known events are collected.
 NOTICES = "cmd:dmesg --raw --level=notice,info"
 UPTIME = "file:/proc/uptime"
 
@@ -22,7 +22,7 @@ class KernelLog:
     """The newest boot's lines, and the range they cover."""
 
     lines: tuple[KernelLogLine, ...]
-    now_s: float | None  # of the same clock; None if it is not known
+    now_s: float | None  # of the same clock; None if unknown
     cut: str = ""  # why newer lines are missing
 
     @property
@@ -47,9 +47,9 @@ def age(seconds: float) -> str:
 
 
 def kernel_log(evidence: Evidence, key: str = DMESG) -> KernelLog:
-    """Return the log; raises EvidenceError where it is not readable or not a log.
+    """Return the log; raises EvidenceError if it is not readable or not a log.
 
-    A log longer than the output cap is cut: only its first part is there, and ``cut`` is set.
+    A log longer than the output cap is truncated: only its first part is present, and ``cut`` is set.
     """
     record = evidence.record(key)
     cut = record.describe() if record.status == "cut" else ""

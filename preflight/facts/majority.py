@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 
 from preflight._startup.lightclass import dataclass
 
-#: A value is the reference if at least this share of at least three nodes has it; of two that differ, it is unknown
-#: which is odd. A judgement.
+#: Minimum share, of at least three nodes, for a value to be the reference; with two nodes it is unknown which one is
+#: odd. A judgement.
 MAJORITY, QUORUM = 0.6, 3
 
-#: Modified z-score beyond which a number is an outlier (Iglewicz and Hoaglin 1993), and the nodes that this takes.
+#: Modified z-score beyond which a number is an outlier (Iglewicz and Hoaglin 1993), and the minimum number of nodes.
 Z, ENOUGH = 3.5, 5
 
 
@@ -25,7 +25,7 @@ class Vote:
     """Readings of one value on the nodes of one kind."""
 
     values: Mapping[str, tuple[str, ...]]  # value -> nodes, in order
-    usual: str | None  # the value of the majority; None: there is none
+    usual: str | None  # value of the majority; None if there is none
     total: int  # nodes with a value
 
     @property
@@ -50,7 +50,7 @@ def is_majority(holders: int, total: int) -> bool:
 
 
 def vote(reported: Iterable[tuple[str, str]]) -> Vote:
-    """Count (node, value) pairs; a unanimous value is usual, however few there are."""
+    """Count (node, value) pairs; a unanimous value is always the usual one."""
     values: dict[str, list[str]] = defaultdict(list)
     for node, value in reported:
         values[value].append(node)
@@ -64,9 +64,9 @@ def vote(reported: Iterable[tuple[str, str]]) -> Vote:
 
 
 def near(numbers: Mapping[str, float], tolerance: float) -> dict[str, float]:
-    """Give numbers within a tolerance of each other one value: node -> number.
+    """Merge numbers within a tolerance into one value: node -> number.
 
-    They then count as equal. A run of neighbours gets the number that most of its nodes have, else its median.
+    A group of neighbouring numbers gets the number of most of its nodes, else its median.
     """
     from statistics import median
 
@@ -82,7 +82,7 @@ def near(numbers: Mapping[str, float], tolerance: float) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Outlier:
-    """A number that lies apart from those of its peers."""
+    """A number that deviates from those of its peers."""
 
     name: str
     number: float
@@ -114,8 +114,8 @@ def outliers(numbers: Mapping[str, float], floor: float, *, up: bool = True, dow
 def sides(numbers: Mapping[str, float], floor: float) -> tuple[dict[str, float], dict[str, float]] | None:
     """Return the two groups of numbers, the lower first; None for one group.
 
-    None for fewer than five numbers as well. The widest gap divides them, where it is wider than ``floor`` and than
-    3.5 spreads within each group.
+    Also None for fewer than five numbers. The widest gap separates them, if it is wider than ``floor`` and than 3.5
+    spreads within each group.
     """
     if len(numbers) < ENOUGH:
         return None
@@ -151,6 +151,6 @@ def shared(owners: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
 def systemic(hit: int, of: int, share: float = 0.3, least: int = QUORUM) -> bool:
     """Return whether a fault on so many nodes looks like the site's.
 
-    At least 30 % of the nodes, and three.
+    This means at least 30 % of the nodes, and at least three.
     """
     return hit >= least and hit >= share * of

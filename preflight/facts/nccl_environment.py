@@ -1,8 +1,7 @@
 """NCCL's environment: the variables in force on a node, and their sources.
 
 Sources: NCCL user guide, "Environment Variables"; NCCL source (src/misc/param.cc, src/misc/socket.cc,
-src/misc/utils.cc). The process environment wins over the user's file, and that over /etc/nccl.conf:
-a file only fills in what is not set yet.
+src/misc/utils.cc). The process environment overrides the user's file, which overrides /etc/nccl.conf.
 """
 
 from __future__ import annotations
@@ -17,19 +16,19 @@ PROCESS = "env:process"
 USER_FILE = "file:~/.nccl.conf"
 SYSTEM_FILE = "file:/etc/nccl.conf"
 
-#: Characters of a value that a message holds; a list of 32 HCAs with ports has 400.
+#: Maximum length of a value in a message, in characters; a list of 32 HCAs with ports has 400.
 LONGEST_SHOWN = 600
 
-#: What the collector writes in place of a value that must not leave the node.
+#: Placeholder for a value that must not leave the node.
 REDACTED = "[redacted]"
 
-#: The release from which on a list of HCAs may name rails and planes, so that an empty port means any.
+#: First release in which a list of HCAs may name rails and planes, so an empty port means any.
 RAILS = (2, 30, 7)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One variable that is in force."""
+    """One effective variable."""
 
     name: str
     value: str
@@ -39,7 +38,7 @@ class Setting:
 
     @property
     def where(self) -> str:
-        """The place to edit: ``the environment`` or ``/etc/nccl.conf line 3``.
+        """The location to edit: ``the environment`` or ``/etc/nccl.conf line 3``.
 
         For a running rank, ``the environment of process 4711``.
         """
@@ -66,7 +65,7 @@ class SelectionItem:
     port: int | None = None  # None: any
 
     def __str__(self) -> str:
-        """Return the item as it is written."""
+        """Return the item as written."""
         return self.name if self.port is None else f"{self.name}:{self.port}"
 
 
@@ -74,8 +73,8 @@ class SelectionItem:
 class Selection:
     """NCCL's list grammar, shared by NCCL_IB_HCA and NCCL_SOCKET_IFNAME.
 
-    ``["^"] ["="] item *("," item)`` with ``item = name [":" port [":" rail [":" plane]]]``; ``^`` and
-    ``=`` hold for every item. Without ``=`` a name is a prefix. Nothing is trimmed, case counts.
+    ``["^"] ["="] item *("," item)`` with ``item = name [":" port [":" rail [":" plane]]]``; ``^`` and ``=`` apply to
+    every item. Without ``=`` a name is a prefix. Blanks are not trimmed, and case is significant.
     """
 
     items: tuple[SelectionItem, ...]
@@ -86,7 +85,7 @@ class Selection:
     def parse(cls, value: str, *, empty_port_is_any: bool = True) -> Selection:
         """Parse a list as NCCL does.
 
-        ``empty_port_is_any`` holds from 2.30.7 on, which has rails.
+        ``empty_port_is_any`` is true from 2.30.7 on, which supports rails.
         """
         exclude = value.startswith("^")
         rest = value[1:] if exclude else value
@@ -113,7 +112,7 @@ class Selection:
 
 
 def _port(text: str, empty_is_any: bool) -> int | None:
-    """Parse a port as atoi does: text is 0, which no port has; -1 means any."""
+    """Parse a port as atoi does: text is 0, which matches no port; -1 means any."""
     if empty_is_any and not text.partition(":")[0]:
         return None
     match = re.match(r"[ \t\n\v\f\r]*([+-]?[0-9]{1,9})", text)
@@ -144,10 +143,10 @@ class NcclEnvironment:
     """The variables in force, and the sources that could not be read."""
 
     settings: tuple[Setting, ...]
-    unreadable: Mapping[str, str]  # record key -> why; a variable that is unset elsewhere may be set there
+    unreadable: Mapping[str, str]  # unreadable record -> reason; it may set a variable
 
     def get(self, name: str) -> Setting | None:
-        """Return the setting in force, or None if no source that was read has one."""
+        """Return the effective setting, or None if no readable source has one."""
         return next((setting for setting in self.settings if setting.name == name), None)
 
     def text(self, name: str) -> str | None:
@@ -158,21 +157,21 @@ class NcclEnvironment:
         return setting.value if setting else None
 
     def integer(self, name: str) -> int | None:
-        """Return a number as NCCL parses it; None where NCCL uses its default.
+        """Return a number as NCCL parses it; None if NCCL uses its default.
 
-        It does for an unset or empty variable, and on overflow.
+        NCCL does so for an unset or empty variable, and on overflow.
         """
         return strtoll(value) if (value := self.text(name)) else None
 
     @property
     def hca_selection(self) -> Selection | None:
-        """NCCL_IB_HCA; None where it selects everything (unset, empty, ``=``)."""
+        """NCCL_IB_HCA; None if it selects everything (unset, empty, ``=``)."""
         selection = Selection.parse(self.text("NCCL_IB_HCA") or "")
         return selection if selection.items or selection.exclude else None
 
     @property
     def socket_selection(self) -> Selection | None:
-        """NCCL_SOCKET_IFNAME; None where NCCL chooses.
+        """NCCL_SOCKET_IFNAME; None if NCCL chooses.
 
         A value of one character counts as unset.
         """
@@ -187,7 +186,7 @@ def read(evidence: Evidence) -> NcclEnvironment:
     """
     environment = evidence.value(PROCESS)
     if not isinstance(environment, Mapping):
-        raise EvidenceError(PROCESS, f"holds a {type(environment).__name__}, not names and values")
+        raise EvidenceError(PROCESS, f"contains a {type(environment).__name__}, not names and values")
     holder = "the container's environment" if evidence.collector.get("where") == "container" else ""
     in_force: dict[str, Setting] = {}
     for name, value in environment.items():
@@ -211,7 +210,7 @@ def read(evidence: Evidence) -> NcclEnvironment:
 
 
 def _conf_file(evidence: Evidence, path: str) -> str:
-    """Return the content of NCCL_CONF_FILE; empty if there is no such file."""
+    """Return the content of NCCL_CONF_FILE; empty if the file does not exist."""
     from preflight.facts.nccl_settings import named_files  # rarely needed, and above this module
 
     named = named_files.named(evidence).get("NCCL_CONF_FILE")

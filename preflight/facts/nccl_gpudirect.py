@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from preflight._startup.lightclass import dataclass
 
-#: Products that have no GPUDirect RDMA, then those that have.
+#: Products without GPUDirect RDMA, then products with it.
 _NEVER = re.compile(r"\bGB10\b|\bGeForce\b|\bTITAN\b|\bGTX\b|\bRTX [2-9]0[5-9]0\b|\bJetson\b|\b(?:Orin|Thor)\b", re.I)
 _ABLE = re.compile(
     r"\b(?:[AHB][1-9]\d{1,2}X?|H20|H800|A800|GH200|GB[23]00|L4|L20|L40S?|A[23]0?|A1[06]G?|[VPT]100|T4|P4|P40|K[48]0)\b"
@@ -20,7 +20,7 @@ _ABLE = re.compile(
 )
 #: GPUs of the EFA instances with NICs that reach GPU memory: p4d and later of the P family.
 _OF_EFA = re.compile(r"\b(?:A100|H100|H200|B[23]00|GH200|GB[23]00)\b", re.I)
-#: What a topology file of AWS is called: ``p5.48xl-topo.xml``.
+#: File name of AWS topology files: ``p5.48xl-topo.xml``.
 _EFA_SHAPE = re.compile(r"\b(p4d|p4de|p5|p5e|p5en|p6|p6e)[.-]", re.I)
 
 
@@ -29,13 +29,13 @@ class NetworkFamily:
     """A family of networks: NCCL's names, support, and the fix without support."""
 
     names: re.Pattern[str]
-    able: bool | None  # None: it depends on the GPU, or is not known
+    able: bool | None  # None: depends on the GPU, or unknown
     fix: str
 
 
 _LOCALITY = (
-    "`nvidia-smi topo -m`: give each GPU a NIC behind its own PCIe switch (slots; in a virtual machine "
-    "NCCL_TOPO_FILE); across a host bridge NCCL_NET_GDR_LEVEL=PHB allows it"
+    "`nvidia-smi topo -m`: place a NIC behind each GPU's own PCIe switch (slots; in a virtual machine "
+    "NCCL_TOPO_FILE); NCCL_NET_GDR_LEVEL=PHB allows it across a host bridge"
 )
 EFA = NetworkFamily(
     re.compile(r"AWS Libfabric|Libfabric|OFI", re.I), None,
@@ -74,14 +74,14 @@ NETWORKS = (
         "the driver's open kernel modules (DMA-BUF).",
     ),
 )  # fmt: skip
-_OTHER = NetworkFamily(re.compile(".*"), None, "Look in the documentation of this network plug-in for GPUDirect RDMA.")
+_OTHER = NetworkFamily(re.compile(".*"), None, "See the documentation of this network plug-in on GPUDirect RDMA.")
 
 
 @dataclass(frozen=True)
 class Ability:
     """Whether GPUDirect RDMA is possible, and ``why``.
 
-    None where the text does not name the GPU or the network.
+    None if the text does not name the GPU or the network.
     """
 
     able: bool | None
@@ -112,7 +112,7 @@ def ability(network: str, gpus: Iterable[str], shape: str = "") -> Ability:
     if not names:
         return Ability(None, "the text does not name the GPU")
     if not all(_ABLE.search(name) for name in names):
-        return Ability(None, f"whether {names[0]} has GPUDirect RDMA is not known")
+        return Ability(None, f"it is not known whether {names[0]} supports GPUDirect RDMA")
     if family.able is None:
-        return Ability(None, f"whether NET/{network} marks its use in channel lines is not known")
+        return Ability(None, f"it is not known whether NET/{network} shows its use in channel lines")
     return Ability(True, f"{names[0]} has it")

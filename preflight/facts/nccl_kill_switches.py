@@ -1,6 +1,6 @@
-"""NCCL variables that switch a transport off.
+"""NCCL variables that disable a transport.
 
-They help to find a fault and do harm when they stay. Which value switches is NCCL's own rule (src/transport/*.cc,
+They help to find a fault, but are harmful if left set. The disabling values follow NCCL's source (src/transport/*.cc,
 src/graph/paths.cc, 2.30): P2P_DISABLE and SHM_DISABLE act only at 1, IB_DISABLE at anything but 0, a level at LOC or,
 in the old numbering, 0.
 """
@@ -31,11 +31,11 @@ def _loc(value: str) -> bool:
 
 @dataclass(frozen=True)
 class Switch:
-    """One of them."""
+    """One such variable."""
 
-    on: Callable[[str], bool]  # whether NCCL takes this (not empty) value as switching
+    on: Callable[[str], bool]  # whether NCCL treats this (non-empty) value as disabling
     effect: str
-    of_rdma: bool = False  # without effect where there is no RDMA device
+    of_rdma: bool = False  # without effect if there is no RDMA device
 
 
 SWITCHES = {
@@ -47,7 +47,9 @@ SWITCHES = {
     "NCCL_NET_GDR_LEVEL": Switch(_loc, "switches GPUDirect RDMA off", True),
     "NCCL_NET_GDR_READ": Switch(_zero, "stages every send through host memory", True),
     "NCCL_NET_GDR_C2C": Switch(_zero, "switches GPUDirect RDMA off for NICs on the processor", True),
-    "NCCL_DMABUF_ENABLE": Switch(_zero, "closes GPU memory to RDMA where no peer-memory module is loaded", True),
+    "NCCL_DMABUF_ENABLE": Switch(
+        _zero, "prevents RDMA from accessing GPU memory if no peer-memory module is loaded", True
+    ),
     "NCCL_PXN_DISABLE": Switch(_nonzero, "sends to the other rails' GPUs over the network instead of NVLink", True),
     "NCCL_MNNVL_ENABLE": Switch(_zero, "switches NVLink between nodes off"),
     "NCCL_NVLS_ENABLE": Switch(_zero, "switches NVLink SHARP off"),

@@ -33,16 +33,16 @@ class Storage:
     """One file system or device, and the known addresses of its servers."""
 
     kind: str  # nfs4, lustre, …; nvme-tcp, nvme-rdma
-    place: str  # where it is mounted; of a device its name
+    place: str  # mount point, or name of a device
     source: str  # as the mount names it
-    servers: tuple[IpAddress, ...]  # without those that are named by a host name
+    servers: tuple[IpAddress, ...]  # without host names
     evidence: str
 
 
 def parse_mounts(text: str) -> tuple[Storage, ...]:
     """Read the network file systems in ``/proc/self/mountinfo``.
 
-    Each source once; raises ValueError.
+    Each source is listed once; raises ValueError.
     """
     found: dict[tuple[str, str], Storage] = {}
     for mount in mounts.parse(text):
@@ -79,7 +79,7 @@ def _addresses(texts: Iterable[str]) -> Iterator[IpAddress]:
         try:
             yield ipaddress.ip_address(text.strip("[]").partition("%")[0])
         except ValueError:
-            continue  # a name: nothing here resolves it
+            continue  # a name, which is never resolved
 
 
 def nvme(evidence: Evidence) -> tuple[Storage, ...]:
@@ -93,6 +93,6 @@ def nvme(evidence: Evidence) -> tuple[Storage, ...]:
         text = evidence.text(at).strip()
         named = re.findall(r"(?:^|,)traddr=([^,]{1,60})", text)
         if not named:
-            raise EvidenceError(at, f"holds {text[:60]!r}, which names no address (traddr)")
+            raise EvidenceError(at, f"contains {text[:60]!r}, which has no address (traddr)")
         found.append(Storage(f"nvme-{transport}", name, named[0], tuple(_addresses(named)), at))
     return tuple(found)

@@ -1,8 +1,8 @@
 """Detection of network switches among the nodes.
 
-SONiC and Cumulus are Debian with Python, Arista EOS is a Fedora or AlmaLinux, so the collector runs there as well.
-Sources: sonic-buildimage (``/etc/sonic/sonic_version.yml``), ONIE (``machine.conf``, preserved by network operating
-systems in ``/host``), ``os-release`` of Cumulus Linux and NX-OS, drivers/net/ethernet/mellanox/mlxsw/pci.h.
+SONiC and Cumulus are based on Debian with Python, Arista EOS on Fedora or AlmaLinux, so the collector runs on them as
+well. Sources: sonic-buildimage (``/etc/sonic/sonic_version.yml``), ONIE (``machine.conf``, preserved by network
+operating systems in ``/host``), ``os-release`` of Cumulus Linux and NX-OS, drivers/net/ethernet/mellanox/mlxsw/pci.h.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ONIE = re.compile(r"^(?:onie|aboot)_platform=([\w.-]{1,60})\s*$", re.M)
 def network_switch(evidence: Evidence, bus: Iterable[PciDevice]) -> tuple[str, str] | None:
     """Return a switch's operating system and the record that shows it; else None.
 
-    A machine with a GPU is not a switch, even if its files have the names of one.
+    A machine with a GPU is not a switch, even if it has a switch's files.
     """
     devices = tuple(bus)
     if any(device.is_gpu for device in devices):

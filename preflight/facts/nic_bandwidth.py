@@ -18,7 +18,7 @@ class NicAdapter:
     """The ports that share one PCIe link: those of one adapter."""
 
     ports: tuple[Port, ...]  # active ones, each with a rate
-    pcie_gbps: float | None  # what the link carries; None for a virtual function, or where it could not be read
+    pcie_gbps: float | None  # rate of the link; None for a virtual function, or if unread
 
     @property
     def rate_gbps(self) -> float:
@@ -59,7 +59,7 @@ def _pcie(evidence: Evidence, port: Port) -> float | None:
 def _distinct(evidence: Evidence, ports: list[Port]) -> Iterator[Port]:
     """Yield physical ports.
 
-    Of several virtual functions without their physical port, the first is yielded.
+    For several virtual functions without a physical port, the first is yielded.
     """
     virtual = {port.name for port in ports if is_virtual_function(evidence, port.device)}
     counted = {guid for port in ports if port.name not in virtual if (guid := _adapter(evidence, port))}
@@ -73,7 +73,7 @@ def _distinct(evidence: Evidence, ports: list[Port]) -> Iterator[Port]:
 
 
 def _adapter(evidence: Evidence, port: Port) -> str:
-    """Return the GUID shared by all functions of an adapter; empty where unknown."""
+    """Return the GUID shared by all functions of an adapter; empty if unknown."""
     try:
         return evidence.text(f"file:/sys/class/infiniband/{port.device}/sys_image_guid").strip().strip("0:")
     except EvidenceError:

@@ -1,6 +1,6 @@
 """All facts of one node, each parsed on first use.
 
-A fact that is not available raises :class:`EvidenceError` naming the record; the judge turns that into *unknown*. The
+An unavailable fact raises :class:`EvidenceError` with the record's name; the judge turns that into *unknown*. The
 error is cached, so every check that needs the fact reports the same.
 """
 
@@ -39,8 +39,8 @@ class NodeFacts:
     def remember_for_fleet(self, name: str, query: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
         """Return ``query(...)`` for a fleet check, and cache the value or its error.
 
-        Of a large fleet these answers are all that is in memory when its nodes are compared; for anything else a
-        node's evidence is read again. So an answer is small, and its name has one meaning in all checks.
+        For a large fleet only these answers are in memory when nodes are compared; any other fact requires reading the
+        node's evidence again. So answers must be small, and a name must have the same meaning in all checks.
         """
         if name not in self.fleet_answers:
             try:
@@ -81,9 +81,9 @@ class NodeFacts:
     def in_virtual_machine(self) -> bool:
         """Whether this is a virtual machine.
 
-        Switches, IOMMU and physical functions belong to its host and are hidden. A container in a virtual machine is
-        not marked as such; there a GPU on a root bus, without even a root port above it, shows it: no card can be
-        plugged in like that.
+        Switches, IOMMU and physical functions belong to the host and are hidden. A container in a virtual machine has
+        no marker; there a GPU directly on a root bus, without a root port, shows it, because no real card is attached
+        that way.
         """
         return self.evidence.collector.get("where") == "vm" or any(not gpu.parents for gpu in self.gpus_on_bus)
 
@@ -180,7 +180,7 @@ class NodeFacts:
         return self.parsed(facts.lspci.LSPCI, facts.lspci.parse)
 
     def gpu_name(self, function: PciDevice) -> str:
-        """Return the matrix' name of a GPU, else its PCI address."""
+        """Return a GPU's name in the matrix, else its PCI address."""
         driver, matrix = _or_none(lambda: self.driver), _or_none(lambda: self.topology)
         named = facts.gpudirect.gpu_names(driver, matrix, self.gpus_on_bus)
         return next((name for name, gpu in named.items() if gpu == function), function.address)
@@ -211,12 +211,12 @@ class NodeFacts:
 
     @cached_property
     def allowed_cpus(self) -> frozenset[int]:
-        """CPUs that the collector's process may run on."""
+        """CPUs on which the collector's process may run."""
         return self.parsed(facts.host.STATUS, facts.host.allowed_cpus)
 
     @cached_property
     def allowed_memory_nodes(self) -> frozenset[int]:
-        """NUMA nodes from which the collector's process may take memory."""
+        """NUMA nodes from which the collector's process may allocate memory."""
         return self.parsed(facts.host.STATUS, facts.host.allowed_memory_nodes)
 
     @property
@@ -224,7 +224,7 @@ class NodeFacts:
         """The allow-listed environment of the collector's process; raises EvidenceError."""
         value = self.evidence.value(facts.nccl_environment.PROCESS)
         if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-            raise EvidenceError(facts.nccl_environment.PROCESS, "holds no names and values")
+            raise EvidenceError(facts.nccl_environment.PROCESS, "has no names and values")
         return value
 
     @property
@@ -237,8 +237,8 @@ class NodeFacts:
     def own_gpus(self) -> tuple[PciDevice, ...]:
         """The GPUs on the bus that the collector's process may use.
 
-        Without a restriction all of them. Raises EvidenceError for one rank of several if its own GPU is not known: its
-        CPUs are those near one GPU.
+        Without a restriction, all GPUs. Raises EvidenceError for one of several ranks whose own GPU is unknown, because
+        its CPUs are those of one GPU.
         """
         environment, driver = _or_none(lambda: self.environment), _or_none(lambda: self.driver)
         if environment is None:
@@ -250,8 +250,8 @@ class NodeFacts:
         if rank is not None and (rank.local_size or 1) > 1 and 1 < len(own) >= len(listed):
             raise EvidenceError(
                 facts.nccl_environment.PROCESS,
-                f"{rank.variable} makes this process one of {rank.local_size} ranks, and its own GPU, of "
-                f"{len(own)}, is not known",
+                f"by {rank.variable}, this process is one of {rank.local_size} ranks, but its own GPU, "
+                f"of {len(own)}, is not known",
             )
         return own
 
@@ -268,7 +268,7 @@ class NodeFacts:
     @cached_property
     def libraries(self) -> tuple[facts.versions.Library, ...]:
         """The driver's and NCCL's libraries in the loader's usual directories."""
-        text = self.evidence.text(facts.versions.LIBRARIES, allow_rc=(0, 1))  # 1: a directory is not there
+        text = self.evidence.text(facts.versions.LIBRARIES, allow_rc=(0, 1))  # 1: a directory is missing
         try:
             return facts.versions.parse_libraries(text)
         except ValueError as error:
@@ -288,7 +288,7 @@ class NodeFacts:
     def cpu_nodes(self) -> int | None:
         """Number of NUMA nodes with CPUs; None if unknown.
 
-        These are sockets, or parts of them (NPS4, sub-NUMA clusters).
+        These are sockets, or parts of sockets (NPS4, sub-NUMA clusters).
         """
         nodes = _or_none(lambda: self.numa_nodes)
         return None if nodes is None else sum(bool(numa.cpus) for numa in nodes)

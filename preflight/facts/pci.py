@@ -1,4 +1,4 @@
-"""The PCI bus from sysfs, which works even where a driver is dead.
+"""The PCI bus from sysfs, which works even if a driver is dead.
 
 Sources: ``/sys/bus/pci/devices`` (links into the device tree) and each function's ``uevent``,
 ``numa_node`` and ``local_cpulist`` (Documentation/ABI/testing/sysfs-bus-pci).
@@ -46,7 +46,7 @@ class PciDevice:
     device: str  # uevent PCI_ID, second half
     driver: str  # uevent DRIVER; empty when no driver is bound
     numa_node: int | None  # numa_node; None if the kernel has -1 (unknown)
-    local_cpus: frozenset[int] | None  # local_cpulist; None if it was not read
+    local_cpus: frozenset[int] | None  # local_cpulist; None if not read
     parents: tuple[str, ...]  # bridges and switch ports above it, root port first
 
     @property
@@ -102,7 +102,7 @@ def _device(evidence: Evidence, name: str, target: str) -> PciDevice:
         vendor, device = values["PCI_ID"].lower().split(":")
         class_code = int(values["PCI_CLASS"], 16)
     except (KeyError, ValueError):
-        raise EvidenceError(key, "holds no PCI_ID and PCI_CLASS") from None
+        raise EvidenceError(key, "has no PCI_ID and PCI_CLASS") from None
     parents = [part for part in target.split("/")[:-1] if _ADDRESS.fullmatch(part)]
     return PciDevice(
         address=name,

@@ -20,7 +20,7 @@ POD = "kube:pod"
 #: ``vpc.amazonaws.com/efa``, ``networking.gke.io.networks/rdma-0``, ``mellanox.com/mlx5_vf``, ``rdma/ib``.
 _RDMA = re.compile(r"rdma|roce|infiniband|mlnx|mlx[45]|(?:^|[/_.-])(?:hca|vhca|ib|efa)(?:$|[0-9/_.-])")
 
-#: A resource that is a GPU or a part of one.
+#: Resources that are a GPU or part of one.
 _GPU = re.compile(r"(?:nvidia|amd|intel)\.com/(?:gpu|pgpu|mig-|shared-gpu|i915|xe)")
 
 _GPU_RESOURCE = "nvidia.com/gpu"
@@ -35,8 +35,8 @@ class Container:
     privileged: bool
     resources: Mapping[str, str]  # name -> quantity, of its limits and requests
     claims: tuple[str, ...]  # of dynamic resource allocation
-    image: str = ""  # as the pod names it, and the digest that runs; empty from a collector that did not keep it
-    restarts: int | None = None  # None where the kubelet, or an earlier collector, did not report it
+    image: str = ""  # the pod's image, and its running digest; empty from older collectors
+    restarts: int | None = None  # None if the kubelet or an older collector did not report it
     ended: str = ""  # reason and exit code of its last end: ``OOMKilled 137``
 
 
@@ -62,9 +62,9 @@ class Pod:
 
     @property
     def gpus(self) -> int | None:
-        """GPUs of each container that requests some; None where they differ.
+        """GPUs of each container that requests some; None if they differ.
 
-        None for parts of a GPU as well.
+        Also None for parts of a GPU.
         """
         requested = {(name, quantity) for container in self.containers for name, quantity in container.resources.items()
                  if is_gpu(name)}  # fmt: skip
@@ -85,9 +85,9 @@ class Pod:
 
 
 def is_device(resource: str) -> bool:
-    """Return whether a resource is a device plug-in's.
+    """Return whether a resource belongs to a device plug-in.
 
-    Only those have a domain that is not Kubernetes' own.
+    Only those have a domain other than Kubernetes' own.
     """
     domain, slash, _ = resource.partition("/")
     return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
@@ -112,7 +112,7 @@ def variable_of(resource: str) -> str:
 
 
 def pod(evidence: Evidence) -> Pod:
-    """Return the pod; raises EvidenceError where the API gave none."""
+    """Return the pod; raises EvidenceError if the API returned none."""
     value = evidence.value(POD)
     try:
         return parse_pod(value)

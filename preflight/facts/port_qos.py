@@ -69,15 +69,15 @@ def pfc(evidence: Evidence, netdev: str) -> Reading[frozenset[int]]:
 def trust(evidence: Evidence, netdev: str, *, empty_is_pcp: bool) -> Reading[str]:
     """Return the source of a packet's priority: ``dscp`` or ``pcp``.
 
-    ``empty_is_pcp``: the driver trusts PCP until a DSCP is listed, as mlx5 does; for others an empty list of dcb(8)
-    shows nothing. Raises EvidenceError.
+    ``empty_is_pcp``: the driver trusts PCP until a DSCP is listed, as mlx5 does; for others an empty list of dcb(8) is
+    inconclusive. Raises EvidenceError.
     """
 
     def of_list(text: str) -> str:
         if dcb.parse_app(text).of:
             return "dscp"
         if not empty_is_pcp:
-            raise ValueError("lists no DSCP, which with this driver does not show the trust state")
+            raise ValueError("lists no DSCP, which is inconclusive about the trust state with this driver")
         return "pcp"
 
     sources: list[tuple[str, Callable[[str], str]]] = [
@@ -91,7 +91,7 @@ def trust(evidence: Evidence, netdev: str, *, empty_is_pcp: bool) -> Reading[str
 
 def _trust_file(text: str) -> str:
     if (found := text.strip()) not in ("dscp", "pcp"):
-        raise ValueError(f"holds {found[:60]!r}, neither dscp nor pcp")
+        raise ValueError(f"contains {found[:60]!r}, neither dscp nor pcp")
     return found
 
 
@@ -150,7 +150,7 @@ def pause(evidence: Evidence, netdev: str) -> Reading[Pause]:
 def parse_pause(text: str) -> Pause:
     """Read ``ethtool -a IF``; raises ValueError.
 
-    The negotiated state counts, where it is shown.
+    The negotiated state is used if shown.
     """
     found = parse_complete(text, ethtool_pause.begins, ethtool_pause.parse_lines)
     rx, tx = found.effective
@@ -158,7 +158,7 @@ def parse_pause(text: str) -> Pause:
 
 
 def traffic_class(evidence: Evidence, device: str, port: int) -> Reading[int] | None:
-    """Return the driver's traffic class for every queue pair; None where unset.
+    """Return the driver's traffic class for every queue pair; None if unset.
 
     The upstream driver has no such file and sets none. Raises EvidenceError if it was not collected or cannot be
     read.
@@ -178,7 +178,7 @@ def traffic_class(evidence: Evidence, device: str, port: int) -> Reading[int] | 
 def parse_traffic_class(text: str) -> int | None:
     """Read ``tc/1/traffic_class``; None without a global class.
 
-    It has ``Global tclass=106``, then rules for single peers. Raises ValueError.
+    The format is ``Global tclass=106``, then rules for single peers. Raises ValueError.
     """
     for line in normalize_text(text).split("\n"):
         name, equals, value = line.partition("=")

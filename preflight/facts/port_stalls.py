@@ -15,10 +15,10 @@ from preflight.facts.counter_growth import PortGrowth
 #: Longest pause that one pause frame can request, in bit times.
 _LONGEST_PAUSE = 65535 * 512
 
-#: Of a window: what a duration may exceed it by, as the counters are not read at the instant that is noted.
+#: Allowed excess of a duration over the window, as the counters are not read exactly at the recorded time.
 _SKEW = 1.2
 
-#: Counters that only a physical function shows: where they are and no pause is counted, pauses are off.
+#: Counters that only a physical function has: if they exist without pause counters, pauses are off.
 _PRIORITIES = "rx_prio[0-7]_(bytes|packets)"
 
 PAUSES = "([rt]x)_(prio[0-7]|global)_pause"
@@ -31,11 +31,11 @@ class Held:
     None: it cannot be computed.
     """
 
-    way: str  # rx: the switch held this port; tx: this port held the switch
+    way: str  # rx: the switch paused this port; tx: this port paused the switch
     what: str  # its counter, with the growth
     counters: tuple[str, ...]
     share: float | None
-    why: str = ""  # why there is no share
+    why: str = ""  # why the share is unknown
     bound: bool = False  # the share is an upper bound
 
 
@@ -79,7 +79,7 @@ def _paused(port: PortGrowth, way: str) -> Held:
             most = one.grown * _LONGEST_PAUSE / (port.port.rate_gbps * 1e9) / one.seconds
             found = Held(way, what, names, min(most, 1.0), "", bound=bool(one.grown))
         else:
-            why = "the rate of the port is not known, nor for how long its pauses held it"
+            why = "neither the rate of the port nor the duration of its pauses is known"
             found = Held(way, what, names, None if one.grown else 0.0, why)
         if found.share is None:
             return found

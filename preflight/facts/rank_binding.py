@@ -1,7 +1,7 @@
 """Rank of this process in a job, and its GPUs.
 
 Sources: sbatch(1) and srun(1), "OUTPUT ENVIRONMENT VARIABLES"; torchrun; Open MPI's mpirun(1); CUDA C++ programming
-guide, CUDA_VISIBLE_DEVICES. A batch script has SLURM_LOCALID too and is not a rank: only a step has SLURM_STEP_ID.
+guide, CUDA_VISIBLE_DEVICES. A batch script also has SLURM_LOCALID but is not a rank: only a step has SLURM_STEP_ID.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def own_gpus(environment: Mapping[str, str], gpus: Sequence[GpuIdentity]) -> tup
 def _visible(value: str | None, gpus: Sequence[GpuIdentity]) -> tuple[GpuIdentity, ...]:
     """Apply CUDA_VISIBLE_DEVICES.
 
-    A list that cannot be followed (MIG, another host's indices) leaves all GPUs.
+    An unresolvable list (MIG, another host's indices) selects all GPUs.
     """
     if value is None or not value.strip():
         return tuple(gpus)

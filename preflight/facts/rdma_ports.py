@@ -1,6 +1,6 @@
 """RDMA devices and ports from sysfs, ``ibstat`` and ``ibv_devinfo``.
 
-``ibstat`` is used where sysfs cannot be read, ``ibv_devinfo`` for the MTU. Sources:
+``ibstat`` is used if sysfs cannot be read, ``ibv_devinfo`` for the MTU. Sources:
 Documentation/ABI/stable/sysfs-class-infiniband; infiniband-diags; ibverbs-utils.
 """
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 ROOT = "/sys/class/infiniband"
 
-#: Records of what user space gets of an HCA: its device nodes (uverbsN), and what libibverbs reports of it.
+#: Records of an HCA in user space: its device nodes (uverbsN), and libibverbs' report.
 DEVICE_NODES, DEVINFO = "dir:/dev/infiniband", "cmd:ibv_devinfo"
 
-#: Link layer of a port that is neither InfiniBand nor Ethernet: AWS EFA's, which speaks SRD. The kernel's sysfs prints
+#: Link layer of a port that is neither InfiniBand nor Ethernet: AWS EFA's, which uses SRD. The kernel's sysfs prints
 #: "Unknown" for it (infiniband/core/sysfs.c), ibv_devinfo "Unspecified", before rdma-core pull 884 "InfiniBand".
 UNSPECIFIED = "Unspecified"
 
@@ -32,10 +32,10 @@ _LINK_LAYERS = {"InfiniBand": "InfiniBand", "Ethernet": "Ethernet", "Unknown": U
 #: PCI vendor of EFA (pci.ids).
 AMAZON = "1d0f"
 
-#: Gb/s that the efa driver prints for every device if it does not query the device.
+#: Rate in Gb/s that the efa driver prints for every device without querying it.
 EFA_PLACEHOLDER_GBPS = 100
 
-#: What the kernel prints for a speed that it does not know, on a port that is active: (link layer, rate text).
+#: Kernel output for an unknown speed of an active port: (link layer, rate text).
 UNKNOWN_SPEEDS = {("InfiniBand", "10 Gb/sec (4X SDR)"), ("Ethernet", "40 Gb/sec (4X QDR)")}
 
 
@@ -44,12 +44,12 @@ class Port:
     """One port of an RDMA device."""
 
     device: str  # mlx5_0
-    number: int  # from 1; 0: a pasted text names the device alone
+    number: int  # from 1; 0: pasted text names only the device
     state: str  # logical state in sysfs words: ACTIVE, DOWN, INIT, ARMED; empty: a pasted text lacks it
     physical_state: str  # LinkUp, Polling, Disabled, …; empty likewise
-    rate_gbps: float | None  # Gb/s; None while down (a placeholder) or where the kernel does not know the speed
+    rate_gbps: float | None  # Gb/s; None while down (a placeholder) or if the kernel does not know the speed
     link_layer: str  # InfiniBand, Ethernet or Unspecified (EFA)
-    sm_lid: int | None  # LID of the subnet manager; 0 when none was seen
+    sm_lid: int | None  # LID of the subnet manager; 0 if none was seen
     netdev: str | None  # the network interface of the port (RoCE), if known
     active_mtu: int | None = None  # bytes, from ibv_devinfo
     evidence: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class Port:
     def efa(self) -> bool:
         """Whether it is AWS EFA, which has no interface and no subnet manager.
 
-        NCCL's own InfiniBand transport takes ports of InfiniBand and Ethernet only (src/transport/net_ib.cc), so
+        NCCL's own InfiniBand transport only uses InfiniBand and Ethernet ports (src/transport/net_ib.cc), so
         NCCL_IB_* variables have no effect; aws-ofi-nccl carries the data through libfabric.
         """
         return self.link_layer == UNSPECIFIED
@@ -95,7 +95,7 @@ def all_efa(ports: Collection[Port]) -> bool:
 
 
 def devices(evidence: Evidence) -> tuple[str, ...]:
-    """Return the registered RDMA devices; none if the class directory is absent.
+    """Return the registered RDMA devices; empty if the class directory is absent.
 
     Raises EvidenceError if that is unknown.
     """
@@ -113,7 +113,7 @@ def uverbs(evidence: Evidence) -> dict[str, str]:
     pattern = "file:/sys/class/infiniband_verbs/*/ibdev"
     found = {evidence.text(key).strip(): key.split("/")[-2] for key in evidence.keys(pattern)}
     if not found:
-        evidence.exists(pattern)  # raises unless the directory was read, or is not there
+        evidence.exists(pattern)  # raises unless the directory was read or is missing
     return found
 
 
@@ -130,7 +130,7 @@ _BLUEFIELD = frozenset({"MT41682", "MT41686", "MT41692", "MT41695"})
 
 
 def is_bluefield(evidence: Evidence, device: str) -> bool:
-    """Return whether a device is a port of a BlueField DPU; False where unknown."""
+    """Return whether a device is a port of a BlueField DPU; False if unknown."""
     try:
         return evidence.text(f"file:{ROOT}/{device}/hca_type").strip() in _BLUEFIELD
     except EvidenceError:
@@ -142,7 +142,7 @@ _VIRTUAL = frozenset({"MT4116", "MT4118", "MT4120", "MT4122", "MT4124", "MT4126"
 
 
 def is_virtual_function(evidence: Evidence, device: str) -> bool:
-    """Return whether a device is a virtual function; False where unknown.
+    """Return whether a device is a virtual function; False if unknown.
 
     Its host configures it.
     """
@@ -197,7 +197,7 @@ def ports(evidence: Evidence) -> tuple[Port, ...]:
             listed = parse_ibstat(evidence.text("cmd:ibstat"))
         except (EvidenceError, ValueError):
             raise sysfs from None
-        # ibstat knows no interfaces; those are in other files, which may be readable
+        # ibstat shows no interfaces; these are in other files, which may be readable
         found = tuple(replace(port, netdev=_netdev(evidence, port.device, port.number)) for port in listed)
     try:
         mtus = parse_active_mtus(evidence.text(DEVINFO))
@@ -224,7 +224,7 @@ def _sysfs_port(evidence: Evidence, device: str, number: int) -> Port:
     layer = _LINK_LAYERS.get(layer_text)
     # mlx5 also reports this for a port type that it cannot read
     if layer is None or (layer == UNSPECIFIED and _pci_vendor(evidence, device) not in (AMAZON, "")):
-        raise EvidenceError(f"{base}/link_layer", f"holds {layer_text[:60]!r}, neither InfiniBand nor Ethernet")
+        raise EvidenceError(f"{base}/link_layer", f"contains {layer_text[:60]!r}, neither InfiniBand nor Ethernet")
     rate_text = evidence.text(f"{base}/rate").strip()
     rate = port_values.rate(rate_text)
     if rate is None:
@@ -294,7 +294,7 @@ def parse_ibstat(text: str) -> tuple[Port, ...]:
 
     listed = parse_complete(text, ibstat.begins, ibstat.parse_lines)
     if not listed.ports:
-        raise ValueError("there is no port in it")
+        raise ValueError("no port found")
     return tuple(_ibstat_port(port) for port in listed.ports)
 
 
@@ -305,9 +305,9 @@ def _ibstat_port(port: RdmaPort) -> Port:
 
 
 def of_listed(port: RdmaPort, evidence: tuple[str, ...]) -> Port:
-    """Return the port of a tool's list in sysfs words.
+    """Return a port from a tool's list in sysfs terms.
 
-    A value that the tool does not print is empty or None.
+    Values that the tool does not print are empty or None.
     """
     layer = _LINK_LAYERS.get(port.link_layer or "", port.link_layer or "")
     # rxe prints 2.5 at any rate; a rate below 10 Gb/s is a placeholder on every current HCA
@@ -330,5 +330,5 @@ def parse_active_mtus(text: str) -> dict[tuple[str, int], int]:
     mtus = {(port.device, port.number): port.active_mtu for port in listed.ports}
     found = {(device, number): mtu for (device, number), mtu in mtus.items() if device and number and mtu}
     if not found:
-        raise ValueError("there is no active_mtu in it")
+        raise ValueError("no active_mtu found")
     return found

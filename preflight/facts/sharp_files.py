@@ -16,7 +16,7 @@ from preflight.facts.versions import Library, parse_libraries
 if TYPE_CHECKING:
     from preflight.facts.node import NodeFacts
 
-#: Looks for both where packages and HPC-X put them; the key of ``preflight.probes``.
+#: Searches for both in the usual locations of packages and HPC-X; the key of ``preflight.probes``.
 FILES = (
     "cmd:find -H /opt /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu /usr/lib64 /usr/local/lib -maxdepth 4"
     " ( -name libsharp_coll.so* -o -name libnccl-net*.so* ) -printf '%s %p %l\\n'"
@@ -37,7 +37,7 @@ class SharpPlugin:
 
 def plugin(node: NodeFacts) -> SharpPlugin:
     """Return the files of the plug-in; raises EvidenceError."""
-    text = node.evidence.text(FILES, allow_rc=(0, 1))  # 1: a directory is not there
+    text = node.evidence.text(FILES, allow_rc=(0, 1))  # 1: a directory is missing
     try:
         found = parse_libraries(text)
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""A log given with ``--log``, read in place, once in a run.
+"""A log passed with ``--log``, read in place, once per run.
 
-Only the process that was given the file reads it so. A document that names such a file is not trusted: its record has
-no text, and nothing is opened.
+Only the process that received the option reads the file. A document that names such a file is not trusted: its record
+has no text, and the file is not opened.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from preflight.evidence.document import Evidence
 from preflight.parsers import job_log, torch
 from preflight.parsers.nccl_log.line_source import CHUNK, opened, peeked
 
-#: Bytes of a pickle that are looked at; a dump of the flight recorder has some.
+#: Maximum bytes read from a pickle.
 PICKLE = 64 << 20
-#: Bytes of a trace or a dump in which a passage is looked for.
+#: Maximum bytes of a trace or dump in which a passage is searched.
 _EXCERPTED = 16 << 20
-#: Bytes of a long log's beginning that a passage may show; behind it only selected lines.
+#: Maximum bytes of the start of a long log in which a passage is searched; after that only selected lines are
+#: available.
 _BEGINNING = 4096
 
 
@@ -31,7 +32,7 @@ class LogFile(dict[str, Any]):
                  seen: torch.TorchOutput | None = None) -> None:  # fmt: skip
         """Set the file, and the part that was read already."""
         if why:
-            super().__init__(status="cut", why=f"{why}; it is not in the evidence: give it again with --log")
+            super().__init__(status="cut", why=f"{why}; it is not in the evidence: pass it again with --log")
         else:
             super().__init__(status="ok", out="")
         self.path = path
@@ -48,12 +49,12 @@ class LogFile(dict[str, Any]):
 
     @cached_property
     def pytorch(self) -> torch.TorchOutput:
-        """The trace or dump that it is; raises UnsafePickle, other ValueError, OSError."""
+        """The trace or dump in the log; raises UnsafePickle, other ValueError, OSError."""
         return seen_on_disk(self.path)
 
     @cached_property
     def excerpt_text(self) -> str:
-        """The text that a passage of it is cut from; empty where it cannot be read."""
+        """The text for quoting passages; empty if it cannot be read."""
         selected = self.log.text if "log" in self.__dict__ else None
         try:
             with self.path.open("rb") as stream:

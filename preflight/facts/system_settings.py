@@ -27,7 +27,7 @@ NETNS = "file:/sys/module/ib_core/parameters/netns_mode"
 
 @dataclass(frozen=True)
 class Cpu:
-    """The first CPU; a server has one model only."""
+    """The first CPU; a server has only one model."""
 
     model: str
     microcode: str  # empty: not reported by the architecture or the hypervisor
@@ -60,7 +60,7 @@ def chosen(text: str) -> str:
     """
     found = re.findall(r"\[([a-z_+0-9]{1,30})\]", text)
     if len(found) != 1:
-        raise ValueError(f"{text.strip()[:60]!r} does not choose one word")
+        raise ValueError(f"{text.strip()[:60]!r} does not select one word")
     return str(found[0])
 
 
@@ -121,7 +121,7 @@ def imex_nodes(text: str) -> tuple[str, ...]:
 
 
 def sockets(evidence: Evidence) -> int | None:
-    """Return the number of sockets from every tenth CPU; None where unknown.
+    """Return the number of sockets from every tenth CPU; None if unknown.
 
     A socket of fewer than ten CPUs may be missed.
     """

@@ -14,13 +14,13 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import COURSE, Evidence, EvidenceError
 
-#: The metric in it that holds how long jobs took, seconds, by name.
+#: The metric of job durations in seconds, by job name.
 JOBS = "job.seconds"
 
 #: Points, and days between the first and the last, that a trend needs.
 ENOUGH, LEAST_DAYS = 3, 1.0
 
-#: Points of one series that are looked at, the newest.
+#: Maximum number of points of a series, the newest ones.
 MAX_POINTS = 120
 
 
@@ -34,7 +34,7 @@ class TimeSeries:
 
     @property
     def enough(self) -> bool:
-        """Whether there are points enough for a trend."""
+        """Whether there are enough points for a trend."""
         return len(self.values) >= ENOUGH and self.days[-1] >= LEAST_DAYS
 
     @property
@@ -54,7 +54,7 @@ class TimeSeries:
 
 
 def since_reset(series: TimeSeries) -> TimeSeries:
-    """Return the part of a counter's series since it last went back.
+    """Return the part of a counter's series since it last decreased.
 
     A reboot sets most counters to zero.
     """

@@ -1,6 +1,6 @@
 """Two readings of one record in one collector run, and the seconds in between.
 
-A single reading is history since boot, since driver load or since a reset: which is unknown.
+A single reading covers the time since boot, driver load or a reset, which is unknown.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def twice(evidence: Evidence, key: str, parse: Callable[[Record], T]) -> Reading
     before = _parsed(key, first, parse)
     second = first.again
     if second is None:
-        raise EvidenceError(key, "it was read once: growth takes a second reading (--window 60)")
+        raise EvidenceError(key, "it was read once: growth needs a second reading (--window 60)")
     if not second.ok:
         raise EvidenceError(key, f"the second reading {second.describe()}")
     after = _parsed(key, second, parse)
@@ -45,7 +45,7 @@ def twice(evidence: Evidence, key: str, parse: Callable[[Record], T]) -> Reading
 
 
 def output_of(record: Record) -> str:
-    """Return what a command printed; raises ValueError if it failed."""
+    """Return the output of a command; raises ValueError if it failed."""
     if record.rc not in (0, None):
         words = (record.err or record.out).strip().splitlines()
         raise ValueError(f"exit status {record.rc}" + (f": {words[0][:200]}" if words else ""))

@@ -1,4 +1,4 @@
-"""Identifiers of a node that no two machines may share.
+"""Identifiers of a node that must be unique.
 
 Sources: InfiniBand architecture specification (GUIDs), Documentation/ABI/stable/sysfs-class-infiniband,
 machine-id(5), Documentation/admin-guide/sysctl/kernel.rst (boot_id), NVML (UUID and serial of a GPU).
@@ -24,7 +24,7 @@ MACHINE_ID = "file:/etc/machine-id"
 BOOT_ID = "file:/proc/sys/kernel/random/boot_id"
 HOSTNAME = "file:/proc/sys/kernel/hostname"
 
-#: What the boot id of a container belongs to.
+#: Owner of a container's boot id.
 CONTAINER = "container"
 
 #: Kinds of identifiers, in the order of reports. The first shows that two names are one machine.
@@ -40,9 +40,9 @@ class Identifier:
 
     kind: str  # one of KINDS
     value: str
-    of: str  # what it belongs to: a device, an interface; empty: the node
+    of: str  # owner: a device, an interface; empty: the node
     key: str  # the record that shows it
-    within: str = ""  # where it must be unique: the subnet of a LID; empty: everywhere
+    within: str = ""  # scope of uniqueness: the subnet of a LID; empty: everywhere
 
 
 def guid(text: str) -> int:
@@ -61,7 +61,7 @@ def mac(text: str) -> str:
 
 
 def shown(number: int) -> str:
-    """Write a GUID as sysfs does."""
+    """Format a GUID as in sysfs."""
     digits = f"{number:016x}"
     return ":".join(digits[at : at + 4] for at in range(0, 16, 4))
 
@@ -69,7 +69,7 @@ def shown(number: int) -> str:
 def of_node(node: NodeFacts) -> Iterator[Identifier]:
     """Yield the identifiers of this node that were read.
 
-    A container's own are left out; its boot id is its machine's, with ``of`` set to CONTAINER.
+    A container's own identifiers are left out; its boot id is the machine's, with ``of`` set to CONTAINER.
     """
     if boot := _text(node, BOOT_ID):
         yield Identifier("boot id", boot, CONTAINER if node.in_container else "", BOOT_ID)
@@ -102,7 +102,7 @@ def _of_devices(node: NodeFacts) -> Iterator[Identifier]:
         for kind, name in (("node GUID", "node_guid"), ("system image GUID", "sys_image_guid")):
             key = f"file:{ROOT}/{device}/{name}"
             if name == "sys_image_guid" and is_virtual_function(node.evidence, device):
-                continue  # that of its adapter, which other machines share
+                continue  # that of its adapter, shared by other machines
             try:
                 if number := guid(_text(node, key) or "0"):
                     yield Identifier(kind, shown(number), device, key)
@@ -122,7 +122,7 @@ def _of_port(node: NodeFacts, port: Port) -> Iterator[Identifier]:
     lid_key = f"file:{ROOT}/{port.device}/ports/{port.number}/lid"
     lid = _text(node, lid_key)
     if port.active and re.fullmatch("0x[0-9a-f]{1,4}", lid) and int(lid, 16):
-        # rails may be separate fabrics: their managers all begin at LID 1 under the default prefix
+        # Rails may be separate fabrics whose managers all start at LID 1 with the default prefix.
         yield Identifier("LID", str(int(lid, 16)), port.name, lid_key, f"{port.name} {row[:16]}")
 
 

@@ -1,6 +1,6 @@
 """Versions of installed software from file names.
 
-Nothing is imported or executed. ``find -printf`` lists the driver's libraries and the system's NCCL in the
+No file is imported or executed. ``find -printf`` lists the driver's libraries and the system's NCCL in the
 directories of the loader; PyTorch and its NCCL are identified by the names of their ``dist-info`` directories.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import Evidence
 
-#: Where a loader looks, on Debian, Red Hat and in NVIDIA's containers; the key of ``preflight.probes``.
+#: Library directories on Debian, Red Hat and in NVIDIA's containers; the key of ``preflight.probes``.
 LIBRARIES = (
     "cmd:find -H /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu /usr/lib64 /usr/local/cuda/lib64"
     " /usr/local/nvidia/lib64 /usr/local/lib -maxdepth 1 ( -name libnvidia-ml.so* -o -name libcuda.so*"
@@ -27,7 +27,7 @@ class Library:
 
     path: str
     size_bytes: int  # of a link: of the link itself
-    target: str  # what a link points to; empty for a file
+    target: str  # target of a link; empty for a file
 
     @property
     def name(self) -> str:
@@ -81,7 +81,7 @@ class Package:
 
 
 def packages(evidence: Evidence) -> tuple[Package, ...]:
-    """Return the PyTorch and NCCL packages of all searched places.
+    """Return the PyTorch and NCCL packages in all searched directories.
 
     Their directory names identify them.
     """

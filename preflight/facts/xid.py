@@ -17,7 +17,7 @@ from preflight.parsers.nvidia.xid_marks import pid_in, sxids_in, xids_in
 
 _Value = TypeVar("_Value")
 
-#: Lines of one incident: the same code of the same GPU within this time counts once, seconds.
+#: Seconds within which the same code of the same GPU counts once.
 INCIDENT_S = 60
 
 
@@ -67,12 +67,12 @@ class Events:
 
     @cached_property
     def counts(self) -> Mapping[tuple[str, int], int]:
-        """How often each code came, by (address, code)."""
+        """Number of occurrences of each code, by (address, code)."""
         return Counter((event.address, event.code) for event in self.gpus)
 
     @cached_property
     def gpus_by_code(self) -> Mapping[int, frozenset[str]]:
-        """The addresses of the GPUs that each code came from."""
+        """The GPU addresses of each code."""
         return _grouped((event.code, event.address) for event in self.gpus)
 
     @cached_property
@@ -91,13 +91,13 @@ def _grouped(pairs: Iterable[tuple[int, _Value]]) -> Mapping[int, frozenset[_Val
 def events(lines: Iterable[KernelLogLine], *, pasted: bool = False) -> Events:
     """Return all events, without repetitions.
 
-    Events before a driver load or a cleared recovery action are left out. Of a pasted log nothing is left out:
-    whether it reaches up to now is unknown. Its addresses may be masked or short.
+    Events before a driver load or a cleared recovery action are left out. From a pasted log no event is left out,
+    because it is unknown whether it is up to date. Its addresses may be masked or short.
     """
     gpus: list[XidEvent] = []
     switches: list[SwitchEvent] = []
     unread: tuple[list[str], list[str]] = [], []
-    cleared: dict[str, int] = {}  # address -> how many events there were when its recovery was cleared
+    cleared: dict[str, int] = {}  # address -> number of events when its recovery was cleared
     probed: list[XidEvent] = []  # found while the driver was being loaded, before its own message of that
     ungraded: list[tuple[tuple[str, int], str]] = []  # severity and data of an SXID, below the line with its grade
     named = ""
@@ -136,7 +136,7 @@ def events(lines: Iterable[KernelLogLine], *, pasted: bool = False) -> Events:
 
 
 def _events(line: KernelLogLine, pasted: bool) -> Iterator[XidEvent | None]:
-    """Yield the XIDs of a line, None for one that cannot be read."""
+    """Yield the XIDs of a line, None for one that cannot be parsed."""
     for mark in xids_in(line.text):
         address = _place(mark.where, pasted)
         if address is None or mark.code is None or (pasted and _is_stump(mark.code, mark.text)):
@@ -149,7 +149,7 @@ def _events(line: KernelLogLine, pasted: bool) -> Iterator[XidEvent | None]:
 
 
 def _is_stump(code: int, text: str) -> bool:
-    """Return whether an NVLink unit's line was cut before its severity."""
+    """Return whether an NVLink unit's line was truncated before its severity."""
     return 144 <= code <= 150 and xid_marks.is_unit_stump(text)
 
 
@@ -165,7 +165,7 @@ def _place(text: str, pasted: bool) -> str | None:
 
 
 def _once(found: Iterable[XidEvent]) -> Iterable[XidEvent]:
-    """Leave out what repeats: a code of a GPU within a minute of its last line.
+    """Drop repetitions: a code of a GPU within a minute of its last line.
 
     A line without a time never does.
     """

@@ -27,12 +27,12 @@ __all__ = ["LearnError", "Learnt", "learn"]
 
 
 class LearnError(PreflightError):
-    """The evidence has no node with a GPU and a name that a list can hold."""
+    """The evidence has no node with a GPU and a valid node name."""
 
 
 @dataclass(frozen=True)
 class Learnt:
-    """The file, and what was not learnt."""
+    """The file, and the values that were not learnt."""
 
     text: str
     classes: int
@@ -61,11 +61,11 @@ def learn(evidences: Sequence[Evidence], checks: Sequence[Check] | None = None, 
     found, apart = kinds(readings)
     if not found:
         silence = f" ({silent[0]} gave no answer: {why})" if why else ""
-        raise LearnError(f"no node of this evidence has a GPU: there is nothing to learn from{silence}")
+        raise LearnError(f"no node of this evidence has a GPU: nothing to learn from{silence}")
     unnamed = [one.node for kind in found for one in kind.members if not is_name(one.node)]
     found = [kind for kind in found if any(is_name(one.node) for one in kind.members)]
     if not found:
-        raise LearnError(f"no list of nodes can hold the names of these: {', '.join(map(excerpt, unnamed[:5]))}")
+        raise LearnError(f"these names cannot be written as a list of nodes: {', '.join(map(excerpt, unnamed[:5]))}")
     classes = [Class(kind, tuple(values(kind.members, kind.part))) for kind in found]
     draft = text(classes, [], [one.node for one in apart], silent, unnamed)
     report = judge(evidences, checks, decode(draft.encode(), "cluster.toml"), processes=processes)

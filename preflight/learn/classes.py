@@ -14,7 +14,7 @@ from preflight.learn.node_values import NodeValues
 
 @dataclass(frozen=True)
 class NodeKind:
-    """Nodes that are built alike."""
+    """Nodes with the same hardware."""
 
     name: str  # of the class, a bare key of TOML
     part: Part | None

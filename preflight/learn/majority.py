@@ -1,4 +1,4 @@
-"""Values of a class: the majority of its nodes, or why there is none."""
+"""Values of a class: the majority of its nodes, or the reason for none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from preflight.facts.majority import near, vote
 from preflight.learn.node_values import NodeValues
 from preflight.nodeset import fold, is_name, unfold
 
-#: What a training fabric customarily has at least: the largest RDMA MTU, and Ethernet frames that hold it.
+#: Usual minimum of a training fabric: the largest RDMA MTU, and matching Ethernet frames.
 LEAST_MTU, LEAST_NETDEV_MTU = 4096, 4200
 
 
@@ -23,7 +23,7 @@ class Value:
     table: str  # "", ports, qos, checkpoint
     key: str
     written: str  # as TOML
-    comment: str  # where it came from, or why it is not learnt
+    comment: str  # its source, or why it was not learnt
     learnt: bool
     odd: tuple[str, ...] = ()  # nodes that have another value
 
@@ -35,7 +35,7 @@ class _Key:
     read: Callable[[NodeValues], Any]
     source: str  # where nodes show it
     wrong: Callable[[Any, Part | None], str] = lambda value, part: ""  # why a value is not to become the norm
-    tolerance: float = 0.0  # share within which numbers count as one
+    tolerance: float = 0.0  # relative tolerance of numbers
 
 
 def _too_few(value: Any, part: Part | None) -> str:
@@ -62,7 +62,7 @@ def _folded(devices: tuple[str, ...] | None) -> str | list[str] | None:
     return folded if set(unfold(folded)) == set(devices) else list(devices)
 
 
-_SWAPS = "a job that swaps slows all others down; declare it yourself if it is meant so"
+_SWAPS = "a job that swaps slows all others; declare it if intended"
 
 KEYS = (
     _Key("", "gpus", lambda one: one.gpus or None, "/sys/bus/pci/devices", _too_few),
@@ -97,9 +97,9 @@ def values(members: Sequence[NodeValues], part: Part | None) -> Iterator[Value]:
 
 
 def _of_each_port(part: Part | None, members: Sequence[NodeValues]) -> Part | None:
-    """Return the part with one port's customary rate, if all nodes are equal.
+    """Return the part with one port's usual rate, if all nodes are equal.
 
-    They must have as many ports for each GPU.
+    They must have the same number of ports per GPU.
     """
     shares = {len(one.compute or ()) / one.gpus for one in members if one.gpus}
     share = shares.pop() if len(shares) == 1 else 0.0
@@ -129,7 +129,7 @@ def _value(key: _Key, members: Sequence[NodeValues], part: Part | None) -> Value
     if reason:
         return Value(key.table, key.key, found.usual, f"{share} have it: {reason}", False, odd)
     if missed:
-        share += f", {len(missed)} without a vote, as they fail a check of it"
+        share += f", {len(missed)} without a vote, because they fail a check of it"
     return Value(key.table, key.key, found.usual, f"{share}; {key.source}", True, odd)
 
 
@@ -185,7 +185,7 @@ def _mounts(members: Sequence[NodeValues]) -> Iterator[Value]:
 def _unmarked(value: Any, part: Part | None) -> str:
     """Return why a value of a lossless fabric is not to become the norm."""
     if value is False:
-        return "without ECN only PFC is left, which stops complete paths; declare it if this is intended"
+        return "without ECN only PFC remains, which stops complete paths; declare it if intended"
     return ""
 
 

@@ -27,7 +27,7 @@ from preflight.facts.rdma_ports import Port, natural
 
 T = TypeVar("T")
 
-#: Places that a comment and a key of TOML can hold.
+#: Mount points that are valid in a TOML comment and key.
 _PLACE = re.compile(r"/[\w./+@:-]{0,400}")
 
 #: The probe that lists checkpoints (``preflight.probes.checkpoints``): its directory is in the key.
@@ -36,12 +36,12 @@ _CHECKPOINTS = re.compile(r"cmd:find -H (/[\w./+@:-]{1,400}) -maxdepth 2 -printf
 
 @dataclass(frozen=True)
 class NodeValues:
-    """One node, in the words of a cluster file; None: not read, or there is none."""
+    """One node, in terms of a cluster file; None: not read, or none."""
 
     node: str
     part: Part | None
     gpus: int
-    gpu_ids: str  # PCI ids of its GPUs, where no part is recognised
+    gpu_ids: str  # PCI ids of its GPUs, if no part is recognised
     devices: int  # RDMA devices that the kernel registered
     compute: tuple[str, ...] | None
     known_from: str  # how the compute ports were recognised; empty: they were not
@@ -96,7 +96,7 @@ def read_node(node: NodeFacts, site: Site) -> NodeValues:
 
 
 def _host(node: NodeFacts) -> dict[str, Any]:
-    """Return what the server consists of; not called in a container."""
+    """Return the parts of the server; not called in a container."""
     states = _try(lambda: [state for _, state in inventory.nvme_drives(node.evidence)])
     smt = _try(lambda: node.parsed(inventory.SMT, inventory.smt))
     swap = _try(lambda: node.parsed(inventory.SWAPS, inventory.swap))
@@ -114,7 +114,7 @@ def _host(node: NodeFacts) -> dict[str, Any]:
 
 
 def _missed(node: NodeFacts, site: Site) -> dict[str, tuple[str, ...]]:
-    """Return the keys that a check of the node finds wrong: it does not vote on them."""
+    """Return the keys on which a node check fails: the node does not vote on them."""
     chain = {"netdev_mtu": ("MTU", "active MTU"), "pfc": ("PFC",), "ecn": ("ECN",), "trust": ("trust",),
              "dcbx": ("DCBX",)}  # fmt: skip
     by = {
@@ -140,7 +140,7 @@ def _try(read: Callable[[], T]) -> T | None:
 
 
 def _same(values: Iterable[T | None]) -> T | None:
-    """Return the value of all ports; None where they differ, or one has none."""
+    """Return the common value of all ports; None if they differ or one has none."""
     found = set(values)
     return found.pop() if len(found) == 1 else None
 

@@ -34,11 +34,11 @@ def text(
     total = sum(len(one.kind.members) for one in classes)
     lines = [
         *_comment(
-            f"Learnt by `preflight learn` from {total} nodes: a value stands here if all nodes of its class have it or "
-            "60 % of at least three, with its source beside it. Read it before you rely on it: it has what "
-            "the nodes have, not what they should have."
+            f"Learnt by `preflight learn` from {total} nodes: a value is included if all nodes of its "
+            "class have it, or 60 % of at least three, with its source as a comment. Review it before "
+            "using it: it lists actual values, not desired ones."
         ),
-    ]  # fmt: skip
+    ]
     for fault in faults:
         if fault.systemic:
             lines += ["#", *_comment(
@@ -49,14 +49,19 @@ def text(
     if apart:
         lines += ["#", *_comment(f"In no class, since they have no GPU: {_nodes(apart)}")]
     if unnamed:
-        lines += ["#", *_comment(f"In no class, since a list of nodes cannot hold their names: {_nodes(unnamed)}")]
+        lines += ["#", *_comment(f"In no class, because a list of nodes cannot contain their names: {_nodes(unnamed)}")]
     if silent:
         lines += ["#", *_comment(f"No answer: {_nodes(silent)}")]
     for one in classes:
         lines += ["", *_class(one, [fault for fault in faults if fault.class_name == one.kind.name])]
-    lines += ["", *_comment("Declare what no evidence shows: ports.load_balancing (how switches spread flows), "
-                            "thresholds.gpu_memory_gib and nic_gbps_per_gpu (what the job needs of each), [fabric]; "
-                            "`preflight lint` checks this file.")]  # fmt: skip
+    lines += [
+        "",
+        *_comment(
+            "Declare values that evidence does not show: ports.load_balancing (how switches spread flows), "
+            "thresholds.gpu_memory_gib and nic_gbps_per_gpu (what the job needs of each), [fabric]; "
+            "`preflight lint` checks this file."
+        ),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -71,7 +76,7 @@ def _class(one: Class, faults: Sequence[Fault]) -> Iterator[str]:
         mine = [value for value in one.values if value.table == table]
         if table and mine:
             yield ""
-            # a table becomes a comment, too, if all its values were refused
+            # a table also becomes a comment if all its values were rejected
             yield f"[class.{name}.{table}]" if any(value.learnt for value in mine) else f"# [class.{name}.{table}]"
         for value in mine:
             yield from _value(value)

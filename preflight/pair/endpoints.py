@@ -13,12 +13,12 @@ from preflight.facts import gids, rdma_ports
 from preflight.facts.node import NodeFacts
 from preflight.parsers.network import listening
 
-#: The port that perftest and ibv_rc_pingpong take by themselves; what a firewall lets through, if it knows them.
+#: Default port of perftest and ibv_rc_pingpong, which firewalls may allow.
 FIRST_PORT = 18515
 
 
 class EndpointError(PreflightError):
-    """A node has no such endpoint; the text describes what it lacks."""
+    """A node has no such endpoint; the text describes the missing part."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class End:
     port: int  # of the device, from 1
     rate_gbps: float | None  # line rate, Gb/s
     roce: bool
-    software: bool  # Soft-RoCE or the like: its line rate is a name, not a speed
-    gid_index: int | None  # row of the GID table; None on InfiniBand, which needs none
-    gid: str  # what that row holds, as people write it
+    software: bool  # Soft-RoCE or similar: its line rate is only nominal
+    gid_index: int | None  # row of the GID table; None on InfiniBand
+    gid: str  # content of that row, as usually written
     address: str  # IP address of its interface
     interface: str
     interface_mtu: int | None  # bytes
@@ -61,7 +61,7 @@ def end(node: NodeFacts, site: Site, wanted: Wanted) -> End:
     port = _port(node, site, wanted.device)
     if port.efa:
         raise EndpointError(
-            f"{node.node}: {port.name} is an EFA device, which has no address to connect by: run nccl-tests"
+            f"{node.node}: {port.name} is an EFA device, which has no address to connect to: run nccl-tests"
         )
     index, gid = _gid(node, port, wanted.gid_index)
     address = _address(node, port, gid)
@@ -116,7 +116,7 @@ def _gid(node: NodeFacts, port: rdma_ports.Port, index: int | None) -> tuple[int
     best = min(usable, key=lambda row: row.address.ipv4_mapped is None, default=None)
     if best is None:
         raise EndpointError(
-            f"{node.node}: {port.name} has no RoCE v2 GID of an IP address; see roce.chain, or give --gid-index"
+            f"{node.node}: {port.name} has no RoCE v2 GID of an IP address; see roce.chain, or use --gid-index"
         )
     return best.index, best
 

@@ -19,7 +19,7 @@ from preflight.pair.tests import KINDS, PATH_MTU, PairTest
 from preflight.parsers.network import perftest, ping
 from preflight.probes import PROBES, Probe, plan
 
-#: Which of the usual probes show a node's ends: RDMA, addresses, limits, and what a job's ports are known from.
+#: Probes that show a node's endpoints: RDMA, addresses, limits, and sources for the ports of jobs.
 _ENDS = (
     "dir:/sys/class/infiniband", "file:/sys/class/infiniband", "dir:/dev/infiniband", "cmd:ibv_devinfo", "cmd:ibstat",
     "file:/sys/class/net/*/{mtu", "file:/proc/self/", "psutil:net_if_addrs", "cmd:ip -j addr",
@@ -27,18 +27,18 @@ _ENDS = (
     "file:/etc/nccl.conf", "file:~/.nccl.conf",
 )  # fmt: skip
 
-#: Seconds for the first look at both nodes; what a side may take beside its command, to connect and to answer.
+#: Seconds for the first collection from both nodes; additional seconds of a side to connect and to answer.
 LOOK_S, _TRAVEL_S = 60.0, 15.0
 
-#: Seconds that a server has to print its own result after its client's end, and between two calls of a client.
+#: Seconds for a server to print its result after its client's end, and between two calls of a client.
 _FAREWELL_S, _AGAIN_S = 3.0, 0.3
 
-#: Seconds for one size of ping: three packets, 0.2 s apart, and a second for the last to come back.
+#: Seconds for one size of ping: three packets, 0.2 s apart, and a second for the last reply.
 _PING_S = 6.0
 
 
 class PairTransport(Protocol):
-    """What is needed of ``preflight.transport``."""
+    """The required part of ``preflight.transport``."""
 
     def collect(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
         """Carry out a plan on a node by ``until``; return an Evidence document.
@@ -47,28 +47,28 @@ class PairTransport(Protocol):
         """
 
     def close(self) -> None:
-        """End what is still running."""
+        """End running processes."""
 
 
 Connect = Callable[[str], AbstractContextManager[PairTransport]]
 
 
 class PairNode:
-    """One node of the pair, and what has been learnt of it."""
+    """One node of the pair, and its collected data."""
 
     def __init__(self, host: str, transport: PairTransport) -> None:
         self.host, self._transport = host, transport
         self.evidence = Evidence(host, "", {})
 
     def look(self, probes: Sequence[Probe]) -> None:
-        """Collect the node's possible ends."""
+        """Collect the node's possible endpoints."""
         until = time.monotonic() + LOOK_S
         probe_plan = plan(probes, node=self.host, deadline_s=LOOK_S)
         document = self._transport.collect(self.host, probe_plan, until)
         self.evidence = from_document(document, self.host)
 
     def run(self, commands: Sequence[Sequence[str]], limit_s: float) -> dict[str, dict[str, Any]]:
-        """Run commands at once; return a record for each, also after a failure."""
+        """Run commands in parallel; return a record for each, even after a failure."""
         return answers(self._transport, self.host, commands, limit_s)
 
     def keep(self, records: Mapping[str, Any]) -> None:
@@ -81,7 +81,7 @@ def answers(
 ) -> dict[str, dict[str, Any]]:
     """Run commands on a node for ``limit_s`` seconds each; return their records.
 
-    The limit holds on the node, from the command's own start; the record of one without an answer has the reason.
+    The limit applies on the node, from the start of the command; a record without an answer has the reason.
     """
     probes = [Probe("cmd", shlex.join(words), "a test of a pair", limit_s) for words in commands]
     probe_plan = plan(probes, node=host, deadline_s=limit_s + _TRAVEL_S, parallel=len(probes))
@@ -95,7 +95,7 @@ def carry_out(
     hosts: tuple[str, str], names: Sequence[str], wanted: Wanted, cluster: Cluster, connect: Connect, deadline_s: float,
     progress: Callable[[str], AbstractContextManager[None]],
 ) -> list[Evidence]:  # fmt: skip
-    """Run the tests one by one, the first host as server; return both evidences."""
+    """Run the tests in sequence, the first host as server; return both evidences."""
     with connect(hosts[0]) as one, connect(hosts[1]) as other:
         server, client = PairNode(hosts[0], one), PairNode(hosts[1], other)
         with progress(f"looking at {hosts[0]} and {hosts[1]}"):
@@ -109,7 +109,7 @@ def carry_out(
 
 
 def look(wanted: Wanted) -> list[Probe]:
-    """Return the probes that show a node's possible ends."""
+    """Return the probes that show a node's possible endpoints."""
     probes = [probe for probe in PROBES if probe.key.startswith(_ENDS) and not probe.twice]
     probes.append(Probe("file", "/proc/net/{tcp,tcp6}", "which TCP ports are free"))
     if wanted.gid_index is not None:
@@ -151,7 +151,7 @@ def _exchange(
     served: dict[str, dict[str, Any]] = {}
     with connect(server.host) as line:
 
-        def attend() -> None:  # it has to outlive the client, which starts later
+        def attend() -> None:  # it must outlive the client, which starts later
             served.update(answers(line, server.host, [serve], limit_s + _TRAVEL_S))
 
         thread = threading.Thread(target=attend, daemon=True)
@@ -184,7 +184,7 @@ def _call(
 
 
 def _note(name: str, role: str, own: End, peer: End, port: int, key: str, wanted: Wanted) -> dict[str, dict[str, Any]]:
-    """Return the record of what one side has done."""
+    """Return the record of one side's run."""
     value = {
         "role": role, "peer": peer.node, "device": own.name, "rate_gbps": own.rate_gbps, "roce": own.roce,
         "software": own.software, "gid_index": own.gid_index, "gid": own.gid, "address": own.address, "port": port,
@@ -225,7 +225,7 @@ def _path(side: PairNode, own: End, peer: End, role: str, limit_s: float) -> Non
 
 
 def together(*calls: Callable[[], None]) -> None:
-    """Make calls at the same time; the first exception of one is raised here."""
+    """Run calls in parallel; re-raise the first exception."""
     failures: list[BaseException] = []
 
     def guarded(call: Callable[[], None]) -> None:

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from preflight.parsers.network import ping
 from preflight.parsers.network.ping import Ping
 
-#: Bytes that every link must carry: IPv6's least MTU; IPv4 hosts must take 576 (RFC 8200, RFC 1122).
+#: Bytes that every link must carry: IPv6's minimum MTU; IPv4 hosts must accept 576 (RFC 8200, RFC 1122).
 FLOOR = {4: 576, 6: 1280}
 
-#: MTUs that something on the way may be left at: Ethernet, RDMA 4096 with headers, jumbo.
+#: Common MTUs of devices on the path: Ethernet, RDMA 4096 with headers, jumbo.
 LIKELY = (1500, 4200, 9000)
 
-#: Sizes that are tried at once.
+#: Number of sizes tried in parallel.
 AT_ONCE = 8
 
-#: Packets of each size: one that is lost by chance shall not count.
+#: Packets of each size, so that one random loss does not count.
 PACKETS = 3
 
 
@@ -38,7 +38,7 @@ class Bracket:
 
 
 def command(version: int, source: str, target: str, mtu: int) -> list[str]:
-    """Return the ping of packets of ``mtu`` bytes that may not be divided."""
+    """Return the ping command for unfragmented packets of ``mtu`` bytes."""
     words = ["ping", "-n", f"-{version}", "-M", "do", "-I", source, "-c", str(PACKETS), "-i", "0.2", "-W", "1"]
     return [*words, "-s", str(mtu - ping.HEADERS[version]), target]
 
@@ -50,7 +50,7 @@ def first(mtu: int, version: int) -> list[int]:
 
 
 def bracket(pings: Mapping[int, Ping]) -> Bracket:
-    """Return the limits that the results leave open."""
+    """Return the bounds that follow from the results."""
     passing = [size for size, result in pings.items() if result.passes]
     best = max(passing, default=None)
     failing = [size for size, result in pings.items() if not result.passes and (best is None or size > best)]
@@ -58,9 +58,9 @@ def bracket(pings: Mapping[int, Ping]) -> Bracket:
 
 
 def following(limits: Bracket) -> Sequence[int]:
-    """Return the sizes to try next, none if the limit is known.
+    """Return the sizes to try next; empty if the limit is known.
 
-    The one above the largest that passes is among them: the limit is most often a size that people choose.
+    They include the common size above the largest passing one, because limits are usually common sizes.
     """
     if limits.passes is None or limits.fails is None or limits.closed:
         return ()

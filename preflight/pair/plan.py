@@ -24,7 +24,7 @@ __all__ = ["Wanted", "checks_of", "hosts_of", "names_of", "run_pair"]
 
 
 def names_of(tests: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the tests to run: those given, each once, or the usual ones."""
+    """Return the names of the tests to run: distinct given ones, or the usual ones."""
     return tuple(dict.fromkeys(tests or USUAL))
 
 
@@ -37,7 +37,7 @@ def hosts_of(server: str, client: str) -> tuple[str, str]:
     """Return the names of two different hosts; raises UsageError."""
     hosts = _host(server), _host(client)
     if hosts[0] == hosts[1]:
-        raise UsageError("a pair is two nodes: give two different hosts")
+        raise UsageError("a pair needs two nodes: specify two different hosts")
     return hosts
 
 

@@ -1,4 +1,4 @@
-"""The tests that there are, and the commands of their two sides."""
+"""The available tests, and the commands of their two sides."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from preflight.pair.endpoints import End, Wanted
 #: Seconds of traffic at line rate in a bandwidth test; a slower path takes longer.
 TRAFFIC_S = 2.0
 
-#: Messages of a bandwidth test at least, and those of one between software devices, which have no rate to go by.
+#: Minimum messages of a bandwidth test, and the number between software devices, which have no known rate.
 LEAST_MESSAGES = 200
 
 
@@ -17,7 +17,7 @@ LEAST_MESSAGES = 200
 class PairTest:
     """A test of perftest or ibverbs; ``size`` is its usual message, bytes.
 
-    Soft-RoCE has one of its own.
+    Soft-RoCE has a different size.
     """
 
     name: str
@@ -28,7 +28,7 @@ class PairTest:
     messages: int | None = None  # None: as many as fill TRAFFIC_S
 
 
-#: 8 MiB is the size at which operators state what a port must carry (AzNHC, OCI).
+#: 8 MiB is the size for which operators state a port's required rate (AzNHC, OCI).
 KINDS = {
     test.name: test
     for test in (
@@ -48,7 +48,7 @@ USUAL = (PATH_MTU, "write-bw")
 def command(test: PairTest, end: End, other: End, wanted: Wanted, tcp_port: int, server: str = "") -> list[str]:
     """Return the command of one side; ``server`` is empty for the server itself.
 
-    Otherwise it is the address to call.
+    Otherwise it is the address to connect to.
     """
     size = wanted.size or (test.software_size if end.software or other.software else test.size)
     words = ["-d", end.device, "-i", str(end.port), "-p", str(tcp_port), "-s", str(size)]

@@ -17,7 +17,7 @@ NAME = r"(?:NCCL|RCCL|TORCH_NCCL|OFI_NCCL)_[A-Z]\w{1,80}"
 _BEFORE = r"(?:export|declare\s{1,4}-\w{1,4}|-x|-e|--env|-env|-genv|set|setenv|set\s-gx|ENV|%env|readonly|Environment=)"
 _QUOTED = r"\"[^\"]{0,4000}\"|'[^']{0,4000}'"
 _FILLED_IN = r"\S{0,200}(?:\$\([^)]{0,400}\)|\$\{[^}]{0,400}\}|\{\{[^}]{0,400}\}\})\S{0,200}"
-#: ``NAME=value`` for a shell, with surrounding characters; ends where the value ends.
+#: ``NAME=value`` for a shell, with surrounding characters; ends with the value.
 _SHELL = re.compile(
     rf"\s{{0,12}}(?:{_BEFORE}[\s=]\s{{0,4}}|Environment=)?[\"']?(?P<name>{NAME})=(?P<value>{_QUOTED}|{_FILLED_IN}|[^\s;&|\\\"']{{0,4000}})[\"']?"
     r"\s{0,4}(?:\\|[;|#].{0,400}|&&.{0,400})?\s{0,4}"
@@ -35,7 +35,7 @@ _MAPPED = re.compile(
     rf"|\s{{0,40}}os\.environ(?:\[|\.setdefault\()[\"'](?P<python>{NAME})[\"'](?:\]\s{{0,4}}=|,)\s{{0,4}}"
     rf"(?P<given>{_QUOTED})\s{{0,2}}\)?\s{{0,4}}(?:#.{{0,400}})?"
 )
-#: ``- name: NAME`` of a pod; the value stands on the next line, or before the brace closes.
+#: ``- name: NAME`` of a pod; the value is on the next line, or before the closing brace.
 _NAMED = re.compile(
     rf"\s{{0,60}}(?:- )?\{{?\s?[\"']?name[\"']?\s?:\s?[\"']?(?P<name>{NAME})[\"']?\s?,?(?P<rest>.{{0,4000}})"
 )
@@ -78,7 +78,7 @@ class ParsedAssignment:
 
     @property
     def is_literal(self) -> bool:
-        """Whether nothing has to be filled in yet."""
+        """Whether the value has no placeholder."""
         return _OPEN.search(self.value) is None
 
 
@@ -106,9 +106,9 @@ def may_stand_among(line: str) -> bool:
 
 
 def on_lines(line: str, after: str) -> ParsedAssignment | None:
-    """Return the setting of a line; None if it is none.
+    """Return the setting of a line; None if it has none.
 
-    The next line may hold its value.
+    The value may be on the next line.
     """
     if "CCL_" not in line:
         return None
@@ -145,7 +145,7 @@ _SET_FIRST = re.compile(rf"\s{{0,12}}(?:(?:ENV|export|-[xe])\s{{1,4}})?{NAME}=")
 
 
 def in_command(text: str) -> Iterator[ParsedAssignment]:
-    """Yield the settings of a command on one line; nothing of a sentence."""
+    """Yield the settings of a one-line command; none for a sentence."""
     if _COMMAND.search(text + " ") or _SET_FIRST.match(text):
         yield from (ParsedAssignment(match["name"], _unquoted(match["value"])) for match in _WITHIN.finditer(text))
 

@@ -56,7 +56,7 @@ def _of_many(request: RunRequest) -> CollectRequest | None:
     if targets.named:
         return replace(request.collection(targets.nodes(options)), options=options)
     if request.resume:
-        raise UsageError("--resume continues a run of many nodes: give the --hosts that it had")
+        raise UsageError("--resume continues a run of many nodes: use the same --hosts")
     if options.via == "kubectl":
         raise UsageError("--via kubectl: select pods with --pods LABELS or --hosts NAMES")
     return None

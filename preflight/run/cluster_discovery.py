@@ -1,12 +1,11 @@
-"""The cluster file of a command that was given none.
+"""The cluster file of a command without ``--cluster``.
 
-After ``--cluster`` comes ``$PREFLIGHT_CLUSTER``, then the copy that was saved with evidence, then the working
-directory, the user's and the system's configuration folder. A gate never looks: what holds jobs back is named in its
-hook.
+The order is ``--cluster``, ``$PREFLIGHT_CLUSTER``, the copy saved with evidence, the working directory, then the user's
+and the system's configuration folders. A gate never searches: its hook names the file.
 
-Others may write the file of a working directory, and a clone or an archive may bring one. So it must be a regular file
-of this user or of root that not everybody may write, and it is refused where it could start a program: a group of nodes
-(ClusterShell runs a command for it) or a folder of tools.
+Others may be able to write to the working directory, and a clone or an archive may contain a file. So it must be a
+regular file of this user or root that is not world-writable, and it is rejected if it could start a program: through a
+group of nodes (ClusterShell runs a command for it) or a folder of tools.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-#: Names the cluster file; set to nothing, no file is looked for.
+#: Names the cluster file; an empty value disables the search.
 VARIABLE = "PREFLIGHT_CLUSTER"
 
 NAME = "cluster.toml"
@@ -39,7 +38,7 @@ class ClusterChoice(NamedTuple):
 def choose_cluster(named: Path | None, *saved: Sequence[Path]) -> ClusterChoice:
     """Return the cluster file of a command; raises UsageError.
 
-    ``saved`` is evidence that may have a copy: paths that are judged together, the first with a copy counts.
+    ``saved`` lists evidence paths; the first with a copy counts.
     """
     if named is not None:
         return ClusterChoice(named)
@@ -93,7 +92,7 @@ def why_unsafe(state: os.stat_result) -> str:
     if state.st_uid not in (0, os.geteuid()):
         return f"it belongs to user {state.st_uid}"
     if state.st_mode & stat.S_IWOTH:
-        return "everybody may write it"
+        return "it is world-writable"
     return ""
 
 
@@ -107,7 +106,7 @@ def _starts_programs(path: Path) -> str:
     except OSError as error:
         return f"it cannot be read: {error.strerror}"
     if next(group_names(data), ""):
-        return "it names a group of nodes, which a command looks up"
+        return "it names a group of nodes, which a command would resolve"
     classes = data.get("class") if isinstance(data, dict) else None
     if any("tools" in members for members in (classes or {}).values() if isinstance(members, dict)):
         return "it names a folder of tools to run"

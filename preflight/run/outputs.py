@@ -34,8 +34,8 @@ def write_outputs(request: RunRequest, report: Mapping[str, Any], collected: Col
 def _files(
     outputs: Outputs, report: Mapping[str, Any], collected: Collected
 ) -> Iterator[tuple[object, Callable[[], None]]]:
-    """Yield each target, and what writes it."""
-    if save := outputs.save:  # else nothing need be read again
+    """Yield each target, and its writer."""
+    if save := outputs.save:  # only then evidence is read again
         from preflight.archive import directory
 
         for evidence in collected.evidences:  # one at a time: they may be larger than the memory
@@ -93,7 +93,7 @@ def _print(report: Mapping[str, Any], outputs: Outputs) -> bool:
         else:
             _print_text(report, outputs)
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still to be flushed goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # remaining output is discarded
         if not isinstance(error, BrokenPipeError):  # a reader that closed the pipe has read enough
             print_text(f"error: standard output could not be written: {error.strerror}\n", sys.stderr)
             return False
@@ -137,7 +137,7 @@ def _show(outputs: Outputs) -> str:
 
 
 def write_file(path: Path, text: str | Iterable[str]) -> None:
-    """Write a file at once or not at all; raises OSError."""
+    """Write a file atomically; raises OSError."""
     from preflight.archive.directory import write
 
     write(path, text)

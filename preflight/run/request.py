@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where the results of a run go: files, or - for standard output; None: nowhere."""
+    """Outputs of a run: files, or - for standard output; None: not written."""
 
     json_file: str | None = None
     html_file: Path | None = None
@@ -49,7 +49,7 @@ class Outputs:
 
     @property
     def replaces_text(self) -> bool:
-        """Whether standard output is for a page or a list, and nothing else."""
+        """Whether standard output is reserved for a page or a list."""
         return any(target == "-" and option != "--json" for option, target in self.files.items())
 
 
@@ -57,9 +57,9 @@ class Outputs:
 class RunRequest:
     """What a run does: nodes to collect from, expectations, outputs.
 
-    ``site`` is what the cluster file holds, ``selected`` are the checks to run (None: all) and ``off`` the ids of those
-    that are switched off. ``started`` is on the monotonic clock. ``saved`` is False where the cluster file could not be
-    copied beside the evidence. ``cluster_origin`` is where a cluster file was found that no option named.
+    ``site`` is the content of the cluster file, ``selected`` are the checks to run (None: all) and ``off`` the ids of
+    disabled checks. ``started`` is on the monotonic clock. ``saved`` is False if the cluster file could not be copied
+    to the evidence. ``cluster_origin`` is where a cluster file was found without an option.
     """
 
     command: str
@@ -109,8 +109,8 @@ def new_request(
 ) -> RunRequest:  # fmt: skip
     """Return a request; raises UsageError for invalid arguments.
 
-    Plug-ins that cannot be loaded are reported. ``selected`` are the checks of a command that has its own, instead of
-    those that ``only`` and ``skip`` leave.
+    Plug-ins that cannot be loaded are reported. ``selected`` are a command's own checks, used instead of ``only`` and
+    ``skip``.
     """
     from preflight.checks import DuplicateCheck, registry
 
@@ -189,7 +189,7 @@ def _opened(path: Path) -> RunHistory:
 
 
 def _save_cluster(directory: Path, cluster_file: Path | None) -> bool:
-    """Copy the cluster file beside the evidence; return whether that was possible."""
+    """Copy the cluster file to the evidence; return whether that was possible."""
     from preflight.run import saved_cluster
 
     return write_or_report(lambda: saved_cluster.save(directory, cluster_file), directory)
@@ -222,13 +222,13 @@ def require_writable(path: Path | None) -> None:
     if path.is_dir():
         raise UsageError(f"{path}: is a directory, not a file")
     if not path.parent.is_dir():
-        raise UsageError(f"{path}: there is no directory {path.parent}")
+        raise UsageError(f"{path}: no such directory: {path.parent}")
     if not os.access(path.parent, os.W_OK):
         raise UsageError(f"{path}: the directory {path.parent} is not writable")
 
 
 def _require_directory(path: Path) -> None:
-    """Make a directory for outputs, if it is not there; raises UsageError."""
+    """Create a directory for outputs if missing; raises UsageError."""
     if path.exists() and not path.is_dir():
         raise UsageError(f"{path}: is a file, not a directory")
     try:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def run_block(command: str, at: float, seconds: float, cluster_file: str) -> dict[str, Any]:
     """Return the block.
 
-    ``at`` is in seconds since 1970 UTC, ``seconds`` is how long the run has taken.
+    ``at`` is in seconds since 1970 UTC, ``seconds`` the duration of the run.
     """
     return {
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at)),

@@ -1,10 +1,10 @@
-"""The cluster file saved beside evidence.
+"""The cluster file saved with evidence.
 
-``--save DIR`` copies it to ``DIR/expected/cluster.toml``, with the files that it names, so that a run can be judged
-again. Evidence is untrusted, so only the copy is read: no path that a document names is followed, no link, nothing
-outside the folder, and no node group is resolved, which would run commands of the site.
+``--save DIR`` copies it to ``DIR/expected/cluster.toml``, with the files it names, so that a run can be judged again.
+Evidence is untrusted, so only the copy is read: no path in a document, no link and no file outside the folder is
+followed, and no node group is resolved, which would run commands of the site.
 
-A bundle has it, too; only the file and the files that it names are unpacked, to a private folder.
+A bundle also contains it; only the file and the files it names are unpacked, to a private folder.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ FOLDER, NAME = "expected", "cluster.toml"
 
 
 def save(directory: Path, cluster: Path | None) -> None:
-    """Copy a cluster file and the files that it names beside the evidence.
+    """Copy a cluster file and the files it names to the evidence.
 
-    Without one, an older copy is removed. A file outside of the cluster file's own folder is left out. Raises
+    Without a cluster file, an older copy is removed. Files outside the cluster file's folder are left out. Raises
     OSError.
     """
     folder = directory / FOLDER
@@ -42,9 +42,9 @@ def save(directory: Path, cluster: Path | None) -> None:
 
 
 def files(cluster: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the files that a cluster file names in its folder, then itself.
+    """Yield the files that a cluster file names in its folder, then the file.
 
-    It comes as NAME. Raises OSError.
+    The cluster file is called NAME. Raises OSError.
     """
     raw = safe_read.content(cluster, safe_read.BY_HAND)
     for name in dict.fromkeys(_named(raw)):
@@ -54,7 +54,7 @@ def files(cluster: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _write(path: Path, raw: bytes) -> None:
-    from preflight.archive.directory import replacing  # start-up: not needed where nothing is saved
+    from preflight.archive.directory import replacing  # start-up: only needed with --save
 
     with replacing(path) as stream:
         stream.write(raw)
@@ -69,7 +69,7 @@ def found(paths: Sequence[Path]) -> tuple[Path | None, str]:
     copies = [copy for path in folders if _is_plain(path / FOLDER) and (copy := path / FOLDER / NAME).exists()]
     if not copies:
         return None, ""
-    from preflight.expectations.cluster_file import decoded_or_none  # start-up: a check alone reads no copy
+    from preflight.expectations.cluster_file import decoded_or_none  # start-up: `check` reads no copy
     from preflight.nodeset import excerpt
 
     first, *more = copies
@@ -78,7 +78,10 @@ def found(paths: Sequence[Path]) -> tuple[Path | None, str]:
         if any(other != raw[0] for other in raw[1:]):
             return None, f"{first} and {more[0]} differ"
         if group := next(group_names(decoded_or_none(raw[0])), ""):
-            return None, f"{first} names the group {excerpt(group)}, and groups are looked up only for what you type"
+            return (
+                None,
+                f"{first} names the group {excerpt(group)}, but groups are resolved only for names that you type",
+            )
         for name in _named(raw[0]):
             if not _is_inside(name):
                 return None, f"{first} names a file outside of its folder"
@@ -89,7 +92,7 @@ def found(paths: Sequence[Path]) -> tuple[Path | None, str]:
     return first, ""
 
 
-#: What was unpacked of bundles in this process: each folder stays as long as this is remembered.
+#: Folders unpacked from bundles in this process; each exists as long as it is referenced here.
 _UNPACKED: dict[Path, tuple[Path, Folder]] = {}
 
 

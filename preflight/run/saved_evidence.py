@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from preflight.collect.request import Collected
     from preflight.evidence.document import Evidence
 
-#: Checks of a campaign; all other ones judge each of its launches as a benchmark of its own.
+#: Checks of a campaign; all others judge each launch as a benchmark of its own.
 CAMPAIGN_CHECKS = ("bench.*",)
 
-#: Most bytes stored of a log that is given with --log.
+#: Maximum stored size of a --log file in bytes.
 LOG_CAP = 64_000_000
 
-#: Bytes of a file by which it is known for a document.
+#: Number of bytes by which a document is recognised.
 _HEAD = 65536
 
 
 def log_folders(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
-    """Return the paths that hold evidence, and the files of folders with logs alone."""
+    """Return the paths with evidence, and the files of folders with only logs."""
     evidence, logs = [], []
     for path in paths:
         files = sorted(entry for entry in path.iterdir() if entry.is_file()) if path.is_dir() else []
@@ -39,7 +39,7 @@ def log_folders(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
 
 
 def _is_document(path: Path) -> bool:
-    """Return whether a file may hold evidence or a report, by its first bytes."""
+    """Return whether a file may be evidence or a report, by its first bytes."""
     if path.suffix != ".json":
         return False
     try:
@@ -76,7 +76,7 @@ def campaign_evidence(opened: CampaignFolder) -> Evidence:
 
 
 def load_evidence(paths: Sequence[Path]) -> Collected:
-    """Read saved documents of nodes, many of them on first use, and of a job's logs."""
+    """Read saved documents of nodes, lazily if many, and of a job's logs."""
     if not paths:
         from preflight.collect.request import Collected
 
@@ -104,9 +104,9 @@ def read_logs(paths: Sequence[Path]) -> Evidence | None:
 
 
 def find_cluster(paths: Sequence[Path]) -> Path | None:
-    """Return the cluster file that was saved with evidence.
+    """Return the cluster file saved with evidence.
 
-    Where it cannot be used, a warning gives the reason.
+    If it cannot be used, a warning states the reason.
     """
     from preflight.evidence.bundle import BundleError
     from preflight.run import saved_cluster
@@ -118,5 +118,5 @@ def find_cluster(paths: Sequence[Path]) -> Path | None:
     except OSError as error:
         path, why = None, f"it cannot be unpacked: {error.strerror}"
     if why:
-        print_text(f"warning: judged without the saved cluster file: {why}; give --cluster FILE\n", sys.stderr)
+        print_text(f"warning: judged without the saved cluster file: {why}; use --cluster FILE\n", sys.stderr)
     return path

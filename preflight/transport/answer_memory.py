@@ -1,7 +1,7 @@
 """Memory budget for the answers of all nodes, which are decoded one by one.
 
-A large compressed answer waits on disk. Whether it fits is known before it is decoded; while it waits for memory,
-others are decoded, and small answers have memory reserved.
+Large compressed answers wait on disk. The required memory is known before decoding; while an answer waits for memory,
+others are decoded, and some memory is reserved for small answers.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from preflight.evidence import json_limits
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Bytes that the decoded answers of all nodes may take, of which the largest is given ``json_limits.ANSWER``; that of a
-#: complete node takes 2 to 5 MB. Of these bytes, those that only answers of less than ``SMALL`` may take. Seconds that
-#: an answer waits for others to be written to disk.
+#: Maximum bytes of the decoded answers of all nodes (a complete node takes 2 to 5 MB, the limit of one is
+#: ``json_limits.ANSWER``); bytes reserved for answers smaller than ``SMALL``; seconds that an answer waits for others
+#: to be written to disk.
 MOST, RESERVED, SMALL, WAIT_S = 256 << 20, 48 << 20, 12 << 20, 30.0
 
-#: Bytes of a compressed answer beyond which it is written to disk as it comes; that of a complete node has 100 KB.
+#: Size in bytes beyond which a compressed answer is written to disk; a complete node has 100 KB.
 IN_MEMORY = 1 << 20
 
 #: In malloc.h of glibc.
@@ -37,7 +37,7 @@ _M_MMAP_THRESHOLD = -3
 
 @functools.cache
 def _give_back_at_once() -> None:
-    """Make glibc return freed memory above 1 MiB to the system at once.
+    """Make glibc return freed blocks above 1 MiB to the system immediately.
 
     Otherwise each thread keeps blocks of up to 64 MiB for later use (mallopt(3), M_MMAP_THRESHOLD).
     """
@@ -52,7 +52,7 @@ class _Records(dict[str, Any]):
 
 
 class _Full(PreflightError):
-    """There is no memory for an answer now."""
+    """There is currently no memory for an answer."""
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
@@ -79,7 +79,7 @@ class AnswerMemory:
             return reader.document(lambda raw: self._decode(raw, size))
 
     def _decode(self, raw: bytes, taken: int | None) -> Any:
-        """Decode an answer; raises ValueError, or _Full without a share for it."""
+        """Decode an answer; raises ValueError, or _Full if no memory is available."""
         size = taken
         if size is None:
             needed = json_limits.memory(raw, json_limits.ANSWER)
@@ -105,7 +105,7 @@ class AnswerMemory:
                 weakref.finalize(held, self._give, size)
 
     def _take(self, size: int) -> bool:
-        """Take a share, if there is room for it."""
+        """Reserve memory if available."""
         with self._change:
             if size > self._left - (self._reserved if size >= SMALL else 0):
                 return False
@@ -113,13 +113,13 @@ class AnswerMemory:
             return True
 
     def _wait(self, size: int) -> None:
-        """Take a share as soon as there is room for it; raises FrameError."""
+        """Reserve memory as soon as available; raises FrameError."""
         until = time.monotonic() + self._wait_s
         with self._change:
             while not self._take(size):
                 if not self._change.wait(until - time.monotonic()):
                     raise frame.DamagedFrame(
-                        f"the answer would take {size >> 20} MiB of memory, {self._left >> 20} are left"
+                        f"the answer would take {size >> 20} MiB of memory, {self._left >> 20} MiB are available"
                     )
 
     def _give(self, size: int) -> None:
@@ -132,7 +132,7 @@ SHARED = AnswerMemory(reserved=RESERVED)
 
 
 class Reader(frame.FrameReader):
-    """Takes a frame out of a stream; a large one is written to disk."""
+    """Reads a frame from a stream; a large one is written to disk."""
 
     def __init__(self) -> None:
         """Start before the first byte."""
@@ -142,7 +142,7 @@ class Reader(frame.FrameReader):
         self._unwritable = ""
 
     def feed(self, data: bytes) -> bool:
-        """Take more bytes; return whether the frame is complete."""
+        """Add bytes; return whether the frame is complete."""
         if self._file is not None:
             return self._write(data)
         complete = super().feed(data)

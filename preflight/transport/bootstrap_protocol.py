@@ -1,8 +1,8 @@
 """Protocol that starts the collector behind any login shell.
 
-One command, one channel, nothing written on the node. The command looks for a Python and announces itself on standard
-output; until then, nothing is sent that a shell could execute. No I/O happens here, so that every transport with
-three streams can use it.
+It uses one command and one channel, and writes no file on the node. The command searches for Python and announces
+itself on standard output; until then, no input is sent that a shell could execute. The module does no I/O, so every
+transport with three streams can use it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from preflight.transport import answer_memory, payload
 from preflight.transport.errors import NoAnswer, quoted
 from preflight.transport.ssh.switch_cli import network_switch
 
-#: Names under which a Python 3 is looked for, in this order.
+#: Names of Python 3 to search for, in this order.
 PYTHONS = (
     "python3",
     "/usr/libexec/platform-python",
@@ -34,7 +34,7 @@ _READY, _NO_PYTHON, _BOOT = "PREFLIGHT-READY", "PREFLIGHT-NO-PYTHON", "preflight
 _ON_TERMINAL = "PREFLIGHT-ON-TERMINAL"
 _UNUSABLE, _UNFED, _UNHEARD = 97, 95, 94
 
-# Holds no quote and no character that a shell would take for itself.
+# Contains no quote and no shell metacharacter.
 _STAGE = (
     f"import signal,sys;sys.version_info<(3,6)and sys.exit({_UNUSABLE});signal.alarm(60);"
     f"i=sys.stdin and sys.stdin.buffer or sys.exit({_UNFED});i.isatty()and sys.exit(sys.argv[3]);"
@@ -63,8 +63,8 @@ def _script(stage: str, arguments: str) -> str:
     )
 
 
-# Single quotes around all of it, and none, no backslash, exclamation mark or line end inside: sh, bash, zsh, fish,
-# csh and tcsh then agree on what it is. Without a leading exec a restricted shell runs it as well.
+# Quoted in single quotes, without inner quotes, backslashes, exclamation marks or line ends, so that sh, bash, zsh,
+# fish, csh and tcsh parse it the same way. Without a leading exec, a restricted shell runs it as well.
 _SCRIPT = _script(_STAGE, f"{_READY} {_BOOT} {_ON_TERMINAL}")
 
 #: For transports without a login shell: the argument of ``sh -c``, and a command without sh.
@@ -75,22 +75,22 @@ WITHOUT_SHELL = ("python3", "-I", "-S", "-c", _STAGE, _READY, _BOOT, _ON_TERMINA
 #: The command to run on the node, for a login shell of any kind.
 COMMAND = f"sh -c '{_SCRIPT}'"
 
-#: A start-up file may read a line of our input, or replace the shell by one that takes our input for
-#: its script: it then meets nothing but the order to leave.
+#: A start-up file may read a line of our input, or exec a shell that runs our input as a script: then the only command
+#: it gets is to exit.
 _LEFT = 96
 OPENING = b"exit %d\n" % _LEFT * 3
 
-#: Most bytes of an answer, and of all other output of a node; more ends the connection.
+#: Maximum bytes of an answer, and of all other output of a node; more ends the connection.
 ANSWER_LIMIT = 16 * 1024 * 1024
 NOISE_LIMIT = 4 * 1024 * 1024
 
 _ANNOUNCED = re.compile(rb"%s \d+\r?\n" % _READY.encode())
-# Not as they stand in the command: a start-up file with "set -x" or "set echo" has that printed.
+# They differ from the text in the command, which a start-up file with "set -x" or "set echo" prints.
 _NOT_FOUND = re.compile(rb"%s  (?P<unusable>[^:\n]*):(?P<path>[^\n]*)" % _NO_PYTHON.encode())
 _AT_TERMINAL = re.compile(rb"%s\r?\n" % _ON_TERMINAL.encode())
 _TAIL = 4000
 
-#: Why a login shell may be late; fish reads all of its input before it runs the first line of it.
+#: Reasons for a late login shell; fish reads all input before it runs the first line.
 HANGS = "a start-up file hangs, or execs a shell or program that takes our input (exec fish)"
 
 _GUARD = "guard it there with: case $- in *i*) exec …;; esac"
@@ -107,9 +107,9 @@ def collector() -> bytes:
 
 
 def request(plan: Mapping[str, Any], source: str = payload.BOOT) -> bytes:
-    """Return the input of a command that has announced itself.
+    """Return the input for a command that has announced itself.
 
-    ``source`` starts the collector there.
+    ``source`` starts the collector on the node.
     """
     boot = source.encode("ascii")
     return b"%s %d\n%s" % (_BOOT.encode(), len(boot), boot) + payload.frame_of(collector(), plan)
@@ -132,12 +132,12 @@ def lacks_python(stderr: bytes) -> bool:
 class CollectorProtocol:
     """The protocol of one exchange with a node, fed with the node's output.
 
-    Write OPENING at once and, when ``announced`` turns true, ``request(plan)``; then leave the node's
-    standard input open. Stop reading when ``over`` is true; ``document`` then returns the answer.
+    Write OPENING first and, when ``announced`` becomes true, ``request(plan)``; then keep the node's standard input
+    open. Stop reading when ``over`` is true; ``document`` then returns the answer.
     """
 
     def __init__(self) -> None:
-        """Begin before the first byte."""
+        """Start before the first byte."""
         self.announced = False
         self.complete = False
         self.stdout_bytes = 0
@@ -173,8 +173,8 @@ class CollectorProtocol:
     def document(self, ended: str, status: int | None = None, *, late: bool = False) -> dict[str, Any]:
         """Return the node's Evidence document, or raise NoAnswer with the cause.
 
-        ``ended`` is how the exchange ended if not by itself (``the connection was lost``); ``status`` is the
-        command's exit status where it is known; ``late`` if our own deadline ended it.
+        ``ended`` is the reason for an abnormal end (``the connection was lost``); ``status`` is the command's exit
+        status if known; ``late`` if our deadline ended it.
         """
         if flood := self._flood():
             raise NoAnswer("read" if self.announced else "start", flood)
@@ -209,12 +209,12 @@ class CollectorProtocol:
             return f"no python3 (3.6 or newer) on the node{also}; searched PATH {quoted(match['path'])}"
         if system := network_switch(b"\n".join((self._stderr, self._noise))):
             why = f"this is a network switch ({system}), not a server: its command line rejected the collector"
-            return self._with_output(f"{why}; leave it out of --hosts")
+            return self._with_output(f"{why}; remove it from --hosts")
         if ended:
             why = f": {HANGS}" if late else ""
             return self._with_output(f"{ended} before the login shell ran our command{why}; try: ssh HOST true")
         if status == _LEFT:
-            why = "the login shell ran something else instead of our command: a start-up file execs another shell"
+            why = "the login shell did not run our command: a start-up file execs another shell"
             return self._with_output(f"{why}; {_GUARD}")
         if status in _REDIRECTED:
             return self._with_output(_REDIRECTED[status])

@@ -21,10 +21,10 @@ from preflight.transport.bootstrap_protocol import OPENING, CollectorProtocol, r
 from preflight.transport.errors import NoAnswer, utc_now
 from preflight.transport.local.process import has_ended, kill_group, pipes
 
-#: Connections that end at once are tried so often, with pauses that grow from one to the other, seconds.
+#: Number of attempts for connections that end immediately, and the range of growing pauses in seconds.
 _ATTEMPTS, _PAUSE_S, _LONGEST_PAUSE_S = 8, 0.3, 3.0
 
-#: Seconds of a node's time reserved for returning the answer, and for the program to end by itself.
+#: Seconds of a node's time reserved for returning the answer, and for a normal exit of the program.
 _RETURN_S, _GRACE_S = 1.0, 0.3
 
 _CHUNK, _STDERR_BYTES = 65536, 8000
@@ -42,7 +42,7 @@ class PipedTransport:
     """Collects from nodes over child processes; methods are thread-safe."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        """Set the environment of the children; nothing is started yet."""
+        """Set the environment of the children; no child is started yet."""
         self.warnings: tuple[str, ...] = ()
         self.through_openssh: dict[str, str] = {}
         self._environment = dict(environment)
@@ -72,7 +72,7 @@ class PipedTransport:
         return last.document(host, at)
 
     def close(self) -> None:
-        """End every child that still runs; what it has started on a node ends with it."""
+        """End all running children; their processes on nodes end as well."""
         self._closed.set()
         with self._lock:
             for process in self._processes:
@@ -88,7 +88,7 @@ class PipedTransport:
         """Run the exchange with the collector behind a child.
 
         Returns the channel and the exit status, None if the child did not end by itself. ``notices`` are messages of
-        the program itself on standard error, which are not the node's output.
+        the program on standard error, as opposed to the node's output.
         """
         process = self._start(command)
         channel = ChildChannel(process, plan, until, notices)
@@ -162,7 +162,7 @@ class ChildChannel:
             self.heard_out = not reading
 
     def _write(self, selector: selectors.BaseSelector) -> None:
-        """Write what the pipe accepts; watch it only while there is something to write."""
+        """Write as much as the pipe accepts; watch it only while data remain."""
         if self.protocol.announced and not self._requested:
             left_s = self._until - time.monotonic() - _RETURN_S
             deadline_s = max(0.1, min(self._plan["deadline_s"], left_s))

@@ -10,7 +10,7 @@ from preflight.errors import PreflightError
 from preflight.evidence import document as evidence
 from preflight.evidence import safe_read
 
-#: Where collecting from a node can end, in the order in which it gets there.
+#: Phases of a collection in which it can fail, in order.
 PHASES = ("queue", "resolve", "connect", "banner", "host-key", "authenticate", "start", "collect", "read")
 
 
@@ -22,7 +22,7 @@ class TransportError(PreflightError):
 
 
 class NoAnswer(PreflightError):
-    """One node gave no answer.
+    """One node did not answer.
 
     ``phase`` is one of PHASES, ``reason`` the cause and its fix.
     """
@@ -38,9 +38,9 @@ class NoAnswer(PreflightError):
 
 
 class OpenSshRequired(NoAnswer):
-    """The host or its configuration needs what only the system's ``ssh`` may do.
+    """The host or its configuration needs a feature of the system's ``ssh``.
 
-    ``why`` names it. Raised only where nothing was refused and no deadline has passed.
+    ``why`` names it. Raised only if no login was refused and no deadline has passed.
     """
 
     def __init__(self, phase: str, why: str) -> None:

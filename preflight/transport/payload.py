@@ -1,8 +1,8 @@
 """Payload for a node: the collector's source, a plan, and a loader.
 
-``python3 -I -S -c BOOT`` reads all of it from standard input and imports the collector from memory; nothing is
-written on the node. It depends on no transport. On a machine that has preflight installed, ``python3 -I -S -c
-BOOT_INSTALLED FOLDER`` does with the plan alone.
+``python3 -I -S -c BOOT`` reads all of it from standard input and imports the collector from memory; nothing is written
+on the node. It is independent of the transport. On a machine with preflight installed, ``python3 -I -S -c
+BOOT_INSTALLED FOLDER`` needs only the plan.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ from collector.__main__ import main
 #: Source of the start; given to the interpreter as one argument.
 BOOT = LOAD + "main(plan)\n"
 
-#: The same for a collector that is installed in a folder: its byte code is used, and only the plan, one line, travels.
+#: The same for a collector that is installed in a folder: its byte code is used, and only the plan is sent, as one
+#: line.
 BOOT_INSTALLED = """\
 import os, signal, sys
 signal.alarm(60)
@@ -71,7 +72,7 @@ if not plan.endswith(b"\\n"):
 main(plan)
 """
 
-#: The options that belong before it: no environment variables, no user's or site's packages.
+#: Interpreter options: ignore environment variables, user and site packages.
 OPTIONS = ("-I", "-S", "-c")
 
 _PACKAGE = "preflight.collector"
@@ -101,9 +102,9 @@ def _sources() -> Mapping[str, bytes]:
 
 
 def frames_for(plan: Mapping[str, Any], extra: Mapping[str, bytes] | None = None) -> bytes:
-    """Return what to write to the standard input of BOOT, which must then stay open.
+    """Return the standard input of BOOT, which must then stay open.
 
-    When it is closed, the collector ends itself and all it has started.
+    When it is closed, the collector exits and ends its children.
     """
     return frame_of(archive(extra), plan)
 

@@ -24,8 +24,8 @@ class Slow:
 def slow(net: Net, reference: Net | None = None) -> tuple[Slow, ...]:
     """Return the links slower than most of their kind, or in a single lane.
 
-    Links of different kinds of HCAs are not peers: a storage server's HDR port beside NDR ports is normal. A
-    majority is counted as among nodes (``majority.is_majority``). A link of the reference is compared with its own
+    Links of different kinds of HCAs are not compared: a storage server's HDR port next to NDR ports is normal. A
+    majority is determined as for nodes (``majority.is_majority``). A link in the reference is compared with its own
     speed there, and does not vote.
     """
     due = _by_ends(reference)
@@ -49,9 +49,9 @@ def slow(net: Net, reference: Net | None = None) -> tuple[Slow, ...]:
 
 
 def mixed(net: Net, reference: Net | None = None) -> tuple[FabricLink, ...]:
-    """Return the links of kinds with several speeds, where the fastest is rare.
+    """Return the links of kinds with several speeds of which the fastest is rare.
 
-    The intended speed is unknown; a link that is as in the reference needs no peers.
+    The intended speed is unknown; a link that matches the reference needs no peers.
     """
     due = _by_ends(reference)
     found: list[FabricLink] = []
@@ -78,10 +78,10 @@ def _alike(net: Net) -> Iterable[list[FabricLink]]:
 
 @dataclass(frozen=True)
 class Difference:
-    """What changed since a reference sweep."""
+    """Changes since a reference sweep."""
 
-    gone: tuple[FabricDevice, ...]  # devices that are not there any more
-    missing: tuple[FabricLink, ...]  # links between devices that are both still there
+    gone: tuple[FabricDevice, ...]  # missing devices
+    missing: tuple[FabricLink, ...]  # missing links between existing devices
     moved: tuple[tuple[FabricLink, FabricLink], ...]  # before, now: one end is the same port
     slower: tuple[tuple[FabricLink, FabricLink], ...]  # before, now
     new_links: tuple[FabricLink, ...]
@@ -120,7 +120,7 @@ class PortErrorGrowth:
 
     @property
     def by(self) -> int:
-        """What was added."""
+        """Added devices and links."""
         return self.now - self.before
 
     @property
@@ -132,8 +132,8 @@ class PortErrorGrowth:
 def growth(before: Errors, now: Errors) -> tuple[PortErrorGrowth, ...]:
     """Return every counter that changed; a smaller one was reset in between.
 
-    A counter that a reading does not list is 0, or at most the threshold that the site gave the tool: then the growth
-    is a lower bound.
+    A counter missing from a reading is 0, or at most the site's threshold for the tool: then the growth is a lower
+    bound.
     """
     found = []
     for port in sorted({*before.counters, *now.counters}):

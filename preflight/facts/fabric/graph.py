@@ -12,7 +12,7 @@ from functools import cached_property
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.infiniband.ibnetdiscover import FabricDevice, FabricLink, Net
 
-#: A switch is a leaf if hosts hold at least this share of its links; a spine may carry the node of the manager.
+#: Minimum share of host links of a leaf switch; a spine may have the manager's node attached.
 LEAF_SHARE = 0.2
 
 
@@ -60,7 +60,7 @@ class Graph:
 
     @cached_property
     def leaves(self) -> tuple[Leaf, ...]:
-        """The switches that hosts hang on, in the order of their names."""
+        """The switches with hosts, sorted by name."""
         found = []
         for switch in self.net.switches:
             down = self._hosts(switch)
@@ -75,7 +75,7 @@ class Graph:
     def tiers(self) -> tuple[tuple[FabricDevice, ...], ...]:
         """Switches by distance from the leaves: leaves, spines, cores.
 
-        Those that reach no leaf come last.
+        Switches that reach no leaf come last.
         """
         depth = self._depths(leaf.switch.guid for leaf in self.leaves)
         tiers: dict[int, list[FabricDevice]] = {}
@@ -140,7 +140,7 @@ class Placement:
 
     nodes: int  # of the job, on the fabric
     pairs: Mapping[int, int]  # switches on the path -> pairs of HCAs of one rail
-    needed: int  # switches on the longest path, if so many nodes stood as close as this fabric lets them
+    needed: int  # switches on the longest path for the closest possible placement of this many nodes
     leaves: int  # that the job's HCAs hang on
     far: tuple[str, ...]  # nodes farther than needed from more than half of their peers
 
@@ -157,7 +157,7 @@ def place(graph: Graph, rails: Mapping[str, Mapping[str, str]]) -> Placement:
     needed, far = 1, set[str]()
     for members in hung.values():
         on = Counter(members.values())
-        # where rails share leaves, one rail has only its part of a leaf's ports
+        # If rails share leaves, a rail has only its share of a leaf's ports.
         part = len(members) / max(1, sum(everywhere[leaf] for leaf in on))
         wanted = _nearest_fit(graph, on, len(members), part)
         needed = max(needed, wanted)
@@ -177,9 +177,9 @@ def place(graph: Graph, rails: Mapping[str, Mapping[str, str]]) -> Placement:
 
 
 def _nearest_fit(graph: Graph, around: Iterable[str], nodes: int, part: float) -> int:
-    """Return the longest path of the closest leaves with room for so many nodes.
+    """Return the longest path of the closest leaves with room for this many nodes.
 
-    The leaves are around one that is in use.
+    The leaves are around one that the job uses.
     """
     room = {leaf.switch.guid: leaf.hosts * part for leaf in graph.leaves}
     if max(room.values(), default=0) >= nodes:

@@ -1,6 +1,6 @@
 """Fan-in to a port of the fabric, and the load of a leaf's uplinks.
 
-Routing, not load, decides which uplink a flow takes.
+Routing, not load, selects the uplink of a flow.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class FanIn:
     link_gbps: float  # from the leaf to it, Gb/s
     senders: int  # other nodes of the job on its rail
     fastest_gbps: float  # the fastest of their links, Gb/s
-    arriving_gbps: float  # what they can send at once, as far as the leaf's uplinks let it in, Gb/s
+    arriving_gbps: float  # combined rate of the senders, limited by the leaf's uplinks, Gb/s
 
     @property
     def ratio(self) -> float:
-        """How many times its link could be filled at once."""
+        """Ratio of the senders' combined rate to the link's."""
         return self.arriving_gbps / self.link_gbps
 
 
 def fan_ins(graph: Graph, rails: Mapping[str, Mapping[str, str]]) -> tuple[FanIn, ...]:
-    """Return every HCA that others of its rail may send to, widest fan-in first.
+    """Return every HCA with possible senders on its rail, widest fan-in first.
 
     ``rails`` maps each rail to the job's nodes with the GUID of their HCA. HCAs on no switch, on several, or over a
     link of unknown rate are left out.
@@ -67,11 +67,11 @@ class Uplinks:
     """A leaf's uplinks in one direction over a window."""
 
     leaf: Leaf
-    away: bool  # towards the spines; else from them
+    away: bool  # whether towards the spines
     carried: Mapping[End, float]  # by the leaf's own end of each uplink, Gb/s
-    load: float  # of the busiest, as a share of its own rate
+    load: float  # load of the busiest, as a fraction of its rate
     busiest: End
-    share_gbps: float  # what each would carry if all carried alike, or one flow if that is more, Gb/s
+    share_gbps: float  # an even share, or one flow if that is more, Gb/s
 
     @property
     def excess(self) -> float:
@@ -80,10 +80,10 @@ class Uplinks:
 
 
 def uplinks(graph: Graph, rates: Mapping[End, Rate]) -> Sequence[Uplinks]:
-    """Return how the uplinks of each leaf shared the traffic, both ways.
+    """Return the traffic shares of each leaf's uplinks, both ways.
 
-    Leaves with an unread port are left out. A host's own rate is the least that one uplink must carry: few senders
-    cannot fill many uplinks.
+    Leaves with an unread port are left out. The fair share is at least one host's rate: few senders cannot fill many
+    uplinks.
     """
     found = []
     for leaf in graph.leaves:

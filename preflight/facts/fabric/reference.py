@@ -17,7 +17,7 @@ class Reference:
 
     path: str
     net: ibnetdiscover.Net
-    errors: ibqueryerrors.Errors | None = None  # None: a text of ibnetdiscover holds no counters
+    errors: ibqueryerrors.Errors | None = None  # None: output of ibnetdiscover has no counters
     at: str = ""  # when it was swept, ISO 8601; empty: unknown
 
 
@@ -31,7 +31,7 @@ def read(raw: bytes, path: str) -> Reference:
     evidence = decode(raw, path)
     found = next(sweeps([NodeFacts(evidence)], lambda node: ()), None)
     if found is None:
-        raise ValueError("holds no sweep: make it with `preflight check --fabric --save DIR`")
+        raise ValueError("has no sweep: create one with `preflight check --fabric --save DIR`")
     try:
         net = _require_complete(found.net, found.partial)
     except EvidenceError as error:

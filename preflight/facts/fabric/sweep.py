@@ -57,7 +57,7 @@ class FabricFacts:
     def net(self) -> ibnetdiscover.Net:
         """Switches, HCAs and links.
 
-        Raises EvidenceError if the sweep has nothing beyond the node's own port.
+        Raises EvidenceError if the sweep contains only the node's own port.
         """
         net = self._parsed(self.net_key, ibnetdiscover.parse)
         if not net.links:
@@ -139,9 +139,7 @@ class FabricFacts:
                 lost = sminfo_saquery.lost(self.evidence.complete_record(key).err)
             except EvidenceError:
                 continue
-            if lost and (
-                lost.routes or key != self.errors_key
-            ):  # else it was a question to the manager, or of counters
+            if lost and (lost.routes or key != self.errors_key):  # otherwise a query to the manager, or of counters
                 found[key] = lost
         return found
 
@@ -159,11 +157,11 @@ class FabricFacts:
             return f"the sweep is partial: {lost.count} queries got no answer"
         halves = [link for link in self.net.links if link.seen_by == 1 or not link.speed]
         if halves:
-            return f"the sweep is partial: {len(halves)} links were reported by one end only, or without their speed"
+            return f"the sweep is partial: {len(halves)} links were reported by only one end, or without a speed"
         return ""
 
     def silent_places(self) -> Iterator[str]:
-        """Yield the locations of lost queries, as far as their routes can be followed."""
+        """Yield the locations of lost queries whose routes can be followed."""
         routes = dict.fromkeys(route for lost in self.lost.values() for route in lost.routes)
         yield from dict.fromkeys(filter(None, (self.graph.along(route) for route in routes)))
 
@@ -246,8 +244,8 @@ class FabricFacts:
     def foreign(self) -> tuple[str, ...]:
         """The sweeping node's compute devices, if the sweep has none of them.
 
-        The sweep is then of another fabric. By default the tools take the first active port; on HGX B200 that is one
-        of the NVSwitches' bridges.
+        The sweep then covers another fabric. By default the tools use the first active port; on HGX B200 that is a
+        bridge of the NVSwitches.
         """
         own = {rail: members[self.sweeper.node] for rail, members in self.rails.items() if self.sweeper.node in members}
         return () if any(guid in self.net.devices for guid in own.values()) else tuple(own)

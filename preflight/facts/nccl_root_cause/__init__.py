@@ -1,8 +1,8 @@
 """Causes of missing RDMA or GPUDirect, from a log and its hosts' evidence.
 
-One pure function for each symptom: from the statements of a host and, where known, the facts of that node. Causes are
-in the order of their layers, from settings over devices and libraries to the fabric, and the earliest wins: without a
-device node, no process gets as far as a GID table.
+There is one pure function per symptom, which uses the statements of a host and, if known, the facts of that node.
+Causes are ordered by layer, from settings over devices and libraries to the fabric, and the first one wins: without a
+device node, no process reaches the GID table.
 """
 
 from __future__ import annotations

@@ -5,38 +5,45 @@ from __future__ import annotations
 from preflight.facts.nccl_root_cause import device_evidence, network_evidence
 from preflight.facts.nccl_root_cause.model import CauseKind
 
-_CONTAINER = "run `preflight check` where the job runs, in its container too, and give it the log: --log FILE"
+_CONTAINER = "run `preflight check` where the job runs, also in its container, with the log: --log FILE"
 
 SWITCHED_OFF = CauseKind(
     "switched-off", "RDMA is switched off", device_evidence.switched_off,
     "look for NCCL_IB_DISABLE and NCCL_NET in the job's environment and in /etc/nccl.conf",
-    "Take NCCL_IB_DISABLE (or NCCL_NET=Socket) out of where it is set, then run again with NCCL_NET=IB.",
+    "Remove NCCL_IB_DISABLE (or NCCL_NET=Socket) where it is set, then run again with NCCL_NET=IB.",
     check="nccl.left-over-disables", proved=True,
 )  # fmt: skip
 NO_NIC = CauseKind(
-    "no-rdma-nic", "no RDMA NIC", device_evidence.no_nic, _CONTAINER,
-    "A node without RDMA: declare hcas = 0 in the cluster file; else look for the NIC in `lspci` and in the server.",
+    "no-rdma-nic",
+    "no RDMA NIC",
+    device_evidence.no_nic,
+    _CONTAINER,
+    "For a node without RDMA, declare hcas = 0 in the cluster file; otherwise look for the NIC in "
+    "`lspci` and in the server.",
     check="rdma.device-count",
-)  # fmt: skip
+)
 NOT_REGISTERED = CauseKind(
     "not-registered", "no RDMA driver", device_evidence.not_registered, _CONTAINER,
     "`modprobe mlx5_ib`, then read `dmesg | grep -e mlx5 -e infiniband`.",
     check="rdma.registered",
 )  # fmt: skip
 DEVICE_NODES = CauseKind(
-    "no-device-nodes", "no usable /dev/infiniband", device_evidence.device_nodes, _CONTAINER,
-    "Give the devices to the container: docker --device /dev/infiniband, or the pod's RDMA resource; on a host "
-    "`modprobe ib_uverbs`.",
+    "no-device-nodes",
+    "no usable /dev/infiniband",
+    device_evidence.device_nodes,
+    _CONTAINER,
+    "Pass the devices to the container: docker --device /dev/infiniband, or the pod's RDMA resource; "
+    "on a host, run `modprobe ib_uverbs`.",
     check="rdma.device-nodes",
-)  # fmt: skip
+)
 NO_VERBS = CauseKind(
     "no-verbs-library", "no verbs library", device_evidence.no_verbs,
     "`ldconfig -p | grep libibverbs` in the job's image",
     "Install libibverbs1 and ibverbs-providers (rdma-core) in the image.",
 )  # fmt: skip
 HCA_FILTER = CauseKind(
-    "hca-filter", "NCCL_IB_HCA selects nothing", device_evidence.hca_filter, _CONTAINER,
-    "Correct NCCL_IB_HCA: names as in `ibv_devices`, NCCL_IB_HCA==mlx5_0,mlx5_3 where they shall be exact.",
+    "hca-filter", "NCCL_IB_HCA selects no device", device_evidence.hca_filter, _CONTAINER,
+    "Correct NCCL_IB_HCA: names as in `ibv_devices`, NCCL_IB_HCA==mlx5_0,mlx5_3 for exact names.",
     check="nccl.ib-hca",
 )  # fmt: skip
 PORTS_DOWN = CauseKind(
@@ -56,7 +63,7 @@ MEMLOCK = CauseKind(
 )  # fmt: skip
 GID = CauseKind(
     "gid", "the GID row is not usable", network_evidence.gid, "`show_gids` on both nodes, inside the container",
-    "Unset NCCL_IB_GID_INDEX where NCCL is 2.21 or newer; else set the RoCE v2 row with an address on every node.",
+    "Unset NCCL_IB_GID_INDEX with NCCL 2.21 or newer; otherwise set the RoCE v2 row with an address on every node.",
     check="nccl.gid-index",
 )  # fmt: skip
 NO_ROUTE = CauseKind(
@@ -67,7 +74,7 @@ NO_ROUTE = CauseKind(
 GPUDIRECT_OFF = CauseKind(
     "gpudirect-off", "GPUDirect RDMA is switched off", device_evidence.gpudirect_off,
     "look for NCCL_NET_GDR_LEVEL in the job's environment and in /etc/nccl.conf",
-    "Take NCCL_NET_GDR_LEVEL out of where it is set.", check="nccl.left-over-disables", proved=True,
+    "Remove NCCL_NET_GDR_LEVEL where it is set.", check="nccl.left-over-disables", proved=True,
 )  # fmt: skip
 NO_PEER_MEMORY = CauseKind(
     "no-peer-memory", "neither nvidia-peermem nor DMA-BUF", network_evidence.no_peer_memory,
@@ -77,7 +84,7 @@ NO_PEER_MEMORY = CauseKind(
 )  # fmt: skip
 DISTANCE = CauseKind(
     "distance", "the NIC is too far from the GPU", network_evidence.distance, "`nvidia-smi topo -m` where the job runs",
-    "Compare the slots with the server's manual; in a virtual machine give NCCL the provider's NCCL_TOPO_FILE.",
+    "Compare the slots with the server's manual; in a virtual machine, set NCCL_TOPO_FILE to the provider's file.",
     check="gpudirect.path",
 )  # fmt: skip
 ACS = CauseKind(

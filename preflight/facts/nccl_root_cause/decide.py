@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def of_fallback(host: HostStatements, node: NodeFacts | None = None) -> Cause | None:
-    """Return why TCP carries a host's traffic; None where unknown.
+    """Return why TCP carries a host's traffic; None if unknown.
 
     ``node``: the facts of that host, if they are known.
     """
@@ -27,15 +27,15 @@ def of_fallback(host: HostStatements, node: NodeFacts | None = None) -> Cause | 
 
 
 def of_staging(host: HostStatements, node: NodeFacts | None = None) -> Cause | None:
-    """Return why RDMA channels of a host lack GPUDirect; None where unknown."""
+    """Return why RDMA channels of a host lack GPUDirect; None if unknown."""
     return _decide(list(_of_staging(host)), host, node)
 
 
 def of_failure(failure: Failure, host: HostStatements, node: NodeFacts | None = None) -> Cause | None:
-    """Return the cause of a network failure on a host; None where unknown.
+    """Return the cause of a network failure on a host; None if unknown.
 
-    None as well for any other failure. A failure has many possible causes, and its signature names them: only one
-    that the node confirms is reported.
+    Also None for other failures. A failure has many possible causes, listed in its signature: only one that the node
+    confirms is reported.
     """
     cause = _decide(list(_of_failure(failure, host)), host, node)
     return cause if cause is not None and cause.proof is not Proof.PROBABLE else None
@@ -108,7 +108,7 @@ _NO_MEMORY = ("errno 12", "Cannot allocate memory")
 _REGISTERS = ("ib_reg_mr_failed", "ib_create_qp_cq_failed")
 _GID = ("ib_modify_qp_enodata", "ib_modify_qp_einval", "ib_modify_qp_nodev", "ib_modify_qp_netunreach")
 _ROUTE = ("ib_modify_qp_timeout", "ib_modify_qp_netunreach", "ib_completion_retry_exceeded")
-#: What peer-to-peer traffic looks like that ACS or the IOMMU swallows: it hangs, is refused, or arrives changed.
+#: Symptoms of peer-to-peer traffic blocked by ACS or the IOMMU: it hangs, is refused, or is corrupted.
 _SWALLOWED = ("ib_completion_local_protection", "nccl_tests_timeout", "nccl_tests_wrong")
 
 
@@ -122,7 +122,7 @@ def _of_failure(failure: Failure, host: HostStatements) -> Iterator[Suspect]:
             yield Suspect(causes.MEMLOCK, line)
         elif name == "ib_reg_mr_failed":
             yield Suspect(causes.NO_PEER_MEMORY, line)
-    # the message states an empty row only; other rows may have causes that no node shows
+    # the message only reports an empty row; other rows may have causes that no node shows
     if name in _GID:
         yield Suspect(causes.GID, line, states=name == "ib_modify_qp_enodata")
     if name in _ROUTE:
@@ -138,7 +138,7 @@ def _of_failure(failure: Failure, host: HostStatements) -> Iterator[Suspect]:
 def _decide(suspects: Sequence[Suspect], host: HostStatements, node: NodeFacts | None) -> Cause | None:
     """Return the first suspect that the node confirms, else the log's own cause.
 
-    None where both are silent.
+    None if both are silent.
     """
     examined: list[tuple[Suspect, NodeEvidence]] = []
     for suspect in suspects:

@@ -1,6 +1,6 @@
 """Node evidence of the first layers: settings, NICs, device nodes, libraries.
 
-The HCA filter and the ports belong to them, too.
+The HCA filter and the ports are included.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def names(found: list[str] | tuple[str, ...]) -> str:
 def setting(node: NodeFacts, name: str) -> Setting | None:
     """Return a variable from a node's ranks, its environment or its files.
 
-    None if none of those that were read has it.
+    None if no readable source has it.
     """
     environments: list[NcclEnvironment] = []
     with suppress(EvidenceError):
@@ -48,7 +48,7 @@ def setting(node: NodeFacts, name: str) -> Setting | None:
 
 
 def value(node: NodeFacts | None, host: HostStatements, name: str) -> str | None:
-    """Return a variable's value: as NCCL logged it, else from the node."""
+    """Return a variable's value: from NCCL's log, else from the node."""
     if (read := host.variable(name)) is not None:
         return read.value
     found = setting(node, name) if node is not None else None
@@ -64,7 +64,7 @@ def switched_off(node: NodeFacts, host: HostStatements, line: LogLine | None) ->
         found = setting(node, name)
         if found is not None and found.value and off(found.value):
             return NodeEvidence(True, f"{found.text} in {found.where}", (found.source,))
-    return NodeEvidence(False, "no file of the node sets it, the job's own environment does") if line else SILENT
+    return NodeEvidence(False, "not set by a file of the node, but by the job's environment") if line else SILENT
 
 
 def gpudirect_off(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
@@ -72,7 +72,7 @@ def gpudirect_off(node: NodeFacts, host: HostStatements, line: LogLine | None) -
     found = setting(node, "NCCL_NET_GDR_LEVEL")
     if found is not None and found.value in ("LOC", "0"):
         return NodeEvidence(True, f"{found.text} in {found.where}", (found.source,))
-    return NodeEvidence(False, "no file of the node sets it, the job's own environment does") if line else SILENT
+    return NodeEvidence(False, "not set by a file of the node, but by the job's environment") if line else SILENT
 
 
 # --- NICs and their device nodes --------------------------------------------------------------------
@@ -83,7 +83,7 @@ def no_nic(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeE
     devices, nics = node.rdma_devices, node.rdma_nics_on_bus
     if devices or nics:
         return NodeEvidence(False, f"the node has {max(len(devices), len(nics))} RDMA NICs", (_CLASS, _BUS))
-    return NodeEvidence(True, "the PCI bus holds no RDMA NIC", (_CLASS, _BUS))
+    return NodeEvidence(True, "the PCI bus has no RDMA NIC", (_CLASS, _BUS))
 
 
 def not_registered(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
@@ -93,7 +93,7 @@ def not_registered(node: NodeFacts, host: HostStatements, line: LogLine | None) 
         return NodeEvidence(False, f"{len(devices)} RDMA devices are registered", (_CLASS,))
     if not nics:
         return SILENT
-    sees = ", as far as this container sees" if node.in_container else ""
+    sees = "in this container" if node.in_container else ""
     return NodeEvidence(
         True, f"{len(nics)} RDMA NICs are on the PCI bus and none is a registered RDMA device{sees}", (_CLASS, _BUS)
     )
@@ -102,12 +102,12 @@ def not_registered(node: NodeFacts, host: HostStatements, line: LogLine | None) 
 def device_nodes(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
     """Look for an accessible device node of each device that NCCL_IB_HCA selects."""
     devices: tuple[str, ...] = node.rdma_devices
-    if selection(node, host) is not None:  # one that selects nothing is the filter's fault
+    if selection(node, host) is not None:  # an empty selection is the filter's fault
         devices = tuple(dict.fromkeys(port.device for port in selected_ports(node, host))) or devices
     if not devices:
         return SILENT
     if not node.evidence.exists(_DEV):
-        return NodeEvidence(True, f"there is no /dev/infiniband for {len(devices)} RDMA devices", (_DEV, _CLASS))
+        return NodeEvidence(True, f"/dev/infiniband is missing for {len(devices)} RDMA devices", (_DEV, _CLASS))
     nodes, uverbs = node.evidence.listing(_DEV), node.uverbs
     shut = []
     for device in devices:
@@ -118,9 +118,9 @@ def device_nodes(node: NodeFacts, host: HostStatements, line: LogLine | None) ->
             shut.append(device)
     refused = re.search(r"open device (\S+)", line.message) if line else None
     if shut and (len(shut) == len(devices) or (refused and refused[1].partition(":")[0] in shut)):
-        return NodeEvidence(True, f"{names(shut)} may not be opened: no usable node in /dev/infiniband", (_DEV,))
+        return NodeEvidence(True, f"{names(shut)} cannot be opened: no usable node in /dev/infiniband", (_DEV,))
     good = len(devices) - len(shut)
-    return NodeEvidence(False, f"{good} of {len(devices)} RDMA devices may be opened", (_DEV,))
+    return NodeEvidence(False, f"{good} of {len(devices)} RDMA devices can be opened", (_DEV,))
 
 
 def no_verbs(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
@@ -141,7 +141,7 @@ def no_verbs(node: NodeFacts, host: HostStatements, line: LogLine | None) -> Nod
 
 
 def selection(node: NodeFacts | None, host: HostStatements) -> Selection | None:
-    """Return NCCL_IB_HCA as NCCL parses it; None where it selects everything."""
+    """Return NCCL_IB_HCA as NCCL parses it; None if it selects everything."""
     text = value(node, host, "NCCL_IB_HCA") or ""
     version = tuple(int(part) for part in re.findall(r"\d{1,4}", host.log.nccl_version or ""))
     found = Selection.parse(text, empty_port_is_any=not version or version >= RAILS)
@@ -171,7 +171,7 @@ def hca_filter(node: NodeFacts, host: HostStatements, line: LogLine | None) -> N
 
 
 def ports_down(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
-    """Look at the state of the ports that NCCL may use."""
+    """Check the state of the ports that NCCL may use."""
     ports = selected_ports(node, host)
     if not ports:
         return SILENT

@@ -21,12 +21,12 @@ class HostStatements:
 
     log: NcclLog
     host: str | None  # as NCCL prints it, without a domain; None: the log names no host
-    networks: tuple[str, ...]  # of its channels; where no channel is shown, those that it chose
+    networks: tuple[str, ...]  # of its channels; without channel lines, the selected ones
     tcp: int  # channel lines over TCP
     direct: int  # over RDMA, with GPUDirect
     staged: int  # over RDMA, without
     ranks: tuple[int, ...]
-    has_devices: bool  # NCCL listed RDMA devices of it
+    has_devices: bool  # whether NCCL listed its RDMA devices
 
     @property
     def falls_back(self) -> bool:
@@ -71,7 +71,7 @@ def hosts(log: NcclLog) -> Mapping[str | None, HostStatements]:
         return {
             None: HostStatements(log, None, log.network_names, total[0], total[1], total[2], (), bool(log.ib_devices))
         }
-    per_host = bool(ways or chosen)  # up to NCCL 2.6.3 no line names the network: there is one for all
+    per_host = bool(ways or chosen)  # up to NCCL 2.6.3 no line names the network: it is the same for all
     everywhere = () if per_host else log.network_names
     found: dict[str | None, HostStatements] = {}
     for host in log.hosts:
@@ -86,7 +86,7 @@ def hosts(log: NcclLog) -> Mapping[str | None, HostStatements]:
 def _count(counts: list[int], entry: HostChannels | NetChannels) -> None:
     """Add channels to those over TCP, with GPUDirect or without.
 
-    Cut lines count as neither.
+    Truncated lines count as neither.
     """
     if is_tcp(entry.network):
         counts[0] += entry.count

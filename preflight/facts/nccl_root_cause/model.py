@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 
 
 class Proof(enum.Enum):
-    """How a cause is known."""
+    """How a cause was determined."""
 
-    AGREED = "agreed"  # the node shows what the log states or allows, or the log's line names the cause itself
+    AGREED = "agreed"  # the node confirms the log, or the log's line names the cause
     LIKELY = "likely"  # the node shows a fault that has this effect; the log's line has other causes as well
-    PROBABLE = "probable"  # the log alone
+    PROBABLE = "probable"  # only the log
     CONTRADICTED = "contradicted"  # the log states it, and the node shows the opposite
 
 
 @dataclass(frozen=True)
 class NodeEvidence:
-    """What the evidence of a node shows about one cause."""
+    """The evidence of a node about one cause."""
 
-    confirms: bool | None  # None: it shows nothing about it
-    summary: str  # one clause; empty where it shows nothing
+    confirms: bool | None  # None: no evidence about it
+    summary: str  # one clause; empty without evidence
     keys: tuple[str, ...] = ()  # records
 
 
-#: Without evidence of the node, or where its evidence shows neither.
+#: Without evidence of the node, or with inconclusive evidence.
 SILENT = NodeEvidence(None, "")
 
 
@@ -40,14 +40,14 @@ class CauseKind:
     """Kind of a cause."""
 
     id: str
-    name: str  # in two or three words
+    name: str  # short name
     examine: Callable[
         [Any, HostStatements, Any], NodeEvidence
     ]  # (NodeFacts, host, line); raises EvidenceError without the records
-    confirm_with: str  # the next step where only the log shows the cause
+    confirm_with: str  # the next step if only the log shows the cause
     fix: str
     check: str = ""  # the check that reports it on a node
-    proved: bool = False  # a line of the log that states it is proof enough: NCCL names the variable that it read
+    proved: bool = False  # whether a log line is sufficient proof: NCCL names the variable it read
 
 
 @dataclass(frozen=True)
@@ -55,22 +55,22 @@ class Suspect:
     """A cause that a host's lines allow."""
 
     kind: CauseKind
-    line: LogLine | None = None  # that speaks for it
-    states: bool = True  # False: the line has other causes too, that no node shows
+    line: LogLine | None = None  # line that supports it
+    states: bool = True  # False: the line has other possible causes, which no node shows
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Why a host's traffic took its path."""
+    """The reason for the path of a host's traffic."""
 
     kind: CauseKind  # the earliest layer that bears the blame
     proof: Proof
     line: LogLine | None
-    summary: str  # what the node shows; several clauses where it contradicts
+    summary: str  # the node's evidence; several clauses if contradictory
     keys: tuple[str, ...] = ()
-    others: tuple[CauseKind, ...] = ()  # other causes that the log alone allows as well
+    others: tuple[CauseKind, ...] = ()  # other causes that are possible from the log alone
 
     @property
     def names(self) -> str:
-        """The causes that remain, in words."""
+        """The remaining causes, in words."""
         return " or ".join(kind.name for kind in (self.kind, *self.others))

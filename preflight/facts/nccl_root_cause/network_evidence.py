@@ -81,7 +81,7 @@ def gid(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvid
     if not ports:
         return SILENT
     own = names([port.name for port in ports])
-    return NodeEvidence(False, f"row {row} of the GID table holds a RoCE v2 address on {own}", tuple(keys[:4]))
+    return NodeEvidence(False, f"row {row} of the GID table has a RoCE v2 address on {own}", tuple(keys[:4]))
 
 
 def no_route(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
@@ -122,7 +122,7 @@ def no_peer_memory(node: NodeFacts, host: HostStatements, line: LogLine | None) 
         return NodeEvidence(True, "nvidia_peermem is not loaded, and the proprietary driver has no DMA-BUF", keys)
     if (major, minor) >= DMA_BUF:
         return NodeEvidence(False, f"open kernel modules on kernel {major}.{minor} offer DMA-BUF", keys)
-    # distributions carry DMA-BUF back; what NCCL found decides
+    # distributions backport DMA-BUF; NCCL's detection decides
     return NodeEvidence(True, f"nvidia_peermem is not loaded, and kernel {major}.{minor} brings no DMA-BUF", keys)
 
 

@@ -1,8 +1,8 @@
 """Rules for NCCL variables that need only the settings, a scope and a version.
 
-One set of rules for a node's environment, the ``set by environment`` lines of a log, a pasted list, and the processes
-of a running job. A rule that depends on the node or the job (:class:`SettingScope`) yields nothing where that is
-unknown. Sources: NCCL user guide, "Environment Variables"; NCCL 2.30 src/.
+The same rules apply to a node's environment, the ``set by environment`` lines of a log, a pasted list, and the
+processes of a running job. A rule that depends on the node or the job (:class:`SettingScope`) yields no violation if
+that is unknown. Sources: NCCL user guide, "Environment Variables"; NCCL 2.30 src/.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from preflight.facts.nccl_settings.violation import SettingRule, SettingScope, V
 
 __all__ = ["RULES", "SettingRule", "SettingScope", "Violation", "lint"]
 
-#: Violations of one rule that are reported; a hostile list of names must not make a long report.
+#: Maximum number of reported violations of one rule; a hostile list of names must not create a long report.
 MOST = 40
 
-#: All rules that look at one environment, by name.
+#: All rules for one environment, by name.
 RULES: Mapping[str, SettingRule] = {
     rule.__name__: rule
     for rule in (

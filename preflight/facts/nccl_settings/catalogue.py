@@ -1,8 +1,8 @@
 """NCCL's variables: meaning, first and last version, owners of other names.
 
-The table ``variables.json`` holds facts of the NCCL user guide ("Environment Variables", 2.30) and of which of the
-releases 2.3.5 to 2.30.7 reads what; it is loaded on first use. ``since`` and ``last`` of a name that the guide does
-not have come from a sample of releases and may be a little off.
+The table ``variables.json`` has facts from the NCCL user guide ("Environment Variables", 2.30) and from the releases
+2.3.5 to 2.30.7; it is loaded on first use. ``since`` and ``last`` of an undocumented name come from a sample of
+releases and may be slightly inaccurate.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from preflight._startup.lightclass import dataclass
 #: major, minor, patch; a release without a patch has 0
 Version = tuple[int, int, int]
 
-#: What a value may be: see ``preflight.facts.nccl_settings.value_grammar``.
+#: Format of a value: see ``preflight.facts.nccl_settings.value_grammar``.
 KINDS = (
     "switch", "number", "bytes", "truth", "word", "words", "flags", "level", "path", "text", "ports", "interfaces",
     "network", "address",
@@ -33,9 +33,9 @@ class Variable:
 
     name: str
     kind: str  # one of KINDS
-    documented: bool = False  # in the user guide; another name may change with any release
-    site: bool = False  # meant to be set by a site; the guide reserves the rest for debugging
-    since: Version | None = None  # first release that reads it; None: older than all that were looked at
+    documented: bool = False  # documented in the user guide; other names may change in any release
+    site: bool = False  # intended for sites; the guide reserves others for debugging
+    since: Version | None = None  # first release that reads it; None: older than the examined ones
     last: Version | None = None  # last release that reads it; None: the newest still does, or none is known to
     ended: str = ""  # "removed", "renamed" or "deprecated"; empty: current
     ended_in: str = ""  # release
@@ -44,9 +44,9 @@ class Variable:
     values_since: tuple[tuple[str, Version], ...] = ()
     min: int | None = None
     max: int | None = None
-    exact: bool = False  # the case of a word counts
+    exact: bool = False  # whether words are case-sensitive
     default: str = ""  # in words; empty: unset
-    number: int | None = None  # the default of the newest release, where it is a plain number
+    number: int | None = None  # the default of the newest release, if it is a plain number
 
     def is_read_by(self, version: Version) -> bool:
         """Return whether a release reads it."""
@@ -59,15 +59,15 @@ class Variable:
 class VariableTable:
     """Table of known names."""
 
-    newest: Version  # the newest release that was looked at
+    newest: Version  # the newest examined release
     variables: Mapping[str, Variable]
     others: tuple[tuple[str, str], ...]  # (name or PREFIX*, owner)
     pytorch: Mapping[str, str]  # un-prefixed name that PyTorch read up to 2.1 -> its name from 2.2 on
-    invented: Mapping[str, str]  # name without a reader -> the intended one; empty: there is none
+    invented: Mapping[str, str]  # name without a reader -> the intended name; empty if none
 
     def owner(self, name: str) -> str:
         """Return the owner of a name: ``NCCL``, a plug-in, ``PyTorch``; else empty."""
-        if name in self.invented:  # also where a plug-in's names begin so: NCCL_SHARP_ENABLE
+        if name in self.invented:  # even if a plug-in's names have this prefix: NCCL_SHARP_ENABLE
             return ""
         if name in self.variables:
             return "NCCL"
@@ -87,19 +87,19 @@ def version(text: str) -> Version:
 
 
 def dotted(number: Version) -> str:
-    """Return a version as it is written."""
+    """Format a version."""
     return ".".join(map(str, number))
 
 
 @cache
 def table() -> VariableTable:
-    """Read the table, once."""
-    loader: Any = __spec__.loader  # as importlib.resources does, but its import takes longer than all of this
+    """Return the table, read once."""
+    loader: Any = __spec__.loader  # as importlib.resources, whose import is slow
     return read(loader.get_data(os.path.join(os.path.dirname(__file__), "variables.json")).decode("utf-8"))
 
 
 def read(text: str) -> VariableTable:
-    """Read a table; raises ValueError where it is not one."""
+    """Read a table; raises ValueError if it is invalid."""
     try:
         data = json.loads(text)
         variables = {row["name"]: _variable(row) for row in data["variables"]}
@@ -121,9 +121,9 @@ def _variable(row: Mapping[str, Any]) -> Variable:
 
 
 def nearest(name: str, names: Iterable[str] | None = None) -> str:
-    """Return the known name that was probably meant; empty if none is near.
+    """Return the known name that was probably intended; empty if none is similar.
 
-    Words in another order, the beginning of one longer name, and typing errors are near.
+    Similar are words in another order, a prefix of one longer name, and typing errors.
     """
     import difflib  # with re it is most of the start of this module, and needed for a typing error only
 

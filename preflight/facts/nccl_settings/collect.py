@@ -1,6 +1,6 @@
 """NCCL settings from a log, a pasted list or the processes of a running job.
 
-All give :class:`~preflight.facts.nccl_environment.NcclEnvironment`, so that one set of rules judges them.
+All return :class:`~preflight.facts.nccl_environment.NcclEnvironment`, so that one set of rules judges them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 RANKS = "env:ranks"
 
-#: Most lines of a pasted list that are read, and most settings that are taken from it.
+#: Maximum number of lines read from a pasted list, and of settings used from it.
 LONGEST_LIST, MAX_SETTINGS = 200_000, 5000
 
 #: Names to find in a pasted list: NCCL's own, those of its plug-ins, and those with the size of the job.
@@ -31,7 +31,7 @@ _WANTED = re.compile(
 
 @dataclass(frozen=True)
 class CollectedSettings:
-    """Settings as several processes have them: one name may have several values."""
+    """Settings of several processes: a name may have several values."""
 
     settings: tuple[Setting, ...]
 
@@ -61,7 +61,7 @@ def of_log(variables: Iterable[ReportedVariable], key: str) -> CollectedSettings
 
 
 def of_listing(text: str | NumberedText, key: str) -> CollectedSettings | None:
-    """Parse pasted lines of ``NAME=value``; None if there is none of NCCL.
+    """Parse pasted lines of ``NAME=value``; None without an NCCL variable.
 
     They may come from ``env``, ``export -p`` or ``srun -l env``. Never raises.
     """
@@ -112,13 +112,13 @@ class Ranks:
 
     environments: tuple[RankEnvironment, ...]  # different ones
     denied: int  # processes of other users, with unreadable environments
-    complete: bool  # False: there were more processes than are looked at
+    complete: bool  # False: there were more processes than examined
 
 
 def ranks(evidence: Evidence) -> Ranks:
     """Return the start environments of the ranks on a node.
 
-    What a program sets later in itself is not visible. Raises EvidenceError if they were not collected.
+    Variables that a program sets later are not visible. Raises EvidenceError if they were not collected.
     """
     value = evidence.value(RANKS)
     if not isinstance(value, Mapping) or not isinstance(value.get("environments"), list):
@@ -135,7 +135,7 @@ def _rank(entry: object) -> RankEnvironment:
     if not isinstance(pids, list) or not pids or not all(isinstance(pid, int) for pid in pids):
         raise EvidenceError(RANKS, "an environment names no process")
     if not isinstance(names, Mapping) or not all(isinstance(value, str) for value in names.values()):
-        raise EvidenceError(RANKS, "an environment holds no names and values")
+        raise EvidenceError(RANKS, "an environment has no names and values")
     count = entry.get("count", len(pids))
     return RankEnvironment(
         tuple(pids),

@@ -20,7 +20,7 @@ def contradictions(env: NcclEnvironment, here: SettingScope) -> Iterator[Violati
 def _network_clashes(read: SettingsReader, here: SettingScope) -> Iterator[Violation]:
     network, off = read.text("NCCL_NET").casefold(), bool(read.number("NCCL_IB_DISABLE"))
     if off and network == "ib":
-        yield read.clash("the job ends at its start, its only network is switched off", "NCCL_IB_DISABLE unset",
+        yield read.clash("the job fails at start, because its only network is disabled", "NCCL_IB_DISABLE unset",
                          "NCCL_IB_DISABLE", "NCCL_NET", fatal=True)  # fmt: skip
     elif off and (useless := [one for one in read.env.settings if one.name.startswith("NCCL_IB_") and one.value]):
         names = [one.name for one in useless if one.name != "NCCL_IB_DISABLE"]
@@ -32,15 +32,15 @@ def _network_clashes(read: SettingsReader, here: SettingScope) -> Iterator[Viola
     if network == "socket" and read.number("NCCL_COLLNET_ENABLE"):
         yield read.clash("TCP has no collectives in the network", "one or the other", "NCCL_NET", "NCCL_COLLNET_ENABLE")
     if read.text("NCCL_NET_PLUGIN").casefold() == "none" and network and network not in ("ib", "socket"):
-        yield read.clash("the job ends at its start, that network is a plug-in's", "one or the other",
+        yield read.clash("the job fails at start, because that network belongs to a plug-in", "one or the other",
                          "NCCL_NET_PLUGIN", "NCCL_NET", fatal=True)  # fmt: skip
     if read.set("NCCL_OOB_NET_IFNAME") and not read.number("NCCL_OOB_NET_ENABLE"):
-        yield read.clash("it is read only with NCCL_OOB_NET_ENABLE=1", "NCCL_OOB_NET_ENABLE=1, or unset",
+        yield read.clash("it is only read with NCCL_OOB_NET_ENABLE=1", "NCCL_OOB_NET_ENABLE=1, or unset",
                          "NCCL_OOB_NET_IFNAME", "NCCL_OOB_NET_ENABLE")  # fmt: skip
     level = read.text("NCCL_NET_GDR_LEVEL")
     far = level == "SYS" or (level.isdigit() and (read.number("NCCL_NET_GDR_LEVEL") or 0) >= 4)
     if far and read.set("NCCL_DMABUF_ENABLE") and read.number("NCCL_DMABUF_ENABLE") == 0 and here.peer_memory is False:
-        yield read.clash("no way to GPU memory is left: no DMA-BUF, and no peer-memory module is loaded",
+        yield read.clash("no path to GPU memory remains: no DMA-BUF, and no peer-memory module is loaded",
                          "NCCL_DMABUF_ENABLE unset", "NCCL_DMABUF_ENABLE", "NCCL_NET_GDR_LEVEL")  # fmt: skip
     threshold, buffer = read.number("NCCL_IB_AR_THRESHOLD"), read.number("NCCL_BUFFSIZE") or 4194304
     if threshold is not None and threshold > buffer:
@@ -54,20 +54,20 @@ def _memory_clashes(read: SettingsReader, here: SettingScope) -> Iterator[Violat
         if cumem_off and read.number(name) == 1:
             yield read.clash(f"{feature} needs cuMem memory", "NCCL_CUMEM_ENABLE unset", "NCCL_CUMEM_ENABLE", name)
     if read.number("NCCL_MULTI_RANK_GPU_ENABLE") == 1 and read.number("NCCL_NVLS_ENABLE") == 1:
-        yield read.clash("the job ends at its start: several ranks on one GPU exclude NVLink SHARP",
+        yield read.clash("the job fails at start: several ranks on one GPU exclude NVLink SHARP",
                          "NCCL_NVLS_ENABLE unset", "NCCL_NVLS_ENABLE", "NCCL_MULTI_RANK_GPU_ENABLE",
                          fatal=True)  # fmt: skip
     algorithms = [item.casefold() for item in read.text("NCCL_ALGO").split(",")]
     if any(item.startswith("nvls") for item in algorithms) and read.number("NCCL_NVLS_ENABLE") == 0:
         alone = all(item.startswith("nvls") for item in algorithms)
         fatal = alone and here.version is not None and here.version >= STRICT
-        yield read.clash("no algorithm is left, the job ends at its start" if fatal else "NVLS is requested and off",
+        yield read.clash("no algorithm remains, so the job fails at start" if fatal else "NVLS is requested and off",
                          "one or the other", "NCCL_ALGO", "NCCL_NVLS_ENABLE", fatal=fatal)  # fmt: skip
     if read.number("NCCL_P2P_DISABLE") == 1:
         if read.set("NCCL_P2P_LEVEL"):
             yield read.clash("the distance has no effect", "one or the other", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")
         if read.number("NCCL_SHM_DISABLE") == 1:
-            yield read.clash("all that is left between the GPUs of a node is the network", "both unset",
+            yield read.clash("only the network remains between the GPUs of a node", "both unset",
                              "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE")  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def _count_clashes(read: SettingsReader) -> Iterator[Violation]:
     for end in ("MIN", "MAX"):
         old, new = f"NCCL_{end}_NCHANNELS", f"NCCL_{end}_CTAS"
         if read.set(old) and read.set(new):
-            yield read.clash("they mean the same, and the stricter one wins", f"{new} alone", old, new)
+            yield read.clash("they have the same meaning, and the stricter one applies", f"{new} alone", old, new)
 
 
 def socket_threads(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
@@ -94,7 +94,7 @@ def socket_threads(env: NcclEnvironment, here: SettingScope) -> Iterator[Violati
     settings = read.set(*names)
     set_to = " with ".join(setting.text for setting in settings)
     if threads is not None and threads > 16:
-        yield Violation("socket-threads", settings, f"{set_to}: NCCL takes at most 16 threads", "at most 16 threads")
+        yield Violation("socket-threads", settings, f"{set_to}: NCCL accepts at most 16 threads", "at most 16 threads")
     elif (threads or 1) * (each or 1) > 64:
-        what = f"{set_to}: {(threads or 1) * (each or 1)} sockets for each connection, NCCL takes at most 64"
+        what = f"{set_to}: {(threads or 1) * (each or 1)} sockets per connection, NCCL accepts at most 64"
         yield Violation("socket-threads", settings, what, "a product of at most 64")

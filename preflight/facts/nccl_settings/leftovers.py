@@ -11,9 +11,9 @@ from preflight.facts.nccl_settings.violation import SettingScope, SettingsReader
 
 
 def left_over(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
-    """Yield a transport that is switched off.
+    """Yield disabled transports.
 
-    The scope shows whether it matters (nccl.left-over-disables).
+    The scope shows whether they have an effect (nccl.left-over-disables).
     """
     for name, switch in SWITCHES.items():
         for setting in SettingsReader(env).set(name):
@@ -54,9 +54,9 @@ _GOOGLES = re.compile("NCCL_(GPUDIRECTTCPX|FASTRAK)_")
 def of_googles_plugin(env: NcclEnvironment, setting: Setting) -> bool:
     """Return whether a setting belongs to Google's GPUDirect-TCPX and TCPXO recipe.
 
-    The plug-ins carry the protocol Simple, TCPXO in a second profile LL128 as well, know rings and trees, and their
-    guide switches NVLink SHARP off and counts the channels (GKE, "Maximize GPU network bandwidth";
-    nccl-env-profile.sh and the tuner's a3plus_tuner_config_ll128.textproto of the plug-in's image).
+    The plug-ins support the protocol Simple, TCPXO in a second profile also LL128, with rings and trees; their guide
+    disables NVLink SHARP and sets the number of channels (GKE, "Maximize GPU network bandwidth"; nccl-env-profile.sh
+    and the tuner's a3plus_tuner_config_ll128.textproto of the plug-in's image).
     """
     theirs = {match[1] for one in env.settings if (match := _GOOGLES.match(one.name))}
     if not theirs:
@@ -70,9 +70,9 @@ def of_googles_plugin(env: NcclEnvironment, setting: Setting) -> bool:
 
 
 def needed(env: NcclEnvironment, setting: Setting) -> bool:
-    """Return whether a switch is required.
+    """Return whether a disabling variable is required.
 
-    Google's recipe needs some, and ranks that share a GPU, which NVLS cannot do.
+    Google's plug-ins need some, and so do ranks that share a GPU, which NVLS does not support.
     """
     shared = SettingsReader(env).number("NCCL_MULTI_RANK_GPU_ENABLE") == 1
     return (shared and setting.name == "NCCL_NVLS_ENABLE") or of_googles_plugin(env, setting)
@@ -87,7 +87,7 @@ def _of_amazons_plugin(setting: Setting, here: SettingScope) -> bool:
 
 
 def pinned_choices(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
-    """Yield choices pinned by hand that NCCL makes better by size and topology."""
+    """Yield pinned choices that NCCL makes better by size and topology."""
     read = SettingsReader(env)
     for name, kind in (("NCCL_ALGO", "algorithm"), ("NCCL_PROTO", "protocol")):
         for setting in read.set(name):
@@ -95,7 +95,7 @@ def pinned_choices(env: NcclEnvironment, here: SettingScope) -> Iterator[Violati
                 continue
             forced = name == "NCCL_PROTO" and not setting.value.startswith("^") and "ll128" in setting.value.casefold()
             if forced and here.nvlink is False:
-                what = f"{setting.text} in {setting.where} forces LL128 without NVLink: it can corrupt data there"
+                what = f"{setting.text} in {setting.where} forces LL128 without NVLink: it can corrupt data"
                 yield Violation("ll128", (setting,), what, "unset", fatal=True)
             else:
                 what = f"{setting.text} in {setting.where} {_holds(setting.value, kind)} for every size and collective"
@@ -108,14 +108,14 @@ def pinned_choices(env: NcclEnvironment, here: SettingScope) -> Iterator[Violati
         for setting in read.set("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS"):
             if of_googles_plugin(env, setting):
                 continue
-            what = f"{setting.text} in {setting.where} holds the number of channels fast on NVSwitches"
+            what = f"{setting.text} in {setting.where} pins the number of channels on NVSwitches"
             yield Violation("pinned-channels", (setting,), what, "unset: NCCL counts the NVLinks")
 
 
 def _holds(value: str, kind: str) -> str:
     """Return the effect of a list of algorithms or protocols: one, some, all but."""
     if value.lstrip().startswith("^"):
-        return f"keeps NCCL from the {kind} {value.strip()[1:]}"
+        return f"prevents NCCL from using the {kind} {value.strip()[1:]}"
     several = "," in value or ";" in value or ":" in value
     return f"leaves NCCL these {kind}s only," if several else f"holds one {kind} fast"
 
@@ -134,8 +134,8 @@ def fabric_fit(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
         yield Violation("fabric-fit", (setting,), what, "unset: messages take turns")
     if read.number("NCCL_CROSS_NIC") == 1 and here.rails_apart:
         (setting,) = read.set("NCCL_CROSS_NIC")
-        what = f"{setting.text} in {setting.where} sends between rails, and each rail is a subnet of its own"
-        yield Violation("fabric-fit", (setting,), what, "0 where no router joins the rails; else unset")
+        what = f"{setting.text} in {setting.where} sends between rails, but each rail is a separate subnet"
+        yield Violation("fabric-fit", (setting,), what, "0 if no router connects the rails; otherwise unset")
     for name in ("NCCL_IB_TC", "NCCL_IB_FIFO_TC"):
         number = read.number(name)
         if number is not None and 0 <= number <= 255 and number & 3 == 3:

@@ -21,16 +21,16 @@ class Named:
 
     variable: str
     path: str
-    status: str  # "ok": it was looked at; "missing", "denied", … as of a record
+    status: str  # "ok": it was read; "missing", "denied", … as of a record
     type: str = ""  # file, dir, …
-    access: str = ""  # what this user may do: "r", "rw", …
-    folder_access: str = ""  # the same of the directory that holds it; empty: there is none, or nothing is allowed
+    access: str = ""  # access of this user: "r", "rw", …
+    folder_access: str = ""  # the same for its directory; empty: missing, or no access
     text: str | None = None  # content, of a file that NCCL reads as text
     why: str = ""
 
     @property
     def missing(self) -> bool:
-        """Whether there is no such file."""
+        """Whether the file is missing."""
         return self.status == "missing"
 
 
@@ -41,7 +41,7 @@ def named(evidence: Evidence) -> Mapping[str, Named]:
     """
     value = evidence.value(FILES)
     if not isinstance(value, Mapping):
-        raise EvidenceError(FILES, f"holds a {type(value).__name__}, not names and files")
+        raise EvidenceError(FILES, f"contains a {type(value).__name__}, not names and files")
     return {str(name): _named(str(name), entry) for name, entry in value.items()}
 
 
@@ -62,7 +62,7 @@ def topology_gpus(text: str) -> tuple[str, ...]:
     parsed as XML, so a cut or hostile one is harmless.
     """
     if "<system" not in text:
-        raise ValueError("it holds no <system>, so it is not an NCCL topology file")
+        raise ValueError("it has no <system>, so it is not an NCCL topology file")
     found = []
     for element in re.findall(r"<pci\b([^<>]{0,2000})>", text):
         fields = dict(re.findall(r'\b(busid|class)="([^"]{0,64})"', element))

@@ -18,7 +18,7 @@ MUST = frozenset({
     "NCCL_NVLS_ENABLE", "NCCL_NET", "NCCL_P2P_NET_CHUNKSIZE",
 })  # fmt: skip
 
-#: Variables that name an object of one node, or only describe it, may differ.
+#: Variables that name or describe an object of one node, and may differ.
 _MAY_DIFFER = re.compile(
     r"NCCL_(?:(?:SOCKET|OOB_NET|FASTRAK|GPUDIRECTTCPX_SOCKET)_IFNAME|IB_HCA|IB_GID_INDEX|HOSTID|CONF_FILE|COMM_ID"
     r"|(?:TOPO|GRAPH|TOPO_DUMP|GRAPH_DUMP|TUNER_CONFIG)_FILE(?:_RANK)?|DEBUG\w*|\w+_DUMP\w*|IGNORE_CPU_AFFINITY"

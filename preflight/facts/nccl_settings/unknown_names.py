@@ -11,7 +11,7 @@ from preflight.facts.nccl_settings.leftovers import of_googles_plugin
 from preflight.facts.nccl_settings.value_grammar import faults
 from preflight.facts.nccl_settings.violation import SettingScope, Violation
 
-#: The release from which on blanks and carriage returns at the end of a file's line are cut off.
+#: First release that strips blanks and carriage returns at the end of a line.
 TRIMMING = (2, 30, 0)
 
 #: Intended as a name of NCCL's, possibly misspelled.
@@ -33,7 +33,7 @@ def unknown_names(env: NcclEnvironment, here: SettingScope) -> Iterator[Violatio
         if name in known.invented:
             meant = known.invented[name]
             what, expected = (
-                "there is no such variable and never was",
+                "no such variable has ever existed",
                 meant or "unset: the time limit is the framework's",
             )
         elif meant := nearest(name):
@@ -41,7 +41,7 @@ def unknown_names(env: NcclEnvironment, here: SettingScope) -> Iterator[Violatio
             if name.strip().upper() == meant:
                 what = "the case of letters counts" if name.strip() == name else "the blank is part of the name"
             elif name.split()[-1:] == [meant]:
-                what = "no known program reads a line that begins so"
+                what = "no known program reads a line with this start"
         else:
             what, expected = "no program known to preflight reads it", "a name of the user guide, or a plug-in's"
         yield Violation("unknown-name", (setting,), f"{shown} in {setting.where}: {what}", expected)
@@ -58,7 +58,7 @@ def version_names(env: NcclEnvironment, here: SettingScope) -> Iterator[Violatio
             if here.versions and all(variable.is_read_by(version) for version in here.versions):
                 continue
             if not here.versions and variable.last is not None and variable.last[:2] == known.newest[:2]:
-                continue  # the newest series itself read it: nearly every NCCL in use does
+                continue  # the newest series read it, so nearly every NCCL in use does
             until = f"since NCCL {variable.ended_in}" if variable.ended_in else "any more"
             if not variable.ended_in and variable.last is not None:
                 until = f"after NCCL {dotted(variable.last)}"
@@ -74,7 +74,7 @@ def version_names(env: NcclEnvironment, here: SettingScope) -> Iterator[Violatio
         elif here.versions and not any(variable.is_read_by(version) for version in here.versions):
             versions = " and ".join(dotted(version) for version in sorted(set(here.versions)))
             first = dotted(variable.since) if variable.since else "?"
-            what = f"{place}: NCCL {versions} does not read it, the first that does is {first}"
+            what = f"{place}: NCCL {versions} does not read it; first read by {first}"
             yield Violation("too-new-name", (setting,), what, f"NCCL {first}, or unset")
 
 

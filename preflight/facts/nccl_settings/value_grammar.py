@@ -14,10 +14,10 @@ from preflight._startup.lightclass import dataclass
 from preflight.facts.nccl_environment import strtoll
 from preflight.facts.nccl_settings.catalogue import Variable, Version, dotted, nearest
 
-#: Words of ``nvidia-smi topo -m`` and of NCCL's own list of distances (src/graph/topo.h), near to far.
+#: Distances of ``nvidia-smi topo -m`` and NCCL (src/graph/topo.h), from near to far.
 LEVELS = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS")
 
-#: NCCL ends with an error where it does not know an algorithm or protocol, from here on.
+#: First release in which NCCL fails on an unknown algorithm or protocol.
 STRICT = (2, 24, 0)
 
 _TRUE = re.compile(r"['\"\s]*(?:true|yes|on|enabled?|t|y)['\"\s]*", re.I)
@@ -30,21 +30,21 @@ class InvalidValue:
 
     what: str  # follows "NAME=VALUE in WHERE "
     expected: str
-    fatal: bool = False  # the job ends at its start
+    fatal: bool = False  # the job fails at start
 
 
 def faults(variable: Variable, value: str, version: Version | None = None) -> Iterator[InvalidValue]:
-    """Yield the faults of a value; none for one that NCCL takes literally."""
+    """Yield the faults of a value; none if NCCL reads it literally."""
     if not value:
         if not (variable.kind == "text" or variable.name.startswith("NCCL_DEBUG_TIMESTAMP")):
-            yield InvalidValue("is empty: NCCL takes its default, and no file fills it in", "a value, or unset")
+            yield InvalidValue("is empty: NCCL uses its default, and files cannot override it", "a value, or unset")
     elif variable.kind in ("switch", "number", "bytes", "truth"):
         yield from _number(variable, value)
     elif _QUOTED.fullmatch(value.strip()) and len(value.strip()) > 1:
-        yield InvalidValue("has quotes, which NCCL takes as part of the value", value.strip()[1:-1] or "a value")
+        yield InvalidValue("has quotes, which NCCL treats as part of the value", value.strip()[1:-1] or "a value")
     elif value != value.strip() and variable.name != "NCCL_DEBUG_TIMESTAMP_FORMAT":
         end = "a carriage return" if value.endswith("\r") else "a blank"
-        yield InvalidValue(f"begins or ends with {end}, which NCCL takes as part of the value", repr(value.strip()))
+        yield InvalidValue(f"begins or ends with {end}, which NCCL treats as part of the value", repr(value.strip()))
     else:
         yield from _text(variable, value, version)
 
@@ -59,7 +59,7 @@ def _number(variable: Variable, value: str) -> Iterator[InvalidValue]:
         return
     number = strtoll(value)
     if number is None:
-        yield InvalidValue("is beyond 64 bits: NCCL takes its default", wanted)
+        yield InvalidValue("exceeds 64 bits: NCCL uses its default", wanted)
     elif not re.match(r"[+-]?[0-9]", plain):
         meant = ", where 1 was meant" if _TRUE.fullmatch(value) or re.fullmatch(r"['\"]\s*1\s*['\"]", plain) else ""
         yield InvalidValue(f"is not a number: NCCL reads it as 0{meant}", wanted)
@@ -75,7 +75,7 @@ def _number(variable: Variable, value: str) -> Iterator[InvalidValue]:
 
 def _in_range(variable: Variable, number: int) -> bool:
     if number == variable.number or (number in (-1, -2) and variable.number is None and variable.default):
-        return True  # the source's own words for "automatic"
+        return True  # the source's values for "automatic"
     if variable.kind in ("switch", "truth"):
         return number in (0, 1)
     if variable.values:
@@ -88,7 +88,7 @@ def _out_of_range(variable: Variable, number: int) -> str:
         return "waits for ever: a dead peer hangs the job" if number >= 32 else "is not a time-out"
     if variable.kind in ("switch", "truth"):
         return "is neither 0 nor 1"
-    return "is none of the values that NCCL takes" if variable.values else "is out of range"
+    return "is not a value that NCCL accepts" if variable.values else "is out of range"
 
 
 def _wanted(variable: Variable) -> str:
@@ -114,7 +114,7 @@ def _advice(variable: Variable, number: int) -> Iterator[InvalidValue]:
         yield InvalidValue("gives up earlier than the hardware can: the default is the maximum", "7")
     elif variable.name == "NCCL_BUFFSIZE" and (number < 2**20 or number & (number - 1)):
         yield InvalidValue(
-            "is not a power of two of at least 1 MiB: chunks and slots do not fit it", "4194304, the default"
+            "is not a power of two of at least 1 MiB: chunks and slots do not divide it evenly", "4194304, the default"
         )
 
 
@@ -131,16 +131,16 @@ def _text(variable: Variable, value: str, version: Version | None) -> Iterator[I
         yield from _words(variable, value, version)
     elif kind == "flags":
         if any(not _known(variable, part) for part in value.split("|")):
-            yield InvalidValue("is none of the words that NCCL takes", ", ".join(map(str, variable.values)))
+            yield InvalidValue("is not a word that NCCL accepts", ", ".join(map(str, variable.values)))
     elif kind == "path":
         if value.startswith("~") or "$" in value:
-            yield InvalidValue("is taken as it is written: NCCL expands neither ~ nor $", "an absolute path")
+            yield InvalidValue("is used literally: NCCL does not expand ~ or $", "an absolute path")
     elif kind == "network":
         if not _is_network(value):
             yield InvalidValue("is not a network in CIDR form", "10.0.0.0/8, or IPv6")
     elif kind in ("ports", "interfaces") and any(item != item.strip() for item in value.split(",")):
         yield InvalidValue(
-            "has a blank in its list, which NCCL takes as part of a name", re.sub(r"\s*,\s*", ",", value)
+            "has a blank in its list, which NCCL treats as part of a name", re.sub(r"\s*,\s*", ",", value)
         )
     elif kind == "address" and not re.fullmatch(r"(?:\[[0-9A-Fa-f:.%\w]+\]|[^\s:\[\]]+):[0-9]{1,5}", value):
         yield InvalidValue("is not host:port", "localhost:28028; an IPv6 address in square brackets")
@@ -156,7 +156,7 @@ def _word(variable: Variable, value: str) -> Iterator[InvalidValue]:
         return
     if not _known(variable, value):
         case = " in this case of letters" if _known_folded(variable, value) else ""
-        yield InvalidValue(f"is none of the words that NCCL takes{case}: it takes its default", wanted)
+        yield InvalidValue(f"is not a word that NCCL accepts{case}: it uses its default", wanted)
 
 
 def _known_folded(variable: Variable, value: str) -> bool:
@@ -196,7 +196,9 @@ def _words(variable: Variable, value: str, version: Version | None) -> Iterator[
                 yield _unknown_word(variable, item[:60], pinned, version)
                 return
             if first is not None and version is not None and version < first:
-                yield InvalidValue(f"names {item}, which NCCL {dotted(version)} does not have", f"NCCL {dotted(first)}")
+                yield InvalidValue(
+                    f"names {item}, which NCCL {dotted(version)} does not support", f"NCCL {dotted(first)}"
+                )
                 return
 
 
@@ -206,7 +208,7 @@ def _unknown_word(variable: Variable, item: str, pinned: bool, version: Version 
     if not pinned:
         return InvalidValue(f"names {item!r}, which NCCL ignores", wanted)
     fatal = version is not None and version >= STRICT
-    ends = "ends the job at its start" if fatal else "is ignored, and from 2.24 on ends the job at its start"
+    ends = "makes the job fail at start" if fatal else "is ignored, and from 2.24 on makes the job fail at start"
     return InvalidValue(f"names {item!r}, which {ends}", wanted, fatal)
 
 
@@ -219,6 +221,6 @@ def _is_network(value: str) -> bool:
 
 
 def same_number(variable: Variable, value: str) -> int | None:
-    """Return the number that NCCL parses, None where it is text or the default."""
+    """Return the number that NCCL parses; None for text or the default."""
     numeric = variable.kind in ("switch", "number", "bytes")
     return strtoll(value) if value and numeric else None

@@ -13,13 +13,13 @@ from preflight.facts.nccl_settings.catalogue import Version
 
 @dataclass(frozen=True)
 class Violation:
-    """One rule that settings violate, and which settings."""
+    """A violated rule, and the settings that violate it."""
 
     rule: str
     settings: tuple[Setting, ...]  # the first is the one to change
     what: str  # a complete sentence
     expected: str
-    fatal: bool = False  # the job ends at its start, computes rubbish, or loses its network
+    fatal: bool = False  # the job fails at start, computes wrong results, or loses its network
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -31,20 +31,20 @@ class Violation:
 class SettingScope:
     """Known facts of the node and job of the settings; None: unknown."""
 
-    versions: tuple[Version, ...] = ()  # of the NCCLs that a job may load; empty: unknown
-    rdma: bool | None = None  # there are RDMA devices
+    versions: tuple[Version, ...] = ()  # versions of NCCL that a job may load; empty: unknown
+    rdma: bool | None = None  # whether there are RDMA devices
     nvlink: bool | None = None  # between the GPUs
     nvswitch: bool | None = None
     peer_memory: bool | None = None  # a peer-memory module is loaded
     infiniband: bool | None = None  # the ports in use are InfiniBand; False: RoCE
-    rails_apart: bool | None = None  # each rail is a subnet of its own
+    rails_apart: bool | None = None  # whether each rail is a separate subnet
     ranks: int | None = None  # of the job
     nodes: int | None = None
     libfabric: bool = False  # the plug-in aws-ofi-nccl carries the traffic between nodes
 
     @property
     def version(self) -> Version | None:
-        """The version, where there is only one."""
+        """The version, if there is only one."""
         return self.versions[0] if len(set(self.versions)) == 1 else None
 
 
@@ -54,12 +54,12 @@ class SettingRule(Protocol):
     __name__: str
 
     def __call__(self, env: NcclEnvironment, here: SettingScope, /) -> Iterator[Violation]:
-        """Yield what is wrong; pure."""
+        """Yield the violations; pure."""
         ...
 
 
 class SettingsReader:
-    """The settings as NCCL reads them, for rules that look at several."""
+    """The settings as NCCL reads them, for rules on several settings."""
 
     def __init__(self, env: NcclEnvironment) -> None:
         self.env = env
@@ -70,7 +70,7 @@ class SettingsReader:
         return setting.value if setting is not None else ""
 
     def number(self, name: str) -> int | None:
-        """Return a number as NCCL reads it; None where it takes its default."""
+        """Return a number as NCCL reads it; None if it uses its default."""
         try:
             return self.env.integer(name)
         except EvidenceError:
@@ -82,7 +82,7 @@ class SettingsReader:
         return tuple(setting for setting in found if setting is not None and setting.value)
 
     def clash(self, what: str, expected: str, *names: str, fatal: bool = False) -> Violation:
-        """Make a violation of several settings."""
+        """Create a violation of several settings."""
         settings = self.set(*names)
         set_to = " with ".join(setting.text for setting in settings)
         return Violation("contradiction", settings, f"{set_to}: {what}", expected, fatal)

@@ -17,7 +17,7 @@ from preflight.parsers.nvidia import nvlink_status
 def health(evidence: Evidence) -> Health:
     """Return the health of all GPUs: NVML's, completed from ``nvidia-smi -q -x``.
 
-    Where NVML hung on one GPU, the answers for those before are used. Raises EvidenceError naming NVML's refusal if
+    If NVML hung on a GPU, the answers for earlier GPUs are used. Raises EvidenceError naming NVML's refusal if
     neither source answered.
     """
     found = _health(evidence)
@@ -57,7 +57,7 @@ def _linked(gpu: GpuHealth, links: nvlink_status.Links | None) -> GpuHealth:
 
 
 def _lacking(gpu: GpuHealth) -> list[str]:
-    """Return the missing values that are not ``N/A``: another source may have them."""
+    """Return the missing values other than ``N/A``, which another source may have."""
     return [name for name, why in gpu.absent.items() if why != NOT_REPORTED]
 
 

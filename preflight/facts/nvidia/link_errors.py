@@ -1,6 +1,6 @@
 """Error counters of NVLink and PCIe of each GPU: totals, growth in a window.
 
-Those of NVLink come from ``nvidia-smi nvlink -e``, or from NVML where there is no nvidia-smi.
+NVLink errors come from ``nvidia-smi nvlink -e``, or from NVML without nvidia-smi.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _of_nvml(record: Record) -> Counts:
         links = gpus.setdefault(str(gpu.get("uuid", "")), {})
         counters = gpu.get("nvlink_errors") or {}
         if not isinstance(counters, Mapping):
-            raise ValueError("nvlink_errors does not hold counters of links")
+            raise ValueError("nvlink_errors has no link counters")
         for link, fields in counters.items():
             if not (link.isascii() and link.isdigit() and len(link) < 4) or not isinstance(fields, Mapping):
                 raise ValueError(f"{link[:20]!r} is not a link with its counters")
@@ -77,7 +77,7 @@ def _of_nvml(record: Record) -> Counts:
 def growth(evidence: Evidence) -> tuple[list[LinkGrowth], int, float]:
     """Return the links that gained errors, the number of links, and the seconds.
 
-    A counter that went back was reset meanwhile: its value came since. Raises EvidenceError.
+    A counter that decreased was reset, so its value is the growth. Raises EvidenceError.
     """
     key = source(evidence)
     readings: Readings[Counts] = twice(
@@ -105,7 +105,7 @@ def replay_growth(evidence: Evidence) -> tuple[Mapping[str, int], float]:
     """
     readings = twice(evidence, NVML, _replays)
     if not readings.before:
-        raise EvidenceError(NVML, "holds no counter of PCIe replays")
+        raise EvidenceError(NVML, "has no PCIe replay counter")
     grown = {
         uuid: now - (before if before <= now else 0)
         for uuid, before in readings.before.items()
@@ -125,12 +125,12 @@ def _gpus(record: Record) -> list[Mapping[str, Any]]:
     value: Any = record.value
     gpus = value.get("gpus") if isinstance(value, Mapping) else None
     if not isinstance(gpus, list):
-        raise ValueError("holds no list of GPUs")
+        raise ValueError("has no list of GPUs")
     return [gpu for gpu in gpus if isinstance(gpu, Mapping)]
 
 
 def usual_replays_per_min(generation: int | None, width: int | None) -> int | None:
-    """Return the PCIe replays per minute of one wrong bit in 10^12; None: unknown."""
+    """Return the PCIe replays per minute for one wrong bit in 10^12; None if unknown."""
     if generation not in _GIGATRANSFERS or not width or not 0 < width <= 32:
         return None
     return math.ceil(_GIGATRANSFERS[generation] * 60 / 1000 * width)

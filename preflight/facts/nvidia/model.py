@@ -1,7 +1,7 @@
 """Health of a GPU as typed values, the same from NVML and nvidia-smi.
 
-A field is None where the source gave no value; ``absent`` has the reason. ``N/A`` is a driver that does not report it
-for this part, which is never the same as "fine".
+A field is None if the source has no value; ``absent`` has the reason. ``N/A`` means that the driver does not report it
+for this part, never that it is fine.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass, field
 from preflight.facts.pci import address
 
-#: Reason in ``absent`` of a value that the driver does not report for this part.
+#: Reason in ``absent`` for a value that the driver does not report for this part.
 NOT_REPORTED = "N/A"
 
 #: The reason for a value that the output lacks.
@@ -21,10 +21,10 @@ NOT_IN_OUTPUT = "not in the output"
 #: Bits of the clocks' event reasons that slow a GPU against its will (nvml.h).
 HW_SLOWDOWN, SW_THERMAL, HW_THERMAL, POWER_BRAKE = 0x08, 0x20, 0x40, 0x80
 
-#: nvmlGpuFabricState_t, and what nvidia-smi calls it.
+#: nvmlGpuFabricState_t -> nvidia-smi's name.
 FABRIC_STATES = {1: "Not Started", 2: "In Progress", 3: "Completed"}
 
-#: nvmlDeviceGpuRecoveryAction_t, and what nvidia-smi calls it.
+#: nvmlDeviceGpuRecoveryAction_t -> nvidia-smi's name.
 RECOVERY_ACTIONS = {
     0: "None", 1: "Reset", 2: "Reboot", 3: "Drain P2P", 4: "Drain and Reset", 5: "Recover IMEX Domain",
     6: "Bus Reset", 7: "System Reboot",
@@ -33,7 +33,7 @@ RECOVERY_ACTIONS = {
 #: The driver that named recovery actions first.
 RECOVERY_SINCE = "565"
 
-#: nvmlComputeMode_t, and what nvidia-smi calls it.
+#: nvmlComputeMode_t -> nvidia-smi's name.
 COMPUTE_MODES = {0: "Default", 1: "Exclusive_Thread", 2: "Prohibited", 3: "Exclusive_Process"}
 
 
@@ -42,7 +42,7 @@ class Process:
     """One compute process on a GPU."""
 
     pid: int  # in the host's name space
-    name: str  # of its program, without arguments; empty where it cannot be seen
+    name: str  # program name without arguments; empty if not visible
     used_mib: int | None
 
 
@@ -52,9 +52,9 @@ class GpuFabric:
 
     state: str  # Not Started, In Progress, Completed
     status: str  # of the last registration: Success, or an NVML error
-    faults: tuple[str, ...]  # what its health names
+    faults: tuple[str, ...]  # reported health faults
     clique: int | None
-    cluster_uuid: str  # all zero: a fabric of this node alone
+    cluster_uuid: str  # all zero: a single-node fabric
 
     @property
     def multi_node(self) -> bool:
@@ -66,13 +66,13 @@ class GpuFabric:
 class GpuHealth:
     """One GPU that answered."""
 
-    index: int  # NVML index; -1: of a pasted text, which does not show it
+    index: int  # NVML index; -1: pasted text without an index
     address: str  # PCI address in the kernel's form
     uuid: str
     name: str | None = None  # product name
     memory_total_mib: int | None = None
     memory_reserved_mib: int | None = None
-    memory_used_mib: int | None = None  # without what the driver reserves
+    memory_used_mib: int | None = None  # without memory reserved by the driver
     bar1_total_mib: int | None = None
     persistence: bool | None = None
     mig: bool | None = None
@@ -92,17 +92,17 @@ class GpuHealth:
     remapped_uncorrected: int | None = None
     remap_pending: bool | None = None
     remap_failure: bool | None = None
-    remap_banks: tuple[int, ...] | None = None  # by spare rows left: max, high, partial, low, none
+    remap_banks: tuple[int, ...] | None = None  # banks by remaining spare rows: max, high, partial, low, none
     retired_single: int | None = None  # pages (Volta and older)
     retired_double: int | None = None
     retired_pending: bool | None = None
-    event_reasons: int | None = None  # bits; what the clocks are held down by
+    event_reasons: int | None = None  # bits; reasons for reduced clocks
     power_limit_w: float | None = None  # as set
     power_enforced_w: float | None = None
     power_default_w: float | None = None
     temperature_c: int | None = None
-    temperature_margin_c: int | None = None  # degrees left before it slows down (Hopper and newer)
-    temperature_slowdown_c: int | None = None  # where it slows down (before Hopper)
+    temperature_margin_c: int | None = None  # margin in degrees before it slows down (Hopper and newer)
+    temperature_slowdown_c: int | None = None  # slowdown temperature (before Hopper)
     pcie_generation: int | None = None
     pcie_generation_max: int | None = None  # of this GPU in this slot
     pcie_width: int | None = None  # lanes
@@ -121,17 +121,17 @@ class GpuHealth:
     sm_clock_max_mhz: int | None = None
     application_clock_mhz: int | None = None  # of the SMs, as set for programs; drivers after 570 drop it
     application_clock_default_mhz: int | None = None
-    serial: str | None = None  # of the board: GPUs of one tray may share it
+    serial: str | None = None  # serial number of the board: GPUs of one tray may share it
     processes: tuple[Process, ...] | None = None
     cuda_cores: int | None = None  # NVML only
-    links: tuple[bool, ...] | None = None  # NVML only: NVLinks that are up
+    links: tuple[bool, ...] | None = None  # NVML only: number of active NVLinks
     link_gbytes_s: float | None = None  # NVML only: rate of each, per direction
-    absent: Mapping[str, str] = field(default_factory=dict, compare=False)  # field -> why it is None
+    absent: Mapping[str, str] = field(default_factory=dict, compare=False)  # field -> reason for None
 
     def why(self, name: str) -> str:
         """Return why a field has no value.
 
-        ``N/A``, the driver's words, or that it was not collected.
+        The reason is ``N/A``, the driver's message, or that it was not collected.
         """
         return self.absent.get(name, NOT_IN_OUTPUT)
 
@@ -141,14 +141,14 @@ class GpuHealth:
 
     @property
     def label(self) -> str:
-        """What messages call the GPU."""
+        """Name of the GPU in messages."""
         if self.index >= 0:
             return f"GPU{self.index}"
         return self.address or self.uuid or "a GPU without an address in the text"
 
     @property
     def margin_c(self) -> int | None:
-        """Degrees left before the GPU slows down, from whichever limit it reports."""
+        """Margin in degrees before the GPU slows down, from the limit it reports."""
         if self.temperature_margin_c is not None:
             return self.temperature_margin_c
         if self.temperature_c is None or self.temperature_slowdown_c is None:
@@ -164,33 +164,33 @@ class Health:
     gpus: tuple[GpuHealth, ...]
     silent: tuple[str, ...]  # messages about GPUs that did not answer
     evidence: tuple[str, ...]  # the records that this was read from
-    partial: str = ""  # why the list may not be complete
-    pasted: bool = False  # from a text that a person pasted: sections may have been left out
+    partial: str = ""  # why the list may be incomplete
+    pasted: bool = False  # from pasted text: sections may be missing
 
 
 class Gathered:
-    """Values of one GPU from a source, and why others are missing."""
+    """Values of one GPU from a source, and reasons for missing ones."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
         self.absent: dict[str, str] = {}
 
     def take(self, name: str, read: Callable[..., Any], *arguments: Any) -> None:
-        """Store the result of ``read``; a ValueError is why there is none."""
+        """Store the result of ``read``; a ValueError is the reason for none."""
         try:
             self.values[name] = read(*arguments)
         except ValueError as error:
             self.absent[name] = str(error)
 
     def since_driver(self, driver: str) -> None:
-        """Record what drivers before a release do not report."""
+        """Record a value that drivers before a release do not report."""
         major, dot, _ = driver.partition(".")
         is_older = dot and len(major) == 3 and major.isdecimal() and major < RECOVERY_SINCE
         if is_older and "recovery_action" in self.absent:
             self.absent["recovery_action"] = NOT_REPORTED
 
     def gpu(self, index: int, bus_id: str, uuid: str, driver: str) -> GpuHealth:
-        """Make the GPU; raises ValueError without an identifier of its own."""
+        """Create the GPU; raises ValueError without a unique identifier."""
         if not uuid.startswith("GPU-"):
             raise ValueError(f"{uuid[:60]!r} is not the UUID of a GPU")
         self.since_driver(driver)

@@ -1,6 +1,6 @@
 """NVML's answers (``nvml:gpus``) as :class:`GpuHealth`.
 
-Every value comes from a call of its own.
+Every value comes from a separate call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NUMBERS = (
     "ecc_aggregate_dram_uncorrected",
 )  # fmt: skip
 
-#: Field -> key of the answer and, if that is a list or an object, the place in it.
+#: Field -> key of the answer and, for a list or an object, the index or key in it.
 _POSITIONS: Mapping[str, tuple[str, int]] = {
     "remapped_corrected": ("remapped_rows", 0), "remapped_uncorrected": ("remapped_rows", 1),
     "retired_single": ("retired_pages", 0), "retired_double": ("retired_pages", 1),
@@ -69,7 +69,7 @@ def read_health(evidence: Evidence) -> Health:
 
 
 def part(evidence: Evidence) -> Health | None:
-    """Return NVML's answers before it hung; None if there are none of use."""
+    """Return NVML's answers before it hung; None if none are usable."""
     try:
         record = evidence.record(NVML)
         found = _health(record.value, record.describe())
@@ -80,9 +80,9 @@ def part(evidence: Evidence) -> Health | None:
 
 def _health(value: Any, partial: str) -> Health:
     if not isinstance(value, Mapping) or not isinstance(value.get("gpus"), list):
-        raise ValueError("holds no list of GPUs")
+        raise ValueError("has no list of GPUs")
     if not isinstance(value.get("driver"), str):
-        raise ValueError("holds no driver version")
+        raise ValueError("has no driver version")
     gpus, silent = [], []
     for gpu in value["gpus"]:
         if not isinstance(gpu, Mapping):
@@ -172,7 +172,7 @@ class _Reader:
         return value
 
     def word(self, key: str, words: Mapping[int, str]) -> str:
-        """Return nvidia-smi's word for a number; an unknown number as it is."""
+        """Return nvidia-smi's name for a number; an unknown number unchanged."""
         value = self(key)
         return words.get(value, f"unknown ({value})")
 

@@ -1,4 +1,4 @@
-"""The GPUs that the driver answers for: NVML, else ``nvidia-smi --query-gpu``."""
+"""The GPUs that the driver reports: NVML, else ``nvidia-smi --query-gpu``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Driver:
 def driver(evidence: Evidence) -> Driver:
     """Return the driver's own view.
 
-    Raises EvidenceError naming NVML's refusal if nothing answered.
+    Raises EvidenceError with NVML's error if no source answered.
     """
     try:
         return _from_nvml(evidence.value(NVML))
@@ -55,10 +55,10 @@ def driver(evidence: Evidence) -> Driver:
 
 def _from_nvml(value: Any) -> Driver:
     if not isinstance(value, dict) or not isinstance(value.get("gpus"), list):
-        raise ValueError("holds no list of GPUs")
+        raise ValueError("has no list of GPUs")
     version = value.get("driver")
     if not isinstance(version, str):
-        raise ValueError("holds no driver version")
+        raise ValueError("has no driver version")
     gpus, lost = [], []
     for gpu in value["gpus"]:
         if not isinstance(gpu, dict):
@@ -76,7 +76,7 @@ def parse_query(text: str) -> Driver:
 
     Raises ValueError with the line for what is not complete.
     """
-    # import-at-use: where NVML answers, no text is read
+    # import-at-use: not needed if NVML answers
     from preflight.parsers.nvidia.query_rows import parse_rows
     from preflight.textprep.lines import Line
 
@@ -94,5 +94,5 @@ def parse_query(text: str) -> Driver:
         else:
             gpus.append(GpuIdentity(int(tree["index"]), address(bus_id), tree["product_name"], tree["gpu_uuid"]))
     if "driver_version" not in log.general:
-        raise ValueError("there is no driver version in it")
+        raise ValueError("no driver version found")
     return Driver(log.general["driver_version"], tuple(gpus), tuple(lost), QUERY)

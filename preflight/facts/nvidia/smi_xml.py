@@ -1,6 +1,6 @@
 """``nvidia-smi -q`` as :class:`GpuHealth`.
 
-It is the second source, and the only one where NVML cannot be called.
+It is the second source, and the only one if NVML cannot be called.
 
 Values are found by name; units are inside the text (``67.03 W``, ``16x``, ``81559 MiB``). Names that changed between
 R515 and R580 are listed side by side.
@@ -68,7 +68,7 @@ _FLAGS = {
     "|retired_pages/pending_page_blacklist|retired_pages/pending",
 }
 
-_WATTS = {  # R535 renamed both the block and what is in it
+_WATTS = {  # R535 renamed the block and its fields
     "power_limit_w": "gpu_power_readings/requested_power_limit|power_readings/power_limit",
     "power_enforced_w": "gpu_power_readings/current_power_limit|power_readings/enforced_power_limit",
     "power_default_w": "gpu_power_readings/default_power_limit|power_readings/default_power_limit",
@@ -92,17 +92,17 @@ _REASONS = {
 }  # fmt: skip
 _PREFIXES = ("clocks_event_reason_", "clocks_throttle_reason_", "")
 
-#: What ``fabric/health`` names a fault by, in NVML's words; a value that is not one of the good ones is one.
+#: Fields of ``fabric/health`` -> NVML's names of faults; any value other than a good one is a fault.
 _HEALTH = {
     "bandwidth": "degraded bandwidth",
     "route_recovery_in_progress": "route recovery in progress",
     "route_unhealthy": "route unhealthy",
     "access_timeout_recovery": "access timeout recovery",
 }
-#: Tags, of which eight GPUs have ten thousand.
+#: Maximum number of tags; eight GPUs have ten thousand.
 _MOST_TAGS = 400_000
 
-#: GPUs of one pasted output; the driver takes 32 of a machine at most, and what holds more is none of its.
+#: Maximum number of GPUs in one pasted output; the driver supports at most 32 per machine.
 _MOST_PASTED = 256
 
 _HEALTHY = ("full", "false", "none", "healthy")
@@ -123,7 +123,7 @@ def parse(text: str) -> Health:
     start = text.find("<nvidia_smi_log")
     if start < 0:
         first_line = next((line.strip() for line in text.split("\n") if line.strip()), "")
-        raise ValueError(f"there is no <nvidia_smi_log>; the output begins {first_line[:100]!r}")
+        raise ValueError(f"no <nvidia_smi_log> found; the output begins {first_line[:100]!r}")
     if text.count("<") > _MOST_TAGS:
         raise ValueError(f"it has more than {_MOST_TAGS} tags")
     if "<!ENTITY" in text:
@@ -184,7 +184,7 @@ def _bus_id(tree: Tree) -> str:
 
 
 def _shown_index(tree: Tree) -> int:
-    """Return the index that a row shows; -1 where it shows none."""
+    """Return the index that a row shows; -1 if it shows none."""
     index = query_log.value_at(tree, "index")
     return int(index) if isinstance(index, str) and index.isdecimal() and len(index) < 4 else -1
 
@@ -192,7 +192,7 @@ def _shown_index(tree: Tree) -> int:
 def bus_address(bus_id: str) -> str:
     """Return a PCI address in the kernel's form.
 
-    Empty where the text has none, or a part of one.
+    Empty if the text has none, or only part of one.
     """
     try:
         return address(bus_id)
@@ -255,7 +255,7 @@ class _Reader:
         return float(self._number(paths))
 
     def flag(self, paths: str) -> bool:
-        """Return a yes or no in any of the tool's words."""
+        """Parse the tool's various words for yes and no."""
         value = self.text(paths)
         if (flag := query_log.flag(value)) is None:
             raise ValueError(f"{paths} is {value[:40]!r}")
@@ -326,7 +326,7 @@ def _reasons(tree: Tree) -> int:
             raise ValueError(f"{block} names no reason" if gathered else NOT_IN_OUTPUT)
         reasons = sum(bit for bit, name in bits.items() if read.flag(name))
         if HW_SLOWDOWN not in bits and not reasons & _SLOWED:
-            raise ValueError(NOT_IN_OUTPUT)  # cut before the reasons that count
+            raise ValueError(NOT_IN_OUTPUT)  # cut before the relevant reasons
         return reasons
     raise ValueError(NOT_IN_OUTPUT)
 

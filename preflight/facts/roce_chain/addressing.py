@@ -17,15 +17,15 @@ OPERSTATES = ("unknown", "notpresent", "down", "lowerlayerdown", "testing", "dor
 
 
 def interface(at: Place, name: str) -> ChainLink:
-    """Look whether the interface is up."""
+    """Check that the interface is up."""
     key = f"file:{ROOT}/{at.netdev}/operstate"
     state = at.evidence.text(key).strip()
     if state not in OPERSTATES:
-        raise EvidenceError(key, f"holds {state[:60]!r}, not a state of an interface")
+        raise EvidenceError(key, f"contains {state[:60]!r}, not a state of an interface")
     if state in ("up", "unknown"):  # unknown: a driver that does not report it; the port above it is active
         return ChainLink(name, State.OK, f"{at.netdev} {state}", evidence=(key,))
     return ChainLink(name, State.BROKEN, f"{at.netdev} {state}", f"the interface is {state}", "up", (key,),
-                fix=f"`ip link set {at.netdev} up`, then look at its cable and switch port")  # fmt: skip
+                fix=f"run `ip link set {at.netdev} up`, then check its cable and switch port")  # fmt: skip
 
 
 def address(at: Place, name: str) -> ChainLink:
@@ -38,7 +38,7 @@ def address(at: Place, name: str) -> ChainLink:
         return ChainLink(name, State.OK, f"{above.shown}, above {at.netdev}", evidence=(key,))
     return ChainLink(name, State.BROKEN, "none", "no IP address, so only a link-local GID",
                 "an IPv4 or IPv6 address on each rail", (known.evidence,),
-                fix="Address the rail; in a pod that is the IPAM of the secondary network.")  # fmt: skip
+                fix="Configure an address for the rail; in a pod, in the IPAM of the secondary network.")  # fmt: skip
 
 
 def mtu(at: Place, name: str) -> ChainLink:
@@ -62,17 +62,17 @@ def active_mtu(at: Place, name: str) -> ChainLink:
     found, wanted = at.port.active_mtu, at.policy.mtu
     if found is None:
         at.evidence.text(DEVINFO)  # raises with the reason, if the tool did not answer
-        raise EvidenceError(DEVINFO, "does not list the port; see rdma.device-nodes: it lists what it may open")
+        raise EvidenceError(DEVINFO, "does not list the port; see rdma.device-nodes: it lists only devices it can open")
     expected = wanted.value or 4096
     if found == expected or (wanted.value is None and found > expected):
         return ChainLink(name, State.OK, f"{found}", evidence=(DEVINFO,))
     return ChainLink(name, State.BROKEN, f"{found} bytes", f"the active MTU is {found}, expected {expected}",
                 f"{expected} bytes ({wanted.source or 'usual on training fabrics'})", (DEVINFO,),
-                fix="bring the interface down and up, so that the RDMA port takes its MTU on")  # fmt: skip
+                fix="set the interface down and up, so that the RDMA port uses its MTU")  # fmt: skip
 
 
 def gid(at: Place, name: str) -> ChainLink:
-    """Look for a RoCE v2 row of an IP address in the GID table."""
+    """Look for a RoCE v2 row with an IP address in the GID table."""
     rows = _rows(at.evidence, at.port)
     best = best_row(rows)
     key = gids.keys(at.port.device, at.port.number, best.index if best else 0)
@@ -81,9 +81,16 @@ def gid(at: Place, name: str) -> ChainLink:
     mine = ", ".join(row.shown for row in rows if not row.empty)
     what = "has no RoCE v2 row of an IP address" if mine else "holds no address"
     expected = "RoCE v2, of an IPv4 or IPv6 address"
-    return ChainLink(name, State.BROKEN, mine or "empty", f"the GID table {what}", expected,
-                key[:1], fix="`show_gids`; where the interface has an address: reload the RDMA driver, or set RoCE "
-                "mode 2 (`cma_roce_mode`)")  # fmt: skip
+    return ChainLink(
+        name,
+        State.BROKEN,
+        mine or "empty",
+        f"the GID table {what}",
+        expected,
+        key[:1],
+        fix="run `show_gids`; if the interface has an address, reload the RDMA driver, or set RoCE "
+        "mode 2 (`cma_roce_mode`)",
+    )
 
 
 def _of_gid_table(at: Place) -> gids.Gid | None:
@@ -109,14 +116,14 @@ def _rows(evidence: Evidence, port: Port) -> list[gids.Gid]:
         rows.append(gids.gid(evidence, port.device, port.number, index))
     if best_row(rows) is None and all(int(row.address) for row in rows):
         key = gids.keys(port.device, port.number, 0)[0]
-        raise EvidenceError(key, f"no RoCE v2 address in rows 0 to {rows[-1].index}, and the table goes on")
+        raise EvidenceError(key, f"no RoCE v2 address in rows 0 to {rows[-1].index}, but the table is longer")
     return rows
 
 
 def best_row(rows: Sequence[gids.Gid]) -> gids.Gid | None:
     """Return the row that NCCL 2.21 and newer selects.
 
-    RoCE v2 of an IPv4 address, else of a routable IPv6 address.
+    It is a RoCE v2 row with an IPv4 address, else a routable IPv6 address.
     """
     usable = [row for row in rows if not row.empty and "v2" in row.type and not row.address.is_link_local]
     return next((row for row in usable if row.address.ipv4_mapped), usable[0] if usable else None)

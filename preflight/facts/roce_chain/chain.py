@@ -1,7 +1,7 @@
 """The RoCE chain of a port: from its interface to its congestion control.
 
-Each link has its value, its record and its state. A later link matters only where those before it hold, so the first
-broken one is the fault of the port.
+Each link has its value, its record and its state. A later link only matters if the earlier ones are sound, so the first
+broken link is the fault of the port.
 """
 
 from __future__ import annotations
@@ -121,13 +121,13 @@ def _tried(at: Place, name: str, step: Step) -> ChainLink:
         kind, _, target = error.key.partition(":")
         named = kind == "cmd" and not error.why.startswith(target)
         why = f"{target} {error.why}" if named else error.why
-        if at.netdev:  # left out, so that ports with the same gap have the same text
+        if at.netdev:  # omitted, so that ports with the same gap have the same text
             why = why.replace(at.netdev, "IF")
         fix = _learn(at, name, error.key)
         if name not in ADDRESSING and rdma_ports.is_virtual_function(at.evidence, at.port.device):
             why, fix = "a virtual function: its host sets the quality of service", "run preflight on its host"
         if name not in ADDRESSING and _is_software(at):
-            why, fix = "a software device, which leaves quality of service to the NIC below it", f"`dcb` of {at.netdev}"
+            why, fix = "a software device, whose quality of service is set on the NIC below it", f"`dcb` of {at.netdev}"
         return ChainLink(name, State.UNKNOWN, reason=why, evidence=(error.key,), fix=fix)
 
 
@@ -139,17 +139,17 @@ def _is_software(at: Place) -> bool:
 
 
 def _learn(at: Place, name: str, key: str) -> str:
-    """Return how to collect what a record lacks, where the tool is installed."""
+    """Return how to collect a missing value, if the tool is installed."""
     status = at.evidence.record(key).status if key in at.evidence.records else "missing"
     if status == "ok" and name == "active MTU":
-        return "see rdma.device-nodes: `ibv_devinfo` lists only devices that it may open"
+        return "see rdma.device-nodes: `ibv_devinfo` lists only devices that it can open"
     hangs = status in ("timeout", "abandoned", "not-run")
     if hangs or (name in _TOOLS and status not in ("ok", "missing")):
         return collection_hint(key, at.evidence)
     return _LEARN.get(name, "")
 
 
-#: Links that rest on one tool, for which the reason decides.
+#: Links that depend on one tool, whose error decides.
 _TOOLS = ("active MTU", "global pause")
 
 _LEARN = {
@@ -158,9 +158,8 @@ _LEARN = {
     "global pause": "install `ethtool` on the node",
     **dict.fromkeys(
         ("traffic class", "DSCP"),
-        "where jobs set it themselves, declare it in the cluster file (qos.traffic_class = 106); else NCCL_IB_TC=106 "
-        "in "
-        "/etc/nccl.conf",
+        "if jobs set it themselves, declare it in the cluster file (qos.traffic_class = 106); "
+        "otherwise set NCCL_IB_TC=106 in /etc/nccl.conf",
     ),
     **dict.fromkeys(
         ("trust", "priority", "PFC", "buffers", "DCBX"),
@@ -187,7 +186,7 @@ def _with_odd_ones(found: Sequence[Chain]) -> tuple[Chain, ...]:
             odd = replace(
                 link, state=State.BROKEN, minor=True, expected=f"{usual}, as on the other ports",
                 reason=f"DCQCN runs with {link.value}, on most ports of this node with {usual}",
-                fix="compare /sys/class/net/IF/ecn/roce_rp of the ports, and make them equal",
+                fix="compare /sys/class/net/IF/ecn/roce_rp of the ports, and set equal values",
             )  # fmt: skip
             chain = replace(chain, links=tuple(odd if one is link else one for one in chain.links))
         marked.append(chain)

@@ -1,6 +1,6 @@
 """Flow-control links of the RoCE chain: PFC, ECN, CNPs, pause, buffers, DCBX.
 
-DCQCN belongs to them, too.
+DCQCN is included.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from preflight.parsers.qos.port_settings import Buffers
 
 
 def _row(at: Place) -> str:
-    """Return the lossless priority as mlnx_qos takes it: ``0,0,0,1,0,0,0,0``."""
+    """Format the lossless priority for mlnx_qos: ``0,0,0,1,0,0,0,0``."""
     return ",".join("1" if priority == at.priority else "0" for priority in range(8))
 
 
 def pfc(at: Place, name: str) -> ChainLink:
-    """Compare the priorities with PFC with the lossless one, which must be alone."""
+    """Check that PFC is on only for the lossless priority."""
     found = port_qos.pfc(at.evidence, at.netdev)
     if found.value == {at.priority}:
         return ChainLink(name, State.OK, f"on for {at.priority} only", evidence=(found.evidence,))
@@ -31,9 +31,9 @@ def pfc(at: Place, name: str) -> ChainLink:
 
 
 def ecn(at: Place, name: str) -> ChainLink:
-    """Look whether ECN is on for the lossless priority, as receiver and sender.
+    """Check that ECN is on for the lossless priority, as receiver and sender.
 
-    np answers marked packets, rp slows down on the answers.
+    np answers marked packets, rp reacts to the answers.
     """
     if at.policy.ecn.value is False:
         return _without_ecn(at, name)
@@ -78,13 +78,13 @@ def cnp(at: Place, name: str) -> ChainLink:
         return ChainLink(name, State.OK, f"DSCP {found}, priority {priority}", evidence=(key, table.evidence))
     return ChainLink(
         name, State.BROKEN, f"DSCP {found}, priority {priority}",
-        f"CNPs (DSCP {found}) share the lossless priority {priority}, and wait behind what they should slow",
-        "a priority of their own, without PFC", (key, table.evidence), fix=fix,
+        f"CNPs (DSCP {found}) share the lossless priority {priority}, and queue behind the traffic they should slow",
+        "a separate priority, without PFC", (key, table.evidence), fix=fix,
     )  # fmt: skip
 
 
 def pause(at: Place, name: str) -> ChainLink:
-    """Look whether global pause (IEEE 802.3x), which excludes PFC, is off both ways."""
+    """Check that global pause (IEEE 802.3x), which excludes PFC, is off both ways."""
     found = port_qos.pause(at.evidence, at.netdev)
     on = [way for way, is_on in (("RX", found.value.rx), ("TX", found.value.tx)) if is_on]
     if not on:
@@ -98,7 +98,7 @@ def pause(at: Place, name: str) -> ChainLink:
 
 
 def buffers(at: Place, name: str) -> ChainLink:
-    """Look whether the lossless priority has a receive buffer of more than 0 bytes."""
+    """Check that the lossless priority has a receive buffer of more than 0 bytes."""
     found = port_qos.buffers(at.evidence, at.netdev)
     assert at.priority is not None
     number, size, wrong = headroom(found.value, at.priority)
@@ -106,8 +106,8 @@ def buffers(at: Place, name: str) -> ChainLink:
         return ChainLink(name, State.OK, f"buffer {number}, {size} bytes", evidence=(found.evidence,))
     return ChainLink(
         name, State.BROKEN, f"buffer {number}, {size} bytes",
-        f"{wrong}: no headroom for what is under way when the port pauses",
-        "a buffer of its own, with headroom", (found.evidence,),
+        f"{wrong}: no headroom for packets in flight when the port pauses",
+        "a separate buffer with headroom", (found.evidence,),
         fix=f"`mlnx_qos -i {at.netdev} --prio2buffer {_row(at)}` and --buffer_size, or let --pfc set both",
     )  # fmt: skip
 
@@ -134,7 +134,7 @@ def dcbx(at: Place, name: str) -> ChainLink:
     right = wanted.value or "os"
     if found.value == right:
         return ChainLink(name, State.OK, f"{found.value} controlled", evidence=(found.evidence,))
-    cost = ": the switch may overwrite what the host sets" if found.value == "firmware" else ""
+    cost = ": the switch may overwrite the host's settings" if found.value == "firmware" else ""
     return ChainLink(
         name, State.BROKEN, f"{found.value} controlled",
         f"DCBX is {found.value} controlled, expected {right}{cost}",

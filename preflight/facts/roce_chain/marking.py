@@ -64,9 +64,8 @@ class TrafficClass:
 def mark(at: Place) -> TrafficClass:
     """Return the traffic class of a job's packets.
 
-    The driver's own overrides NCCL's. Without NCCL_IB_TC a job uses 0, unless the program sets it itself; that is
-    visible inside a job only, so elsewhere its absence shows nothing. Raises EvidenceError where nothing determines
-    it.
+    The driver's setting overrides NCCL's. Without NCCL_IB_TC a job uses 0, unless the program sets it; that is only
+    visible inside a job, so elsewhere its absence is inconclusive. Raises EvidenceError if it cannot be determined.
     """
     if driver := port_qos.traffic_class(at.evidence, at.port.device, at.port.number):
         return TrafficClass(driver.value, "the driver's, for all queue pairs", driver.evidence, of_driver=True)
@@ -84,13 +83,13 @@ def mark(at: Place) -> TrafficClass:
         return TrafficClass(0, "NCCL's default: the job sets no NCCL_IB_TC", PROCESS)
     if (declared := at.policy.traffic_class).value is not None:
         return TrafficClass(declared.value, declared.source, PROCESS)
-    raise EvidenceError(PROCESS, "nothing sets the traffic class on this node, and NCCL's default is 0")
+    raise EvidenceError(PROCESS, "the traffic class is not set on this node, and NCCL's default is 0")
 
 
 def _of_running_job(at: Place) -> TrafficClass | None:
-    """Return the NCCL_IB_TC of all ranks of a running job; None where unknown.
+    """Return the NCCL_IB_TC of all ranks of a running job; None if unknown.
 
-    Unset shows nothing: a file in the job's container may set it. Raises EvidenceError if the ranks differ.
+    If unset, the value is unknown: a file in the job's container may set it. Raises EvidenceError if the ranks differ.
     """
     try:
         environments = [rank.settings for rank in at.node.nccl_ranks.environments]
@@ -125,7 +124,7 @@ def traffic_class(at: Place, name: str) -> ChainLink:
 
 
 def dscp(at: Place, name: str) -> ChainLink:
-    """Compare the DSCP that the traffic class comes to with the site's."""
+    """Compare the DSCP of the traffic class with the site's."""
     if at.trusts_pcp:
         return _apart(name)
     found, wanted = mark(at), at.policy.dscp
@@ -139,7 +138,7 @@ def dscp(at: Place, name: str) -> ChainLink:
 
 
 def priority(at: Place, name: str) -> ChainLink:
-    """Compare the priority that the port's map gives the DSCP with the lossless one."""
+    """Compare the priority of the DSCP in the port's map with the lossless one."""
     if at.trusts_pcp:
         return _by_service_level(at, name)
     found, table = mark(at), port_qos.dscp_map(at.evidence, at.netdev)
@@ -160,7 +159,7 @@ def _by_service_level(at: Place, name: str) -> ChainLink:
     if setting is not None and number is not None and number >= 0:
         return _compared(at, name, number & 7, setting.text, (setting.source,))
     if at.node.rank is None:
-        raise EvidenceError(PROCESS, "nothing sets NCCL_IB_SL on this node, and NCCL's default is 0")
+        raise EvidenceError(PROCESS, "NCCL_IB_SL is not set on this node, and NCCL's default is 0")
     return _compared(at, name, 0, "NCCL's default service level is 0", (PROCESS,))
 
 

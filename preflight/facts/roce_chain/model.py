@@ -23,7 +23,7 @@ class State(str, enum.Enum):
     OK = "ok"
     BROKEN = "BROKEN"
     UNKNOWN = "unknown"
-    APART = "-"  # does not apply here
+    APART = "-"  # does not apply
 
     def __str__(self) -> str:
         return self.value
@@ -39,7 +39,7 @@ class Want:
 
 @dataclass(frozen=True)
 class RocePolicy:
-    """How a site wants its RoCE ports."""
+    """A site's policy for its RoCE ports."""
 
     lossless: Want = Want()
     pfc_priority: Want = Want()
@@ -59,13 +59,13 @@ class ChainLink:
 
     name: str
     state: State
-    value: str = ""  # what was read, in a few words
-    reason: str = ""  # what is the matter, or why it is not known; no word of which port
+    value: str = ""  # the measured value, in short
+    reason: str = ""  # the fault, or why the value is unknown; without the port
     expected: str = ""
     evidence: tuple[str, ...] = ()
     fix: str = ""
-    minor: bool = False  # broken, but no job is slower for it yet
-    compared: str = ""  # what other nodes should have alike, where the value also names its source; empty: the value
+    minor: bool = False  # broken, but without effect on jobs yet
+    compared: str = ""  # value to compare with other nodes, if it also names its source; empty: the value itself
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Place:
             self.inferred = self.priority is not None
 
     def _with_pfc(self) -> int | None:
-        """Return the one priority with PFC as lossless, where none is declared."""
+        """Return the only priority with PFC as lossless, if none is declared."""
         try:
             enabled = {port_qos.pfc(self.evidence, slave).value for slave in self.slaves or (self.netdev,)}
         except EvidenceError:
@@ -127,7 +127,7 @@ class Place:
 
     @cached_property
     def slaves(self) -> tuple[str, ...]:
-        """The interfaces of a bond, each with its own quality of service; else none."""
+        """The interfaces of a bond, each with its own quality of service; else empty."""
         key = f"file:{interfaces.ROOT}/{self.netdev}/bonding/slaves"
         if key not in self.evidence or not self.evidence.exists(key):
             return ()
@@ -137,7 +137,7 @@ class Place:
         return names
 
     def of_slave(self, name: str) -> Place:
-        """Return the same port, seen through one interface of its bond."""
+        """Return the same port with one interface of its bond."""
         place = copy(self)
         place.__dict__.pop("trust", None)
         place.netdev = name
@@ -145,7 +145,7 @@ class Place:
 
     @property
     def source(self) -> str:
-        """Where the lossless priority is known from."""
+        """Source of the lossless priority."""
         return "the one that has PFC on this port" if self.inferred else str(self.policy.pfc_priority.source)
 
     @property
@@ -168,9 +168,9 @@ class Place:
 
     @property
     def trusts_pcp(self) -> bool:
-        """Whether the VLAN tag's priority counts, so that DSCP has no effect.
+        """Whether the VLAN tag's priority is used, so that DSCP has no effect.
 
-        False where unknown.
+        False if unknown.
         """
         try:
             return self.trust.value == "pcp"

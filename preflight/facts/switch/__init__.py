@@ -1,5 +1,5 @@
 """Typed facts of Ethernet and InfiniBand switches, from their evidence.
 
-A module here makes values of one switch from the results of ``parsers.switch``; it judges nothing. The package sits
-between ``parsers`` and ``checks``, as the rest of ``facts``.
+Modules in this package convert the results of ``parsers.switch`` to values of one switch, without judging them. The
+package is between ``parsers`` and ``checks``, like the rest of ``facts``.
 """

@@ -1,5 +1,5 @@
 """Typed facts of traces: steps, collectives and idle time of each rank.
 
-A module here joins the traces of several ranks that ``parsers.trace`` has read; it judges nothing. The package sits
-between ``parsers`` and ``checks``, as the rest of ``facts``.
+Modules in this package combine the traces of several ranks read by ``parsers.trace``, without judging them. The package
+is between ``parsers`` and ``checks``, like the rest of ``facts``.
 """

@@ -19,7 +19,7 @@ from preflight.parsers.torch.intervals import clipped, total
 
 @dataclass(frozen=True)
 class JobTrace:
-    """What the traces of several ranks show together."""
+    """The combined traces of several ranks."""
 
     ranks: Mapping[int, RankTrace]
     repeated: tuple[str, ...]  # record keys of traces of a rank that another has
@@ -38,7 +38,7 @@ class JobTrace:
         return sum(self.waits.rows.values())
 
     def waited(self, rank: int) -> float | None:
-        """Return a rank's bare waiting of any kind, microseconds; None if unknown."""
+        """Return a rank's exposed waiting of any kind, microseconds; None if unknown."""
         return self._waited.get(rank)
 
     def waited_at_all(self, rank: int) -> float | None:
@@ -56,14 +56,14 @@ class JobTrace:
 
     @cached_property
     def compared(self) -> frozenset[int]:
-        """Ranks with collectives that were compared with those of others."""
+        """Ranks whose collectives were compared with those of others."""
         return frozenset(rank for group in self.waits.groups for rank in group.ranks)
 
     @cached_property
     def missing(self) -> tuple[str, ...]:
-        """Groups of which the traces of some ranks were not given."""
+        """Groups with missing traces of some ranks."""
         return tuple(
-            f"of process group {group.description or group.name} only ranks {', '.join(map(str, group.ranks))}"
+            f"process group {group.description or group.name}: only ranks {', '.join(map(str, group.ranks))}"
             for group in self.waits.groups
             if not group.complete
         )
@@ -74,7 +74,7 @@ class JobTrace:
         return [total(clipped(waits, [tail])) for tail in self.ranks[rank].tails]
 
     def error_us(self) -> float:
-        """Return the largest error of a clock that the comparison rests on, microseconds."""
+        """Return the largest clock error of the comparison, microseconds."""
         return max((clock.error for clock in self.clocks.values()), default=0.0)
 
 

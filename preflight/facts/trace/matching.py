@@ -1,8 +1,8 @@
 """The same collective on every rank, on one clock.
 
-Calls are matched by process group, kind and number. A collective ends on all ranks at about the same instant, though
-the clocks of their hosts differ. The median difference of the ends of matched calls is therefore the offset of two
-clocks, and its median absolute deviation the error.
+Calls are matched by process group, kind and number. A collective ends on all ranks at about the same time, although the
+clocks of their hosts differ. The median difference of the ends of matched calls is therefore the offset of two clocks,
+and its median absolute deviation the error.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from preflight._startup.lightclass import dataclass
 from preflight.facts.trace.ranks import RankTrace
 from preflight.parsers.torch.collective_calls import CallGroup, CallKey, CallSeries
 
-#: Matched calls of two ranks from which on their clocks are compared.
+#: Minimum number of matched calls of two ranks to compare their clocks.
 ENOUGH_MATCHES = 20
-#: Calls with ends that differ by more than this share of their median time are not the same collective.
+#: Calls whose ends differ by more than this fraction of their median time are not the same collective.
 SAME_END = 0.5
-#: Kinds that end for all ranks at once; the root of a broadcast and a sender may be done before the rest.
+#: Kinds that end on all ranks at the same time; the root of a broadcast and a sender may end earlier.
 _TOGETHER = frozenset(("all_reduce", "all_gather", "reduce_scatter", "alltoall", "barrier"))
 _POINT_TO_POINT = ("send", "recv")
 
@@ -33,7 +33,7 @@ class MatchedSeries:
 
     group: CallGroup
     kind: str
-    members: tuple[int, ...]  # ranks of which a trace was given
+    members: tuple[int, ...]  # ranks with a trace
     series: tuple[CallSeries, ...]
     places: tuple[array[int], ...]  # of each member, by row
 
@@ -42,13 +42,13 @@ class MatchedSeries:
 
     @property
     def complete(self) -> bool:
-        """Whether a trace of every member of the group was given."""
+        """Whether every member of the group has a trace."""
         size = 2 if self.kind == "sendrecv" and len(self.members) == 2 else self.group.size
         return size is not None and len(self.members) >= size
 
 
 class RankClock(NamedTuple):
-    """What is added to a rank's times, and how exactly that is known; microseconds."""
+    """Offset of a rank's clock, and its error, in microseconds."""
 
     offset: float
     error: float
@@ -74,10 +74,10 @@ def match(ranks: Mapping[int, RankTrace]) -> tuple[list[MatchedSeries], list[str
         key = keys[identity]
         if len(members) < 2:
             if (key.group.size or 2) > 1:
-                refused.append(f"{_named(key)}: the trace of only one of its ranks, {next(iter(members))}, was given")
+                refused.append(f"{_named(key)}: only one of its ranks, {next(iter(members))}, has a trace")
             continue
         if not key.group.ranks and key.group.size is not None and len(members) > key.group.size:
-            refused.append(f"{_named(key)}: which ranks it joins is not in the traces")
+            refused.append(f"{_named(key)}: the traces do not show its ranks")
             continue
         result = _aligned(key, members)
         if isinstance(result, str):
@@ -88,7 +88,7 @@ def match(ranks: Mapping[int, RankTrace]) -> tuple[list[MatchedSeries], list[str
 
 
 def _identity(key: CallKey, rank: int) -> tuple[object, ...] | None:
-    """Return what the calls of one collective have in common; None if unknown."""
+    """Return the key shared by the calls of one collective; None if unknown."""
     group = key.group
     if key.kind in _POINT_TO_POINT:
         peer = _peer(key, rank)
@@ -120,13 +120,13 @@ def _named(key: CallKey) -> str:
 def _aligned(key: CallKey, members: Mapping[int, CallSeries]) -> MatchedSeries | str:
     """Return the rows that every member has, or why no rows can be compared."""
     ranks = sorted(members)
-    # of sends and receives each rank keeps a count of its own
+    # for sends and receives each rank has its own count
     numbered = key.kind not in _POINT_TO_POINT and all(
         number >= 0 for rank in ranks for number in members[rank].numbers
     )
     in_steps = all(step >= 0 for rank in ranks for step in members[rank].steps)
     if not numbered and not in_steps and len({len(members[rank]) for rank in ranks}) > 1:
-        return "the ranks' profiles hold different numbers of calls, without numbers or steps"
+        return "the ranks' profiles have different numbers of calls, without sequence numbers or steps"
     labels = [list(_labels(members[rank], numbered, in_steps)) for rank in ranks]
     common = set(labels[0]).intersection(*map(set, labels[1:]))
     places = tuple(array("q", (at for at, label in enumerate(row) if label in common)) for row in labels)
@@ -146,7 +146,7 @@ def _labels(series: CallSeries, numbered: bool, in_steps: bool) -> Iterator[tupl
 def clocks(matched: Sequence[MatchedSeries]) -> dict[int, RankClock]:
     """Return the clock of each rank against that of the lowest of its component.
 
-    Of the ways that lead from one rank to another, those with the smallest error are taken. Ranks that share fewer
+    Of several paths between ranks, the one with the smallest error is used. Ranks that share fewer
     than 20 collectives with any other have no clock.
     """
     edges: dict[int, dict[int, tuple[bool, float, float]]] = defaultdict(dict)
@@ -180,7 +180,7 @@ def clocks(matched: Sequence[MatchedSeries]) -> dict[int, RankClock]:
 
 
 def ends_agree(series: MatchedSeries, clock: Mapping[int, RankClock]) -> bool:
-    """Return whether matched calls end together; else they are different collectives."""
+    """Return whether matched calls end together; if not, they are not the same."""
     if series.kind not in _TOGETHER:
         return True
     spreads, lengths = [], []

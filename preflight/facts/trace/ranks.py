@@ -1,4 +1,4 @@
-"""What the trace of one rank contributes to the joined traces of a job."""
+"""The contribution of one rank's trace to the combined traces of a job."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class RankTrace:
     rank: int
     host: str | None
     calls: Sequence[tuple[CallKey, CallSeries]]
-    bare: Coverage  # communication under which nothing computes
+    bare: Coverage  # communication without overlapping computation
     steps: Mapping[int, Stretch]  # by the profiler's number
     compute: Mapping[int, float]  # time of each step under kernels that compute
-    tails: Sequence[Stretch]  # of the steps, behind their last kernel of the backward pass
+    tails: Sequence[Stretch]  # the part of each step after the last backward kernel
     bare_us: float  # all its exposed communication
 
 

@@ -1,8 +1,8 @@
-"""Ranks that the rest of a process group waits for, step after step.
+"""Ranks that delay their process group in every step.
 
-In any group some rank comes last. A rank is named if it causes more than half of its group's waiting, more than its
-peers do by over one hundredth of a step, and in so many steps that chance does not explain it. A pipeline's stages wait
-for each other by design, so there the rank is named that computes longer than the other stages.
+In any group some rank is last. A rank is named if it causes more than half of its group's waiting, exceeds its peers by
+more than one hundredth of a step, and does so in too many steps for chance. A pipeline's stages wait for each other by
+design, so there the rank is named that computes longer than the other stages.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from preflight.facts.trace.waiting import BLOCKS, GroupOfRanks, WaitKey, Waits
 
 #: Share of a group's waiting, and of a step, that a straggler causes at least.
 MOST_OF_IT, OF_A_STEP = 0.5, 0.01
-#: Probability that chance explains the difference, in any group of a job, below which a rank is named.
+#: Probability of a chance difference in any group of a job, below which a rank is named.
 BY_CHANCE = 0.0005
-#: Steps below which a rank is not named.
+#: Minimum number of steps to name a rank.
 FEWEST_STEPS = 3
-#: Share of a single step that a rank must cost to be named for it.
+#: Minimum fraction of a single step that a rank must cost to be named for it.
 OF_ONE_STEP = 0.15
 
 
 @dataclass(frozen=True)
 class Straggler:
-    """A rank that others wait for."""
+    """A rank that delays others."""
 
     rank: int
     group: GroupOfRanks
     share: float  # of the group's waiting
-    lost_us: float  # per step, more than a rank like its peers would cost
+    lost_us: float  # additional cost per step compared with its peers
     lost_share: float  # of a step
-    steps: tuple[int, ...]  # empty: all; else those in which it was late
+    steps: tuple[int, ...]  # steps in which it was late; empty: all
 
 
 def step_length(ranks: Mapping[int, RankTrace]) -> float | None:
@@ -45,7 +45,7 @@ def step_length(ranks: Mapping[int, RankTrace]) -> float | None:
 
 
 def stragglers(ranks: Mapping[int, RankTrace], waits: Waits) -> list[Straggler]:
-    """Return the stragglers, the one that costs most first; each rank once."""
+    """Return the stragglers, most expensive first; each rank once."""
     length = step_length(ranks) or waits.block_us
     if not length:
         return []

@@ -1,10 +1,10 @@
 """Waiting in collectives, and the rank that causes it.
 
-In each collective the rank that comes last makes the rest wait. It may be late because it waited elsewhere: a rank of a
-slow tensor-parallel group also comes late to its data-parallel group. So waiting is passed on: what the last rank has
-waited in this step for some cause, beyond what its peers have, is charged to that cause, and only the rest to the rank
-itself. A rank that waits for the last one has then waited as much, so that nothing is charged twice. Times are
-microseconds on the common clock.
+In each collective the last rank delays the others. It may be late because it waited elsewhere: a rank of a slow
+tensor-parallel group is also late in its data-parallel group. So waiting is attributed to its cause: the last rank's
+waiting in this step for a cause, beyond that of its peers, is charged to that cause, and only the rest to the rank
+itself. A rank that waits for the last one then has the same waiting, so it is not charged twice. Times are microseconds
+on the common clock.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from preflight.facts.trace.matching import MatchedSeries, RankClock
 from preflight.facts.trace.ranks import RankTrace
 from preflight.parsers.torch.intervals import Stretches
 
-#: Causes of one wait that are passed on, and the share of it below which a cause is left out.
+#: Maximum number of attributed causes of one wait, and the minimum fraction of a cause.
 _MOST_CAUSES, _LEAST_SHARE = 4, 0.01
 #: Causes of a rank's delay that are remembered within a step.
 _MOST_DELAYS = 16
-#: Parts of equal numbers of collectives that stand for steps where the profiles mark none.
+#: Number of parts with equal numbers of collectives that replace steps if the profiles mark none.
 BLOCKS = 10
 #: Errors of a clock within which two arrivals are simultaneous.
 _ERRORS = 3.0
@@ -41,25 +41,25 @@ class GroupOfRanks(NamedTuple):
 
     name: str
     description: str
-    ranks: tuple[int, ...]  # of which traces were given
+    ranks: tuple[int, ...]  # with traces
     complete: bool
     kinds: frozenset[str]
 
 
 class Waits:
-    """Waiting of all ranks: total and bare, and by whom it was caused."""
+    """Waiting of all ranks: total, exposed, and by causing rank."""
 
     def __init__(self, groups: Sequence[GroupOfRanks]) -> None:
         self.groups = tuple(groups)
-        #: Bare waiting that a rank causes in a group, per step: the mean over the ranks that wait for it.
+        #: Exposed waiting that a rank causes in a group, per step: the mean over the waiting ranks.
         self.caused: dict[WaitKey, Charges] = defaultdict(lambda: defaultdict(float))
         #: Bare waiting of a rank by step and by cause.
         self.bare: dict[tuple[int, int], Charges] = defaultdict(lambda: defaultdict(float))
         #: The same in sends and receives, which by design wait for other stages of a pipeline.
         self.receiving: dict[tuple[int, int], float] = defaultdict(float)
-        #: When each rank waited, on its own clock, hidden waiting too.
+        #: Times at which each rank waited, on its own clock, including hidden waiting.
         self.stretches: dict[int, Stretches] = defaultdict(Stretches)
-        #: Length of the parts that stand for steps; None where steps are marked.
+        #: Length of the parts that stand for steps; None if steps are marked.
         self.block_us: float | None = None
         #: Rows in which waiting was measured, by group.
         self.rows: dict[int, int] = defaultdict(int)
@@ -67,10 +67,10 @@ class Waits:
 
 
 def measure(ranks: Mapping[int, RankTrace], matched: Sequence[MatchedSeries], clock: Mapping[int, RankClock]) -> Waits:
-    """Measure who waits for whom in matched collectives of ranks with a common clock."""
+    """Measure which ranks wait for which others in matched collectives."""
     groups, number = _groups(matched)
     waits = Waits(groups)
-    delays: dict[int, tuple[int, Charges]] = {}  # of each rank: the step, and what it has waited in it by cause
+    delays: dict[int, tuple[int, Charges]] = {}  # of each rank: the step, and its waiting in it by cause
     arrivals = sorted(_arrivals(matched, clock))
     unmarked = not any(trace.steps for trace in ranks.values())
     if unmarked and arrivals:
@@ -141,7 +141,7 @@ def _groups(matched: Sequence[MatchedSeries]) -> tuple[list[GroupOfRanks], list[
 
 
 def _arrivals(matched: Sequence[MatchedSeries], clock: Mapping[int, RankClock]) -> Iterator[tuple[float, int, int]]:
-    """Yield when the last rank comes to each collective, its series and its row."""
+    """Yield the last arrival at each collective, its series and its row."""
     for which, series in enumerate(matched):
         offsets = [clock[rank].offset for rank in series.members]
         for row in range(len(series)):
@@ -152,7 +152,7 @@ def _arrivals(matched: Sequence[MatchedSeries], clock: Mapping[int, RankClock]) 
 
 
 def _delay(delay: Charges, cause: int, amount: float) -> None:
-    """Note that a rank has waited; of many causes the smaller ones are left out."""
+    """Record a rank's waiting; of many causes, smaller ones are dropped."""
     delay[cause] = delay.get(cause, 0.0) + amount
     if len(delay) > 2 * _MOST_DELAYS:
         for small in sorted(delay, key=delay.__getitem__)[:-_MOST_DELAYS]:
@@ -160,7 +160,7 @@ def _delay(delay: Charges, cause: int, amount: float) -> None:
 
 
 def _causes(delays: Sequence[Charges], last: int, rank: int, late: float) -> Charges:
-    """Return which ranks the waiting for the last one is due to, as shares of one."""
+    """Return the ranks responsible for waiting for the last one, as fractions of one."""
     peers = len(delays) - 1
     excess: Charges = {}
     for cause, amount in delays[last].items():

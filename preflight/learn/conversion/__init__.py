@@ -1,9 +1,9 @@
 """A cluster file from the configuration of another tool.
 
-That is nhc.conf of LBNL Node Health Check, or a manifest of gcm's health checks.
+Supported are nhc.conf of LBNL Node Health Check, and manifests of gcm's health checks.
 
-Nothing of the source is executed. What has no counterpart is listed with file, line and reason: in the file as a
-comment, and in what this returns.
+The source is never executed. Settings without a counterpart are listed with file, line and reason, as comments in the
+file and in the result.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class ConversionError(PreflightError):
 
 @dataclass(frozen=True)
 class Conversion:
-    """The file, and what of the source it does not have."""
+    """The file, and the settings of the source that it lacks."""
 
-    text: str  # empty: nothing of the source has a counterpart
+    text: str  # empty: no setting has a counterpart
     kind: str  # nhc.conf or gcm manifest
     classes: int
     lost: tuple[str, ...]  # file, line, text and reason of each
@@ -40,7 +40,7 @@ def convert(raw: bytes, source: str, hosts: Sequence[str] = ()) -> Conversion:
 
     ``source`` is the name of its file, ``hosts`` are the names of all nodes.
 
-    Raises ConversionError where the source is not of a form that can be read.
+    Raises ConversionError if the source cannot be parsed.
     """
     try:
         text = raw.decode("utf-8-sig")

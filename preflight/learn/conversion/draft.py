@@ -13,7 +13,7 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Loss:
-    """A line, or a part of it, that the file lacks; ``covered``: it needs no key."""
+    """A line, or part of it, that was not converted; ``covered``: it needs no key."""
 
     line: int
     text: str
@@ -23,7 +23,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class Entry:
-    """The value of a key, and the lines that it came from."""
+    """The value of a key, and its source lines."""
 
     value: Any
     lines: tuple[int, ...]
@@ -32,7 +32,7 @@ class Entry:
 
 @dataclass
 class Draft:
-    """The values of one class by their path below it, and what was lost on the way."""
+    """The values of one class by path, and the lost lines."""
 
     entries: dict[Path, Entry] = field(default_factory=dict)
     losses: list[Loss] = field(default_factory=list)
@@ -45,19 +45,19 @@ class Draft:
         self.line, self.text = line, text
 
     def lose(self, reason: str, covered: bool = False) -> None:
-        """List the line, or what of it the reason names."""
+        """Record the line, or the part named in the reason, as lost."""
         self.losses.append(Loss(self.line, self.text, reason, covered))
 
     def put(self, path: Path, value: Any, note: str = "") -> None:
-        """Set a key; of two lines that contradict each other the first holds."""
+        """Set a key; the first of two contradicting lines wins."""
         before = self.entries.get(path)
         if before is None:
             self.entries[path] = Entry(value, (self.line,), note)
         elif before.value != value:
-            self.lose(f"contradicts line {before.lines[0]}, which holds: {'.'.join(path)} = {before.value}")
+            self.lose(f"contradicts line {before.lines[0]}, which applies: {'.'.join(path)} = {before.value}")
 
     def least(self, path: Path, value: float) -> None:
-        """Set a key that is a floor: the highest of several lines holds."""
+        """Set a minimum: the highest of several lines wins."""
         before = self.entries.get(path)
         if before is None or before.value < value:
             self.entries[path] = Entry(value, (self.line,))
@@ -78,7 +78,7 @@ class Draft:
                 (self.least if name.startswith("min_") else self.put)(("host", "mounts", path, name), value)
 
     def join_ports(self) -> None:
-        """Make ports and their number of the devices that lines name, each with its rate."""
+        """Convert the named devices, each with its rate, to ports and their number."""
         if not self.rates:
             return
         counts = Counter(rate for rate, _, _ in self.rates.values())

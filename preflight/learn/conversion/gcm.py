@@ -15,7 +15,7 @@ from preflight.parsers.host.gcm_manifest import Manifest, parse
 _RATE = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,3})?) Gb/sec(?: \([0-9]{1,2}X [A-Z0-9]{2,5}\))?")
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
 
-#: What a ``pci`` entry is, by its type, else by its device.
+#: Kind of a ``pci`` entry, by its type, else by its device.
 _KINDS = (
     ("gpu", re.compile(r"gpu|nvidia", re.IGNORECASE)),
     ("ib", re.compile(r"ib|infiniband|hca", re.IGNORECASE)),
@@ -47,7 +47,7 @@ def convert_gcm(text: str, hosts: Sequence[str]) -> tuple[list[ConvertedClass], 
             draft.lose("is not a JSON object")
     for path in manifest.repeated:
         draft.at(manifest.line(*path), ".".join(path))
-        draft.lose("stands there twice; the last value holds")
+        draft.lose("occurs twice; the last value applies")
     classes = [ConvertedClass(tuple(sorted(set(hosts))), "", draft.entries)] if draft.entries else []
     return classes, sorted(set(draft.losses), key=lambda loss: (loss.line, loss.covered, loss.text, loss.reason))
 
@@ -70,7 +70,7 @@ def _pci(manifest: Manifest, draft: Draft) -> None:
         kind = _kind(device)
         kinds[kind] = kinds.get(kind, 0) + 1
         if kind == "gpu":
-            draft.lose("PCI addresses of GPUs have no key: gpus is their number, and gpu.count names those that lack",
+            draft.lose("PCI addresses of GPUs have no key: gpus is their number, and gpu.count names missing ones",
                        covered=True)  # fmt: skip
         elif kind == "ib":
             _rail(manifest, draft, address, device)
@@ -97,12 +97,12 @@ def _kind(device: Mapping[str, Any]) -> str:
 
 
 def _rail(manifest: Manifest, draft: Draft, address: str, device: Mapping[str, Any]) -> None:
-    """Declare the PCI address of an RDMA device, where the manifest names the device."""
+    """Declare the PCI address of an RDMA device named in the manifest."""
     interfaces = _interfaces(manifest)
     netdev = device.get("dev")
     name = interfaces.get(netdev.rsplit("/", 1)[-1]) if isinstance(netdev, str) else None
     if name is None:
-        draft.lose("no entry of ib.interfaces names its RDMA device, so that its address cannot be declared")
+        draft.lose("no entry of ib.interfaces names its RDMA device, so its address cannot be declared")
     else:
         draft.put(("rails", name, "pci"), address.lower())
 
@@ -125,7 +125,7 @@ def _link(manifest: Manifest, draft: Draft, address: str, device: Mapping[str, A
         if name in device and kind:
             _at(manifest, draft, "pci", address, name)
             if check:
-                draft.lose(f"needs no key: {check} compares the link with what both ends can do", covered=True)
+                draft.lose(f"needs no key: {check} compares the link with the capabilities of both ends", covered=True)
             else:
                 draft.lose("the PCIe links of drives have no key")
 
@@ -167,7 +167,7 @@ def _ib(manifest: Manifest, draft: Draft) -> None:
 
 
 def _firmware(draft: Draft, versions: Any) -> None:
-    draft.lose(f"firmware.nics takes versions by board (PSID), which the manifest does not name: {versions}")
+    draft.lose(f"firmware.nics needs versions by board (PSID), which the manifest lacks: {versions}")
 
 
 def _disks(manifest: Manifest, draft: Draft) -> None:

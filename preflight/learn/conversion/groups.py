@@ -1,4 +1,4 @@
-"""Groups of nodes for which the same lines of an NHC file hold."""
+"""Groups of nodes to which the same lines of an NHC file apply."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_TRIALS, _MOST_MEMBERSHIPS = 2_000_000, 5_000_000
 
 @dataclass(frozen=True)
 class TargetGroup:
-    """Nodes, and the numbers of the lines that hold for them."""
+    """Nodes, and the numbers of the lines that apply to them."""
 
     lines: tuple[int, ...]
     nodes: tuple[str, ...] = ()  # empty: all that no other class lists
@@ -31,9 +31,9 @@ class Grouping:
 
 
 def group_nodes(targets: Sequence[tuple[int, Target]], hosts: Sequence[str]) -> Grouping:
-    """Divide the nodes by the lines that hold for them; raises ValueError.
+    """Group the nodes by the lines that apply to them; raises ValueError.
 
-    ``hosts`` are the names of all nodes; empty: only those are certain that the file itself lists.
+    ``hosts`` are the names of all nodes; if empty, only the nodes listed in the file are known.
     """
     by_target: dict[str, tuple[Target, list[int]]] = {}
     for number, target in targets:
@@ -57,12 +57,12 @@ def group_nodes(targets: Sequence[tuple[int, Target]], hosts: Sequence[str]) -> 
         groups.append(TargetGroup(tuple(sorted(certain))))
     for text, numbers in patterns.items():
         if text in matched and not by_target[text][0].negated:
-            uncertain[text] = "holds for those of the listed nodes that match; name all nodes with --hosts"
+            uncertain[text] = "applies to the listed nodes that match; name all nodes with --hosts"
         elif not certain and len(patterns) == 1:
-            uncertain[text] = "the class is for all nodes, since the file does not list those that match"
+            uncertain[text] = "the class is for all nodes, because the file does not list the matching ones"
             groups.append(TargetGroup(tuple(numbers)))
         else:
-            uncertain[text] = "the file does not list the nodes that match: name all nodes with --hosts"
+            uncertain[text] = "the file does not list the matching nodes: name all nodes with --hosts"
             groups.append(TargetGroup(tuple(sorted({*certain, *numbers})), pattern=text))
     return Grouping(tuple(groups), uncertain)
 

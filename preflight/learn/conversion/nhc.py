@@ -1,4 +1,4 @@
-"""A cluster file from the configuration of NHC; nothing of it is executed."""
+"""Conversion of NHC's configuration to a cluster file, without executing it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def convert_nhc(text: str, hosts: Sequence[str]) -> tuple[list[ConvertedClass], 
 
 def _unusable(line: ConfigLine) -> str:
     if not line.target and "||" not in line.text:
-        return "has no `||`, so that it holds for no node"
+        return "has no `||`, so it applies to no node"
     if not line.target or not line.command:
         return "has no target or no check, and NHC skips it"
     return ""
@@ -56,16 +56,16 @@ def _unusable(line: ConfigLine) -> str:
 
 def _about_variable(name: str) -> str:
     if name.startswith("MCELOG_MAX"):
-        return f"{name}: kernel.events has limits of its own for machine checks"
+        return f"{name}: kernel.events has its own limits for machine checks"
     if name in ("MAX_SYS_UID", "NHC_AUTH_USERS"):
-        return f"{name}: users that may have processes are not declared; host.forbidden_users takes those that must not"
+        return f"{name}: allowed users cannot be declared; host.forbidden_users lists forbidden ones"
     if name in NHC_VARIABLES:
         return f"{name}: a setting of NHC itself"
     return f"{name}: a variable that no converted line depends on"
 
 
 def _draft(lines: Iterable[ConfigLine], used: set[str], assigned: dict[tuple[int, str], str]) -> Draft:
-    """Convert the lines of a node in order: a variable holds from its line on."""
+    """Convert the lines of a node in order: a variable applies from its line on."""
     draft = Draft()
     variables: dict[str, str] = {}
     for line in lines:
@@ -102,7 +102,7 @@ class _Recorded(dict[str, str]):
 
 
 def _merged(classes: Iterable[tuple[TargetGroup, Draft]]) -> list[ConvertedClass]:
-    """Join nodes that are expected to be alike; leave out those without any value."""
+    """Merge nodes with equal expectations; leave out those without any."""
     joined: dict[str, tuple[list[str], str, Draft]] = {}
     for group, draft in classes:
         if not draft.entries:

@@ -1,4 +1,4 @@
-"""Each check of NHC as keys of a cluster file, or the reason why it has none."""
+"""Conversion of each NHC check to keys of a cluster file, or the reason why not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from preflight.learn.conversion.draft import Draft
 from preflight.learn.conversion.sizes import count, gib, kilobytes, percent
 from preflight.nodeset import is_name
 
-#: Share by which the memory of a node may differ from what is declared.
+#: Tolerance by which a node's memory may differ from the declared value.
 _MEMORY_TOLERANCE = 0.01
 
 _DEVICE = re.compile(r"([A-Za-z][A-Za-z0-9_.-]{0,63})(?::([0-9]{1,3}))?")
@@ -18,7 +18,7 @@ _UNIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@:-]{0,200}")
 _COMMAND = re.compile(r"[A-Za-z0-9_./@:+-]{1,64}")
 _COUNT = re.compile(r"[0-9]{1,9}")
 
-#: Daemon -> the unit that starts it, where these differ.
+#: Daemon -> the unit that starts it, if the names differ.
 _UNITS = {"munged": "munge", "nv-fabricmanager": "nvidia-fabricmanager", "automount": "autofs", "dockerd": "docker"}
 _DAEMONS = {"slurmd", "sshd", "chronyd", "rpcbind", "sssd", "containerd", "kubelet", "nvidia-persistenced", "opensm",
             "lldpd", "rsyslogd"}  # fmt: skip
@@ -27,7 +27,7 @@ _READ_ONLY, _READ_WRITE = r"/(^|,)ro($|,)/", r"/(^|,)rw($|,)/"
 
 
 def convert_check(name: str, arguments: Sequence[str], draft: Draft) -> None:
-    """Add to a class what a check expects; list what has no key."""
+    """Add the expectations of a check to a class; list those without a key."""
     if convert := _CONVERTED.get(name):
         convert(draft, list(arguments))
     elif name in _COVERED:
@@ -35,7 +35,7 @@ def convert_check(name: str, arguments: Sequence[str], draft: Draft) -> None:
     elif name in _REASONS:
         draft.lose(_REASONS[name])
     else:
-        draft.lose("is a check or command of the site, which preflight does not run")
+        draft.lose("is a site-specific check or command, which preflight does not run")
 
 
 # --- hardware ---
@@ -44,20 +44,20 @@ def convert_check(name: str, arguments: Sequence[str], draft: Draft) -> None:
 def _physmem(draft: Draft, arguments: list[str]) -> None:
     low, high = [*(kilobytes(argument) for argument in arguments[:2]), None, None][:2]
     if low is None or high is None or len(arguments) > 3:
-        return draft.lose("has sizes that NHC does not understand either")
+        return draft.lose("has sizes that NHC cannot parse either")
     if not 0 < low <= high:
-        return draft.lose("has a range that holds nothing")
+        return draft.lose("has an empty range")
     middle = (low + high) / 2
     allowed = (high - low) / 2 / middle
     if len(arguments) == 3:
         share, size = percent(arguments[2]), kilobytes(arguments[2])
         if share is None and size is None:
-            return draft.lose("has a tolerance that is neither a share nor a size")
+            return draft.lose("has a tolerance that is neither a percentage nor a size")
         allowed += share / 100 if share is not None else (size or 0) / middle
     if high > low * (1 + 2 * _MEMORY_TOLERANCE):
         return draft.lose(
             f"accepts any memory from {low / 2**20:.6g} to {high / 2**20:.6g} GiB; host.memory_gib is one value, "
-            "within 1 %: set what the nodes have"
+            "within 1 %: set the nodes' value"
         )
     note = "" if allowed <= _MEMORY_TOLERANCE else f"NHC allows {allowed:.3g} of it, preflight 1 %"
     draft.put(("host", "memory_gib"), gib(round(middle)), note.replace(f"{allowed:.3g}", f"{100 * allowed:.3g} %"))
@@ -83,9 +83,9 @@ def _cpuinfo(draft: Draft, arguments: list[str]) -> None:
 def _swap(draft: Draft, arguments: list[str]) -> None:
     low, high = [*(kilobytes(argument) for argument in arguments[:2]), None, None][:2]
     if low is not None and len(arguments) == 1:
-        return draft.lose("gives the least swap only; host.swap is true or false")
+        return draft.lose("only sets the minimum swap; host.swap is true or false")
     if low is None or high is None:
-        return draft.lose("has sizes that NHC does not understand either")
+        return draft.lose("has sizes that NHC cannot parse either")
     if high == 0:
         return draft.put(("host", "swap"), False)
     if low == 0:
@@ -99,7 +99,7 @@ def _ib(draft: Draft, arguments: list[str]) -> None:
     rate = float(arguments[0])
     if len(arguments) == 1:
         draft.put(("ports", "rate_gbps"), rate)
-        return draft.lose("names no device: which ports are the rails is taken from the node", covered=True)
+        return draft.lose("names no device: the rails are determined on the node", covered=True)
     match = _DEVICE.fullmatch(arguments[1])
     if match is None or not is_name(match[1]):
         return draft.lose("has a device that is not DEVICE or DEVICE:PORT")
@@ -107,7 +107,7 @@ def _ib(draft: Draft, arguments: list[str]) -> None:
         draft.lose(f"port {match[2]}: ports are declared by device; preflight judges each port of it")
     before = draft.rates.setdefault(match[1], (rate, draft.line, draft.text))
     if before[0] != rate:
-        draft.lose(f"contradicts line {before[1]}, which holds: {before[0]:g} Gb/s")
+        draft.lose(f"contradicts line {before[1]}, which applies: {before[0]:g} Gb/s")
 
 
 def _gpu_count(draft: Draft, arguments: list[str]) -> None:
@@ -140,7 +140,7 @@ def _mount(draft: Draft, arguments: list[str], mode: str = "") -> None:
         if not arguments or not arguments[0].startswith("/"):
             return draft.lose("names no mount point that could be read")
         if any(argument.startswith("-") for argument in arguments[1:]):
-            draft.lose("has options after the mount point, which NHC takes for source, type and options")
+            draft.lose("has options after the mount point, which NHC parses as source, type and options")
             arguments = arguments[:1]
         paths, sources, types = arguments[:1], arguments[1:2], arguments[2:3]
         wanted = [] if mode else arguments[3:4]
@@ -151,7 +151,7 @@ def _mount(draft: Draft, arguments: list[str], mode: str = "") -> None:
         sources, types, wanted = taken.get("s", []), taken.get("t", []), taken.get("o", [])
         given = set(taken)
     for source in filter(None, sources):
-        draft.lose(f"source {source}: what is mounted there is not compared, only that and how it is mounted")
+        draft.lose(f"source {source}: the source is not compared, only whether and how it is mounted")
     for text in filter(None, wanted):
         if text in (_READ_ONLY, "ro"):
             mode = "ro"
@@ -166,7 +166,7 @@ def _mount(draft: Draft, arguments: list[str], mode: str = "") -> None:
     if "0" in given:
         draft.lose("-0: NHC only logs that it is missing; preflight fails the node")
     if given & set("reEO"):
-        draft.lose("is mounted again or a command is run by NHC (-r, -O, -e, -E); preflight changes nothing")
+        draft.lose("NHC remounts it or runs a command (-r, -O, -e, -E); preflight never changes a node")
     if not paths:
         draft.lose("names no mount point")
     for path in paths:
@@ -193,7 +193,7 @@ def _fs_free(draft: Draft, arguments: list[str]) -> None:
     elif (size := kilobytes(limit)) is not None:
         draft.mount(path, min_free_gib=gib(size))
     else:
-        draft.lose("has a limit that is neither a share nor a size")
+        draft.lose("has a limit that is neither a percentage nor a size")
 
 
 def _fs_used(draft: Draft, arguments: list[str]) -> None:
@@ -203,7 +203,7 @@ def _fs_used(draft: Draft, arguments: list[str]) -> None:
     if (share := percent(limit)) is not None:
         draft.mount(path, min_free_pct=100 - share)
     else:
-        draft.lose("limits the space that is used by a size: declare the free space to expect")
+        draft.lose("limits the used space by size: declare the expected free space")
 
 
 def _fs_ifree(draft: Draft, arguments: list[str]) -> None:
@@ -217,7 +217,7 @@ def _fs_ifree(draft: Draft, arguments: list[str]) -> None:
 
 
 def _fs_iused(draft: Draft, arguments: list[str]) -> None:
-    draft.lose("limits the inodes that are used: declare those that are to be free (min_free_inodes)")
+    draft.lose("limits the used inodes: declare the minimum of free ones (min_free_inodes)")
 
 
 def _of_path(draft: Draft, arguments: list[str]) -> tuple[str, str]:
@@ -248,7 +248,7 @@ def _service(draft: Draft, arguments: list[str]) -> None:
     if "0" in taken:
         draft.lose("-0: NHC only logs it; preflight fails the node")
     if taken.keys() & set("SrcskeE"):
-        draft.lose("is started, restarted or stopped by NHC (-S, -r, -c, -s, -k, -e, -E); preflight changes nothing")
+        draft.lose("NHC starts, restarts or stops it (-S, -r, -c, -s, -k, -e, -E); preflight never changes a node")
 
 
 def _daemon(draft: Draft, arguments: list[str]) -> None:
@@ -256,7 +256,7 @@ def _daemon(draft: Draft, arguments: list[str]) -> None:
         return draft.lose("names no daemon")
     name = arguments[0].rsplit("/", 1)[-1]
     if name not in _DAEMONS and name not in _UNITS:
-        return draft.lose("names a process, and host.services takes units: add the unit that starts it")
+        return draft.lose("names a process, but host.services lists units: add the unit that starts it")
     draft.append(("host", "services"), _UNITS.get(name, name))
     if len(arguments) > 1:
         draft.lose(f"{' '.join(arguments[1:])}: owner and arguments of a daemon have no key")
@@ -264,7 +264,7 @@ def _daemon(draft: Draft, arguments: list[str]) -> None:
 
 def _forbidden(draft: Draft, arguments: list[str]) -> None:
     if len(arguments) != 1 or not _COMMAND.fullmatch(arguments[0]):
-        return draft.lose("forbids a process by owner or arguments; host.forbidden_processes takes names")
+        return draft.lose("forbids a process by owner or arguments; host.forbidden_processes lists names")
     draft.append(("host", "forbidden_processes"), arguments[0].rsplit("/", 1)[-1])
 
 
@@ -274,7 +274,7 @@ def _forbidden(draft: Draft, arguments: list[str]) -> None:
 def _options(
     draft: Draft, arguments: Sequence[str], flags: str, taking: str
 ) -> tuple[dict[str, list[str]], list[str]] | None:
-    """Divide arguments into options and the rest, as getopts does; None: refused."""
+    """Split arguments into options and operands like getopts; None if invalid."""
     made: dict[str, list[str]] = {}
     at = 0
     while at < len(arguments) and arguments[at].startswith("-") and len(arguments[at]) > 1:
@@ -293,7 +293,7 @@ def _options(
             elif letter in flags:
                 made.setdefault(letter, [])
             else:
-                draft.lose(f"has an option -{letter} that NHC does not understand either")
+                draft.lose(f"has an option -{letter} that NHC does not support either")
                 return None
     return made, list(arguments[at:])
 
@@ -324,7 +324,7 @@ _CONVERTED: dict[str, Callable[[Draft, list[str]], None]] = {
 
 _ALL_GPUS = "gpu.driver, xid.gpu, gpu.ecc-mode, gpu.row-remap and the other checks of gpu judge all GPUs"
 
-#: Checks that preflight makes on every node: name -> by which check.
+#: NHC checks that preflight runs on every node: name -> check id.
 _COVERED = {
     "check_nvsmi_healthmon": _ALL_GPUS,
     "check_nv_healthmon": _ALL_GPUS,
@@ -340,7 +340,7 @@ _COVERED = {
     "check_ib_link_flapping": "kernel.events, counters.flaps",
 }
 
-_NO_FILES = "tests a file of the site: preflight reads only the files of its own probes"
+_NO_FILES = "tests a site-specific file: preflight reads only the files of its own probes"
 _NO_COMMAND = "runs a command: preflight runs only its own probes"
 _NO_LOAD = "limits what running jobs use: preflight judges the node, not its load"
 _BENCHMARK = "runs a benchmark: preflight reads its log (`preflight read`)"
@@ -384,8 +384,7 @@ _REASONS = {
     "check_ps_time": _NO_LOAD,
     "check_ps_loadavg": _NO_LOAD,
     "check_ps_kswapd": _NO_LOAD,
-    "check_ps_unauth_users": "NHC compares users with running jobs; host.forbidden_users takes names that must not "
-    "be there",
+    "check_ps_unauth_users": "NHC compares users with running jobs; host.forbidden_users lists forbidden names",
     "check_ps_userproc_lineage": "the ancestors of processes are not judged",
     "check_moab_sched": "Moab is not judged",
     "check_moab_rm": "Moab is not judged",

@@ -12,7 +12,7 @@ _SUFFIXES = ("k", "m", "g", "t", "p", "e")
 
 
 def kilobytes(text: str) -> int | None:
-    """Return a size in KiB, which a number without a suffix is in; None: no size."""
+    """Parse a size in KiB, the unit of a number without suffix; None if invalid."""
     match = _SIZE.fullmatch(text)
     if match is None:
         return None
@@ -21,7 +21,7 @@ def kilobytes(text: str) -> int | None:
 
 
 def count(text: str) -> int | None:
-    """Return a number of inodes: ``1k`` is 1000; None: no number."""
+    """Parse a number of inodes: ``1k`` is 1000; None if invalid."""
     match = _SIZE.fullmatch(text)
     if match is None or text[-1:] in "bB":
         return None
@@ -30,11 +30,11 @@ def count(text: str) -> int | None:
 
 
 def percent(text: str) -> int | None:
-    """Return a share of at most 100 %; None: no share."""
+    """Parse a percentage of at most 100 %; None if invalid."""
     match = _SHARE.fullmatch(text)
     return int(match[1]) if match and int(match[1]) <= 100 else None
 
 
 def gib(size: int) -> float:
-    """Return KiB as GiB, as a cluster file takes it."""
+    """Convert KiB to GiB, the unit of a cluster file."""
     return round(size / 2**20, 6)

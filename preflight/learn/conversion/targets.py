@@ -1,9 +1,9 @@
-"""Which nodes a target of NHC names.
+"""Evaluation of NHC targets, which select nodes.
 
-It is a glob, ``{ranges}`` or a ``/regular expression/``, each negated by ``!``.
+A target is a glob, ``{ranges}`` or a ``/regular expression/``, each negated by ``!``.
 
-A target is evaluated for names that are known: those of ranges and single names in the file, and those that the
-operator lists. For all other nodes only ``*`` and the negation of names are certain.
+A target is evaluated for known names: ranges and single names in the file, and those listed by the operator. For other
+nodes only ``*`` and negated names are certain.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Target:
         return (self.pattern is None or self.pattern.search(name) is not None) != self.negated
 
     def matches_unlisted(self) -> bool | None:
-        """Return whether it holds for nodes that no line names; None: for some."""
+        """Return whether it matches nodes that no line names; None: some of them."""
         if self.pattern is not None:
             return None
         return (self.names is None) != self.negated
@@ -64,7 +64,7 @@ def parse_target(text: str) -> Target:
     if inner.startswith("{") and inner.endswith("}") and len(inner) > 1:
         return Target(text, negated, _ranges(inner[1:-1]), None)
     if inner.startswith("%") and inner.endswith("%"):
-        raise TargetSyntax("is evaluated by a program of the site, which is not executed")
+        raise TargetSyntax("is evaluated by a site-specific program, which is not executed")
     if inner == "*":
         return Target(text, negated, None, None)
     if re.search(r"[?*+@!]\(", inner) or "$" in inner or "`" in inner:
@@ -89,7 +89,7 @@ def _ranges(text: str) -> frozenset[str]:
                 raise TargetSyntax(f"names more than {MOST_NAMES} nodes")
             names.update(f"{match[1]}{number:0{width}}{match[4]}" for number in range(first, last + 1))
         else:
-            raise TargetSyntax("has a range that NHC does not understand either, so that it never matches")
+            raise TargetSyntax("has a range that NHC cannot parse either, so it never matches")
     return frozenset(names)
 
 
@@ -97,7 +97,7 @@ def _expression(text: str) -> re.Pattern[str]:
     for name, signs in _POSIX.items():
         text = text.replace(name, signs)
     if "[:" in text or "(?" in text or re.search(r"\\[^\W_bBwWsS]", text):
-        raise TargetSyntax("is a regular expression with a form that is not evaluated here")
+        raise TargetSyntax("is a regular expression with unsupported syntax")
     bare = re.sub(r"\\.|\[\^?\]?[^\]]*\]", "x", text)
     if re.search(r"\)[*+{]", bare) or len(re.findall(r"[*+]|\{\d*,", bare)) > _MOST_QUANTIFIERS or len(text) > 500:
         raise TargetSyntax("is a regular expression that may take too long to evaluate")

@@ -23,7 +23,7 @@ _ORDER = ("", "ports", "firmware", "host", "host.mounts", "rails")
 
 @dataclass(frozen=True)
 class ConvertedClass:
-    """Nodes and what is expected of them."""
+    """Nodes and their expectations."""
 
     nodes: tuple[str, ...]  # empty: all that no other class lists
     pattern: str  # a target that matches nodes without a name here: the class is a comment
@@ -33,8 +33,8 @@ class ConvertedClass:
 def write_classes(source: str, classes: Sequence[ConvertedClass], losses: Sequence[Loss]) -> str:
     """Return the text of the file."""
     lines = _comment(
-        f"Converted by `preflight learn --from` from {source}. Beside each value is the line that it came from. Read "
-        "the file before you rely on it: a node that lacks what it declares fails."
+        f"Converted by `preflight learn --from` from {source}. Each value has its source line as a "
+        "comment. Review the file before using it: a node that misses a declared value fails."
     )
     for members, name in zip(classes, _names(classes), strict=True):
         lines += ["", *_class(members, name)]
@@ -52,7 +52,7 @@ def describe_loss(source: str, loss: Loss) -> str:
 
 
 def _names(classes: Sequence[ConvertedClass]) -> list[str]:
-    """Make names of the classes by their nodes: ``gpu``, ``gpu-2``, ``nodes``."""
+    """Derive names of the classes from their nodes: ``gpu``, ``gpu-2``, ``nodes``."""
     taken: Counter[str] = Counter()
     names = []
     for members in classes:
@@ -85,7 +85,7 @@ def _class(members: ConvertedClass, name: str) -> Iterator[str]:
             yield ""
             yield f"{lead}[class.{name}.{table}]"
         for path, entry in tables[table]:
-            if path[-1]:  # a mount of which nothing but its place is expected is a table without keys
+            if path[-1]:  # a mount with only its path expected is a table without keys
                 note = f"; {_words(entry.note)}" if entry.note else ""
                 yield f"{lead}{_key(path[-1])} = {written(entry.value)}  # {_lines(entry.lines)}{note}"
 

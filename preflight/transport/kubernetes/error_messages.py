@@ -15,23 +15,23 @@ _RBAC = "a role that may `get` pods and `create` pods/exec there"
 # The API server's message is a complete line, after kubectl's own prefix. First match wins.
 _MEANINGS: tuple[tuple[str, str, str], ...] = (
     (r"Error from server \(NotFound\): pods \"(?P<pod>[^\"]+)\" not found", "resolve",
-     "there is no such pod in the namespace {namespace}: `kubectl get pods`, or -n"),
+     "no such pod in the namespace {namespace}: `kubectl get pods`, or -n"),
     (r"Error from server \(NotFound\): namespaces \"(?P<name>[^\"]+)\" not found", "resolve",
-     "there is no namespace {name}"),
+     "no such namespace: {name}"),
     (r"Error from server \(Forbidden\): .*cannot (?P<verb>\w+) resource \"(?P<what>[\w/]+)\".*", "authenticate",
      "RBAC does not let you {verb} {what} in the namespace {namespace}: request " + _RBAC),
     (r"Error from server \(Forbidden\): (?P<why>.+)", "authenticate", "forbidden: {why}"),
     (r"error: You must be logged in to the server.*|Error from server \(Unauthorized\).*|error: .*Unauthorized.*",
-     "authenticate", "the API server takes neither your token nor your certificate: it has expired, log in again"),
+     "authenticate", "the API server rejects your token or certificate: it may have expired, log in again"),
     (r".*getting credentials: (?P<why>.+)", "authenticate", "the credential plug-in of your kubeconfig failed: {why}"),
     (r".*x509: (?P<why>.+)", "connect", "the API server's certificate is not the one of your kubeconfig: {why}"),
     (r"(?:The connection to the server (?P<where>\S+) was refused.*)", "connect",
-     "the API server {where} refuses the connection: is it up, is this the right context?"),
+     "the API server {where} refuses the connection: check that it is up and the context is right"),
     (r"Unable to connect to the server: .*no such host.*", "connect",
-     "the API server's name does not resolve: is this the right context?"),
+     "the API server's name does not resolve: check the context"),
     (r"Unable to connect to the server: (?P<why>.+)", "connect", "the API server cannot be reached: {why}"),
     (r"error: cannot exec into a container in a completed pod; current phase is (?P<phase>\w+)", "start",
-     "the pod has ended ({phase}): nothing runs there"),
+     "the pod has ended ({phase})"),
     (r".*unable to upgrade connection: container not found \(\"(?P<name>[^\"]+)\"\)", "start",
      "the container {name} does not run: waiting, ended, or its init containers still run; `kubectl describe pod`"),
     (r".*pod \S+ does not have a host assigned", "start", "the pod is not scheduled yet; `kubectl describe pod`"),
@@ -41,11 +41,11 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
     (r"error: .*(?:websocket: bad handshake|unable to upgrade connection).*(?P<why>Forbidden|forbidden).*",
      "authenticate", "RBAC does not let you exec in the namespace {namespace}: request " + _RBAC),
     (r".*unable to upgrade connection: (?P<why>.+)", "connect",
-     "the way to the API server does not carry `exec` (WebSocket or SPDY), as a proxy may not: {why}"),
+     "the path to the API server does not support `exec` (WebSocket or SPDY), perhaps due to a proxy: {why}"),
 )  # fmt: skip
 _COMPILED = tuple((re.compile(pattern), phase, reason) for pattern, phase, reason in _MEANINGS)
 
-#: Messages of an API server that is overloaded or being replaced: worth another try.
+#: Messages of an API server that is overloaded or restarting: retry.
 _BUSY = re.compile(
     r"Error from server \((?:TooManyRequests|ServiceUnavailable|Timeout|ServerTimeout)\).*"
     r"|Error from server: (?:etcdserver: .+|rpc error: code = Unavailable .+)"
@@ -106,7 +106,7 @@ def meaning(stderr: bytes, namespace: str) -> ExecFailure:
 
 
 def _not_begun(status: int, output: str) -> str:
-    """Return the end of a command that never announced itself in the container."""
+    """Return the failure of a command that never announced itself in the container."""
     how = f"was killed by signal {status - 128}" if 128 < status < 160 else f"ended with status {status}"
     memory = " (out of memory?)" if status == 137 else ""
     return f"our command {how}{memory} before it began" + (f"; the container printed: {output}" if output else "")

@@ -1,8 +1,8 @@
 """Transport over the system's ``kubectl exec``.
 
-kubeconfig, credentials and proxies are kubectl's matter. One process for each pod, in a process group of its own. The
-frames are those of every other transport; nothing is installed in the pod, which needs a python3 (3.6 or newer). When
-the connection ends, the collector sees the end of its standard input and ends itself.
+kubectl handles kubeconfig, credentials and proxies. Each pod has one process in its own process group. The frames are
+those of the other transports; nothing is installed in the pod, which needs python3 (3.6 or newer). When the connection
+ends, the collector gets end-of-file on its standard input and exits.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from preflight.transport.kubernetes import error_messages
 #: Seconds for kubectl to read its configuration, and to list pods.
 _CONFIG_S, _LIST_S = 15.0, 30.0
 
-#: Pods that have ended cannot be collected from; a retried Job leaves them behind.
+#: Phases of ended pods, which cannot be collected from; a retried Job leaves such pods.
 _ENDED = ("Succeeded", "Failed")
 
-#: A name as the API server lets in; nothing that kubectl could take for an option.
+#: A valid pod name, which kubectl cannot parse as an option.
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
 
 _COLUMNS = r'{range .items[*]}{.metadata.name}{"\t"}{.status.phase}{"\n"}{end}'
@@ -42,10 +42,10 @@ class Kubectl:
     container: str = ""
 
     def command(self, *words: str) -> list[str]:
-        """Return a command line; raises TransportError where there is no kubectl."""
+        """Return a command line; raises TransportError without kubectl."""
         path = shutil.which("kubectl")
         if not path:
-            raise TransportError("there is no `kubectl` in PATH: install it, or use --via ssh")
+            raise TransportError("no `kubectl` in PATH: install it, or use --via ssh")
         where = [f"--namespace={self.namespace}"] if self.namespace else []
         return [path, *where, *words]
 
@@ -58,7 +58,7 @@ class Kubectl:
 def find(selector: str, kubectl: Kubectl) -> tuple[tuple[str, ...], int]:
     """Return the pods that a label selector matches, and the number of ended ones.
 
-    Raises TransportError with the cause if they cannot be listed, or there are none.
+    Raises TransportError if there are none or they cannot be listed.
     """
     command = kubectl.command("get", "pods", f"--selector={selector}", f"--output=jsonpath={_COLUMNS}",
                               f"--request-timeout={_LIST_S - 10:g}s")  # fmt: skip
@@ -68,7 +68,9 @@ def find(selector: str, kubectl: Kubectl) -> tuple[tuple[str, ...], int]:
         raise TransportError(f"--pods: the pods could not be listed: {answer.reason}")
     rows = [line.split("\t") for line in ran.stdout.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
     if strange := [row[0] for row in rows if not _NAME.fullmatch(row[0])]:
-        raise TransportError(f"--pods: {quoted(strange[0].encode())} is not the name of a pod: what is `kubectl` here?")
+        raise TransportError(
+            f"--pods: {quoted(strange[0].encode())} is not a pod name: check that `kubectl` is the real one"
+        )
     alive = tuple(sorted(row[0] for row in rows if row[-1] not in _ENDED))
     if not alive:
         ended = f"; {len(rows)} have ended" if rows else ""
@@ -92,7 +94,7 @@ class KubectlTransport(PipedTransport):
         """
         command = self._kubectl.command("config", "view", "--minify", "--output=name")
         if "KUBERNETES_SERVICE_HOST" in os.environ:
-            return  # in a pod, kubectl does without: its service account
+            return  # in a pod, kubectl uses the service account instead
         ran = _run(command, _CONFIG_S)
         if ran.returncode:
             message = quoted(ran.stderr)
@@ -155,6 +157,8 @@ def _run(command: Sequence[str], limit_s: float) -> subprocess.CompletedProcess[
     try:
         return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=False)
     except subprocess.TimeoutExpired:
-        raise TransportError(f"`kubectl` gave no answer within {limit_s:g} s: is the API server up?") from None
+        raise TransportError(
+            f"`kubectl` did not answer within {limit_s:g} s: check that the API server is up"
+        ) from None
     except OSError as error:
         raise TransportError(f"{command[0]} could not be executed: {error.strerror}") from None

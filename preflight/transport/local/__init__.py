@@ -1,1 +1,1 @@
-"""The collector on this machine, in a process of its own."""
+"""The collector on this machine, in a separate process."""

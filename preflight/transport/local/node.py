@@ -1,6 +1,6 @@
 """Collection on this machine.
 
-As on another one, by a collector in a process of its own, over its three pipes.
+As on remote nodes, a separate collector process is used, over three pipes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from preflight._startup.prestart import Forked
     from preflight.collector.spawn import Process
 
-#: Seconds that the collector may take beyond its own deadline, its start included.
+#: Seconds that the collector may take beyond its deadline, including its start.
 SLACK_S = 1.0
 
 _STDERR_BYTES = 4000
@@ -37,10 +37,10 @@ _PATIENCE_S = 0.5
 def collect(
     plan: Mapping[str, Any], python: str = sys.executable, meanwhile: Callable[[], object] = lambda: None
 ) -> dict[str, Any]:
-    """Carry out a plan on this machine; always return an Evidence document.
+    """Run a plan on this machine; always return an Evidence document.
 
     Without an answer within the plan's ``deadline_s`` and one second it is a ``no_answer`` document
-    with the phase ``start``, ``collect`` or ``read``. ``meanwhile`` is called once the plan is on its way.
+    with the phase ``start``, ``collect`` or ``read``. ``meanwhile`` is called once the plan is sent.
     """
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     node = plan["node"] or os.uname().nodename
@@ -75,9 +75,8 @@ def _answered(answer: frame.FrameReader) -> dict[str, Any] | frame.FrameError:
 class _Collector:
     """A collector that waits for its plan; raises OSError if it cannot start.
 
-    This interpreter runs the installed collector. Another interpreter may not see that folder, being in another name
-    space or another user's: it gets the source, as another machine does. ``forked`` was started early and is used as
-    it is.
+    This interpreter runs the installed collector. Another interpreter may be unable to read that folder (other
+    namespace, other user): it gets the source, like a remote machine. ``forked`` is a collector that was started early.
     """
 
     def __init__(self, python: str, forked: Forked | None = None) -> None:
@@ -100,7 +99,7 @@ class _Collector:
 def _carried() -> Mapping[str, bytes]:
     """Return the libraries inside the single-file build.
 
-    A bare machine has none.
+    A bare machine does not have them.
     """
     loader: Any = collector.__spec__ and collector.__spec__.loader
     archive = getattr(loader, "archive", "")
@@ -111,9 +110,9 @@ def _carried() -> Mapping[str, bytes]:
 
 
 def _cache_options() -> list[str]:
-    """Return the options for the collector's byte-code cache, where ours is.
+    """Return the options for the collector's byte-code cache, as for this process.
 
-    It sees none of our environment variables.
+    The collector does not read our environment variables.
     """
     options = ["-B"] if sys.dont_write_bytecode else []
     return [*options, "-X", f"pycache_prefix={sys.pycache_prefix}"] if sys.pycache_prefix else options
@@ -188,8 +187,7 @@ def _pipes(process: Process | Forked) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
 def _end(process: Process | Forked, patience_s: float) -> int | None:
     """Close the collector's standard input, then end its group.
 
-    The collector then ends what it started. One that the kernel holds is not waited for: it is reaped when it is
-    released.
+    The collector then ends its children. One that hangs in the kernel is reaped later.
     """
     for stream in _pipes(process):
         stream.close()

@@ -1,6 +1,6 @@
 """Error messages of srun: node and cause.
 
-Messages of Slurm 22.05 (tested) to 25.05; an unknown wording is reported as it is.
+Messages of Slurm 22.05 (tested) to 25.05; unknown messages are reported unchanged.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from preflight.transport.errors import NoAnswer, quoted
 
 #: A node on which no task could be started: its slurmd is dead, hangs or refuses.
 _LAUNCH = re.compile(r"srun: error: Task launch for (?:StepId=)?\S+ failed on node (\S+): (.*)")
-#: A task that ended badly, or several of one node.
+#: A task that failed, or several of one node.
 _ENDED = re.compile(r"srun: error: (\S+): tasks? (\d+)[\d,-]*: (.*)")
 #: A node that went down meanwhile.
 _NODE_DOWN = re.compile(r"srun: error: Node failure on (\S+)")
 _EXIT = re.compile(r"Exited with exit code (\d+)")
 
-#: Words without a cause: what follows from another failure, or how the queue goes.
+#: Messages without a cause: consequences of another failure, or the state of the queue.
 _CONSEQUENCES = re.compile(
     r"Application launch failed|Job step aborted|forcing job termination|Terminating StepId|slurm_receive_msgs"
     r"|queued and waiting|has been allocated|got SIG|\*\*\* STEP|Force Terminated"
@@ -26,20 +26,20 @@ _CONSEQUENCES = re.compile(
 
 
 class SrunMessage(NamedTuple):
-    """A line of srun: ``node`` is empty where it names none."""
+    """A line of srun: ``node`` is empty if it names none."""
 
     node: str = ""
     task: int | None = None
     status: int | None = None  # exit status of the task
-    answer: NoAnswer | None = None  # why the node gives no answer
-    cause: str = ""  # why no node does
+    answer: NoAnswer | None = None  # why the node does not answer
+    cause: str = ""  # why no node answers
 
 
 def meaning(line: bytes) -> SrunMessage:
     """Parse a line of srun's standard error."""
     text = quoted(line)
     if found := _LAUNCH.match(text):
-        why = f"its slurmd did not start the task: {found[2]}; look at: scontrol show node {found[1]}"
+        why = f"its slurmd did not start the task: {found[2]}; check: scontrol show node {found[1]}"
         return SrunMessage(found[1], answer=NoAnswer("start", why))
     if found := _ENDED.match(text):
         code = _EXIT.search(found[3])

@@ -1,8 +1,8 @@
 """Answers as short lines of text, reassembled from srun's output.
 
-srun forwards the output of tasks in pieces of about one KiB, those of all nodes mixed; only a shorter line arrives
-complete. So a frame travels in lines, each with its node, its number and a checksum. srun's own label gives the task
-of a line; the node in the line must agree with that.
+srun forwards the output of tasks in pieces of about one KiB, those of all nodes mixed; only shorter lines arrive
+complete. So a frame is sent as lines with node, number and checksum. srun labels each line with its task, which must
+match the node in the line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from preflight.transport import payload
 from preflight.transport.bootstrap_protocol import CollectorProtocol
 from preflight.transport.errors import NoAnswer
 
-#: Source for the node, Python 3.6 and later: standard output becomes lines, and of all plans the node's is taken.
+#: Source for the node, Python 3.6 and later: standard output becomes lines, and the node's plan is selected.
 _BOOT = """\
 import base64, json, os, sys, zlib
 
@@ -75,7 +75,7 @@ class TaskAssembler:
     """The answer of one task, assembled from its lines."""
 
     def __init__(self) -> None:
-        """Begin before its first line."""
+        """Start before its first line."""
         self.node = ""
         self.protocol = CollectorProtocol()
         self.damage = ""
@@ -118,7 +118,7 @@ class StepAssembler:
     """The tasks of one srun, fed with its standard output and error."""
 
     def __init__(self) -> None:
-        """Begin before the first byte."""
+        """Start before the first byte."""
         self.tasks: dict[int, TaskAssembler] = {}
         self.of: dict[str, TaskAssembler] = {}
         self._rest = b""
@@ -138,7 +138,7 @@ class StepAssembler:
             task = self.task(int(labelled[1]))
             over = task.hear(labelled[2])
             if task.node and self.of.setdefault(task.node, task) is not task:
-                self.of[task.node].damage = task.damage = f"two tasks speak for {task.node[:60]}"
+                self.of[task.node].damage = task.damage = f"two tasks answer for {task.node[:60]}"
                 over = True
             if over and task.node:
                 yield CompletedTask(task.node, task)

@@ -1,9 +1,9 @@
 """Transport over Slurm's ``srun``: one step with one task on each node.
 
-It runs within a job or as a job of its own. The collector and all plans travel to every task as arguments, since srun
-passes no standard input on before every task has started, which with a sick node is never; answers come as lines
-(``srun_lines``). A node that Slurm cannot start a task on ends the complete step after 10 to 20 s; the nodes that had
-not answered by then are collected again without it. The step and the job always end with the run.
+It runs within a job or as a job of its own. The collector and all plans are passed to every task as arguments, because
+srun forwards standard input only after every task has started, which never happens with a failed node. Answers are sent
+as lines (``line_protocol``). A node on which Slurm cannot start a task ends the complete step after 10 to 20 s; nodes
+without an answer are then collected again without it. The step and the job always end with the run.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from preflight.transport.local.process import has_ended, kill_group, pipes
 from preflight.transport.slurm import error_messages
 from preflight.transport.slurm.line_protocol import BOOT, StepAssembler, TaskAssembler
 
-#: Variables that srun's environment passes on: the cluster's address, and the account. The rest belong to
-#: the job that we run in, and would make the step one of its own.
+#: Variables that srun's environment passes on: the cluster's address, and the account. Others belong to the surrounding
+#: job and would attach the step to it.
 _PASSED_VARIABLES = frozenset({
     "SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CLUSTER_NAME", "SLURM_JWT", "SLURM_ACCOUNT", "SLURM_PARTITION", "SLURM_QOS",
     "SLURM_RESERVATION", "SLURM_CONSTRAINT", "SLURM_WCKEY",
 })  # fmt: skip
 
-#: Seconds for Slurm's own commands; reserved for the way there and back; for srun to end after a signal.
+#: Seconds for Slurm's own commands; reserved for sending and receiving; for srun to end after a signal.
 _COMMAND_S, _RETURN_S, _END_S = 15.0, 2.0, 5.0
 
 #: sinfo's name for a node with an ending job, the wait for that end (its processes are killed, an epilog runs),
 #: and the polling interval; seconds.
 _COMPLETING, _COMPLETING_S, _AGAIN_S = "(completing", 15.0, 0.3
 
-#: Seconds between looks at the clock; times that a step is started anew without the nodes that it failed on.
+#: Seconds between checks of the clock; maximum number of restarts of a step without its failed nodes.
 _TICK_S, _ROUNDS = 0.2, 8
 
 #: States in which a node takes no new job, and what to do then (Slurm: sinfo, NODE STATE CODES).
@@ -51,7 +51,7 @@ _BUSY = ("alloc", "comp", "resv", "reserved")
 
 PlanFor = Callable[[str, float], Mapping[str, Any]]
 
-#: Called for a node that was begun, or has ended with a document, and when (monotonic clock).
+#: Called for a node that started, or ended with a document, with the time (monotonic clock).
 OnEvent = Callable[[str, float, "Evidence | None"], None]
 
 
@@ -87,15 +87,13 @@ class Srun:
         self._name = f"preflight-{secrets.token_hex(4)}"
         self._commands = {name: shutil.which(name) or "" for name in ("srun", "scancel", "sinfo", "squeue")}
         if missing := [name for name, path in self._commands.items() if not path]:
-            raise TransportError(
-                f"there is no `{missing[0]}` in PATH: run on a login node of the cluster, or --via ssh"
-            )
+            raise TransportError(f"no `{missing[0]}` in PATH: run on a login node of the cluster, or use --via ssh")
         self._environment = {
             k: v for k, v in os.environ.items() if not k.startswith("SLURM_") or k in _PASSED_VARIABLES
         }
 
     def close(self) -> None:
-        """Do nothing: a step ends with the iteration that began it."""
+        """Do nothing: a step ends with its iteration."""
 
     def gather(
         self, hosts: Sequence[str], plan_for: PlanFor, times: Times, on_event: OnEvent, stop: threading.Event
@@ -182,9 +180,9 @@ class Srun:
                 self._run("scancel", ident)
 
     def _unusable_at_last(self, hosts: Sequence[str], until: float, stop: threading.Event) -> dict[str, NoAnswer]:
-        """Return the nodes that stay unusable once ending jobs have ended.
+        """Return the nodes that are still unusable after completing jobs have ended.
 
-        Mostly our own last job.
+        That is usually our own last job.
         """
         until = min(until - _RETURN_S, time.monotonic() + _COMPLETING_S)
         while True:
@@ -247,7 +245,7 @@ class _Step:
         self.last = NoAnswer("collect", "no answer")
 
     def run(self) -> Iterator[Evidence]:
-        """Yield the documents of the nodes of this step; the rest go to the next step."""
+        """Yield the documents of the nodes of this step; the others go to the next step."""
         began = time.monotonic()
         process = self._srun.start(self._srun.command(self._hosts, self._wanted, self._until - began))
         try:
@@ -313,13 +311,13 @@ class _Step:
         self._open.pop(node, None)
         try:
             document = task.document(ended, self._status.get(node))
-            return replace(from_document(document, node), node=node)  # a node does not speak for another one
+            return replace(from_document(document, node), node=node)  # a node must not answer for another one
         except NoAnswer as answer:
             return no_answer(node, answer.phase, answer.reason, utc_now())
 
 
 def _plans(hosts: Sequence[str], plan_for: PlanFor, deadline_s: float) -> dict[str, Any]:
-    """Return the plans of all nodes, equal ones once."""
+    """Return the distinct plans of all nodes."""
     plans: dict[str, int] = {}
     of = {}
     for host in hosts:

@@ -1,10 +1,10 @@
-"""Access to paramiko's private names: a connection in the thread of its user.
+"""Use of paramiko's private names to run a connection in its user's thread.
 
-paramiko gives each connection a thread, and its user another; the switches between them cost a third of a client's
-CPU: 3.8 ms a host instead of 2.4, and 15 % of the wall time (200 hosts, ``python -m benchmarks.ssh_fanout
---overrides``; what each override buys is in docs/startup.md). Here paramiko's loop calls back before it waits for a
-message, and what is to be done, a generator that yields to wait, goes on from there. ``PREFLIGHT_PLAIN_PARAMIKO=1``
-does without this module (``connection``).
+paramiko uses one thread for each connection and another for its user; switching between them costs a third of a
+client's CPU: 3.8 ms a host instead of 2.4, and 15 % of the wall time (200 hosts, ``python -m benchmarks.ssh_fanout
+--overrides``; docs/startup.md lists the gain of each override). Here paramiko's loop calls back before it waits for a
+message, and the script, a generator that yields to wait, continues from there. ``PREFLIGHT_PLAIN_PARAMIKO=1`` disables
+this module (``connection``).
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Packets(BoundedPackets):
 def _exchanges() -> dict[str, Any]:
     """Return the key exchanges, curve25519 by both of its names.
 
-    Some hosts know only that of RFC 8731; without it each needs the system's ``ssh``, and 75 ms of CPU.
+    Some hosts support only the name of RFC 8731; without it they would need the system's ``ssh``, which costs 75 ms of
+    CPU.
     """
     exchanges: dict[str, Any] = dict(paramiko.Transport._kex_info)  # type: ignore[attr-defined]
     if "curve25519-sha256@libssh.org" in exchanges:
@@ -58,7 +59,7 @@ class InlineConnection(paramiko.Transport):
     _kex_info = _exchanges()
 
     def __init__(self, wire: RecordedStream, pubkeys: tuple[str, ...] = ()) -> None:
-        """Prepare; nothing is sent before ``drive``.
+        """Prepare the connection; ``drive`` sends the first message.
 
         ``pubkeys`` are the algorithms to sign with; empty for all.
         """
@@ -67,10 +68,10 @@ class InlineConnection(paramiko.Transport):
             self._preferred_pubkeys = pubkeys
         self.wire = wire
         self.refused_channel = ""
-        self.agreed = threading.Event()  # on keys, or that there will be none
+        self.agreed = threading.Event()  # keys agreed on, or failed
         self._script: Script | None = None
         self._failure: BaseException | None = None
-        self._channel: paramiko.Channel | None = None  # let go, it would take leave with two messages
+        self._channel: paramiko.Channel | None = None  # otherwise it would close with two messages
 
     def log_in(self, user: str, key: paramiko.PKey, done: threading.Event) -> None:
         """Authenticate with a key, and set ``done`` with the answer.
@@ -80,11 +81,11 @@ class InlineConnection(paramiko.Transport):
         self.auth_publickey(user, key, done)
 
     def drive(self, script: Script, alone: bool = True) -> None:
-        """Connect, carry out a script, disconnect.
+        """Connect, run a script, disconnect.
 
-        Raises what the script raises, and ends when ``close`` is called. The script begins once keys are agreed on, or
-        cannot be. If the connection ends before it, it goes on a last time, with ``active`` false. ``alone``: no other
-        thread sends on this connection.
+        Raises what the script raises, and ends when ``close`` is called. The script starts after the key exchange,
+        successful or not. If the connection ends first, the script runs once more, with ``active`` false. ``alone``: no
+        other thread sends on this connection.
         """
         self._script, self.completion_event = script, self.agreed
         assert isinstance(self.packetizer, Packets)
@@ -93,7 +94,7 @@ class InlineConnection(paramiko.Transport):
         self.active = True
         self.wire.holds = alone
         self.run()
-        del self.packetizer.before  # and nothing holds the connection but its user
+        del self.packetizer.before  # only the user references the connection
         if self._script is not None:
             for _ in script:  # it waits for nothing any more
                 continue
@@ -101,7 +102,7 @@ class InlineConnection(paramiko.Transport):
             raise self._failure
 
     def keep(self, script: Script) -> None:
-        """Connect and carry out a script; then stay, for channels of many threads.
+        """Connect and run a script; then stay open for channels of many threads.
 
         Raises what the script raises.
         """
@@ -145,7 +146,8 @@ class InlineConnection(paramiko.Transport):
     def _disconnect(self) -> None:
         """Send a disconnect message, so that sshd ends at once.
 
-        Else it frees its memory first, for 1.3 ms of the node's CPU. It buys 6 % of the wall time of 200 hosts.
+        Otherwise it first frees its memory, which costs 1.3 ms of the node's CPU. This saves 6 % of the wall time of
+        200 hosts.
         """
         message = paramiko.Message()
         message.add_byte(_DISCONNECT)
@@ -187,7 +189,7 @@ class InlineConnection(paramiko.Transport):
     def _parse_channel_open_failure(self, m: paramiko.Message) -> None:
         """Keep the reason that the host sent, which paramiko only logs.
 
-        It is in the message to the user, and costs nothing.
+        The reason is included in the message to the user.
         """
         with contextlib.suppress(Exception):
             copy = paramiko.Message(m.asbytes())

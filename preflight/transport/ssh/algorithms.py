@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from preflight.transport.errors import OpenSshRequired
 
-# The post-quantum exchange first, as OpenSSH does since 9.9: it costs nothing on hosts that lack it. Then the cheapest:
-# OpenSSL's P-256 takes sshd 3 ms less than OpenSSH's own curve25519, and the client as much; classic Diffie-Hellman
-# costs a client 7 to 23 times the rest of a connection.
+# The post-quantum exchange comes first, as in OpenSSH since 9.9: it costs nothing on hosts that lack it. Then the
+# cheapest: OpenSSL's P-256 takes sshd and the client each 3 ms less than OpenSSH's own curve25519; classic
+# Diffie-Hellman costs a client 7 to 23 times the rest of a connection.
 KEX = (
     "mlkem768x25519-sha256", "ecdh-sha2-nistp256", "curve25519-sha256", "curve25519-sha256@libssh.org",
     "ecdh-sha2-nistp384", "ecdh-sha2-nistp521", "diffie-hellman-group-exchange-sha256",
@@ -27,7 +27,7 @@ KEYS = (
     "ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "rsa-sha2-512", "rsa-sha2-256",
 )  # fmt: skip
 
-#: What a list of ssh_config starts from, by keyword.
+#: Default list of ssh_config by keyword.
 USUAL = {
     "kexalgorithms": KEX, "ciphers": CIPHERS, "macs": MACS,
     "hostkeyalgorithms": (*(f"{name}-cert-v01@openssh.com" for name in KEYS), *KEYS),
@@ -50,7 +50,7 @@ def listed(text: str, usual: Sequence[str]) -> tuple[str, ...]:
     """Parse a list of ssh_config.
 
     ``+`` appends to the usual names, ``^`` puts first, ``-`` removes matches. ``ssh -G`` prints such a list in full;
-    this is for where there is no ``ssh``.
+    this is for machines without ``ssh``.
     """
     sign = text[:1] if text[:1] in ("+", "-", "^") else ""
     named = [name.strip() for name in text.removeprefix(sign).split(",")]
@@ -64,7 +64,7 @@ def listed(text: str, usual: Sequence[str]) -> tuple[str, ...]:
 def offered(able: tuple[str, ...], usual: tuple[str, ...], named: tuple[str, ...], what: str) -> tuple[str, ...]:
     """Return the algorithms to offer, best first.
 
-    The names of the configuration in its order, or the usual ones. Raises OpenSshRequired if paramiko supports none
+    The names and order of the configuration, or the defaults. Raises OpenSshRequired if paramiko supports none
     of them.
     """
     found = dict.fromkeys(
@@ -81,7 +81,7 @@ def offered(able: tuple[str, ...], usual: tuple[str, ...], named: tuple[str, ...
 def host_keys(able: tuple[str, ...], known: tuple[str, ...], named: tuple[str, ...]) -> tuple[str, ...]:
     """Return the host key algorithms to offer, those of known keys first.
 
-    The host then shows one of them. A certificate is requested only where its authority is known.
+    The host then presents one of them. A certificate is requested only if its authority is known.
     """
     wanted = dict.fromkeys((*known, *(name for name in named or KEYS if "-cert-" not in name)))
     allowed = tuple(name for name in wanted if not named or name in named)

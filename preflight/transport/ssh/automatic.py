@@ -1,8 +1,7 @@
-"""SSH for each host: paramiko, which is fast, or ``ssh``, which can do more.
+"""SSH per host: paramiko, which is faster, or ``ssh``, which supports more.
 
-A host goes to ``ssh`` if its configuration needs what paramiko cannot do, or if paramiko and the host have no
-algorithm or kind of key in common. A wrong host key, a refused login and a deadline never lead there: ``ssh`` would
-only repeat them.
+A host goes to ``ssh`` if its configuration needs a feature that paramiko lacks, or if paramiko and the host have no
+common algorithm or key type. A wrong host key, a refused login or a deadline does not: ``ssh`` would fail the same way.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from preflight.transport.errors import NoAnswer, OpenSshRequired, utc_now
 from preflight.transport.ssh.openssh import OpenSshTransport
 from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
 
-#: Seconds that must be left of a node's time to begin again.
+#: Minimum remaining seconds of a node's time for a second attempt.
 _LEAST_S = 1.0
 
 
 class AutoTransport:
     """SSH for one run; every method may be called from any thread.
 
-    ``through_openssh`` names each host that went through the system's ``ssh``, and why.
+    ``through_openssh`` has the reason for each host that used the system's ``ssh``.
     """
 
     def __init__(self, options: SshOptions, hosts: Sequence[str]) -> None:
@@ -61,7 +60,7 @@ class AutoTransport:
             return end.document(node, at)
 
     def close(self) -> None:
-        """Close all connections; what runs on the hosts ends itself."""
+        """Close all connections; processes on the hosts then exit."""
         with self._lock:
             self._closed = True
             openssh = self._openssh
@@ -72,12 +71,12 @@ class AutoTransport:
     def _system(self, host: str, need: OpenSshRequired, until: float) -> OpenSshTransport:
         """Return the system's ``ssh``, and record why a host needs it.
 
-        Raises NoAnswer where it cannot be used.
+        Raises NoAnswer if it cannot be used.
         """
         if shutil.which("ssh") is None:
             raise NoAnswer(need.phase, f"{need.why}: this needs `ssh`, which is not in PATH: install OpenSSH")
         if until - time.monotonic() < _LEAST_S:
-            raise NoAnswer(need.phase, f"{need.why}: this needs `ssh`, and no time is left for it")
+            raise NoAnswer(need.phase, f"{need.why}: this needs `ssh`, but no time is left")
         with self._lock:
             if self._closed:
                 raise NoAnswer("connect", "interrupted")

@@ -21,7 +21,7 @@ _KEY_FIELDS = {
     "ecdsa-sha2-nistp521": 2,
 }
 
-#: What an authority may sign with; SHA-1 is not among them.
+#: Allowed signature algorithms of an authority, without SHA-1.
 _SIGNATURES = (
     "ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "rsa-sha2-256", "rsa-sha2-512",
 )  # fmt: skip
@@ -44,8 +44,8 @@ class Certificate:
     def host_refusal(self, name: str, now: float, signatures: Collection[str] = ()) -> str:
         """Return why a host certificate is invalid at a time; empty if it is valid.
 
-        The time is in seconds since 1970. ``signatures``: what an authority may sign with, if not the usual
-        (CASignatureAlgorithms).
+        The time is in seconds since 1970. ``signatures`` are allowed signature algorithms of an authority
+        (CASignatureAlgorithms), if not the default.
         """
         if not self._is_signed(signatures or _SIGNATURES):
             return "its signature is wrong"
@@ -63,13 +63,13 @@ class Certificate:
 
     def _is_signed(self, signatures: Collection[str]) -> bool:
         try:
-            name, value = _strings(self.signature)  # as strictly as paramiko does not
+            name, value = _strings(self.signature)  # stricter than paramiko
             algorithm = name.decode("ascii")
             if algorithm.startswith("ecdsa-"):
                 _r, _s = _strings(value)
             key = PKey.from_type_string(_strings(self.signer, 1)[0].decode("ascii"), self.signer)
             return algorithm in signatures and bool(key.verify_ssh_sig(self.signed, Message(self.signature)))
-        except Exception:  # what is damaged makes the libraries below raise nearly anything
+        except Exception:  # damaged input makes the libraries raise various exceptions
             return False
 
 
@@ -104,7 +104,7 @@ def _strings(data: bytes, number: int = -1) -> list[bytes]:
         (length,) = struct.unpack_from(">I", data, at)
         at += 4 + length
         if at > len(data):
-            raise ValueError("the certificate is cut")
+            raise ValueError("the certificate is truncated")
         found.append(data[at - length : at])
     return found
 

@@ -1,4 +1,4 @@
-"""The channel of a connection on which the collector runs."""
+"""The channel on which the collector runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TRAVEL_S = 1.0
 #: Seconds to wait for the exit status of a command after its output has ended.
 _STATUS_S = 1.0
 
-#: Bytes taken of a stream at once.
+#: Maximum bytes read from a stream at once.
 _PIECE = 1 << 16
 
 _LATE = "the node's deadline passed"
@@ -30,7 +30,7 @@ class CollectorChannel:
     """One exchange with a node over one channel of its connection."""
 
     def __init__(self, session: SshSession, plan: Mapping[str, Any], until: float, alarm: DeadlineThread) -> None:
-        """Begin; ``alarm`` closes the session at ``until``, on the monotonic clock."""
+        """Start; ``alarm`` closes the session at ``until``, on the monotonic clock."""
         self._session, self._plan, self._until, self._alarm = session, plan, until, alarm
         self._protocol = bootstrap_protocol.CollectorProtocol()
         self._ended, self._status = "", -1
@@ -63,7 +63,7 @@ class CollectorChannel:
     def _listen(self, channel: paramiko.Channel) -> Script:
         """Read both streams up to the end."""
         protocol, requested = self._protocol, False
-        with contextlib.suppress(OSError):  # a shell that exits at once prints why
+        with contextlib.suppress(OSError):  # a shell that exits immediately prints the reason
             yield from _send(channel, bootstrap_protocol.OPENING)
         while not protocol.over:
             at_end = channel.eof_received or channel.closed or not self._session.active
@@ -83,7 +83,7 @@ class CollectorChannel:
         return bootstrap_protocol.request({**self._plan, "deadline_s": deadline_s})
 
     def _hear(self, channel: paramiko.Channel) -> None:
-        """Take all that has come.
+        """Read all available output.
 
         The end of the output is known before its last pieces are read.
         """
@@ -94,7 +94,7 @@ class CollectorChannel:
 
 
 def _send(channel: paramiko.Channel, data: bytes) -> Script:
-    """Send as the host makes room; raises OSError once the channel is closed."""
+    """Send as the host's window allows; raises OSError once the channel is closed."""
     rest = memoryview(data)
     while rest:
         try:

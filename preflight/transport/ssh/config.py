@@ -1,8 +1,7 @@
 """The user's SSH configuration, resolved per host by ``ssh -G``.
 
-So Include and Match are handled by OpenSSH itself. Hosts that no pattern distinguishes share one call. Where OpenSSH
-is not installed, paramiko's own parser is used, with a warning for each keyword that it or this transport does not
-support.
+OpenSSH itself handles Include and Match. Hosts that no pattern distinguishes share one call. If OpenSSH is not
+installed, paramiko's own parser is used, with a warning for each keyword that it or this transport does not support.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ Values = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class HostConfig:
-    """How to reach one host. Paths are expanded; ``strict`` refuses unknown keys.
+    """How to reach one host. Paths are expanded; ``strict`` rejects unknown keys.
 
-    ``beyond`` are the settings that only OpenSSH's own client can follow.
+    ``beyond`` are settings that only OpenSSH's own client supports.
     """
 
     name: str
@@ -68,9 +67,9 @@ class HostConfig:
 
     @property
     def itself(self) -> str:
-        """The host in its own document, so that equal causes of many nodes fold.
+        """The wording for the host in its own document, to group equal causes.
 
-        ``the host``; with its address where the configuration redirects its name.
+        ``the host``; with its address if the configuration redirects its name.
         """
         return "the host" if self.hostname.startswith(self.name) else f"the host ({self.hostname}:{self.port})"
 
@@ -89,7 +88,7 @@ class SshConfig:
             check_readable(file)
         self._ssh = shutil.which("ssh")
         self._known: dict[HostSpec, HostConfig] = {}
-        self._expand = functools.cache(_expanded)  # of the same few words for all hosts
+        self._expand = functools.cache(_expanded)  # few distinct values for all hosts
         self._path = functools.cache(Path)
         self._defaults: Values | None = None
         self._demands = Demands()
@@ -119,7 +118,7 @@ class SshConfig:
     def _query_ssh(self, missing: Sequence[HostSpec]) -> None:
         """Query ``ssh -G`` for two hosts of each stanza.
 
-        The answer applies to the rest if both agree.
+        The answer applies to the other hosts if both agree.
         """
         first, files = self._call(missing[0], verbose=True)
         if self._defaults is None:
@@ -215,7 +214,7 @@ class SshConfig:
         strict = one("stricthostkeychecking", "ask").lower()
         if strict in ("accept-new", "no", "off", "false"):
             self._warn(
-                f"StrictHostKeyChecking is {strict!r}: hosts with unknown keys are believed (changed keys never are)"
+                f"StrictHostKeyChecking is {strict!r}: hosts with unknown keys are trusted (changed keys never are)"
             )
         families = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
         return HostConfig(
@@ -248,7 +247,7 @@ class SshConfig:
 
 
 def _agent(value: str, expand: object) -> str:
-    """Return the path of the agent's socket; empty for none."""
+    """Return the path of the agent's socket; empty if none."""
     if value.lower() == "none":
         return ""
     if not value or value == "SSH_AUTH_SOCK":

@@ -1,6 +1,6 @@
 """Groups of hosts that a configuration does not distinguish.
 
-They share a call of ``ssh -G``. Only patterns are read here, never meanings: two hosts belong together if every
+They share a call of ``ssh -G``. Only patterns are read, not values: two hosts belong to one group if every
 pattern of every Host and Match line matches both or neither. Anything else that could depend on a host counts as
 different.
 """
@@ -24,7 +24,7 @@ _LINE = re.compile(r"^\s*([A-Za-z0-9]+)\s*(?:=\s*|\s+)(.*?)\s*$")
 #: Criteria of a Match line that cannot depend on the host, given the same stanzas before it.
 _ANYWHERE = ("all", "final", "user", "localuser", "localnetwork", "tagged", "command", "sessiontype", "version")
 
-#: What ``ssh -G`` prints with the host's name in it, or differs by -v, and is not read here.
+#: Output of ``ssh -G`` that contains the host's name or depends on -v, and is ignored.
 _UNREAD = ("host", "hostname", "controlpath", "remotecommand", "localcommand", "loglevel")
 
 
@@ -72,13 +72,13 @@ class ConfigGroups:
         members: dict[Hashable, list[_T]] = {}
         for host in hosts:
             matched = name(host) if self.apart else tuple(matches(name(host).lower(), p) for p in self.patterns)
-            # OpenSSH compares the case too; a name with capitals is queried by itself
+            # OpenSSH compares the case too; a name with capitals is queried separately
             case = name(host) if name(host) != name(host).lower() else ""
             members.setdefault((key(host), matched, case), []).append(host)
         return list(members.values())
 
     def shared(self, one: str, first: _Values, other: str, last: _Values) -> Callable[[str], _Values] | None:
-        """Return a function that derives any host's answer from those of two.
+        """Return a function that derives a host's answer from those of two others.
 
         None if that is not possible.
         """
@@ -110,7 +110,7 @@ def _constant(values: _Values) -> dict[str, Sequence[str]]:
 def _criteria(words: Sequence[str]) -> tuple[set[str], bool]:
     """Return the host patterns of a Match line.
 
-    Also whether anything else in it may depend on the host.
+    Also return whether other criteria may depend on the host.
     """
     patterns, unsure, rest = set[str](), False, list(words)
     while rest:

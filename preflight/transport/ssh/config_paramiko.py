@@ -1,4 +1,4 @@
-"""The user's SSH configuration by paramiko's parser, where OpenSSH is missing."""
+"""The user's SSH configuration, parsed by paramiko if OpenSSH is missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from preflight.transport.errors import TransportError
 if TYPE_CHECKING:
     from preflight.transport.ssh.host import HostSpec
 
-#: Criteria of a Match line that paramiko understands; it passes over others, as if they were met.
+#: Criteria of a Match line that paramiko understands; it ignores others, as if they matched.
 _CRITERIA = frozenset(("all", "canonical", "final", "host", "originalhost", "user", "localuser"))
 
 _DEFAULTS = {
@@ -27,7 +27,7 @@ _DEFAULTS = {
 def read(
     file: Path | None, hosts: Sequence[HostSpec], warn: Callable[[str], None]
 ) -> dict[HostSpec, Mapping[str, Sequence[str]]]:
-    """Return for each host what ``ssh -G`` would print, as far as known.
+    """Return the output of ``ssh -G`` for each host, as far as known.
 
     ``warn`` is called for each Include, which is not read. Raises TransportError.
     """
@@ -36,7 +36,7 @@ def read(
     values_of: dict[HostSpec, Mapping[str, Sequence[str]]] = {}
     for spec in hosts:
         values: dict[str, list[str]] = {}
-        for config in configs:  # the first value holds
+        for config in configs:  # the first value applies
             for keyword, value in config.lookup(spec.name).items():
                 if keyword == "hostname" and value == spec.name:
                     continue
@@ -61,7 +61,7 @@ def _parsed(path: Path, warn: Callable[[str], None]) -> paramiko.SSHConfig | Non
     try:
         return paramiko.SSHConfig.from_text(text)
     except (paramiko.ConfigParseError, paramiko.SSHException, ValueError) as error:
-        raise TransportError(f"{path}: {error}; install the OpenSSH client, which reads more") from None
+        raise TransportError(f"{path}: {error}; install the OpenSSH client, which supports more") from None
 
 
 def _check_criteria(line: str, where: str) -> None:

@@ -1,7 +1,7 @@
 """The class of an SSH connection: tuned, or plain paramiko.
 
-``PREFLIGHT_PLAIN_PARAMIKO=1`` in the environment selects the plain one: for a release of paramiko with which the
-overrides of ``_paramiko_tuning`` do not work.
+``PREFLIGHT_PLAIN_PARAMIKO=1`` in the environment selects the plain one, in case the overrides of ``_paramiko_tuning``
+do not work with a release of paramiko.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-#: Whether paramiko is used through its public interface alone.
+#: Whether only paramiko's public interface is used.
 PLAIN = os.environ.get("PREFLIGHT_PLAIN_PARAMIKO", "") not in ("", "0")
 
 if TYPE_CHECKING or not PLAIN:

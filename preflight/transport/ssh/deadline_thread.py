@@ -14,7 +14,7 @@ class DeadlineThread:
     """Calls functions at times on the monotonic clock, unless they were cancelled."""
 
     def __init__(self) -> None:
-        """Begin without a thread; the first deadline starts it."""
+        """Start without a thread; the first deadline starts it."""
         self._changed = threading.Condition()
         self._due: list[tuple[float, int]] = []
         self._calls: dict[int, Callable[[], object]] = {}
@@ -24,9 +24,9 @@ class DeadlineThread:
 
     @contextlib.contextmanager
     def at(self, moment: float, call: Callable[[], object]) -> Iterator[None]:
-        """Call ``call`` at a time if the block has not ended by then.
+        """Call ``call`` at a time unless the block has ended.
 
-        It must not raise.
+        ``call`` must not raise.
         """
         with self._changed:
             number = next(self._numbers)
@@ -35,7 +35,7 @@ class DeadlineThread:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, daemon=True)
                 self._thread.start()
-            if self._due[0][1] == number:  # else it sleeps no longer than is right
+            if self._due[0][1] == number:  # otherwise it wakes in time
                 self._changed.notify()
         try:
             yield

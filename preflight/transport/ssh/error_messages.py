@@ -12,37 +12,68 @@ _BULK = "for many: ssh-keyscan -f HOSTFILE >>~/.ssh/known_hosts, then compare th
 # Anchored at the start of a line: a start-up file on the node may print "Permission denied" as well.
 _MEANINGS: tuple[tuple[str, str, str], ...] = (
     (r"ssh: Could not resolve hostname (?P<where>\S+?): (?P<why>.+)", "resolve", "the name does not resolve: {why}"),
-    (r"ssh: connect to host (?P<where>\S+) port (?P<port>\d+): Connection refused", "connect",
-     "connection refused on port {port}: is sshd running?"),
-    (r"ssh: connect to host \S+ port (?P<port>\d+): (?P<why>.*timed out)", "connect",
-     "no answer to the connection on port {port}: the node is down, or packets are dropped"),
+    (
+        r"ssh: connect to host (?P<where>\S+) port (?P<port>\d+): Connection refused",
+        "connect",
+        "connection refused on port {port}: is sshd running?",
+    ),
+    (
+        r"ssh: connect to host \S+ port (?P<port>\d+): (?P<why>.*timed out)",
+        "connect",
+        "no answer to the connection on port {port}: the node is down, or packets are dropped",
+    ),
     (r"ssh: connect to host \S+ port (?P<port>\d+): (?P<why>.+)", "connect", "cannot connect to port {port}: {why}"),
     (r"channel \d+: open failed: (?P<why>.+)", "connect", "the jump host cannot connect to the node: {why}"),
-    (r"Unable to negotiate with .*?: (?P<why>no matching .+)", "banner", "ssh and the node agree on nothing: {why}"),
-    (r"@ +WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED.*", "host-key",
-     "the host key has changed: the node was reinstalled, or another host intercepts the connection; if it was "
-     "reinstalled: "
-     "ssh-keygen -R NODE"),
+    (
+        r"Unable to negotiate with .*?: " r"(?P<why>no matching .+)",
+        "banner",
+        "ssh and the node have no common algorithm: {why}",
+    ),
+    (
+        r"@ +WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED.*",
+        "host-key",
+        "the host key has changed: the node was reinstalled, or another host intercepts the connection; if it was "
+        "reinstalled: "
+        "ssh-keygen -R NODE",
+    ),
     (r"@ +WARNING: REVOKED HOST KEY DETECTED.*", "host-key", "the host key is marked @revoked in known_hosts"),
-    (r"No .+ host key is known for .+", "host-key",
-     "the host key is unknown; add it with: ssh NODE true, answering yes; " + _BULK),
+    (
+        r"No .+ host key is known for .+",
+        "host-key",
+        "the host key is unknown; add it with: ssh NODE true, answering yes; " + _BULK,
+    ),
     (r"Host key verification failed\.", "host-key", "the host key could not be verified; try: ssh NODE true"),
-    (r"\S+: Permission denied \((?P<why>.*)\)\.", "authenticate",
-     "it accepts none of your keys, or not this user (a locked account looks alike); it takes {why}"),
-    (r"Permission denied \((?P<why>.*)\)\.", "authenticate",
-     "it accepts none of your keys, or not this user (a locked account looks alike); it takes {why}"),
-    (r"(?:Received disconnect from|Disconnected from) .*(?P<why>Too many authentication failures).*", "authenticate",
-     "too many keys were offered: set IdentitiesOnly and IdentityFile"),
-    (r"Connection timed out during banner exchange", "banner",
-     "connected, but no SSH banner came: sshd hangs, the node is starved, or what listens there is not SSH"),
-    (r"Bad (?:packet length|remote protocol version).*", "banner", "what answers there is not SSH"),
-    (r"(?:kex|ssh)_exchange_identification: (?P<why>(?!.*(?:closed|reset)).+)", "banner",
-     "what answers there is not SSH: {why}"),
-)  # fmt: skip
+    (
+        r"\S+: Permission denied \((?P<why>.*)\)\.",
+        "authenticate",
+        "it accepts none of your keys, or not this user (or the account is locked); it accepts {why}",
+    ),
+    (
+        r"Permission denied \((?P<why>.*)\)\.",
+        "authenticate",
+        "it accepts none of your keys, or not this user (or the account is locked); it accepts {why}",
+    ),
+    (
+        r"(?:Received disconnect from|Disconnected from) .*(?P<why>Too many authentication failures).*",
+        "authenticate",
+        "too many keys were offered: set IdentitiesOnly and IdentityFile",
+    ),
+    (
+        r"Connection timed out during banner exchange",
+        "banner",
+        "connected, but received no SSH banner: sshd hangs, the node is overloaded, or it is not an SSH server",
+    ),
+    (r"Bad (?:packet length|remote protocol version).*", "banner", "it is not an SSH server"),
+    (
+        r"(?:kex|ssh)_exchange_identification: (?P<why>(?!.*(?:closed|reset)).+)",
+        "banner",
+        "it is not an SSH server: {why}",
+    ),
+)
 
 _COMPILED = tuple((re.compile(pattern), phase, reason) for pattern, phase, reason in _MEANINGS)
 
-# A login node at its MaxStartups limit ends connections like this; later it accepts them.
+# Messages of a login node at its MaxStartups limit, which accepts connections later.
 _ENDED = re.compile(r"(?:kex|ssh)_exchange_identification: (?P<why>.+)|Connection (?P<how>closed|reset) by .*")
 _RESET = re.compile(r"ssh: connect to host \S+ port \d+: Connection reset by peer")
 
@@ -52,10 +83,10 @@ LOST = re.compile(
     re.M,
 )
 
-#: Those of them that it prints only for a session that had begun.
+#: Messages that it prints only for an established session.
 LOGGED_IN = re.compile(rb"^(?:client_loop: |Connection to \S+ closed by remote host)", re.M)
 
-#: Its message if the login was accepted and a session was not; behind a jump host another line follows.
+#: Its message if the login was accepted but not the session; behind a jump host another line follows.
 _REFUSED = re.compile(r"channel \d+: open failed: (?P<why>.+)")
 _FORWARDED = "stdio forwarding failed"
 
@@ -92,7 +123,7 @@ def known_meaning(stderr: bytes) -> ConnectFailure | None:
     for pattern, phase, reason in _COMPILED:
         for line in lines:
             if found := pattern.fullmatch(line):
-                # A node behind the jump host is spoken of in other words: the cause is the jump itself.
+                # Messages about the jump host itself; a node behind it has different messages.
                 where = "the jump host: " if carried and not line.startswith(("channel", "Connection")) else ""
                 return ConnectFailure(NoAnswer(phase, where + reason.format_map(found.groupdict())), False)
     for line in lines:
@@ -104,7 +135,7 @@ def known_meaning(stderr: bytes) -> ConnectFailure | None:
 
 
 def _cut_off(how: str, carried: bool) -> NoAnswer:
-    where = "on the way through the jump host, " if carried else ""
+    where = "while connecting through the jump host, " if carried else ""
     return NoAnswer(
         "banner",
         f"{where}the connection was {how} before the login: sshd refuses more (MaxStartups), or dies",

@@ -1,7 +1,7 @@
 """Known host keys: ``known_hosts`` files, read once and compared as bytes.
 
 Exact and hashed names, patterns, ``[host]:port``, ``@cert-authority`` and ``@revoked``. An unknown or changed key is
-never accepted silently, and nothing is ever written.
+never accepted silently, and no file is ever written.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _glob(pattern: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True)
 class Known:
-    """Known keys of one host, and the judgement of the key that it shows."""
+    """Known keys of one host, and verification of the key it presents."""
 
     name: str
     port: int
@@ -141,12 +141,12 @@ class Known:
 
     @property
     def plain(self) -> list[KnownHost]:
-        """The known keys of this host itself."""
+        """The known keys of this host."""
         return [entry for entry in self.entries if not entry.marker]
 
     @property
     def algorithms(self) -> Iterator[str]:
-        """The key algorithms to request, best first, so that a known key is shown."""
+        """The key algorithms to request, best first, to get a known key."""
         if any(entry.marker == "@cert-authority" for entry in self.entries):
             for kind in ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"):
                 yield kind + _CERT
@@ -161,11 +161,11 @@ class Known:
         return _label(self.name, 0 if self.alias else self.port)
 
     def check(self, shown: bytes, now: float, offered: Collection[str] = (), signatures: Collection[str] = ()) -> None:
-        """Verify the key or certificate that a host shows, as a blob.
+        """Verify the key or certificate that a host presents, as a blob.
 
-        Raises NoAnswer unless it is the right one. ``now`` is the time in seconds since 1970, for the validity of
-        certificates. ``offered`` are the algorithms that the host could choose from, ``signatures`` those that an
-        authority may sign with, if not the usual.
+        Raises NoAnswer if it is not valid. ``now`` is the time in seconds since 1970, for the validity of certificates.
+        ``offered`` are the algorithms that were offered to the host, ``signatures`` the allowed ones of an authority,
+        if not the default.
         """
         shown_by = certificate.parse(shown)
         key = shown_by.key if shown_by else shown
@@ -189,7 +189,7 @@ class Known:
             raise NoAnswer("host-key", f"the host certificate is not valid: {why_not}; have it signed again")
         if self.plain:
             comparable = [entry for entry in self.plain if not offered or set(_algorithms(entry.kind)) & set(offered)]
-            # Known key types were requested before any other: the host no longer has those keys
+            # Known key types were requested first, so the host no longer has those keys.
             raise NoAnswer("host-key", self._changed(key) if comparable else self._incomparable(key))
         if self.strict:
             raise NoAnswer("host-key", self._unknown(key, shown_by is not None))
@@ -239,7 +239,7 @@ def known(
     """
     name = (alias or hostname).lower()
     entries = keys.entries(_label(name, 0 if alias else port))
-    # As OpenSSH does: a key known without its port will do, if it is the very same
+    # As in OpenSSH, an identical key that is known without the port is accepted.
     bare = [] if alias or port == _SSH_PORT else [entry for entry in keys.entries(name) if not entry.marker]
     return Known(name, port, bool(alias), tuple(entries), tuple(bare), tuple(keys.files), strict, revoked)
 

@@ -1,7 +1,7 @@
 """Connections to jump hosts, shared by the nodes behind them.
 
-One connection to a jump host carries many nodes. It is opened when the first node needs it, one at a
-time, so that sshd's MaxStartups is not met; a node waits for it no longer than its own deadline.
+One connection to a jump host carries many nodes. It is opened when the first node needs it, one at a time to stay below
+sshd's MaxStartups; a node waits for it at most until its own deadline.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from preflight.transport.ssh.config import HostConfig
 from preflight.transport.ssh.session import SshSession
 from preflight.transport.ssh.stream import RecordedStream
 
-#: Nodes that share one connection; more get another, so that none waits for another's slowness.
+#: Maximum number of nodes per connection, so that a slow node delays few others.
 NODES_PER_CONNECTION = 48
 
-#: Seconds for which a jump host that could not be reached is not tried again.
+#: Seconds until an unreachable jump host is tried again.
 _REST_S = 10.0
 
 
@@ -31,7 +31,7 @@ class Jump:
     def __init__(self, name: str, open_session: Callable[[], SshSession]) -> None:
         """Set the function that opens a connection to it.
 
-        ``open_session`` keeps its own time and raises NoAnswer.
+        ``open_session`` has its own deadline and raises NoAnswer.
         """
         self._name, self._open = name, open_session
         self._changed = threading.Condition()
@@ -44,7 +44,7 @@ class Jump:
     def through(self, config: HostConfig, timeout_s: float, until: float) -> RecordedStream:
         """Connect to a node from the jump host; raises NoAnswer.
 
-        ``timeout_s`` begins once the jump host is reached.
+        ``timeout_s`` starts once the jump host is reached.
         """
         session = self._session(until)
         try:
@@ -71,7 +71,7 @@ class Jump:
             session.close()
 
     def _session(self, until: float) -> SshSession:
-        """Return a connection with room, and reserve a place in it."""
+        """Return a connection with a free slot, and reserve it."""
         with self._changed:
             while True:
                 for session in [session for session in self._load if not session.is_active()]:
@@ -118,7 +118,7 @@ class Jump:
     def _why(self, session: SshSession, config: HostConfig, error: Exception) -> str:
         if isinstance(error, paramiko.ChannelException):
             reason = session.refused_channel or error.text
-            also = "; AllowTcpForwarding is off there" if error.code == 1 else ""
+            also = "; AllowTcpForwarding is off on the jump host" if error.code == 1 else ""
             return f"jump host {self._name} could not connect to {config.itself}: {reason}{also}"
         if not session.is_active():
             return f"jump host {self._name}: its connection was lost"

@@ -1,6 +1,6 @@
-"""Keys of the user who runs preflight: files, certificates, the agent's.
+"""Keys of the user who runs preflight: files, certificates, agent keys.
 
-They are read once per run. No passphrase is ever requested: a key that needs one is left to the agent.
+They are read once per run. No passphrase is ever requested: a key with a passphrase is only used through the agent.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Identity:
 
 @dataclass(frozen=True)
 class Identities:
-    """The keys to offer to a host, in OpenSSH's order, and why others cannot be.
+    """The keys to offer to a host, in OpenSSH's order, and why others are not.
 
-    ``beyond`` are the keys that only ssh can use.
+    ``beyond`` are keys that only ssh can use.
     """
 
     offered: tuple[Identity, ...]
@@ -75,7 +75,7 @@ class _Agent:
         try:
             self.socket.connect(path)
             self.keys = self._list()
-            self.socket.settimeout(_CONFIRMATION_S)  # for a signature it may wait for its user
+            self.socket.settimeout(_CONFIRMATION_S)  # a signature may wait for the user
         except BaseException:
             self.socket.close()
             raise
@@ -88,7 +88,7 @@ class _Agent:
         return tuple((answer.get_binary(), answer.get_text()) for _ in range(answer.get_int()))
 
     def query(self, request: bytes) -> tuple[int, paramiko.Message]:
-        """Return the type of an answer, and the rest of it."""
+        """Return the type and content of an answer."""
         with self._turn:
             self.socket.sendall(len(request).to_bytes(4, "big") + request)
             size = int.from_bytes(self._read(4), "big")
@@ -107,7 +107,7 @@ class _Agent:
 
 
 class _Held(AgentKey):
-    """A key of the agent, under the agent's own name for it.
+    """A key of the agent, with the agent's name for it.
 
     paramiko confuses the certificates of RSA keys.
     """
@@ -204,7 +204,7 @@ class KeyRing:
 
 
 def _load(path: Path, notes: list[str], beyond: list[str]) -> Iterator[Identity]:
-    """Yield a private key, its certificate first; a missing file yields none."""
+    """Yield a private key, preceded by its certificate; a missing file yields none."""
     try:
         text = safe_read.content(path, safe_read.BY_HAND)
         if _needs_passphrase(text):
@@ -263,7 +263,7 @@ def _certificate(path: Path, notes: list[str]) -> tuple[str, PublicBlob] | None:
 
 
 def _public(path: Path) -> bytes | None:
-    """Return the public key beside a private one, or in the file itself.
+    """Return the public key of a private key, from its .pub file or the file itself.
 
     It identifies the agent's key.
     """

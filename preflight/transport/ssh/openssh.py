@@ -1,7 +1,7 @@
 """Transport over the system's ``ssh``: Kerberos, FIDO keys, host-based login.
 
-For what paramiko cannot do. One process for each node, in a process group of its own, which never prompts. The frames
-are those of every other transport; the user's configuration is read by ``ssh`` itself.
+For features that paramiko lacks. Each node has one process in its own process group, which never prompts. The frames
+are those of the other transports; ``ssh`` itself reads the user's configuration.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class OpenSshTransport(PipedTransport):
         self._connect_timeout_s = connect_timeout_s
         self._ssh = [shutil.which("ssh") or "", *(["-F", str(config)] if config else [])]
         if not self._ssh[0]:
-            raise TransportError("there is no `ssh` in PATH: install OpenSSH, or use --via ssh")
+            raise TransportError("no `ssh` in PATH: install OpenSSH, or use --via ssh")
         if hosts:
             self._check(hosts[0])
 
@@ -66,7 +66,7 @@ class OpenSshTransport(PipedTransport):
             raise TransportError(f"`{' '.join(command)}` could not be run: {error}") from None
         if ran.returncode:
             message = " ".join(ran.stderr.decode("utf-8", "backslashreplace").split())
-            raise TransportError(f"ssh does not accept its configuration: {message}")
+            raise TransportError(f"ssh rejects its configuration: {message}")
 
     def _once(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
         left_s = until - time.monotonic()
@@ -79,7 +79,7 @@ class OpenSshTransport(PipedTransport):
         silent = status == _SSH_FAILED and not channel.stderr.strip()
         before_login = not (protocol.stdout_bytes or silent or error_messages.LOGGED_IN.search(channel.stderr))
         if channel.late:
-            # behind a jump host it may have printed why, and still wait for the ssh that it started to get there
+            # Behind a jump host it may have printed the reason and still wait for its child ssh.
             if before_login and (failure := error_messages.known_meaning(channel.stderr)):
                 raise failure.answer
             ended = f"no answer within {left_s:.3g} s"

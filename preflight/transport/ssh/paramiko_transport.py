@@ -1,7 +1,7 @@
 """Transport over SSH with paramiko: one connection and channel per node.
 
-Keys, known hosts and configuration are read once per run. Every wait ends at the node's own deadline; a node that
-fails cannot hold up another.
+Keys, known hosts and configuration are read once per run. Every wait ends at the node's own deadline; a failing node
+cannot delay another.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["SshOptions", "SshTransport", "TransportError"]
 _ATTEMPTS = 6
 _PAUSE_S = 0.15
 
-#: Jump hosts in a row, beyond which the configuration is taken for a loop.
+#: Maximum number of jump hosts in a row; more are treated as a loop.
 _CHAIN = 8
 
 
@@ -88,14 +88,14 @@ class SshTransport:
 
     @property
     def notes(self) -> list[str]:
-        """The warnings that hold for the system's ``ssh`` as well."""
+        """The warnings that also apply to the system's ``ssh``."""
         unread = [text for known in self._known.values() for text in known.unread]
         return [*self._config.warnings, *(f"known hosts cannot be read: {text}" for text in unread)]
 
     def collect(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
-        """Carry out a plan on a host; always return an Evidence document.
+        """Run a plan on a host; always return an Evidence document.
 
-        Thread-safe. Ends by ``until`` on the monotonic clock; a host without an answer gives a ``no_answer`` document
+        Thread-safe. Ends by ``until`` on the monotonic clock; a host without an answer yields a ``no_answer`` document
         with one of ``outcome.PHASES`` and the cause.
         """
         at, node = errors.utc_now(), plan["node"] or host
@@ -115,9 +115,9 @@ class SshTransport:
             raise NoAnswer("read", f"preflight failed: {type(error).__name__}: {error}") from None
 
     def demands(self, host: str) -> tuple[str, ...]:
-        """Return the settings of a host that only the system's ``ssh`` can follow.
+        """Return the settings of a host that only the system's ``ssh`` supports.
 
-        Its jump hosts count as well.
+        The settings of its jump hosts are included.
         """
         config = self._config_of(host)
         jumps = [f"jump host {hop.name}: {text}" for hop in self._route(config) for text in hop.beyond]
@@ -159,7 +159,7 @@ class SshTransport:
     def carry_out(self, config: HostConfig, begin: Callable[[SshSession], Script], until: float) -> None:
         """Connect, authenticate, run a script and disconnect.
 
-        Raises NoAnswer, and what the script raises.
+        Raises NoAnswer, and the script's exceptions.
         """
         self._connect(config, self._route(config), begin, until)
 
@@ -193,7 +193,7 @@ class SshTransport:
     ) -> SshSession:
         """Open a connection; retry with growing random pauses if sshd drops it.
 
-        A busy sshd drops connections. It is over once its script is; without a script it stays open.
+        A busy sshd drops connections. It closes after its script; without a script it stays open.
         """
         again_until = self._soon(until)
         for attempt in range(1, _ATTEMPTS + 1):
@@ -218,7 +218,7 @@ class SshTransport:
     ) -> SshSession:
         banner_until = self._soon(until)
         known = self._known_to(config)
-        offer = ssh_session.offer(config, known)  # what cannot be done shows before the host is connected to
+        offer = ssh_session.offer(config, known)  # unsupported settings are found before connecting
         if route:
             wire = self._jump(tuple(route)).through(config, self._options.connect_timeout_s, until)
             banner_until = self._soon(until)  # the jump host's time is not the node's
@@ -273,8 +273,8 @@ class SshTransport:
         while jumps:
             hops = [self._resolve(hop) for hop in jumps.split(",")]
             route = [*hops, *route]
-            # As OpenSSH does, only the first of them goes by its own configuration; "Host *" with a
-            # ProxyJump applies to the jump host as well, which is not meant to jump through itself
+            # As in OpenSSH, only the first of them uses its own configuration: "Host *" with a ProxyJump also matches
+            # the jump host, which must not jump through itself.
             jumps = hops[0].proxy_jump
             if hops[0].name in [HostSpec.parse(hop).name for hop in jumps.split(",") if hop]:
                 jumps = ""

@@ -1,7 +1,7 @@
-"""Settings of an SSH configuration that paramiko cannot follow.
+"""Settings of an SSH configuration that paramiko does not support.
 
-Every keyword of ``ssh -G`` is examined. A keyword that is neither followed here nor irrelevant to one command without
-a terminal belongs to OpenSSH, also one that only a later release knows.
+Every keyword of ``ssh -G`` is examined. A keyword that is neither supported here nor irrelevant to a command without a
+terminal requires OpenSSH, including keywords of later releases.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FOLLOWED = frozenset((
     "pubkeyacceptedkeytypes", "requiredrsasize", "rsaminsize",
 ))  # fmt: skip
 
-#: Keywords that make no difference to one command without a terminal, or that ``openssh`` itself switches off.
+#: Keywords that do not affect a command without a terminal, or that ``openssh`` disables.
 HARMLESS = frozenset((
     "addkeystoagent", "batchmode", "canonicaldomains", "canonicalizefallbacklocal", "canonicalizehostname",
     "canonicalizemaxdots", "canonicalizepermittedcnames", "challengeresponseauthentication", "channeltimeout",
@@ -41,13 +41,13 @@ HARMLESS = frozenset((
     "warnweakcrypto", "xauthlocation",
 ))  # fmt: skip
 
-#: Values that demand nothing, for any keyword.
+#: Values without a requirement, for any keyword.
 _OFF = ("no", "none", "false", "")
 
 #: The same for some keywords.
 _ALSO_OFF = {"verifyhostkeydns": ("ask",)}
 
-#: Keywords that are a demand where they are off.
+#: Keywords that are a requirement if off.
 _ON = {"pubkeyauthentication": ("no", "false")}
 
 #: Keywords as ssh_config(5) writes them, for messages.
@@ -88,9 +88,9 @@ class Demands:
 
     @functools.cached_property
     def _has_ticket(self) -> bool:
-        """Whether there may be a Kerberos ticket.
+        """Return whether there may be a Kerberos ticket.
 
-        Without one, ssh does no more than paramiko.
+        Without one, ssh has no advantage over paramiko.
         """
         klist = shutil.which("klist")
         if klist is None:

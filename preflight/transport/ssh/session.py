@@ -26,11 +26,11 @@ from preflight.transport.ssh.stream import ConnectionDropped, RecordedStream, no
 _LOG = "preflight.transport.ssh.paramiko_transport.paramiko"
 logging.getLogger(_LOG).setLevel(logging.CRITICAL)  # its messages become a reason
 
-# paramiko would wake ten times a second to see whether it was closed; closing a wire wakes it. Without any
-# limit a socket needs one system call less each time; a channel of a jump host's connection keeps one
+# paramiko would poll ten times a second for the end; closing the socket also wakes it. Without a time limit a socket
+# needs one system call less per read; a channel of a jump host's connection keeps a limit.
 _IDLE_S = 2.0
 
-#: What OpenSSH sends instead of a banner before it hangs up for want of room.
+#: Message that OpenSSH sends instead of a banner if it has too many connections.
 _BUSY = (b"Exceeded MaxStartups", b"Not allowed at this time")
 
 
@@ -62,7 +62,7 @@ class SshSession(Connection):
     """An authenticated connection to one host."""
 
     def __init__(self, wire: RecordedStream, config: HostConfig) -> None:
-        """Prepare; nothing is sent before ``drive``."""
+        """Prepare the session; ``drive`` sends the first message."""
         super().__init__(wire, config.pubkey_algorithms)
         self.config = config
         self.set_log_channel(_LOG)
@@ -79,7 +79,7 @@ class SshSession(Connection):
         yield from self._authenticate(identities)
 
     def close(self) -> None:
-        """Close everything at once; what runs on the host sees the end of its input."""
+        """Close the connection; processes on the host get end-of-file."""
         super().close()
         self.wire.close()
 
@@ -89,7 +89,7 @@ class SshSession(Connection):
             self.close()
 
     def choose(self, offer: Offer) -> None:
-        """Set what is offered to the host."""
+        """Set the algorithms offered to the host."""
         options = self.get_security_options()
         options.kex, options.ciphers = offer.kex, offer.ciphers
         options.digests, options.key_types = offer.macs, offer.keys
@@ -108,9 +108,7 @@ class SshSession(Connection):
                 )
             raise no_banner(self.config, f"sends {banner!r} and hangs up" if busy else _hung_up(self.wire))
         if not ended:
-            raise NoAnswer(
-                "banner", f"{self.config.itself} sent its banner and then nothing: sshd hangs in the key exchange"
-            )
+            raise NoAnswer("banner", f"{self.config.itself} sent only its banner: sshd hangs in the key exchange")
         if isinstance(error, IncompatiblePeer):
             raise OpenSshRequired("banner", f"paramiko and the host agree on no algorithm: {error}")
         if self.wire.ended:
@@ -167,7 +165,9 @@ class SshSession(Connection):
 
     def _cut_off(self, tried: Sequence[str], error: BaseException | None) -> None:
         if isinstance(error, paramiko.SSHException) or len(tried) > 1:
-            many = f"the host hung up after {len(tried)} keys: too many; set IdentityFile and IdentitiesOnly for it"
+            many = (
+                f"the host disconnected after {len(tried)} keys: too many; set IdentityFile and IdentitiesOnly for it"
+            )
             raise NoAnswer("authenticate", many if len(tried) > 1 else f"the host hung up: {error}")
         raise ConnectionDropped("authenticate", f"{self.config.itself} {_hung_up(self.wire)} during authentication")
 
@@ -176,20 +176,20 @@ class SshSession(Connection):
         if not tried:
             return f"there is no key to offer for {user}{also}; ssh-add a key, or set IdentityFile"
         return (
-            f"no key was accepted for {user} (offered: {', '.join(tried)}): not in authorized_keys, no such "
-            f"user, or a locked account; the host does not report which{also}. Try `ssh -v` to it"
+            f"no key was accepted for {user} (offered: {', '.join(tried)}): not in authorized_keys, no "
+            f"such user, or a locked account{also}. Try `ssh -v`"
         )
 
 
 def _too_short(key: paramiko.PKey, config: HostConfig) -> str:
-    """Return the fault of an RSA key's length; empty if none, and for other keys."""
+    """Return the fault of an RSA key's length; empty if none, or for other keys."""
     if "rsa" not in key.get_name() or not (bits := key.get_bits()) or bits >= config.rsa_bits:
         return ""
     return f"has {bits} bits, and RequiredRSASize of the SSH configuration is {config.rsa_bits}"
 
 
 def _excluded(key: paramiko.PKey, config: HostConfig) -> str:
-    """Return why the configuration forbids offering a key; else empty."""
+    """Return why the configuration forbids offering a key, or ""."""
     accepted = config.pubkey_algorithms
     name = key.public_blob.key_type if key.public_blob is not None else key.get_name()
     rsa = [algorithm + name.removeprefix("ssh-rsa") for algorithm in ("rsa-sha2-512", "rsa-sha2-256")]

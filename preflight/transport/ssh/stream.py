@@ -25,10 +25,10 @@ _FIRST_BYTES = 300
 #: Bytes per system call: paramiko reads every packet in two pieces, each with its own system calls.
 _READ_AHEAD = 1 << 16
 
-#: Bytes held back at most, for others to go with them: each packet on its own costs both sides a system call.
+#: Maximum bytes held back to send packets together: each separate packet costs both sides a system call.
 _HELD = 1 << 17
 
-#: Seconds between looks whether a channel has room.
+#: Seconds between checks for space in a channel.
 _ROOM_S = 0.005
 
 # Linux has it; elsewhere the option is TCP_NODELAY, which is set already
@@ -36,7 +36,7 @@ _QUICKACK = getattr(socket, "TCP_QUICKACK", socket.TCP_NODELAY)
 
 
 class ConnectionDropped(NoAnswer):
-    """The host hung up before the session, as a busy sshd does.
+    """The host disconnected before the session, as a busy sshd does.
 
     Another attempt may succeed.
     """
@@ -61,7 +61,7 @@ class Stream(Protocol):
 
 
 class RecordedStream:
-    """A stream that records its first bytes and its end; paramiko keeps neither."""
+    """A stream that records its first bytes and its end, which paramiko does not."""
 
     def __init__(
         self, stream: Stream, release: Callable[[], object] = lambda: None, complaint: Callable[[], str] = str
@@ -96,7 +96,7 @@ class RecordedStream:
     def _receive(self) -> bytes:
         """Read available data, and acknowledge at once.
 
-        sshd keeps Nagle's algorithm on: 40 ms each time.
+        sshd uses Nagle's algorithm, which costs 40 ms each time.
         """
         try:
             if self._tcp is not None:
@@ -114,9 +114,9 @@ class RecordedStream:
         return data
 
     def send(self, data: bytes) -> int:
-        """Write; if it ``holds``, only when more is to be read.
+        """Write; if it ``holds``, only when it waits for input.
 
-        For a user with one thread.
+        For a single-threaded user.
         """
         if self.holds and len(self._held) < _HELD:
             self._held += data
@@ -160,7 +160,7 @@ class RecordedStream:
         self._stream.settimeout(seconds)
 
     def getpeername(self) -> Any:
-        """Return the other side's address, where there is one."""
+        """Return the peer's address, if any."""
         return getattr(self._stream, "getpeername", lambda: "")()
 
     @property
@@ -173,13 +173,13 @@ class RecordedStream:
         return self._complaint()
 
     def close(self) -> None:
-        """Close at once, waking who reads; the other side sees the end."""
+        """Close immediately and wake readers; the peer gets end-of-file."""
         if isinstance(self._stream, socket.socket):
             with contextlib.suppress(OSError):
                 self._stream.shutdown(socket.SHUT_RDWR)
         with self._sending, contextlib.suppress(EOFError):  # a jump connection that is gone was reported before
             self._stream.close()
-        with self._closing:  # its users and the alarm may close it at the same time
+        with self._closing:  # users and the alarm may close it concurrently
             complaint, release = self._complaint(), self._release
             self._complaint, self._release = (lambda: complaint), lambda: None
         release()
@@ -215,7 +215,7 @@ def _why(config: HostConfig, address: str, error: OSError) -> str:
     """Return the cause of a failed connection."""
     where = f"port {config.port}" if config.itself == "the host" else f"{address} port {config.port}"
     if isinstance(error, TimeoutError):
-        return f"no reply from {where}: powered off, or packets are dropped on the way"
+        return f"no reply from {where}: powered off, or packets are dropped on the path"
     why = {
         errno.ECONNREFUSED: "connection refused: the host is up, but no sshd listens there",
         errno.EHOSTUNREACH: "no route to the host, or it does not answer ARP",
@@ -232,7 +232,7 @@ def _why(config: HostConfig, address: str, error: OSError) -> str:
 def _resolve(config: HostConfig, until: float) -> list[tuple[socket.AddressFamily, Any]]:
     """Return a host's addresses.
 
-    The resolver has no deadline of its own, so it is abandoned at ours.
+    The resolver has no deadline, so it is abandoned at ours.
     """
     with contextlib.suppress(ValueError):
         version = ipaddress.ip_address(config.hostname).version
@@ -254,12 +254,12 @@ def _resolve(config: HostConfig, until: float) -> list[tuple[socket.AddressFamil
     if failure:
         raise NoAnswer("resolve", f"{name} does not resolve: {failure[0]}")
     if not found:
-        raise NoAnswer("resolve", f"the resolver gave no address for {name} in time")
+        raise NoAnswer("resolve", f"the resolver returned no address for {name} in time")
     return list(dict.fromkeys(found))
 
 
 def proxy(config: HostConfig) -> RecordedStream:
-    """Start a host's ProxyCommand and speak through it; raises NoAnswer."""
+    """Start a host's ProxyCommand and connect through it; raises NoAnswer."""
     near, far = socket.socketpair()
     log = tempfile.TemporaryFile()  # noqa: SIM115
     try:

@@ -7,8 +7,8 @@ import re
 #: Characters of an answer that are searched, at its end.
 _TAIL = 4000
 
-#: Words of one system's command line, the most specific first. Sources: the vendors' command references; the lines
-#: were not recorded from devices here.
+#: Prompts and messages of one system's command line, the most specific first. Sources: the vendors' command references;
+#: not recorded from devices.
 _CLIS = (
     ("NVIDIA Onyx or MLNX-OS", r"UNIX shell commands cannot be executed using this account"),
     ("NVIDIA Onyx or MLNX-OS", r"\bNVIDIA Onyx\b|\bMLNX-OS\b"),

@@ -302,7 +302,7 @@ def test_a_lost_or_damaged_line_is_no_answer() -> None:
 def test_a_node_that_speaks_for_another_is_found_out() -> None:
     honest, forged = lines("n1", answer("n1"), 0), lines("n1", answer("n1", "forged"), 1)
     answers = heard(b" 0: " + READY, b" 1: " + READY, *forged[:1], *honest)
-    assert "two tasks speak for n1" in answers["n1"]
+    assert "two tasks answer for n1" in answers["n1"]
 
 
 @pytest.mark.parametrize(

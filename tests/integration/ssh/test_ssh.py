@@ -431,7 +431,7 @@ def test_message_names_keys_that_cannot_be_used(tmp_path: Path) -> None:
         many = [keygen(tmp_path / f"id_{number}") for number in range(8)]
         config.write_text("Host *\n" + "".join(f" IdentityFile {key}\n" for key in many) + config.read_text())
         crowded = reason(collect(farm, farm.hosts, config)[farm.hosts[0]], "authenticate")
-    assert "the host hung up after 6 keys: too many" in crowded
+    assert "the host disconnected after 6 keys: too many" in crowded
     assert "there is no key to offer" in message
     assert f"{locked} needs a passphrase" in message
     assert "torn is not a usable key" in message

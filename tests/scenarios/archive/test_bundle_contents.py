@@ -93,7 +93,7 @@ def test_a_bundle_and_a_folder_with_another_cluster_file(saved: Path, tmp_path: 
     (tmp_path / "more" / "expected" / "cluster.toml").write_text(GOOD)
     (tmp_path / "more" / "x.json").write_bytes(small("x"))
     output = run("judge", str(bundle), str(tmp_path / "more"), expect=None)
-    assert "differ; give --cluster FILE" in output
+    assert "differ; use --cluster FILE" in output
 
 
 @pytest.mark.parametrize("name", ["/etc/shadow", "../secret"])
@@ -101,7 +101,7 @@ def test_a_cluster_file_of_a_stranger_leads_nowhere_else(name: str, tmp_path: Pa
     text = f'{GOOD}[fabric]\nreference = "{name}"\n'.encode()
     bundle = made(tmp_path / "a.tar.gz", [("expected/cluster.toml", text), ("evidence/a.json", small("a"))])
     output = run("judge", str(bundle), expect=None)
-    assert "names a file outside of its folder; give --cluster FILE" in output
+    assert "names a file outside of its folder; use --cluster FILE" in output
     assert sorted(item.name for item in tmp_path.iterdir()) == ["a.tar.gz"]
 
 

@@ -119,7 +119,7 @@ def test_steps_that_are_not_marked() -> None:
 def test_what_is_missing_is_stated() -> None:
     plan = JobPlan(Layout(tensor=4), jitter=0.03, clock_ms=2)
     job = joined(plan, (0, 1))
-    assert job.missing == ("of process group TENSOR_MODEL_PARALLEL_GROUP only ranks 0, 1",)
+    assert job.missing == ("process group TENSOR_MODEL_PARALLEL_GROUP: only ranks 0, 1",)
     job = joined(plan, (0,))
     assert (job.matched, job.compared) == (0, frozenset())
     assert "the trace of only one of its ranks, 0, was given" in job.refused[0]

@@ -178,6 +178,6 @@ def test_saved_evidence_and_a_log_give_the_cause(tmp_path: Path) -> None:
     assert done.exit_code == 1, done.output
     (finding,) = json.loads(done.stdout)["findings"]
     assert (
-        ": there is no /dev/infiniband for 12 RDMA devices on gpu001 (rank 0), gpu002 (rank 1); line 2"
+        ": /dev/infiniband is missing for 12 RDMA devices on gpu001 (rank 0), gpu002 (rank 1); line 2"
         in finding["message"]
     )

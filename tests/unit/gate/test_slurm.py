@@ -298,7 +298,9 @@ def test_a_comment_that_cannot_be_written_changes_nothing(tmp_path: Path) -> Non
     text = f'case "$*" in *comment=*) exit 1;; *) echo "{SHOWN}";; esac'
     settings = replace(tool(tmp_path / "bin", text), most=0)
     outcome = drain.drain(Controller(settings, {}), "n1", FAILED, settings)
-    assert outcome.line.startswith("NOT DRAINED, alert an administrator: 0 of 1 eligible nodes drained within 10 min, at most 0")
+    assert outcome.line.startswith(
+        "NOT DRAINED, alert an administrator: 0 of 1 eligible nodes drained within 10 min, at most 0"
+    )
     assert not outcome.drained
 
 
