@@ -74,7 +74,7 @@ def main() -> int:
         sys.exit(f"no module of checks is called {options.module!r}; one of: {', '.join(MODULES)}")
     folder = ROOT / "fixtures" / options.id
     if folder.exists():
-        sys.exit(f"{folder.relative_to(ROOT)} exists already")
+        sys.exit(f"{folder.relative_to(ROOT)} already exists")
     kind, _, path = options.record.partition(":")
     if not path or kind not in ("file", "cmd") or (kind == "file" and not path.startswith("/")):
         sys.exit(

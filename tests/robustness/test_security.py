@@ -42,7 +42,7 @@ def tool(folder: Path, name: str = "preflight-test-tool") -> Path:
 
 SPOILT: dict[str, Callable[[Path], Any]] = {
     "of another user": lambda folder: os.chown(folder, OTHER_USER, OTHER_USER),
-    "others may write": lambda folder: folder.chmod(0o777),
+    "writable by others": lambda folder: folder.chmod(0o777),
     "its group may write": lambda folder: folder.chmod(0o775),
     "sticky, and others may write": lambda folder: folder.chmod(0o1777),
     "in a folder of another user": lambda folder: os.chown(folder.parent, OTHER_USER, OTHER_USER),

@@ -42,7 +42,7 @@ def without_gpus(*changes: Change, name: str = "gpu001") -> Evidence:
     for key in list(records):
         if key.startswith(("nvml:", "cmd:nvidia-smi")):
             records[key] = {"status": "missing", "why": "there is no such tool"}
-    records[NVIDIA_VERSION] = {"status": "missing", "why": "the file does not exist"}
+    records[NVIDIA_VERSION] = {"status": "missing", "why": "no such file"}
     records[GPU_NODES] = {"status": "ok", "rc": 0, "out": "", "err": ""}
     for change in changes:
         change(made)

@@ -112,10 +112,10 @@ def test_incidents_are_narrowed_with_the_findings() -> None:
 
 def test_what_it_refuses(folder: Path, tmp_path: Path) -> None:
     output = str(tmp_path / "case.tar.gz")
-    assert "nothing of gpu009" in run("bundle", str(folder), "--nodes", "gpu[001,009]", "-o", output, expect=2)
+    assert "no evidence of gpu009" in run("bundle", str(folder), "--nodes", "gpu[001,009]", "-o", output, expect=2)
     assert "with --no-redact" in run("bundle", str(folder), "--no-redact", "--also", "x", "-o", output, expect=2)
     Path(output).write_text("")
-    assert "exists already" in run("bundle", str(folder), "-o", output, expect=2)
+    assert "already exists" in run("bundle", str(folder), "-o", output, expect=2)
 
 
 def test_a_node_in_two_places_is_an_error(folder: Path, tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_other_archives_are_refused_with_a_reason(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "b.tgz", "w:gz") as archive:
         info, body = member("gpu001.json", small("gpu001"))
         archive.addfile(info, io.BytesIO(body))
-    with pytest.raises(ArchiveError, match="none of `preflight bundle`"):
+    with pytest.raises(ArchiveError, match="not from `preflight bundle`"):
         load([tmp_path / "b.tgz"])
 
 

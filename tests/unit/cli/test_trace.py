@@ -40,7 +40,7 @@ def test_the_first_line_is_the_budget_and_the_second_names_the_rank(folder: Path
         first,
     )
     assert second.startswith("WARN    torch.straggler: ranks 0, 1, 3 wait for rank 2 for 1")
-    assert "fix: Look at that rank's node" in rest[0]
+    assert "fix: Check that rank's node" in rest[0]
     assert not any("WARN" in line for line in rest), "healthy ranks are not blamed"
     assert result.exit_code == 0
 

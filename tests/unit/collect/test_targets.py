@@ -56,7 +56,7 @@ def test_nodeset(text: str, expected: tuple[str, ...]) -> None:
         ("-oProxyCommand=reboot", "is not a host name"),
         ("a;reboot", "is not a host name"),
         ("a$(reboot)", "is not a host name"),
-        ("root@gpu1", "name the User in the SSH configuration"),
+        ("root@gpu1", "set User in the SSH configuration"),
         ("n[1-2]!n[1-2]", "names nothing"),
         ("@no-such-group", "cluset -ll"),
     ],
@@ -109,7 +109,7 @@ def test_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_exactly_one_source() -> None:
-    assert "give one of" in error_of()
+    assert "use only one of" in error_of()
     assert "--hosts and --job given" in error_of(hosts="a", job="1")
 
 
@@ -197,7 +197,7 @@ def test_error_quotes_the_output_of_squeue(tmp_path: Path, monkeypatch: pytest.M
 def test_squeue_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("preflight.collect.targets._SLURM_S", 0.3)
     slurm(tmp_path, monkeypatch, "exec sleep 60")
-    assert "is slurmctld up?" in error_of(job="7")
+    assert "check that slurmctld is up" in error_of(job="7")
 
 
 def test_no_squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +207,7 @@ def test_no_squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("job", ["", "x", "7;reboot", "--help", "7 8"])
 def test_no_number_of_a_job(job: str) -> None:
-    assert "is not the number of a Slurm job" in error_of(job=job)
+    assert "is not a Slurm job id" in error_of(job=job)
 
 
 # --- an earlier report -----------------------------------------------------------------------------

@@ -290,7 +290,7 @@ def test_sudoers_of_a_sweep() -> None:
         ({"reference": "gone.ref"}, "cannot be read"),
         ({"reference": "cut.ref"}, "is not a reference: is incomplete"),
         ({"reference": "log.ref"}, "is not a reference: there is no place for the line"),
-        ({"reference": "evidence.ref"}, "holds no sweep"),
+        ({"reference": "evidence.ref"}, "has no sweep"),
         ({"reference": "."}, "not a regular file"),
         ({"device": "mlx5_0; reboot"}, "takes the name of an RDMA device"),
         ({"sweep-from": "gpu1"}, "did you mean sweep_from"),
@@ -405,7 +405,7 @@ def test_a_large_fabric_is_drawn_in_bounds() -> None:
              for a in range(300) for b in range(0, 300, 10)]  # fmt: skip
     drawn = fabric_svg.draw({"name": "", "swept_from": "", "hcas": 9600, "partial": "", "tiers": tiers, "links": links})
     assert "88 switches are not drawn" in drawn
-    assert "sound bundles of links are not drawn" in drawn
+    assert "healthy bundles of links are not drawn" in drawn
     assert len(drawn) < 4_000_000
 
 

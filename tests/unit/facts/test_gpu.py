@@ -511,7 +511,7 @@ def test_fixes_name_the_jobs_they_interrupt() -> None:
             assert "ends all jobs" in policy.fix
     for check in _node_checks():
         if "reset the GPU" in check.fix:
-            assert re.search(r"Drain|no job runs|fabricmanager|all GPUs|no process owns", check.fix), check.id
+            assert re.search(r"Drain|no job uses|fabricmanager|all GPUs|no process owns", check.fix), check.id
 
 
 def test_dead_driver_with_gpus_on_the_bus_is_never_no_gpus() -> None:

@@ -337,7 +337,7 @@ def test_the_table_is_printed_as_the_cluster_file_changes_it() -> None:
     assert row.split() == ["slurm-prolog", "0", "allow", "1", "drain", "3", "refuse", "0", "record", "3", "refuse",
                            "5", "s"]  # fmt: skip
     assert "dry_run is on" in changed
-    assert "after 60 s and believed for 120 s" in changed
+    assert "after 60 s and valid for 120 s" in changed
 
 
 @pytest.mark.parametrize(("body", "message"), [

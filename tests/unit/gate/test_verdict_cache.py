@@ -63,10 +63,10 @@ def test_a_fresh_verdict_is_believed(store: StateDir) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "why"), [
-    ({"ago_s": 125}, "old, and good for 120"),
+    ({"ago_s": 125}, "old, but valid for only 120"),
     ({"ago_s": -30}, "in the future"),
-    ({"boot_id": "0b53c8a2-0000-4000-8000-000000000000"}, "of another boot"),
-    ({"boot_id": ""}, "of another boot"),
+    ({"boot_id": "0b53c8a2-0000-4000-8000-000000000000"}, "from another boot"),
+    ({"boot_id": ""}, "from another boot"),
     ({"name": "n2"}, "of the node n2"),
 ])  # fmt: skip
 def test_age_boot_and_node(store: StateDir, arguments: dict[str, object], why: str) -> None:
@@ -137,7 +137,7 @@ def symlink(folder: Path) -> None:
     (lambda folder: folder.chmod(0o770), "is writable by others"),
     (lambda folder: os.chown(folder, OTHER_USER, OTHER_USER), f"belongs to user {OTHER_USER}"),
     (symlink, "Not a directory|Too many levels"),
-    (lambda folder: folder.parent.chmod(0o777), "others may write"),
+    (lambda folder: folder.parent.chmod(0o777), "writable by others"),
     (lambda folder: os.chown(folder.parent, OTHER_USER, OTHER_USER), f"belongs to user {OTHER_USER}"),
 ])  # fmt: skip
 def test_a_directory_that_others_can_steer_is_refused(spoil: Callable[[Path], None], why: str, tmp_path: Path) -> None:

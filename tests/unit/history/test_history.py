@@ -26,7 +26,7 @@ def test_a_run_that_is_judged_again_takes_its_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", [["runs"], ["jobs"], ["figures"], ["node", "gpu001"]])
 def test_a_history_that_is_not_there_is_not_an_empty_one(tmp_path: Path, words: list[str]) -> None:
     done = CliRunner().invoke(main, ["history", words[0], str(tmp_path / "misspelt.db"), *words[1:]])
-    assert (done.exit_code, "there is no such history" in done.output) == (2, True)
+    assert (done.exit_code, "history not found" in done.output) == (2, True)
     assert not list(tmp_path.iterdir())
 
 
@@ -41,7 +41,7 @@ def test_a_file_of_our_own_is_for_us_alone(tmp_path: Path) -> None:
         (lambda path: path.write_bytes(b"no database" * 100), "cannot be used"),
         (lambda path: path.symlink_to("/etc/passwd"), "cannot be opened"),
         (lambda path: path.mkdir(), "cannot be opened"),
-        (lambda path: (path.write_bytes(b""), path.chmod(0o666)), "others may write to the history"),
+        (lambda path: (path.write_bytes(b""), path.chmod(0o666)), "the history is writable by others"),
         (lambda path: os.mkfifo(path), "is not a regular file"),
     ],
     ids=["no database", "link", "directory", "open to all", "pipe"],
@@ -63,7 +63,7 @@ def test_a_file_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     with sqlite3.connect(path) as db:
         db.execute(f"PRAGMA user_version = {VERSION + 1}")
     db.close()
-    assert "is of a newer preflight" in verdict(tmp_path, path)[1]
+    assert "was written by a newer preflight" in verdict(tmp_path, path)[1]
 
 
 def test_a_history_that_breaks_in_mid_run_costs_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

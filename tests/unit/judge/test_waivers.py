@@ -89,7 +89,9 @@ def test_a_waiver_covers_what_it_names_and_nothing_else(narrowed: str, status: i
     (waiver,) = result["coverage"]["waivers"]
     assert waiver["matched"] == (status == 0)
     if status:
-        assert "no need of the waivers for rdma.port-state" in render({**result, "run": {}}, colour=False, width=200)
+        assert "the waivers for rdma.port-state are not needed" in render(
+            {**result, "run": {}}, colour=False, width=200
+        )
 
 
 def test_a_node_is_found_by_its_full_name() -> None:
@@ -100,7 +102,7 @@ def test_an_expired_waiver_covers_nothing_and_fails_loudly() -> None:
     until = PORT.replace("2026-12-31", "2026-11-20")
     result = report(until, replace(node("n1", DOWN), collected_at="2026-11-21T00:00:00Z"))
     assert finding(result, "rdma.port-state", "fail")["gating"]
-    assert "expired on 2026-11-20; jane answers for it" in finding(result, "site.waivers", "fail")["message"]
+    assert "expired on 2026-11-20; its owner is jane" in finding(result, "site.waivers", "fail")["message"]
     assert result["exit_status"] == 1
     assert result["coverage"]["waivers"][0]["expired"]
     on_its_last_day = report(until, replace(node("n1", DOWN), collected_at="2026-11-20T23:59:59Z"))

@@ -225,15 +225,15 @@ def test_bandwidth(gbps: str, extra: dict[str, Any], status: str, message: str) 
         (LATE, ran(err="stdbuf: failed to run command 'ib_write_bw'", rc=127), "unknown",
          "ib_write_bw is not installed on b"),
         (LATE, ran(err=" Found Incompatibility issue with GID types.", rc=1), "fail",
-         "the GID index does not fit: a 3: "),
+         "the GID index is not usable: a 3: "),
         (LATE, ran(err="Couldn't allocate MR", rc=1), "fail", "b cannot register memory with mlx5_0:1"),
         (ran(err="IB device mlx5_0 not found", rc=1), ran(err="Couldn't connect to", rc=1), "fail",
          "a cannot open mlx5_0:1"),
         (ran(err="Couldn't listen to port 18515", rc=1), ran(err="Couldn't connect to", rc=1), "unknown",
          "in use on a"),
         (LATE, ran(err="Couldn't connect to 10.0.0.1:18515", rc=1), "fail",
-         "b gets no TCP connection to 10.0.0.1 port 18515"),
-        (LATE, LATE, "fail", "b gets no TCP connection"),
+         "b cannot connect by TCP to 10.0.0.1 port 18515"),
+        (LATE, LATE, "fail", "b cannot connect by TCP"),
         (LATE, {**LATE, "out": MET}, "fail", "UDP port 4791 is dropped"),
         (LATE, ran(MET, "Failed status 12: wr_id 0 syndrom 0x81", 1), "fail", "UDP port 4791 is dropped"),
         (LATE, ran(err="Failed to modify QP 21 to RTR", rc=1), "fail", "the queue pairs could not be connected"),
@@ -254,7 +254,7 @@ def test_an_empty_row_is_the_cause_of_a_queue_pair_that_does_not_connect() -> No
     found = status_and_message(
         "write-bw", LATE, ran(err="Failed to modify QP 21 to RTR", rc=1), gid=":: (of no type here)"
     )
-    assert found == ("fail", "the GID index does not fit: a 3: :: (of no type here); b 3: :: (of no type here)")
+    assert found == ("fail", "the GID index is not usable: a 3: :: (of no type here); b 3: :: (of no type here)")
 
 
 def path(mtu: int, answers: dict[int, str]) -> dict[str, Any]:
@@ -272,7 +272,7 @@ def sample(name: str) -> str:
 @pytest.mark.parametrize(
     ("mtus", "answers", "status", "message"),
     [
-        ((9000, 9000), {9000: "small"}, "pass", "9000 bytes pass undivided both ways"),
+        ((9000, 9000), {9000: "small"}, "pass", "9000 bytes pass unfragmented both ways"),
         ((9000, 9000), {9000: "black_hole", 1501: "black_hole", 1500: "small"}, "fail",
          "an MTU black hole: 1500 bytes pass, 1501 vanish without an error"),
         ((9000, 9000), {9000: "frag_needed", 1500: "small"}, "fail",

@@ -34,19 +34,19 @@ def only(results: list[Any], status: str) -> str:
 
 def test_a_dump_that_is_cut_is_no_proof_that_all_is_done() -> None:
     texts = {rank: dump(rank, DONE * 3) for rank in range(4)}
-    assert "all 4 ranks hold nothing unfinished" in only(findings(texts), "pass")
+    assert "all 4 ranks have no unfinished operation" in only(findings(texts), "pass")
     texts[2] = cut(texts[2])
-    assert "the dump of rank 2 is cut" in only(findings(texts), "unknown")
+    assert "the dump of rank 2 is truncated" in only(findings(texts), "unknown")
 
 
 def test_a_rank_with_a_cut_dump_is_not_behind() -> None:
     texts = {rank: dump(rank, OPEN) for rank in range(4)}
     texts[2] = cut(texts[2])
     message = only(findings(texts), "unknown")
-    assert "the dump of rank 2 is cut before it" in message
+    assert "the dump of rank 2 ends before it" in message
     assert "has not come" not in message
     texts[2] = dump(2, DONE)
-    assert "rank 2 has not come to it" in only(findings(texts), "fail")
+    assert "rank 2 has not reached it" in only(findings(texts), "fail")
 
 
 def test_the_cut_dump_of_a_receiver_does_not_blame_it() -> None:
@@ -73,9 +73,9 @@ def test_a_rank_that_waits_in_another_group_is_named_with_it() -> None:
                           "pg_config": across[3]["pg_config"] | both[3]["pg_config"]}  # fmt: skip
     results = findings({1: json.dumps(across[1]), 2: json.dumps(both[2]), 3: json.dumps(merged)})
     messages = [finding["message"] for finding in results]
-    assert any("rank 2 has not come to it" in message and "(rank 2 waits" not in message for message in messages)
+    assert any("rank 2 has not reached it" in message and "(rank 2 waits" not in message for message in messages)
     assert any(
-        "rank 3 has not come to it (rank 3 waits in collective 2 of process group 1" in message for message in messages
+        "rank 3 has not reached it (rank 3 waits in collective 2 of process group 1" in message for message in messages
     )
 
 
@@ -84,7 +84,7 @@ def test_those_that_have_completed_it_are_named() -> None:
     assert "rank 0 waits in collective 2" in (message := only(findings(texts), "warn"))
     assert "rank 1-3 has completed it" in message
     texts = {rank: dump(rank, ["all_reduce", "broadcast" if rank == 0 else "broadcast!"]) for rank in (0, 2, 3)}
-    assert "nothing was given of rank 1" in only(findings(texts), "unknown")
+    assert "no dump or log of rank 1" in only(findings(texts), "unknown")
 
 
 def test_a_rank_that_gave_no_tensor_gave_no_other_type() -> None:
@@ -104,10 +104,10 @@ def test_a_rank_that_gave_no_tensor_gave_no_other_type() -> None:
 def test_dumps_of_two_jobs_are_not_compared() -> None:
     texts = {rank: dump(rank, DONE if rank == 1 else OPEN) for rank in range(4)}
     other = {f"other/nccl_trace_rank_{rank}": dump(rank, DONE * 9) for rank in range(4)}
-    assert "several dumps of rank 0 were given, and they differ" in only(findings(texts, **other), "unknown")
+    assert "the dumps of rank 0 differ" in only(findings(texts, **other), "unknown")
     copies = {f"copy/nccl_trace_rank_{rank}": text for rank, text in texts.items()}
     assert "ranks 0, 2-3 wait" in (message := only(findings(texts, **copies), "fail"))
-    assert "rank 1 has not come to it" in message
+    assert "rank 1 has not reached it" in message
 
 
 def sized(sizes: dict[int, tuple[list[int], list[int]]], op: str, **members: Any) -> dict[int, str]:

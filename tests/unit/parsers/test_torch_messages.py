@@ -20,24 +20,24 @@ PLANTED: dict[str, tuple[list[Any], str, str]] = {
     "healthy": (
         [["send 0->1"], ["recv 1<-0", "send 1->2"], ["recv 2<-1", "send 2->3"], ["recv 3<-2"]],
         "pass",
-        "the dumps of all 4 ranks hold nothing unfinished",
+        "the dumps of all 4 ranks have no unfinished operation",
     ),
     "healthy batches": (
         [[["send 0->1", "recv 0<-1"]], [["recv 1<-0", "send 1->0"]], [], []],
         "pass",
-        "hold nothing unfinished",
+        "have no unfinished operation",
     ),
     "all wait in a circle of receives": (
         [["recv 0<-3!"], ["recv 1<-0!"], ["recv 2<-1!"], ["recv 3<-2!"]],
         "fail",
-        "wait for each other in a circle",
+        "wait for each other in a cycle",
     ),
     "a pipeline of which the first stage never sends": (
         [["all_reduce"], ["all_reduce", "recv 1<-0!"], ["all_reduce", "recv 2<-1!"], ["all_reduce", "recv 3<-2!"]],
         "fail",
-        "rank 0 has no other end under way",
+        "rank 0 has not called the other end",
     ),
-    "a send without its receive": ([["send 0->1!"], [], [], []], "fail", "rank 1 has no other end under way"),
+    "a send without its receive": ([["send 0->1!"], [], [], []], "fail", "rank 1 has not called the other end"),
     "the other stage is in a collective": (
         [["recv 0<-1!"], ["all_reduce!"], ["all_reduce!"], ["all_reduce!"]],
         "fail",
@@ -46,12 +46,12 @@ PLANTED: dict[str, tuple[list[Any], str, str]] = {
     "two that both send first": (
         [["send 0->1!", "recv 0<-1!"], ["send 1->0!", "recv 1<-0!"], [], []],
         "fail",
-        "ranks 0, 1 wait for each other in a circle",
+        "ranks 0, 1 wait for each other in a cycle",
     ),
     "a batch of which one end is missing": (
         [[["send 0->1!", "recv 0<-1!"]], [], [], []],
         "fail",
-        "rank 1 has no other end under way",
+        "rank 1 has not called the other end",
     ),
     "a batch against single calls": (
         [[["send 0->1!", "recv 0<-1!"]], ["recv 1<-0!", "send 1->0!"], [], []],
@@ -159,6 +159,6 @@ def test_a_dump_of_one_rank_that_waits_is_no_pass_when_it_is_read(tmp_path: Path
     path.write_text(dump(1, ["recv 1<-0!"]), encoding="utf-8")
     result = CliRunner().invoke(main, ["read", str(path)])
     assert result.exit_code == 3, result.output
-    assert "messages are not done" in " ".join(result.output.split())
+    assert "unfinished messages" in " ".join(result.output.split())
     path.write_text(dump(1, ["recv 1<-0"]), encoding="utf-8")
     assert CliRunner().invoke(main, ["read", str(path)]).exit_code == 3  # what the other ranks wait in is not known

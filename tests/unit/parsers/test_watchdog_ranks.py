@@ -68,18 +68,18 @@ def test_three_of_eight_ranks_speak_for_three(shown: tuple[int, ...], size: int 
     assert "all that were given" not in one["message"]
     assert "of 3 ranks that the text shows" in one["message"]
     assert "has not come" not in one["message"]
-    assert ("nothing was given of rank" in one["message"]) == (size is not None)
+    assert ("no dump or log of rank" in one["message"]) == (size is not None)
     assert not one["fix"].startswith("Look at that rank")
 
 
 def test_a_rank_is_blamed_only_where_all_are_shown() -> None:
     (finding,) = of([SIZE.format(n=4), *LATE])
     assert (finding["status"], finding["fix"].startswith("Look at that rank first")) == ("fail", True)
-    assert "rank 2 has not come to it" in finding["message"]
+    assert "rank 2 has not reached it" in finding["message"]
     for lines in (LATE, [SIZE.format(n=8), *LATE]):
         (some,) = of(lines)
         assert "there may be more" in some["message"]
-        assert some["fix"].startswith("Give the logs or dumps of all ranks")
+        assert some["fix"].startswith("Pass the logs or dumps of all ranks")
 
 
 def test_ranks_that_disagree_are_all_quoted_and_none_stands_for_the_others() -> None:
@@ -129,4 +129,4 @@ def test_a_rank_that_reports_no_work_of_its_own_is_behind() -> None:
     (one,) = of([*(text for rank in range(3) for text in (timeout(rank), progress(rank))), progress(3, 214, 214, 214)])
     assert one["status"] == "fail"
     assert "ranks 0-2 wait in collective 216" in one["message"]
-    assert "rank 3 has not come to it" in one["message"]
+    assert "rank 3 has not reached it" in one["message"]

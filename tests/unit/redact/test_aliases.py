@@ -220,9 +220,9 @@ def test_a_directory(tmp_path: Path) -> None:
 
 def test_what_it_refuses(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text("x")
-    assert "exists already" in run(str(tmp_path / "a.log"), "-o", str(tmp_path / "a.log"), expect=2)
+    assert "already exists" in run(str(tmp_path / "a.log"), "-o", str(tmp_path / "a.log"), expect=2)
     assert "no such file" in run(str(tmp_path / "b.log"), "-o", str(tmp_path / "c"), expect=2)
-    assert "lies in" in run(str(tmp_path), "-o", str(tmp_path / "c"), expect=2)
+    assert "is inside the input" in run(str(tmp_path), "-o", str(tmp_path / "c"), expect=2)
 
 
 def test_owner_of_an_incident_is_no_person_and_its_fingerprint_reveals_no_node() -> None:

@@ -66,7 +66,7 @@ def test_a_node_that_is_called_like_a_word_is_stated(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"schema": "preflight.evidence/1", "node": "fabric", "records": {"a": "x"}}')
     result = CliRunner().invoke(main, ["redact", str(tmp_path / "a.json"), "-o", str(tmp_path / "b.json")])
     assert result.exit_code == 3
-    assert "replaced only where they are marked as names: fabric" in result.output
+    assert "replaced only if marked as names: fabric" in result.output
     assert '"node": "fabric"' not in (tmp_path / "b.json").read_text()
 
 
