@@ -215,6 +215,26 @@ def _beyond(fields: Mapping[str, str], what: str, side: str, level: str, channel
     return None
 
 
+_RECEIVED = re.compile(_VALUES[2][1] + r"\s*\(Chan(?:nel)?\s*(\d{1,2})\)", re.IGNORECASE)
+
+
+def received_mw(module: Module) -> dict[int, float]:
+    """Return the power that each lane receives, in mW."""
+    matches = ((_RECEIVED.fullmatch(name), _quantity(value)) for name, value in module.fields.items())
+    return {int(match[1]): power for match, power in matches if match and power is not None}
+
+
+def least_received_mw(module: Module) -> float | None:
+    """Return the low alarm threshold of received power, in mW, if shown."""
+    return _first(module.fields, rf"{_VALUES[2][0]}\s+low\s+alarm\s+threshold")
+
+
+def lanes_without_signal(module: Module) -> tuple[int, ...]:
+    """Return the lanes of which the module reports a loss of signal, from 1."""
+    words = re.findall(r"\w+", module.fields.get("Rx loss of signal", ""))
+    return tuple(lane for lane, word in enumerate(words, 1) if word.lower() == "yes")
+
+
 def _first(fields: Mapping[str, str], name: str) -> float | None:
     pattern = re.compile(name, re.IGNORECASE)
     return next((_quantity(value) for key, value in fields.items() if pattern.fullmatch(key)), None)

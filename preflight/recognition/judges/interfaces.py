@@ -14,7 +14,7 @@ from preflight.model import Finding, passed, unknown, warned
 from preflight.parsers.network.bonding import Bond
 from preflight.parsers.network.ethtool_driver import DriverInfo
 from preflight.parsers.network.ethtool_link import EthernetLink
-from preflight.parsers.network.ethtool_module import Module
+from preflight.parsers.network.ethtool_module import Module, lanes_without_signal, least_received_mw, received_mw
 from preflight.parsers.network.ethtool_pause import PauseParameters
 from preflight.parsers.network.ip_link import Interface
 from preflight.recognition.judges import Judges, PastedValue
@@ -66,6 +66,46 @@ def _module(part: PastedValue) -> Iterator[Finding]:
     elif module.measures and not dark and part.complete:
         heat = "" if module.temperature_c is None else f"; {module.temperature_c:.0f} degrees C"
         yield passed(f"the module raises no alarm{heat}", evidence=[key])
+
+
+#: mW of a lane that receives no light (-30 dBm), and from which on it surely has enough (-10 dBm), where the module
+#: shows no threshold of its own.
+_NO_LIGHT_MW, _LIGHT_MW = 0.001, 0.1
+#: Lanes that a breakout cable uses.
+_BREAKOUTS = (1, 2, 4)
+
+
+def _received(part: PastedValue) -> Iterator[Finding]:
+    """Compare the light of each lane with the module's own threshold."""
+    module: Module = part.value
+    powers, least = received_mw(module), least_received_mw(module)
+    dark = {lane for lane, power in powers.items() if power < (least or _NO_LIGHT_MW)} | {*lanes_without_signal(module)}
+    lit = [lane for lane in powers if lane not in dark]
+    shown = "; ".join(f"lane {lane} {_power(powers.get(lane))}" for lane in sorted(dark)[:8])
+    expected = f"at least {least:g} mW" if least else "light on each lane"
+    if dark and not lit:
+        yield unsure("no lane receives a signal: the other end is off, or the fibre is out", found=shown,
+                     expected=expected, evidence=part.evidence)  # fmt: skip
+    elif dark and len(lit) in _BREAKOUTS:
+        yield unknown(f"{len(dark)} of {len(dark) + len(lit)} lanes receive too little light ({shown}): a faulty "
+                      "fibre, or lanes that a breakout cable does not use", found=shown, expected=expected,
+                      evidence=part.evidence)  # fmt: skip
+    elif dark:
+        yield warned(f"{len(dark)} of {len(dark) + len(lit)} lanes receive too little light: {shown}",
+                     found=shown, expected=expected, evidence=part.evidence)  # fmt: skip
+    elif powers and not module.flags and not module.measures and part.complete:
+        weakest = min(powers, key=lambda lane: powers[lane])
+        if least or powers[weakest] >= _LIGHT_MW:
+            yield passed(f"each of {len(powers)} lanes receives light", found=f"at least {_power(powers[weakest])}",
+                         evidence=part.evidence)  # fmt: skip
+        else:
+            yield unknown(f"lane {weakest} receives {_power(powers[weakest])}; the text lacks the module's threshold",
+                          found=_power(powers[weakest]), expected="the low alarm threshold of the module",
+                          evidence=part.evidence)  # fmt: skip
+
+
+def _power(power_mw: float | None) -> str:
+    return "without signal" if power_mw is None else f"{power_mw:g} mW"
 
 
 def _lanes(module: Module) -> set[str]:
@@ -228,7 +268,7 @@ _INTERFACES = (
 JUDGES: Judges = {
     "ethtool -a": (("roce.chain", _pause),),
     "ethtool -i": (("rdma.firmware", _driver),),
-    "ethtool -m": (("optics.module", _module),),
+    "ethtool -m": (("optics.module", _module), ("optics.module", _received)),
     "ethtool": (("rdma.port-state", _ethernet_state), ("rdma.port-rate", _ethernet_speed)),
     "ip link": _INTERFACES,
     "ip addr": _INTERFACES,
