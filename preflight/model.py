@@ -99,8 +99,8 @@ class Finding:
     ``answers`` restricts the check's checklist items to those of this finding (None: all). ``excused`` is the cluster
     file's reason why it does not hold back a job. ``reported_by`` names node checks: if one of them fails or warns, the
     same cause is not reported twice. ``undecided`` marks a difference without a known right side. ``action`` is one of
-    ``ACTIONS`` if it differs from the check's. In a log's finding, ``cause`` is the check that reports its cause,
-    followed by its nodes.
+    ``ACTIONS`` and ``impact`` one of ``IMPACTS`` if they differ from the check's. In a log's finding, ``cause`` is the
+    check that reports its cause, followed by its nodes.
     """
 
     status: Status
@@ -118,6 +118,7 @@ class Finding:
     reported_by: tuple[str, ...] = ()
     undecided: bool = False
     action: str = ""
+    impact: str = ""
     cause: tuple[str, ...] = ()
 
     def on(self, nodes: Iterable[str]) -> Finding:
@@ -337,10 +338,11 @@ def failed(
     fix: str = "",
     quote: str = "",
     action: str = "",
+    impact: str = "",
 ) -> Finding:
     """Return the finding for a wrong value."""
     return Finding(Status.FAIL, message, subject, _text(found), _text(expected), tuple(evidence), why, fix,
-                   quote=quote, action=action)  # fmt: skip
+                   quote=quote, action=action, impact=impact)  # fmt: skip
 
 
 def warned(message: str, **details: Any) -> Finding:

@@ -105,8 +105,8 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A gate has no time to watch a port, and a flapping link ends the job that is about to start.
 
     ## Verdicts
-    Three or more link downs warn. One earlier run within 24 hours is enough; without one the result is unknown. A
-    counter that decreased was reset, and is counted from there.
+    Three or more link downs warn. One earlier run within 24 hours is enough; without one the result is unknown, except in
+    the first run. A counter that decreased was reset, and is counted from there.
 
     ## False alarms
     A switch that was restarted several times that day.
@@ -129,7 +129,9 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
             )  # fmt: skip
         else:
             steady += 1
-    if silent:
+    if silent and all(len(course.values) == 1 for course in series_of(node.evidence, "port.link_downed")):
+        yield skipped(_FIRST, evidence=[COURSE])
+    elif silent:
         yield unknown(
             f"{_count(silent, 'port')} without an earlier run in the last 24 h", evidence=[COURSE],
             fix="run it with --history at least once a day, or read the kernel's log (kernel.events)",
@@ -300,10 +302,16 @@ def _grown(node: NodeFacts, rules: Sequence[_Rule], noun: str) -> Iterator[Findi
         yield passed(f"{_count(len(good), noun)} gain no more errors than usual", evidence=[COURSE])
 
 
+#: Where no earlier run has the value.
+_FIRST = "recorded for the first time: there is nothing to compare with yet"
+
+
 def _too_few(found: Sequence[TimeSeries], noun: str) -> Finding:
     if not found:
         return skipped(f"no {noun} of this node has reported this value", evidence=[COURSE])
     points = max(len(course.values) for course in found)
+    if points == 1:
+        return skipped(_FIRST, evidence=[COURSE])
     return unknown(
         f"{_count(points, 'run')} in {max(course.days[-1] for course in found):.1f} days: too few for a trend",
         evidence=[COURSE], fix=f"run it again: a trend needs {ENOUGH} runs over at least one day",

@@ -31,6 +31,7 @@ HOURS, WHY_HOURS = 24.0, "a day: covers a job since its prolog, and is short eno
     title="The kernel log shows no fault of memory, processors, PCIe, disks or links",
     fault="The kernel log shows a hardware fault",
     impact="blocks-job",
+    explains=(("kernel.events", "names", "*uncorrected memory error*", "*machine check*which reports*"),),
     source="https://docs.kernel.org/admin-guide/ras.html, https://docs.kernel.org/PCI/pcieaer-howto.html; mcelog.conf "
     "(10 corrected errors a day); driver messages: parsers/host/kernel_event_kinds.py",
     fix="Read the lines with `dmesg -T`; drain the node before any hardware work.",

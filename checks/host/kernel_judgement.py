@@ -12,7 +12,7 @@ from preflight._startup.lightclass import dataclass, replace
 from preflight.checks.host import kernel_devices, kernel_links, kernel_storage
 from preflight.checks.host.kernel_problem import Problem, Window, count, devices_of, listed
 from preflight.model import Status
-from preflight.parsers.host.kernel_events import KernelEvent
+from preflight.parsers.host.kernel_events import KernelEvent, reports_memory
 
 #: Corrected errors of one memory module within a day: mcelog.conf, ce-error-threshold = 10 / 24h. Also applies to one
 #: CPU bank.
@@ -20,6 +20,8 @@ CORRECTED_PER_DAY, DAY_S = 10, 86_400
 #: Corrected PCIe errors of one device within an hour. A judgement: the link retries each, and a healthy one has a few a
 #: day.
 AER_PER_HOUR, HOUR_S = 50, 3600
+#: Seconds between a machine check and the memory controller driver's report of the same error. A judgement.
+SAME_S = 5
 #: Seconds around an event in which a GPU's Xid may be its effect or its cause.
 NEAR_S = 60
 
@@ -102,8 +104,11 @@ def _panics(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
 def _machine_checks(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
     matches = kinds.get("machine-check", ())
     bad = [event for event in matches if event.severity in ("fatal", "error")]
+    modules = [event for event in kinds.get("memory-error", ()) if event.severity in ("fatal", "error")]
     for cpu, events in devices_of(bad):
         where = f" on CPU {cpu}" if cpu else ""
+        module = _module_of(events, modules)
+        where += f", which reports the memory error on {module}" if module else ""
         yield Problem(Status.FAIL, f"{count(events, 'uncorrected machine check')}{where}",
                       f"CPU {cpu}" if cpu else "", "machine-check", events, _REPLACE_CPU)  # fmt: skip
     for cpu, events in devices_of(event for event in matches if event.severity == "corrected"):
@@ -125,6 +130,20 @@ def _machine_checks(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
     if earlier := tuple(kinds.get("previous-boot", ())):
         yield Problem(Status.WARN, "the firmware recorded a hardware error of the previous boot", "",
                       "previous-boot", earlier, _REPLACE_CPU)  # fmt: skip
+
+
+def _module_of(checks: Sequence[KernelEvent], errors: Sequence[KernelEvent]) -> str:
+    """Return the memory module with the error that machine checks report, or empty.
+
+    Each of them must name the memory, and be logged at the time of an error of that module.
+    """
+    devices = set()
+    for check in checks:
+        if not reports_memory(check) or check.at_s is None:
+            return ""
+        devices.add(next((error.device for error in errors
+                          if error.at_s is not None and abs(error.at_s - check.at_s) <= SAME_S), ""))  # fmt: skip
+    return devices.pop() if len(devices) == 1 else ""
 
 
 _REPLACE_CPU = (

@@ -64,9 +64,18 @@ def _reading(ports: Sequence[PortGrowth], kinds: set[CounterKind], what: str, of
     )
 
 
+#: Counters of queue pairs that died: the job of each ends.
+_DEADLY = frozenset({"req_transport_retries_exceeded", "req_rnr_retries_exceeded"})
+
+
+def _impact(grown: Sequence[Growth]) -> str:
+    """Return the impact where it differs from the check's."""
+    return "blocks-job" if any(growth.counter.name in _DEADLY for growth in grown) else ""
+
+
 def _cause(port: PortGrowth, names: set[str]) -> str:
     """Return the likely cause of counters that grew together."""
-    if names & {"req_transport_retries_exceeded"}:
+    if names & _DEADLY:
         return "queue pairs died: NCCL reports error 12 and the job ends"
     if any("discard" in name and name != "port_xmit_discards" and not name.startswith("tx_") for name in names):
         return "this NIC's port ran out of buffers: no pause stopped the sender (PFC off or on another priority)"
@@ -132,6 +141,7 @@ def loss(node: NodeFacts, site: Site) -> Iterator[Finding]:
             f"{port.port.name} loses packets{load}: {_cause(port, {one.counter.name for one in grown})}",
             found=f"{listing(worst[:4])} in {port.seconds:.0f} s",
             expected="no growth; gaps and retransmissions at most 1 in a million packets received",
+            impact=_impact(bad),
             **about(port, worst),
         )
     yield from _reading(clean, {kind}, "no packet was lost", len(ports))
@@ -336,6 +346,7 @@ def receiver(node: NodeFacts, site: Site) -> Iterator[Finding]:
             f"{port.port.name} had no buffer for received packets: the host or the application is too slow",
             found=f"{listing(grown)} in {port.seconds:.0f} s{held}",
             expected="no growth; dropped packets at most 1 in a million",
+            impact=_impact(grown),
             **about(port, grown),
         )
     yield from _reading(clean, {kind}, "every packet found a buffer", len(ports))

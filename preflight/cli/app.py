@@ -35,6 +35,7 @@ COMMANDS = {
     "explain": "catalogue:explain",
     "checklist": "catalogue:checklist",
     "help": "about:help_of",
+    "completion": "about:completion",
     "version": "about:version",
 }
 
@@ -44,7 +45,7 @@ GROUPS = {
     "Compare": ("diff", "history"),
     "Expect": ("learn", "lint"),
     "Text and evidence": ("read", "trace", "collect", "redact", "bundle"),
-    "About preflight": ("list", "explain", "checklist", "probes", "help", "version"),
+    "About preflight": ("list", "explain", "checklist", "probes", "help", "completion", "version"),
 }
 
 
@@ -132,6 +133,7 @@ def main(verbose: bool) -> None:
     First:   preflight demo                     a sick cluster, made by hand
     Then: preflight check this machine
              preflight check --cluster cluster.toml --html report.html
+    More:    man preflight, preflight help COMMAND, preflight explain CHECK; the pages are in docs/
     """
     if verbose:
         import logging

@@ -1,4 +1,4 @@
-"""Progress line of a collection on a terminal."""
+"""Progress of a collection: a live line on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-if TYPE_CHECKING:
-    from rich.live import Live
+from preflight.reports.sanitize import visible
+from preflight.terminal import print_text
 
+if TYPE_CHECKING:
     from preflight.collect.scheduler import NodeEvent
 
 _PER_SECOND = 4
 
+#: Seconds before the first line in a log; each interval is twice the last one, up to the most.
+_FIRST_S, _MOST_S = 10.0, 60.0
+
 
 class ProgressLine:
-    """Shows the progress of ``scheduler.gather``, only on a terminal."""
+    """Show the progress of ``scheduler.gather``, without control characters in a log."""
 
     def __init__(
         self, nodes: int, stream: TextIO | None = None, through_openssh: Mapping[str, str] = MappingProxyType({})
@@ -37,6 +41,7 @@ class ProgressLine:
         self._begun: dict[str, float] = {}
         self._answered = self._silent = 0
         self._live: Live | None = None
+        self._over = threading.Event()
 
     def __call__(self, event: NodeEvent) -> None:
         """Record an event, from any thread."""
@@ -57,11 +62,20 @@ class ProgressLine:
                 redirect_stdout=False, redirect_stderr=False, get_renderable=lambda: Text(self.line()),
             )  # fmt: skip
             self._live.start()
+        else:
+            threading.Thread(target=self._print_lines, daemon=True).start()
         return self
+
+    def _print_lines(self) -> None:
+        wait_s = _FIRST_S
+        while not self._over.wait(wait_s):
+            print_text(f"{visible(self.line())}\n", self._stream)
+            wait_s = min(2 * wait_s, _MOST_S)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
+        self._over.set()
         if self._live:
             self._live.stop()
 

@@ -1,8 +1,9 @@
-"""``preflight help`` and ``preflight version``."""
+"""``preflight help``, ``completion`` and ``version``."""
 
 from __future__ import annotations
 
 import click
+from click.shell_completion import get_completion_class
 
 from preflight.version import VERSION
 
@@ -26,6 +27,27 @@ def help_of(ctx: click.Context, command: str | None) -> None:
     assert target is not None
     with click.Context(target, info_name=target.name, parent=parent) as own:
         click.echo(target.get_help(own))
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), metavar="bash|zsh|fish")
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print what a shell completes: commands, options, ids of checks.
+
+    \b
+    Example: source <(preflight completion bash)
+    """
+    click.echo(completion_script(ctx.find_root().command, shell), nl=False)
+
+
+def completion_script(command: click.Command, shell: str) -> str:
+    """Return a shell's completion, in click's words; no shell is started for it."""
+    kind = get_completion_class(shell)
+    assert kind is not None
+    complete = kind(command, {}, "preflight", "_PREFLIGHT_COMPLETE")
+    source: str = complete.source_template % complete.source_vars()
+    return "\n".join(line.rstrip() for line in source.strip().splitlines()) + "\n"
 
 
 @click.command()

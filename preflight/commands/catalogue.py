@@ -84,15 +84,8 @@ def list_checks(as_json: bool) -> None:
         click.echo(f"{check.id:<{width}}  {check.scope!s:<5}  {check.title}")
 
 
-def _ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the check ids with a prefix, for shell completion."""
-    from preflight.checks import registry
-
-    return [check.id for check in registry().checks if check.id.startswith(incomplete)]
-
-
 @click.command()
-@click.argument("check_id", metavar="CHECK", shell_complete=_ids)
+@click.argument("check_id", metavar="CHECK", shell_complete=options.complete_ids)
 def explain(check_id: str) -> None:
     """Print the page of a check.
 

@@ -11,6 +11,13 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def complete_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the ids of checks that begin so, for the shell's completion."""
+    from preflight.checks import registry  # import-at-use: no command needs the checks for its options
+
+    return [check.id for check in registry().checks if check.id.startswith(incomplete)]
+
+
 class ShortHelp(click.Command):
     """A command with one line of help per option; number ranges are in the man page."""
 
@@ -39,8 +46,8 @@ def combine_options(*options: Callable[[F], F]) -> Callable[[F], F]:
 #: A local path.
 file_path = click.Path(path_type=Path)
 selection = combine_options(
-    click.option("--only", multiple=True, metavar="GLOB", help="Run only these checks."),
-    click.option("--skip", multiple=True, metavar="GLOB", help="Skip these checks."),
+    click.option("--only", multiple=True, metavar="GLOB", shell_complete=complete_ids, help="Run only these checks."),
+    click.option("--skip", multiple=True, metavar="GLOB", shell_complete=complete_ids, help="Skip these checks."),
 )
 outputs = combine_options(
     click.option("--format", "layout", type=click.Choice(["text", "line", "json", "md"]), default="text",

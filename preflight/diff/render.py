@@ -33,6 +33,8 @@ def _lines(comparison: Mapping[str, Any]) -> Iterator[str]:
         if nodes := comparison["nodes"][key]:
             yield f"{fold(nodes)}: {words}"
     yield from _incidents(comparison["incidents"])
+    if comparison["incidents"] and (comparison["findings"] or comparison["not_judged_again"]):
+        yield "findings:"
     for finding in comparison["findings"]:
         subject = f" {one_line(finding['subject'])}" if finding["subject"] else ""
         step = " -> ".join(str(finding[side] or "no finding") for side in ("before", "after"))
@@ -45,9 +47,20 @@ def _lines(comparison: Mapping[str, Any]) -> Iterator[str]:
     if comparison["values"]:
         yield "changed:"
     for value in comparison["values"]:
-        yield f"  {fold(value['nodes'])}  {value['what']}: {one_line(value['before'])} -> {one_line(value['after'])}"
+        before, after = _difference(value["before"], value["after"])
+        yield f"  {fold(value['nodes'])}  {value['what']}: {one_line(before)} -> {one_line(after)}"
     if not comparison["values_compared"]:
         yield "values were not compared: this needs the evidence of both runs (--save DIR), not a report"
+
+
+def _difference(before: str, after: str) -> tuple[str, str]:
+    """Return two values; of two lists only the entries that are not in both."""
+    old, new = before.split("; "), after.split("; ")
+    common = set(old) & set(new)
+    if not common or set(old) == set(new):
+        return before, after
+    left = ("; ".join(entry for entry in side if entry not in common) for side in (old, new))
+    return next(left) or "none", next(left) or "none"
 
 
 def _incidents(changed: list[Mapping[str, Any]]) -> Iterator[str]:
@@ -57,8 +70,6 @@ def _incidents(changed: list[Mapping[str, Any]]) -> Iterator[str]:
     for row in changed:
         was = f" ({one_line(row['was'])})" if row["was"] else ""
         yield f"  {row['change']:<7}  {fold(row['nodes'])}  {one_line(row['title'])}{was}"
-    if changed:
-        yield "findings:"
 
 
 def _not_again(lost: list[Mapping[str, Any]]) -> Iterator[str]:
@@ -79,7 +90,8 @@ def _headline(comparison: Mapping[str, Any]) -> str:
     if lost := comparison["not_judged_again"]:
         parts.append(f"{len(lost)} check{'' if len(lost) == 1 else 's'} not judged again")
     if comparison["values"]:
-        parts.append(f"{len(comparison['values'])} values changed")
+        count = len(comparison["values"])
+        parts.append(f"{count} value{'' if count == 1 else 's'} changed")
     for key, words in (("fell_silent", "no longer answers"), ("came_silent", "new, no answer"), ("went", "gone")):
         if nodes := comparison["nodes"][key]:
             parts.append(f"{len(nodes)} node{'' if len(nodes) == 1 else 's'} {words}")

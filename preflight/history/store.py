@@ -30,7 +30,7 @@ KEEP_DAYS, KEEP_MIB = 400, 512
 _AHEAD_DAYS, _LAST_RUNS = 100, 5
 
 #: Seconds to wait for another writer, which needs only milliseconds. No report waits longer for its history.
-BUSY_S = 1.0
+BUSY_S = 5.0
 
 _LONGEST = 2000
 

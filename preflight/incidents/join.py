@@ -9,6 +9,7 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass, field
 from preflight.facts.majority import systemic
+from preflight.incidents.cabling import Cabling
 from preflight.incidents.cost import cost_of
 from preflight.incidents.order import action_of, impact_of, owner_of, sort_key
 from preflight.incidents.parts import Parts, is_device, names_device, signature
@@ -25,6 +26,9 @@ _PLACES = 2
 
 #: Title suffix for the common place of similar faults.
 _WHERE = {"leaf": ", all on {}", "rack": ", all in rack {}"}
+
+#: The same where LLDP does not name the leaf of each port, and the cables of peers do.
+_LIKELY = ", by the cables of their peers all on {}"
 
 #: Actions that correct a setting: the same wrong setting on several nodes comes from one place.
 _SETTINGS = ("fix-job", "fix-site")
@@ -67,6 +71,7 @@ class _Joined:
         self._nodes = {node["name"]: node for node in report["nodes"]}
         self._parts: dict[str, Parts] = {}
         self._alike: dict[int, str] = {}
+        self._cabling: Cabling | None = None
         self._in_rack = Counter(node["rack"] for node in report["nodes"] if "rack" in node)
 
     def documents(self) -> Iterator[dict[str, Any]]:
@@ -166,7 +171,7 @@ class _Joined:
         for kind, key in self._places(check, faults[0]) if faults else ():
             for name, several in _by(left, key).items() if kind in kinds else ():
                 if name and self._is_shared(kind, name, several, len(faults)):
-                    incidents.append(_Incident((kind, check, name, alike), several, _WHERE.get(kind, "").format(name)))
+                    incidents.append(_Incident((kind, check, name, alike), several, self._where(kind, name, several)))
                     taken = set(map(id, several))
                     left = [fault for fault in left if id(fault) not in taken]
         return incidents, left
@@ -212,7 +217,18 @@ class _Joined:
         return str(self._nodes.get(fault.node, {}).get("rack", ""))
 
     def _leaf(self, fault: _Fault) -> str:
-        return self._parts_of(fault.node).leaf(self._subject(fault))
+        node, subject = self._parts_of(fault.node), self._subject(fault)
+        return node.leaf(subject) or self._likely_leaf(node, subject)
+
+    def _likely_leaf(self, node: Parts, subject: str) -> str:
+        if self._cabling is None:
+            self._cabling = Cabling.of(map(self._parts_of, self._nodes))
+        return self._cabling.leaf(node, subject)
+
+    def _where(self, kind: str, name: str, faults: Iterable[_Fault]) -> str:
+        """Return what a title adds on the place of its faults."""
+        sure = kind != "leaf" or all(self._parts_of(fault.node).leaf(self._subject(fault)) for fault in faults)
+        return (_WHERE.get(kind, "") if sure else _LIKELY).format(name)
 
     def _subject(self, fault: _Fault) -> str:
         return str(self._findings[fault.root]["subject"])
@@ -250,7 +266,10 @@ class _Joined:
         members = [*roots, *sorted(effects)]  # the cause first
         first = self._findings[roots[0]]
         loud = [self._findings[number] for number in members if self._findings[number]["status"] in ("fail", "warn")]
-        impacts = [impact_of(self._checks.get(finding["check"]), finding["status"]) for finding in loud]
+        impacts = [
+            impact_of(self._checks.get(finding["check"]), finding["status"], finding.get("impact", ""))
+            for finding in loud
+        ]
         nodes = {fault.node for fault in incident.faults}
         listed = [name for name in self._nodes if name in nodes] + sorted(nodes - self._nodes.keys())
         subjects = [name for name in dict.fromkeys(self._findings[number]["subject"] for number in roots) if name]

@@ -11,9 +11,12 @@ from preflight.model import IMPACTS, Check
 _OF_ACTION = {"fix-job": "job", "fix-site": "site"}
 
 
-def impact_of(check: Check | None, status: str) -> str:
-    """Return the impact of a finding; a warning drifts if a failure would block."""
-    declared = check.impact if check else ""
+def impact_of(check: Check | None, status: str, stated: str = "") -> str:
+    """Return the impact of a finding: its own, else that of its check.
+
+    A warning drifts if a failure would block.
+    """
+    declared = stated or (check.impact if check else "")
     impact = declared or ("blocks-job" if check is None or check.gating else "drifts")
     return "drifts" if status != "fail" and impact == "blocks-job" else impact
 

@@ -170,6 +170,8 @@ def finding_documents(folded: ResultTable, subjects: Subjects) -> Iterator[dict[
             "fix": "",
             "action": action_of(check, finding),
         }
+        if finding.impact and finding.status in (Status.FAIL, Status.WARN):
+            document["impact"] = finding.impact
         if finding.cause:
             document["cause"] = {"check": finding.cause[0], "nodes": list(finding.cause[1:])}
         if finding.reported_by:

@@ -165,6 +165,7 @@ RUNS: dict[tuple[str, ...], list[list[str]]] = {
                 ["show", "--bad", "--from", "evidence"], ["show", GROUPS[0], "--from", "evidence"]],
     ("help",): [["help", GROUPS[0]]],
     ("version",): [["version"]],
+    ("completion",): [["completion", "bash"]],
 }  # fmt: skip
 
 #: Every command that uses the cluster file which lies beside evidence of others.

@@ -296,6 +296,13 @@ BOTH: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
         )),
         {("fail", "kernel.events", "CPU 12"), ("fail", "kernel.events", "CPU_SrcID#1_MC#0_Chan#1_DIMM#0")},
     ),
+    "memory error that a machine check reports too": (
+        node(kernel_log=(
+            "<0>[430000.100000] mce: [Hardware Error]: CPU 12: Machine Check Exception: 5 Bank 13: be00000001010091",
+            "<4>[430000.200000] EDAC MC1: 1 UE memory read error on CPU_SrcID#1_MC#0_Chan#1_DIMM#0 (channel:1 slot:0)",
+        )),
+        {("fail", "kernel.events", "CPU 12"), ("fail", "kernel.events", "CPU_SrcID#1_MC#0_Chan#1_DIMM#0")},
+    ),
     "link that came back twelve times": (
         node(kernel_log=tuple(
             f"<6>[{428000 + 300 * number}.{state == 'up':d}] mlx5_core 0000:18:00.0 ibp24s0: Link {state}"

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 
 import click
-from click.shell_completion import get_completion_class
 
 from preflight.cli.app import COMMANDS, main
+from preflight.commands.about import completion_script
 from preflight.version import VERSION
 from tests.support import paths
 
@@ -73,12 +73,8 @@ def page() -> str:
 
 
 def completion(shell: str) -> str:
-    """Return a shell's completion, in click's words."""
-    kind = get_completion_class(shell)
-    assert kind is not None
-    complete = kind(main, {}, "preflight", "_PREFLIGHT_COMPLETE")
-    source: str = complete.source_template % complete.source_vars()
-    return "\n".join(line.rstrip() for line in source.strip().splitlines()) + "\n"
+    """Return a shell's completion, as ``preflight completion`` prints it."""
+    return completion_script(main, shell)
 
 
 def _command(name: str, command: click.Command, top: click.Context) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from preflight._startup.lightclass import dataclass, replace
@@ -108,6 +109,17 @@ _SEVERITIES = {"corrected": CORRECTED, "recoverable": ERROR, "fatal": FATAL}
 _WAITS = (("network file system", NETWORK_FS), ("busy disk", DISK))
 #: Limits that a process was bound to by its job: a memory shortage there is none of the node.
 _OF_JOB = ("CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY")
+
+
+def reports_memory(check: KernelEvent) -> bool:
+    """Return whether the bank's state of a machine check names the memory.
+
+    Error codes of the Intel SDM, volume 3B: a memory controller (0000 0000 1MMM CCCC), poison that was read as data
+    (0134) or as instructions (0150); 011b is DRAM on AMD. Bit 12 marks corrected errors that are filtered.
+    """
+    state = re.search(r"Bank \d{1,3}: ([0-9a-f]{16})", check.text)
+    code = int(state[1], 16) & 0xEFFF if state else 0
+    return 0x0080 <= code <= 0x00FF or code in (0x0134, 0x0150, 0x011B)
 
 
 def _joined(matched: Sequence[KernelEvent], texts: Sequence[str]) -> Iterator[KernelEvent]:

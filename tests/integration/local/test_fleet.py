@@ -152,7 +152,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_progress_is_for_terminals_only() -> None:
+def test_live_progress_is_for_terminals_only() -> None:
     for stream, shown in ((io.StringIO(), False), (Terminal(), True)):
         with ProgressLine(6, stream) as progress:
             events(progress)

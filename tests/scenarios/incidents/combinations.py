@@ -53,6 +53,8 @@ MORE: Mapping[str, Fault] = {
     "NCCL_IB_DISABLE too": set_too(NCCL_IB_DISABLE="1"),
     "leaf 7": every_rail(leaf="leaf-07"),
     "leaf 8": every_rail(leaf="leaf-08"),
+    "port 5 of leaf 7 down": both(every_rail(leaf="leaf-07"), nic("mlx5_5", state="DOWN", physical="Polling")),
+    "port 5 of leaf 8 down": both(every_rail(leaf="leaf-08"), nic("mlx5_5", state="DOWN", physical="Polling")),
     "port 5 of leaf 7 slow": both(every_rail(leaf="leaf-07"), nic("mlx5_5", rate=HALF)),
     "port 9 of leaf 7 slow": both(every_rail(leaf="leaf-07"), nic("mlx5_9", rate=HALF)),
     "port 10 of leaf 7 slow": both(every_rail(leaf="leaf-07"), nic("mlx5_10", rate=HALF)),

@@ -104,3 +104,14 @@ def test_racks_that_are_wrong(table: str, error: str) -> None:
     with pytest.raises(ClusterFileError, match=r"cluster\.toml:") as raised:
         decode(f"[racks]\n{table}\n".encode(), "cluster.toml")
     assert error in str(raised.value)
+
+
+def test_ports_that_are_down_belong_to_the_leaf_of_their_peers() -> None:
+    down = {**dict.fromkeys((1, 2, 3), "port 5 of leaf 7 down"), **dict.fromkeys((4, 5, 6), "port 5 of leaf 8 down")}
+    report = judged(down)
+    places = [(entry["nodes"], entry["title"].partition(", by ")[2]) for entry in report["incidents"]
+              if report["findings"][entry["findings"][0]]["check"] == "rdma.port-state"]  # fmt: skip
+    assert places == [
+        (["gpu001", "gpu002", "gpu003"], "the cables of their peers all on leaf-07"),
+        (["gpu004", "gpu005", "gpu006"], "the cables of their peers all on leaf-08"),
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import signal
+import time
 from typing import Any
 
 import pytest
@@ -79,3 +80,16 @@ def test_progress_shows_answered_failed_waiting_slowest(monkeypatch: pytest.Monk
     line = progress.line()
     assert line.startswith("1 of 6 answered, 1 gave no answer, 4 waiting; slowest: n2 ")
     assert "n4" not in line
+
+
+def test_progress_in_a_log_is_plain_lines_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("preflight.collect.progress._FIRST_S", 0.01)
+    stream = io.StringIO()
+    with ProgressLine(6, stream) as progress:
+        events(progress)
+        until = time.monotonic() + 60
+        while stream.getvalue().count("1 of 6 answered, 1 gave no answer, 4 waiting") < 3 and time.monotonic() < until:
+            time.sleep(0.01)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) >= 3
+    assert all(line.isprintable() for line in lines)

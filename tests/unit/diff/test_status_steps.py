@@ -9,6 +9,7 @@ import pytest
 
 from preflight.diff import Snapshot, compare, render
 from preflight.diff.change import ABSENT
+from preflight.diff.render import _difference
 
 STATUSES = ("pass", "skip", "warn", "unknown", "fail", ABSENT)
 
@@ -136,3 +137,10 @@ def test_a_failure_with_another_value_still_fails() -> None:
         "    now: SECOND fleet.driver-equal fail",
     ]  # fmt: skip
     assert compare(_value("FIRST", "fail", "1"), _value("SECOND", "fail", "1"))["findings"] == []
+
+
+def test_of_two_lists_only_what_differs_is_shown() -> None:
+    assert _difference("a 1; b 2; c 3", "a 1; c 4") == ("b 2; c 3", "c 4")
+    assert _difference("a 1; b 2", "a 1") == ("b 2", "none")
+    assert _difference("a; b", "b; a") == ("a; b", "b; a")  # another order
+    assert _difference("550.90", "570.124") == ("550.90", "570.124")

@@ -18,7 +18,9 @@ import pytest
 from preflight.redact import Redactor
 from preflight.reports import incident_text
 from preflight.reports.summary_text import render
+from tests.support import manual
 from tests.support.in_process import run
+from tests.support.paths import ROOT
 
 
 @cache
@@ -189,10 +191,17 @@ def test_colour_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b[" not in run("demo", expect=(1,))
 
 
-def test_ids_of_checks_are_completed() -> None:
-    environment = {**os.environ, "_PREFLIGHT_COMPLETE": "bash_complete", "COMP_WORDS": "preflight explain rdma.port-",
-                   "COMP_CWORD": "2"}  # fmt: skip
+@pytest.mark.parametrize("words", ["explain", "check --only", "judge DIR --skip"])
+def test_ids_of_checks_are_completed(words: str) -> None:
+    environment = {**os.environ, "_PREFLIGHT_COMPLETE": "bash_complete", "COMP_WORDS": f"preflight {words} rdma.port-",
+                   "COMP_CWORD": str(1 + len(words.split()))}  # fmt: skip
     code = "from preflight.cli.app import main; main(prog_name='preflight')"
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60,
                           check=False)  # fmt: skip
     assert set(done.stdout.split()) == {"plain,rdma.port-rate", "plain,rdma.port-state"}
+
+
+@pytest.mark.parametrize("shell", manual.COMPLETIONS)
+def test_completion_prints_the_file_of_a_shell(shell: str) -> None:
+    file = ROOT / "deploy" / "completions" / manual.COMPLETIONS[shell]
+    assert run("completion", shell) == file.read_text(encoding="utf-8")
