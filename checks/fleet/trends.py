@@ -105,8 +105,8 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A gate has no time to watch a port, and a flapping link ends the job that is about to start.
 
     ## Verdicts
-    Three or more link downs warn. One earlier run within 24 hours is enough; without one the result is unknown, except in
-    the first run. A counter that decreased was reset, and is counted from there.
+    Three or more link downs warn. One earlier run within 24 hours is enough; without one the result is unknown,
+    except in the first run. A counter that decreased was reset, and is counted from there.
 
     ## False alarms
     A switch that was restarted several times that day.

@@ -186,7 +186,7 @@ def test_the_variables_that_leave_a_node_are_those_of_the_page() -> None:
         tuple(re.findall(r"`([A-Za-z_]+\*?)`", section.split("\n\n")[-2 if section.endswith("\n\n") else -1]))
         == ENVIRONMENT
     )
-    assert set(re.findall(r"`([A-Z_]+)`", section.split("is one with ")[1].split(".")[0])) == set(_RANK)
+    assert set(re.findall(r"`([A-Z_]+)`", section.split("process with ")[1].split(".")[0])) == set(_RANK)
 
 
 def from_an_index(text: str) -> list[str]:
