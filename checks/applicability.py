@@ -1,7 +1,7 @@
 """Functions for a check's ``unless=``, and helpers for them.
 
 *Skip* needs positive evidence: the PCI bus was read, it has no such device, and none is expected. If one is expected,
-the check that counts the devices fails and the others are unknown.
+the check that counts the devices fails and the rest are unknown.
 """
 
 from __future__ import annotations

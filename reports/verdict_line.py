@@ -192,7 +192,7 @@ class _Tally:
         elif self.good == len(self.names):
             clauses = [f"all {self.good} nodes passed every check that applies"]
         else:
-            clauses = [f"{self._share(self.good)} passed; no check applies to the others"]
+            clauses = [f"{self._share(self.good)} passed; no check applies to the rest"]
         if self.warned:
             clauses.append("with warnings" if len(self.names) == 1 else f"{_of(self.warned, 'node')} with warnings")
         if self.unclassed:

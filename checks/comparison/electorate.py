@@ -41,7 +41,7 @@ class Trait:
     misses: Misses | None = None  # the same, for checks that judge more than this value
     each: bool = False  # one item per device; each is compared separately, and a node may lack some
     items: str = ""  # separator of the parts of a long value; only parts that differ are shown
-    alone: bool = True  # whether the value depends on this node alone, not also on the others
+    alone: bool = True  # whether the value depends on this node alone, not also on other nodes
     tolerance: float = 0.0  # relative tolerance of numbers
     unit: str = ""
     expects: str = ""  # class key that declares the value: "versions.driver"; "rails.*.leaf" for each device

@@ -39,8 +39,8 @@ def not_this_fabric(swept: FabricFacts, site: FabricSite) -> Finding | None:
 
 @check(
     "fabric.sweep",
-    title="The sweep covers the whole fabric",
-    fault="The sweep does not cover the whole fabric",
+    title="The sweep covers the entire fabric",
+    fault="The sweep does not cover the entire fabric",
     impact="drifts",
     owner="network",
     source=f"{DIAGS}: ibnetdiscover(8); a tool that loses queries ends with status 0",

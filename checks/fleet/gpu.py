@@ -77,7 +77,7 @@ def gpu_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
 
     ## Why it matters
     Every step waits for the slowest GPU of the job: one node with a lower power limit or clock slows down all of
-    them. A node with less memory, or with MIG instances, ends the whole job.
+    them. A node with less memory, or with MIG instances, ends the job.
 
     ## Verdicts
     Another model, number, memory or MIG mode fails; the rest warns. GPUs of one model are compared with each other;

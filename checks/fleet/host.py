@@ -60,7 +60,7 @@ def _smt(node: NodeFacts, site: Site) -> str | None:
 
 
 def _nvme(node: NodeFacts, site: Site) -> str | None:
-    """Return the number of working drives and the names of the others."""
+    """Return the number of working drives and the names of the rest."""
     drives = inventory.nvme_drives(node.evidence)
     dead = ", ".join(f"{name} {state}" for name, state in drives if state != "live")
     working = sum(state == "live" for _, state in drives)
@@ -236,7 +236,7 @@ def host_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
 
     ## Why it matters
     A job runs at the pace of its slowest node: another BIOS profile or governor costs a node some percent, and all
-    others wait for it in every step. A node with less memory can end the whole job.
+    others wait for it in every step. A node with less memory can end the job.
 
     ## Verdicts
     Each value that differs warns. Boot options that name a disk, an image or the node are ignored; memory within 1 %

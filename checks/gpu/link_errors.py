@@ -125,7 +125,7 @@ def pcie_replay(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     The specification allows one wrong bit in 10^12: 31 replays a minute at generation 5 with 16 lanes. The total warns
-    only if it exceeds that rate over the whole time since boot; a lower total passes. With --window,
+    only if it exceeds that rate over all the time since boot; a lower total passes. With --window,
     counters.gpu-links judges the growth.
 
     ## False alarms

@@ -179,7 +179,7 @@ def utilisation_visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the utilisation of each GPU; look for busy GPUs without a process.
 
     ## Why it matters
-    Without utilisation, nobody notices when GPUs wait for the network. A GPU at 100 % without a process hangs in the
+    Without utilisation, no one notices when GPUs wait for the network. A GPU at 100 % without a process hangs in the
     driver.
 
     ## Verdicts

@@ -100,7 +100,7 @@ def temperature_margin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each GPU's margin to its slowdown temperature with 0 and 5 degrees.
 
     ## Why it matters
-    A GPU without margin lowers its clocks as soon as the job starts, and slows the whole job.
+    A GPU without margin lowers its clocks as soon as the job starts, and slows the job.
 
     ## Verdicts
     Each GPU is compared with its own limit (T.Limit on Hopper and newer, the slowdown threshold before), because an

@@ -38,7 +38,7 @@ def job_collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
     Without a declared layout the result is unknown, and so is a run smaller than the job (see nccl-tests.collectives).
 
     ## False alarms
-    A benchmark of another job's fabric, passed by mistake.
+    A benchmark of another job's fabric, passed by accident.
     """
     keys = list(run.nccl_tests)
     model = site.members.model

@@ -68,7 +68,7 @@ def listed(ranks: Sequence[int]) -> str:
     needs=("trace",),
 )
 def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Measure which rank is last in each collective, and how long the others wait.
+    """Measure which rank is last in each collective, and how long its peers wait.
 
     ## Why it matters
     A collective ends for all ranks at the same time. A rank that is late in every step sets the pace of the job, and

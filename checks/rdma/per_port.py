@@ -150,7 +150,7 @@ def keys(growths: Iterable[Growth]) -> list[str]:
 
 
 def some(names: Sequence[str]) -> str:
-    """List the first names, and the number of the others."""
+    """List the first names, and the number of the rest."""
     if len(names) <= MOST_NAMED:
         return ", ".join(names)
     return f"{len(names)} ports ({', '.join(names[:MOST_NAMED])}, …)"

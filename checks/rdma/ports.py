@@ -192,7 +192,7 @@ def link_layer(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the compute ports' link layers with each other and the expectation.
 
     ## Why it matters
-    NCCL uses HCAs of only one link layer and ignores the others, and a port of the wrong type joins no fabric.
+    NCCL uses HCAs of only one link layer and ignores the rest, and a port of the wrong type joins no fabric.
 
     ## Verdicts
     AWS EFA is neither InfiniBand nor Ethernet: "Unspecified".

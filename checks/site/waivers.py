@@ -21,7 +21,7 @@ def no_waiver(node: NodeFacts, site: Site) -> Finding | None:
     fault="A waiver of the cluster file has expired",
     impact="drifts",
     source="the cluster file: [[waiver]]",
-    fix="Fix the waived fault and delete the waiver, or ask its owner for a new date; then run `preflight lint FILE`.",
+    fix="Fix the waived fault and delete the waiver, or have its owner set a new date; then run `preflight lint FILE`.",
     action="fix-site",
     unless=(no_waiver,),
 )

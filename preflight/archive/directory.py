@@ -109,7 +109,7 @@ def replacing(path: Path, mode: int | None = None) -> Iterator[BufferedWriter]:
         umask = os.umask(0)
         os.umask(umask)
         mode = 0o666 & ~umask
-    # A random name: nobody can prepare a link with it.
+    # A random name, so that no link can be prepared at it.
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:

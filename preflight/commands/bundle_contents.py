@@ -20,7 +20,7 @@ README = """\
 What preflight found on some nodes of a cluster, and its report.
 
 report.html    the report, for people        report.json   the same, for programs
-versions.json what each node runs           evidence/ what was seen on each node
+versions.json  what each node runs           evidence/     what was seen on each node
 expected/      the cluster file, if any      files/        logs and texts that lay beside the evidence
 MANIFEST.json  every file with its SHA-256
 

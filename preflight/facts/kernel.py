@@ -24,7 +24,7 @@ IOMMU_GROUPS = "dir:/sys/kernel/iommu_groups"
 #: Modules by which RDMA drivers access GPU memory without DMA-BUF, new and old.
 PEER_MODULES = ("nvidia_peermem", "nv_peer_mem", "nv_peer_memory")
 
-#: Installed with AWS EFA; the others are for NVIDIA NICs.
+#: Installed with AWS EFA; the rest are for NVIDIA NICs.
 EFA_PEER_MODULE = "efa_nv_peermem"
 
 #: The kernel that brought DMA-BUF for RDMA; distributions carry it back to older ones.

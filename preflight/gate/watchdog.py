@@ -27,7 +27,7 @@ else:  # the C module behind ``signal``, without its slow enumerations
 #: Time limit in seconds for printing and logging a verdict: a blocking log does not hold back a job.
 OUTPUT_S = 2.0
 
-#: Control bytes that are no signal numbers: check the clock again; end.
+#: Control bytes other than signal numbers: check the clock again; end.
 _LOOK, _END = b"\0", b"\xff"
 
 #: Seconds within which the deadline thread ends when requested.

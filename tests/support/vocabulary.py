@@ -69,6 +69,7 @@ LONGEST = 80
 ALLOWED = (
     ("prose messages docs", r"\bthere (is|are) no\b", "standard English"),
     ("prose messages docs", r"\b(is|are) no (longer|more than|less than|fewer than)\b", "standard English"),
+    ("prose messages docs", r"\bwhose\b", "standard English in a sentence; as a name it is a puzzle"),
     ("prose messages docs", r"`[^`]*`", "code: its names are counted where they are defined"),
     ("messages", r"\b(kubectl|ssh|srun|scontrol) said\b", "a quotation of the program's own words follows"),
     ("names", r"(?:is_)?known_hosts\w*", "the file of OpenSSH"),

@@ -1,6 +1,6 @@
 """Waiting in collectives, and the rank that causes it.
 
-In each collective the last rank delays the others. It may be late because it waited elsewhere: a rank of a slow
+In each collective the last rank delays its peers. It may be late because it waited elsewhere: a rank of a slow
 tensor-parallel group is also late in its data-parallel group. So waiting is attributed to its cause: the last rank's
 waiting in this step for a cause, beyond that of its peers, is charged to that cause, and only the rest to the rank
 itself. A rank that waits for the last one then has the same waiting, so it is not charged twice. Times are microseconds

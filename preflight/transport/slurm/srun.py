@@ -245,7 +245,7 @@ class _Step:
         self.last = NoAnswer("collect", "no answer")
 
     def run(self) -> Iterator[Evidence]:
-        """Yield the documents of the nodes of this step; the others go to the next step."""
+        """Yield the documents of the nodes of this step; the rest go to the next step."""
         began = time.monotonic()
         process = self._srun.start(self._srun.command(self._hosts, self._wanted, self._until - began))
         try:
