@@ -151,7 +151,7 @@ def pingpong(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
     """Send messages both ways over a reliable connection between two ports.
 
     ## Why it matters
-    If this fails, a job hangs in its first collective.
+    If this fails, a job hangs in its first collective, although both ports report that they are up.
 
     ## Verdicts
     It passes if all messages came back, fails if a cause is known (GID, memory, path), and is unknown otherwise.

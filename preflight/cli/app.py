@@ -133,7 +133,7 @@ def main(verbose: bool) -> None:
     First:   preflight demo                     a sick cluster, made by hand
     Then:    preflight check                    this machine
              preflight check --cluster cluster.toml --html report.html
-    More:    man preflight, preflight help COMMAND, preflight explain CHECK; the pages are in docs/
+    More:    man preflight, preflight help COMMAND, preflight explain CHECK, docs/
     """
     if verbose:
         import logging

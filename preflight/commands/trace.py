@@ -39,7 +39,7 @@ def trace(paths: tuple[Path, ...], cluster: Path | None, as_json: bool) -> int:
     \f
 
     The findings are those of `preflight check --log`. The first line states how a step's time is spent, and which rank
-    the others wait for.
+    its peers wait for.
     """
     from preflight.reports import trace_text
 

@@ -20,7 +20,6 @@ DEFERRED = {
     "PA-09": ("declared", "the sharding policy is the job's own"),
     "PA-10": ("declared", "the placement of experts is the job's own"),
     "PA-11": ("declared", "micro-batch and accumulation are the job's own"),
-    "PA-24": ("trace", "bubbles show in traces of all stages, whose schedule the job declares"),
     "PA-N3": ("declared", "which ranks belong to one job, and that it crosses knowingly, the job declares"),
     "PA-N2": ("declared", "power and price are the site's word"),
     "NT-INF-1": ("trace", "a trace of a serving engine is needed"),
@@ -29,7 +28,6 @@ DEFERRED = {
     "NT-INF-4": ("declared", "which workers prefill and which decode is the engine's own plan"),
     "NT-INF-5": ("trace", "a trace of a serving engine is needed"),
     "NT-INF-6": ("trace", "a trace of a serving engine is needed"),
-    "NT-SCL-1": ("bench", "step times at several sizes of the same job are needed"),
     "NT-SHP-5": ("switch", "the telemetry of the fabric lies in its manager and its switches"),
     "AN-5": ("switch", "the other half of the comparison is the switch's"),
     "NT-LENS-10": ("trace", "a trace of a serving engine is needed"),
@@ -39,14 +37,14 @@ DEFERRED = {
 IN_PART = {
     "AN-1": "switch", "AN-4": "switch", "AN-7": "switch", "AN-8": "bench", "AN-9": "window",
     "FP-BW-3": "bench", "FP-BW-4": "bench", "FP-CON-1": "declared", "FP-CON-2": "switch",
-    "FP-CON-3": "switch", "FP-CON-4": "switch", "FP-CON-5": "switch", "FP-LAT-1": "trace", "FP-LAT-3": "switch",
-    "FP-LOSS-2": "switch", "FP-OBS-2": "trace", "GS-3": "bench", "GS-5": "bench",
-    "NT-COM-1": "trace", "NT-DDP-1": "trace", "NT-DDP-2": "trace", "NT-GDR-2": "pair",
+    "FP-CON-3": "switch", "FP-CON-4": "switch", "FP-CON-5": "switch", "FP-LAT-3": "switch",
+    "FP-LOSS-2": "switch", "GS-3": "bench", "GS-5": "bench",
+    "NT-COM-1": "trace", "NT-GDR-2": "pair",
     "NT-INF-7": "trace", "NT-LENS-1": "trace", "NT-LENS-6": "trace", "NT-LENS-8": "trace",
-    "NT-PIT-6": "trace", "NT-TRN-1": "trace", "NT-TRN-4": "trace", "PA-05": "declared",
+    "NT-PIT-6": "trace", "NT-SCL-1": "bench", "NT-TRN-1": "trace", "PA-05": "declared",
     "GS-1": "node", "NT-LENS-4": "node", "NT-LENS-5": "node", "PA-14": "node", "PA-16": "node",
     "PA-17": "switch", "PA-19": "switch", "PA-20": "window", "PA-22": "trace",
-    "PA-25": "trace", "PA-26": "bench", "PA-N1": "bench",
+    "PA-26": "bench", "PA-N1": "bench",
 }  # fmt: skip
 
 KINDS = set(SUPPLY)

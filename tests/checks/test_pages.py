@@ -26,7 +26,7 @@ from preflight.model import (
 CHECKS = registry().checks
 
 #: What a check does.
-VERBS = re.compile(r"(Compare|Read|Look|Find|Judge|Hold|Count|Measure|Tell)\b")
+VERBS = re.compile(r"(Compare|Check|Read|Look|Find|Judge|Hold|Count|Measure|Send)\b")
 
 #: What a verdict is called on the pages.
 VERDICT = re.compile(

@@ -43,7 +43,7 @@ EXCERPTS = {
 [Tue Mar  4 02:12:08 2025] Aborting journal on device nvme2n1p1-8.
 [Tue Mar  4 02:12:08 2025] EXT4-fs error (device nvme2n1p1): ext4_journal_check_start:83: comm fluentd: Detected aborted journal
 [Tue Mar  4 02:12:08 2025] EXT4-fs (nvme2n1p1): Remounting filesystem read-only
-""", ("fail", "nvme2n1"), ("fail", "nvme2"), words=("went read-only", "gave up nvme2"),
+""", ("fail", "nvme2n1"), ("fail", "nvme2"), words=("became read-only", "the kernel disabled nvme2"),
     ),
     "Rocky, XFS of a drive, journal": _of(
         """
@@ -72,7 +72,7 @@ Mar 04 02:11:07 cn0417 kernel: XFS (nvme1n1p2): Please unmount the filesystem an
 [81211.402117] blk_update_request: critical medium error, dev sdc, sector 1177216 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 0
 [81211.402190] md/raid1:md127: Disk failure on sdc2, disabling device.
                md/raid1:md127: Operation continuing on 1 devices.
-""", ("warn", "sdc"), ("warn", "md127"), words=("the array md127 lost sdc2 and goes on",),
+""", ("warn", "sdc"), ("warn", "md127"), words=("the array md127 lost sdc2 and continues without it",),
     ),
     "md: a stripe set lost a member": _of(
         """

@@ -112,6 +112,8 @@ def test_scissors_raise_no_alarm(name: str, tmp_path: Path) -> None:
             found = parts(content, tmp_path)
             # A text cut between two devices is complete: that the only one left is down is then true
             true = {"rdma.port-state"} if all(part.taken.complete for part in found) else set[str]()
+            if "nccl.failures" in alarms:  # without NCCL's own words the exception is one of the program
+                true |= {"job.errors"}
             assert bad(found) <= alarms | true, (cut, content[-200:])
 
 

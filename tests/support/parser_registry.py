@@ -133,6 +133,8 @@ APART = {
             "parsers.nvidia.dcgmi.cells_of",
             "parsers.nvidia.query_glued.apart",
             "parsers.nvidia.query_glued.is_glued",
+            "parsers.nvidia.query_log.complete_bus_id",
+            "parsers.nvidia.query_log.complete_version",
             "parsers.nvidia.query_log.has_data",
             "parsers.nvidia.query_log.number",
             "parsers.nvidia.query_log.numbers",
@@ -145,6 +147,7 @@ APART = {
             "parsers.nvidia.xid_marks.address_of",
             "parsers.nvidia.xid_marks.cause_in",
             "parsers.nvidia.xid_marks.is_cleared",
+            "parsers.nvidia.xid_marks.is_drivers",
             "parsers.nvidia.xid_marks.is_masked",
             "parsers.nvidia.xid_marks.is_unit_stump",
             "parsers.nvidia.xid_marks.named_gpu",
@@ -323,6 +326,15 @@ _text(
     call=lambda text: kernel_events.events((1, 0.0, line) for line in text.split("\n")), tool="dmesg",
 )  # fmt: skip
 _text("xid.events", DMESG, call=lambda text: xid.events(kernel_lines.parse(text)), tool="dmesg")
+_text("parsers.nvidia.query_log.measure", "67.03 W", "16x", "N/A")
+_text("parsers.nvidia.query_log.flag", "Enabled", "No")
+_text("parsers.nvidia.query_log.performance_state", "P0")
+_text("parsers.rdma.port_values.state", "4: ACTIVE")
+_text("parsers.rdma.port_values.rate", "400 Gb/sec (4X NDR)", "25.0 Gbps (32)")
+_text("parsers.host.kernel_log.split_line", *DMESG.splitlines()[:2])
+_text("parsers.setting_lines.listed", "NCCL_IB_HCA=mlx5", 'declare -x NCCL_DEBUG="INFO"')
+_text("parsers.setting_lines.is_setting", "NCCL_IB_HCA=mlx5")
+_text("parsers.setting_lines.may_stand_among", "PATH=/usr/bin")
 _text("parsers.nvidia.xid_marks.xids_in", DMESG.splitlines()[0])
 _text("parsers.nvidia.xid_marks.sxids_in", DMESG.splitlines()[1])
 _text(
@@ -413,7 +425,6 @@ _text("parsers.network.perftest.parse_pingpong", tool="ibv_rc_pingpong")
 _text("parsers.network.ping.parse", tool="ping")
 _text("parsers.network.listening.listening", tool="/proc/net/tcp")
 _text("rdma_ports.natural", "mlx5_10", "rocep24s0")
-_text("rdma_ports.parse_rate", "400 Gb/sec (4X NDR)\n", "2.5 Gb/sec (1X SDR)\n")
 _text("rdma_ports.parse_ibstat", *_out("cmd:ibstat"), tool="ibstat")
 _text("rdma_ports.parse_active_mtus", *_out("cmd:ibv_devinfo"), tool="ibv_devinfo")
 _text("parsers.host.gcm_manifest.parse", (DATA / "conversion" / "manifest.json").read_text())

@@ -44,7 +44,7 @@ def test_a_window_that_does_not_fit_ends_before_any_node_is_contacted(monkeypatc
     monkeypatch.setattr("preflight.transport.local.node.collect", lambda *a, **k: pytest.fail("the node was contacted"))
     result = CliRunner().invoke(main, ["check", "--window", "60", "--deadline", "20"])
     assert result.exit_code == 2
-    assert "give it at least 70 seconds" in result.output.replace("\n", " ")
+    assert "set at least 70 seconds" in result.output.replace("\n", " ")
     assert CliRunner().invoke(main, ["check", "--window", "0"]).exit_code == 2
 
 

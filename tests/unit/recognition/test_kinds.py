@@ -26,6 +26,6 @@ def test_the_kinds_of_the_contract_exist() -> None:
 
 def test_the_page_lists_every_kind() -> None:
     page = (ROOT / "docs/pasted-text.md").read_text(encoding="utf-8")
-    section = page.partition("## What is recognised\n")[2].partition("\nError messages")[0]
+    section = page.partition("## What is recognised\n")[2].partition("\nFor error messages")[0]
     listed = [name.replace("\n ", "") for name in re.findall(r"`([^`]+)`", section)][1:]  # the first is `kind`
     assert sorted(" ".join(name.split()) for name in listed) == sorted(known())
