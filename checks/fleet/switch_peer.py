@@ -208,10 +208,12 @@ def dscp(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """
     wanted = policy(site)
     same: list[str] = []
+    by_tag: list[str] = []
     silent: dict[str, list[str]] = {}
     for port, there in _neighbours(node, site).items():
         at = Place(node, port, wanted)
         if at.trusts_pcp:
+            by_tag.append(at.netdev)
             continue
         if not there.dscp:
             silent.setdefault("any DSCP", []).append(at.netdev)
@@ -248,6 +250,8 @@ def dscp(node: NodeFacts, site: Site) -> Iterator[Finding]:
         )  # fmt: skip
     if same:
         yield passed(f"{len(same)} switch ports take DSCPs for the priorities of their interfaces", evidence=[LLDP])
+    if by_tag:
+        yield skipped(f"{len(by_tag)} ports trust the VLAN tag, not DSCP", evidence=[LLDP]).about()
 
 
 def _job_dscp(at: Place) -> int | None:

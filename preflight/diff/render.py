@@ -92,7 +92,7 @@ def _headline(comparison: Mapping[str, Any]) -> str:
     if comparison["values"]:
         count = len(comparison["values"])
         parts.append(f"{count} value{'' if count == 1 else 's'} changed")
-    for key, words in (("fell_silent", "no longer answers"), ("came_silent", "new, no answer"), ("went", "gone")):
+    for key, words in (("fell_silent", "without an answer now"), ("came_silent", "new, no answer"), ("went", "gone")):
         if nodes := comparison["nodes"][key]:
             parts.append(f"{len(nodes)} node{'' if len(nodes) == 1 else 's'} {words}")
     word = {0: "NO WORSE", 1: "WORSE", 3: "UNKNOWN"}[comparison["exit_status"]]

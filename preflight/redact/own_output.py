@@ -28,7 +28,7 @@ _FORMATS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         rf"\bnot\s+(?:judged|collected):\s(?P<names>{_LINES})",
     )),
     ("comparison", r"(?m)^(?:NO WORSE|WORSE|UNKNOWN|COULD NOT TELL|NOT COMPARED): ", (
-        rf"(?m)^(?P<names>{_LIST}): (?:only in the |answer again|answered before|gave no answer)",
+        rf"(?m)^(?P<names>{_LIST}): (?:only in the |answer again|answered before|did not answer|gave no answer)",
         rf"(?m)^  (?:new|worse|changed|unclear|gone) {{2,5}}(?P<names>{_LIST}) {{2}}\S",
         rf"(?m)^(?:NEW|WORSE|UNCLEAR|better|gone)\s{{2}}(?P<names>{_LIST})\s{{2}}\S",
         rf"(?m)^\s{{2}}(?P<names>{_LIST})\s{{2}}\S[^\n]{{0,400}}: ",
@@ -50,8 +50,9 @@ _FORMATS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         r"\bpreflight: (?:DRY RUN: )?(?P<names>[^\W_][\w.-]{0,252}): "
         r"(?:pass|fail|warn|unknown|not judged|error|PASS|FAIL|NOT JUDGED|CONFIGURATION)\b",
     )),
-    ("lint", r"these nodes fail or warn: |only with(?:out it| this file): |nothing is expected of them: ", (
-        rf"(?:fail or warn|only without it|only with this file|expected of them): (?P<names>{_LIST})",
+    ("lint", r"(?m)^\d{1,7} of \d{1,7} nodes? (?:would fail|unknown)|only with(?:out)? this file: |"
+             r"these nodes fail or warn: |without expectations: ", (
+        rf"(?:fail or warn|only with(?:out)? this file(?:: [a-z ]{{1,20}})?|without expectations): (?P<names>{_LIST})",
         rf"(?m)\d nodes, (?P<names>{_LIST})$",
         rf"(?m)^  [a-z-]{{2,40}}\.[a-z-]{{2,60}}  (?P<names>{_LIST})  \S",
     )),

@@ -221,7 +221,7 @@ def test_one_node_of_another_model_in_a_class_is_named() -> None:
     assert blamed(report) == {"gpu001": ("fail", False)}
     (one,) = [one for one in report["findings"] if one["status"] == "fail"]
     assert one["message"] == "GPU model within a class: HGX H200; most nodes (4 of 5) have HGX H100"
-    assert "class of their own" in one["fix"]
+    assert "their own class" in one["fix"]
 
 
 def test_models_in_classes_of_their_own_are_no_fault() -> None:

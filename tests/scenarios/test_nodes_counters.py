@@ -290,7 +290,7 @@ def test_a_source_that_failed_is_named(source: str, kind: str) -> None:
         record = record if kind == "empty" else record | (value if record["status"] == "ok" else {})
         if "again" in record and record["again"]["status"] == "ok":
             record["again"] = {"status": "ok", **value, **FIRST}
-        why = "no names and values" if kind == "empty" else why
+        why = "not names and values" if kind == "empty" else why
     found = report(machine, ROCE, {key: record})
     vague = [f for f in found["findings"] if f["status"] == "unknown" and f["check"] == "counters.loss"]
     assert len(vague) == 1

@@ -274,7 +274,7 @@ UNSURE: dict[str, Setup] = {
     ),
     "ethtool is missing": Setup(every_record(_without("ethtool")), unknown=("global pause",), ports=TO_ALL),
     "a GID table full of other pods' rows": Setup(
-        everywhere(gid_index=20), unknown=("GID",), ports=TO_ALL, why="goes on",
+        everywhere(gid_index=20), unknown=("GID",), ports=TO_ALL, why="longer",
     ),
     "an HCA that may not be opened": Setup(port(uverbs=False), unknown=("active MTU",)),
 }  # fmt: skip
