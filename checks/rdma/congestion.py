@@ -115,7 +115,7 @@ def _held(node: NodeFacts, site: Site, port: PortGrowth) -> Iterator[Finding]:
         at["quote"] = quoted(growths)
         if hold.share is None or (hold.bound and hold.share >= HELD):
             why = hold.why or f"at most {hold.share:.0%} of the window: only pauses are counted, not their length"
-            yield unknown(f"{port.port.name}: the pause duration is unknown: {why} ({hold.what})",
+            yield unknown(f"{port.port.name}: how long it was held up is unknown: {why} ({hold.what})",
                           found=hold.what, fix="compare with the counters of the switch port", **at
                           ).about(*ITEMS, "FP-BW-4")  # fmt: skip
         elif hold.share >= HELD:

@@ -319,4 +319,4 @@ def test_what_crashed_before(tmp_path: Path, report: dict[str, Any]) -> None:
     done = list(commands.run(runs, tmp_path, {"PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}))
     assert [one.status for one in done] == [2, 3, 3], [one.output for one in done]
     assert not [one.output for one in done if "itself failed" in one.output or "Traceback" in one.output]
-    assert "no list of nodes can hold the names" in done[1].output
+    assert "these names cannot be written as a list of nodes" in done[1].output

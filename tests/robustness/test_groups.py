@@ -203,7 +203,7 @@ def test_no_group_of_a_cluster_file_beside_evidence_is_looked_up(site: SiteFiles
     """Seen: a colleague's evidence with `nodes = "@evil:rack1"` beside it ran the site's command for groups."""
     for done in site.run(*SAVED):
         if done.words[0] in ("judge", "checklist"):
-            assert "groups are looked up only for what you type; give --cluster" in " ".join(done.output.split())
+            assert "groups are resolved only for names that you type" in " ".join(done.output.split())
     assert not site.left()
 
 
@@ -242,7 +242,7 @@ def test_a_group_of_the_operator_is_looked_up(site: SiteFiles) -> None:
     )  # fmt: skip
     assert "bait13" in done[0].output
     assert done[1].status == 2
-    assert "there is nothing of bait6" in done[1].output
+    assert "no evidence of bait6" in done[1].output
     assert done[2].status == 3, "the group is known, and no host of the log is in it"
     assert site.left() == {"map"}
 
@@ -256,7 +256,7 @@ def test_names_that_a_group_source_lists_are_plain_too(site: SiteFiles) -> None:
         for text in ("@evil:*", "bait*"):
             (one,) = site.run(["bundle", "evidence", "--nodes", text, "-o", "z.tar.gz"])
             assert one.status == 2
-            assert "no group is looked up as" in one.output
+            assert "a group name may only contain" in one.output
             assert not site.smuggled()
     finally:
         conf.write_text(before, "utf-8")

@@ -116,7 +116,7 @@ def test_lost_queries(size: int, sweeps: dict[str, Evidence], site: Cluster) -> 
         "fabric.link-errors",
     }  # fmt: skip
     port = SIZES[size]["up"] + 1
-    where = f"hangs at spine00 port {port}, spine00 port" if SIZES[size]["up"] > 1 else f"hangs at spine00 port {port}"
+    where = f"behind spine00 port {port}, spine00 port" if SIZES[size]["up"] > 1 else f"behind spine00 port {port}"
     assert where in "".join(sorted(f["message"] for f in report["findings"] if f["check"] == "fabric.sweep"))
     assert report["fabrics"][0]["partial"].startswith("the sweep is partial")
     assert report["exit_status"] == 3

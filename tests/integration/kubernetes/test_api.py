@@ -66,7 +66,7 @@ def test_the_pod_is_recorded_and_trimmed(server: ApiServer) -> None:
     assert set(record["value"]["annotations"]) == {"k8s.v1.cni.cncf.io/networks", "k8s.v1.cni.cncf.io/network-status"}
     assert record["value"]["containers"][0] == {
         "name": "preflight", "init": True, "privileged": False, "claims": [],
-        "image": "registry.example/preflight:1",
+        "image": "registry.example/preflight:1", "restarts": None, "ended": "",
         "limits": {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "8", "rdma/hca_shared_devices_a": "1"},
         "requests": {"cpu": "1", "memory": "512Mi", "nvidia.com/gpu": "8", "rdma/hca_shared_devices_a": "1"},
     }  # fmt: skip

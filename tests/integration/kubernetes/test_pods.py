@@ -219,7 +219,7 @@ def test_a_pod_reads_its_allocation_from_the_api(engine: Pods, node: Path, tmp_p
         assert played.exit_status.strip() == "3"
         assert "NOT JUDGED" in played.message.splitlines()[0], "what could not be judged is not started"
         assert "HTTP 403" in played.message
-        assert "let the pod's service account `get` its pod" in played.message
+        assert "allow the pod's service account to `get` its pod" in played.message
     elif fault:
         assert "container.device-plugin" in played.message.splitlines()[0]
         assert "rdma/hca_shared_devices_a" in played.message

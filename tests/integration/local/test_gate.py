@@ -299,7 +299,7 @@ def test_two_do_not_judge_at_once(site: GateSite) -> None:
     with (site.state / "refresh.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         done = site.run("slurm-healthcheck", "--refresh")
-        assert (done.returncode, "another process is judging" in done.stderr) == (3, True)
+        assert (done.returncode, "another process is already judging" in done.stderr) == (3, True)
     assert site.run("slurm-healthcheck", "--refresh").returncode == 0
 
 
@@ -519,7 +519,7 @@ def test_the_controller_goes_by_the_verdicts_that_the_nodes_publish(site: GateSi
     shared = site.folder / "shared"
     shared.mkdir(0o755)
     done = controller(site)
-    assert (done.returncode, "no verdicts: set where the nodes publish theirs" in done.stderr) == (0, True)
+    assert (done.returncode, "no verdicts: set the directory to which nodes publish them" in done.stderr) == (0, True)
     site.write(HEALTHY + f'[gate]\npublish = "{shared}"\n')
     for name in ("n1", "n2", "n3"):
         done = controller(site)

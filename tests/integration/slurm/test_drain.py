@@ -122,7 +122,7 @@ def test_a_sick_node_is_drained_with_what_was_found_and_lifted_when_it_is_well(s
 def test_a_verdict_older_than_the_drain_lifts_nothing(slurm: Slurm) -> None:
     old = verdict("n1", "pass")
     applied(slurm, "n1", verdict("n1"))
-    assert "after it was judged" in applied(slurm, "n1", old)["line"]
+    assert "after it passed" in applied(slurm, "n1", old)["line"]
     assert drained(slurm) == ["n1"]
 
 
@@ -145,7 +145,7 @@ def test_the_drain_of_another_survives_both_verdicts(slurm: Slurm, why: str) -> 
     before = written(slurm, "n1")
     for status in ("fail", "pass"):
         outcome = applied(slurm, "n1", verdict("n1", status))
-        assert "left as it is" in outcome["line"], outcome
+        assert "left unchanged" in outcome["line"], outcome
         assert outcome["drained"]
         assert written(slurm, "n1") == before
 
@@ -156,7 +156,7 @@ def test_who_edits_our_reason_takes_the_drain_over(slurm: Slurm) -> None:
     assert slurm.run(["scontrol", "update", "nodename=n1", f"reason={edited}"]).returncode == 0
     time.sleep(1.1)
     outcome = applied(slurm, "n1", verdict("n1", "pass"))
-    assert "left as it is" in outcome["line"]
+    assert "left unchanged" in outcome["line"]
     assert shown(slurm, "n1").reason == edited
 
 
@@ -170,7 +170,7 @@ def test_a_node_that_is_down_is_neither_drained_nor_raised(slurm: Slurm) -> None
 
 def test_no_other_node_is_ever_touched(slurm: Slurm) -> None:
     outcome = applied(slurm, "n1", verdict("n1"), named="n2")
-    assert "another node is never touched" in outcome["line"]
+    assert "other nodes are never changed" in outcome["line"]
     assert not outcome["drained"]
     for named in ("n[1-6]", "ALL", "n1,n2", "-h", "$(reboot)", "n7"):
         outcome = applied(slurm, "n1", verdict("n1"), named=named)

@@ -120,7 +120,7 @@ def test_a_strict_site_gets_its_job_back_and_no_drain(slurm: Gpus) -> None:
     assert not slurm.drained()
     assert output(slurm, number) == ""
     slurm.logged("NOT JUDGED", f"job {number}")
-    slurm.logged(f"job {number} was requeued, to start in 10 min")
+    slurm.logged(f"job {number} was requeued and starts in 10 min")
 
 
 @pytest.mark.parametrize("text", ["gpus = ", "[class.h100]\nnodes = 'n1'\ngpus = 'eight'\n"])

@@ -130,7 +130,7 @@ def test_settings_of_the_configuration_are_used(tmp_path: Path) -> None:
     assert found.ciphers == ("aes256-gcm@openssh.com", "aes128-ctr")
     assert not found.kex
     assert not found.macs
-    assert "hosts with unknown keys are believed" in " / ".join(config.warnings)
+    assert "hosts with unknown keys are trusted" in " / ".join(config.warnings)
     assert found.beyond == ("SetEnv A=1",)  # without a Kerberos ticket, GSSAPI makes no difference
 
 

@@ -110,8 +110,8 @@ def test_a_start_up_file_that_execs_another_shell_is_not_fed_our_bytes(farm: Far
 @pytest.mark.parametrize(
     ("fault", "phase", "text"),
     [
-        ("silent", "banner", "no SSH banner came"),
-        ("banner", "banner", "not SSH"),
+        ("silent", "banner", "received no SSH banner"),
+        ("banner", "banner", "not an SSH server"),
         ("reset", "banner", "before the login"),
         ("close", "banner", "before the login"),
         ("hostkey", "host-key", "the host key has changed"),

@@ -145,7 +145,7 @@ def test_another_run_is_not_continued(tmp_path: Path, changed: dict[str, Any], m
 def test_no_journal_or_none_that_can_be_read(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / journal.JOURNAL).write_text(content)
-    with pytest.raises(journal.ResumeError, match="leave --resume out"):
+    with pytest.raises(journal.ResumeError, match="omit --resume"):
         journal.proceed(tmp_path, requested())
 
 
@@ -154,7 +154,7 @@ def test_no_journal_or_none_that_can_be_read(tmp_path: Path, content: str | None
     [
         (("--resume", "--hosts", "n1"), "--resume needs --save DIR"),
         (("--resume", "--save", "{}"), "--resume continues a run of many nodes"),
-        (("--resume", "--save", "{}", "--hosts", "n1"), "holds no run that could be continued"),
+        (("--resume", "--save", "{}", "--hosts", "n1"), "has no run to resume"),
     ],
 )
 def test_a_run_that_cannot_be_continued_is_refused_before_any_collection(

@@ -67,8 +67,8 @@ def test_a_dash_is_standard_output(folder: Path, arguments: tuple[str, ...], beg
     ("arguments", "words"),
     [
         (("redact", "evidence", "-o", "-"), b"takes one file"),
-        (("redact", "evidence/gpu001.json", "-o", "x", "--map", "-"), b"--map -: takes a file"),
-        (("bundle", "evidence", "-o", "x.tar.gz", "--map", "-"), b"--map -: takes a file"),
+        (("redact", "evidence/gpu001.json", "-o", "x", "--map", "-"), b"--map -: the table of aliases is not printed"),
+        (("bundle", "evidence", "-o", "x.tar.gz", "--map", "-"), b"--map -: the table of aliases is not printed"),
         (("judge", "evidence", "--json", "-", "--html", "-"), b"--json and --html: only one"),
     ],
 )

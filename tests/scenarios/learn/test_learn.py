@@ -86,7 +86,7 @@ def test_what_two_fifths_of_a_fleet_lack_is_reported_and_not_learnt(name: str) -
         ("small frames", every_rail(netdev_mtu=1500), "ports", "netdev_mtu", "below 4200"),
         ("no PFC", every_rail(pfc=()), "qos", "lossless", "set false if it is lossy by design"),
         ("PFC on all", every_rail(pfc=tuple(range(8))), "qos", "lossless", "a lossless fabric has it on one priority"),
-        ("no ECN", every_rail(ecn=False), "qos", "ecn", "without ECN only PFC is left"),
+        ("no ECN", every_rail(ecn=False), "qos", "ecn", "without ECN only PFC remains"),
     ],
 )
 def test_what_all_nodes_of_a_fleet_lack_does_not_become_the_norm(
