@@ -48,6 +48,7 @@ PARSED = {
     r"--via kubectl": "tests/integration/kubernetes, with pods",
     r"gate slurm-": "tests/integration/slurm, with slurmd",
     r"check --fabric": "tests/integration/fabric, with ibsim",
+    r"preflight bench |judge acceptance/": "pytest -m mpi, with Open MPI and sshd in network namespaces",
 }
 
 #: Other commands -> what runs them.
@@ -58,6 +59,7 @@ OTHERS = {
     r"tests/\S+\.sh$": "people, with debootstrap",
     r"TORCH=": "people, with a Python that has torch 2.13.0 (CPU build) and tabulate",
     r"AXE=": "people, with axe-core from npm",
+    r"salloc -N64 preflight bench ": "people, on a Slurm cluster with nccl-tests",
     r"mpirun -np 2 -H gpu001,gpu002 ": "people, on a cluster",
     r"cyclonedx-py ": "tests/integration/install/test_supply.py",
     r"kubectl (apply|kustomize) ": "tests/integration/kubernetes/test_manifests.py",
