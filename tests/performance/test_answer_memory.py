@@ -62,7 +62,7 @@ def test_without_room_in_time_the_node_has_no_answer_and_the_next_has_one() -> N
     text = evidence(shaped("texts", 2 * MIB))
     free = AnswerMemory(most=share(text), wait_s=0.2)
     held = free.document(reader(text))
-    with pytest.raises(frame.DamagedFrame, match="are left"):
+    with pytest.raises(frame.DamagedFrame, match="are available"):
         free.document(reader(text))
     del held
     assert free.document(reader(text))["node"] == "a"
@@ -72,7 +72,7 @@ def test_small_answers_have_memory_that_large_ones_cannot_take(monkeypatch: pyte
     monkeypatch.setattr(answer_memory, "SMALL", MIB)
     large, small = evidence(shaped("texts", 2 * MIB)), evidence(shaped("texts", MIB // 40))
     free = AnswerMemory(most=share(large) + share(small) // 2, wait_s=0.1, reserved=share(small))
-    with pytest.raises(frame.DamagedFrame, match="are left"):
+    with pytest.raises(frame.DamagedFrame, match="are available"):
         free.document(reader(large))
     assert free.document(reader(small))["node"] == "a"
 

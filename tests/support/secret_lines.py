@@ -352,7 +352,7 @@ sonic: sudo config tacacs passkey {plainpw}
 #: Identities, as `preflight redact` must replace them; what is learnt in one line is known in all.
 IDENTITIES = """\
 host = "{host}"
-torch.save: /work/{user}/run7/model.pt
+torch.save: /work2/{user}/run7/model.pt
 weka:home on /weka/home-{user} type wekafs
 node: "{host}"
 "host": "{host}",
