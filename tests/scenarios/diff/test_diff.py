@@ -120,7 +120,7 @@ def test_a_check_that_was_off_once_leaves_it_unclear(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "expected"),
-    [(None, "no such file"), ('{"schema": "preflight.report/1"}', "is a part of a report")],
+    [(None, "no such file"), ('{"schema": "preflight.report/1"}', "an incomplete or damaged report")],
 )
 def test_a_side_that_cannot_be_read(tmp_path: Path, content: str | None, expected: str) -> None:
     side = tmp_path / "x.json"
