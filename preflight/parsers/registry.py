@@ -103,6 +103,12 @@ TOOLS: Mapping[str, str] = {
     "free": "host.memory_use",
     "tc qdisc": "network.queue_disciplines",
     "nvidia driver files": "nvidia.proc_files",
+    "smartctl": "host.disk_health",
+    "ipmitool sel": "host.system_events",
+    "ipmitool sdr": "host.sensor_rows",
+    "sensors": "host.hwmon_sensors",
+    "mdstat": "host.raid_arrays",
+    "fio": "host.fio_report",
 }
 
 CLUSTER: Mapping[str, str] = {

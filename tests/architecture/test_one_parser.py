@@ -73,6 +73,7 @@ VALUES = {
     "preflight/facts/unique_ids.py": "GUIDs, LIDs and GIDs",
     "preflight/recognition/container_formats.py": "line numbers in preflight's own remarks",
     "preflight/recognition/guess.py": "words by which unknown text is guessed; no value is read",
+    "preflight/recognition/judges/hardware.py": "words in a state or event of the BMC that the parsers returned",
     "preflight/recognition/judges/kernel.py": "words of lines that the parser returned and no rule knows",
     "preflight/recognition/judges/kubernetes_words.py": "words in a reason, status or message that the parser returned",
     "preflight/recognition/judges/slurm.py": "words in a reason or state that the parser returned",
