@@ -1,9 +1,9 @@
 """Public interface for plug-ins: ``from preflight.plugin import check, …``.
 
-A plug-in imports this module and no other of preflight. The names of ``__all__`` keep their meaning between releases;
-modules and names elsewhere may move at any time. ``docs/plugin-api.md`` describes each name.
+Plug-ins import only this module of preflight. The names in ``__all__`` are stable between releases; other modules and
+names may change at any time. ``docs/plugin-api.md`` describes each name.
 
-A name is imported on first use, so that a plug-in delays a run only by what it needs.
+Names are imported on first use, so a plug-in only costs the time of the names it uses.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Collector process: plan in, one frame out, nothing left behind."""
+"""Collector process: reads a plan, writes one frame, leaves no files behind."""
 
 import json
 import os
@@ -24,7 +24,7 @@ _NICENESS = 10
 
 
 def main(plan: bytes) -> None:
-    """Carry out the plan, a JSON document, write the frame and leave; never returns."""
+    """Run the plan, a JSON document, write the frame and exit; never returns."""
     status = 1
     try:
         decoded = json.loads(plan.decode("utf-8"))
@@ -44,17 +44,17 @@ def main(plan: bytes) -> None:
     except Exception as error:
         print("the collector failed: {}: {}".format(type(error).__name__, error), file=sys.stderr, flush=True)
     finally:
-        os._exit(status)  # threads that the kernel holds would keep an ordinary exit waiting
+        os._exit(status)  # threads hanging in the kernel would block a normal exit
 
 
 def _guard(deadline_s: float) -> None:
-    """End everything when the caller goes, on a signal, or after the deadline."""
+    """End all processes when the caller is gone, on a signal, or after the deadline."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, _leave)
     for target, argument in ((_wait_for_caller, 0.0), (_wait_for_limit, deadline_s + _LIMIT_S)):
         threading.Thread(target=target, args=(argument,), daemon=True).start()
-    # The kernel's own timer needs no interpreter, should that be what hangs.
+    # The kernel's timer works even if the interpreter hangs.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, deadline_s + 2 * _LIMIT_S)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from .spawn import Process
 
-#: Seconds between the first two looks at whether a command has ended; they grow further apart.
+#: Initial seconds between checks for the end of a command; the interval grows.
 _STEP_S = 0.0001
 _GRACE_S = 0.3
 _STUCK = {"T": "it was stopped (state T)", "D": "it was stuck in the kernel (state D)"}
@@ -34,7 +34,7 @@ def environment() -> "Dict[str, str]":
 
 
 def close() -> None:
-    """Let no further command start: the run is over."""
+    """Prevent further commands from starting: the run is over."""
     _closed.set()
 
 
@@ -47,7 +47,7 @@ def execute(argv: "Sequence[str]", timeout_s: float, deadline: Deadline, cap: in
         process = start(argv, environment(), bool(feed))
     except OSError as error:
         record = refusal(error, "{} could not be executed".format(argv[0]))
-        if record["status"] == "missing":  # the file is there: it is its interpreter that is not
+        if record["status"] == "missing":  # the file exists, but its interpreter does not
             record["status"] = "error"
         return record
     run = _Run(process, cap, feed)
@@ -61,7 +61,7 @@ def execute(argv: "Sequence[str]", timeout_s: float, deadline: Deadline, cap: in
 
 
 class _Run:
-    """A running command and what it has printed so far."""
+    """A running command and its output so far."""
 
     def __init__(self, process: "Process", cap: int, feed: bytes) -> None:
         self.process = process
@@ -79,7 +79,7 @@ class _Run:
             os.set_blocking(fd, False)
 
     def watch(self, began: float, timeout_s: float, deadline: Deadline) -> Record:
-        """Wait for the end, force it if need be, and return which it was."""
+        """Wait for the end, force it if necessary, and return its kind."""
         ended = self._wait(min(began + timeout_s, deadline.at))
         if self.full:
             why = "longer than {0} bytes; the first {0} were saved, the command was ended".format(self._cap)
@@ -91,7 +91,7 @@ class _Run:
         signal_group(self.process.pid, signal.SIGKILL)
         if self._sinks:
             self._drain()
-            record["why"] = "a descendant held the output open after the command's own end and "
+            record["why"] = "a descendant kept the output open after the command's end and "
             record["why"] += "is ended with the run" if self._sinks else "was ended"
             if self.full:
                 record.update(status="cut", bytes=self._cap)
@@ -99,7 +99,7 @@ class _Run:
         return record
 
     def close(self) -> None:
-        """Let go of the pipes."""
+        """Close the pipes."""
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             if stream:
                 stream.close()
@@ -118,7 +118,7 @@ class _Run:
         refused = signal_group(group, signal.SIGKILL)
         if self._wait(_until(deadline, 0.25), patient=False):
             return self._ended_by(", killed with SIGKILL" if term else "", record)
-        what = "may not be killed by this user" if refused else "was not ended by SIGKILL"
+        what = "cannot be killed by this user" if refused else "was not ended by SIGKILL"
         record["why"] += "; {} and still runs as process {}".format(what, pid)
         record.update(status="abandoned", kernel=kernel(pid))
         return record
@@ -147,7 +147,7 @@ class _Run:
             step_s = _STEP_S if moved else min(step_s * 2, 0.05)
 
     def _drain(self) -> None:
-        """Read what a command that is gone has left in its pipes."""
+        """Read the remaining output of an ended command."""
         until = time.monotonic() + 0.05
         while self._sinks and time.monotonic() < until:
             self._pump(0.01)
@@ -158,7 +158,7 @@ class _Run:
         for fd in writable:
             try:
                 self._feed = self._feed[os.write(fd, self._feed[:_CHUNK]) :]
-            except OSError:  # the command does not read it; its message about that is its answer
+            except OSError:  # the command does not read it; its own message is the answer
                 self._feed = self._feed[:0]
             if not self._feed and self.process.stdin:
                 self._input = []

@@ -18,7 +18,7 @@ _VM_VENDORS = ("QEMU", "VMware", "Xen", "innotek", "Bochs", "KVM", "Virtual Mach
 
 
 def identity() -> "Dict[str, Any]":
-    """Return what costs nothing to know: interpreter, kernel, user number."""
+    """Return facts that are cheap to read: interpreter, kernel, user id."""
     system = os.uname()
     return {
         "python": "{}.{}.{}".format(*sys.version_info[:3])
@@ -29,7 +29,7 @@ def identity() -> "Dict[str, Any]":
 
 
 def user() -> str:
-    """Return the user's name, or the number where the directory service hangs."""
+    """Return the user's name, or the user id if the directory service hangs."""
     import pwd
 
     try:
@@ -58,7 +58,7 @@ def where() -> str:
 def _shares_the_root_of_init() -> bool:
     """Return whether / is the root of the first process.
 
-    A machine booted from an image keeps the image's marks.
+    A machine booted from an image may have the image's marker files.
     """
     try:
         return os.path.samestat(os.stat("/"), os.stat("/proc/1/root"))

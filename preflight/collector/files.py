@@ -21,12 +21,12 @@ _TYPES = (
 
 
 def kind(mode: int) -> str:
-    """Return what a mode's file is: file, dir, link, char and others."""
+    """Return the file type of a mode: file, dir, link, char and others."""
     return next(word for word, test in _TYPES if test(mode))
 
 
 def read_file(path: str, cap: int) -> Record:
-    """Read at most ``cap`` bytes of a regular file; others could act on a device."""
+    """Read at most ``cap`` bytes of a regular file, never of a device."""
     try:
         found = kind(os.stat(path).st_mode)
         if found != "file":
@@ -117,7 +117,7 @@ def free_space(path: str) -> Record:
 
 
 def _file_system(path: str) -> str:
-    """Return the type of the file system that holds ``path``; empty if unknown."""
+    """Return the file system type of ``path``; empty if unknown."""
     best, kind = "", ""
     for line in read_file("/proc/self/mounts", 4000000).get("out", "").splitlines():
         fields = line.split(" ")

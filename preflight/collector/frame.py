@@ -1,8 +1,8 @@
 """The answer on standard output: one frame, complete or recognisably not.
 
-``PREFLIGHT-FRAME/1 LENGTH SHA256``, a line feed, LENGTH bytes of zlib-compressed JSON, a line feed,
-``PREFLIGHT-END``, a line feed. Anything may stand before it: login shells talk. Line ends in the JSON's
-strings stand as they are, unescaped: it is read in half the time.
+``PREFLIGHT-FRAME/1 LENGTH SHA256``, a line feed, LENGTH bytes of zlib-compressed JSON, a line feed, ``PREFLIGHT-END``,
+a line feed. Other output may precede it, because login shells print messages. Line ends in JSON strings are not
+escaped, which halves the time to read it.
 """
 
 import json
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hashlib import sha256 as sha256
     from typing import IO, Any, Callable, Dict, Union
 else:
-    try:  # hashlib loads all of OpenSSL for it
+    try:  # hashlib would load OpenSSL
         from _sha2 import sha256  # Python 3.12
     except ImportError:
         try:
@@ -26,14 +26,14 @@ else:
 MAGIC = b"PREFLIGHT-FRAME/1 "
 END = b"\nPREFLIGHT-END\n"
 
-#: Bytes of a frame, and of the document in it, beyond which the other side is not believed.
+#: Maximum bytes of a frame, and of the document in it; more is rejected.
 LIMIT = 64 * 1024 * 1024
 
 _HEADER = re.compile(re.escape(MAGIC) + rb"([0-9]{1,12}) ([0-9a-f]{64})\n")
 _HEADER_MAX = len(MAGIC) + 12 + 1 + 64 + 1
 _NOISE_BYTES = 2000
 
-#: Reads line ends in strings as they are, and escaped: each escape is a stop, and evidence is mostly lines.
+#: Accepts raw and escaped line ends in strings: escapes are slow, and evidence is mostly lines.
 _JSON = json.JSONDecoder(strict=False)
 
 
@@ -44,12 +44,12 @@ def _digest(data: "Union[bytes, memoryview]") -> bytes:
 
 
 def plain(raw: bytes) -> "Any":
-    """Decode JSON as it is."""
+    """Decode JSON."""
     return _JSON.decode(raw.decode("utf-8"))
 
 
 class FrameError(ValueError):
-    """There is no complete frame; the text describes what there is instead."""
+    """There is no complete frame; the text describes the input."""
 
 
 class NoFrame(FrameError):
@@ -61,7 +61,7 @@ class CutFrame(FrameError):
 
 
 class DamagedFrame(FrameError):
-    """The frame is complete and does not hold what its header promises."""
+    """The frame is complete but does not match its header."""
 
 
 class FrameReader:
@@ -92,12 +92,12 @@ class FrameReader:
         Raises FrameError for an incomplete one.
         """
         if self._payload < 0 and MAGIC in self._buffer:
-            raise CutFrame("the answer was cut in its first line")
+            raise CutFrame("the answer was truncated in its first line")
         if self._payload < 0:
             raise NoFrame("there is no answer")
         if len(self._buffer) < self._payload + len(END):
             have = min(len(self._buffer), self._payload)
-            raise CutFrame("the answer was cut at {} of {} bytes".format(have, self._payload))
+            raise CutFrame("the answer was truncated at {} of {} bytes".format(have, self._payload))
         with memoryview(self._buffer) as content, content[: self._payload] as payload:
             if _digest(payload) != self._digest:
                 raise DamagedFrame("the answer is damaged: its checksum is another")

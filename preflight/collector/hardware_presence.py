@@ -10,7 +10,7 @@ _NVIDIA = "0x10de"
 
 
 def nvidia() -> bool:
-    """Return whether there is a driver or a PCI function of NVIDIA's."""
+    """Return whether there is an NVIDIA driver or PCI function."""
     if os.path.exists("/proc/driver/nvidia") or os.path.exists("/dev/nvidiactl"):
         return True
     root = "/sys/bus/pci/devices"
@@ -47,9 +47,9 @@ SIGNS: "Dict[str, Tuple[Callable[[], bool], str]]" = {
 
 
 def lacking(subjects: "Iterable[str]", presence: "Optional[Dict[str, bool]]" = None) -> str:
-    """Return that none of the subjects is there; empty if one is, or none is named.
+    """Return a message if all named subjects are absent; otherwise "".
 
-    ``presence`` caches what is there: a look for NVIDIA's functions is one at each function of the PCI bus.
+    ``presence`` caches results, because looking for NVIDIA devices reads every PCI function.
     """
     presence = {} if presence is None else presence
     reasons = []

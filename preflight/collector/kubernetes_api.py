@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Mapping, Optional
 
-#: Where a kubelet mounts the service account.
+#: Mount point of the service account.
 FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 #: Annotations that are collected: the networks that Multus attached, and those that were requested.
@@ -24,12 +24,12 @@ _ANNOTATIONS = (
     "k8s.v1.cni.cncf.io/networks",
 )
 
-#: Bytes of an answer beyond which it is not read: etcd keeps no object of more than 1.5 MiB.
+#: Maximum bytes of an answer: etcd stores objects of at most 1.5 MiB.
 _LARGEST = 4000000
-#: Bounds on what is collected: containers, resources or claims of each, characters of a name or quantity.
+#: Limits: containers, resources or claims of each, characters of a name or quantity.
 _MAX_ITEMS, _LONGEST, _LONGEST_ANNOTATION = 64, 253, 100000
 
-# What may become part of a path or of a header.
+# Text allowed in a path or a header.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z")
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{1,16384}\Z")
 
@@ -121,7 +121,7 @@ def _judged(code: int, raw: bytes, namespace: str, name: str) -> Record:
     if code == 403:
         return {"status": "denied", "why": "HTTP 403" + message}
     if code == 404:
-        why = "HTTP 404: there is no pod {} in the namespace {}: set POD_NAME by downward API".format(name, namespace)
+        why = "HTTP 404: no pod {} in the namespace {}: set POD_NAME through the downward API".format(name, namespace)
         return {"status": "error", "why": why}
     if code != 200 or body.get("kind") != "Pod":
         return {"status": "error", "why": "HTTP {}{}".format(code, message)}

@@ -42,7 +42,7 @@ def _run_child(
         try:
             answer = json.loads(line)
             answers[answer["call"]] = answer["record"]
-        except (ValueError, KeyError, TypeError):  # the library's own noise, or the line that was cut
+        except (ValueError, KeyError, TypeError):  # output of the library, or the truncated line
             continue
     return {call: _judge(answers.get(call), child) for call in calls}
 
@@ -67,7 +67,7 @@ def _source(name: str, beside: "Any" = library) -> str:
     loader: Any = beside.__spec__ and beside.__spec__.loader
     archive = getattr(loader, "archive", "")
     try:
-        if archive and "." not in name:  # preflight as one file: what it carries along lies at its top
+        if archive and "." not in name:  # single-file build: included packages are at its top level
             loader = type(loader)(archive)
         return str(loader.get_source(name) or "")
     except ImportError:

@@ -29,8 +29,7 @@ def load(name: str, source: str) -> "Any":
 def _installed(name: str) -> "Any":
     """Import a library of the node's packages.
 
-    Full package discovery takes longer than what is needed here: .pth files may run
-    anything. So the directory that holds most of them is tried first.
+    Full package discovery is slow, because .pth files may run code. So the most common directory is tried first.
     """
     above = os.path.dirname(os.path.dirname(sys.executable))
     prefix = above if os.path.exists(os.path.join(above, "pyvenv.cfg")) else sys.prefix

@@ -99,7 +99,7 @@ _PLAIN = {
 
 
 def _field(pynvml: "Any", handle: "Any", number: int, scope: int = 0) -> int:
-    """Return an unsigned field value; raise NVMLError as a call of its own would."""
+    """Return an unsigned field value; raise NVMLError like a separate call."""
     found = pynvml.nvmlDeviceGetFieldValues(handle, [(number, scope)])[0]
     if found.nvmlReturn:
         raise pynvml.NVMLError(found.nvmlReturn)
@@ -188,7 +188,7 @@ _LINK_ERRORS = (161, 162, 163), (206, 207, 208, 211, 214, 215, 219)
 
 
 def _link_errors(pynvml: "Any", handle: "Any") -> "Dict[str, Dict[str, int]]":
-    """Return link -> field -> count, where no nvidia-smi is there that prints them."""
+    """Return link -> field -> count, if there is no nvidia-smi that prints them."""
     import shutil
 
     links = range(0 if shutil.which("nvidia-smi") else _field(pynvml, handle, 91))
@@ -233,5 +233,5 @@ _CALLS: "Dict[str, Callable[[Any, Any], Any]]" = {
 }
 
 
-#: The calls that a plan may name.
+#: Calls allowed in a plan.
 CALLS = {"gpus": gpus}

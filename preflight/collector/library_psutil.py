@@ -30,5 +30,5 @@ def net_if_addrs(psutil: "Any", answer: "Answer") -> None:
     answer({"status": "ok", "value": value})
 
 
-#: The calls that a plan may name.
+#: Calls allowed in a plan.
 CALLS = {"virtual_memory": virtual_memory, "net_if_addrs": net_if_addrs}

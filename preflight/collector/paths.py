@@ -23,7 +23,7 @@ def home(path: str) -> str:
 
 
 def alternatives(path: str) -> "List[str]":
-    """Expand ``{a,b}``; each alternative is one path, or one pattern of ``*`` alone."""
+    """Expand ``{a,b}``; each alternative is one path, or one pattern with only ``*``."""
     found = _BRACES.search(path)
     if not found:
         return [path]
@@ -39,14 +39,14 @@ def fixed(pattern: str) -> str:
 def matches(pattern: str) -> "Iterator[str]":
     """Yield the paths that a pattern of ``*`` names, sorted.
 
-    What follows the last ``*`` is not looked for: a file that is missing below an existing directory
-    is a path too. Raises OSError for a directory that is there and cannot be listed.
+    The part after the last ``*`` need not exist: a missing file below an existing directory is also a path. Raises
+    OSError for an existing directory that cannot be listed.
     """
     return _below("", pattern.split("/"))
 
 
 def _below(folder: str, parts: "List[str]") -> "Iterator[str]":
-    """Yield what a pattern's parts name below a folder, which is taken literally."""
+    """Yield the paths that match a pattern's parts below a literal folder."""
     first = next((i for i, part in enumerate(parts) if "*" in part), None)
     lead = "/".join(parts[:first])
     if folder:
@@ -69,7 +69,7 @@ def _below(folder: str, parts: "List[str]") -> "Iterator[str]":
 
 
 def in_key(path: str) -> str:
-    """Write a path in a record's key, where ``*`` stands for a pattern only."""
+    """Format a path for a record's key, where ``*`` marks a pattern."""
     return as_text(path).replace("*", "\\x2a")
 
 

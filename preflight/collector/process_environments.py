@@ -10,11 +10,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, List, Tuple
 
-#: A process with one of these is a rank, or a worker that a rank started. A batch script has SLURM_LOCALID too.
+#: A process with one of these is a rank, or a worker that a rank started. A batch script also has SLURM_LOCALID.
 _RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_STEP_ID")
 _SIGNS = tuple(name.encode("ascii") + b"=" for name in _RANK)
 
-#: What differs from rank to rank by nature, and would make every environment a different one.
+#: Variables that always differ between ranks and would make every environment different.
 _OWN = ("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "CUDA_VISIBLE_DEVICES")
 _OWN_PREFIXES = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_NODE_RANK", "PMIX_", "SLURM_")
 _SHARED = ("SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_NNODES", "SLURM_STEP_NUM_NODES")
@@ -122,7 +122,7 @@ def named_files(allowed: "List[str]") -> "Dict[str, Any]":
 
 
 def _only_settings(content: str, allowed: "List[str]") -> str:
-    """Blank every line that sets no variable that may leave the node."""
+    """Blank every line that does not set a variable allowed to leave the node."""
     lines = []
     for line in content.split("\n"):
         name, sign, value = line.partition("=")
@@ -150,7 +150,7 @@ def _settings(conf: str) -> "Iterator[Tuple[str, str]]":
 
 
 def _look(path: str) -> "Dict[str, Any]":
-    """Return what a path is, and this user's access to it and its directory."""
+    """Return the type of a path, and this user's access to it and its directory."""
     entry: Dict[str, Any] = {"status": "ok", "folder_access": _access(os.path.dirname(path) or ".")}
     try:
         entry["type"] = files.kind(os.stat(path).st_mode)

@@ -1,4 +1,4 @@
-"""Processes as /proc shows them, and how to end those that are ours."""
+"""Processes from /proc, and functions to end our own."""
 
 import os
 import signal
@@ -25,9 +25,9 @@ def _read(path: str) -> str:
 
 
 def _stat(task: str) -> "List[str]":
-    """Return the fields of ``/proc/.../stat`` from the state on.
+    """Return the fields of ``/proc/.../stat`` starting at the state.
 
-    The name before it may contain anything.
+    The name before it may contain any character.
     """
     return _read("/proc/{}/stat".format(task)).rpartition(")")[2].split()
 
@@ -116,7 +116,7 @@ def has_children() -> bool:
 
 
 def end_descendants(grace_s: float) -> "Set[int]":
-    """Kill all descendants; return those still there after ``grace_s`` seconds."""
+    """Kill all descendants; return those that remain after ``grace_s`` seconds."""
     until, sweeps = time.monotonic() + grace_s, 0
     while True:
         left, sweeps = descendants(os.getpid()) if has_children() else set(), sweeps + 1

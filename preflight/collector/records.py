@@ -1,10 +1,10 @@
-"""The words of one record: statuses, text, time limits."""
+"""Vocabulary of records: statuses, text, time limits."""
 
 import errno
 import os
 import time
 
-# Importing typing would take longer than all of this package: no module of it does, but for the type checker.
+# Importing typing would take longer than the whole package, so modules import it only for the type checker.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict
@@ -36,7 +36,7 @@ class Deadline:
 
     @property
     def why(self) -> str:
-        """The reason where the deadline ended something."""
+        """The reason for a probe ended by the deadline."""
         return "the run's deadline of {:g} s came first".format(self.seconds)
 
 

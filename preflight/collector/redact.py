@@ -1,6 +1,6 @@
 """Redaction on the node: secrets are replaced by ``[redacted]``.
 
-Their names, places or shapes show them.
+They are recognised by name, place or shape.
 """
 
 import re
@@ -29,7 +29,7 @@ _VALUE = re.compile(
 )
 _SCHEME = re.compile(r"(?:bearer|basic|digest|negotiate|token)[ \t]+[^\s\0\"']+", re.I)
 _REST_OF_LINE = re.compile(r"[^\n\0\"']+")
-#: The same behind a quote that the line does not close: it was cut off.
+#: The same after a quote that the line does not close: it was truncated.
 _UNCLOSED = re.compile(r"\\?[\"'](?P<rest>[^\n\0\"']+)(?=[\n\0]|\Z)")
 _REST_OF_NAME = re.compile(r"[\w.-]*")
 _LIST = re.compile("[&?;,:{<|]")
@@ -53,11 +53,11 @@ _QUALIFIED = re.compile(
     r"admin|shared|user|wandb|bmc)[ ])\Z",
     re.I,
 )
-#: What sets a variable without a sign before its value: csh, fish, a Dockerfile.
+#: Syntax that sets a variable without a sign: csh, fish, a Dockerfile.
 _SETS = re.compile(r"\b(?:setenv|ENV|ARG|set[ ]-[a-z]{1,3})[ \t]{1,4}\Z")
 #: The cookie of a flow of Open vSwitch, a number.
 _FLOW = re.compile(r"0x[0-9a-f]{1,16}(?:, |\s|\Z)")
-#: A name and its value, each as a value of its own: `- name: X_TOKEN` and `value: y`, in JSON and XML, too.
+#: A name and its value as separate fields: `- name: X_TOKEN` and `value: y`, in JSON and XML, too.
 _PAIR = re.compile(
     r"""\b(?:name|key)(?:\\?["'])?(?:[ \t]{0,8}[:=][ \t]{0,8}|>)(?:\\?["'])?(?P<name>[\w.-]{2,100})(?:\\?["'])?
     (?:,\s{0,40}|\s{1,40}(?:>\s{1,20})?|(?:\\[nrt]|[ ]){1,40}|</(?:name|key)>\s{0,40}<)
@@ -67,7 +67,7 @@ _PAIR = re.compile(
 #: A value right after the word "password", without a separator, is redacted unless it is a word of a sentence.
 _WORD_OF_A_SENTENCE = re.compile(r"[A-Za-z]?[a-z]*[a-z'][,;.:!?)]?|[A-Z]{2,12}|\W+|[\w-]+[:=(].*|.*\(\)?", re.S)
 
-#: What sets a colour, also as tools write it that show escapes; and what stands for one: white space, in no text.
+#: Colour sequences, also in escaped form; and their replacement: white space that occurs in no text.
 _COLOUR = re.compile(r"(?:\x1b|\\x1b|\\u001b|\\033|\u241b)\[(?:[0-9;?]{1,32}[A-Za-z]|[mKHJ])", re.I)
 _IN_PLACE = "\x1c"
 
@@ -177,9 +177,9 @@ def _value_of(text: str, start: int, end: int) -> "Tuple[int, int]":
     if not assigned and not element and (found.startswith("--") or (not flag and not _is_password(found, name))):
         return ()  # type: ignore[return-value]
     if not is_secret_value(found.strip(), how, last, tight or queried, name.lower().endswith("s")):
-        # nothing more is announced in it, unless it is a list of more
+        # no further name in it, unless it is a list
         return () if _LIST.search(found) else (value.end(), value.end())  # type: ignore[return-value]
-    if value.end() == at + _LONGEST_JUDGED:  # all of it, but only now: each value is read once
+    if value.end() == at + _LONGEST_JUDGED:  # read completely only now: each value is read once
         value = pattern.match(text, at)
         final = value.end() if value else final
     if header and form == "bare" and how > WEAK:
@@ -226,7 +226,7 @@ def _pairs(text: str) -> "List[Tuple[int, int]]":
 
 
 def _merged(spans: "List[Tuple[int, int]]") -> "List[Tuple[int, int]]":
-    """Return spans in order, without those that reach into one before them."""
+    """Return spans in order, without those that overlap an earlier one."""
     merged = []  # type: List[Tuple[int, int]]
     for span in sorted(spans):
         if not merged or span[0] >= merged[-1][1]:

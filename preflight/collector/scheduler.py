@@ -1,4 +1,4 @@
-"""One run: a plan's probes, a bounded number at once, up to a deadline."""
+"""One run: a plan's probes, a limited number in parallel, up to a deadline."""
 
 import functools
 import os
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 SCHEMA = "preflight.evidence/1"
 
-#: Seconds after the deadline that commands may take to be killed, and the document to be closed.
+#: Seconds after the deadline for killing commands and closing the document.
 _CLOSING_S = 0.32
 
 #: Seconds beyond a probe's time limit after which its worker counts as stuck in the kernel.
 _OVERDUE_S = 1.0
 
-#: Workers at the start, and seconds after which one more is added while anything waits. Threads of one interpreter
-#: get in each other's way: where most answers take no time, eight of them take twice the CPU time of two. So two begin
-#: with the commands, for which they mostly wait, and one at the other end, with files, which keep it busy.
+#: Initial number of workers, and seconds after which one more is added while jobs wait. Threads of one interpreter
+#: compete: with fast answers, eight of them take twice the CPU time of two. So two workers start with the commands, for
+#: which they mostly wait, and one starts at the other end, with files.
 _AT_FIRST, _ONE_MORE_S = 3, 0.03
 
 
@@ -33,11 +33,11 @@ class CollectorRun:
     """The state that the workers of one run share."""
 
     def __init__(self, plan: "Dict[str, Any]") -> None:
-        """Parse the plan; nothing is collected yet."""
+        """Parse the plan; collection has not started yet."""
         self._deadline = Deadline(float(plan["deadline_s"]))
         self._parallel = max(1, int(plan["parallel"]))
         lock = threading.RLock()
-        self._changed = threading.Condition(lock)  # there is something to do, or no longer anything
+        self._changed = threading.Condition(lock)  # work is available, or all work is done
         self._over = threading.Condition(lock)
         self._records: Dict[str, Record] = {}
         self._notes: List[str] = []
@@ -72,7 +72,7 @@ class CollectorRun:
 
     @property
     def notes(self) -> "List[str]":
-        """What was remarked so far."""
+        """The notes so far."""
         with self._changed:
             return list(self._notes)
 
@@ -91,7 +91,7 @@ class CollectorRun:
                 job.begin()
             try:
                 more = job.answer(self._site, functools.partial(self._put, job))
-            except Exception as error:  # a defect here may cost one answer, never another one
+            except Exception as error:  # a bug may cost one answer, never another one
                 more = []
                 why = "the collector failed: {}: {}".format(type(error).__name__, error)
                 self._put(job, job.key, {"status": "error", "why": why})
@@ -124,13 +124,13 @@ class CollectorRun:
         return bool(self._waiting)
 
     def _pause_s(self) -> float:
-        """Return an idle worker's pause: nothing may disturb the window."""
+        """Return an idle worker's pause: the window must not be disturbed."""
         if not self._later or len(self._open) > len(self._later):
             return 0.05
         return max(0.0, min(0.5, min(at for at, _ in self._later) - time.monotonic()))
 
     def _put(self, job: ProbeJob, key: str, record: Record) -> None:
-        """Store a record without secrets and empty fields, unless given up."""
+        """Store a record without secrets and empty fields, unless abandoned."""
         job.reading = ""
         clean = {field: redact_value(part) for field, part in record.items() if part not in ("", None)}
         with self._changed:
@@ -138,10 +138,10 @@ class CollectorRun:
                 self._keep(job, key, clean)
 
     def _keep(self, job: ProbeJob, key: str, record: Record) -> None:
-        """Keep an answer; that of a second reading stands in the record of the first."""
+        """Store an answer; that of a second reading is stored in the first record."""
         job.seen.add(key)
         if job.again:
-            absent = {"status": "missing", "why": "was not there at the first reading"}
+            absent = {"status": "missing", "why": "was missing at the first reading"}
             self._records.setdefault(key, absent)["again"] = record
         else:
             self._records[key] = record

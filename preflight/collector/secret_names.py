@@ -1,4 +1,4 @@
-"""Names that mark secrets, and values that are none: counters, switches, paths."""
+"""Names that mark secrets, and values that are not: counters, switches, paths."""
 
 import functools
 import re
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 MARK = "[redacted]"
 
-#: How strongly a name marks a secret: never; if its value looks like one; always; a password.
+#: Strength of a name as a mark of secrets: never; if its value looks like one; always; a password.
 NONE, WEAK, STRONG, PASSWORD = range(4)
 
-#: What is in every text that may name a secret; the rest is not looked at.
+#: Substrings of every text that may name a secret; other texts are not examined.
 HINT = re.compile(
     "token|secret|pass|pwd|pw(?![a-z])|key|auth|cookie|session|sig|cred|bearer|jwt|psk|communit|_PAT(?![A-Za-z])", re.I
 )
@@ -38,14 +38,14 @@ _ABOUT = _words(
     "sec second seconds ms us ns minutes hours days bytes kb mb gb packets frames events prompt env var variable "
     "authenticator minlen maxlen history stalls stall credits ids"
 )
-#: What comes before `key` where it names no secret.
+#: Words before `key` that do not name a secret.
 _OPEN_KEYS = _words(
     "public pub sort primary foreign partition cache host hash index group row column object join dict map shard rss "
     "gpg pgp ssh known p m q b r l hot meta metric label config setting registry lookup route routing message event "
     "record field data json yaml dictionary the a this no any each mgmt arrow function shift ctrl alt escape home kv "
     "i o memory protection entry trace toeplitz ib next stats counter option param parameter"
 )
-#: What comes before `key` where it always names one.
+#: Words before `key` that always name a secret.
 _SECRET_KEYS = _words(
     "api access private secret auth signing sign encryption encrypt storage account license licence activation master "
     "session shared service deploy admin root hmac aes rsa crypto cipher wandb openai anthropic hf ngc comet neptune "

@@ -141,7 +141,7 @@ _SECOND_OF_TWO = re.compile(
     r"[^\s\0/:,<]{1,64}[ \t]{0,4}[/:,][ \t]{0,4})([^\s\0\"'<]{4,200})",
     re.I,
 )
-#: Words of network devices, data bases and tools, behind which a secret follows that its form confirms.
+#: Words of network devices, databases and tools that precede a secret confirmed by its form.
 _WORDED = re.compile(
     r"((?:\b(?:tacacs|radius)(?:-server)?[ ](?:host[ ]\S{1,64}[ ])?key|\bkey-string|\bplain-text-password(?:-value)?"
     r"|\b(?:enable|username[ ]\S{1,64}(?:[ ]privilege[ ][0-9]{1,2})?)[ ]secret|\bpassphrase[ ]for[ ][^\n:]{1,100}:"
@@ -174,7 +174,7 @@ _SHADOW = re.compile(r"(?<![\w$])\$(?:1|2[aby]?|5|6|y|7|gy|apr1)\$[./A-Za-z0-9,=
 
 
 def in_places(text: str) -> str:
-    """Return the text without the secrets that their place gives away."""
+    """Return the text without the secrets recognised by their place."""
     if "$" in text:
         text = _SHADOW.sub(MARK, text)
     if "password" in text:
@@ -242,7 +242,7 @@ def _arguments(text: str) -> str:
 
 
 def _of_command(text: str, name: str, at: int) -> "Tuple[List[Tuple[int, int]], int]":
-    """Return where the passwords of a command stand, and where its arguments end."""
+    """Return the positions of a command's passwords, and the end of its arguments."""
     options, wanted = _OPTIONS[name], ""
     login = name not in _AFTER_LOGIN
     spans = []
@@ -273,7 +273,7 @@ def _of_command(text: str, name: str, at: int) -> "Tuple[List[Tuple[int, int]], 
 
 
 def _span(word: str, start: int, end: int, mark: str, name: str) -> "Tuple[int, int]":
-    """Return the password's span in an argument: all, or what follows the user."""
+    """Return the password's span in an argument: all, or the part after the user."""
     if name in ("wandb", "vault"):
         return (start, end) if len(word) >= 16 and not word.startswith("-") else (0, 0)
     if mark == " ":

@@ -18,7 +18,7 @@ _VAULT_BLOCK = re.compile(
 )
 _URL_PASSWORD = re.compile(r"(://[^\s/:@\0]{0,256}:)[^\s/\0]+@")
 _URL_TOKEN = re.compile(r"(://)(?=[^@]{0,100}[0-9])[A-Za-z0-9_-]{20,200}(?=@)")
-#: Addresses that are secrets themselves: who knows one may write to it.
+#: Addresses that are secrets: knowing one allows writing to it.
 _WEBHOOK = re.compile(
     r"""(
     /services/T[A-Z0-9]{5,20}/B[A-Z0-9]{5,20}/
@@ -83,12 +83,12 @@ _SHORTEST = 14
 
 
 def in_shapes(text: str) -> str:
-    """Return the text without the secrets that their form gives away."""
+    """Return the text without the secrets recognised by their form."""
     if "://" in text:
         text = _URL_PASSWORD.sub(r"\1" + MARK + "@", text)
         text = _URL_TOKEN.sub(r"\1" + MARK, text)
         text = _WEBHOOK.sub(r"\1" + MARK, text)
-    if len(text) < _SHORTEST:  # nearly all that a node prints is a word or a number
+    if len(text) < _SHORTEST:  # most output consists of words and numbers
         return text
     if "PRIVATE KEY" in text:
         text = _KEY_BLOCK.sub(MARK, text)

@@ -1,8 +1,8 @@
-"""How a command is started: in a session of its own, its outputs in pipes.
+"""Start of commands in a new session, with their output in pipes.
 
-A fork copies the page tables of the collector while all its threads wait; posix_spawn does not, but then they
-wait until the execve is over, and on a dead file server it never is. So only a binary on the file system
-that this very interpreter was loaded from is started that way.
+A fork copies the page tables of the collector while all its threads wait; posix_spawn does not, but then they wait for
+the execve, which never ends on a dead file server. So only binaries on the same file system as this interpreter are
+started that way.
 """
 
 import os
@@ -67,7 +67,7 @@ def start(argv: "Sequence[str]", variables: "Dict[str, str]", fed: bool) -> "Pro
             pass
     import subprocess
 
-    # With vfork, which newer versions use, a fork would wait for the execve as well.
+    # With vfork, used by newer versions, a fork would also wait for the execve.
     subprocess._USE_VFORK = False  # type: ignore[attr-defined]
     return subprocess.Popen(
         words,

@@ -19,8 +19,8 @@ _ORDINARY = "run as an ordinary user; needs root (--sudo)"
 class Privilege:
     """How this run may use root; shared by all its workers.
 
-    The first refusal of sudo is saved for the commands that follow, which then run as an ordinary user's: every
-    further call would be another entry in the site's security log.
+    The first refusal of sudo is saved, and later commands run without root: every further call would add an entry to
+    the site's security log.
     """
 
     def __init__(self, allowed: bool, note: "Callable[[str], None]") -> None:
@@ -68,5 +68,5 @@ class Privilege:
         return record
 
     def _refuse(self, reason: str) -> None:
-        self._refused = "needs root, and sudo gives none: " + reason
+        self._refused = "needs root, but sudo denies it: " + reason
         self._note(self._refused)

@@ -1,4 +1,4 @@
-"""What a worker does at once: one probe, or all calls of one library."""
+"""The jobs of a worker: one probe, or all calls of one library."""
 
 import functools
 import os
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 _LIBRARIES = ("nvml", "psutil")
 _SLOW_FIRST = (*_LIBRARIES, "cmd")
-#: Subjects of one command that another command may list.
+#: Maximum number of subjects of one command that another command lists.
 _MOST_LISTED = 32
-#: Times the output cap that is read of a command with a ``keep`` pattern.
+#: Multiple of the output cap that is read from a command with a ``keep`` pattern.
 _RAW_SHARE = 8
 
 
@@ -42,7 +42,7 @@ class ProbeJob:
     """One or several probes that are answered together; ``key`` is that of the first."""
 
     def __init__(self, probes: "List[Dict[str, Any]]") -> None:
-        """Take probes of one kind; more than one only of a library."""
+        """Take probes of one kind; several only for a library."""
         self.probes = probes
         self.kind: str = probes[0]["kind"]
         self.key: str = probes[0]["key"]
@@ -101,7 +101,7 @@ class ProbeJob:
         return {"status": "abandoned", "why": why, "kernel": found}
 
     def answer(self, context: RunContext, put: "Put") -> "List[ProbeJob]":
-        """Do the work; return further jobs that it turned out to be made of."""
+        """Run the job; return the further jobs that it expands to."""
         absent = hardware_presence.lacking(self.probes[0].get("where", ()), context.there)
         if absent:
             put(self.key, {"status": "missing", "why": absent})
@@ -242,14 +242,14 @@ class ProbeJob:
 
 
 def _without(record: Record, unwanted: "Pattern[str]") -> Record:
-    """Leave out lines of an output that match, and count them."""
+    """Drop matching lines of an output, and count them."""
     lines = record["out"].splitlines(True)
     lines_left = [line for line in lines if not unwanted.match(line)]
     return dict(record, out="".join(lines_left), omitted=len(lines) - len(lines_left))
 
 
 def _only(record: Record, wanted: "Pattern[str]", cap: int) -> Record:
-    """Leave out lines that do not match, but for the first, and count them."""
+    """Drop lines that do not match, except the first, and count them."""
     text = record["out"]
     end = text.find("\n") + 1 or len(text)
     lines_left = [text[:end]]
@@ -262,7 +262,7 @@ def _only(record: Record, wanted: "Pattern[str]", cap: int) -> Record:
     out = "".join(lines_left)
     filtered = dict(record, out=out, omitted=text.count("\n") - out.count("\n"))
     if len(out) > cap and record["status"] == "ok":
-        why = "longer than {0} bytes, of which the first {0} are here".format(cap)
+        why = "longer than {0} bytes; the first {0} are included".format(cap)
         filtered.update(status="cut", bytes=cap, why=why)
     return dict(filtered, out=out[:cap])
 

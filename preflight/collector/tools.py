@@ -1,7 +1,7 @@
-"""Where tools are found. Root runs none that anybody else could have put there.
+"""Search of tools. Root runs only tools that no other user can replace.
 
-What calls a gate sets its PATH, or has it from a user's shell; so as root a folder of PATH, or of the cluster file,
-only counts if only root can change it or any directory above it.
+The caller of a gate sets its PATH, maybe from a user's shell; so as root, a folder of PATH or of the cluster file is
+only used if only root can change it and all directories above it.
 """
 
 import os
@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Iterable, List, Tuple
 
-#: Where administration tools live that are not in the PATH of a user or of a non-login shell.
+#: Folders of administration tools that are not in the PATH of a user or a non-login shell.
 SYSTEM_PATH = (
     "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     ":/opt/mellanox/iproute2/sbin:/opt/mellanox/ethtool/sbin:/opt/mellanox/mlnx-fw-updater"
@@ -26,12 +26,12 @@ _joined: "Dict[Tuple[object, ...], str]" = {}
 
 
 def also(folders: "Iterable[str]") -> None:
-    """Look into these folders of the site as well, before those of the system."""
+    """Also search these folders of the site, before those of the system."""
     _of_the_site[:] = [folder for folder in folders if folder.startswith("/") and ":" not in folder]
 
 
 def search_path() -> str:
-    """Return the folders in which tools are looked for, as PATH has them."""
+    """Return the folders in which tools are searched, in the format of PATH."""
     key = (os.environ.get("PATH", ""), tuple(_of_the_site), os.geteuid())
     if key not in _joined:
         folders = [*(folder for folder in _offered() if not distrusted(folder)), *SYSTEM_PATH.split(":")]
@@ -52,7 +52,7 @@ def find(tool: str) -> str:
                 return path
             refused = refused or path
     if refused:
-        raise PermissionError(13, "{} may not be executed by this user".format(refused))
+        raise PermissionError(13, "{} cannot be executed by this user".format(refused))
     what = "there is no {} in PATH or the system directories".format(tool)
     elsewhere = [folder for folder in _offered() if distrusted(folder) and os.path.isfile(os.path.join(folder, tool))]
     if elsewhere:
@@ -61,7 +61,7 @@ def find(tool: str) -> str:
 
 
 def distrusted(folder: str) -> str:
-    """Return why root runs nothing from a folder; empty if it may, or for a user."""
+    """Return why root does not run tools of a folder; empty if it may, or for a user."""
     if os.geteuid() != 0:
         return ""
     if folder not in _known:
@@ -75,7 +75,7 @@ def _offered() -> "List[str]":
 
 
 def _theirs(folder: str) -> str:
-    """Name who else than root can change a folder, or what it lies in."""
+    """Describe who besides root can change a folder or its parents."""
     path = first = os.path.realpath(folder)
     while True:
         try:
@@ -85,7 +85,7 @@ def _theirs(folder: str) -> str:
         if found.st_uid != 0:
             return "{} belongs to user {}".format(path, found.st_uid)
         if found.st_mode & _WRITABLE_BY_OTHERS and not (found.st_mode & stat.S_ISVTX and path != first):
-            return "others than root may write to {}".format(path)
+            return "{} is writable by users other than root".format(path)
         if path == "/":
             return ""
         path = os.path.dirname(path)

@@ -1,8 +1,8 @@
-"""What this site expects.
+"""The expectations of a site.
 
-Every expectation is an :class:`Expected`: a value and where it came from, the cluster file before
-the part catalogue. One without a value names the key of the cluster file that would supply it.
-``preflight.expectations.cluster_file`` reads and validates a cluster file, before any node is touched.
+Every expectation is an :class:`Expected`: a value and its source, the cluster file before the part catalogue. An
+expectation without a value names the cluster file key that would supply it. ``preflight.expectations.cluster_file``
+reads and validates a cluster file, before any node is touched.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Cluster:
     racks: Mapping[str, str] = field(default_factory=dict)  # node -> rack
 
     def rack_of(self, node: str) -> str | None:
-        """Return the rack that a node stands in; None: not declared."""
+        """Return the rack of a node; None if not declared."""
         return self.racks.get(node) or self.racks.get(node.split(".")[0])
 
     def class_of(self, node: str) -> str | None:
@@ -54,7 +54,7 @@ class Cluster:
 
     @property
     def to_add(self) -> str:
-        """The class that hints name for a node in none; NAME beside other classes."""
+        """The class named in hints for a node without one; NAME if others exist."""
         return "NAME" if self.classes else "default"
 
     def unjudged(self, judged: Iterable[str]) -> list[str]:
@@ -65,7 +65,7 @@ class Cluster:
         return [node for node in listed if node not in names]
 
     def site(self, node: NodeFacts) -> Site:
-        """Return what is expected of this node."""
+        """Return the expectations of this node."""
         from preflight.evidence.document import EvidenceError
         from preflight.expectations.site import Site
 
@@ -80,7 +80,7 @@ class Cluster:
         return Site(self.path, name or self.to_add, members, part, baseline, waivers, name is not None)
 
     def run_site(self, sites: Iterable[Site]) -> Site:
-        """Return the expectations of a run, if its nodes are all of one kind."""
+        """Return the expectations of a run, if all its nodes are of one kind."""
         from preflight.expectations.site import Site
 
         kinds = list({(site.class_name, site.part): site for site in sites}.values())

@@ -24,7 +24,7 @@ class GpuModel:
 
     name: str
     device_ids: frozenset[str]  # PCI device ids under vendor 10de
-    nvlinks: int  # NVLink links per GPU; 0 where NVLink is an optional bridge or absent
+    nvlinks: int  # NVLink links per GPU; 0 if NVLink is an optional bridge or absent
     nvlink_gbytes_s: float  # GB/s per direction and GPU, all links together
     source: str
     sxm: bool = True  # on an NVLink baseboard, not a PCIe card
@@ -100,20 +100,20 @@ GPUS = (
 
 @dataclass(frozen=True)
 class Part:
-    """A system or baseboard: a GPU model in a certain number, wired in a certain way."""
+    """A system or baseboard: GPU model, number and wiring."""
 
     name: str
     gpu: GpuModel
-    gpus: int | None  # how many the board carries; None where the GPU is sold singly
+    gpus: int | None  # number of GPUs on the board; None if the GPU is sold singly
     nvswitch: bool  # every GPU reaches every other over NVLink
-    nic_on_cpu: bool  # Grace: the NIC hangs on the CPU, so PHB/NODE/SYS to it is by design
+    nic_on_cpu: bool  # Grace: the NIC is attached to the CPU, so PHB/NODE/SYS is by design
     compute_rate_gbps: float | None  # customary rate of a compute-fabric port, Gb/s
     all_reduce_gbytes_s: float | None  # operators' floor of busbw, one node, >= 1 GiB, GB/s
     source: str
 
     @property
     def nvlink_domain(self) -> int | None:
-        """GPUs that its NVSwitches join: of the board, or 72 in an NVL72 rack.
+        """GPUs connected by its NVSwitches: those of the board, or 72 in an NVL72 rack.
 
         None without switches.
         """
@@ -123,7 +123,7 @@ class Part:
 
     @property
     def switches_on_bus(self) -> int:
-        """NVSwitches on the PCI bus; 0 where the board shows none."""
+        """NVSwitches on the PCI bus; 0 if the board shows none."""
         on_bus = {"Ampere": 6, "Hopper": 4}  # HGX A100; HGX H100, H200
         return on_bus.get(self.gpu.generation, 0) if self.nvswitch and not self.nic_on_cpu else 0
 
@@ -166,8 +166,8 @@ PARTS = (
     ),
 )  # fmt: skip
 
-#: Servers and instance types (DMI product name) that are not sold without GPUs: NVIDIA DGX, Dell, Supermicro with an
-#: HGX board, HPE, Lenovo, AWS. One that may have none, such as PowerEdge R750xa or SYS-420GP-TNR, is not among them.
+#: Servers and instance types (DMI product name) that are sold only with GPUs: NVIDIA DGX, Dell, Supermicro with an HGX
+#: board, HPE, Lenovo, AWS. Models that may have none, such as PowerEdge R750xa or SYS-420GP-TNR, are not included.
 _GPU_SERVER = re.compile(
     r"(?:NVIDIA )?DGX(?!\w*[a-z]).*"
     r"|PowerEdge XE(?:8545|8640|9640|9680L?)"
@@ -182,9 +182,9 @@ _ACCELERATOR, _DISPLAYS = 0x12, (0x0302, 0x0380)
 
 
 def is_gpu_server(product: str, bus: Sequence[PciDevice]) -> bool:
-    """Return whether a server is sold with NVIDIA GPUs only, by its DMI product name.
+    """Return whether a server is sold only with NVIDIA GPUs, by DMI product name.
 
-    Some models are sold with accelerators of other vendors, too: one that shows these has its own.
+    Some models are also sold with accelerators of other vendors: a server that shows those is excluded.
     """
     if not _GPU_SERVER.fullmatch(product.strip()):
         return False

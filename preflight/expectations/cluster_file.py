@@ -21,7 +21,7 @@ from preflight.expectations.waivers import Chosen
 
 
 class ClusterFileError(PreflightError):
-    """The cluster file has errors; the text gives file, line, key and fix of each."""
+    """The cluster file has errors; the text has file, line, key and fix of each."""
 
 
 #: A key of more parts than a file of ours has any use for.
@@ -32,7 +32,7 @@ _RACK = re.compile(r"[\w.+/-]{1,60}", re.ASCII)
 #: Tables of a file: ten thousand nodes with a class, or a waiver, for each have as many.
 _MOST_TABLES = 25_000
 
-#: Called for the ids of all checks, where a cluster file names some.
+#: Called for the ids of all checks if a cluster file names any.
 Ids = Callable[[], Sequence[str]]
 
 
@@ -82,7 +82,7 @@ def decoded_or_none(raw: bytes) -> Any:
 def from_data(
     data: Mapping[str, Any], path: str, text: str = "", ids: Ids | None = None, today: date | None = None
 ) -> Cluster:
-    """Validate a decoded cluster file; ``text`` is what its line numbers are found in."""
+    """Validate a decoded cluster file; ``text`` is used to find line numbers."""
     lines: list[Lines] = []
 
     def line_of(path: schema.KeyPath) -> int | None:
@@ -123,13 +123,13 @@ def _racks(reader: schema.TableReader, body: Mapping[str, Any]) -> dict[str, str
     for rack in body:
         if not _RACK.fullmatch(rack):
             reader.add_error(
-                ("racks", rack), "is not the name of a rack", 'takes names such as r12: r12 = "gpu[001-004]"'
+                ("racks", rack), "is not the name of a rack", 'expects names such as r12: r12 = "gpu[001-004]"'
             )
             continue
         for node in reader.value(body, ("racks", rack), schema.members) or ():
             if rack_of.setdefault(node, rack) != rack:
                 reader.add_error(
-                    ("racks", rack), f"{node} is in rack {rack_of[node]} too", "list each node in one rack"
+                    ("racks", rack), f"{node} is also in rack {rack_of[node]}", "list each node in one rack"
                 )
                 break
     return rack_of
@@ -161,7 +161,7 @@ def _consistent(reader: schema.TableReader, classes: Mapping[str, NodeClass]) ->
             if node in seen and seen[node] != name:
                 reader.add_error(
                     ("class", name, "nodes"),
-                    f"{node} is in class {seen[node]} too",
+                    f"{node} is also in class {seen[node]}",
                     "list each node in one class",
                 )
                 break
@@ -187,14 +187,14 @@ def _consistent(reader: schema.TableReader, classes: Mapping[str, NodeClass]) ->
             for other, others in roles[:position]:
                 if shared := sorted(set(devices) & set(others)):
                     reader.add_error(
-                        ("class", name, "ports", role), f"{shared[0]} has the role {other} too",
+                        ("class", name, "ports", role), f"{shared[0]} also has the role {other}",
                         "give each device one role",
                     )  # fmt: skip
         named = members.ports.compute
         if named is not None and members.hcas is not None and len(named) != members.hcas:
             reader.add_error(
                 ("class", name, "hcas"), f"hcas is {members.hcas} but ports.compute names {len(named)} devices",
-                "make the two agree, or leave hcas out",
+                "make both agree, or omit hcas",
             )  # fmt: skip
 
 
@@ -209,16 +209,16 @@ def _consistent_marking(reader: schema.TableReader, name: str, qos: Qos) -> None
     if number is not None and qos.dscp is not None and number >> 2 != qos.dscp:
         reader.add_error(
             (*path, "dscp"), f"traffic_class {number} is DSCP {number >> 2}, not {qos.dscp}",
-            f"make the two agree (traffic_class = {4 * qos.dscp + 2}), or leave one out",
+            f"make both agree (traffic_class = {4 * qos.dscp + 2}), or omit one",
         )  # fmt: skip
     if number is not None and qos.trust == "pcp":
         reader.add_error(
-            (*path, "traffic_class"), "ports that trust pcp do not look at it",
-            'leave it out, or write trust = "dscp"',
+            (*path, "traffic_class"), "ports that trust pcp ignore it",
+            'omit it, or set trust = "dscp"',
         )  # fmt: skip
     marked = qos.dscp if qos.dscp is not None else number >> 2 if number is not None else None
     if marked is not None and qos.cnp_dscp == marked:
         reader.add_error(
             (*path, "cnp_dscp"), f"{marked} is the DSCP of the traffic that notifications are to slow",
-            "give them a DSCP of their own: cnp_dscp = 48",
+            "use a separate DSCP: cnp_dscp = 48",
         )  # fmt: skip

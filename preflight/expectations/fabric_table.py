@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def device(value: Any) -> str:
-    """Return the name of an RDMA device, which becomes a word of a command."""
+    """Return the name of an RDMA device, safe as a command argument."""
     import re
 
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.]{0,63}", value):
@@ -39,7 +39,7 @@ class FabricTable:
 
 @dataclass(frozen=True)
 class FabricSite:
-    """What is expected of a sweep, and where that is written."""
+    """The expectations of a sweep, and their source."""
 
     path: str = ""
     settings: FabricTable = field(default_factory=FabricTable)
@@ -51,7 +51,7 @@ class FabricSite:
 
 
 def read(reader: schema.TableReader, body: Any, path: str) -> FabricSite:
-    """Read the table and its reference beside the cluster file; adds errors."""
+    """Read the table and its reference next to the cluster file; adds errors."""
     settings = reader.dataclass(FabricTable, body, ("fabric",))
     if settings.reference is None:
         return FabricSite(path, settings)

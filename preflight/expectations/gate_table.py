@@ -27,14 +27,14 @@ def directory(value: Any) -> str:
 class GateHook:
     """Settings of one hook; they override those of all hooks."""
 
-    fail: str | None = schema.key(schema.one_of(*_FAIL), "what to do about a node that fails")
-    unknown: str | None = schema.key(schema.one_of(*_OTHER), "what to do about a node that could not be judged")
-    error: str | None = schema.key(schema.one_of(*_OTHER), "what to do about an error in the configuration")
+    fail: str | None = schema.key(schema.one_of(*_FAIL), "action for a node that fails")
+    unknown: str | None = schema.key(schema.one_of(*_OTHER), "action for a node that could not be judged")
+    error: str | None = schema.key(schema.one_of(*_OTHER), "action for a configuration error")
     strict: bool | None = schema.key(schema.boolean, "whether a node that could not be judged gets no job")
-    deadline_s: float | None = schema.key(schema.number(1, 3600), "seconds that the hook may take")
+    deadline_s: float | None = schema.key(schema.number(1, 3600), "time limit of the hook in seconds")
     cached: bool | None = schema.key(schema.boolean, "whether a verdict of a little while ago will do")
     only: tuple[str, ...] | None = schema.key(check_globs, "the checks to run")
-    skip: tuple[str, ...] | None = schema.key(check_globs, "checks to leave out")
+    skip: tuple[str, ...] | None = schema.key(check_globs, "checks to skip")
 
 
 @dataclass(frozen=True)
@@ -42,21 +42,23 @@ class Gate:
     """Settings of all hooks; ``hooks`` holds the overrides of single ones."""
 
     strict: bool | None = schema.key(schema.boolean, "whether a node that could not be judged gets no job")
-    dry_run: bool | None = schema.key(schema.boolean, "report what would be done, and let every job start")
-    refresh_s: float | None = schema.key(schema.number(5, 86400), "seconds after which a verdict is judged anew")
-    deadline_s: float | None = schema.key(schema.number(1, 3600), "seconds that a hook may take")
+    dry_run: bool | None = schema.key(schema.boolean, "only report actions, and let every job start")
+    refresh_s: float | None = schema.key(schema.number(5, 86400), "seconds after which a verdict is refreshed")
+    deadline_s: float | None = schema.key(schema.number(1, 3600), "time limit of a hook in seconds")
     only: tuple[str, ...] | None = schema.key(check_globs, "the checks to run")
-    skip: tuple[str, ...] | None = schema.key(check_globs, "checks to leave out")
-    shadow: tuple[str, ...] | None = schema.key(check_globs, "checks that are reported, and hold no job back")
+    skip: tuple[str, ...] | None = schema.key(check_globs, "checks to skip")
+    shadow: tuple[str, ...] | None = schema.key(check_globs, "checks that are only reported")
     job: tuple[str, ...] | None = schema.key(check_globs, "checks that fail because of the job itself")
     site: tuple[str, ...] | None = schema.key(check_globs, "checks that fail because of the site, not of a node")
     node: tuple[str, ...] | None = schema.key(check_globs, "checks that fail because of the node")
     publish: str | None = schema.key(directory, "shared directory to which each node writes its verdict")
     slurm_bin: str | None = schema.key(directory, "directory of scontrol and sinfo")
     drain_share_pct: float | None = schema.key(
-        schema.number(0, 100), "share of the eligible nodes that may be drained within drain_window_s, percent"
+        schema.number(0, 100), "maximum percentage of eligible nodes drained within drain_window_s"
     )
-    drain_most: int | None = schema.key(schema.integer(0, 100_000), "nodes that may be drained within drain_window_s")
+    drain_most: int | None = schema.key(
+        schema.integer(0, 100_000), "maximum number of nodes drained within drain_window_s"
+    )
     drain_window_s: float | None = schema.key(schema.number(1, 86400), "seconds over which drains are counted")
     hooks: Mapping[str, GateHook] = field(default_factory=dict)
 

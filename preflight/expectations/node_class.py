@@ -37,7 +37,7 @@ class Ports:
     max_read_request_bytes: int | None = schema.key(
         schema.choice(128, 256, 512, 1024, 2048, 4096), "MaxReadReq of the compute NICs, bytes"
     )
-    peer_memory: str | None = schema.key(schema.line, 'way to GPU memory: "nvidia_peermem", "DMA-BUF"')
+    peer_memory: str | None = schema.key(schema.line, 'path to GPU memory: "nvidia_peermem", "DMA-BUF"')
     resources: tuple[str, ...] | None = schema.key(
         schema.texts, 'RDMA resources that a pod is allocated by a device plug-in: ["rdma/hca_shared_devices_a"]'
     )
@@ -65,7 +65,7 @@ class Qos:
 class Thresholds:
     """Floors that replace the built-in ones."""
 
-    memlock_gib: float | None = schema.key(schema.number(0.001, 1e6), "locked memory a process may have, GiB")
+    memlock_gib: float | None = schema.key(schema.number(0.001, 1e6), "minimum limit of locked memory, GiB")
     shm_gib: float | None = schema.key(schema.number(0.001, 1e6), "size of /dev/shm, GiB")
     local_ports: int | None = schema.key(schema.integer(1, 65535), "ephemeral ports")
     gpu_memory_gib: float | None = schema.key(
@@ -75,7 +75,7 @@ class Thresholds:
         schema.number(0.001, 10000), "best busbw of all_reduce_perf, GB/s"
     )
     kernel_log_hours: float | None = schema.key(
-        schema.number(0.1, 8760), "hours for which an event in the kernel's log that is over counts"
+        schema.number(0.1, 8760), "hours for which a past event in the kernel log counts"
     )
     nic_gbps_per_gpu: float | None = schema.key(
         schema.number(0.001, 12800), "NIC bandwidth that each GPU needs, in each direction, Gb/s"
@@ -84,7 +84,7 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a job of this class saves its state, and how often."""
+    """Checkpoint directory and interval of this class's jobs."""
 
     path: str | None = schema.key(schema.absolute_path, "directory that holds the checkpoints")
     interval_min: float | None = schema.key(schema.number(0.1, 100_000), "minutes between two checkpoints")
@@ -92,18 +92,14 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class NodeClass:
-    """Nodes that are built and set up alike."""
+    """Nodes with the same hardware and settings."""
 
-    nodes: tuple[str, ...] | None = schema.key(schema.nodes, 'node names, folded: "gpu[001-064]"; left out: all others')
-    part: str | None = schema.key(
-        schema.one_of(*(part.name for part in PARTS)), "what the nodes are, if not recognised"
-    )
+    nodes: tuple[str, ...] | None = schema.key(schema.nodes, 'node names, folded: "gpu[001-064]"; default: all others')
+    part: str | None = schema.key(schema.one_of(*(part.name for part in PARTS)), "part of the nodes, if not recognised")
     gpus: int | None = schema.key(schema.integer(0, 1024), "GPUs of each node")
     hcas: int | None = schema.key(schema.integer(0, 1024), "RDMA devices of the compute fabric of each node")
     sudo: bool | None = schema.key(schema.boolean, "whether --sudo may be used on these nodes")
-    tools: tuple[str, ...] | None = schema.key(
-        schema.folders, 'folders of tools beside those of the system: ["/opt/site/bin"]'
-    )
+    tools: tuple[str, ...] | None = schema.key(schema.folders, 'additional folders of tools: ["/opt/site/bin"]')
     ports: Ports = schema.table(Ports)
     qos: Qos = schema.table(Qos)
     thresholds: Thresholds = schema.table(Thresholds)
@@ -117,7 +113,7 @@ class NodeClass:
         VARIABLE, 'NCCL variables of all ranks: { NCCL_ALGO = "Ring" }'
     )
     checkpoint: Checkpoint = schema.table(Checkpoint)
-    baseline: str | None = schema.key(schema.file_name, "file beside this one: nccl-tests output of a good run")
+    baseline: str | None = schema.key(schema.file_name, "file next to this one: nccl-tests output of a good run")
     tree: roofline_table.FatTreeTable = schema.table(roofline_table.FatTreeTable)
     model: roofline_table.Model = schema.table(roofline_table.Model)
     checks: Chosen = schema.table(Chosen)

@@ -35,7 +35,7 @@ class FatTreeTable:
 
 @dataclass(frozen=True)
 class Model:
-    """What is trained, as far as the network must keep up with it."""
+    """The trained model, as far as it affects the network."""
 
     gpus: int | None = schema.key(schema.integer(1, 10**6), "GPUs that the job runs on")
     tokens_per_gpu: int | None = schema.key(schema.integer(1, 10**9), "tokens of a batch on each GPU")
@@ -76,14 +76,14 @@ def consistent(reader: schema.TableReader, name: str, members: Any, part: Part |
             reader.add_error(
                 ("class", name, "thresholds", "all_reduce_busbw_gbytes_s"),
                 f"is {floor:g} GB/s, more than {part.name} can reach: {limit:.0f} GB/s over its NVLink",
-                f"give what a good node of yours reaches; customary is about {customary:.0f}",
+                f"set the value of a good node; usual is about {customary:.0f}",
             )
     tree = members.tree
     values = [getattr(tree, field) for field in ("unit_nodes", "unit_leaves", "units", "spines", "links_per_spine")]
     if any(value is not None for value in values) and None in values:
         reader.add_error(
             ("class", name, "tree"), "describes the tree in part",
-            "give unit_nodes, unit_leaves, units, spines and links_per_spine",
+            "set unit_nodes, unit_leaves, units, spines and links_per_spine",
         )  # fmt: skip
     model = members.model
     if model.experts is not None and (model.active_experts is None or model.active_experts > model.experts):
@@ -93,13 +93,13 @@ def consistent(reader: schema.TableReader, name: str, members: Any, part: Part |
         )  # fmt: skip
     if model.expert_ways is not None and (model.experts is None or model.expert_ways > model.experts):
         reader.add_error(
-            ("class", name, "model", "expert_ways"), "is more than there are experts to share",
-            "give experts, and expert_ways of at most as many",
+            ("class", name, "model", "expert_ways"), "exceeds the number of experts",
+            "set experts, and expert_ways to at most that number",
         )  # fmt: skip
 
 
 def baseline(reader: schema.TableReader, name: str, file: str | None, path: str) -> tuple[Report, ...]:
-    """Read the nccl-tests output of a good run beside the cluster file; adds errors."""
+    """Read the nccl-tests output of a good run next to the cluster file; adds errors."""
     if file is None:
         return ()
     from preflight.parsers.nccl_tests import text

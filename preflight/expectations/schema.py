@@ -1,4 +1,4 @@
-"""Legal keys and values of a cluster file, and errors for the rest."""
+"""Valid keys and values of a cluster file, and errors for others."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from preflight._startup.lightclass import dataclass, fields
 from preflight._startup.lightclass import field as declare
 
 Kind = Callable[[Any], Any]
-KeyPath = tuple[str | int, ...]  # a number is a place in a list of tables
+KeyPath = tuple[str | int, ...]  # a number is an index in a list of tables
 T = TypeVar("T")
 
 
 def key(kind: Kind, about: str) -> Any:
-    """Declare an optional key of a table: what values it takes, what it is."""
+    """Declare an optional key of a table: its values and meaning."""
     return declare(default=None, metadata={"kind": kind, "about": about})
 
 
@@ -54,11 +54,11 @@ def line(value: Any) -> str:
 
 
 class Alternatives(tuple[str, ...]):
-    """Texts of which each is right."""
+    """Accepted texts."""
 
 
 def lines(value: Any) -> str | Alternatives:
-    """Accept a text of one line, or a list of those that are right."""
+    """Accept a one-line text, or a list of accepted texts."""
     if not isinstance(value, list):
         return line(value)
     if len(set(map(str, value))) < 2:
@@ -203,7 +203,7 @@ def nodes(value: Any) -> tuple[str, ...]:
     text = _listed(value, "gpu[001-064]")
     for part in re.split(r"[,!&^\s]+", text):
         if re.search(r"[*?]", part) and not re.fullmatch(r"@[\w.+-]+:\*", part):
-            raise ValueError(f'takes no wildcard such as "{part[:60]}": list the nodes, or leave the key out for all')
+            raise ValueError(f'takes no wildcard such as "{part[:60]}": list the nodes, or omit the key for all')
     return _unfolded(text, "gpu[001-064]", groups=True)
 
 
@@ -213,7 +213,7 @@ def devices(value: Any) -> tuple[str, ...]:
 
 
 def members(value: Any) -> tuple[str, ...]:
-    """Return node names from NodeSet syntax or a list; groups are not looked up."""
+    """Return node names from NodeSet syntax or a list; groups are not resolved."""
     return _names_only(value, "gpu[001-004]", "a node")
 
 
@@ -243,13 +243,13 @@ def _unfolded(text: str, example: str, groups: bool) -> tuple[str, ...]:
 # --- reading ---
 
 
-#: Errors of a file that are reported; finding the line of each takes time.
+#: Maximum number of reported errors of a file; finding each line takes time.
 MAX_REPORTED_ERRORS = 100
 
 
 @dataclass(frozen=True)
 class FieldError:
-    """An error of a table: where it is, what is wrong, and the fix."""
+    """An error of a table: place, fault and fix."""
 
     path: KeyPath
     line: int | None
@@ -278,7 +278,7 @@ class TableReader:
         return any(one.path[:-1] == path[:-1] and nearest(str(one.path[-1]), near) for one in self.errors if one.path)
 
     def known(self, body: Mapping[str, Any], path: KeyPath, legal: set[str]) -> None:
-        """Note every key that is not legal, with the nearest one that is."""
+        """Record every invalid key, with the most similar valid one."""
         for name in body:
             if name in legal:
                 continue
@@ -296,7 +296,7 @@ class TableReader:
         return {}
 
     def value(self, body: Mapping[str, Any], path: KeyPath, kind: Kind) -> Any:
-        """Return a key's value, None if it is absent or wrong."""
+        """Return a key's value, None if absent or invalid."""
         name = str(path[-1])
         if name not in body:
             return None
@@ -328,7 +328,7 @@ class TableReader:
             try:
                 name(key)
             except ValueError as error:
-                self.add_error((*path, key), "has a name that is none", str(error))
+                self.add_error((*path, key), "has an invalid name", str(error))
                 continue
             found[key] = self.dataclass(cls, self.subtable(holder, path, key), (*path, key))
         return found
@@ -349,7 +349,7 @@ def written_path(path: KeyPath) -> str:
 
 
 def nearest(word: str, legal: tuple[str, ...] | set[str]) -> str | None:
-    """Return the legal word that was probably meant."""
+    """Return the valid word that was probably intended."""
     from difflib import get_close_matches
 
     lower = {candidate.lower(): candidate for candidate in sorted(legal)}
@@ -366,5 +366,5 @@ def _kind_of(value: Any) -> str:
 def _show(value: Any) -> str:
     try:
         return f'"{value}"'[:80] if isinstance(value, str) else str(value)[:80]
-    except ValueError:  # Python writes no number of more than 4300 digits, which 0x… may have
+    except ValueError:  # Python cannot format numbers of more than 4300 digits, as 0x… may be
         return "of thousands of digits"

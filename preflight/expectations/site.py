@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from preflight.parsers.nccl_tests.model import Report
 
 
-#: The source of roles where neither the cluster file nor NCCL_IB_HCA gives them.
+#: The source of roles if neither the cluster file nor NCCL_IB_HCA defines them.
 NEAREST = "nearest to a GPU (nvidia-smi topo -m)"
 
 
@@ -31,7 +31,7 @@ class Expected:
     value: Any
     source: str
     key: str
-    binding: bool = True  # False: customary for the part, so that missing it only warns
+    binding: bool = True  # False: usual for the part, so a miss only warns
 
 
 @dataclass(frozen=True)
@@ -44,20 +44,20 @@ class Roles:
 
     @property
     def of_near_gpus(self) -> bool:
-        """Whether the compute ports are identified only by the GPUs near them."""
+        """Whether the compute ports are identified only by close GPUs."""
         return self.known_from == NEAREST
 
 
 @dataclass(frozen=True)
 class Site:
-    """What is expected of one node."""
+    """The expectations of one node."""
 
     path: str
     class_name: str
     members: NodeClass
     part: Part | None
     baseline: tuple[Report, ...] = ()  # nccl-tests reports of a good run
-    waivers: tuple[Waiver, ...] = ()  # those that speak of the node
+    waivers: tuple[Waiver, ...] = ()  # those that cover the node
     declared_class: bool = False  # whether the cluster file has the node's class
 
     def _expected(self, table: str, name: str, customary: Any = None, *, binding: bool = False) -> Expected:
@@ -71,7 +71,7 @@ class Site:
 
     @property
     def gpus(self) -> Expected:
-        """GPUs of the node; what a baseboard carries is a fact of the board, so it binds."""
+        """GPUs of the node; the number on a baseboard is fixed, so it is binding."""
         return self._expected("", "gpus", self.part.gpus if self.part else None, binding=True)
 
     @property
@@ -85,9 +85,9 @@ class Site:
         return self._expected("ports", "rate_gbps", self.part.compute_rate_gbps if self.part else None)
 
     def rate_of_each(self, ports: int, gpus: int) -> Expected:
-        """Rate of each of so many compute ports, Gb/s.
+        """Rate of each of this many compute ports, Gb/s.
 
-        The catalogue's is that of one GPU's share of the fabric.
+        The catalogue's rate is one GPU's share of the fabric.
         """
         expected = self.rate_gbps
         of_part = self.members.ports.rate_gbps is None and expected.value is not None
@@ -146,7 +146,7 @@ class Site:
 
     @property
     def checkpoint_path(self) -> Expected:
-        """Directory that holds the checkpoints."""
+        """Directory of the checkpoints."""
         return self._expected("checkpoint", "path")
 
     @property
@@ -188,16 +188,16 @@ class Site:
         }  # fmt: skip
 
     def alternatives(self, path: str) -> tuple[str, ...]:
-        """Return the values of a list of which each is right."""
+        """Return the accepted values of a list."""
         values = [declared.value for declared in self.declared(path).values()]
         return tuple(values[0]) if len(values) == 1 and isinstance(values[0], Alternatives) else ()
 
     def host(self, name: str) -> Expected:
-        """Return what the site declares of the servers: a key of ``[class.X.host]``."""
+        """Return the site's declaration for servers: a key of ``[class.X.host]``."""
         return self._expected("host", name)
 
     def threshold(self, name: str, default: float | None = None, source: str = "") -> Expected:
-        """Return a floor of the site, or the built-in one, which binds, with its source."""
+        """Return a floor of the site, or the built-in one, with its source."""
         expected = self._expected("thresholds", name)
         if expected.value is None and default is not None:
             return Expected(default, source, expected.key)
@@ -248,19 +248,19 @@ def _split(ports: Sequence[Port], compute: Sequence[Port], known_from: str) -> R
 
 
 def _of_most(ports: Sequence[Port]) -> Sequence[Port]:
-    """Return the ports of the most common link layer, the only one that NCCL uses."""
+    """Return the ports of the most common link layer, the only layer that NCCL uses."""
     layers = Counter(port.link_layer for port in ports)
     usual = [layer for layer, number in layers.items() if number == max(layers.values())]
     return [port for port in ports if port.link_layer in usual]
 
 
 def _nccl_selection(node: NodeFacts, ports: Sequence[Port]) -> list[Port] | None:
-    """Apply NCCL_IB_HCA; None where it is unset or selects nothing."""
+    """Apply NCCL_IB_HCA; None if it is unset or selects no port."""
     try:
         selection = node.nccl_env.hca_selection
     except EvidenceError:
         return None
-    if selection is None or all_efa(ports):  # of EFA it selects nothing
+    if selection is None or all_efa(ports):  # it selects no EFA port
         return None
     return [port for port in ports if selection.matches(port.device, port.number)] or None
 

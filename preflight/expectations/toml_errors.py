@@ -35,12 +35,12 @@ _WORDS = (
     (
         r"Invalid value|Expected a value",
         "has no value that TOML knows",
-        "put text in quotes; a number stands alone; true and false are lower case",
+        "put text in quotes; numbers are unquoted; true and false are lower case",
     ),
     (
         r"Invalid (initial character|statement)|Invalid key",
         "is not a key",
-        "write key = value; a # begins a remark",
+        "write key = value; a # starts a comment",
     ),
 )
 
@@ -50,7 +50,7 @@ def explain(error: Exception, text: str) -> tuple[int | None, str, str, str]:
     if text.startswith("\ufeff"):
         return 1, "", "begins with a byte order mark", "save the file as UTF-8 without BOM"
     if isinstance(error, RecursionError):
-        return None, "", "is nested too deep", "a cluster file needs tables in tables, and no deeper"
+        return None, "", "is nested too deeply", "a cluster file needs tables in tables, and no deeper"
     message = str(error)
     line = _line(message, text)
     for pattern, what, fix in _WORDS:
@@ -59,7 +59,7 @@ def explain(error: Exception, text: str) -> tuple[int | None, str, str, str]:
     if "digits" in message:  # Python refuses to read a number of thousands of digits
         long = re.search(r"\d{4000}", text)
         line = text.count("\n", 0, long.start()) + 1 if long else line
-        return line, _key(text, line), "is a number of thousands of digits", "write the number that is meant"
+        return line, _key(text, line), "is a number of thousands of digits", "write the intended number"
     return line, _key(text, line), f"is not TOML ({message[:120]})", "see https://toml.io"
 
 
@@ -77,7 +77,7 @@ def _column(message: str) -> int:
 
 
 def _key(text: str, line: int | None) -> str:
-    """Return the key or the table that a line begins with."""
+    """Return the key or table at the start of a line."""
     lines = text.split("\n")
     if line is None or not 0 < line <= len(lines):
         return ""

@@ -15,7 +15,7 @@ _MOST_PARSED = 4_000_000
 
 def decoded(text: str) -> dict[str, Any]:
     """Decode TOML; raises ValueError or RecursionError."""
-    # import-at-use: a check without a cluster file does without
+    # import-at-use: not needed without a cluster file
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -31,11 +31,11 @@ class Lines:
     def __init__(self, text: str) -> None:
         """Record where a statement may begin.
 
-        The text up to the line above may be complete.
+        The text up to the previous line may be complete.
         """
         lines = text.splitlines(keepends=True)
-        self._ends = [0]  # of the beginnings of the text that may parse, in characters
-        self._numbers = [0]  # how many lines each has
+        self._ends = [0]  # lengths of prefixes of the text that may parse, in characters
+        self._numbers = [0]  # number of lines of each
         length = 0
         for number, line in enumerate(lines, 1):
             length += len(line)
@@ -54,7 +54,7 @@ class Lines:
         return None
 
     def _of(self, path: Sequence[str | int]) -> int | None:
-        without, end = 0, len(self._ends)  # the first parses without the key; from the second on it is there
+        without, end = 0, len(self._ends)  # the first parses without the key, the second with it
         if not self._has(end - 1, path):
             return None
         end -= 1
@@ -73,7 +73,7 @@ class Lines:
         return self._numbers[without] + 1
 
     def _has(self, index: int, path: Sequence[str | int]) -> bool | None:
-        """Return whether a beginning of the text has a key; None if it does not parse."""
+        """Return whether a prefix of the text has a key; None if it does not parse."""
         self._left -= self._ends[index]
         if self._left < 0:
             return None

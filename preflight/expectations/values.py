@@ -18,7 +18,7 @@ class Versions:
     cuda: str | Alternatives | None = schema.key(
         schema.lines, 'CUDA toolkit of the node: "12.8.1"; "none": not installed'
     )
-    nccl: str | None = schema.key(schema.line, 'NCCL, all that is installed: "2.26.2"')
+    nccl: str | None = schema.key(schema.line, 'all installed versions of NCCL: "2.26.2"')
     nccl_plugins: str | None = schema.key(schema.line, 'NCCL plug-ins: "libnccl-net"; "none"')
     pytorch: str | None = schema.key(schema.line, 'PyTorch: "2.6.0"')
     kernel: str | Alternatives | None = schema.key(schema.lines, 'kernel, as uname -r prints it: "5.15.0-1053-nvidia"')
@@ -29,7 +29,7 @@ class Versions:
         schema.lines, 'OFED or DOCA, as ofed_info -s prints it; "not installed"'
     )
     mlx5_core: str | Alternatives | None = schema.key(
-        schema.lines, 'driver of the NICs: "24.10-1.1.4"; "none": that of the kernel'
+        schema.lines, 'driver of the NICs: "24.10-1.1.4"; "none": the in-kernel driver'
     )
     efa: str | Alternatives | None = schema.key(schema.lines, "driver of AWS EFA")
     container_toolkit: str | Alternatives | None = schema.key(
@@ -57,7 +57,7 @@ class Firmware:
 
 @dataclass(frozen=True)
 class GpuSettings:
-    """What the GPUs of a class are, and how they are set up."""
+    """Model and settings of a class's GPUs."""
 
     model: str | None = schema.key(schema.line, 'model: "NVIDIA H100 80GB HBM3"')
     memory_mib: int | None = schema.key(schema.integer(1, 10_000_000), "memory of each GPU, MiB")
@@ -65,23 +65,23 @@ class GpuSettings:
     mig: bool | None = schema.key(schema.boolean, "whether MIG is on")
     persistence: bool | None = schema.key(schema.boolean, "whether persistence mode is on")
     compute_mode: str | None = schema.key(schema.line, "compute mode")
-    power_limit_w: float | None = schema.key(schema.number(1, 10_000), "power limit that is enforced, W")
+    power_limit_w: float | None = schema.key(schema.number(1, 10_000), "enforced power limit, W")
     application_clock_mhz: int | None = schema.key(schema.integer(1, 10_000), "application clock, MHz")
     sm_clock_max_mhz: int | None = schema.key(schema.integer(1, 10_000), "highest SM clock, MHz")
 
 
 @dataclass(frozen=True)
 class DeclaredMount:
-    """A file system that is to be mounted, by the directory that it is mounted on."""
+    """A file system to be mounted, by its mount point."""
 
     type: str | None = schema.key(schema.line, 'type, as /proc/mounts shows it: "nfs4", "lustre", "xfs"')
-    read_write: bool | None = schema.key(schema.boolean, "whether it is to be writable; false: mounted read-only")
-    min_free_pct: float | None = schema.key(schema.number(0, 100), "least share of it that users can still fill, %")
+    read_write: bool | None = schema.key(schema.boolean, "whether it must be writable; false: read-only")
+    min_free_pct: float | None = schema.key(schema.number(0, 100), "minimum free space for users, %")
     min_free_gib: float | None = schema.key(schema.number(0, 1e9), "least space that users can still fill, GiB")
-    min_free_inodes: int | None = schema.key(schema.integer(0, 10**15), "least number of files that can still be made")
+    min_free_inodes: int | None = schema.key(schema.integer(0, 10**15), "minimum number of free inodes")
 
 
-#: Where a file system is mounted; units of systemd; names of processes and users.
+#: Mount points; systemd units; names of processes and users.
 PLACE = schema.named(r"/[^\x00-\x1f\x7f]{0,1000}", '"/scratch", a directory from the root')
 UNIT = schema.named(r"[A-Za-z0-9][A-Za-z0-9:_.\\@-]{0,200}", "slurmd, sssd.service or scratch.mount, a unit of systemd")
 PROCESS = schema.named(r"[^\s\x00-\x1f\x7f/]{1,64}", "xmrig, a program without its folder")
@@ -90,7 +90,7 @@ USER = schema.named(r"[A-Za-z0-9_][A-Za-z0-9_.@$-]{0,63}", "guest, a user's name
 
 @dataclass(frozen=True)
 class Host:
-    """What the servers of a class are, and how they are set up."""
+    """Hardware and settings of a class's servers."""
 
     server: str | None = schema.key(schema.line, "server model, as DMI shows it")
     cpu: str | None = schema.key(schema.line, "CPU model")
@@ -98,19 +98,19 @@ class Host:
     numa_nodes: int | None = schema.key(schema.integer(1, 1024), "NUMA nodes with CPUs (NPS)")
     memory_gib: float | None = schema.key(
         schema.number(1, 1e6),
-        "memory that the kernel shows (MemTotal), GiB, within 1 %; firmware and kernel keep 1 to 3 % for themselves",
+        "memory reported by the kernel (MemTotal), GiB, within 1 %; firmware and kernel reserve 1 to 3 %",
     )
     cpus: int | None = schema.key(schema.integer(1, 100_000), "logical CPUs that are online")
     smt: bool | None = schema.key(schema.boolean, "whether simultaneous multithreading (hyper-threading) is on")
-    nvme: int | None = schema.key(schema.integer(0, 1024), "NVMe drives in the node that work; none over a network")
+    nvme: int | None = schema.key(schema.integer(0, 1024), "working local NVMe drives")
     swap: bool | None = schema.key(schema.boolean, "whether swap is on; false: it must be off")
     mounts: Mapping[str, DeclaredMount] = schema.tables(DeclaredMount, PLACE)
     services: tuple[str, ...] | None = schema.key(
-        schema.each(UNIT), 'units of systemd that must be active: ["slurmd", "scratch.mount"]'
+        schema.each(UNIT), 'systemd units that must be active: ["slurmd", "scratch.mount"]'
     )
-    may_fail: tuple[str, ...] | None = schema.key(schema.each(UNIT), 'units of systemd that may fail: ["motd-news"]')
+    may_fail: tuple[str, ...] | None = schema.key(schema.each(UNIT), 'systemd units that may fail: ["motd-news"]')
     forbidden_processes: tuple[str, ...] | None = schema.key(
-        schema.each(PROCESS), 'programs that must not run (the first 15 characters count): ["xmrig"]'
+        schema.each(PROCESS), 'programs that must not run (compared by 15 characters): ["xmrig"]'
     )
     forbidden_users: tuple[str, ...] | None = schema.key(
         schema.each(USER), 'users, by name or number, that must have no process: ["guest"]'
@@ -131,7 +131,7 @@ class Host:
     tcp_rmem: str | None = schema.key(schema.words, 'net.ipv4.tcp_rmem: "4096 131072 6291456"')
     tcp_wmem: str | None = schema.key(schema.words, "net.ipv4.tcp_wmem")
     rdma_namespaces: str | None = schema.key(schema.line, "RDMA network namespaces, as the report shows them")
-    memlock: str | None = schema.key(schema.line, 'locked memory a process may have: "unlimited", "64 GiB"')
+    memlock: str | None = schema.key(schema.line, 'limit of locked memory: "unlimited", "64 GiB"')
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Nvlink:
 
 @dataclass(frozen=True)
 class Rail:
-    """One compute device, alike on all nodes of a class."""
+    """One compute device, equal on all nodes of a class."""
 
     pci: str | None = schema.key(schema.line, 'PCI address: "0000:18:00.0"')
     leaf: str | None = schema.key(schema.line, "switch that the rail is plugged into, by the name that it announces")

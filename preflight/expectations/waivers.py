@@ -50,23 +50,23 @@ def words(value: Any) -> str:
 class Chosen:
     """Checks that do not run, or do not gate."""
 
-    shadow: tuple[str, ...] | None = schema.key(check_globs, "checks that are reported and hold no job back")
+    shadow: tuple[str, ...] | None = schema.key(check_globs, "checks that are only reported")
     off: tuple[str, ...] | None = schema.key(check_globs, "checks that are not run")
 
 
 @dataclass(frozen=True)
 class Waiver:
-    """A waiver: failures of a check on some nodes hold no job back until a date.
+    """A waiver: failures of a check on some nodes do not hold back jobs until a date.
 
-    One person is responsible.
+    It has a responsible owner.
     """
 
     check: str | None = schema.key(check_glob, 'the check, or a pattern: "rdma.port-state"')
-    nodes: tuple[str, ...] | None = schema.key(schema.nodes, 'nodes: "gpu[003,017]"; left out: all')
-    subject: str | None = schema.key(words, 'what of the node, or a pattern: "mlx5_3*"; left out: everything')
-    owner: str | None = schema.key(words, "who answers for it")
-    reason: str | None = schema.key(words, "why, and what is being done")
-    until: date | None = schema.key(day, "the last day on which it holds, UTC")
+    nodes: tuple[str, ...] | None = schema.key(schema.nodes, 'nodes: "gpu[003,017]"; default: all')
+    subject: str | None = schema.key(words, 'part of the node, or a pattern: "mlx5_3*"; default: everything')
+    owner: str | None = schema.key(words, "responsible owner")
+    reason: str | None = schema.key(words, "reason, and planned repair")
+    until: date | None = schema.key(day, "last day of validity, UTC")
 
     def speaks_of(self, node: str) -> bool:
         """Return whether the waiver covers a node."""
@@ -82,11 +82,11 @@ class Waiver:
 
     @property
     def words(self) -> str:
-        """Who waived, until when, and why."""
+        """Owner, end date and reason."""
         return f"waived by {self.owner} until {self.until}: {self.reason}"
 
 
-#: Keys that a waiver has to have, and how they are written.
+#: Required keys of a waiver, and their form.
 _REQUIRED = {
     "check": 'add which: check = "rdma.port-state"',
     "owner": 'add who is responsible: owner = "jane@example.org"',
@@ -109,7 +109,7 @@ def read_waivers(reader: schema.TableReader, data: Mapping[str, Any], today: dat
             if name not in body:
                 reader.add_error(path, f"has no {name}", fix)
         if today is not None and made.expired(today):
-            fix = "fix what it waives, or have its owner set a new date"
+            fix = "fix the fault, or ask the owner for a new date"
             reader.add_error((*path, "until"), f"expired on {made.until}", fix)
         waivers.append(made)
     return tuple(waivers)

@@ -52,10 +52,10 @@ __all__ = [
 
 SCHEMA = "preflight.read/1"
 
-#: What only lines of a job's own log hold: `log_parts` reads them, and no tool prints them.
+#: Marks that occur only in a job's own log, which `log_parts` reads.
 _OF_A_JOB = (" NCCL INFO ", "ProcessGroupNCCL.cpp:", "WorkNCCL(")
 
-#: Characters in which such a mark stands; further on, a progress bar may stand before it.
+#: Number of characters in which such a mark must occur; after a progress bar, further characters.
 _MARKED_BY = 120
 
 #: Parts of one source that are reported.
@@ -70,7 +70,7 @@ def read(source: InputSource) -> list[TextPart]:
         return found
     recognised = container_formats.best(source, _read)
     if len(recognised) > MOST_PARTS:
-        source.note(f"the parts behind line {recognised[MOST_PARTS].first}: only {MOST_PARTS} are reported")
+        source.note(f"the parts after line {recognised[MOST_PARTS].first}: only {MOST_PARTS} are reported")
     return recognised[:MOST_PARTS]
 
 
@@ -88,7 +88,7 @@ def _read(source: InputSource) -> list[TextPart]:
 def read_text(text: str, source: str) -> list[TextPart]:
     """Return the tool output in a text, judged.
 
-    A job's own output is left to ``log_parts``.
+    ``log_parts`` handles a job's own output.
     """
     return _of_tools(lines_of(text), source)
 
@@ -139,7 +139,7 @@ def known() -> tuple[str, ...]:
 
 
 class Across(NamedTuple):
-    """What rests on several sources together: runs over many pairs of nodes."""
+    """Results from several sources together: runs over many pairs of nodes."""
 
     findings: list[dict[str, Any]]
     bench: dict[str, Any]  # ``preflight.bench/1``
@@ -166,10 +166,10 @@ def document(
     compared: Across | None = None,
     unread: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, Any]:
-    """Return what `preflight read --json` prints.
+    """Return the document that `preflight read --json` prints.
 
-    ``guesses`` are of sources in which nothing was recognised, ``compared`` is of all of them together, ``unread``
-    lists what of a source was not read.
+    ``guesses`` are for sources without a recognised part, ``compared`` is for all sources together, ``unread`` lists
+    unread parts of sources.
     """
     documents: list[dict[str, Any]] = []
     for name, found in sources:
@@ -189,7 +189,7 @@ def exit_status(
 ) -> int:
     """Return 1 if something failed, 3 if something was not judged, else 0.
 
-    Not judged: an unrecognised source, a part without a finding, an unknown finding, what is cut or was not read.
+    Not judged means an unrecognised source, a part without a finding, an unknown finding, and truncated or unread text.
     """
     statuses = {finding["status"] for _, parts in sources for part in parts for finding in part.findings}
     statuses |= {finding["status"] for finding in compared.findings} if compared else set()

@@ -15,9 +15,9 @@ from preflight.textprep.unicode_cleanup import plain_characters
 
 _Read = Callable[[InputSource], list[TextPart]]
 
-#: Lines of a pasted text; longer ones come from log collectors, and are read once.
+#: Maximum lines of a pasted text; longer ones come from log collectors and are read once.
 _MOST_LINES = 20_000
-#: The content of a certain envelope counts even if it is poorer: the text around it has no information.
+#: The content of a certain envelope is used even if it has less: the text around it has no information.
 _LEFT = 0.5
 #: How findings name lines.
 _LINES = re.compile(r"\b(lines?) (\d{1,9})(?:-(\d{1,9}))?\b")

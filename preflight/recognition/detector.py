@@ -67,9 +67,9 @@ class TextPart:
 
     @property
     def read_in_full(self) -> bool:
-        """Whether nothing is missing of what it shows.
+        """Whether the part is complete.
 
-        A pass of a cut part proves nothing of the rest.
+        A pass of a truncated part proves nothing about the rest.
         """
         return all(gap.beside for gap in self.taken.cut)
 
@@ -97,7 +97,7 @@ def _by_hints(lines: Lines, kinds: Sequence[OutputFormat]) -> Callable[[str], Se
 
     The formats are in order.
     """
-    # what differs in its digits only is looked at once: a job prints such lines by the thousand
+    # lines that differ only in digits are examined once: a job prints thousands of them
     text = "\n".join({line.text.translate(_NO_DIGITS) for line in lines})
     hints = {hint for kind in kinds for hint in kind.hints if hint.translate(_NO_DIGITS) in text}
     known: dict[frozenset[str], list[OutputFormat]] = {}
@@ -111,7 +111,7 @@ def _by_hints(lines: Lines, kinds: Sequence[OutputFormat]) -> Callable[[str], Se
     return may_begin
 
 
-#: Lines before and behind one that a format looks at to find out whether it begins; numbers of lines that may repeat.
+#: Number of lines before and after a line that a format examines; numbers of lines that may repeat.
 _FAR, _PERIODS = 1000, (1, 2, 3, 4)
 
 
@@ -124,7 +124,7 @@ class _Repetition(NamedTuple):
 
 
 def _repeated(lines: Lines) -> list[_Repetition]:
-    """Return where a few lines repeat for long: no format begins there."""
+    """Return the ranges in which a few lines repeat for long: no format begins there."""
     repetitions: list[_Repetition] = []
     for period in _PERIODS:
         first = period
@@ -145,7 +145,7 @@ def parts(lines: Lines, writer: str, kinds: Sequence[OutputFormat]) -> Iterator[
     """Yield the parts of a run of lines by one writer."""
     may_begin = _by_hints(lines, kinds)
     repeated = _repeated(lines) if len(lines) > 4 * _FAR else []
-    at = silent = 0  # lines up to this one that nothing begins with
+    at = silent = 0  # no format begins in lines up to this one
     while at < len(lines):
         while repeated and at >= repeated[0].end:
             del repeated[0]
@@ -167,7 +167,7 @@ def parts(lines: Lines, writer: str, kinds: Sequence[OutputFormat]) -> Iterator[
         last = end - 1
         while last > at and not lines[last].text.strip():
             last -= 1
-        # The line behind it counts as well: what follows there may have been the rest
+        # The line after it is included, because the rest may have been there
         taken.cut += [
             ParseGap(line.number, "lines were left out") for line in lines[at : last + 2] if left_out(line.text)
         ]

@@ -1,7 +1,7 @@
 """Judgement of recognised parts.
 
-The facts of each writer's output become evidence, and the judges make findings of it. A judge that reads a part may
-find it unknown; a judge that does not read it has no finding.
+The facts of each writer's output become evidence, from which the judges create findings. A judge that reads a part may
+report unknown; a judge that does not read it has no finding.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_OTHERS = 64
 
 
 def add_findings(parts: Sequence[TextPart], source: str) -> None:
-    """Add to each part the findings that rest on it."""
+    """Add to each part its findings."""
     earlier: dict[tuple[str, str], list[Any]] = defaultdict(list)
     written: dict[str, dict[str, Any]] = defaultdict(dict)  # by kind, the last value of each writer
     for part in parts:
@@ -53,7 +53,7 @@ def add_findings(parts: Sequence[TextPart], source: str) -> None:
 
 
 def _node_of(part: TextPart) -> str:
-    """Return the node that the lines of a part name; empty for none or several."""
+    """Return the node that the lines of a part name; empty if none or several."""
     value = part.taken.value if isinstance(part.taken, TypedPart) else None
     hosts = value.hosts if isinstance(value, KernelText) else ()
     if isinstance(value, tuple) and value and isinstance(value[0], LoggedError):

@@ -1,8 +1,8 @@
-"""Outputs with a frame of their own (``nvidia-smi``, ``dcgmi``); unit statuses.
+"""Outputs with their own frame (``nvidia-smi``, ``dcgmi``); unit statuses.
 
-Their bars look like the frame that a page puts around a text, and their rules like the lines of a patch. They are
-read before marks are stripped; a launcher's prefix in front of them names the writer. The lines of the journal below
-a status have a host's name and a program's, as a launcher's do.
+Their bars look like the frame of a page around a text, and their rules like lines of a patch. They are read before
+prefixes are stripped; a launcher's prefix in front of them names the writer. Journal lines below a status have the
+names of a host and a program, like a launcher's.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ FRAMED = frozenset(
 #: Kinds of outputs that end with lines of the journal.
 STATUSES = frozenset({"systemctl status", "fabricmanager status"})
 
-#: Words of which each of them has one.
+#: Words of which each output has one.
 _WORDS = re.compile(
     r"NVIDIA-SMI \d|Volatile Uncorr|\| (?:Diagnostic|Overall Health|Health Monitor Report)|Device Information"
     r"|NvLink Link Status|(?:GPU|Compute) instance|GPU ID: \d"
 )
-#: A line with a frame, and what stands in front of it.
+#: A line with a frame, and the text before it.
 _FRAMED_LINE = re.compile(r"(.{0,64}?)(?:\|[ =-].*[|]|\+[-=]{4,}.*\+)\s*")
-#: What launchers put in front of a line.
+#: Prefixes of launchers.
 _MARK = re.compile(r"(?:[\w.,:@/\[\]()<> =-]{1,60}[:>\])|] ?|\d{1,6}: ?)?")
 #: Writers of one text.
 _MOST_WRITERS = 256

@@ -24,7 +24,7 @@ _LIMITS = ("nvidia-smi", "dmesg -T | tail -100", "ulimit -a")
 _DISKS = ("df -h /dev/shm", "mount", "dmesg -T | tail -100")
 _HOST = ("lscpu", "numactl -H", "dmesg -T | tail -100")
 
-#: What is looked for in the beginning of the text; the first that fits counts.
+#: Patterns searched at the start of the text; the first match counts.
 _LOOKS: tuple[tuple[str, re.Pattern[str], tuple[str, str, str]], ...] = tuple(
     (name, re.compile(pattern, re.MULTILINE), commands)
     for name, pattern, commands in (
@@ -51,7 +51,7 @@ _LOOKS: tuple[tuple[str, re.Pattern[str], tuple[str, str, str]], ...] = tuple(
     )
 )  # fmt: skip
 
-#: Characters of the text that are looked at.
+#: Maximum number of examined characters.
 _LOOKED_AT = 20_000
 
 

@@ -29,14 +29,14 @@ HELD, HELD_LINES = 8 << 20, 40_000
 #: Files of a folder that are read; more are refused.
 MOST_FILES = 20_000
 
-#: Bytes of a text copied from a page, a mail or a store of logs; what is longer is a file.
+#: Maximum bytes of a text copied from a page, a mail or a log store; longer text is a file.
 COPIED = 4 << 20
 
-_FREE_SPACE_FIX = "give a file, or set TMPDIR to a folder with room for all of it"
+_FREE_SPACE_FIX = "pass a file, or set TMPDIR to a folder with enough space"
 
 
 class SourceError(PreflightError):
-    """A source cannot be opened or unpacked; the text gives which and why."""
+    """A source cannot be opened or unpacked; the text names it and the reason."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class InputSource:
     name: str
     path: Path
     given: str | None = None
-    unread: dict[str, None] = field(default_factory=dict)  # what was not read, found while reading
+    unread: dict[str, None] = field(default_factory=dict)  # unread parts, found while reading
 
     @cached_property
     def log(self) -> job_log.JobLog:
@@ -58,7 +58,7 @@ class InputSource:
 
     @cached_property
     def copied(self) -> str | None:
-        """All of the text, if it is short enough to be a copy. Raises SourceError."""
+        """The complete text, if short enough to be a copy. Raises SourceError."""
         if self.given is not None:
             return self.given
         with self._reading(), self.path.open("rb") as stream:
@@ -76,7 +76,7 @@ class InputSource:
             return _held(opened(stream, self.note), self.note)
 
     def note(self, remark: str) -> None:
-        """Record what is not read."""
+        """Record an unread part."""
         self.unread[remark] = None
 
     @contextmanager
@@ -106,7 +106,7 @@ def open_sources(names: tuple[str, ...]) -> Iterator[InputSource]:
 
 
 def _files(name: str) -> list[str]:
-    """Return a name, or of a folder its regular files; raises SourceError.
+    """Return a name, or the regular files of a folder; raises SourceError.
 
     Hidden files are left out.
     """
@@ -145,7 +145,7 @@ def _standard_input() -> Iterator[Path]:
 
 
 def _held(reader: ByteReader, note: Notes) -> NumberedText:
-    """Return the beginning and the end of a reader's text; note what lies between."""
+    """Return the beginning and the end of a reader's text; record the gap."""
     head, tail = bytearray(), bytearray()
     head_lines = tail_lines = dropped = 0
     full = is_cut = False
@@ -167,7 +167,7 @@ def _held(reader: ByteReader, note: Notes) -> NumberedText:
     begin = head.rfind(b"\n") + 1
     note(f"{dropped} lines between the beginning and the end were left out")
     first, last = bytes(head[:begin]).split(b"\n")[:-1], bytes(tail).split(b"\n")
-    # The end begins within a line, as a rule
+    # The end usually begins within a line
     after = head_lines + dropped + 1
     numbers = array("Q", range(1, len(first) + 1))
     numbers.append(len(first) + 1)

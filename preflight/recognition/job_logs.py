@@ -27,18 +27,18 @@ from preflight.recognition.input_sources import InputSource
 NCCL_LOG = "nccl-log"
 NCCL_TESTS = nccl_tests.KIND
 
-#: How the ids of checks begin that compare the sources with each other.
+#: Prefixes of the checks that compare the sources with each other.
 ACROSS = "bench."
 
-#: Kinds that are a file of their own.
+#: Kinds that are complete files.
 _FILES = (TRACE, RECORDER)
 
-#: Ranks with their watchdog messages listed one by one.
+#: Maximum number of ranks whose watchdog messages are listed.
 _MAX_RANKS = 1000
 
 _SHOWN_STATUSES = ("fail", "warn", "pass")
 
-#: Findings that are shown where they are unknown, too: a dump of one rank with calls under way proves nothing sound.
+#: Findings that are shown even if unknown: a dump of one rank with running calls does not prove a healthy job.
 _UNFINISHED = "torch.hang"
 _FAILURES = "nccl.failures"
 
@@ -105,7 +105,7 @@ def _checks_of_one() -> tuple[Check, ...]:
 
 
 def judge_across(reports: Mapping[str, tuple[Report, ...]]) -> tuple[list[dict[str, Any]], RunFacts]:
-    """Return the findings that rest on the reports of all sources, and their facts."""
+    """Return the findings from the reports of all sources, and their facts."""
     records = {f"log:{name}": LogFile(Path(name), log=of_reports(own)) for name, own in reports.items()}
     run = Evidence(RUN, "", records)
     checks = [check for check in _run_checks() if check.id.startswith(ACROSS)]
@@ -130,7 +130,7 @@ def judge_logs(parts: list[TextPart], source: InputSource, seen: TorchOutput | N
 
 
 def judge_settings(parts: list[TextPart], name: str) -> None:
-    """Judge lists of settings as those of a run, each by itself."""
+    """Judge each list of settings like those of a run."""
     checks = [check for check in _run_checks() if check.id == "nccl.run-settings"]
     for part in parts:
         if part.kind == NCCL_ENV and part.text:

@@ -237,7 +237,7 @@ def test_the_equals_of_a_gpu_are_those_of_its_product_and_those_without_a_name(t
     (part,), _ = read("Attached GPUs : 3\n" + text, tmp_path)
     unknown = [finding["message"] for finding in part.findings if finding["status"] == "unknown"]
     assert [message for message in unknown if "remapped" in message] == [
-        "0000:02:00.0: the text lacks its remapped rows, which its equals show"
+        "0000:02:00.0: the text lacks its remapped rows, which identical GPUs show"
     ]
 
 

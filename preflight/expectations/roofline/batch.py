@@ -24,7 +24,7 @@ def fully_sharded(flops: float, all_reduce: float) -> float:
 
 
 def tensor_ways(flops: float, egress: float, feed_forward: int, ways: int) -> float:
-    """Return the largest number of GPUs to cut a layer over.
+    """Return the largest number of GPUs over which to split a layer.
 
     F over FLOP/s times (n-1)/n over the bytes/s of a GPU.
     """

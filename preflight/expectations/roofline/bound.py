@@ -11,18 +11,18 @@ from preflight._startup.lightclass import dataclass, replace
 from preflight.expectations.roofline.collectives import Roofline, roofline
 from preflight.expectations.roofline.machine import RooflineMachine
 
-#: Ratios to the customary figure: at least the first is as expected, below the second fails. The reference's
-#: recommendation for what a recognised machine reaches; public health checks gate between 0.75 and 0.97.
+#: Ratios to the usual figure: at least the first is as expected, below the second fails. Follows the reference's
+#: recommendation for recognised machines; public health checks gate between 0.75 and 0.97.
 AS_EXPECTED, FAILS, ANOTHER_WAY = 0.90, 0.75, 0.50
 
-#: What rounding and the clock may add to a limit that no wire exceeds.
+#: Tolerance of the line rate for rounding and clock errors.
 TOLERANCE = 1.02
 
 
-#: How near the NICs' customary figure must be to the one that binds for them to be suspected.
+#: Ratio of the NICs' usual figure to the limiting one up to which NICs are suspected.
 NEAR = 1.3
 
-#: Share of what a ring reaches between which a figure looks like a ring's, where NVLS is customary.
+#: Range, as fractions of a ring's bandwidth, in which a figure looks like a ring's although NVLS is usual.
 RING_FROM, RING_TO = 0.85, 1.10
 
 
@@ -32,12 +32,12 @@ class RooflineVerdict:
 
     word: str
     fails: bool
-    ratio: float  # of what was measured to what is customary
+    ratio: float  # ratio of measured to usual
     causes: tuple[str, ...] = ()
 
 
 def judge(busbw: float, roof: Roofline, machine: RooflineMachine) -> RooflineVerdict:
-    """Hold a bus bandwidth, GB/s, against a roofline."""
+    """Compare a bus bandwidth, GB/s, with a roofline."""
     ratio = busbw / roof.customary
     if busbw > TOLERANCE * roof.limit:
         return RooflineVerdict(
@@ -49,7 +49,7 @@ def judge(busbw: float, roof: Roofline, machine: RooflineMachine) -> RooflineVer
 
 
 def proof(busbw: float, roof: Roofline, machine: RooflineMachine) -> str:
-    """Return what a figure proves to be in use; empty if nothing."""
+    """Return the feature that a figure proves to be in use; empty if none."""
     if roof.collective != "all_reduce":
         return ""
     plain = roofline(roof.collective, replace(machine, nvls=False), roof.nodes)
@@ -62,7 +62,7 @@ def proof(busbw: float, roof: Roofline, machine: RooflineMachine) -> str:
 
 
 def _causes(busbw: float, ratio: float, roof: Roofline, machine: RooflineMachine) -> Iterator[str]:
-    """Yield what would give such a figure, the likeliest first."""
+    """Yield possible causes of a figure, the likeliest first."""
     networked = roof.nics is not None and roof.nics.customary <= NEAR * roof.customary
     if roof.nics is not None and networked:
         yield from _of_the_network(busbw, roof.nics.customary, machine)
@@ -71,19 +71,19 @@ def _causes(busbw: float, ratio: float, roof: Roofline, machine: RooflineMachine
     if not networked:
         if ratio < ANOTHER_WAY and busbw <= 60:
             yield "PCIe or shared memory instead of NVLink: P2P is disabled, or NVLink is down"
-        yield "a GPU with fewer NVLinks or lower clocks, which all others wait for"
+        yield "a GPU with fewer NVLinks or lower clocks, which delays all others"
 
 
 def _of_the_network(busbw: float, customary: float, machine: RooflineMachine) -> Iterator[str]:
     nics, share = machine.nics or 0, busbw / customary
     if busbw <= 3:
-        yield "TCP sockets: 0.5 to 3 GB/s is what they reach as shipped"
+        yield "TCP sockets: they reach 0.5 to 3 GB/s without tuning"
     for working in range(nics - 1, 0, -1):
         if nics <= 16 and abs(share * nics - working) <= 0.25:
             yield f"{working} of {nics} NICs carry the traffic"
             break
     if share <= 0.55:
-        yield "no GPUDirect RDMA: data that is staged in host memory reaches half at most"
+        yield "no GPUDirect RDMA: data staged in host memory reaches at most half"
     if busbw > 3 and share <= 0.35:
         yield "TCP sockets instead of RDMA"
     yield "a rail at a lower rate, or congestion"

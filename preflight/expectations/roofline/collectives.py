@@ -5,12 +5,13 @@ from __future__ import annotations
 from preflight._startup.lightclass import dataclass
 from preflight.expectations.roofline.machine import RooflineMachine
 
-#: Share of NVLink's line rate that a ring reaches on one node. A100 x8: 235 of 300; H200 x8: 361 of 450; B200 x8: 682
-#: of 900 (public runs of nccl-tests). NCCL's own constants give 0.80 to 0.82 (src/graph/topo.h: 20.0, 20.6 or 40.1 for
-#: a link of 25 or 50 GB/s).
+#: Fraction of NVLink's line rate that a ring reaches on one node. A100 x8: 235 of 300; H200 x8: 361 of 450; B200 x8:
+#: 682 of 900 (public runs of nccl-tests). NCCL's own constants give 0.80 to 0.82 (src/graph/topo.h: 20.0, 20.6 or 40.1
+#: for a link of 25 or 50 GB/s).
 RING = {"Volta": 0.80, "Ampere": 0.78, "Hopper": 0.80, "Blackwell": 0.76}
 
-#: The same of all_reduce where NVSwitches reduce: H100 470 to 487, H200 478 to 490 of 450; B200 800 to 840 of 900.
+#: The same for all_reduce with reduction in NVSwitches: H100 470 to 487, H200 478 to 490 of 450; B200 800 to 840 of
+#: 900.
 NVLS = {"Hopper": 1.04, "Blackwell": 0.90}
 
 #: The same of alltoall and sendrecv inside an NVLink domain: A100 x8 226 of 300.
@@ -19,7 +20,7 @@ PAIRS = 0.75
 #: Share of the NICs' line rate that a collective reaches with GPUDirect RDMA: 46 to 48 of 50 GB/s, 23 to 24 of 25.
 NICS = 0.95
 
-#: The same for alltoall, where many small pieces cost more: 85 of 94 on two nodes (public run over EFA).
+#: The same for alltoall, whose many small pieces cost more: 85 of 94 on two nodes (public run over EFA).
 NIC_PAIRS = 0.90
 
 SOURCE = "nccl-tests doc/PERFORMANCE.md; shares of the line rate as in public runs (roofline/collectives.py)"
@@ -29,7 +30,7 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Constraint:
-    """One constraint: customary and possible busbw, GB/s, if only this one binds."""
+    """One constraint: usual and possible busbw, GB/s, if only this one limits."""
 
     name: str
     line: float  # line rate, GB/s
@@ -39,7 +40,7 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Roofline:
-    """What a collective can reach on so many ranks."""
+    """The bandwidth that a collective can reach on this many ranks."""
 
     collective: str
     ranks: int
@@ -47,9 +48,9 @@ class Roofline:
     customary: float  # busbw, GB/s
     limit: float  # busbw, GB/s
     wire: Constraint  # the one that binds
-    nics: Constraint | None  # those of a node or rack, where the collective leaves it
-    ring: float | None  # busbw, GB/s: what a ring reaches where NVLS is reckoned with
-    smallest: int  # bytes from which a message is large enough to be compared
+    nics: Constraint | None  # of a node or rack, if the collective spans several
+    ring: float | None  # busbw of a ring, GB/s, if NVLS is assumed
+    smallest: int  # minimum message size in bytes to compare
 
     def seconds(self, size: int, factor: float) -> float:
         """Return the customary time of one operation on ``size`` bytes.
@@ -85,7 +86,7 @@ def roofline(collective: str, machine: RooflineMachine, nodes: int) -> Roofline 
 _NVLS = "NVSwitch, reducing (NVLS)"
 _NVLINK = "NVLink of a GPU"
 
-#: How a collective loads the wires: reduce-scatter and all-gather, one of them, from one to all, all pairs, neighbours.
+#: Traffic pattern of a collective: reduce-scatter and all-gather, one of them, from one to all, all pairs, neighbours.
 _KINDS = {
     "all_reduce": "both", "all_gather": "half", "reduce_scatter": "half", "broadcast": "root", "reduce": "root",
     "alltoall": "pairs", "sendrecv": "neighbour",
@@ -95,7 +96,7 @@ _KINDS = {
 def _nvlink(collective: str, machine: RooflineMachine, ranks: int, inside: int) -> Constraint:
     line = machine.nvlink
     kind = _KINDS[collective]
-    # what the own NIC brings need not come over NVLink
+    # data from the own NIC does not use NVLink
     own = inside / (inside - 1) * ((ranks - 1) / ranks if kind != "root" else 1) if ranks > inside else 1.0
     if kind in ("pairs", "neighbour"):
         # of T bytes a rank sends those for the other ranks of its domain over NVLink
@@ -121,12 +122,12 @@ def _nics(collective: str, machine: RooflineMachine, ranks: int, inside: int, do
         # each rank sends T (n-G)/n off its node
         return Constraint(name, line, NIC_PAIRS * line / inside * outside, line / inside * outside)
     if kind == "neighbour":
-        # one flow crosses from node to node: over one NIC, or a GPU's share of them
+        # one flow crosses between nodes, over one NIC or a GPU's share of the NICs
         return Constraint(name, line, NICS * max(machine.nic, node / machine.gpus), line)
     if kind == "root":
         return Constraint(name, line, NICS * line, line)
     if kind == "half":
-        # a domain must receive what it does not hold, T (n-G)/n; a ring passes on T (n-1)/n
+        # a domain must receive the data it lacks, T (n-G)/n; a ring forwards T (n-1)/n
         return Constraint(name, line, NICS * line, line * outside)
     # S (N-1)/N out, and as much again, and the same in; with SHARP once S; two nodes halve a ring's traffic
     limit = 2 * (ranks - 1) / ranks * line

@@ -29,10 +29,10 @@ class Level:
 
     @property
     def binds(self) -> str:
-        """Which of the two is the smaller."""
+        """Which of links and switches is the limit."""
         if self.switches is None or self.links < self.switches:
             return "links"
-        return "links and switches alike" if self.links == self.switches else "switches"
+        return "links and switches equally" if self.links == self.switches else "switches"
 
 
 @dataclass(frozen=True)

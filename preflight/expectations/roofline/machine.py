@@ -26,8 +26,8 @@ _NAMES = tuple(
 )
 
 
-#: What NVSwitches add up, and of what they take the least or the most; NCCL leaves other types and operations to rings
-#: and trees (NCCL 2.18 to 2.29, src/include/device.h, ncclNvlsSupported).
+#: Types that NVSwitches can sum, and types for minimum and maximum; NCCL uses rings and trees for others (NCCL 2.18 to
+#: 2.29, src/include/device.h, ncclNvlsSupported).
 _ADDED = frozenset({"int32", "int", "uint32", "int64", "uint64", "half", "bfloat16", "float", "double"})
 _COMPARED = _ADDED - {"float", "double"}
 
@@ -51,7 +51,7 @@ def gpu_named(name: str) -> GpuModel | None:
 
 @dataclass(frozen=True)
 class RooflineMachine:
-    """Nodes that are built alike."""
+    """Nodes with the same hardware."""
 
     gpu: GpuModel
     gpus: int  # of a node
@@ -92,9 +92,9 @@ class RooflineMachine:
 def machine_of(
     part: Part, gpus: int | None = None, nics: int | None = None, nic_gbps: float | None = None
 ) -> RooflineMachine | None:
-    """Return the machine of a part; None where NVLink does not join its GPUs.
+    """Return the machine of a part; None if NVLink does not connect its GPUs.
 
-    None as well if their number is unknown.
+    Also None if their number is unknown.
     """
     number = gpus if gpus is not None else part.gpus
     if number is None or not part.gpu.nvlinks:

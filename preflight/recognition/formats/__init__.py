@@ -1,6 +1,6 @@
 """Recognised kinds of output, in the order of detection.
 
-The surest come first.
+The most certain come first.
 """
 
 from __future__ import annotations

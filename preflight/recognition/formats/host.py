@@ -58,7 +58,7 @@ def _kernel(log: KernelText) -> tuple[dict[str, Any], str]:
 
 
 def _address(code: LoggedCode) -> str | None:
-    """Return the address as it is written; None where it was masked."""
+    """Return the address as written; None if it was masked."""
     return None if is_masked(code.mark.where) else code.mark.where
 
 

@@ -17,17 +17,17 @@ from preflight.textprep.lines import Line, Lines
 
 NCCL_ENV = "nccl-env"
 
-#: What stands in the name of every setting.
+#: Text in the name of every setting.
 SETTING = "CCL_"
 
-#: Lines among which a second setting must be: one alone is a word in a sentence or a command.
+#: Number of lines within which a second setting must occur: a single one may be part of a sentence or a command.
 _NEAR = 6
 
 
 def _spelled(lines: Lines, at: int) -> ParsedAssignment | None:
     """Return the setting of a line in a script or a manifest.
 
-    Those of a command are left to ``commands``.
+    ``commands`` handles those of a command.
     """
     if SETTING not in lines[at].text or lines[at].text.endswith("\\"):
         return None
@@ -43,7 +43,7 @@ def _begins(lines: Lines, at: int) -> bool:
     if SETTING not in text or not (listed := is_setting(text) or _spelled(lines, at)):
         return False
     near = [place for place in range(at + 1, min(at + _NEAR, len(lines))) if lines[place].text.strip()]
-    if not near:  # all there is, or the end of a sentence
+    if not near:  # the complete value, or the end of a sentence
         return listed is True and not any(line.text.strip() for line in lines[max(0, at - _NEAR) : at])
     texts = ((lines[place].text, _spelled(lines, place)) for place in near)
     return any(is_setting(text) or one or several(text) for text, one in texts)

@@ -17,13 +17,13 @@ from preflight.textprep.lines import Lines
 
 TRACE, RECORDER = "pytorch trace", "flight recorder"
 
-#: Lines after the opening of an object within which a name must identify it.
+#: Number of lines after the opening of an object within which a name must identify it.
 _AHEAD = 12
 
-#: A launcher's or a logger's mark, with which no JSON begins.
+#: A prefix of a launcher or logger, with which no JSON begins.
 _MARKED = re.compile(rb"\s*\[\s*[A-Za-z(]")
 
-#: Bytes of a line that are read at once.
+#: Maximum bytes of a line read at once.
 _PART = 1 << 16
 
 #: Bytes that identify a pickle of a flight recorder.
@@ -51,13 +51,13 @@ def read_trace_or_dump(source: InputSource) -> tuple[list[TextPart], torch.Torch
         return [], nothing
     taken = _taken(seen, source.name, 0, 1)
     if seen.recording and not pickled and (another := _another(source.path, seen.last)) is not None:
-        taken.cut.append(ParseGap(another, "a second dump begins here and is not read: give each a file of its own"))
+        taken.cut.append(ParseGap(another, "a second dump begins here and is not read: put each in a separate file"))
     return [TextPart(_kind(seen), 1, seen.last, "", taken, "")], seen
 
 
 def _another(path: Path, last: int) -> int | None:
     """Return the line after a dump on which another begins; None without one."""
-    number, begins = 1, True  # a dump may stand on one line, which is not read at once
+    number, begins = 1, True  # a dump may be on one line, which is read in parts
     with path.open("rb") as stream:
         while part := stream.readline(_PART):
             if begins and number > last and part.strip():
@@ -104,12 +104,12 @@ def _of_recording(facts: dict[str, Any]) -> str:
     return summary
 
 
-#: A dump that was printed as Python shows it, and what may stand before it on its line.
+#: A dump printed by Python, and the text that may precede it on its line.
 _PYTHON = re.compile(r"(?:[\w ,.()=:'\"-]{0,80}[=:]\s?|\s{0,40}(?:return|yield)\s)?\s*(?P<dump>[\[{].*)")
 _PYTHON_SIGN = re.compile(r"(?P<q>['\"])(?:collective_seq_id|profiling_name|pg_status|pg_config)(?P=q)\s?:")
-#: What Python writes otherwise than JSON, or a person who leaves entries out.
+#: Python syntax that differs from JSON, and marks of omitted entries.
 _NO_JSON = re.compile(r"'\s?:|:\s?(?:\(|True\b|False\b|None\b)|\s*\.{3}\s*(?:[\]}],?)?$")
-#: Lines in which that must show.
+#: Number of lines in which that must occur.
 _SOON = 400
 
 
@@ -124,7 +124,7 @@ def _printed(lines: Lines, at: int) -> str | None:
     return match["dump"] if any(_is_no_json(line.text) for line in lines[at : at + _SOON]) else None
 
 
-@lru_cache(maxsize=2 * _SOON)  # a line is looked at for each beginning above it
+@lru_cache(maxsize=2 * _SOON)  # a line is examined for each start above it
 def _is_no_json(text: str) -> bool:
     return _NO_JSON.search(text[:20_000]) is not None
 
@@ -204,8 +204,7 @@ def _begins(lines: Lines, at: int) -> bool:
     return torch.begins("\n".join(line.text[:2000] for line in lines[at : at + _AHEAD]))
 
 
-#: Characters that are read at once, first and later: a text in which nothing can be read is left soon, and a dump may
-#: stand on one line.
+#: Characters read at once, first and later: an unreadable text is abandoned early, and a dump may be on one line.
 _AT_FIRST, _AT_ONCE = 1 << 11, 1 << 15
 
 

@@ -1,7 +1,7 @@
 """Judgement of pasted outputs by the cores of the checks.
 
-Every finding has the id of a check. A judge gets the parser's value of one part, without the node's roles, its site
-or its time. It reports *warn* or *unknown* where the text lacks the intent.
+Every finding has the id of a check. A judge receives the parser's value of one part, without the node's roles, site or
+time. It reports *warn* or *unknown* if the text does not show the intent.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PastedValue:
 
     value: Any
     evidence: tuple[str, ...]  # key of its record
-    complete: bool  # nothing is missing, as far as the text shows
+    complete: bool  # complete, as far as the text shows
     earlier: tuple[Any, ...] = ()  # values of the same kind, of the same writer, above it
     others: tuple[Any, ...] = ()  # values of the same kind, of other writers
 
@@ -41,7 +41,7 @@ class PastedValue:
 Judge = Callable[[PastedValue], Iterator[Finding]]
 #: Id of the check and judge.
 Judged = tuple[tuple[str, Judge], ...]
-#: By kind: the judges, or what returns those for a value.
+#: Kind -> the judges, or a function that returns them for a value.
 Judges = Mapping[str, "Judged | Callable[[Any], Judged]"]
 
 
@@ -69,7 +69,7 @@ class PastedRun:
 def checks_of(kind: str, value: Any, earlier: tuple[Any, ...] = (), others: tuple[Any, ...] = ()) -> tuple[Check, ...]:
     """Return the checks that judge a part of a kind with this value.
 
-    Empty where no module has a judge for it.
+    Empty if no module has a judge for it.
     """
     declared, key = _declared(), key_of(kind)
     judges = _judges(kind)
@@ -100,7 +100,7 @@ def _declared() -> Mapping[str, Check]:
 def lowered(findings: Iterator[Finding]) -> Iterator[Finding]:
     """Turn failures into warnings.
 
-    The value is a fault under the usual intent, which the text lacks.
+    The value is a fault only under the usual intent, which the text does not show.
     """
     for finding in findings:
         yield replace(finding, status=Status.WARN) if finding.status is Status.FAIL else finding

@@ -1,4 +1,4 @@
-"""Judges of counters, for what one reading proves."""
+"""Judges of counters that were read once."""
 
 from __future__ import annotations
 

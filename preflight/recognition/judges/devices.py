@@ -1,6 +1,6 @@
 """Judges of ``nvidia-smi``'s table, NVLink counters, ``dcgmi`` and services.
 
-They cover the fabric manager and ``nvbandwidth``, too.
+They also cover the fabric manager and ``nvbandwidth``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from preflight.textprep.plain_text import ends_of
 
 # --- nvidia-smi ---------------------------------------------------------------------------------------
 
-#: Names of compute modes in the table, which are short there.
+#: Abbreviated names of compute modes in the table.
 _MODES = {
     "Default": "Default",
     "E. Process": "Exclusive_Process",
@@ -42,7 +42,7 @@ def _health(part: PastedValue) -> Health:
 
 
 def _silent(gpu: TableGpu) -> bool:
-    """Return whether a GPU answers with errors in place of its values."""
+    """Return whether a GPU shows errors instead of values."""
     return not {"GPU is lost", "GPU requires reset"}.isdisjoint(gpu.errors) or len(gpu.errors) >= 2
 
 
@@ -62,15 +62,18 @@ def _answers(part: PastedValue) -> Iterator[Finding]:
         words = ", ".join(dict.fromkeys(gpu.errors))
         report = failed if _silent(gpu) else unknown
         yield report(
-            f"GPU{gpu.index} ({gpu.address}): in place of values stands: {words}", subject=bus_address(gpu.address),
+            f"GPU{gpu.index} ({gpu.address}): shows instead of values: {words}", subject=bus_address(gpu.address),
             found=words, expected="values", evidence=part.evidence,
             fix="Drain the node; `dmesg | grep -i xid`; reset the GPU, and reseat or replace it if it stays so.",
         )  # fmt: skip
     numbers = [gpu.index for gpu in table.gpus]
     if lacking := sorted(set(range(max(numbers, default=-1) + 1)) - set(numbers)):
-        yield unknown(f"GPU {', '.join(map(str, lacking))} missing from the table", found=len(numbers),
-                      evidence=part.evidence, fix="Give the complete table; else `nvidia-smi -L` and"
-                                                  " `dmesg`.")  # fmt: skip
+        yield unknown(
+            f"GPU {', '.join(map(str, lacking))} missing from the table",
+            found=len(numbers),
+            evidence=part.evidence,
+            fix="Paste the complete table, or `nvidia-smi -L` and `dmesg`.",
+        )
     elif table.gpus and not bad:
         yield passed(f"each of {len(table.gpus)} GPUs in the table answers", evidence=part.evidence)
 
@@ -128,9 +131,11 @@ def _memory(part: PastedValue) -> Iterator[Finding]:
             yield warned(f"GPU{gpu.index}: {used * 100 / total:.0f} % of its memory is used", **at)
         elif table.processes_shown and used > ORPHANED_MIB and gpu.index not in owners and not gpu.utilisation_pct:
             full = True
-            yield warned(f"GPU{gpu.index}: {used} MiB are used, and the table shows no process that holds them", **at,
-                         fix="`fuser -v /dev/nvidia*` as root names the holder; in a container it is"
-                             " hidden.")  # fmt: skip
+            yield warned(
+                f"GPU{gpu.index}: {used} MiB are used, but the table shows no process that uses them",
+                **at,
+                fix="`fuser -v /dev/nvidia*` as root names the process; in a container it is hidden.",
+            )
     if not full and any(gpu.memory_total_mib for gpu in table.gpus):
         yield passed("no GPU's memory is full", evidence=part.evidence)
 
@@ -149,7 +154,8 @@ def _power(part: PastedValue) -> Iterator[Finding]:
                              found=f"{cap} W", expected=f"{most} W, as its peers", evidence=part.evidence)  # fmt: skip
 
 
-#: Temperature at which every data-center part is near its slowdown, Celsius: a judgement (A100 slows at 89 to 95).
+#: Temperature in Celsius at which every data-center part is close to its slowdown: a judgement (A100 slows at 89 to
+#: 95).
 HOT_C = 85
 
 
@@ -177,7 +183,7 @@ def _link_errors(part: PastedValue) -> Iterator[Finding]:
 
 # --- dcgmi --------------------------------------------------------------------------------------------
 
-#: Words in the name of a test, and the check that judges the same on a node.
+#: Words in the name of a test -> the check for the same fault on a node.
 _OF_TEST = (
     ("page retirement", "gpu.row-remap"), ("row remap", "gpu.row-remap"), ("memory", "gpu.ecc-uncorrected"),
     ("memtest", "gpu.ecc-uncorrected"), ("pcie", "gpu.pcie-link"), ("nvlink", "nvlink.links"),
@@ -211,7 +217,7 @@ def _test_judge(test: DiagTest) -> Judge:
             f"dcgmi diag: {test.name} {'failed' if test.result == 'fail' else 'warned'}{gpus}{words} (line"
             f" {test.line})",
             subject=f"GPU {test.gpus}" if test.gpus else "", found=test.result, expected="pass", evidence=part.evidence,
-            fix="Drain the node; `nvidia-smi -q`, `dmesg | grep -i xid`; run this test alone: `dcgmi diag -r`.",
+            fix="Drain the node; check `nvidia-smi -q` and `dmesg | grep -i xid`; run only this test: `dcgmi diag -r`.",
         )  # fmt: skip
 
     return judge_part
@@ -220,7 +226,7 @@ def _test_judge(test: DiagTest) -> Judge:
 def _diag_passed(part: PastedValue) -> Iterator[Finding]:
     counts = Counter(test.result for test in part.value.tests)
     if not counts["pass"]:
-        yield unknown("dcgmi diag: no test of it ran", found=", ".join(counts), evidence=part.evidence,
+        yield unknown("dcgmi diag: no test was run", found=", ".join(counts), evidence=part.evidence,
                       fix="`dcgmi diag -r 1`")  # fmt: skip
         return
     skipped = f", {counts['skip']} skipped" if counts["skip"] else ""
@@ -258,7 +264,7 @@ def _discovered(part: PastedValue) -> Iterator[Finding]:
     if not listing.gpu_count:
         yield failed("dcgmi finds no GPU", found=0, expected="the node's GPUs", evidence=part.evidence)
     else:
-        yield unknown(f"dcgmi finds {listing.gpu_count} GPUs, and nothing shows how many there should be",
+        yield unknown(f"dcgmi finds {listing.gpu_count} GPUs; the expected number is unknown",
                       found=listing.gpu_count, evidence=part.evidence,
                       fix="Compare with `lspci -d 10de:`.")  # fmt: skip
 
@@ -283,7 +289,7 @@ def _link_states(part: PastedValue) -> Iterator[Finding]:
     if most and not bad:
         yield passed(f"{len(up)} GPUs have {most} NVLinks up each", evidence=part.evidence)
     elif not most and not bad:
-        yield unknown("no NVLink is up, and nothing shows if any should", found=0, evidence=part.evidence,
+        yield unknown("no NVLink is up, and it is not known whether any should be", found=0, evidence=part.evidence,
                       fix="`nvidia-smi nvlink -s`")  # fmt: skip
 
 
@@ -319,7 +325,7 @@ def _unit(part: PastedValue) -> Iterator[Finding]:
 
 
 def _any_unit(part: PastedValue) -> Iterator[Finding]:
-    """Judge a unit of which the text does not show whether jobs need it."""
+    """Judge a unit that jobs may or may not need."""
     status: ServiceStatus = part.value
     if status.active is None:
         return
@@ -360,14 +366,16 @@ def _copies(part: PastedValue) -> Iterator[Finding]:
             bad = True
             (row, column), value = min(slow.items(), key=lambda item: item[1])
             yield warned(
-                f"{test.name}: {len(slow)} of {len(cells)} copies are slow, {row} to {column} at {value:g} GB/s beside "
-                f"{usual:g} (line {test.line})",
-                found=f"{value:g} GB/s", expected=f"{usual:g} GB/s, the median", evidence=part.evidence,
+                f"{test.name}: {len(slow)} of {len(cells)} copies are slow, {row} to {column} at "
+                f"{value:g} GB/s compared with {usual:g} (line {test.line})",
+                found=f"{value:g} GB/s",
+                expected=f"{usual:g} GB/s, the median",
+                evidence=part.evidence,
                 fix="`nvidia-smi topo -m`, `nvidia-smi -q -d PERFORMANCE`; check PCIe links, NVLinks and CPU binding.",
-            )  # fmt: skip
+            )
     measured = [test for test in run.tests if not test.waived]
     if measured and not bad:
-        yield passed(f"nvbandwidth: the copies of {len(measured)} tests are alike", evidence=part.evidence)
+        yield passed(f"nvbandwidth: the copies of {len(measured)} tests have similar rates", evidence=part.evidence)
 
 
 JUDGES: Judges = {

@@ -19,10 +19,10 @@ from preflight.parsers.rdma.resources import RdmaDevice
 from preflight.recognition.judges import Judge, Judges, PastedValue
 from preflight.recognition.judges.lists import limited, unsure
 
-#: Encodings of FEC that correct what links of 50 Gb/s per lane and faster cannot do without.
+#: FEC encodings that are sufficient for links of 50 Gb/s per lane and faster.
 _CORRECTING = ("RS", "LLRS")
 
-#: Offloads without which a CPU core carries every packet of a socket.
+#: Offloads without which a CPU core processes every packet of a socket.
 _OFFLOADS = ("rx-checksumming", "tx-checksumming", "scatter-gather", "tcp-segmentation-offload",
              "generic-segmentation-offload", "generic-receive-offload", "receive-hashing")  # fmt: skip
 
@@ -55,8 +55,8 @@ def _offloads(part: PastedValue) -> Iterator[Finding]:
     off = [name for name, value in shown.items() if value.startswith("off")]
     if off:
         yield unknown(
-            f"{settings.interface}: {', '.join(off)} off, which is on by default: the CPU does it for every "
-            "packet of a socket; RDMA is not concerned",
+            f"{settings.interface}: {', '.join(off)} off, which is on by default: the CPU does this "
+            "for every packet of a socket; RDMA is not affected",
             subject=settings.interface,
             found=", ".join(off),
             expected="on",
@@ -73,7 +73,7 @@ def _channels(part: PastedValue) -> Iterator[Finding]:
     most = settings.sections.get("Pre-set maximums", {}).get("Combined", "")
     if settings.what == "channel parameters" and now == "1" and most.isdecimal() and int(most) > 1:
         yield unknown(
-            f"{settings.interface}: one channel of {most}: a single CPU takes all packets of sockets",
+            f"{settings.interface}: one channel of {most}: a single CPU handles all socket packets",
             subject=settings.interface,
             found="1",
             expected=f"up to {most}",
@@ -83,7 +83,7 @@ def _channels(part: PastedValue) -> Iterator[Finding]:
 
 @limited
 def _link_types(part: PastedValue) -> Iterator[Finding]:
-    """Compare the link types of all ports: a mix is seldom meant."""
+    """Compare the link types of all ports: a mix is rarely intended."""
     devices: Sequence[NicConfiguration] = part.value
     types: dict[str, str] = {
         f"{item.device or item.type} {name.rpartition('_')[2]}": value.partition("(")[0]
@@ -171,7 +171,7 @@ def _speeds(part: PastedValue) -> Iterator[Finding]:
         yield passed(f"{sum(map(len, groups.values()))} links run at the speed of their peers", evidence=part.evidence)
 
 
-#: Words of ibdiagnet's complaints, and the check that judges the same.
+#: Words in ibdiagnet's messages -> the check for the same fault.
 _COMPLAINTS = (
     ("fabric.link-errors", ("counter", "ber", "symbol", "error", "threshold", "overflow")),
     ("fabric.link-speed", ("speed", "width", "link")),
@@ -200,7 +200,7 @@ def _complaints(check: str) -> Judge:
                         evidence=part.evidence,
                     )
         if check == _REST and not diagnosis.errors and not diagnosis.warnings and part.complete:
-            yield passed(f"ibdiagnet complains of nothing in {diagnosis.notes} lines", evidence=part.evidence)
+            yield passed(f"ibdiagnet reports no fault in {diagnosis.notes} lines", evidence=part.evidence)
 
     return limited(judge_part)
 
@@ -216,8 +216,8 @@ def _routes(part: PastedValue) -> Iterator[Finding]:
     several = {place: devices for place, devices in shared.items() if len(devices) > 1}
     for (_, network), devices in several.items():
         yield unknown(
-            f"{', '.join(devices[:8])} share the network {network}: without source routing (`ip rule`) all "
-            "that leaves takes the first",
+            f"{', '.join(devices[:8])} share the network {network}: without source routing (`ip rule`) "
+            "all outgoing traffic uses the first",
             subject=devices[1],
             found=f"{len(devices)} interfaces",
             expected="a network for each rail, or a rule for each address",
@@ -249,7 +249,7 @@ def _answers(part: PastedValue) -> Iterator[Finding]:
         yield warned(f"{run.peer}: packets of this size do not pass: MTU {mtu}", subject=run.peer, found=f"MTU {mtu}",
                      expected="the interface's MTU, undivided", evidence=part.evidence)  # fmt: skip
     elif not result.received:
-        yield warned(f"{run.peer}: none of {result.sent} packets came back"
+        yield warned(f"{run.peer}: none of {result.sent} packets was answered"
                      f"{f': {result.objection}' if result.objection else ''}", subject=run.peer, found="100 % lost",
                      expected="answers", evidence=part.evidence)  # fmt: skip
     elif result.received < result.sent:
@@ -257,7 +257,7 @@ def _answers(part: PastedValue) -> Iterator[Finding]:
                      subject=run.peer, found=f"{result.received} of {result.sent}", expected="all",
                      evidence=part.evidence)  # fmt: skip
     else:
-        yield passed(f"{run.peer}: all {result.sent} packets came back", evidence=part.evidence)
+        yield passed(f"{run.peer}: all {result.sent} packets were answered", evidence=part.evidence)
 
 
 @limited
@@ -265,9 +265,14 @@ def _exceeded(part: PastedValue) -> Iterator[Finding]:
     result: ErrorCheck = part.value
     for item in result.counters:
         place = f"LID {item.lid} port {item.port}" if item.lid is not None else "a port"
-        yield warned(f"{place}: {item.name} {item.value}, above the threshold {item.threshold} (line {item.line}); one "
-                     "reading does not show when", subject=place, found=f"{item.name} {item.value}",
-                     expected=f"at most {item.threshold}", evidence=part.evidence)  # fmt: skip
+        yield warned(
+            f"{place}: {item.name} {item.value}, above the threshold {item.threshold} (line "
+            f"{item.line}); the time is unknown from one reading",
+            subject=place,
+            found=f"{item.name} {item.value}",
+            expected=f"at most {item.threshold}",
+            evidence=part.evidence,
+        )
     if result.failed and not result.counters:
         yield warned(f"{', '.join(result.failed[:8])}: the check failed", subject=result.failed[0], found="FAILED",
                      expected="OK", evidence=part.evidence)  # fmt: skip
@@ -290,7 +295,7 @@ def _guids(part: PastedValue) -> Iterator[Finding]:
                           subject=name, found=guid, expected="a GUID", evidence=part.evidence)  # fmt: skip
         elif counts[guid] > 1:
             yield warned(f"{name} shares its GUID {guid} with another device", subject=name, found=guid,
-                         expected="a GUID of its own", evidence=part.evidence)  # fmt: skip
+                         expected="a unique GUID", evidence=part.evidence)  # fmt: skip
     if guids and all(guid.strip("0:") and counts[guid] == 1 for guid in guids.values()) and part.complete:
         yield passed(f"{len(guids)} RDMA devices have a GUID each", evidence=part.evidence)
 

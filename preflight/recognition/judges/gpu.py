@@ -21,7 +21,7 @@ _HealthJudge = Callable[[Health, PastedValue], Iterator[Finding]]
 
 
 def _of_health(core: Callable[[Health], Iterator[Finding]]) -> _HealthJudge:
-    """Return the judge of a core that takes the health of all GPUs."""
+    """Return the judge for a check core on the health of all GPUs."""
     return lambda health, _part: core(health)
 
 
@@ -31,7 +31,7 @@ def _intended(core: Callable[[Health], Iterator[Finding]]) -> _HealthJudge:
 
 
 def _answers(health: Health, part: PastedValue) -> Iterator[Finding]:
-    """Report GPUs that do not answer, errors in place of values, missing GPUs."""
+    """Report GPUs that do not answer, errors instead of values, and missing GPUs."""
     gpus = part.value.gpus if health.gpus else ()
     bad = False
     for bus_id, tree in gpus:
@@ -40,7 +40,7 @@ def _answers(health: Health, part: PastedValue) -> Iterator[Finding]:
             bad, place = True, smi_xml.bus_address(bus_id)
             words = ", ".join(sorted(errors))
             named = place or "a GPU without an address in the text"
-            yield unknown(f"{named}: in place of values stands: {words}",
+            yield unknown(f"{named}: shows instead of values: {words}",
                           subject=place, found=words, expected="values", evidence=part.evidence,
                           fix="Run `nvidia-smi -q -i` for this GPU again; look for its Xids (`dmesg`).")  # fmt: skip
     lacking = list(_lacking(gpus, part.evidence))
@@ -48,11 +48,11 @@ def _answers(health: Health, part: PastedValue) -> Iterator[Finding]:
     bad = bad or bool(lacking)
     for words in health.silent:
         address, _, error = words.rpartition(": ")
-        yield failed(f"{words}: the driver lists it, and it does not answer", subject=address, found=error,
+        yield failed(f"{words}: listed by the driver, but does not answer", subject=address, found=error,
                      expected="an answer", evidence=health.evidence)  # fmt: skip
     if health.partial:
         yield unknown(health.partial, found=len(health.gpus), evidence=health.evidence,
-                      fix="Give the complete output; a GPU that is missing from it may have fallen off the bus: "
+                      fix="Paste the complete output; a GPU missing from it may have fallen off the bus: "
                       "`dmesg | grep -i xid`.")  # fmt: skip
     elif health.gpus and not health.silent and not bad:
         yield passed(f"each of {len(health.gpus)} GPUs answers", evidence=health.evidence)
@@ -68,7 +68,7 @@ _SECTIONS = {
 def _lacking(gpus: tuple[tuple[str, Tree], ...], evidence: tuple[str, ...]) -> Iterator[Finding]:
     """Report the sections that a GPU lacks and its peers show.
 
-    Its peers are the GPUs of its product and those without a name; without a name of its own, all.
+    Peers are GPUs of the same product and those without a name; for a GPU without a name, all.
     """
     shown: dict[object, set[str]] = {}
     for _, tree in gpus:
@@ -81,8 +81,8 @@ def _lacking(gpus: tuple[tuple[str, Tree], ...], evidence: tuple[str, ...]) -> I
             place = smi_xml.bus_address(bus_id)
             named = place or "a GPU without an address in the text"
             yield unknown(
-                f"{named}: the text lacks its {', '.join(lacking)}, which its equals show", subject=place,
-                found=", ".join(lacking), evidence=evidence, fix="Give the complete output of `nvidia-smi -q`.",
+                f"{named}: the text lacks its {', '.join(lacking)}, which identical GPUs show", subject=place,
+                found=", ".join(lacking), evidence=evidence, fix="Paste the complete output of `nvidia-smi -q`.",
             )  # fmt: skip
 
 
@@ -94,11 +94,14 @@ def _lifetime(health: Health) -> Iterator[Finding]:
         recent = (gpu.ecc_volatile_sram_uncorrected or 0) + (gpu.ecc_volatile_dram_uncorrected or 0)
         if sram + dram and not recent and not gpu.sram_threshold_exceeded:
             yield warned(
-                f"{gpu.label}: {sram + dram} uncorrectable memory errors in its life ({sram} SRAM, {dram} DRAM), none "
-                "counted since the driver was loaded",
-                subject=gpu.address, found=f"{sram} SRAM, {dram} DRAM (aggregate)", expected="0",
-                evidence=health.evidence, fix="See that no row remapping or page retirement is pending; watch the GPU.",
-            )  # fmt: skip
+                f"{gpu.label}: {sram + dram} uncorrectable memory errors in its lifetime ({sram} SRAM, "
+                f"{dram} DRAM), none since the driver was loaded",
+                subject=gpu.address,
+                found=f"{sram} SRAM, {dram} DRAM (aggregate)",
+                expected="0",
+                evidence=health.evidence,
+                fix="See that no row remapping or page retirement is pending; watch the GPU.",
+            )
 
 
 def _replays(health: Health) -> Iterator[Finding]:
@@ -106,11 +109,11 @@ def _replays(health: Health) -> Iterator[Finding]:
 
 
 def _driver_settings(health: Health) -> Iterator[Finding]:
-    """Judge application clocks, and whether they hold the clocks down."""
+    """Judge application clocks, and whether they limit the clocks."""
     yield from clocks.judge_clocks(health)
     for gpu in health.gpus:
         if (gpu.event_reasons or 0) & 0x02:
-            yield warned(f"{gpu.label}: its clocks are held down by the application clocks setting",
+            yield warned(f"{gpu.label}: its clocks are limited by the application clocks setting",
                          subject=gpu.address, found="applications clocks setting active", expected="not active",
                          evidence=health.evidence)  # fmt: skip
 
@@ -224,9 +227,9 @@ def _topology(part: PastedValue) -> Iterator[Finding]:
 
 
 def _near(part: PastedValue) -> Iterator[Finding]:
-    """Judge the nearest NIC of each GPU where some GPU has a near one.
+    """Judge the nearest NIC of each GPU if some GPU has a close one.
 
-    Else the PCIe switches may be hidden.
+    Otherwise the PCIe switches may be hidden.
     """
     matrix: Matrix = part.value
     topo = matrix.topology()
@@ -256,8 +259,7 @@ def _peers(part: PastedValue) -> Iterator[Finding]:
         yield report(
             f"no peer access between {len(pairs)} pairs of GPUs: {code}, {_PEER_CODES.get(code, 'unknown')}",
             found=", ".join(pairs[:8]), expected="OK", evidence=part.evidence,
-            fix="NCCL goes over host memory there; look at ACS and the IOMMU (`lspci -vv`), and at the part's "
-            "datasheet.",
+            fix="NCCL uses host memory for it; check ACS and the IOMMU (`lspci -vv`), and the part's datasheet.",
         )  # fmt: skip
     if not bad and part.value.access:
         yield passed("peer access between all pairs of GPUs", evidence=part.evidence)
@@ -269,7 +271,7 @@ _PEER_CODES = {
     "U": "unknown",
 }  # fmt: skip
 
-#: Codes of parts that have no peer access by design, and of those that lost it.
+#: Codes of parts without peer access by design, and of parts that lost it.
 _OF_THE_PART = frozenset({"GNS", "NS", "U"})
 
 JUDGES: Judges = {

@@ -22,10 +22,13 @@ def _memory(part: PastedValue) -> Iterator[Finding]:
     few = {name: size for name, size in sizes.items() if size < _EVEN * most}
     if bare := [name for name, size in few.items() if not size]:
         yield unknown(
-            f"NUMA node {', '.join(bare)} has CPUs and no memory: some processors have it so, else modules are missing",
-            found="0 GiB", expected=f"{_gib(most)} GiB, as the largest", evidence=part.evidence,
+            f"NUMA node {', '.join(bare)} has CPUs but no memory: by design of some processors, "
+            "otherwise modules are missing",
+            found="0 GiB",
+            expected=f"{_gib(most)} GiB, as the largest",
+            evidence=part.evidence,
             fix="Compare `dmidecode -t memory` with an identical machine.",
-        )  # fmt: skip
+        )
     for name, size in few.items():
         if not size:
             continue

@@ -26,7 +26,7 @@ def _hindrances(part: PastedValue) -> Iterator[Finding]:
         yield warned(f"the boot option {option} {effect}", subject=option.name, found=str(option), expected="unset",
                      evidence=part.evidence)  # fmt: skip
     if options and not hindering and part.complete:
-        yield passed(f"none of {len(options)} boot options holds the hardware back", evidence=part.evidence)
+        yield passed(f"none of {len(options)} boot options limits the hardware", evidence=part.evidence)
 
 
 def _iommu(part: PastedValue) -> Iterator[Finding]:
@@ -51,7 +51,7 @@ def _clock(part: PastedValue) -> Iterator[Finding]:
         yield judge_clock(Clock(status.synchronised, status.offset_s, part.evidence[0]))
 
 
-#: Bytes of /dev/shm below which a job of several ranks fails, and below which it is tight: as in host.shm.
+#: Bytes of /dev/shm below which a job of several ranks fails, and below which it warns: as in host.shm.
 _LITTLE_SHM, _ENOUGH_SHM = 2**30, 8 * 2**30
 
 
@@ -71,7 +71,7 @@ def _shm(part: PastedValue) -> Iterator[Finding]:
             yield passed(f"/dev/shm has {size}", evidence=part.evidence)
 
 
-#: Share of a file system from which on it counts as full, per cent: a judgement.
+#: Usage in percent from which a file system counts as full: a judgement.
 _FULL_PCT = 95
 #: File systems that are full by design: images.
 _IMAGES = ("/snap/", "/var/lib/snapd/", "/media/", "/cdrom", "/iso")
@@ -98,9 +98,14 @@ def _drops(part: PastedValue) -> Iterator[Finding]:
     dropping = [queue for queue in queues if queue.dropped]
     for queue in dropping:
         name = queue.device or "the interface"
-        yield unknown(f"{name}: its queue {queue.kind} dropped {queue.dropped} of {queue.packets} packets; one "
-                      "reading does not show when", subject=queue.device, found=queue.dropped, 
-                      expected="no growth between two readings", evidence=part.evidence)  # fmt: skip
+        yield unknown(
+            f"{name}: its queue {queue.kind} dropped {queue.dropped} of {queue.packets} packets; the "
+            "time is unknown from one reading",
+            subject=queue.device,
+            found=queue.dropped,
+            expected="no growth between two readings",
+            evidence=part.evidence,
+        )
     if any(queue.dropped is not None for queue in queues) and not dropping and part.complete:
         yield passed(f"{len(queues)} queues dropped nothing", evidence=part.evidence)
 
@@ -111,9 +116,14 @@ def _driver_files(part: PastedValue) -> Iterator[Finding]:
     masked = [name for name in ("GPU UUID", "Video BIOS", "GPU Firmware") if "??" in files.gpu.get(name, "")]
     place = files.gpu.get("Bus Location", "")
     if masked:
-        yield unknown(f"{place or 'a GPU'}: the driver has no {', '.join(masked)}: it was never initialised, or "
-                      "does not answer", subject=place, found="????", expected="values", evidence=part.evidence,
-                      fix="`nvidia-smi -q -i BUS`; `dmesg | grep -i -e xid -e nvrm`.")  # fmt: skip
+        yield unknown(
+            f"{place or 'a GPU'}: the driver has no {', '.join(masked)}: it was never initialised, or does not answer",
+            subject=place,
+            found="????",
+            expected="values",
+            evidence=part.evidence,
+            fix="`nvidia-smi -q -i BUS`; `dmesg | grep -i -e xid -e nvrm`.",
+        )
     elif files.gpu.get("GPU Excluded", "").lower() == "yes":
         yield warned(f"{place or 'a GPU'}: excluded by the driver's settings", subject=place, found="excluded",
                      expected="not excluded", evidence=part.evidence)  # fmt: skip
@@ -121,7 +131,7 @@ def _driver_files(part: PastedValue) -> Iterator[Finding]:
         yield passed(f"{place or 'the GPU'} has been initialised by the driver", evidence=part.evidence)
 
 
-#: Share of the memory below which little is left, and of the swap from which on it is in use: judgements.
+#: Fraction of memory below which it is low, and of swap from which it is in use: judgements.
 _LITTLE_AVAILABLE, _SWAPPING = 0.05, 0.5
 
 

@@ -29,17 +29,23 @@ def _pause(part: PastedValue) -> Iterator[Finding]:
     on = [way for way, is_on in zip(("RX", "TX"), pause.effective, strict=True) if is_on]
     if lost:
         yield unknown(
-            f"{name}: global pause is set ({', '.join(lost)}) and not negotiated: the other end does not pause",
-            subject=name, found=f"{' and '.join(lost)} on, negotiated off", expected="off with PFC; else negotiated",
-            evidence=part.evidence, fix="Lossless RoCE: `ethtool -A IF rx off tx off`, and PFC; else the switch port.",
-        )  # fmt: skip
+            f"{name}: global pause is set ({', '.join(lost)}) but not negotiated: the other end does not pause",
+            subject=name,
+            found=f"{' and '.join(lost)} on, negotiated off",
+            expected="off with PFC; else negotiated",
+            evidence=part.evidence,
+            fix="For lossless RoCE, run `ethtool -A IF rx off tx off` and enable PFC; otherwise check the switch port.",
+        )
     if on:
         yield unknown(
-            f"{name}: global pause is on ({', '.join(on)}): it stops all priorities and excludes PFC; the text does "
-            "not show whether RoCE runs here",
-            subject=name, found=f"{' and '.join(on)} on", expected="RX off, TX off with PFC", evidence=part.evidence,
+            f"{name}: global pause is on ({', '.join(on)}): it stops all priorities and excludes PFC; "
+            "the text does not show whether RoCE is used",
+            subject=name,
+            found=f"{' and '.join(on)} on",
+            expected="RX off, TX off with PFC",
+            evidence=part.evidence,
             fix="Lossless RoCE: `ethtool -A IF rx off tx off`, and PFC of one priority.",
-        )  # fmt: skip
+        )
     if pause.effective == (False, False) and not lost and part.complete:
         yield passed(f"{name}: global pause is off, so it does not exclude PFC", evidence=part.evidence)
 
@@ -197,10 +203,14 @@ def _shared_subnets(part: PastedValue) -> Iterator[Finding]:
                 subnets.setdefault(subnet, []).append(interface.name)
     for subnet, names in subnets.items():
         if len(names) > 1:
-            yield unsure(f"{', '.join(names[:8])} have addresses of one subnet, {subnet}: as rails they need subnets "
-                         "of their own, or ARP settings that keep them apart", subject=subnet,
-                         found=", ".join(names[:8]), expected="a subnet for each rail",
-                         evidence=part.evidence)  # fmt: skip
+            yield unsure(
+                f"{', '.join(names[:8])} have addresses in one subnet, {subnet}: as rails they need "
+                "separate subnets, or ARP settings that separate them",
+                subject=subnet,
+                found=", ".join(names[:8]),
+                expected="a subnet for each rail",
+                evidence=part.evidence,
+            )
 
 
 def _interface_errors(part: PastedValue) -> Iterator[Finding]:
@@ -209,7 +219,7 @@ def _interface_errors(part: PastedValue) -> Iterator[Finding]:
         errors = {"RX errors": interface.rx_errors or 0, "TX errors": interface.tx_errors or 0}
         if high := {name: value for name, value in errors.items() if value > TOLERATED[CounterKind.LINK]}:
             listed = ", ".join(f"{name} {value}" for name, value in high.items())
-            yield unknown(f"{interface.name}: {listed}; one reading does not show when", subject=interface.name,
+            yield unknown(f"{interface.name}: {listed}; the time is unknown from one reading", subject=interface.name,
                           found=listed, expected="no growth between two readings", evidence=part.evidence,
                           fix="Read it again after a minute: `ip -s link show IF`.")  # fmt: skip
 
@@ -219,7 +229,7 @@ def _interface_drops(part: PastedValue) -> Iterator[Finding]:
     for interface in interfaces:
         dropped = (interface.rx_dropped or 0) + (interface.tx_dropped or 0)
         if dropped > TOLERATED[CounterKind.RECEIVER]:
-            yield unknown(f"{interface.name}: {dropped} packets dropped; one reading does not show when",
+            yield unknown(f"{interface.name}: {dropped} packets dropped; the time is unknown from one reading",
                           subject=interface.name, found=f"{dropped} dropped", 
                           expected="no growth between two readings", evidence=part.evidence,
                           fix="Read it again after a minute: `ip -s link show IF`.")  # fmt: skip
@@ -238,10 +248,15 @@ def _bond(part: PastedValue) -> Iterator[Finding]:
         usual = aggregators.most_common(1)[0][0]
         for member in bond.members:
             if member not in down and member.aggregator not in (None, usual):
-                yield warned(f"{name}: {member.name} is in aggregator {member.aggregator}, others in {usual}: LACP did "
-                             "not join it, so it carries nothing", subject=member.name,
-                             found=f"aggregator {member.aggregator}", expected=f"aggregator {usual}",
-                             evidence=part.evidence, fix="Compare LACP on both switch ports of the bond.")  # fmt: skip
+                yield warned(
+                    f"{name}: {member.name} is in aggregator {member.aggregator}, others in {usual}: "
+                    "LACP did not add it, so it carries no traffic",
+                    subject=member.name,
+                    found=f"aggregator {member.aggregator}",
+                    expected=f"aggregator {usual}",
+                    evidence=part.evidence,
+                    fix="Compare LACP on both switch ports of the bond.",
+                )
     speeds = {member.speed_gbps for member in bond.members if member.speed_gbps is not None}
     if len(speeds) > 1:
         listed = ", ".join(f"{member.name} {member.speed_gbps:g}" for member in bond.members if member.speed_gbps)
@@ -255,7 +270,7 @@ def _bond_flaps(part: PastedValue) -> Iterator[Finding]:
     bond: Bond = part.value
     for member in bond.members:
         if (member.link_failures or 0) > TOLERATED[CounterKind.FLAP]:
-            yield unknown(f"{member.name} lost its link {member.link_failures} times since the bond was made",
+            yield unknown(f"{member.name} lost its link {member.link_failures} times since the bond was created",
                           subject=member.name, found=member.link_failures, expected="no growth between two readings",
                           evidence=part.evidence, fix="`dmesg -T | grep -i 'link'` shows when.")  # fmt: skip
 

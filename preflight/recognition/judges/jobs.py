@@ -12,7 +12,7 @@ from preflight.parsers.training.iteration_log import TrainingLog, TrainingStep
 from preflight.parsers.training.serving_log import ServingLog, ServingReport
 from preflight.recognition.judges import Judges, PastedValue
 
-#: Open files below which a job of eight ranks with data loaders runs out: a judgement, as in host.open-files.
+#: Minimum open files for a job of eight ranks with data loaders: a judgement, as in host.open-files.
 _FEW_FILES = 4096
 
 
@@ -34,15 +34,15 @@ def _files(part: PastedValue) -> Iterator[Finding]:
         return
     files = limits.soft["open files"]
     if files is not None and files < _FEW_FILES:
-        yield warned(f"a process may open {files} files", found=files, expected=f"at least {_FEW_FILES}",
+        yield warned(f"the limit of open files is {files}", found=files, expected=f"at least {_FEW_FILES}",
                      evidence=part.evidence)  # fmt: skip
     else:
-        yield passed(f"a process may open {'any number of' if files is None else files} files", evidence=part.evidence)
+        yield passed(f"the limit of open files is {'unlimited' if files is None else files}", evidence=part.evidence)
 
 
 # --- training -----------------------------------------------------------------------------------------
 
-#: A step that takes this many times the median is a stall, and how many steps a judgement needs: judgements.
+#: A step of this multiple of the median is a stall; minimum number of steps to judge: judgements.
 _STALL, _ENOUGH = 2.0, 8
 
 
@@ -55,16 +55,23 @@ def _steps(part: PastedValue) -> Iterator[Finding]:
     bad = False
     if broken := [step for step in log.steps if step.loss is not None and (isnan(step.loss) or isinf(step.loss))]:
         bad = True
-        yield failed(f"the loss is {broken[0].loss}{_of_step(broken[0], 'from')} on (line {broken[0].line})",
-                     found=str(broken[0].loss), expected="a number", evidence=part.evidence,
-                     fix="Look at the learning rate and the data of that step; if one rank alone has it, test its"
-                         " GPU.")  # fmt: skip
+        yield failed(
+            f"the loss is {broken[0].loss}{_of_step(broken[0], 'from')} on (line {broken[0].line})",
+            found=str(broken[0].loss),
+            expected="a number",
+            evidence=part.evidence,
+            fix="Check the learning rate and the data of that step; if only one rank has it, test its GPU.",
+        )
     elif norms := [step for step in log.steps if step.grad_norm is not None and isnan(step.grad_norm)]:
         bad = True
-        yield warned(f"the gradient's norm is nan{_of_step(norms[0])} (line {norms[0].line}); the loss is a number",
-                     found="nan", expected="a number", evidence=part.evidence,
-                     fix="Mixed precision skips such a step; where they come again and again, look at the learning "
-                     "rate, the data, and the GPU of a rank that alone has them.")  # fmt: skip
+        yield warned(
+            f"the gradient's norm is nan{_of_step(norms[0])} (line {norms[0].line}); the loss is a number",
+            found="nan",
+            expected="a number",
+            evidence=part.evidence,
+            fix="Mixed precision skips such a step; if they recur, check the learning rate, the data, "
+            "and the GPU if only one rank has them.",
+        )
     times = [(step.step_time_s, step) for step in log.steps[1:] if step.step_time_s is not None]
     rates = [(step.throughput, step) for step in log.steps[1:] if step.throughput]
     if not times and rates:  # the time of a step follows from the throughput
@@ -86,20 +93,20 @@ def _steps(part: PastedValue) -> Iterator[Finding]:
         noun = "step" if len(log.steps) == 1 else "steps"
         yield unknown(f"{len(log.steps)} {noun} of {log.framework}: {sound}too few to compare", found=len(log.steps),
                       expected=f"at least {_ENOUGH}", evidence=part.evidence,
-                      fix="Give more of the log, from its beginning.")  # fmt: skip
+                      fix="Paste more of the log, from its start.")  # fmt: skip
 
 
 # --- serving ------------------------------------------------------------------------------------------
 
-#: Share of the KV cache from which requests wait for it, and reports in a row without a token that are a hang:
-#: judgements. An engine reports every 10 s, also while it compiles a graph or reads one long prompt.
+#: KV cache usage from which requests wait, and number of consecutive reports without a token that are a hang:
+#: judgements. An engine reports every 10 s, even while it compiles a graph or reads a long prompt.
 _FULL, _SILENT = 0.95, 6
 
 
 def _cache(part: PastedValue) -> Iterator[Finding]:
     log: ServingLog = part.value
     if log.cache_tokens and not log.reports:
-        yield passed(f"the KV cache holds {log.cache_tokens:,} tokens", evidence=part.evidence)
+        yield passed(f"the KV cache has room for {log.cache_tokens:,} tokens", evidence=part.evidence)
     used = [(item.cache_used, item) for item in log.reports if item.cache_used is not None]
     if not used:
         return
@@ -128,7 +135,7 @@ def _served(part: PastedValue) -> Iterator[Finding]:
     for item in log.reports:
         idle = bool(item.running) and not item.generation_tokens_s and not item.prompt_tokens_s
         silent[item.engine] = [*silent.get(item.engine, ()), item] if idle else []
-    for engine, reports in silent.items():  # those at the end: an engine that went on did not hang
+    for engine, reports in silent.items():  # only the last ones: an engine that continued did not hang
         if len(reports) >= _SILENT:
             of = f"engine {engine}: " if engine else ""
             yield warned(
@@ -138,8 +145,8 @@ def _served(part: PastedValue) -> Iterator[Finding]:
             )  # fmt: skip
             return
     if any(reports for reports in silent.values()):
-        yield unknown("requests run, and the last reports have no token; they are too few to call it a hang",
-                      evidence=part.evidence, fix="Give more of the log.")  # fmt: skip
+        yield unknown("requests are running, but the last reports have no token; too few to call it a hang",
+                      evidence=part.evidence, fix="Paste more of the log.")  # fmt: skip
     elif any(item.generation_tokens_s or item.prompt_tokens_s for item in log.reports):
         queue = max((item.waiting or 0 for item in log.reports), default=0)
         yield passed(f"requests that run get tokens{f'; up to {queue} wait' if queue else ''}", evidence=part.evidence)

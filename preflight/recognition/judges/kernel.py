@@ -25,7 +25,7 @@ _WALL_S = 3e8
 
 
 def _each_host(judge: Judge) -> Judge:
-    """Return a judge of each node's lines; its messages begin with the name."""
+    """Return a judge of each node's lines; its messages start with the name."""
 
     def judge_hosts(part: PastedValue) -> Iterator[Finding]:
         log: KernelText = part.value
@@ -104,9 +104,12 @@ def _events(part: PastedValue) -> Iterator[Finding]:
     if strange:
         more = f" and {len(strange) - _QUOTED} more such lines" if len(strange) > _QUOTED else ""
         quoted = "; ".join(f"{line.message[:160]} (line {line.number})" for line in strange[:_QUOTED])
-        yield unknown(f"no rule knows what this means: {quoted}{more}", found=strange[0].message[:200],
-                      evidence=part.evidence, fix="Look at the lines around it; `preflight check` on the"
-                                                  " node.")  # fmt: skip
+        yield unknown(
+            f"no rule recognises: {quoted}{more}",
+            found=strange[0].message[:200],
+            evidence=part.evidence,
+            fix="Read the lines around it, and run `preflight check` on the node.",
+        )
     elif log.lines and not (judgement.problems or noted or logged.gpus or logged.switches) and part.complete:
         yield passed(f"no fault of the machine in these {len(log.lines)} lines{words_of(judgement, 0)}",
                      evidence=part.evidence)  # fmt: skip
@@ -147,7 +150,7 @@ _NO_DIGITS = str.maketrans("", "", "0123456789")
 
 
 def _corrected(events: tuple[KernelEvent, ...], judgement: Judged, evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Name corrected errors that are too few for a problem, over an unknown time."""
+    """Report corrected errors that are too few for a problem, over an unknown time."""
     covered = {problem.kind for problem in judgement.problems}  # a root port's lines belong to the device's
     few = [event for event in events if event.severity == "corrected" and event.kind not in covered]
     if few:
@@ -156,7 +159,7 @@ def _corrected(events: tuple[KernelEvent, ...], judgement: Judged, evidence: tup
         devices = ", ".join(list(dict.fromkeys(event.device for event in few if event.device))[:6])
         of = f" of {devices}" if devices else ""
         yield unknown(f"{len(few)} lines of corrected hardware errors ({listed}{of}; the first on line {few[0].line}): "
-                      "fewer than a fault has, and the text does not show over how long", subject=few[0].device,
+                      "fewer than a fault has; the time span is unknown", subject=few[0].device,
                       found=few[0].text.strip()[:200], expected="none", evidence=evidence,
                       fix="Count them over a day: `ras-mc-ctl --errors`, `journalctl -k`.")  # fmt: skip
 
@@ -184,30 +187,30 @@ def _unjudged(
 
 
 def _repeated_links(events: tuple[KernelEvent, ...], window: Window, evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Name links that came back more than once: a text may be part of a log."""
+    """Report links that recovered more than once: a text may be part of a log."""
     kinds = {kind: [event for event in events if event.kind == kind] for kind in ("nic-link-down", "nic-link-up")}
     for shown, downs in repeated(kinds, window):
         yield unknown(f"the link of {shown} went down and came back {len(downs)} times (the first on line "
-                      f"{downs[0].line}): {FLAPS} times in a day are a fault, and this text may not have all of them",
+                      f"{downs[0].line}): {FLAPS} times a day are a fault, and this text may be incomplete",
                       subject=shown, found=f"{len(downs)} times", expected=f"fewer than {FLAPS} times in a day",
                       evidence=evidence,
                       fix="Count them over a day: `journalctl -k | grep -i 'link down'`.")  # fmt: skip
 
 
-#: Kinds of events of which more lines follow, and how many at most.
+#: Kinds of events with following lines, and their maximum number.
 _IN_SEVERAL_LINES = frozenset(
     {"pcie-aer", "machine-check", "memory-error", "hardware-error", "hardware-section", "hardware-device"}
 )
 _DETAILS = 16
 
-#: Words of a line that may report a fault which no rule knows.
+#: Words of a line that may report an unknown fault.
 _TROUBLE = re.compile(
     r"(?i)\b(?:error|errors|fail(?:ed|ure|s|ing)?|fault|timed? ?out|bug:|warning|call trace|lost|corrupt\w*|reset"
     r"|rejected|refused|unreachable|not responding|suspended|unstable|overflow\w*|nobody cared|table full|dropping"
     r"|offline|dead|hung|stuck|unable|cannot|can't|mismatch|abort\w*|critical|degraded|emergency|expired|throttl\w+"
     r"|exceed\w*|invalid|missing)\b"
 )
-#: Lines with such a word that sound machines print as they boot: what watches for errors, and firmware's own slips.
+#: Lines with such a word that healthy machines print at boot: error handlers, and firmware bugs.
 _USUAL = re.compile(
     r"(?i)ACPI (?:BIOS )?(?:Error|Warning)|ACPI: .{0,200}(?:_OSC|_PRT|disabled)|errors?=(?:remount|continue|panic)"
     r"|\b(?:HEST|GHES|ERST|BERT|APEI)\b|Correctable Errors collector|Hardware error source"
@@ -225,17 +228,17 @@ _USUAL = re.compile(
 )
 
 
-#: Kinds that other checks judge on a node, and their words.
+#: Kinds that other checks judge on a node, and their messages.
 _NOTED = {
     "nic-pcie-limited": ("a NIC has less PCIe bandwidth than it could use",
                          "Compare `lspci -vv` (LnkCap, LnkSta) of the NIC and of the port above it; reseat the card."),
-    "slot-power": ("a NIC sees too little power at its slot", "Look at the slot's power limit and the riser's cables."),
+    "slot-power": ("a NIC sees too little power at its slot", "Check the slot's power limit and the riser's cables."),
     "segfault": ("a program crashed", "Its core (`coredumpctl`) or its own log names the place; a library of another "
                  "build is the usual cause, bad memory a rare one."),
 }  # fmt: skip
 
 
-#: Times that a processor was throttled from which on cooling is the cause, not a peak of load: a judgement.
+#: Number of throttle events from which cooling is the cause instead of a load peak: a judgement.
 _HOT = 100
 
 
@@ -244,9 +247,9 @@ _WIDTHS = re.compile(r"x(\d{1,2})(?= link|$)")
 
 
 def _noted(events: tuple[KernelEvent, ...], evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Warn of events that are notes on a node.
+    """Warn about events that are only notes on a node.
 
-    Other checks judge them there, or the job's owner does.
+    There, other checks or the job's owner handle them.
     """
     if hot := [event for event in events if event.kind == "cpu-throttled" and event.count >= _HOT]:
         processors = dict.fromkeys(event.device for event in hot)
@@ -254,7 +257,7 @@ def _noted(events: tuple[KernelEvent, ...], evidence: tuple[str, ...]) -> Iterat
         yield warned(f"CPU {shown}: slowed down by heat, {hot[0].count} times (line {hot[0].line})",
                      subject=f"CPU {hot[0].device}", found=hot[0].text.strip()[:200], expected="no throttling",
                      evidence=evidence,
-                     fix="Look at the airflow, the fans and the heat sinks; `ipmitool sensor`.")  # fmt: skip
+                     fix="Check the airflow, fans and heat sinks: `ipmitool sensor`.")  # fmt: skip
     for event in events:
         if event.kind == "pcie-narrow":
             now, most = (int(width) for width in _WIDTHS.findall(event.detail))

@@ -32,9 +32,14 @@ def node_conditions(part: PastedValue) -> Iterator[Finding]:
                          " node.")  # fmt: skip
     if node.unschedulable:
         bad = True
-        yield warned(f"{_node_name(node)} is cordoned: it takes no new pod", subject=node.name, found="unschedulable",
-                     expected="schedulable", evidence=part.evidence,
-                     fix=f"Find out why, then `kubectl uncordon {node.name}`.")  # fmt: skip
+        yield warned(
+            f"{_node_name(node)} is cordoned: it accepts no new pods",
+            subject=node.name,
+            found="unschedulable",
+            expected="schedulable",
+            evidence=part.evidence,
+            fix=f"Find out why, then `kubectl uncordon {node.name}`.",
+        )
     for taint in node.taints:
         if not ORDINARY_TAINT.match(taint) and not taint.endswith("PreferNoSchedule"):
             bad = True
@@ -55,10 +60,15 @@ def node_devices(part: PastedValue) -> Iterator[Finding]:
         if DEVICES.fullmatch(name) and offered is not None and offered < number:
             fewer = True
             yield failed(
-                f"{_node_name(node)}: {offered} of {number} {name} may be allocated: the device plug-in reports the "
-                "rest unhealthy", subject=node.name, found=offered, expected=number, evidence=part.evidence,
-                fix="`kubectl logs` of the device plug-in on that node; there `nvidia-smi` and `dmesg | grep -i xid`.",
-            )  # fmt: skip
+                f"{_node_name(node)}: {offered} of {number} {name} are allocatable: the device plug-in "
+                "reports the others unhealthy",
+                subject=node.name,
+                found=offered,
+                expected=number,
+                evidence=part.evidence,
+                fix="Run `kubectl logs` for the device plug-in on that node, and on the node "
+                "`nvidia-smi` and `dmesg | grep -i xid`.",
+            )
     counted = [f"{number} {name}" for name, number in node.allocatable.items() if DEVICES.fullmatch(name)]
     if counted and not fewer:
         yield passed(f"{_node_name(node)} offers all of its {', '.join(counted[:6])}", evidence=part.evidence)

@@ -28,7 +28,7 @@ from preflight.recognition.judges.kubernetes_words import (
 )  # fmt: skip
 from preflight.textprep.plain_text import ends_of
 
-#: Restarts from which a pod that runs again is remarked on: a judgement.
+#: Number of restarts from which a running pod warns: a judgement.
 RESTARTS = 5
 #: Findings on one output.
 MOST_JUDGED = 200
@@ -36,7 +36,7 @@ _STATE_COLUMNS = ("STATUS", "STATE", "PHASE", "TERMINALSTATE", "READY", "AVAILAB
 
 
 class ObjectTrouble(NamedTuple):
-    """A fault of an object: status, words, the value as printed."""
+    """A fault of an object: status, message, printed value."""
 
     status: str
     words: str
@@ -44,7 +44,7 @@ class ObjectTrouble(NamedTuple):
 
 
 def _state_trouble(name: str, value: str) -> ObjectTrouble | None:
-    """Return what is not well about a state, a word unknown here as it was printed."""
+    """Return the fault of a state; an unknown state is returned as printed."""
     if WELL.fullmatch(value) or WELL_FOR_NOW.fullmatch(value):
         return None
     if exited := EXITED.fullmatch(value):
@@ -59,7 +59,7 @@ def _state_trouble(name: str, value: str) -> ObjectTrouble | None:
 
 
 def row_trouble(row: ListedObject) -> ObjectTrouble | None:
-    """Return what is not well about a row of a table; None if all is."""
+    """Return the fault of a table row; None if healthy."""
     columns = row.columns
     for name in (*_STATE_COLUMNS, *(name for name in columns if name.endswith((" STATUS", " STATE")))):
         value = columns.get(name, "")
@@ -109,7 +109,7 @@ def object_judge(name: str, trouble: ObjectTrouble, line: int, kind: str = "") -
 
 
 def object_troubles(entry: KubernetesObject) -> Iterator[ObjectTrouble]:
-    """Yield what conditions, errors, state, parts and counts of an object show."""
+    """Yield faults from conditions, errors, state, parts and counts of an object."""
     over = any(item.type in ("Complete", "Succeeded", "Failed") and item.status == "True" for item in entry.conditions)
     reported = False
     for item in entry.conditions:
@@ -142,7 +142,7 @@ def object_troubles(entry: KubernetesObject) -> Iterator[ObjectTrouble]:
 
 
 def _condition_status(item: NodeCondition, over: bool) -> str | None:
-    """Return the status of the finding that a condition is; None for a sound one."""
+    """Return the status of a condition's finding; None for a good condition."""
     if BAD_IF_TRUE.fullmatch(item.type):
         if item.status != "True":
             return None

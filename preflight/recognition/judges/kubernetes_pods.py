@@ -107,12 +107,16 @@ def _pod_judge(pod: PodDescription) -> Judge:
 def pod_runs(part: PastedValue) -> Iterator[Finding]:
     """Report whether a pod without a fault in the text runs."""
     pod: PodDescription = part.value
-    if not pod.name and pod.containers:  # the states of containers alone
+    if not pod.name and pod.containers:  # only the states of containers
         if all(item.state == "Running" and item.ready for item in pod.containers):
             yield passed("the container runs, and is ready", evidence=part.evidence)
         else:
-            yield unknown("the text does not show why the container is not ready", found=pod.containers[0].state,
-                          evidence=part.evidence, fix="`kubectl describe pod POD`, all of it.")  # fmt: skip
+            yield unknown(
+                "the text does not show why the container is not ready",
+                found=pod.containers[0].state,
+                evidence=part.evidence,
+                fix="Paste the complete output of `kubectl describe pod POD`.",
+            )
         return
     waiting = [name for name, value in pod.conditions if value != "True"]
     if pod.status in ("Running", "Succeeded") and not (waiting and pod.status == "Running"):

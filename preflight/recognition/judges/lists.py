@@ -10,15 +10,18 @@ from preflight._startup.lightclass import replace
 from preflight.model import Finding, Status, unknown
 from preflight.recognition.judges import Judge, PastedValue
 
-#: Findings of one check and part; the rest is one more.
+#: Maximum number of findings per check and part; the rest is one more.
 MOST_FINDINGS = 8
 #: Names in a list.
 MOST_NAMED = 20
 
 
 def unsure(message: str, **details: object) -> Finding:
-    """Report a fault of a port as unknown: the text does not show its use."""
-    fix = "`preflight check` on the node knows the job's ports; or see whether it is spare, or for storage."
+    """Report a port's fault as unknown, because the text does not show its use."""
+    fix = (
+        "Run `preflight check` on the node, which knows the job's ports, or check whether the port "
+        "is spare or for storage."
+    )
     return unknown(f"{message}; the text does not show whether a job uses it", **{"fix": fix, **details})
 
 

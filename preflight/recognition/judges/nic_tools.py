@@ -27,7 +27,7 @@ def _state(part: PastedValue) -> Iterator[Finding]:
         shown = "/".join(filter(None, (link.state, link.physical_state)))
         yield unsure(f"{name} is {shown}{f': {advice}' if advice else ''}", subject=link.device or "", found=shown,
                      expected="Active/LinkUp", evidence=part.evidence,
-                     fix=f"{advice or 'No link'}: look at cable, module and the switch port.")  # fmt: skip
+                     fix=f"{advice or 'No link'}: check cable, module and switch port.")  # fmt: skip
     elif advice:
         yield warned(f"{name} is active, and mlxlink reports: {advice} (opcode {link.opcode})",
                      subject=link.device or "", found=advice, expected="No issue was observed",
@@ -48,7 +48,7 @@ def _ratios(part: PastedValue) -> Iterator[Finding]:
 
 
 def _loopback(part: PastedValue) -> Iterator[Finding]:
-    """Report a port that sends to itself: a test that was left on."""
+    """Report a port in loopback mode, left over from a test."""
     link: PortLink = part.value
     mode = link.fields.get("Loopback Mode", "")
     if mode and mode not in ("No Loopback", "N/A"):
@@ -64,7 +64,7 @@ def _link_downs(part: PastedValue) -> Iterator[Finding]:
     counts = (("went down", link.link_downs), ("recovered", int(recovered) if recovered.isdecimal() else None))
     for what, count in counts:
         if count is not None and count > TOLERATED[CounterKind.FLAP]:
-            yield unknown(f"{name}: its link {what} {count} times; one reading does not show when",
+            yield unknown(f"{name}: its link {what} {count} times; the time is unknown from one reading",
                           subject=link.device or "", found=count, expected="no growth between two readings",
                           evidence=part.evidence)  # fmt: skip
 
@@ -99,7 +99,7 @@ def _of_reporter(reporter: Reporter, evidence: tuple[str, ...]) -> Finding:
         report, message = warned, f"{name} has had {reporter.errors} errors{where}"
     else:
         report = unknown
-        message = f"{name} has had {reporter.errors} errors and recovered{where}; one reading does not show when"
+        message = f"{name} has had {reporter.errors} errors and recovered{where}; the time is unknown from one reading"
     return report(message, subject=reporter.device, found=f"state {reporter.state}, {reporter.errors} errors",
                   expected="healthy, no error", evidence=evidence, fix=fix)  # fmt: skip
 

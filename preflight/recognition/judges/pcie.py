@@ -20,7 +20,7 @@ def _nic_links(part: PastedValue) -> Iterator[Finding]:
     for function in slow:
         most = " ".join(filter(None, (function.max_speed, function.max_width)))
         yield warned(f"{function.address} trained {function.link}", subject=function.address or "",
-                     found=function.link, expected=most or "what the device can", evidence=part.evidence)  # fmt: skip
+                     found=function.link, expected=most or "the device's maximum", evidence=part.evidence)  # fmt: skip
     sick = [function for function in nics if function.errors]
     for function in sick:
         errors = ", ".join(sorted(function.errors))

@@ -1,6 +1,6 @@
 """Judges of RDMA ports and their GIDs.
 
-A pasted output does not show which ports a job uses: a port that is down or slow beside others is *unknown*.
+Pasted output does not show which ports a job uses: a port that is down or slower than others is *unknown*.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from preflight.recognition.judges import Judges, PastedValue
 from preflight.recognition.judges.hosts import COMPARED
 from preflight.recognition.judges.lists import MOST_FINDINGS, MOST_NAMED, limited, unsure
 
-#: ``vendor_id`` of Soft-RoCE and Soft-iWARP (rxe_param.h, siw.h): the kernel makes their packets.
+#: ``vendor_id`` of Soft-RoCE and Soft-iWARP (rxe_param.h, siw.h): the kernel creates their packets.
 _SOFTWARE = frozenset({"0xffffff", "0x626d74"})
 
 
@@ -54,12 +54,12 @@ def _port_states(part: PastedValue) -> Iterator[Finding]:
     if blank := [port.name for port in ports if not port.state]:
         yield unknown(f"{len(up)} of {len(ports)} RDMA ports are active; the text lacks the state of "
                       f"{', '.join(blank[:MOST_NAMED])}",
-                      fix="Give the complete output.", evidence=part.evidence)  # fmt: skip
+                      fix="Paste the complete output.", evidence=part.evidence)  # fmt: skip
     elif len(up) == len(ports) and part.complete:
         yield passed(f"{len(up)} of {len(ports)} RDMA ports are active", evidence=part.evidence)
     elif len(up) == len(ports):
         yield unknown(f"the {len(up)} RDMA ports that the text shows are active, but the list is incomplete",
-                      fix="Give the complete output; a device that cannot be read may be the fault.",
+                      fix="Paste the complete output; an unreadable device may be the fault.",
                       evidence=part.evidence)  # fmt: skip
 
 
@@ -91,11 +91,13 @@ def _is_placeholder(port: RdmaPort) -> bool:
 
 def _unknown_speed(port: RdmaPort, part: PastedValue) -> Finding:
     return unknown(
-        f"{port.name} is active at {port.rate_gbps:g} Gb/s: what a kernel prints for a speed that it does not know, or "
-        "a link that trained at the lowest one",
-        subject=port.name, found=port.rate, evidence=part.evidence,
+        f"{port.name} is active at {port.rate_gbps:g} Gb/s: kernel output for an unknown speed, or a "
+        "link that trained at the lowest one",
+        subject=port.name,
+        found=port.rate,
+        evidence=part.evidence,
         fix="read it with `mlxlink -d DEVICE` or `ethtool IF`",
-    )  # fmt: skip
+    )
 
 
 def _is_one_lane(port: RdmaPort) -> bool:
@@ -144,7 +146,7 @@ def _active_mtus(part: PastedValue) -> Iterator[Finding]:
 
 
 def _in_software(port: RdmaPort) -> bool:
-    """Return whether the kernel makes a port's packets, of the interface's size."""
+    """Return whether a port is software RDMA, limited by the interface MTU."""
     transport = str(port.other.get("transport"))
     name = port.device or ""
     return port.other.get("vendor_id") in _SOFTWARE or transport.startswith("iWARP") or name.startswith(("rxe", "siw"))
@@ -164,7 +166,7 @@ def _guids(part: PastedValue) -> Iterator[Finding]:
 def _port_firmware(part: PastedValue) -> Iterator[Finding]:
     """Compare the firmware of a board's devices.
 
-    Of a model alone it may differ by right.
+    Within a model, boards may have different firmware.
     """
     listed: PortList = part.value
     boards: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
@@ -181,7 +183,7 @@ def _port_firmware(part: PastedValue) -> Iterator[Finding]:
 def _identities(part: PastedValue) -> Iterator[Finding]:
     """Report GUIDs that two devices share.
 
-    Equal LIDs are normal: each rail may be a fabric with its own manager.
+    Equal LIDs are normal: each rail may be a separate fabric with its own manager.
     """
     listed: PortList = part.value
     owners: dict[str, set[str]] = defaultdict(set)
@@ -191,7 +193,7 @@ def _identities(part: PastedValue) -> Iterator[Finding]:
     for guid, devices in owners.items():
         if len(devices) > 1 and "x" not in guid[2:].lower():
             yield unknown(f"{', '.join(sorted(devices))} have the same GUID {guid}", found=guid,
-                          expected="a GUID of their own", evidence=part.evidence,
+                          expected="unique GUIDs", evidence=part.evidence,
                           fix="Devices of one card may share the node's GUID; ports may not.")  # fmt: skip
 
 
@@ -205,7 +207,7 @@ def _addresses(part: PastedValue) -> Iterator[Finding]:
     for address, names in owners.items():
         if len(names) > 1:
             yield unknown(f"{', '.join(sorted(names))} have the same address {address}", found=address,
-                          expected="an address of their own", evidence=part.evidence,
+                          expected="unique addresses", evidence=part.evidence,
                           fix="`ip -br addr`; on a bond the members may share it.")  # fmt: skip
 
 
@@ -218,9 +220,14 @@ def _interface_states(part: PastedValue) -> Iterator[Finding]:
     listed: PortList = part.value
     for port in listed.ports:
         if port.other.get("netdev_state") not in ("Up", None):
-            yield unsure(f"the interface {port.netdev} of {port.name} is {port.other['netdev_state']}: RoCE does not "
-                         "run over it, InfiniBand does", subject=port.name, found=port.other["netdev_state"],
-                          expected="Up, where the port is RoCE", evidence=part.evidence)  # fmt: skip
+            yield unsure(
+                f"the interface {port.netdev} of {port.name} is {port.other['netdev_state']}: RoCE "
+                "does not work over it, but InfiniBand does",
+                subject=port.name,
+                found=port.other["netdev_state"],
+                expected="Up, if the port is RoCE",
+                evidence=part.evidence,
+            )
 
 
 # --- GIDs ----------------------------------------------------------------------------------------------
@@ -259,9 +266,14 @@ def _judge_gids(rows: Sequence[GidRow], part: PastedValue) -> Iterator[Finding]:
     odd = {name: index for name, index in indexes.items() if index != usual[0][0]} if usual else {}
     if odd:
         listed = ", ".join(f"{name} index {index}" for name, index in list(odd.items())[:MOST_FINDINGS])
-        yield unknown(f"the RoCE v2 row of an IP address has index {usual[0][0]} on most ports, but {listed}: one "
-                      "NCCL_IB_GID_INDEX does not fit all", found=listed, expected=usual[0][0], evidence=part.evidence,
-                      fix="Leave NCCL_IB_GID_INDEX unset (NCCL 2.21 and newer choose).")  # fmt: skip
+        yield unknown(
+            f"the RoCE v2 row of an IP address has index {usual[0][0]} on most ports, but {listed}: no "
+            "single NCCL_IB_GID_INDEX is right for all",
+            found=listed,
+            expected=usual[0][0],
+            evidence=part.evidence,
+            fix="Leave NCCL_IB_GID_INDEX unset (NCCL 2.21 and newer choose).",
+        )
     elif indexes and not without and part.complete:
         yield passed(f"{len(indexes)} ports have a RoCE v2 row of an IP address, index {usual[0][0]}",
                      evidence=part.evidence)  # fmt: skip

@@ -20,7 +20,7 @@ def _qos(part: PastedValue) -> Iterator[Finding]:
     if qos.pfc is not None:
         yield from _judge_pfc(qos, name, part)
     if qos.trust == "pcp" and qos.pfc is not None:
-        yield unknown(f"{name}: trust pcp: untagged RoCE packets take priority 0 with any DSCP",
+        yield unknown(f"{name}: trust pcp: untagged RoCE packets use priority 0 with any DSCP",
                       subject=qos.interface, found="pcp", expected="dscp, unless the fabric tags VLANs",
                       evidence=part.evidence, fix="`mlnx_qos -i IF --trust dscp`")  # fmt: skip
     unmapped = qos.lossless - {priority for row in (qos.dscp.of.values() if qos.dscp else ()) for priority in row}
@@ -35,8 +35,8 @@ def _qos(part: PastedValue) -> Iterator[Finding]:
         assert buffers
         _, _, wrong = headroom(buffers, priority)
         if wrong:
-            yield warned(f"{name}: {wrong}: no headroom for what is under way when the port pauses",
-                         subject=qos.interface, found=wrong, expected="a buffer of its own, with headroom",
+            yield warned(f"{name}: {wrong}: no headroom for packets in flight when the port pauses",
+                         subject=qos.interface, found=wrong, expected="a separate buffer with headroom",
                          evidence=part.evidence)  # fmt: skip
 
 
@@ -48,9 +48,14 @@ def _judge_map(qos: PortQos, name: str, part: PastedValue) -> Iterator[Finding]:
         yield unknown(f"{name}: {listed}: one of them rules", subject=qos.interface, found=listed,
                       expected="one priority for each DSCP", evidence=part.evidence)  # fmt: skip
     if rows.get(CNP_DSCP, frozenset()) & qos.lossless:
-        yield unknown(f"{name}: DSCP {CNP_DSCP}, which congestion notifications have by default, shares the lossless "
-                      f"priority {_numbers(qos.lossless)}", subject=qos.interface, found=f"DSCP {CNP_DSCP}",
-                      expected="a priority of their own, without PFC", evidence=part.evidence)  # fmt: skip
+        yield unknown(
+            f"{name}: DSCP {CNP_DSCP}, the default of congestion notifications, shares the lossless "
+            f"priority {_numbers(qos.lossless)}",
+            subject=qos.interface,
+            found=f"DSCP {CNP_DSCP}",
+            expected="a separate priority, without PFC",
+            evidence=part.evidence,
+        )
 
 
 def _judge_pfc(qos: PortQos, name: str, part: PastedValue) -> Iterator[Finding]:
@@ -62,7 +67,7 @@ def _judge_pfc(qos: PortQos, name: str, part: PastedValue) -> Iterator[Finding]:
         yield unknown(f"{name}: PFC is on for two priorities: {on}; RDMA uses one", subject=qos.interface, found=on,
                       expected="1 priority", evidence=part.evidence)  # fmt: skip
     elif not qos.lossless:
-        yield unknown(f"{name}: PFC is off; it is not declared whether this RoCE fabric is meant to be lossless",
+        yield unknown(f"{name}: PFC is off; it is not declared whether this RoCE fabric should be lossless",
                       subject=qos.interface, found="PFC off for all priorities", expected="one priority, if lossless",
                       evidence=part.evidence, fix="Lossless: `mlnx_qos -i IF --pfc 0,0,0,1,0,0,0,0`, and the switch."
                       )  # fmt: skip

@@ -13,7 +13,7 @@ from preflight.parsers.messages.scan import LOGGED, LoggedError, by_signature
 from preflight.parsers.messages.signature import ErrorSignature
 from preflight.recognition.judges import Judge, PastedValue
 
-#: Errors without a signature that are shown one by one; the rest is one more finding.
+#: Maximum number of listed errors without a signature; the rest is one more finding.
 _MOST_UNKNOWN = 6
 
 
@@ -40,7 +40,7 @@ def _rest(groups: list[tuple[ErrorSignature, list[LoggedError]]]) -> Judge:
     def judge_part(part: PastedValue) -> Iterator[Finding]:
         lines = ", ".join(str(same[0].line) for _, same in groups[:12])
         yield unknown(f"{len(groups)} more kinds of lines that are logged as errors (line {lines})", found=len(groups),
-                      evidence=part.evidence, fix="The first of them is most often the cause.")  # fmt: skip
+                      evidence=part.evidence, fix="The first of them is usually the cause.")  # fmt: skip
 
     return judge_part
 

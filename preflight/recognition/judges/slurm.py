@@ -15,7 +15,7 @@ from preflight.parsers.messages.error_words import check_of
 from preflight.parsers.messages.scan import error_in
 from preflight.recognition.judges import Judge, Judged, Judges, PastedValue
 
-#: Reasons that people give for work that was planned.
+#: Reasons for planned work.
 _PLANNED = re.compile(
     r"(?i)\b(?:maint\w*|upgrade|reserved|planned|reboot asap|scheduled|testing|test|decommission\w*)\b"
 )
@@ -27,12 +27,12 @@ def _check_of_reason(reason: str) -> str:
     return check_of(reason, "host.services")
 
 
-#: States of ``sinfo`` in which a node takes no job: down, and taken out by a person or a program.
+#: States of ``sinfo`` in which a node accepts no job: down, or drained.
 _DOWN = re.compile(
     r"(?:down|fail(?:ing|g)?|error|err|unk(?:nown)?|inval(?:id(?:_reg)?)?|no_respond|not_responding)\W*|\w+\*"
 )
 _DRAINED = re.compile(r"(?:drain(?:ed|ing)?|drng|maint(?:enance)?|blocked|boot\^?|reboot\w*|future)\W*")
-#: States of nodes that work, or rest on purpose; each other word is remarked on.
+#: States of nodes in service or powered down; all others are reported.
 _IN_SERVICE = re.compile(
     r"(?:idle|alloc(?:ated)?|mix(?:ed)?|comp(?:leting)?|resv|reserved|plnd|planned|perf(?:ctrs)?|cloud|dynamic_norm"
     r"|dynamic_future"
@@ -41,7 +41,7 @@ _IN_SERVICE = re.compile(
 
 
 def _out_of_service(state: str) -> str:
-    """Return ``down``, ``drained`` or ``other`` for a state, or nothing."""
+    """Return ``down``, ``drained`` or ``other`` for a state, or an empty text."""
     words = state.lower().split("+")
     if any(_DOWN.fullmatch(word) for word in words):
         return "down"
@@ -111,10 +111,14 @@ def _state_judge(row: NodesInState) -> Judge:
 def _reason_judge(nodes: str, reason: str, since: str, line: int) -> Judge:
     def judge_part(part: PastedValue) -> Iterator[Finding]:
         report = warned if _PLANNED.search(reason) else failed
-        yield report(f"{nodes}: taken out of service: {reason} ({since}, line {line})", subject=nodes, found=reason,
-                     expected="in service", evidence=part.evidence,
-                     fix=f"`scontrol show node {nodes}`; look for the cause on the node before it is"
-                         f" resumed.")  # fmt: skip
+        yield report(
+            f"{nodes}: taken out of service: {reason} ({since}, line {line})",
+            subject=nodes,
+            found=reason,
+            expected="in service",
+            evidence=part.evidence,
+            fix=f"Run `scontrol show node {nodes}`; find the cause on the node before resuming it.",
+        )
 
     return judge_part
 
@@ -153,7 +157,7 @@ def _in_service(part: PastedValue) -> Iterator[Finding]:
 
 # --- sacct ----------------------------------------------------------------------------------------------
 
-#: How a job ended, by the beginning of its state: the check that judges the cause, what happened, what to do.
+#: State prefix of an ended job -> the check for the cause, the message, the next step.
 _ENDS = (
     ("NODE_FAIL", "host.services", "a node of the job went down or stopped answering",
      "`sinfo -R`; find out why the node went down (console, BMC, kernel log)."),
@@ -161,7 +165,7 @@ _ENDS = (
     ("OUT_OF_ME", "kernel.events", "it was killed at its memory limit",
      "`sacct -j JOB --format=JobID,MaxRSS,ReqMem`; request more memory, or use fewer data-loader workers."),
     ("TIMEOUT", "trend.job-time", "it reached its time limit: too short, or the job hung",
-     "If its last lines show progress, request more time; else look for a hang: `preflight read LOG`."),
+     "If its last lines show progress, request more time; otherwise look for a hang: `preflight read LOG`."),
     ("DEADLINE", "trend.job-time", "it could not end before its deadline", "Request less, or a later deadline."),
     ("FAILED", "job.errors", "it ended with an error", "The first error in its output is the cause: `preflight read"
                                                           " LOG`."),
@@ -171,7 +175,7 @@ _ENDS = (
 )  # fmt: skip
 
 
-#: More ends, of squeue and scontrol.
+#: Further end states of squeue and scontrol.
 _OTHER_ENDS = (
     ("LAUNCH_FAILED", "host.services", "it could not be launched", "`scontrol show job JOB`; slurmd's log of its "
      "nodes."),
@@ -185,7 +189,7 @@ _OTHER_ENDS = (
 )  # fmt: skip
 _LIVES = frozenset({"PENDING", "RUNNING", "COMPLETING", "COMPLETED", "CONFIGURING", "REQUEUED", "RESIZING", "STAGE_OUT",
                     "SIGNALING", "REQUEUE_FED", "REQUEUE_HOLD", "EXPEDITING", "POWER_UP_NODE", ""})  # fmt: skip
-#: Why a job waits that will not start by itself, and why one waits as it should.
+#: Reasons of jobs that will not start without action, and of jobs that wait normally.
 _NEVER = re.compile(
     r"(?i)launch failed|requeued held|JobHeldAdmin|held\b.{0,20}admin|DependencyNeverSatisfied|BadConstraints"
     r"|Invalid\w+|InactiveLimit"
@@ -230,7 +234,7 @@ def _unknown_state(job: EndedJob) -> Judge:
 def _waiting(job: EndedJob) -> Judge:
     def judge_part(part: PastedValue) -> Iterator[Finding]:
         report = warned if _NEVER.search(job.reason) else unknown
-        never = ", and will not start by itself" if _NEVER.search(job.reason) else ""
+        never = ", and will not start without action" if _NEVER.search(job.reason) else ""
         yield report(f"job {job.id} waits: {job.reason}{never} (line {job.line})", subject=job.id, found=job.reason,
                      expected="Priority or Resources", evidence=part.evidence,
                      fix=f"`scontrol show job {job.id}`; `sinfo -R` has the nodes out of service.")  # fmt: skip
@@ -251,7 +255,7 @@ def _end_judge(job: EndedJob, words: str, fix: str) -> Judge:
 
 
 def _exit_words(code: str) -> str:
-    """Return ``code:signal`` in words: above 128 a code is a signal as well."""
+    """Return ``code:signal`` in words: a code above 128 is also a signal."""
     match = re.fullmatch(r"(\d{1,5})(?::(\d{1,3}))?", code)
     if not match:
         return ""
@@ -266,20 +270,20 @@ def _none_bad(part: PastedValue) -> Iterator[Finding]:
     jobs: Sequence[EndedJob] = part.value
     if part.complete:
         reasons = dict.fromkeys(job.reason for job in jobs if job.state == "PENDING" and job.reason)
-        waits = f"; what waits, waits for: {', '.join(list(reasons)[:6])}" if reasons else ""
-        yield passed(f"none of {len(jobs)} jobs and steps ended badly{waits}", evidence=part.evidence)
+        waits = f"; pending for: {', '.join(list(reasons)[:6])}" if reasons else ""
+        yield passed(f"none of {len(jobs)} jobs and steps failed{waits}", evidence=part.evidence)
 
 
 # --- scontrol ping, scontrol show partition, sdiag ---------------------------------------------------------
 
-#: Requests and records that wait, from which on a controller is behind: judgements.
+#: Numbers of waiting requests and records from which a controller is overloaded: judgements.
 _BEHIND: tuple[tuple[str, int, str], ...] = (
     ("DBD Agent queue size", 1000, "records wait for slurmdbd: the accounting database is slow or down"),
-    ("Agent queue size", 100, "messages to nodes wait: nodes do not answer, or the controller is behind"),
+    ("Agent queue size", 100, "messages to nodes are queued: nodes do not answer, or the controller is overloaded"),
     (
         "Server thread count",
         200,
-        "requests are served at once, of at most 256: some program polls the controller too often",
+        "concurrent requests, of at most 256: a program polls the controller too often",
     ),
 )
 
@@ -319,7 +323,7 @@ def _partition(entry: SlurmPartition) -> Judge:
         state = entry.state or "without a state"
         yield warned(f"partition {entry.name} is {state}: it starts no job (line {entry.line})", subject=entry.name,
                      found=entry.state, expected="UP", evidence=part.evidence,
-                     fix=f"Unless meant: `scontrol update PartitionName={entry.name} State=UP`")  # fmt: skip
+                     fix=f"Unless intended, run `scontrol update PartitionName={entry.name} State=UP`")  # fmt: skip
 
     return judge_part
 
@@ -329,7 +333,7 @@ def _maintenance(entry: SlurmPartition) -> Judge:
         nodes = entry.fields.get("Nodes", "its nodes")
         yield warned(f"reservation {entry.name} is active: {nodes} are in maintenance (line {entry.line})",
                      subject=entry.name, found="MAINT", evidence=part.evidence,
-                     fix=f"No job starts there before {entry.fields.get('EndTime', 'its end')}.")  # fmt: skip
+                     fix=f"No job starts on it before {entry.fields.get('EndTime', 'its end')}.")  # fmt: skip
 
     return judge_part
 

@@ -21,7 +21,7 @@ from preflight.recognition.judges import Judge, Judges, PastedValue
 from preflight.recognition.judges.devices import HOT_C
 from preflight.recognition.judges.lists import limited, unsure
 
-#: Temperature of memory from which on HBM parts slow down, Celsius (nvidia-smi -q, "Memory Max Operating Temp").
+#: Memory temperature in Celsius from which HBM parts slow down (nvidia-smi -q, "Memory Max Operating Temp").
 _HOT_MEMORY_C = 95
 
 Rows = tuple[MonitorRow, ...]
@@ -45,17 +45,17 @@ def _maximum(column: str, limit: float) -> Judge:
     return limited(judge_part)
 
 
-#: Columns of ``nvidia-smi dmon`` and ``dcgmi dmon`` that count or show a fault, and how it is reported.
+#: Columns of ``nvidia-smi dmon`` and ``dcgmi dmon`` that show a fault, and its message.
 _COLUMNS = {
-    "tviol": ("it is slowed down by its temperature", warned),
-    "pviol": ("it is held down at its power limit for that share of the time, per cent: usual under full load",
+    "tviol": ("slowed down by its temperature", warned),
+    "pviol": ("limited by its power limit for that percentage of the time: usual under full load",
               unknown),
     "dbecc": ("uncorrectable memory errors", failed),
-    "sbecc": ("corrected memory errors; one reading does not show when", unknown),
-    "pci": ("packets that its PCIe link repeated; one reading does not show when", unknown),
-    "gtemp": ("it is hot, Celsius", warned),
-    "mtemp": ("its memory is hot, Celsius", warned),
-    "tmptr": ("it is hot, Celsius", warned),
+    "sbecc": ("corrected memory errors; the time is unknown from one reading", unknown),
+    "pci": ("PCIe replays; the time is unknown from one reading", unknown),
+    "gtemp": ("high temperature, Celsius", warned),
+    "mtemp": ("high memory temperature, Celsius", warned),
+    "tmptr": ("high temperature, Celsius", warned),
     "xider": ("the last Xid that the driver counted", warned),
 }  # fmt: skip
 
@@ -94,17 +94,22 @@ def _processes(part: PastedValue) -> Iterator[Finding]:
     processes: Sequence[GpuProcess] = part.value
     gone = [item for item in processes if "Not Found" in item.name]
     for item in gone[:8]:
-        yield warned(f"process {item.pid} holds {item.used_mib or '?'} MiB of a GPU and is gone, or lives in another "
-                     f"namespace (line {item.line})", subject=item.gpu, found=item.name, expected="a running process",
-                     evidence=part.evidence, fix="`fuser -v /dev/nvidia*` as root; reset the GPU if nothing holds"
-                     " it.")  # fmt: skip
+        yield warned(
+            f"process {item.pid} uses {item.used_mib or '?'} MiB of a GPU but is gone, or is "
+            f"in another namespace (line {item.line})",
+            subject=item.gpu,
+            found=item.name,
+            expected="a running process",
+            evidence=part.evidence,
+            fix="Run `fuser -v /dev/nvidia*` as root; reset the GPU if no process uses it.",
+        )
     held = [item for item in processes if item not in gone]
     if held:
         names = ", ".join(f"{item.pid} {item.name.rpartition('/')[2]}" for item in held[:6])
-        yield unknown(f"{len(held)} processes hold GPUs: {names}; the text does not show whether a job runs",
+        yield unknown(f"{len(held)} processes use GPUs: {names}; the text does not show whether a job runs",
                       found=len(held), expected="none before a job starts", evidence=part.evidence)  # fmt: skip
     elif not processes and part.complete:
-        yield passed("no process holds a GPU", evidence=part.evidence)
+        yield passed("no process uses a GPU", evidence=part.evidence)
 
 
 def _mig(part: PastedValue) -> Iterator[Finding]:
@@ -112,14 +117,14 @@ def _mig(part: PastedValue) -> Iterator[Finding]:
     if gpus := sorted({row.gpu for row in table.rows}):
         listed = ", ".join(f"GPU{gpu}" for gpu in gpus[:16])
         yield warned(
-            f"{listed}: cut into MIG instances, which have no NVLink and no P2P",
+            f"{listed}: partitioned into MIG instances, which have no NVLink and no P2P",
             subject=f"GPU{gpus[0]}",
             found=f"{len(table.rows)} {table.what}",
             expected="none for training",
             evidence=part.evidence,
         )
     elif part.complete:
-        yield passed("no GPU is cut into MIG instances", evidence=part.evidence)
+        yield passed("no GPU is partitioned into MIG instances", evidence=part.evidence)
 
 
 #: Words of the fabric manager's errors after which GPUs have no NVLink.
@@ -157,7 +162,7 @@ def _fabric_manager(part: PastedValue) -> Iterator[Finding]:
 #: Modules that serve GPUs over RDMA, by vendor.
 _PEER = frozenset({"nvidia_peermem", "nv_peer_mem", "efa_nv_peermem", "amdgpu"})
 _RDMA = frozenset({"mlx5_ib", "bnxt_re", "irdma", "ionic_rdma", "efa", "mlx4_ib", "hfi1"})
-#: Drivers of NICs, and the module that makes RDMA devices of them.
+#: NIC drivers -> their RDMA modules.
 _RDMA_OF = {"mlx5_core": "mlx5_ib", "mlx4_core": "mlx4_ib", "bnxt_en": "bnxt_re"}
 
 
@@ -166,11 +171,14 @@ def _peer_memory(part: PastedValue) -> Iterator[Finding]:
     if loaded & _PEER:
         yield passed(f"{', '.join(sorted(loaded & _PEER))} is loaded", evidence=part.evidence)
     elif "nvidia" in loaded and loaded & (_RDMA | {"ib_core", "mlx5_core"}):
-        yield unknown("nvidia_peermem is not in the list: RDMA reaches GPU memory by DMA-BUF alone, which needs the "
-                      "open kernel modules and kernel 5.12",
-                      found="not loaded", expected="nvidia_peermem, or DMA-BUF", evidence=part.evidence,
-                      fix="`modprobe nvidia-peermem`, or look for \"DMA-BUF is available\" in the job's NCCL"
-                      " log.")  # fmt: skip
+        yield unknown(
+            "nvidia_peermem is not in the list: RDMA can access GPU memory only by DMA-BUF, which "
+            "needs the open kernel modules and kernel 5.12",
+            found="not loaded",
+            expected="nvidia_peermem, or DMA-BUF",
+            evidence=part.evidence,
+            fix='`modprobe nvidia-peermem`, or look for "DMA-BUF is available" in the job\'s NCCL log.',
+        )
 
 
 def _modules(part: PastedValue) -> Iterator[Finding]:
@@ -179,7 +187,7 @@ def _modules(part: PastedValue) -> Iterator[Finding]:
     bad = False
     if "nouveau" in loaded:
         bad = True
-        yield warned("nouveau is loaded: it holds the GPUs, and NVIDIA's driver cannot take them", subject="nouveau",
+        yield warned("nouveau is loaded: it uses the GPUs, so NVIDIA's driver cannot", subject="nouveau",
                      found="loaded", expected="blacklisted", evidence=part.evidence,
                      fix="Blacklist it in /etc/modprobe.d, rebuild the initramfs, reboot.")  # fmt: skip
     for driver, rdma in _RDMA_OF.items():
@@ -190,7 +198,7 @@ def _modules(part: PastedValue) -> Iterator[Finding]:
                           fix=f"`modprobe {rdma}`.")  # fmt: skip
     if loaded.keys() & _RDMA and "ib_uverbs" not in loaded:
         bad = True
-        yield unknown("ib_uverbs is not in the list: no program may use RDMA", subject="ib_uverbs",
+        yield unknown("ib_uverbs is not in the list: no program can use RDMA", subject="ib_uverbs",
                       found="not in the list", expected="loaded", evidence=part.evidence,
                       fix="`modprobe ib_uverbs`.")  # fmt: skip
     needed = loaded.keys() & (_RDMA | _PEER | {"nvidia", "nvidia_uvm", "ib_core"})
@@ -206,7 +214,7 @@ def _balancing(part: PastedValue) -> Iterator[Finding]:
 
 
 def _arp(part: PastedValue) -> Iterator[Finding]:
-    """Name what keeps rails of one subnet from answering for themselves."""
+    """Report settings by which rails of one subnet answer for each other."""
     settings: KernelSettings = part.value
     shown: dict[str, list[str]] = defaultdict(list)
     for name, value in settings.values.items():
@@ -230,7 +238,7 @@ def _arp(part: PastedValue) -> Iterator[Finding]:
 
 
 _ARP = {
-    "rp_filter": (("0", "2"), "a strict filter drops what comes in on another rail than it would leave by"),
+    "rp_filter": (("0", "2"), "a strict filter drops packets that arrive on a different rail than the reply would use"),
     "arp_ignore": (("1", "2"), "rails in one subnet answer ARP for each other"),
     "arp_announce": (("2",), "rails in one subnet announce each other's addresses"),
 }
@@ -247,7 +255,7 @@ def _port_range(part: PastedValue) -> Iterator[Finding]:
             yield passed(f"{count} ephemeral ports", found=str(count), evidence=part.evidence)
 
 
-#: Ephemeral ports below which large jobs fail in their start: the floor of host.local-ports.
+#: Number of ephemeral ports below which large jobs fail at start: the floor of host.local-ports.
 _FEW_PORTS = 10_000
 
 
@@ -274,7 +282,7 @@ def _slots(part: PastedValue) -> Iterator[Finding]:
         odd = [(now, most, what) for now, most, what in shown if _number(now) < _number(most)]
         for now, most, what in odd:
             fault = warned if what == "width" else unknown
-            rest = "" if what == "width" else "; GPUs rest at a lower speed while they are idle"
+            rest = "" if what == "width" else "; idle GPUs run at a lower speed"
             yield fault(f"{name}: the PCIe link's {what} is {now}, it can {most}{rest}", subject=name, found=now,
                         expected=most, evidence=part.evidence)  # fmt: skip
         good += bool(shown) and not odd
@@ -310,7 +318,7 @@ def _flaps(part: PastedValue) -> Iterator[Finding]:
     for _, name, files in _folders(part, "/net/"):
         downs = files.get("carrier_down_count", "")
         if downs.isdecimal() and len(downs) < 12 and int(downs) > TOLERATED[CounterKind.FLAP]:
-            yield unknown(f"{name} lost its link {downs} times since it came up; one reading does not show when",
+            yield unknown(f"{name} lost its link {downs} times since it came up; the time is unknown from one reading",
                           subject=name, found=downs, expected="no growth between two readings",
                           evidence=part.evidence)  # fmt: skip
 

@@ -394,7 +394,7 @@ def test_what_this_user_may_not_kill_is_abandoned(ordinary: str, shared: Path, m
     try:
         answer = record(probe, python=ordinary)
         assert answer["status"] == "abandoned", answer
-        assert "may not be killed by this user and still runs as process" in answer["why"]
+        assert "cannot be killed by this user and still runs as process" in answer["why"]
         assert answer["kernel"]["state"] == "S"
     finally:
         for pid in running(marker):
@@ -573,10 +573,10 @@ def test_sudo_runs_once_when_it_refuses(ordinary: str, shared: Path) -> None:
     found = document["records"]
     assert [found[probe["key"]]["rc"] for probe in commands] == [1, 2, 3, 4, 5, 6], "tried as an ordinary user"
     assert {found[probe["key"]]["why"] for probe in commands} == {
-        "needs root, and sudo gives none: sudo: a password is required"
+        "needs root, but sudo denies it: sudo: a password is required"
     }
     assert "why" not in found["cmd:echo works"]
-    assert document["collector"]["notes"] == ["needs root, and sudo gives none: sudo: a password is required"]
+    assert document["collector"]["notes"] == ["needs root, but sudo denies it: sudo: a password is required"]
     assert found["cmd:echo free"]["status"] == "ok"
     assert calls.read_text(encoding="utf-8") == "called\n"
 

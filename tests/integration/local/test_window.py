@@ -90,7 +90,7 @@ def test_matches_of_a_pattern_that_come_and_go(tmp_path: Path) -> None:
     assert stayed["again"]["out"] == "1"
     assert gone["out"] == "1"
     assert gone["again"] == {"status": "missing", "why": "is gone at the second reading"}
-    assert (new["status"], new["why"]) == ("missing", "was not there at the first reading")
+    assert (new["status"], new["why"]) == ("missing", "was missing at the first reading")
     assert new["again"]["out"] == "1"
 
 

@@ -107,14 +107,14 @@ FAULTS = (
         "F10 cut in mid-answer",
         wired(BIG.format(150_000), Wire(cut_after_bytes=150_000)),
         "read",
-        "the connection was reset: the answer was cut at ",
+        "the connection was reset: the answer was truncated at ",
         (probe("tool"),),
     ),
     SshFault(
         "F11 12 kB/s",  # three seconds to get there, and half a minute back
         wired(BIG.format(250_000), Wire(bytes_per_s=12_000)),
         "read",
-        "the node's deadline passed: the answer was cut at ",
+        "the node's deadline passed: the answer was truncated at ",
         (probe("tool"),),
         within_s=DEADLINE_S + 1,
     ),

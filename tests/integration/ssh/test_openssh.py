@@ -154,7 +154,7 @@ def test_cut_in_mid_answer(farm: Farm, host: str) -> None:
     farm.wire(host, Wire(cut_after_bytes=120_000))
     plan = make_plan("head", "-c", "300000", "/dev/urandom")
     phase, reason = silence(collect(farm, host, plan))
-    assert (phase, "the connection was lost: the answer was cut at" in reason) == ("read", True), reason
+    assert (phase, "the connection was lost: the answer was truncated at" in reason) == ("read", True), reason
 
 
 def while_it_sleeps(farm: Farm, host: str, act: Callable[[], None]) -> None:

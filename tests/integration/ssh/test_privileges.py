@@ -164,7 +164,7 @@ def test_with_sudo_the_report_is_roots(node: Path, as_root: Evidence) -> None:
 
 def test_a_sudo_that_refuses_leaves_the_ordinary_user(node: Path, as_user: Evidence) -> None:
     refused = collect_as(node, UID, sudo=True, allowed=False)
-    assert refused.collector["notes"] == ["needs root, and sudo gives none: sudo: a password is required"]
+    assert refused.collector["notes"] == ["needs root, but sudo denies it: sudo: a password is required"]
     assert verdicts(refused) == verdicts(as_user)
     assert findings(refused, without=ROOT_ONLY) == findings(as_user, without=ROOT_ONLY)
 

@@ -20,5 +20,5 @@ def test_a_file_of_many_errors_is_rejected_quickly() -> None:
     assert lines[0].startswith("x.toml:6: class.c0.hcaz: unknown key")
     assert lines[99].startswith("x.toml:699: class.c99.hcaz: unknown key")
     assert lines[100] == "x.toml: and 100 more errors; fix these first"
-    with pytest.raises(ClusterFileError, match="is nested too deep"):
+    with pytest.raises(ClusterFileError, match="is nested too deeply"):
         decode((".".join(["a"] * 50_000) + " = 1").encode(), "x.toml")

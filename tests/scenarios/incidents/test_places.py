@@ -93,7 +93,7 @@ def test_disks_that_the_kernel_turned_read_only_are_two_causes() -> None:
 @pytest.mark.parametrize(
     ("table", "error"),
     [
-        ('r1 = "gpu[001-004]"\nr2 = "gpu004"', "gpu004 is in rack r1 too"),
+        ('r1 = "gpu[001-004]"\nr2 = "gpu004"', "gpu004 is also in rack r1"),
         ('r1 = "@rack:r1"', 'a node has no "@" in its name'),
         ('r1 = "gpu*"', 'a node has no "*" in its name'),
         ('"r 1" = "gpu001"', "is not the name of a rack"),

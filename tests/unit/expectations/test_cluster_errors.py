@@ -84,7 +84,7 @@ WRONG = {
     "an empty set of nodes": ('[class.a]\nnodes = ""\n', ':2: class.a.nodes: has the value "" - takes names'),
     "nodes in two classes": (
         '[class.a]\nnodes = "n[1-4]"\n[class.b]\nnodes = "n[4-8]"\n',
-        ":4: class.b.nodes: n4 is in class a too - list each",
+        ":4: class.b.nodes: n4 is also in class a - list each",
     ),
     "two classes for the rest": (
         "[class.a]\ngpus = 8\n[class.b]\ngpus = 4\n",

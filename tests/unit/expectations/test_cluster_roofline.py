@@ -81,8 +81,8 @@ def test_trees_and_models_in_part() -> None:
     assert "needs the number of experts" in refused(f"{head}[class.a.model]\nexperts = 8\n")
     assert "needs the number of experts" in refused(f"{head}[class.a.model]\nexperts = 8\nactive_experts = 9\n")
     shared = f"{head}[class.a.model]\nexperts = 8\nactive_experts = 2\nexpert_ways = 9\n"
-    assert "more than there are experts" in refused(shared)
-    assert "more than there are experts" in refused(f"{head}[class.a.model]\nexpert_ways = 2\n")
+    assert "exceeds the number of experts" in refused(shared)
+    assert "exceeds the number of experts" in refused(f"{head}[class.a.model]\nexpert_ways = 2\n")
     assert "did you mean" in refused(f"{head}[class.a.tree]\nunit_node = 32\n")
 
 

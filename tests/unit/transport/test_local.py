@@ -94,9 +94,9 @@ def framed(payload: bytes) -> bytes:
     [
         (b"", frame.NoFrame, "there is no answer"),
         (b"bash: python3: command not found\n", frame.NoFrame, "there is no answer"),
-        (frame.MAGIC + b"12", frame.CutFrame, "cut in its first line"),
+        (frame.MAGIC + b"12", frame.CutFrame, "truncated in its first line"),
         (FRAME[:200], frame.CutFrame, f"of {FRAME.split()[1].decode()} bytes"),
-        (FRAME[:-1], frame.CutFrame, "the answer was cut at "),
+        (FRAME[:-1], frame.CutFrame, "the answer was truncated at "),
         (FRAME[:-1] + b"x", frame.DamagedFrame, "end mark"),
         (FRAME.replace(b"\x9c", b"\x9d", 1), frame.DamagedFrame, "checksum"),
         (framed(b"not zlib"), frame.DamagedFrame, "damaged"),
@@ -213,7 +213,7 @@ def test_a_flood_on_its_error_stream_is_read_and_bounded(tmp_path: Path) -> None
 def test_an_answer_that_is_cut_or_damaged(tmp_path: Path) -> None:
     phase, reason = phase_and_reason(collect(make_plan(), interpreter(tmp_path, '$PYTHON "$@" | head -c 200')))
     assert phase == "read"
-    assert reason.startswith("the answer was cut at ")
+    assert reason.startswith("the answer was truncated at ")
     python = interpreter(tmp_path, f"printf '%s' {shlex.quote(frame.MAGIC.decode())}; echo 2 {'0' * 64}; cat; echo")
     assert phase_and_reason(collect(make_plan(deadline_s=1), python))[0] == "read"
 

@@ -139,7 +139,7 @@ def _gpu(bus_id: str | None, tree: Tree) -> dict[str, Any]:
 
 
 def _recovery(tree: Tree) -> str | None:
-    """Return the action; ``None`` is the tool's word here, not missing data."""
+    """Return the action; ``None`` is a value of the tool here, not missing data."""
     action = _get(tree, "gpu_recovery_action", "recovery_action")
     return action if isinstance(action, str) else None
 
@@ -198,7 +198,7 @@ def _reasons(block: Any) -> list[str] | None:
     return active
 
 
-#: Names of the XML, and those of the text that they stand for.
+#: Names in the XML -> names in the text output.
 _REASONS = {"gpu_idle": "idle", "hw_power_braking": "hw_power_brake_slowdown"}
 
 
