@@ -1,15 +1,15 @@
-"""Benchmarks between nodes: what was measured, and what explains it.
+"""Benchmarks between nodes: measurements and their explanation.
 
-Every part is pure:
+All modules are pure functions of their input:
 
-- ``observation``: one run of a group of nodes, made of the reports of nccl-tests;
-- ``reference``: the rate that runs of one kind are compared with, and which of them are slow;
-- ``factors``: what a run used: nodes, GPUs, rails, leaves, the links above them;
-- ``explanation``: the factors that explain slow runs, with bits of evidence (``bits``);
-- ``comparison``: the runs of one kind, with levels and ``blocks`` of nodes that good pairs join;
-- ``planner``: which pairs to run next, by a plan and the runs so far;
-- ``campaign``: a plan, its journal, and the runs that its launches were;
-- ``document``: all of it as ``preflight.bench/1``, and ``picture``: heat maps as data.
+- ``observation``: one run of a group of nodes, built from nccl-tests reports;
+- ``reference``: the reference rate of each kind of run, and the limit for slow runs;
+- ``factors``: the parts used by a run: nodes, GPUs, rails, leaves, uplinks;
+- ``explanation``: the factors that explain slow runs, with their evidence in bits (``bits``);
+- ``comparison``: the runs of one kind, with rate levels and ``blocks`` of nodes connected by good pairs;
+- ``planner``: the next pairs to run, from the plan and the runs so far;
+- ``campaign``: a plan, its journal, and the runs of its launches;
+- ``document``: the result as ``preflight.bench/1``; ``picture``: heat maps as data.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Groups of nodes that good pairs join: without a topology, likely leaves."""
+"""Groups of nodes connected by good pairs: likely leaves in an unknown topology."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def components(nodes: Iterable[str], pairs: Iterable[tuple[str, str]]) -> list[t
 
 
 def cost(sizes: Iterable[int]) -> float:
-    """Return the bits it takes to name the block of each node.
+    """Return the bits needed to name the block of each node.
 
-    That is the price of blocks which are taken from the data.
+    This is the price of blocks derived from the data.
     """
     counts = list(sizes)
     ways = math.lgamma(sum(counts) + 1) - sum(math.lgamma(count + 1) for count in counts)

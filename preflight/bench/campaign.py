@@ -1,6 +1,6 @@
 """A campaign as documents: its plan, its journal, and its runs.
 
-The planner and the report read the same journal and outputs, so a report can be made again from the folder.
+The planner and the report read the same journal and outputs, so the report can be recreated from the folder.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from preflight.schemas.conform import find_error
 if TYPE_CHECKING:
     from preflight.parsers.nccl_tests.model import Report
 
-#: The record of a run's evidence that holds a campaign: its plan and its journal.
+#: Key of the evidence record with a campaign's plan and journal.
 RECORD = "bench:campaign"
 
 PLAN = "preflight.bench.plan/1"
@@ -25,18 +25,18 @@ ROUND = "preflight.bench.round/1"
 LAUNCH = "preflight.bench.launch/1"
 END = "preflight.bench.end/1"
 
-#: How a launch ended. CUT: by us or by a stranger's signal, so that it shows nothing and is launched again.
+#: How a launch ended. CUT: ended by preflight or a foreign signal, so it has no result and is launched again.
 OK, BROKE, TIMEOUT, CUT = "ok", "failed", "timeout", "cut"
 
 
 @dataclass(frozen=True)
 class CampaignPlan:
-    """What to measure, on which nodes, with which launcher and limits."""
+    """Nodes, measurements, launcher and limits of a campaign."""
 
     id: str
     seed: int
     nodes: tuple[str, ...]
-    leaves: Mapping[str, str]  # node -> leaf; empty: not known
+    leaves: Mapping[str, str]  # node -> leaf; empty if unknown
     goal: str
     collective: str
     bytes: int
@@ -55,7 +55,7 @@ class CampaignPlan:
 
 @dataclass(frozen=True)
 class PlannedRound:
-    """A round as the journal has it: its runs, and the nodes that were left out."""
+    """A round as recorded in the journal: its runs, and the nodes left out."""
 
     number: int
     purpose: str
@@ -65,17 +65,17 @@ class PlannedRound:
 
     @property
     def round(self) -> Round:
-        """The round as the planner knows it."""
+        """The round in the form that the planner uses."""
         return Round(self.number, self.purpose, self.runs, self.load)
 
 
 @dataclass(frozen=True)
 class BenchLaunch:
-    """One launch of one run, and how it ended; ``status`` is empty while it runs."""
+    """A launch of a run, and its outcome; ``status`` is empty while it runs."""
 
     number: int
     round: int
-    run: int  # place of its run in the round
+    run: int  # index of its run in the round
     status: str = ""
     exit: int | None = None
     seconds: float = 0.0
@@ -89,25 +89,25 @@ class BenchLaunch:
 
 @dataclass(frozen=True)
 class Campaign:
-    """A plan and what was done so far."""
+    """A plan and the work done so far."""
 
     plan: CampaignPlan
     rounds: tuple[PlannedRound, ...] = ()
-    launches: tuple[BenchLaunch, ...] = ()  # each once, in its last state
-    end: str = ""  # why the campaign ended; empty: it was cut short
+    launches: tuple[BenchLaunch, ...] = ()  # each once, in its latest state
+    end: str = ""  # why the campaign ended; empty if interrupted
     left_behind: tuple[str, ...] = ()
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Nodes that were left out of a round, each with the last reason."""
+        """Nodes left out of any round, each with the latest reason."""
         return {node: why for each in self.rounds for node, why in each.left_out.items()}
 
     def ends(self, launch: BenchLaunch) -> tuple[RunEnd, ...]:
-        """Return the nodes of a launch."""
+        """Return the nodes of a launch, with their GPUs and leaves."""
         return self.rounds[launch.round - 1].runs[launch.run]
 
     def open_runs(self, number: int) -> list[int]:
-        """Return the places of the runs of a round that have shown nothing yet."""
+        """Return the indexes of a round's runs that have no result yet."""
         done = {launch.run for launch in self.launches if launch.round == number and launch.status not in ("", CUT)}
         return [place for place in range(len(self.rounds[number - 1].runs)) if place not in done]
 
@@ -138,7 +138,7 @@ def round_document(made: PlannedRound) -> dict[str, Any]:
 
 
 def launch_document(launch: BenchLaunch, nodes: Sequence[str], at: str) -> dict[str, Any]:
-    """Return a launch as a line of the journal: when it starts, and when it has ended."""
+    """Return a launch as a journal line, written at its start and at its end."""
     document = {
         "schema": LAUNCH, "n": launch.number, "round": launch.round, "run": launch.run, "group": list(nodes),
         "state": "ended" if launch.status else "started", "at": at,
@@ -150,17 +150,17 @@ def launch_document(launch: BenchLaunch, nodes: Sequence[str], at: str) -> dict[
 
 
 def end_document(why: str, left_behind: Iterable[str], at: str) -> dict[str, Any]:
-    """Return the journal's last line."""
+    """Return the last line of the journal."""
     return {"schema": END, "why": why, "left_behind": list(left_behind), "at": at}
 
 
 def record(done: CampaignPlan, lines: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a campaign as a record of a run's evidence."""
+    """Return a campaign as an evidence record."""
     return {"status": "ok", "value": {"plan": plan_document(done), "journal": list(lines)}}
 
 
 def read_record(value: Any) -> Campaign:
-    """Return the campaign of a record; raises ValueError."""
+    """Return the campaign in a record; raises ValueError."""
     if not isinstance(value, dict) or not isinstance(value.get("journal"), list):
         raise ValueError("it holds no plan and journal")
     plan = read_plan(value.get("plan"))
@@ -170,7 +170,7 @@ def read_record(value: Any) -> Campaign:
 
 
 def find_line_errors(lines: Iterable[Any]) -> Iterator[str]:
-    """Yield the fault of each line of a journal; empty: none."""
+    """Yield the error of each journal line, empty if valid."""
     runs: list[int] = []
     for line in lines:
         schema = line.get("schema") if isinstance(line, dict) else None
@@ -191,14 +191,14 @@ def find_line_errors(lines: Iterable[Any]) -> Iterator[str]:
 
 
 def campaign(plan: CampaignPlan, lines: Iterable[Mapping[str, Any]]) -> Campaign:
-    """Return a campaign from the lines of its journal, which have no fault."""
+    """Build a campaign from valid journal lines."""
     rounds: list[PlannedRound] = []
     launches: dict[int, BenchLaunch] = {}
     end, left_behind = "", tuple[str, ...]()
     for line in lines:
         if line["schema"] == ROUND:
             rounds.append(_round(plan, line))
-            end = ""  # it was resumed
+            end = ""  # resumed
         elif line["schema"] == LAUNCH:
             launches[line["n"]] = BenchLaunch(line["n"], line["round"], line["run"], line.get("status", ""),
                                          line.get("exit"), line.get("seconds", 0.0), line.get("why", ""))  # fmt: skip
@@ -221,7 +221,7 @@ def _round(plan: CampaignPlan, line: Mapping[str, Any]) -> PlannedRound:
 
 
 def observations(done: Campaign, reports: Mapping[str, Sequence[Report]]) -> list[Observation]:
-    """Return the runs of all launches that show something; reports are by file name."""
+    """Return the runs of all launches with a result; reports are by file name."""
     return [
         _observation(done, launch, reports.get(launch.output, ()))
         for launch in done.launches if launch.status not in ("", CUT)
@@ -229,7 +229,7 @@ def observations(done: Campaign, reports: Mapping[str, Sequence[Report]]) -> lis
 
 
 def past(done: Campaign, reports: Mapping[str, Sequence[Report]]) -> list[tuple[Round, list[Observation]]]:
-    """Return rounds and runs as the planner takes them."""
+    """Return rounds and runs in the form that the planner uses."""
     runs = observations(done, reports)
     ended = [launch for launch in done.launches if launch.status not in ("", CUT)]
     return [
@@ -239,14 +239,14 @@ def past(done: Campaign, reports: Mapping[str, Sequence[Report]]) -> list[tuple[
 
 
 def bench_plan(done: Campaign, reports: Mapping[str, Sequence[Report]], without: Iterable[str] = ()) -> BenchPlan:
-    """Return the planner's plan: nodes that are left, rails as the outputs list them."""
+    """Return the planner's plan: remaining nodes, and rails from the outputs."""
     plan, out = done.plan, frozenset(without)
     return BenchPlan(tuple(node for node in plan.nodes if node not in out), plan.leaves, rails(done, reports),
                      plan.goal, plan.seed)  # fmt: skip
 
 
 def rails(done: Campaign, reports: Mapping[str, Sequence[Report]]) -> tuple[str, ...]:
-    """Return the PCI addresses of the GPUs in order, if all nodes have the same."""
+    """Return the PCI addresses of the GPUs in order, if equal on all nodes."""
     orders = {
         end.gpus for run in observations(done, reports) for end in run.ends
         if len(end.gpus) == done.plan.gpus and run.outcome == RAN
@@ -279,7 +279,7 @@ def _observation(done: Campaign, launch: BenchLaunch, reports: Sequence[Report])
 
 
 def _ends(planned: Sequence[RunEnd], report: Report, plan: CampaignPlan) -> tuple[RunEnd, ...] | None:
-    """Return the ends with the GPUs that a report lists; None if it contradicts them."""
+    """Return the ends with the GPUs that a report lists; None on a contradiction."""
     if not report.devices or report.nranks is None:
         return tuple(planned)
     listed = observation.ends_of(plan.collective, report.devices, plan.leaves)

@@ -1,4 +1,4 @@
-"""Runs of one collective over as many nodes and ranks, compared with each other."""
+"""Comparison of runs of one collective with equal numbers of nodes and ranks."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from preflight.bench.explanation import Explanation, explain
 from preflight.bench.observation import Observation, RunKind
 from preflight.bench.reference import FEWEST, RESOLVED, UNRESOLVED, BusbwReference, reference, spread
 
-#: Share of the runs that must have a size for it to be the one that is compared.
+#: Fraction of the runs that must include a message size for it to be compared.
 _MOST_RUNS = 0.8
 
-#: Runs between leaves from which on their rate is compared with that within them.
+#: Minimum number of runs between leaves to compare their rate with runs within leaves.
 _FEWEST_FAR = 3
 
-#: How often runs are divided by distance: blocks, then rails.
+#: Number of times that runs are divided by distance: into blocks, then rails.
 _DIVISIONS = 2
 
-#: Below this share of the reference at the smallest large message, against the largest one, a run falls with its size.
+#: Ratio of the share at the smallest large message to that at the largest, below which a run gets slower with size.
 _FALLS = 0.5
 
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """One run and what it was held against."""
+    """One run and its reference."""
 
     run: Observation
-    bytes: int | None = None  # the size that was compared
-    reference: BusbwReference | None = None  # None: too few runs of its kind
+    bytes: int | None = None  # the compared size
+    reference: BusbwReference | None = None  # None: too few runs of this kind
 
     @property
     def share(self) -> float | None:
@@ -52,29 +52,29 @@ class ComparedRun:
 
 @dataclass(frozen=True)
 class RateLevel:
-    """Runs at a lower rate, which distance or other rails explain."""
+    """Runs at a lower rate that is explained by distance or different rails."""
 
-    relation: str  # of ``factors.RELATIONS``
-    share: float  # of the reference, the median
+    relation: str  # one of ``factors.RELATIONS``
+    share: float  # median, as a fraction of the reference
     runs: int
     bits: float
-    usual: bool  # no lower than distance makes on a sound fabric
-    blocks: tuple[tuple[str, ...], ...] = ()  # nodes between which runs reach the reference
+    usual: bool  # not below the effect of distance on a healthy fabric
+    blocks: tuple[tuple[str, ...], ...] = ()  # nodes whose mutual runs reach the reference
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The runs of one kind, and what explains those that are slow or stopped."""
+    """The runs of one kind, and the causes of slow or stopped ones."""
 
     kind: RunKind
     held: tuple[ComparedRun, ...]
     slow: Explanation
-    stopped: Explanation  # of the runs that did not come to their end
+    stopped: Explanation  # of runs that did not finish
     levels: tuple[RateLevel, ...] = ()
 
     @property
     def judged(self) -> tuple[ComparedRun, ...]:
-        """The runs that have a reference."""
+        """The runs with a reference."""
         return tuple(held for held in self.held if held.reference is not None)
 
 
@@ -83,10 +83,10 @@ def compare(
 ) -> tuple[Comparison, ...]:
     """Return a comparison for each kind of run.
 
-    ``given`` has references by kind and bytes, in GB/s.
+    ``given`` maps kind and bytes to references in GB/s.
 
-    Runs of one launch, such as two collectives after each other, meet the same state of the fabric: they are not
-    independent evidence, so each collective is explained by itself.
+    Runs of one launch, such as two successive collectives, see the same state of the fabric. They are not independent
+    evidence, so each collective is explained separately.
     """
     kinds: dict[RunKind, list[Observation]] = {}
     for run in runs:
@@ -95,9 +95,10 @@ def compare(
 
 
 def _with_distance(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
-    """Add to runs between leaves how their rate compares with that within the leaves.
+    """Add to runs between leaves the ratio of their rate to that within leaves.
 
-    Runs over quiet uplinks are a kind of their own: where all of them are slow, nothing among them shows it.
+    Runs over quiet uplinks are a separate kind: if all of them are slow, comparing them with each other does not show
+    it.
     """
     within = {item.kind: item for item in comparisons}
     extended = []
@@ -109,7 +110,7 @@ def _with_distance(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
 
 
 def _distance(far: Comparison, near: Comparison) -> RateLevel | None:
-    """Return the level of runs between leaves; None unless it is a lower one."""
+    """Return the level of runs between leaves; None if it is not lower."""
     sized = Counter((held.bytes, held.reference) for held in near.judged if held.bytes is not None and held.reference)
     if not sized:
         return None
@@ -152,9 +153,9 @@ def _rails_of(run: Observation, rails: factors.RailAddresses) -> str:
 def _references(
     runs: Sequence[Observation], floor: float, given: Mapping[tuple[RunKind, int], float]
 ) -> list[tuple[int, int, BusbwReference]]:
-    """Return (place, bytes, reference) of the runs that can be held against something.
+    """Return (index, bytes, reference) of each run that can be compared.
 
-    The largest size that most of them have is compared; of a run without it the largest one that several have.
+    The largest size that most runs include is compared; for a run without it, the largest size that several include.
     """
     counts = Counter(size for run in runs for size in run.busbw)
     measured = sum(bool(run.busbw) for run in runs)
@@ -201,7 +202,7 @@ def _compare(kind: RunKind, runs: Sequence[Observation], given: Mapping[tuple[Ru
 
 
 def _explained(held: Sequence[ComparedRun], relations: bool = True) -> Explanation:
-    """Explain the slow runs among those that have a reference."""
+    """Explain the slow runs among those with a reference."""
     judged = [place for place, item in enumerate(held) if item.reference is not None]
     slow = [number for number, place in enumerate(judged) if held[place].slow]
     return explain([held[place].run for place in judged], slow, relations).moved(judged)
@@ -214,9 +215,9 @@ def _with(held: Sequence[ComparedRun], factor: factors.Factor, groups: Sequence[
 
 
 def _usual_level(held: Sequence[ComparedRun]) -> RateLevel | None:
-    """Return the lower level that distance makes: pairs below the widest gap.
+    """Return the lower level caused by distance: pairs below the widest gap.
 
-    It is none unless the blocks explain it, as a fault is explained.
+    None unless the blocks explain it, by the same test as for a fault.
     """
     pairs = [(item.share, item.run.nodes) for item in held if item.share is not None and len(item.run.ends) == 2]
     sound = sorted(((share, nodes) for share, nodes in pairs if share >= UNRESOLVED), reverse=True)
@@ -239,7 +240,7 @@ def _usual_level(held: Sequence[ComparedRun]) -> RateLevel | None:
 
 
 def falls_with_size(held: ComparedRun, runs: Sequence[ComparedRun]) -> bool:
-    """Return whether a slow run is slower still as the messages grow."""
+    """Return whether a slow run gets even slower with larger messages."""
     sound = [item.run for item in runs if item.reference and not item.slow]
     shares = []
     for size in sorted(held.run.busbw):

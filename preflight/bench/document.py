@@ -13,7 +13,7 @@ from preflight.bench.observation import RunEnd, RunKind
 
 SCHEMA = "preflight.bench/1"
 
-#: What to run next, by a factor and another one that cannot be separated from it.
+#: Next step for a factor and a rival that cannot be separated from it.
 _NEXT = {
     factors.NODE: "the node with two other nodes, in fresh launches",
     factors.GPU: "the GPU with two other nodes, and another GPU of the node",
@@ -27,7 +27,7 @@ _NEXT = {
 
 
 def document(comparisons: Iterable[Comparison]) -> dict[str, Any]:
-    """Return the document; runs are in reading order."""
+    """Return the document; runs are in input order."""
     everything = list(comparisons)
     return {
         "schema": SCHEMA,
@@ -39,12 +39,12 @@ def document(comparisons: Iterable[Comparison]) -> dict[str, Any]:
 
 
 def what(kind: RunKind) -> dict[str, Any]:
-    """Return what was measured."""
+    """Return a description of the measurement."""
     return {"collective": kind.collective, "ranks": kind.ranks, "nodes": kind.nodes}
 
 
 def next_step(cause: FactorEvidence) -> str:
-    """Return the runs that separate a cause from its rivals, or confirm it."""
+    """Return the runs that would separate a cause from its rivals, or confirm it."""
     rival = next((rival.kind for rival in cause.alike), cause.factor.kind)
     return _NEXT.get(rival, _NEXT[factors.NODE])
 

@@ -1,8 +1,8 @@
 """The factors that explain the slow runs, with their bits of evidence.
 
-A run is slow if one of its factors makes it so, or by chance (noisy or). Candidates are taken greedily until each slow
-run has one, then each is judged beside all others: by how many bits the runs that it explains are better explained
-with it than by chance. Judged one by one against all other runs, several faults would hide each other.
+A run is slow because of one of its factors, or by chance (noisy or). Candidates are added greedily until each slow run
+has one. Then each is judged together with all others, by the bits it gains over chance on the runs it explains. If each
+were judged alone against all other runs, several faults would hide each other.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from preflight.bench.bits import ENOUGH, evidence, gain
 from preflight.bench.factors import Factor
 from preflight.bench.observation import Observation, RunKind
 
-#: Factors that are considered together; each further slow run stays unexplained.
+#: Maximum number of factors considered together; further slow runs remain unexplained.
 _MOST = 96
 
-#: Factors for which narrower ones are tried.
+#: Maximum number of factors for which narrower ones are tried.
 _MOST_REFINED = 24
 
-#: Factors that are listed as not separated from another.
+#: Maximum number of factors listed as not separated from another.
 _MOST_ALIKE = 12
 
 
@@ -35,32 +35,32 @@ class FactorEvidence:
     factor: Factor
     slow: int
     runs: int
-    elsewhere: tuple[int, int]  # slow runs and runs that no cause explains
-    bits: float  # log2 of the odds that it is a cause, against chance
-    alike: tuple[Factor, ...] = ()  # not ruled out in its place
-    places: tuple[int, ...] = ()  # its slow runs, by their place in the list
+    elsewhere: tuple[int, int]  # slow runs and all runs, among those that no other cause explains
+    bits: float  # log2 of the odds that it is a cause, relative to chance
+    alike: tuple[Factor, ...] = ()  # rivals that are not ruled out
+    places: tuple[int, ...] = ()  # indexes of its slow runs
 
     @property
     def named(self) -> bool:
-        """Whether the evidence suffices to name it."""
+        """Whether the evidence is sufficient to report it."""
         return self.bits >= ENOUGH
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What explains the slow runs among some."""
+    """The causes of the slow runs in a list."""
 
     causes: tuple[FactorEvidence, ...] = ()  # the one with the most evidence first
-    unexplained: tuple[int, ...] = ()  # slow runs, by their place in the list
-    blocks: tuple[tuple[str, ...], ...] = ()  # nodes that good pairs join, where there are several such groups
+    unexplained: tuple[int, ...] = ()  # indexes of slow runs
+    blocks: tuple[tuple[str, ...], ...] = ()  # nodes connected by good pairs, if there are several groups
 
     @property
     def named(self) -> tuple[FactorEvidence, ...]:
-        """The causes that are named."""
+        """The causes with sufficient evidence."""
         return tuple(cause for cause in self.causes if cause.named)
 
     def moved(self, places: Sequence[int]) -> Explanation:
-        """Return it with the places that its runs have in a longer list."""
+        """Return a copy with the indexes of the runs in a longer list."""
         causes = tuple(
             replace(cause, places=tuple(places[place] for place in cause.places)) for cause in self.causes
         )  # fmt: skip
@@ -69,22 +69,22 @@ class Explanation:
 
 @dataclass
 class _Members:
-    """The runs that each factor has, and the bits that picking it costs."""
+    """The runs of each factor, and the bits needed to pick it."""
 
     runs: dict[Factor, list[int]]
     cost: dict[str, float]
     slow: frozenset[int]
     count: int
-    strata: tuple[RunKind, ...]  # of each run: what is slow by chance differs between kinds of runs
+    strata: tuple[RunKind, ...]  # of each run: the chance of a slow run differs between kinds
 
     def price(self, factor: Factor) -> float:
         return self.cost[factor.kind]
 
     def price_together(self, chosen: Sequence[Factor]) -> float:
-        """Return the bits it takes to pick several.
+        """Return the bits needed to pick several factors.
 
-        Their kind is picked once and their order not at all: thirty nodes of 512 cost less than thirty times one, and
-        a leaf does not win by being one only.
+        Their kind is picked once, and their order does not count: thirty nodes of 512 cost less than thirty times one,
+        and a leaf does not win only because it is a single factor.
         """
         counts = Counter(factor.kind for factor in chosen)
         kind_bits = math.log2(len(self.cost) or 1)
@@ -95,9 +95,9 @@ class _Members:
 
 
 def explain(runs: Sequence[Observation], slow: Iterable[int], relations: bool = True) -> Explanation:
-    """Return what explains the slow runs, given by their places.
+    """Explain the slow runs, given by their indexes.
 
-    Without ``relations`` only parts count: the runs are of one distance already.
+    Without ``relations``, only parts are considered: the runs already have the same distance.
     """
     flagged = frozenset(slow)
     if not flagged:
@@ -111,7 +111,7 @@ def explain(runs: Sequence[Observation], slow: Iterable[int], relations: bool = 
 
 
 def blocks(runs: Sequence[Observation], slow: frozenset[int]) -> tuple[tuple[str, ...], ...]:
-    """Return the groups of nodes that good pairs join, if there are several."""
+    """Return the groups of nodes connected by good pairs, if there are several."""
     pairs = [(place, run.nodes) for place, run in enumerate(runs) if len(run.ends) == 2]
     nodes = {node for _, pair in pairs for node in pair}
     good = [(a, b) for place, (a, b) in pairs if place not in slow]
@@ -138,7 +138,7 @@ def _members(
 
 
 def _causes(members: _Members) -> tuple[FactorEvidence, ...]:
-    """Return the factors that explain the slow runs better than chance does."""
+    """Return the factors that explain the slow runs better than chance."""
     chosen = _refine(members, _cover(members, []))
     while chosen:
         bits = {factor: _bits(members, chosen, factor) for factor in chosen}
@@ -160,7 +160,7 @@ def _causes(members: _Members) -> tuple[FactorEvidence, ...]:
 
 
 def _refine(members: _Members, chosen: list[Factor]) -> list[Factor]:
-    """Replace a factor by narrower ones that explain more: a leaf by two nodes."""
+    """Replace a factor by narrower ones that explain more, as a leaf by two nodes."""
     score = _score(members, chosen)
     for factor in sorted(chosen, key=lambda factor: -len(members.runs[factor]))[:_MOST_REFINED]:
         others = [other for other in chosen if other != factor]
@@ -171,7 +171,7 @@ def _refine(members: _Members, chosen: list[Factor]) -> list[Factor]:
 
 
 def _score(members: _Members, chosen: Sequence[Factor]) -> float:
-    """Return the bits of the evidence of factors together, less their price."""
+    """Return the evidence of factors together in bits, minus their price."""
     free, own = _assign(members, chosen)
     total = sum(evidence(*count) for count in _counted(members, free).values())
     total += sum(evidence(sum(place in members.slow for place in group), len(group)) for group in own.values())
@@ -181,9 +181,9 @@ def _score(members: _Members, chosen: Sequence[Factor]) -> float:
 def _cover(
     members: _Members, before: Sequence[Factor], without: Factor | None = None, worth: bool = False
 ) -> list[Factor]:
-    """Return factors for all slow runs that earlier ones lack, the best first.
+    """Return factors that cover all uncovered slow runs, the best first.
 
-    With ``worth`` only as long as each saves more bits than it costs.
+    With ``worth``, stop when the next one does not save more bits than it costs.
     """
     left = set(range(members.count))
     runs = {factor: len(own) for factor, own in members.runs.items()}
@@ -218,7 +218,7 @@ def _take(
     members: _Members, factor: Factor, left: set[int], runs: dict[Factor, int], slow: dict[Factor, int],
     at: dict[int, list[Factor]],
 ) -> int:  # fmt: skip
-    """Take the runs of a factor out of the counts; return how many are slow."""
+    """Remove the runs of a factor from the counts; return how many are slow."""
     count = 0
     for place in members.runs[factor]:
         if place in left:
@@ -235,7 +235,7 @@ def _take(
 def _assign(members: _Members, chosen: Iterable[Factor]) -> tuple[set[int], dict[Factor, list[int]]]:
     """Return the runs without a chosen factor, and the runs of each factor.
 
-    A run with several counts for the first of them.
+    A run with several factors is assigned to the first.
     """
     free = set(range(members.count))
     own: dict[Factor, list[int]] = {}
@@ -246,14 +246,14 @@ def _assign(members: _Members, chosen: Iterable[Factor]) -> tuple[set[int], dict
 
 
 def _bits(members: _Members, chosen: Sequence[Factor], factor: Factor) -> float:
-    """Return the bits that a factor saves beside other ones, less its price."""
+    """Return the bits that a factor saves next to others, minus its price."""
     free, _ = _assign(members, [other for other in chosen if other != factor])
     own = [place for place in members.runs[factor] if place in free]
     return _against(members, _counted(members, free), own) - members.price(factor)
 
 
 def _counted(members: _Members, places: Iterable[int]) -> dict[RunKind, list[int]]:
-    """Return slow runs and runs by kind."""
+    """Return the numbers of slow runs and of runs by kind."""
     counts: dict[RunKind, list[int]] = {}
     for place in places:
         count = counts.setdefault(members.strata[place], [0, 0])
@@ -263,9 +263,9 @@ def _counted(members: _Members, places: Iterable[int]) -> dict[RunKind, list[int
 
 
 def _against(members: _Members, everything: dict[RunKind, list[int]], own: Sequence[int]) -> float:
-    """Return the bits by which some runs have a rate of their own.
+    """Return the bits gained by a separate rate for some runs.
 
-    ``everything`` counts the runs that no other cause explains, these among them.
+    ``everything`` counts the runs that no other cause explains, including these.
     """
     mine = _counted(members, own)
     slow, runs = (sum(count[at] for count in mine.values()) for at in (0, 1))
@@ -280,7 +280,7 @@ def _against(members: _Members, everything: dict[RunKind, list[int]], own: Seque
 
 
 def _alike(members: _Members, chosen: Sequence[Factor], factor: Factor) -> tuple[Factor, ...]:
-    """Return the factors that 100 to 1 do not rule out in the place of item."""
+    """Return the rivals of a factor that are not ruled out by 100 to 1."""
     free, _ = _assign(members, [other for other in chosen if other != factor])
     own = [place for place in members.runs[factor] if place in free]
     slow = {place for place in own if place in members.slow}

@@ -1,4 +1,4 @@
-"""What a run used: parts that may be slow, and ways between its ends."""
+"""The parts used by a run, which may be slow, and the paths between its ends."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ NODE, GPU, RAIL, TO_OTHER_RAIL = "node", "gpu", "rail", "rail facing another rai
 LEAF, LEAF_PAIR, UPLINKS, UPLINK = "leaf", "leaf pair", "uplinks", "uplink"
 RAILS_DIFFER, LEAVES_DIFFER, BLOCKS_DIFFER = "different rails", "different leaves", "different blocks"
 
-#: Relations between the ends: they accuse no part, since a fabric may be built so.
+#: Relations between the ends. They do not blame a part, because a fabric may be built that way.
 RELATIONS = (RAILS_DIFFER, LEAVES_DIFFER, BLOCKS_DIFFER)
 
 
 class Factor(NamedTuple):
-    """A part that runs may have in common."""
+    """A part that several runs may share."""
 
     kind: str
     of: str = ""
-    node: str = ""  # of a GPU: where it is
+    node: str = ""  # for a GPU: its node
 
     def __str__(self) -> str:
         if self.kind == GPU:
@@ -37,7 +37,7 @@ class RailAddresses:
     """The PCI addresses at which several nodes have a GPU: rails."""
 
     def __init__(self, runs: Sequence[Observation]) -> None:
-        """Take the runs."""
+        """Collect the addresses from runs."""
         places = {(gpu, end.node) for run in runs for end in run.ends for gpu in end.gpus}
         nodes = Counter(gpu for gpu, _ in places)
         self.addresses = frozenset(gpu for gpu, count in nodes.items() if count > 1)
@@ -48,7 +48,7 @@ class RailAddresses:
 
 
 def of(run: Observation, rails: RailAddresses, blocks: Mapping[str, int]) -> Iterator[Factor]:
-    """Yield the factors of a run, each once; ``blocks`` is node -> block number."""
+    """Yield the factors of a run, each once; ``blocks`` maps node to block number."""
     for end in run.ends:
         yield Factor(NODE, end.node)
         for gpu in end.gpus:

@@ -1,4 +1,4 @@
-"""One run of a group of nodes: its ends, its GPUs, what was measured."""
+"""One run of a group of nodes: its ends, its GPUs, its measurements."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from preflight.parsers.nccl_tests import collective
 if TYPE_CHECKING:
     from preflight.parsers.nccl_tests.model import Measurement, RankDevice, Report
 
-#: Single nodes that are compared with each other: fewer are a benchmark of each.
+#: Minimum number of single nodes to compare with each other; with fewer, each is benchmarked alone.
 _FEWEST_ALONE = 8
 
-#: Bandwidth below which two decimals are too few, and by how much they may differ from it, GB/s.
+#: Bandwidth below which two decimals are too coarse, and the tolerance of a recomputed one, GB/s.
 _PRECISE, _ROUNDING = 1.0, 0.011
 
-#: How a run ended.
+#: Outcomes of a run.
 RAN, FAILED, UNFINISHED, WRONG = "ran", "failed", "unfinished", "wrong"
 
 
@@ -28,17 +28,17 @@ class RunEnd:
 
     node: str
     gpus: tuple[str, ...] = ()  # PCI addresses of the GPUs with traffic beyond the node
-    leaf: str | None = None  # the leaf switch; None where no topology was given
+    leaf: str | None = None  # leaf switch; None if no topology was given
 
 
 @dataclass(frozen=True)
 class RunKind:
-    """What makes two runs comparable."""
+    """Properties that two runs must share to be comparable."""
 
     collective: str
     ranks: int
     nodes: int
-    load: str = ""  # "", "quiet" or "loaded": whether other runs used the same uplinks
+    load: str = ""  # "", "quiet" or "loaded": load of other runs on the same uplinks
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class Observation:
 
     kind: RunKind
     ends: tuple[RunEnd, ...]
-    busbw: Mapping[int, float] = field(default_factory=dict)  # bytes -> GB/s, the better half of each row
+    busbw: Mapping[int, float] = field(default_factory=dict)  # bytes -> GB/s, the better value of each row
     outcome: str = RAN
-    why: str = ""  # of a run that failed: the first error
-    source: str = ""  # the file, or the launch
-    uplinks: tuple[str, ...] = ()  # links between switches on its path, where the routes are known
+    why: str = ""  # of a failed run: its first error
+    source: str = ""  # file or launch
+    uplinks: tuple[str, ...] = ()  # links between switches on its path, if the routes are known
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -60,15 +60,16 @@ class Observation:
 
     @property
     def complete(self) -> bool:
-        """Whether it came to its end."""
+        """Whether it ran to its end."""
         return self.outcome == RAN
 
 
 def observations(reports: Mapping[str, Sequence[Report]], leaves: Mapping[str, str] | None = None) -> list[Observation]:
-    """Return the runs in reports by source; ``leaves`` is node -> leaf switch.
+    """Return the runs in reports by source; ``leaves`` maps node to leaf switch.
 
-    Left out are runs of which no list of devices shows where they ran, and those of a binary without MPI. Where a later
-    report of one source lacks the list, it ran where the one before it did: one launch, several collectives.
+    Runs without a list of devices are left out, because their nodes are unknown, and so are runs of a binary without
+    MPI. If a later report of the same source lacks the list, it ran on the nodes of the report before it: one launch,
+    several collectives.
     """
     runs: list[Observation] = []
     for source, own in reports.items():
@@ -84,7 +85,7 @@ def observations(reports: Mapping[str, Sequence[Report]], leaves: Mapping[str, s
 
 
 def comparable(runs: Sequence[Observation]) -> list[Observation]:
-    """Return the runs of kinds that were run over several groups of nodes."""
+    """Return the runs of kinds that ran on several groups of nodes."""
     groups: dict[RunKind, set[frozenset[str]]] = {}
     for run in runs:
         groups.setdefault(run.kind, set()).add(frozenset(run.nodes))
@@ -94,13 +95,13 @@ def comparable(runs: Sequence[Observation]) -> list[Observation]:
 def _groups(
     source: str, report: Report, devices: Sequence[RankDevice], leaves: Mapping[str, str]
 ) -> Iterator[Observation]:
-    """Yield a run, or each communicator of a run that was split."""
+    """Yield a run, or each communicator of a split run."""
     groups: dict[int, list[RankDevice]] = {}
     for device in devices:
         groups.setdefault(device.group, []).append(device)
     outcome, why = outcome_of(report)
     if len(groups) > 1:
-        return  # the table holds the slowest rank of all of them
+        return  # the table has the slowest rank of all communicators
     for own in groups.values():
         ends = ends_of(report.collective or "", own, leaves)
         kind = RunKind(report.collective or "unnamed", len(own), len(ends))
@@ -108,9 +109,9 @@ def _groups(
 
 
 def outcome_of(report: Report) -> tuple[str, str]:
-    """Return how a run ended, and why it did not end well.
+    """Return the outcome of a run, and the reason of a failure.
 
-    Wrong values come first: the rates of such a run are worth nothing.
+    Wrong values come first: the rates of such a run are meaningless.
     """
     if report.wrong_rows or report.out_of_bounds_ok is False:
         sizes = ", ".join(f"{row.bytes:,}" for row in report.wrong_rows[:4])
@@ -123,9 +124,9 @@ def outcome_of(report: Report) -> tuple[str, str]:
 
 
 def busbw_of(report: Report) -> dict[int, float]:
-    """Return the bandwidth by size, GB/s: the better half of each row.
+    """Return the bandwidth by size, GB/s: the better value of each row.
 
-    Two decimals are printed, so a low one is computed from the time.
+    The tool prints two decimals, so a low bandwidth is computed from the time.
     """
     sizes: dict[int, float] = {}
     share = collective.factor(report.collective or "", report.nranks or 0) if report.nranks else None
@@ -148,7 +149,7 @@ def _precise(size: int, half: Measurement, share: float | None) -> float:
 def ends_of(name: str, devices: Iterable[RankDevice], leaves: Mapping[str, str]) -> tuple[RunEnd, ...]:
     """Return the nodes of a run by rank, each with the GPUs that send beyond it.
 
-    sendrecv passes data from each rank to the next: of a node's GPUs the first and the last one cross its border.
+    sendrecv passes data from each rank to the next, so only the first and the last GPU of a node send beyond it.
     """
     hosts: dict[str, list[str]] = {}
     for device in sorted(devices, key=lambda device: device.rank):

@@ -1,4 +1,4 @@
-"""Heat maps of pairwise runs as data: node by node, leaf by leaf, and rails."""
+"""Heat maps of pairwise runs as data: nodes, leaves, and rails."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from preflight.bench import factors
 from preflight.bench.comparison import ComparedRun, Comparison
 from preflight.bench.reference import UNRESOLVED
 
-#: Nodes up to which each has a row; beyond that leaves, or blocks of nodes in the order of their names, have rows.
+#: Maximum number of nodes with a row each; above it, rows are leaves, or blocks of nodes in name order.
 MOST_NODES = 128
 
-#: Nodes and rails of which the GPUs are drawn.
+#: Maximum number of nodes and rails whose GPUs are drawn.
 _MOST_STRIPS, _MOST_RAILS = 128, 16
 
-#: Nodes of a block where neither leaves nor blocks are known.
+#: Number of nodes per block if neither leaves nor blocks are known.
 _BLOCK = 32
 
 
 def picture(comparison: Comparison) -> dict[str, Any] | None:
     """Return the heat map of pairs; None for pairs of fewer than three nodes.
 
-    ``cells`` are [row, column, lowest share, median share, runs, runs that stopped]; a share is null where no run has a
+    ``cells`` are [row, column, lowest share, median share, runs, stopped runs]; a share is null if no run has a
     reference.
     """
     pairs = [held for held in comparison.held if len(held.run.nodes) == 2]
@@ -49,7 +49,7 @@ def picture(comparison: Comparison) -> dict[str, Any] | None:
 
 
 def _ordered(comparison: Comparison, nodes: set[str]) -> list[str]:
-    """Return the nodes by leaf, else by the blocks that good pairs join, else by name."""
+    """Return the nodes by leaf, else by block of good pairs, else by name."""
     leaf = {end.node: end.leaf or "" for held in comparison.held for end in held.run.ends}
     blocks = next((level.blocks for level in comparison.levels if level.blocks), ())
     block = {node: number for number, group in enumerate(blocks) for node in group}

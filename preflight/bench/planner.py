@@ -1,9 +1,9 @@
-"""Which pairs of nodes to run next: a pure function of a plan and the runs so far.
+"""Choice of the next pairs to run: a pure function of a plan and the runs so far.
 
-The first round runs every node once, side by side; few nodes run again with others until there are enough runs to
-compare. What a good run has is good; each node that is left runs again with
-another partner, in a fresh launch, until it is named or cleared. With the goal ``links``, single rails and the links
-above the leaves follow; what is slow there runs again with other nodes. Every round is disjoint: a node runs once.
+The first round runs every node once, in parallel; on a small cluster, nodes run again with other partners until there
+are enough runs to compare. A good run clears all its parts. Each remaining node runs again with another partner, in a
+new launch, until it is reported or cleared. With the goal ``links``, single rails and the uplinks of the leaves follow;
+slow ones run again with other nodes. Within a round, each node runs at most once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from preflight.bench.explanation import Explanation, explain
 from preflight.bench.factors import GPU, LEAF_PAIR, NODE, RAIL, UPLINKS
 from preflight.bench.observation import Observation, RunEnd
 
-#: Purposes of rounds, in their order.
+#: Purposes of rounds, in order.
 SCREEN, REPEAT, RAILS, ONE_RAIL, DRILL, ACROSS, LOADED = (
     "screen",
     "repeat",
@@ -29,55 +29,55 @@ SCREEN, REPEAT, RAILS, ONE_RAIL, DRILL, ACROSS, LOADED = (
     "loaded",
 )
 
-#: Rounds of each purpose at most; one of ``REPEAT`` clears a node, two confirm it.
+#: Maximum number of rounds per purpose; one ``REPEAT`` round clears a node, two confirm it.
 _MOST = {SCREEN: 8, REPEAT: 4, RAILS: 4, ONE_RAIL: 5, DRILL: 10, ACROSS: 7, LOADED: 1}
 
-#: Rounds over quiet uplinks that are run in any case: each leaf with so many others.
+#: Number of rounds over quiet uplinks that always run: each leaf with this many others.
 _ACROSS_ALWAYS = 3
 
-#: Runs up to which idle sound nodes run beside suspects: evidence against a node needs sound runs to compare with.
+#: Number of runs up to which idle good nodes run next to suspects: evidence against a node needs good runs to compare.
 _FEW_RUNS = 24
 
-#: Runs of a suspect part after which it stays unknown.
+#: Number of runs after which a suspect part remains unknown.
 _ENOUGH_RUNS = 6
 
 
 @dataclass(frozen=True)
 class BenchPlan:
-    """What to measure: nodes, where they are, and how far to go."""
+    """Nodes, their topology, and the goal of the measurement."""
 
     nodes: tuple[str, ...]
-    leaves: Mapping[str, str] = field(default_factory=dict)  # node -> leaf; empty: not known
-    rails: tuple[str, ...] = ()  # PCI addresses of the GPUs, alike on all nodes
+    leaves: Mapping[str, str] = field(default_factory=dict)  # node -> leaf; empty if unknown
+    rails: tuple[str, ...] = ()  # PCI addresses of the GPUs, equal on all nodes
     goal: str = "nodes"  # or "links"
     seed: int = 1
-    loaded: bool = False  # also load the uplinks, which other jobs would notice
+    loaded: bool = False  # also load the uplinks, which affects other jobs
 
 
 @dataclass(frozen=True)
 class Round:
-    """Runs that share no node, to start side by side."""
+    """Runs without a common node, to start in parallel."""
 
     number: int
     purpose: str
     runs: tuple[tuple[RunEnd, ...], ...]
-    load: str = ""  # of ``RunKind``
+    load: str = ""  # as in ``RunKind``
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """What the runs so far show."""
+    """Conclusions from the runs so far."""
 
     explanation: Explanation
-    runs: tuple[Observation, ...]  # those that were judged
-    slow: frozenset[int]  # of them
-    cleared: frozenset[str]  # nodes with a good run over all their GPUs
-    stopped: Explanation = field(default_factory=Explanation)  # of the runs that did not end well
-    tried: tuple[Observation, ...] = ()  # all runs, also those that were not judged
+    runs: tuple[Observation, ...]  # the judged runs
+    slow: frozenset[int]  # indexes of slow ones
+    cleared: frozenset[str]  # nodes with a good run on all their GPUs
+    stopped: Explanation = field(default_factory=Explanation)  # for runs that failed
+    tried: tuple[Observation, ...] = ()  # all runs, including those that were not judged
 
     @property
     def named(self) -> frozenset[str]:
-        """Nodes that are named, also by a GPU."""
+        """Nodes reported as a cause, also by one of their GPUs."""
         return frozenset(
             cause.factor.node or cause.factor.of
             for cause in (*self.explanation.named, *self.stopped.named) if cause.factor.kind in (NODE, GPU)
@@ -88,7 +88,7 @@ Past = Sequence[tuple[Round, Sequence[Observation]]]
 
 
 def assess(past: Past) -> Assessment:
-    """Explain the slow runs of all rounds, those over loaded uplinks left out."""
+    """Explain the slow runs of all rounds, except those over loaded uplinks."""
     runs = [run for made, results in past if made.purpose != LOADED for run in results]
     held = [item for item in hold(runs) if item.reference is not None]
     slow = frozenset(place for place, item in enumerate(held) if item.slow)
@@ -105,7 +105,7 @@ def assess(past: Past) -> Assessment:
 
 
 def next_round(plan: BenchPlan, past: Past) -> Round | None:
-    """Return the next round; None where nothing is left to run."""
+    """Return the next round; None if the plan is complete."""
     number = len(past) + 1
     draw = random.Random(f"{plan.seed}:{number}")
     counts = Counter(made.purpose for made, _ in past)
@@ -128,7 +128,7 @@ def _made(number: int, purpose: str, runs: Sequence[tuple[RunEnd, ...]]) -> Roun
 def _wanted(
     plan: BenchPlan, state: Assessment, counts: Counter[str], draw: random.Random
 ) -> Iterator[tuple[str, list[tuple[RunEnd, ...]]]]:
-    """Yield what is open, the most urgent first."""
+    """Yield the possible next rounds, the most urgent first."""
     yield REPEAT, _repeats(plan, state, draw)
     if plan.goal != "links":
         return
@@ -160,7 +160,7 @@ def _by_leaf(plan: BenchPlan, nodes: Sequence[str]) -> dict[str, list[str]]:
 def _within(
     plan: BenchPlan, nodes: Sequence[str], draw: random.Random, gpus: tuple[str, ...]
 ) -> list[tuple[RunEnd, ...]]:
-    """Return disjoint pairs within each leaf; an odd node is left over."""
+    """Return disjoint pairs within each leaf; an odd node stays unpaired."""
     runs: list[tuple[RunEnd, ...]] = []
     for members in _by_leaf(plan, nodes).values():
         order = draw.sample(members, len(members))
@@ -179,9 +179,9 @@ def _paired(
 
 
 def _screens(plan: BenchPlan, past: Past) -> list[tuple[RunEnd, ...]]:
-    """Return pairs that have run least, within leaves that have several nodes."""
+    """Return the pairs with the fewest runs, within leaves of several nodes."""
     if len(plan.nodes) < 3:
-        return []  # one pair has nothing to be compared with
+        return []  # a single pair cannot be compared
     runs = Counter(frozenset(run.nodes) for _, results in past for run in results)
     leaves = _by_leaf(plan, plan.nodes).values()
     groups = leaves if any(len(members) > 1 for members in leaves) else [list(plan.nodes)]
@@ -193,13 +193,13 @@ def _screens(plan: BenchPlan, past: Past) -> list[tuple[RunEnd, ...]]:
 
 
 def _sound(plan: BenchPlan, state: Assessment, draw: random.Random) -> list[str]:
-    """Return the cleared nodes that no cause names, in a random order."""
+    """Return the cleared nodes that are not a cause, in random order."""
     nodes = [node for node in plan.nodes if node in state.cleared and node not in state.named]
     return draw.sample(nodes, len(nodes))
 
 
 def _repeats(plan: BenchPlan, state: Assessment, draw: random.Random) -> list[tuple[RunEnd, ...]]:
-    """Return each open node with a sound one of its leaf, better one not yet met."""
+    """Return each open node with a good node of its leaf, if possible a new partner."""
     met: dict[str, Counter[str]] = {}
     for run in state.tried:
         for end in run.ends:
@@ -223,7 +223,7 @@ def _repeats(plan: BenchPlan, state: Assessment, draw: random.Random) -> list[tu
 
 
 def _rotated(plan: BenchPlan, state: Assessment, turn: int, draw: random.Random) -> list[tuple[RunEnd, ...]]:
-    """Return pairs of sound nodes on one rail each, all rails alike often."""
+    """Return pairs of good nodes on one rail each, all rails equally often."""
     runs: list[tuple[RunEnd, ...]] = _within(plan, _sound(plan, state, draw), draw, ())
     return [
         tuple(_end(plan, end.node, (plan.rails[(place + turn) % len(plan.rails)],)) for end in run)
@@ -232,9 +232,9 @@ def _rotated(plan: BenchPlan, state: Assessment, turn: int, draw: random.Random)
 
 
 def _one_rail(plan: BenchPlan, state: Assessment, draw: random.Random) -> list[tuple[RunEnd, ...]]:
-    """Return pairs of sound nodes on the rail with most slow runs, until named.
+    """Return pairs of good nodes on the rail with most slow runs, until reported.
 
-    The rails that a named node used are not suspect because of its slow runs.
+    Rails used by a reported node are not suspect because of its slow runs.
     """
     explained = {place for cause in state.explanation.named for place in cause.places}
     slow = Counter(_rail(state.runs[place]) for place in state.slow - explained)
@@ -253,7 +253,7 @@ def _rail(run: Observation) -> str:
 
 
 def _drill(plan: BenchPlan, state: Assessment, draw: random.Random) -> list[tuple[RunEnd, ...]]:
-    """Return each named or open node on a rail that it has not run alone."""
+    """Return each reported or open node on a rail that it has not run alone."""
     free = _sound(plan, state, draw)
     runs: list[tuple[RunEnd, ...]] = []
     open_ = {node for node in plan.nodes if node not in state.cleared}
@@ -268,7 +268,7 @@ def _drill(plan: BenchPlan, state: Assessment, draw: random.Random) -> list[tupl
 
 
 def _across(plan: BenchPlan, state: Assessment, turn: int, draw: random.Random) -> list[tuple[RunEnd, ...]]:
-    """Return one pair of nodes for each two leaves, other leaves every round."""
+    """Return one pair of nodes for each pair of leaves, different in each round."""
     leaves = _by_leaf(plan, _sound(plan, state, draw))
     names = sorted(leaves)
     if turn >= _ACROSS_ALWAYS and not _open_above(state):
@@ -280,7 +280,7 @@ def _across(plan: BenchPlan, state: Assessment, turn: int, draw: random.Random) 
 
 
 def _open_above(state: Assessment) -> bool:
-    """Return whether slow runs between leaves are left without one named part."""
+    """Return whether slow runs between leaves still lack a single cause."""
     slow = {place for place in state.slow if len({end.leaf for end in state.runs[place].ends}) > 1}
     above = [cause for cause in state.explanation.named if cause.factor.kind in (UPLINKS, LEAF_PAIR)]
     explained = {place for cause in state.explanation.named for place in cause.places}
@@ -289,7 +289,7 @@ def _open_above(state: Assessment) -> bool:
 
 
 def _loaded(plan: BenchPlan, state: Assessment, draw: random.Random) -> list[tuple[RunEnd, ...]]:
-    """Return all nodes of each leaf with those of the next one."""
+    """Return all nodes of each leaf, paired with those of the next leaf."""
     leaves = _by_leaf(plan, _sound(plan, state, draw))
     names = sorted(leaves)
     return [
@@ -300,7 +300,7 @@ def _loaded(plan: BenchPlan, state: Assessment, draw: random.Random) -> list[tup
 
 
 def circle(names: Sequence[str], turn: int) -> list[tuple[str, str]]:
-    """Return the pairs of a turn of the circle method: all meet in n - 1 turns."""
+    """Return the pairs of one turn of the circle method: all meet in n - 1 turns."""
     places: list[str | None] = [*names, *([None] if len(names) % 2 else [])]
     if len(places) < 2:
         return []

@@ -1,8 +1,8 @@
-"""What runs of one kind are held against, and which of them are slow.
+"""References of runs of one kind, and their limits for slow runs.
 
-The noise is estimated from the runs themselves. Where half of the runs are slow, their median lies between two levels
-and is worth nothing. So values that a wide gap parts from others are levels of their own, and the reference is the
-median of the highest level that enough runs reached.
+The noise is estimated from the runs themselves. If half of the runs are slow, their median lies between two levels and
+is meaningless. So values separated by a wide gap form levels, and the reference is the median of the highest level with
+enough runs.
 """
 
 from __future__ import annotations
@@ -13,40 +13,41 @@ from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist, median
 
-#: Runs from which on there is a reference.
+#: Minimum number of runs for a reference.
 FEWEST = 8
 
-#: Share of the reference below which a run is slow. RESOLVED: where its leaves are known, so that it is compared with
-#: runs of the same distance. UNRESOLVED: where they are not; distance and a change of rails cost a tenth on sound
-#: fabrics (README of xxrjun/nccl-tests-cluster, runs of example-cluster01), and a port at half its rate far more.
+#: Fraction of the reference below which a run is slow. RESOLVED: leaves are known, so a run is compared with runs of
+#: the same distance. UNRESOLVED: they are not; distance and a change of rails cost a tenth on healthy fabrics (README
+#: of xxrjun/nccl-tests-cluster, runs of example-cluster01), and a port at half its rate much more.
 RESOLVED, UNRESOLVED = 0.95, 0.85
 
-#: Share of the runs that make a level, and how many at least: fewer are exceptions, such as two nodes on one NVLink.
+#: Fraction of the runs that makes a level, and their minimum number: fewer are exceptions, such as two nodes on one
+#: NVLink.
 _LEVEL, _LEVEL_RUNS = 0.1, 3
 
-#: Chance that any of the runs of a kind is called slow by noise alone, if that is normal.
+#: Probability that normal noise alone makes any of the runs of a kind slow.
 _ALPHA = 0.01
 
-#: Standard deviations below which no run is slow, however few they are: noise has heavier tails than the normal.
+#: Minimum distance of a slow run in standard deviations, for few runs: noise has heavier tails than the normal.
 _LEAST_Z = 3.5
 
-#: Standard deviation of normal noise over its median absolute deviation.
+#: Ratio of the standard deviation of normal noise to its median absolute deviation.
 _OF_MAD = 1.4826
 
 
 @dataclass(frozen=True)
 class BusbwReference:
-    """What a run is held against, GB/s."""
+    """The reference of a run, GB/s."""
 
     busbw: float
     sigma: float  # of the logarithm: the relative noise of one run
     limit: float  # a run below it is slow
-    runs: int  # from which it was taken
+    runs: int  # number of runs behind it
     given: bool = False  # from a baseline, not from these runs
 
 
 def reference(values: Sequence[float], floor: float, given: float | None = None) -> BusbwReference | None:
-    """Return the reference of values in GB/s; None if they are too few."""
+    """Return the reference of values in GB/s; None if there are too few."""
     if given is not None:
         sigma = spread([value for value in values if value >= floor * given]) if len(values) >= FEWEST else 0.0
         return BusbwReference(given, sigma, _limit(given, sigma, floor, len(values)), len(values), given=True)
@@ -61,9 +62,9 @@ def reference(values: Sequence[float], floor: float, given: float | None = None)
 def levels(values: Sequence[float], floor: float) -> list[list[float]]:
     """Return the levels of values, the highest first.
 
-    Between two levels lies nothing, from the lowest value of one down to its floor.
+    No value lies between the lowest value of a level and its floor.
 
-    Levels of a few runs above all others are left out.
+    Top levels of few runs are left out.
     """
     steps: list[list[float]] = []
     for value in sorted(values, reverse=True):
@@ -73,13 +74,13 @@ def levels(values: Sequence[float], floor: float) -> list[list[float]]:
             steps.append([value])
     enough = max(_LEVEL_RUNS, _LEVEL * len(values))
     first = next((place for place, level in enumerate(steps) if len(level) >= enough), None)
-    if first is None:  # so scattered that no level has its share
+    if first is None:  # too scattered for any level
         return [sorted(values, reverse=True)]
     return steps[first:]
 
 
 def spread(values: Sequence[float]) -> float:
-    """Return the relative standard deviation, by the median absolute deviation."""
+    """Return the relative standard deviation, from the median absolute deviation."""
     if not values:
         return 0.0
     middle = median(values)
@@ -92,5 +93,5 @@ def _limit(middle: float, sigma: float, floor: float, count: int) -> float:
 
 @cache
 def _z(count: int) -> float:
-    """Return how many standard deviations below the reference chance explains."""
+    """Return the distance from the reference in standard deviations due to chance."""
     return max(_LEAST_Z, NormalDist().inv_cdf(1 - _ALPHA / count))

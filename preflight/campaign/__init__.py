@@ -1,8 +1,8 @@
 """``preflight bench``: rounds of benchmark runs between nodes.
 
-``folder`` holds the plan, the journal and the outputs; ``command_lines`` makes the words of a launch; ``execution``
-runs the launches of a round, ``nodes`` looks at the nodes before and after, ``rounds`` goes from round to round.
-What to run next and what it shows is decided in ``preflight.bench``, which touches nothing.
+``folder`` stores the plan, the journal and the outputs; ``command_lines`` builds the command line of a launch;
+``execution`` runs the launches of a round; ``nodes`` checks the nodes before and after; ``rounds`` runs all rounds.
+``preflight.bench`` chooses the next runs and explains the results, without side effects.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The command line of a launch: Open MPI over SSH, or Slurm's srun with PMIx.
 
-Words are passed as they are: none goes through a shell. Each rank runs under a lease on its own node, which ends it at
-the run's limit, and with its launcher, also where the network is lost.
+Arguments are passed without a shell. Each rank runs under a lease on its own node, which ends it at the run's limit or
+with its launcher, even if the network is lost.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from preflight.bench.campaign import CampaignPlan
 from preflight.bench.observation import RunEnd
 
-#: The variable by which a campaign's processes are known on a node.
+#: Environment variable that marks a campaign's processes on a node.
 MARK = "PREFLIGHT_BENCH"
 
-#: Variables that a user may set for the runs; no other reaches a node.
+#: Variables that a user may set for the runs; no others reach a node.
 ALLOWED = re.compile(r"(NCCL|UCX|FI|OMPI|RCCL)_[A-Z0-9_a-z]+|LD_LIBRARY_PATH|CUDA_VISIBLE_DEVICES")
 
-#: Variables that a launcher needs of ours.
+#: Variables of our environment that a launcher needs.
 _OWN = (
     "PATH",
     "HOME",
@@ -35,10 +35,11 @@ _OWN = (
 )
 _SLURM = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CLUSTER_NAME", "SLURM_JWT")
 
-#: Seconds by which a launcher's daemon outlives its ranks, and by which we wait longer than both.
+#: Seconds by which a launcher's daemon outlives its ranks, and by which preflight waits longer than both.
 DAEMON_S, WATCH_S = 5, 10
 
-#: The lease of a rank: $1 is its limit in seconds, the rest its command. A constant; the words are its arguments.
+#: The lease of a rank: $1 is its limit in seconds, the rest its command. The script is constant; values are its
+#: arguments.
 _LEASE = """\
 limit=$1; shift
 if setpriv --pdeathsig KILL true 2>/dev/null; then
@@ -51,7 +52,7 @@ exec timeout --kill-after=2 "$limit" "$@"
 
 @dataclass(frozen=True)
 class LaunchCommand:
-    """The words of a launch, and its environment."""
+    """The arguments of a launch, and its environment."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
@@ -62,7 +63,7 @@ def command(
 ) -> LaunchCommand:
     """Return the command line of one run; ``own`` is our environment.
 
-    ``rails`` are the addresses of a node's GPUs, in the order of their numbers.
+    ``rails`` are the addresses of a node's GPUs, in index order.
     """
     limit = math.ceil(plan.run_limit_s)
     environment = {name: own[name] for name in _OWN if name in own} | dict(plan.environment) | {MARK: plan.id}
@@ -115,13 +116,13 @@ def _srun(
 
 
 def scratch(plan: CampaignPlan, own: Mapping[str, str]) -> str:
-    """Return the folder of this host's session folders.
+    """Return the parent of this host's session folders.
 
-    Each launch has its own: launchers side by side would remove a shared one.
+    Each launch has its own, because parallel launches would remove a shared one.
     """
     return f"{own.get('TMPDIR') or '/tmp'}/preflight-bench-{plan.id}"
 
 
 def step_name(plan: CampaignPlan, number: int) -> str:
-    """Return the name of a launch's step in Slurm."""
+    """Return the name of a launch's Slurm step."""
     return f"preflight-{plan.id}-{number}"

@@ -1,7 +1,7 @@
-"""Execution of the launches of a round: several at once, each with a time limit.
+"""Execution of the launches of a round: parallel, each with a time limit.
 
-A launcher leads a process group and dies with us. Its ranks and daemons hold a lease of their own on each node
-(``command_lines``), so nothing depends on our being able to reach a node again.
+A launcher leads a process group and dies with preflight. Its ranks and daemons have separate leases on each node
+(``command_lines``), so they end even if preflight cannot reach the node again.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from preflight.bench.campaign import BROKE, CUT, OK, TIMEOUT, BenchLaunch
 from preflight.campaign.command_lines import WATCH_S, LaunchCommand
 from preflight.campaign.folder import OUTPUT_LIMIT
 
-#: Seconds between looks at the clock, and for a launcher to end after SIGTERM.
+#: Seconds between checks of the clock, and for a launcher to end after SIGTERM.
 _TICK_S, _END_S = 0.1, 5.0
 
 #: Exit statuses of ``timeout`` on a node: the limit was reached, by SIGTERM or by SIGKILL.
 _LEASE_ENDED = (124, 137)
 
-#: Bytes of the end of an output in which the reason of a failure is looked for.
+#: Bytes at the end of an output that are searched for the reason of a failure.
 _TAIL = 16384
 
-#: Lines of launchers that state a reason: ORTE, ssh, Slurm, PMIx, the loader, MPI, and our lease.
+#: Lines of launchers that give a reason: ORTE, ssh, Slurm, PMIx, the loader, MPI, and our lease.
 _REASON = re.compile(
     r".*(?:ORTE (?:was unable|has lost|does not know)|^ssh: |Could not resolve|Permission denied|Host key verification"
     r"|srun: error|slurmstepd.*error|error while loading shared libraries|not found|No such file|failed to execute"
@@ -40,7 +40,7 @@ _REASON = re.compile(
 
 
 class _Running:
-    """A launcher that runs, and its output on its way to a file."""
+    """A running launcher, and the file for its output."""
 
     def __init__(self, launch: BenchLaunch, command: LaunchCommand, output: Path, until: float) -> None:
         self.launch, self.until = launch, until
@@ -65,7 +65,7 @@ class _Running:
         os.set_blocking(self.stream.fileno(), False)
 
     def pass_on(self) -> bool:
-        """Pass output on; return whether there may be more. Raises OSError."""
+        """Copy output to the file; return whether more may follow. Raises OSError."""
         try:
             data = self.stream.read(65536)
         except BlockingIOError:
@@ -80,7 +80,7 @@ class _Running:
         return bool(data)
 
     def end(self, status: str) -> None:
-        """End a launcher, for a reason; it is killed after some seconds."""
+        """End a launcher and record the reason; kill it after some seconds."""
         if not self.killed:
             self.status, self.killed = status, time.monotonic() + _END_S
             self._signal(signal.SIGTERM)
@@ -92,14 +92,14 @@ class _Running:
             os.killpg(self.process.pid, number)
 
     def close(self) -> None:
-        """End the group, and close what is open."""
+        """End the process group, and close all files."""
         self._signal(signal.SIGKILL)
         self.process.wait()
         self.stream.close()
         self._file.close()
 
     def ended(self) -> BenchLaunch:
-        """Return the launch as it ended."""
+        """Return the launch with its outcome."""
         code = self.process.returncode
         seconds = time.monotonic() - self.began
         status, why = self.status, ""
@@ -126,11 +126,11 @@ def run(
     output_of: Callable[[BenchLaunch], Path], at_once: int, limit_s: float, until: float, stop: threading.Event,
     started: Callable[[BenchLaunch], None], cancel: Callable[[BenchLaunch], None],
 ) -> Iterator[BenchLaunch]:  # fmt: skip
-    """Run launches side by side; yield each as it ended. Raises OSError.
+    """Run launches in parallel; yield each when it has ended. Raises OSError.
 
     ``limit_s`` is the limit of each on its nodes, ``until`` the end of the campaign (monotonic clock); ``started`` is
-    called before a launch starts, ``cancel`` for one that did not end by itself. What is left when the iteration ends
-    is ended too.
+    called before a launch starts, ``cancel`` for each that did not end by itself. Launches that still run when the
+    iteration ends are also ended.
     """
     waiting = list(reversed(launches))
     running: list[_Running] = []
@@ -172,14 +172,14 @@ def run(
 
 
 def _more(launcher: _Running) -> bool:
-    """Return whether output is waiting: a stray child may hold the pipe open."""
+    """Return whether output is waiting: a leftover child may hold the pipe open."""
     with selectors.DefaultSelector() as selector:
         selector.register(launcher.stream, selectors.EVENT_READ)
         return bool(selector.select(0))
 
 
 def _end_all(running: Sequence[_Running], cancel: Callable[[BenchLaunch], None]) -> None:
-    """End launchers that still run: together, then by force."""
+    """End running launchers: all by SIGTERM, then by SIGKILL."""
     for launcher in running:
         launcher.end(CUT)
     until = time.monotonic() + _END_S

@@ -1,7 +1,7 @@
 """The folder of a campaign: its plan, its journal, the output of each launch.
 
-A line of the journal is on the disk before a launch starts, and again after it has ended: a campaign that is killed
-launches nothing twice but what was running.
+A journal line is on disk before each launch starts and after it has ended: after a kill, only launches that were
+running are repeated.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from preflight.parsers.nccl_tests.text import Report
 
 PLAN_FILE, JOURNAL_FILE, OUTPUTS = "plan.json", "journal.jsonl", "out"
 
-#: Largest size in bytes of a launch's output, and of a journal that is believed to be one.
+#: Maximum bytes of a launch's output, and of an accepted journal.
 OUTPUT_LIMIT, _LONGEST_JOURNAL = 16_000_000, 256_000_000
 
 
 class CampaignError(PreflightError):
-    """A campaign cannot begin or go on; the text is the reason and the fix."""
+    """A campaign cannot start or continue; the text is the reason and the fix."""
 
 
 class CampaignFolder:
-    """A campaign on disk, and what was done so far."""
+    """A campaign on disk, and the work done so far."""
 
     def __init__(self, path: Path, plan: CampaignPlan) -> None:
-        """Take an existing folder; ``create`` and ``open_folder`` make them."""
+        """Use an existing folder; ``create`` and ``open_folder`` set it up."""
         self.path, self.plan = path, plan
         self._lines: list[Mapping[str, Any]] = []
         self._reports: dict[str, tuple[Report, ...]] = {}
 
     @property
     def done(self) -> Campaign:
-        """What was done so far."""
+        """The work done so far."""
         return campaign.campaign(self.plan, self._lines)
 
     def output(self, name: str) -> Path:
@@ -54,18 +54,18 @@ class CampaignFolder:
         return tuple(self._lines)
 
     def reports(self) -> Mapping[str, tuple[Report, ...]]:
-        """Return the reports of nccl-tests in the outputs of launches that have ended."""
+        """Return the nccl-tests reports in the outputs of ended launches."""
         for launch in self.done.launches:
             if launch.status and launch.output not in self._reports:
                 self._reports[launch.output] = _reports(self.output(launch.output))
         return self._reports
 
     def began(self, name: str) -> bool:
-        """Return whether an output has a report: its benchmark began."""
+        """Return whether an output has a report, so its benchmark has started."""
         return bool(_reports(self.output(name)))
 
     def record(self, line: Mapping[str, Any]) -> None:
-        """Append a line to the journal, on disk when it returns; raises OSError."""
+        """Append a line to the journal, on disk on return; raises OSError."""
         raw = (json.dumps(line, separators=(",", ":")) + "\n").encode()
         handle = os.open(self.path / JOURNAL_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         try:
@@ -75,18 +75,18 @@ class CampaignFolder:
                     raw = raw[os.write(handle, raw) :]
                 os.fsync(handle)
             except OSError:
-                os.ftruncate(handle, size)  # no half of a line
+                os.ftruncate(handle, size)  # no partial line
                 raise
         finally:
             os.close(handle)
         self.keep(line)
 
     def keep(self, line: Mapping[str, Any]) -> None:
-        """Add a line in memory alone, where the disk takes none."""
+        """Add a line only in memory, when the disk rejects it."""
         self._lines.append(line)
 
     def load(self) -> None:
-        """Read the journal; a last line that was cut is dropped.
+        """Read the journal; drop a truncated last line.
 
         Raises CampaignError, OSError.
         """
@@ -104,7 +104,7 @@ class CampaignFolder:
 
 
 def create(path: Path, plan: CampaignPlan) -> CampaignFolder:
-    """Make the folder of a campaign; raises CampaignError, OSError."""
+    """Create the folder of a campaign; raises CampaignError, OSError."""
     if (path / PLAN_FILE).exists():
         raise CampaignError(f"{path}: holds a campaign already; continue it with --resume, or name another folder")
     (path / OUTPUTS).mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ def create(path: Path, plan: CampaignPlan) -> CampaignFolder:
 
 
 def is_campaign(path: Path) -> bool:
-    """Return whether a folder holds a campaign."""
+    """Return whether a folder contains a campaign."""
     return path.is_dir() and (path / PLAN_FILE).is_file() and (path / OUTPUTS).is_dir()
 
 

@@ -1,6 +1,6 @@
 """The lock of a host: one campaign at a time, of any user.
 
-An abstract socket: no file, gone with its process, seen by all users of the network name space.
+It is an abstract socket: without a file, released with its process, visible to all users of the network namespace.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NAME = "\0preflight-bench"
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Hold the lock; raises UsageError, naming who holds it."""
+    """Hold the lock; raises UsageError that names the holder."""
     with socket.socket(socket.AF_UNIX) as lock:
         try:
             lock.bind(_NAME)
@@ -30,7 +30,7 @@ def held() -> Iterator[None]:
 
 
 def _holder() -> str:
-    """Describe the holder, as the kernel knows it."""
+    """Describe the holder, as reported by the kernel."""
     try:
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(2)

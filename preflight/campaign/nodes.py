@@ -17,20 +17,20 @@ from preflight.collect.request import CollectRequest
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.probes import Probe
 
-#: Seconds for a look at all nodes, and for the sweep of this host.
+#: Time limits in seconds for checking all nodes, and for the sweep of this host.
 _LOOK_S, _HERE_S = 30.0, 20.0
 
-#: Processes that are listed of a node.
+#: Maximum number of processes listed per node.
 _MOST_LISTED = 3
 
 _BUSY = Probe("cmd", "nvidia-smi --query-compute-apps=pid,name --format=csv,noheader", "processes on the GPUs", 10.0)
 _GPUS = Probe("cmd", "nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader", "the GPUs", 10.0)
 
-#: $1 is the program: it must be there.
+#: $1 is the program, which must exist.
 _PROGRAM = 'command -v "$1"'
 
-#: $1 is the campaign, $2 when it began: its processes are listed and killed. Then session folders of Open MPI that are
-#: younger and belong to no process are removed: a launcher or daemon that was killed leaves them.
+#: $1 is the campaign, $2 its start: its processes are listed and killed. Then newer session folders of Open MPI without
+#: a process are removed, which killed launchers and daemons leave behind.
 _SWEEP = """\
 seen=
 for turn in 1 2 3; do
@@ -66,9 +66,9 @@ true
 
 @dataclass(frozen=True)
 class NodeState:
-    """Why a node is left out (empty: it may be used), and how many GPUs it has.
+    """Why a node is left out (empty: usable), and its number of GPUs.
 
-    None: not known.
+    None: unknown.
     """
 
     why: str = ""
@@ -78,7 +78,7 @@ class NodeState:
 def look(plan: CampaignPlan, nodes: Sequence[str]) -> dict[str, NodeState]:
     """Return the state of nodes: whether they answer, whether their GPUs are idle.
 
-    Raises KeyboardInterrupt where the look was cut short.
+    Raises KeyboardInterrupt if interrupted.
     """
     program = Probe("cmd", shlex.join(["sh", "-c", _PROGRAM, "sh", plan.binary]), "the benchmark", 10.0)
     states = {}
@@ -90,9 +90,9 @@ def look(plan: CampaignPlan, nodes: Sequence[str]) -> dict[str, NodeState]:
 
 
 def sweep(plan: CampaignPlan, nodes: Sequence[str], began: float) -> list[str]:
-    """End what a campaign left behind; return what that was.
+    """End leftover processes of a campaign; return a list of them.
 
-    Nodes that gave no answer are listed too. ``began`` is when the campaign began, in seconds since 1970.
+    Nodes without an answer are also listed. ``began`` is the start of the campaign, in seconds since 1970.
     """
     words = ["sh", "-c", _SWEEP, MARK, plan.id, str(int(began))]
     left = _sweep_here(words)
@@ -149,7 +149,7 @@ def _gpus(evidence: Evidence) -> int | None:
 
 
 def _sweep_here(words: Sequence[str]) -> list[str]:
-    """Sweep this host as the nodes are swept."""
+    """Sweep this host in the same way as the nodes."""
     try:
         ran = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_HERE_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

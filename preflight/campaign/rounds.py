@@ -1,4 +1,4 @@
-"""A campaign from round to round, until nothing is left to run."""
+"""Rounds of a campaign, until no more runs are needed."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from preflight.campaign import command_lines, execution, nodes, slurm_steps
 from preflight.campaign.folder import CampaignFolder
 from preflight.terminal import print_text
 
-#: How often a run is launched: its launcher may be killed by others, or fail before it measures.
+#: Maximum launches per run: others may kill a launcher, or it may fail before it measures.
 _TRIES = 2
 
-#: Why a campaign ended.
+#: Reasons for the end of a campaign.
 COMPLETE, BUDGET, INTERRUPTED, NO_NODES, DISK = "complete", "budget", "interrupted", "nodes", "disk"
 
 
 class CampaignRun:
-    """A campaign that is being carried out."""
+    """A running campaign."""
 
     def __init__(self, folder: CampaignFolder, stop: threading.Event) -> None:
-        """Take a folder, new or resumed; ``stop`` ends the campaign."""
+        """Use a folder, new or resumed; ``stop`` ends the campaign."""
         self._folder, self._plan, self._stop = folder, folder.plan, stop
         self._until = time.monotonic() + folder.plan.budget_s
         self._began = time.time()
-        self._seconds: list[float] = []  # of the rounds of this run
+        self._seconds: list[float] = []  # of this call's rounds
         self._left_out = dict(folder.done.left_out)
         self._steps = slurm_steps.SlurmSteps(folder.plan) if folder.plan.via == "srun" else None
 
     def carry_out(self) -> Campaign:
-        """Run rounds until nothing is left to run, and sweep the nodes."""
+        """Run all rounds, and sweep the nodes."""
         why = DISK
         try:
             why = self._rounds()
@@ -75,7 +75,7 @@ class CampaignRun:
         return INTERRUPTED
 
     def _next(self) -> PlannedRound | str:
-        """Return the next round of nodes that may be used, or why there is none."""
+        """Return the next round of usable nodes, or why there is none."""
         looked: set[str] = set()
         number = len(self._folder.done.rounds) + 1
         fresh: dict[str, str] = {}
@@ -109,9 +109,9 @@ class CampaignRun:
         self._seconds.append(time.monotonic() - began)
 
     def _run(self, made: PlannedRound, launches: Sequence[BenchLaunch], last: bool) -> None:
-        """Run launches and write down how they ended.
+        """Run launches and record their outcome.
 
-        One that failed before it measured shows nothing, unless it was the ``last`` try.
+        A launch that failed before it measured has no result, except on the ``last`` try.
         """
         rails = campaign.rails(self._folder.done, self._folder.reports())
 

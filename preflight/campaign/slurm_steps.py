@@ -1,4 +1,4 @@
-"""Steps of a campaign in a Slurm job: cancelled by their own names."""
+"""Steps of a campaign in a Slurm job, cancelled by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class SlurmSteps:
     """The steps of a campaign."""
 
     def __init__(self, plan: CampaignPlan) -> None:
-        """Find Slurm's commands; raises UsageError."""
+        """Locate Slurm's commands; raises UsageError."""
         self._plan = plan
         try:
             self._srun = Srun(plan.job, fold_for_slurm)

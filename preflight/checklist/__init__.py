@@ -1,1 +1,1 @@
-"""Checklists of the documents: items, their questions, and answers by checks."""
+"""Checklists of the documents: items, their questions, and the checks that answer."""

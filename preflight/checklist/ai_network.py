@@ -1,4 +1,4 @@
-"""Items of the talk on AI networks: what an AI data-centre network needs."""
+"""Items of the talk on AI networks: requirements of an AI data-centre network."""
 
 from __future__ import annotations
 

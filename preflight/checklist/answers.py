@@ -1,4 +1,4 @@
-"""Answers to the checklists: each question by the findings of its checks."""
+"""Answers to the checklists: each question is answered by findings of its checks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from preflight.checklist.item import ELSEWHERE, ChecklistItem, Question
 from preflight.checklist.items import ITEMS
 from preflight.model import Check, Status, worst
 
-#: What kind of evidence answers an item, and the one command that supplies it (empty: not in this version).
+#: Kind of evidence that answers an item, and the command that supplies it (empty: not in this version).
 SUPPLY = {
     "node": ("evidence of the nodes", "preflight check"),
     "fleet": ("evidence of several nodes", "preflight judge DIR"),
@@ -24,14 +24,14 @@ SUPPLY = {
     "report": ("the record of earlier runs", "preflight check --history FILE"),
 }
 
-#: Status by check and item; with the item "", that of all items of the check. Checks that ran only.
+#: Status by check and item; the item "" has the status of all items of the check. Only checks that ran.
 Statuses = Mapping[tuple[str, str], Status]
 
 
 def answer(checks: Sequence[Check], statuses: Statuses) -> list[dict[str, Any]]:
     """Return every item with its status and its questions.
 
-    A check of a plug-in that answers an item, and that no question names, is a question of its own.
+    If a plug-in check answers an item but no question names it, it becomes a separate question.
     """
     known = {check.id: check for check in checks}
     return [_item(item, known, statuses) for item in ITEMS]
@@ -39,13 +39,13 @@ def answer(checks: Sequence[Check], statuses: Statuses) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class _Answer:
-    """A question with its status, and why it is not answered."""
+    """A question with its status, and the reason if unanswered."""
 
     question: Question
     status: Status
     waiting: tuple[str, ...] = ()  # checks that did not run
-    vague: tuple[str, ...] = ()  # checks that ran and are unknown
-    elsewhere: str = ""  # why the question does not apply
+    vague: tuple[str, ...] = ()  # checks that ran but are unknown
+    elsewhere: str = ""  # why the question is not applicable
 
     @property
     def open(self) -> bool:
@@ -53,7 +53,7 @@ class _Answer:
 
     @property
     def missing(self) -> str:
-        """What an answer waits for; empty where there is one."""
+        """The missing evidence; empty if answered."""
         parts = [self.question.missing] if self.open else []
         needs = [f"it needs {self.question.needs}"] if self.vague and self.question.needs else []
         return "; ".join([*parts, *_reasons(self.waiting, self.vague), *needs])

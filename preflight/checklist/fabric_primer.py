@@ -1,4 +1,4 @@
-"""Items of the fabric primer: why training needs a fabric of its own."""
+"""Items of the fabric primer: reasons for a dedicated training fabric."""
 
 from __future__ import annotations
 

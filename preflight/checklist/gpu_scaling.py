@@ -1,4 +1,4 @@
-"""Items of the essay on scaling: what the hardware should reach."""
+"""Items of the essay on scaling: performance that the hardware should reach."""
 
 from __future__ import annotations
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from preflight._startup.lightclass import dataclass
 
-#: The check that is skipped where no compute port is RoCE: questions about Ethernet do not apply there.
+#: The check that is skipped if no compute port is RoCE: questions about Ethernet are then not applicable.
 ROCE = "roce.chain"
 
-#: The check that is skipped where all compute ports are RoCE.
+#: The check that is skipped if all compute ports are RoCE.
 INFINIBAND = "rdma.active-mtu"
 
 #: The check that is skipped outside containers.
 CONTAINER = "container.gpu-devices"
 
-#: The check that is skipped where NVLink ends in each node.
+#: The check that is skipped if NVLink does not leave the node.
 NVLINK_DOMAIN = "nvlink.imex"
 
-#: Why a question does not apply where such a check is skipped.
+#: Why a question is not applicable if such a check is skipped.
 ELSEWHERE = {
     ROCE: "no compute port is RoCE",
     INFINIBAND: "no compute port is InfiniBand",
@@ -24,19 +24,19 @@ ELSEWHERE = {
     NVLINK_DOMAIN: "NVLink ends in each node",
 }
 
-#: Which ports are meant for NCCL, only the site knows.
+#: Only the site knows which ports are for NCCL.
 COMPUTE = "`compute` in [class.NAME.ports] of the cluster file"
 
-#: Where checkpoints are and how often they are saved, only the site knows.
+#: Only the site knows the directory and interval of checkpoints.
 CHECKPOINT = "`path` and `interval_min` in [class.NAME.checkpoint] of the cluster file"
 
-#: Where NCCL's variables are read, which a job's script may set later.
+#: Sources of NCCL's variables, which a job's script may set later.
 ENVIRONMENT = "the environment of preflight and of ranks that it sees, and NCCL's files; a job's script may set more"
 
 
 @dataclass(frozen=True)
 class Question:
-    """One question of an item; all of its checks must answer, without any it is open."""
+    """One question of an item; all of its checks must answer; open without checks."""
 
     text: str
     checks: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class ChecklistItem:
 
     @property
     def checks(self) -> tuple[str, ...]:
-        """Ids of the checks that answer any of its questions, each once."""
+        """Ids of the checks of all questions, each once."""
         return tuple(dict.fromkeys(check for question in self.questions for check in question.checks))
 
     @property
@@ -71,20 +71,20 @@ class ChecklistItem:
 
 
 def question(text: str, *checks: str, where: str = "", needs: str = "") -> Question:
-    """Return a question that these checks answer, all of them together."""
+    """Return a question that these checks answer together."""
     return Question(text, checks, "", where, needs)
 
 
 def lack(text: str, missing: str, *, where: str = "") -> Question:
-    """Return an open question, with what would answer it."""
+    """Return an open question, with the missing evidence."""
     return Question(text, (), missing, where)
 
 
 class Checklist:
-    """Makes the items of one document."""
+    """Builder of the items of one document."""
 
     def __init__(self, document: str) -> None:
-        """Take the name of the document."""
+        """Set the name of the document."""
         self.document = document
 
     def item(self, id: str, title: str, by: str, *questions: Question, within: str = "") -> ChecklistItem:

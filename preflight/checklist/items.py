@@ -1,4 +1,4 @@
-"""Every item of the documents' checklists, in the order in which they are printed."""
+"""Every item of the documents' checklists, in printed order."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ ITEMS = (
     *ai_network.ITEMS,
 )
 
-#: Ids that a check may answer; a check that names another is an error.
+#: Ids that a check may answer; a check with any other id is an error.
 KNOWN = frozenset(item.id for item in ITEMS)

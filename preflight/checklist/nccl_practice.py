@@ -6,7 +6,7 @@ from preflight.checklist.item import COMPUTE, CONTAINER, ENVIRONMENT, INFINIBAND
 
 _LIST = Checklist("network-tuning")
 
-#: Packages and libraries are looked at on the node.
+#: Packages and libraries are examined on the node.
 _INSTALLED = "what is installed where preflight runs; a job in an image brings its own"
 
 ITEMS = (

@@ -6,7 +6,7 @@ from preflight.checklist.item import CHECKPOINT, COMPUTE, ENVIRONMENT, INFINIBAN
 
 _LIST = Checklist("parallelism")
 
-#: What a plan of the job's parallel groups would answer.
+#: Question that a plan of the job's parallel groups would answer.
 _LAYOUT = "the job's parallel layout, held against the topology"
 
 ITEMS = (

@@ -1,4 +1,4 @@
-"""Aliases for what identifies a site, so that files can be shared."""
+"""Aliases for data that identifies a site, so that files can be shared."""
 
 from preflight.redact.redactor import Redactor
 

@@ -1,8 +1,8 @@
-"""Aliases of addresses: permutations under a key that keep what checks compare.
+"""Aliases of addresses: keyed permutations that preserve what checks compare.
 
-A bit of an address is flipped or not by a keyed hash of the bits before it (prefix-preserving anonymisation,
-Xu, Fan, Ammar, Moon: "Prefix-preserving IP address anonymization", 2002). So two addresses share as many leading
-bits after as before: subnets stay subnets. The last bit that may change always does: no address is its own alias.
+A keyed hash of the preceding bits decides whether a bit is flipped (prefix-preserving anonymisation, Xu, Fan, Ammar,
+Moon: "Prefix-preserving IP address anonymization", 2002). So two addresses share the same number of leading bits before
+and after: subnets remain subnets. The last changeable bit always changes, so no address is its own alias.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ import ipaddress
 import secrets
 from hashlib import blake2b
 
-#: Blocks within which an IPv4 address stays: private (RFC 1918) and shared (RFC 6598).
+#: Blocks that the alias of an IPv4 address does not leave: private (RFC 1918) and shared (RFC 6598).
 _STAYS_IN = tuple(map(ipaddress.IPv4Network, (
     "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10",
 )))  # fmt: skip
 
-#: Addresses that identify no host: this host, loopback, link-local, multicast, broadcast and masks.
+#: Addresses that do not identify a host: this host, loopback, link-local, multicast, broadcast and masks.
 _NOT_IDENTIFYING = tuple(map(ipaddress.IPv4Network, (
     "0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3",
 )))  # fmt: skip
 
-#: Bits at the end of an IPv4 address that stay: the number of a host in its rail, network and broadcast addresses.
+#: Low bits of an IPv4 address that are preserved: the host number in its rail, network and broadcast addresses.
 _HOST_BITS = 8
 
-#: Bits at the end of a MAC address or GUID that stay: the ports of one device are numbered on.
+#: Low bits of a MAC address or GUID that are preserved: ports of one device have consecutive numbers.
 _PORT_BITS = 4
 
 
 class Keyed:
-    """Permutations under one key, which is nowhere written."""
+    """Permutations under one key, which is never written."""
 
     def __init__(self, key: bytes | None = None) -> None:
-        """Take a key of up to 64 bytes; without one it is random."""
+        """Set a key of up to 64 bytes; the default is random."""
         self._key = secrets.token_bytes(32) if key is None else key
         self._known: dict[tuple[str, object], int] = {}
 
@@ -41,7 +41,7 @@ class Keyed:
         return blake2b(f"{what}\0{value}".encode("utf-8", "surrogatepass"), key=self._key).hexdigest()
 
     def _flips(self, what: str, value: int, width: int, first: int, last: int) -> int:
-        """Return ``value`` with its bits ``first`` to ``last`` (from the left) permuted."""
+        """Return ``value`` with bits ``first`` to ``last`` (from the left) permuted."""
         if (known := self._known.get((what, value))) is not None:
             return known
         flips = 0
@@ -56,7 +56,7 @@ class Keyed:
         return bool(blake2b(before.encode(), key=self._key, digest_size=1).digest()[0] & 1)
 
     def ipv4(self, address: ipaddress.IPv4Address) -> ipaddress.IPv4Address:
-        """Return the alias of an address; private networks stay private.
+        """Return the alias of an address; private networks remain private.
 
         Masks and loopback addresses are unchanged.
         """
@@ -65,11 +65,11 @@ class Keyed:
         if mask & (mask + 1) == 0 or any(address in block for block in _NOT_IDENTIFYING):
             return address
         for block in _STAYS_IN:
-            if address == block.network_address:  # what the block itself is called by
+            if address == block.network_address:  # the network address of the block itself
                 return address
             if address in block:
                 return ipaddress.IPv4Address(self._flips("ipv4", number, 32, block.prefixlen, 32 - _HOST_BITS))
-        # the first octet stays, or two where a block beside it is special: what is public stays public
+        # the first octet is preserved, or two if a neighbouring block is special: public addresses remain public
         first = 16 if number >> 24 in (100, 169, 172, 192) else 8
         return ipaddress.IPv4Address(self._flips("ipv4", number, 32, first, 32 - _HOST_BITS))
 
@@ -83,7 +83,7 @@ class Keyed:
             return address
         high, low = number >> 64, number & (1 << 64) - 1
         if address.is_link_local or high == 0:
-            pass  # the default subnet prefix of InfiniBand, and those beside it
+            pass  # the default subnet prefix of InfiniBand, and its neighbours
         elif high >> 57 == 0xFC >> 1:
             high = self._flips("ipv6", high, 64, 8, 64)
         else:
@@ -91,7 +91,7 @@ class Keyed:
         return ipaddress.IPv6Address(high << 64 | (low if low < 1 << 16 else self.guid(low)))
 
     def mac(self, number: int) -> int:
-        """Return the alias of a 48-bit MAC of the same maker; groups and zero stay."""
+        """Return the alias of a 48-bit MAC of the same vendor; keep groups and zero."""
         if number in (0, (1 << 48) - 1) or number >> 40 & 1:
             return number
         return number >> 24 << 24 | self._low(number >> 24, number & 0xFFFFFF)
@@ -102,21 +102,21 @@ class Keyed:
             return number
         maker = number >> 40
         if number >> 24 & 0xFFFF == 0xFFFE:
-            maker ^= 0x020000  # the bit for uniqueness (RFC 4291, appendix A)
+            maker ^= 0x020000  # the bit that marks uniqueness (RFC 4291, appendix A)
         return number >> 24 << 24 | self._low(maker, number & 0xFFFFFF)
 
     def _low(self, maker: int, number: int) -> int:
         return self._flips(f"eui {maker:x}", number, 24, 0, 24 - _PORT_BITS)
 
     def lid(self, number: int) -> int:
-        """Return the alias of a unicast LID; zero, multicast and three low bits stay."""
+        """Return the alias of a unicast LID; keep zero, multicast and three low bits."""
         if not 0 < number < 0xC000:
             return number
         found = self._flips("lid", number, 16, 2, 13)
         return found or self._flips("lid", found, 16, 2, 13)
 
     def alike(self, what: str, text: str) -> str:
-        """Return another text with digits for digits, letters for letters."""
+        """Return a different text with digits for digits and letters for letters."""
         digest = self.digest(what, text)
         while len(digest) < 2 * len(text):
             digest += self.digest(what, digest)
@@ -133,7 +133,7 @@ class Keyed:
         return "".join(made)
 
     def hexadecimal(self, what: str, text: str) -> str:
-        """Return other hexadecimal digits at the same places; zeros stay zeros."""
+        """Return different hexadecimal digits in the same places; zeros are preserved."""
         if not text.strip("0-"):
             return text
         digest = iter(self.digest(what, text.lower()) * (len(text) // 128 + 1))

@@ -1,4 +1,4 @@
-"""Names and aliases; hosts keep their numbers, so lists, racks and rails fold."""
+"""Names and aliases; hosts keep their numbers, so that lists still fold."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from itertools import chain, count
 from preflight.redact.address_aliases import Keyed
 from preflight.redact.public_words import ACCOUNTS, SELF, is_public, vocabulary
 
-#: What aliases of each kind begin with, and another beginning where a name of the site begins like that.
+#: Prefixes of aliases by kind, and alternatives if a name of the site starts with one.
 _STEMS = {
     "host": ("node", "machine", "box"), "switch": ("switch", "bridge", "hub"), "user": ("user", "login", "account"),
     "name": ("name", "label", "word"), "domain": ("site", "zone", "realm"), "path": ("dir", "folder", "entry"),
     "person": ("person", "human", "individual"),
 }  # fmt: skip
 
-#: Words that names are made of; letters of other alphabets are words of their own.
+#: Words within names; letters of other alphabets are separate words.
 WORD = re.compile(r"[A-Za-z0-9]+|[^\W_A-Za-z0-9]+")
 _NUMBER = re.compile("[0-9]+")
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 _DASHED_ADDRESS = re.compile(rf"(?<!\d){_OCTET}(?:-{_OCTET}){{3}}(?!\d)", re.A)
 
-#: Numbers in a host's name, and their digits, up to which they are left: rack, chassis, node; more is an identity.
+#: Maximum numbers in a host name, and their digits, that are preserved: rack, chassis, node; more is an identity.
 _MOST_NUMBERS, _MOST_DIGITS = 3, 5
 
-#: What tools number from zero: a host of this name looks like a device.
+#: Names that tools number from zero: a host of this name looks like a device.
 _DEVICE = re.compile(r"(?:gpu|cpu|nic|nv|rank|hca|cuda)[0-9]{1,2}")
 
-#: Letters that a series of host names needs before unknown names of it are taken for hosts, too.
+#: Minimum letters of a series of host names for unknown names of it to be treated as hosts, too.
 _LEAST_STEM = 3
 
 
 def letters(number: int) -> str:
-    """Count with letters: a to z, then aa, ab and so on."""
+    """Return a number in letters: a to z, then aa, ab and so on."""
     made = ""
     number += 1
     while number:
@@ -49,21 +49,21 @@ class Names:
 
     def __init__(self, keyed: Keyed) -> None:
         self._keyed = keyed
-        self._kinds: dict[str, str] = {}  # name, as it is compared -> kind
-        self._series: dict[str, str] = {}  # names that differ in numbers only -> kind
+        self._kinds: dict[str, str] = {}  # normalised name -> kind
+        self._series: dict[str, str] = {}  # pattern of names that differ only in numbers -> kind
         self._aliases: dict[tuple[str, str], str] = {}
         self._used: dict[str, int] = {}
         self._taken: set[str] = set()
         self._given: set[str] = set()  # aliases of serial numbers
         self._stems: dict[str, str] = {}
-        self.stems: dict[str, str] = {}  # what a host's name begins with, before a number -> that name
-        self.uses: Counter[str] = Counter()  # kind -> how often one was replaced
-        self.found: Counter[str] = Counter()  # kind -> how many different ones were replaced
+        self.stems: dict[str, str] = {}  # start of a host name, before a number -> that name
+        self.uses: Counter[str] = Counter()  # kind -> number of replacements
+        self.found: Counter[str] = Counter()  # kind -> number of different replaced names
         self.only_in_place: set[str] = set()
-        self.hosts_in_place: set[str] = set()  # of these, those of hosts
+        self.hosts_in_place: set[str] = set()  # of these, hosts
         self.longest = 1  # words in a name
 
-    # --- what is known -----------------------------------------------------------------------------
+    # --- known names -------------------------------------------------------------------------------
 
     def learn(self, kind: str, name: str) -> None:
         """Remember a name, unless it is generic."""
@@ -94,19 +94,19 @@ class Names:
             self._series.setdefault(_NUMBER.sub("#", name.lower()), kind)
 
     def learn_surely(self, kind: str, name: str) -> None:
-        """Remember a name that the user gave: it is replaced wherever it stands as a word."""
+        """Remember a name given by the user: it is replaced everywhere as a word."""
         self._taken.add(name.lower())
         self._kinds[name.lower()] = kind
         self.longest = max(self.longest, len(WORD.findall(name)))
 
     @staticmethod
     def is_everywhere(user: str) -> bool:
-        """Return whether an account is one that every system has."""
+        """Return whether an account exists on every system."""
         return user.lower() in ACCOUNTS
 
     @staticmethod
     def _is_common(kind: str, name: str) -> bool:
-        """Return whether a name is also a word of a tool, or too short to differ from one."""
+        """Return whether a name is also a word of a tool, or too short to be unique."""
         lower = name.lower()
         return (
             lower in vocabulary()
@@ -116,7 +116,7 @@ class Names:
         )
 
     def _counts(self, name: str) -> bool:
-        """Return whether names like this, with other numbers, are hosts of the site."""
+        """Return whether similar names with other numbers are hosts of the site."""
         stem = _NUMBER.split(name, maxsplit=1)[0].strip("-_")
         return self._plain(name) and len(stem) >= _LEAST_STEM and stem.lower() not in vocabulary()
 
@@ -126,24 +126,24 @@ class Names:
         return 0 < len(numbers) <= _MOST_NUMBERS and all(len(number) <= _MOST_DIGITS for number in numbers)
 
     def kind(self, name: str) -> str | None:
-        """Return what kind of name something is; None: it is none that is known."""
+        """Return the kind of a name; None if unknown."""
         lower = name.lower()
         if (kind := self._kinds.get(lower)) is not None:
             return kind
         return self._series.get(_NUMBER.sub("#", lower)) if self._plain(lower) else None
 
     def all(self) -> Iterator[tuple[str, str]]:
-        """Yield the names and kinds that are known."""
+        """Yield the known names and their kinds."""
         yield from self._kinds.items()
 
     def aliases(self) -> Iterator[tuple[str, str]]:
-        """Yield the names that were replaced, and what stands for them."""
+        """Yield the replaced names and their aliases."""
         yield from ((name, alias) for (kind, name), alias in self._aliases.items() if kind != "series")
 
-    # --- what stands for it ------------------------------------------------------------------------
+    # --- aliases -----------------------------------------------------------------------------------
 
     def alias(self, kind: str, name: str) -> str:
-        """Return what stands for a name, in this run always the same."""
+        """Return the alias of a name, always the same within a run."""
         self.uses[kind] += 1
         key = ("host" if kind == "switch" else kind, name.lower())
         if key not in self._aliases:
@@ -182,7 +182,7 @@ class Names:
         return f"{stem}-{letters(number)}"
 
     def _stem(self, kind: str) -> str:
-        """Return a prefix for aliases of a kind that no name of the site has."""
+        """Return a prefix for aliases of a kind that does not occur in names of the site."""
         if kind not in self._stems:
             stems = _STEMS.get(kind, _STEMS["name"])
             more = (f"{stems[0]}{letters(number)}" for number in count())
@@ -191,10 +191,10 @@ class Names:
         return self._stems[kind]
 
     def _serial(self, name: str) -> str:
-        """Return a serial number of the same form that is none that is known."""
+        """Return an unknown serial number of the same form."""
         for again in count():
             alias = self._keyed.alike(f"serial {again}", name)
             if alias.lower() not in self._taken and alias not in self._given:
                 self._given.add(alias)
                 return alias
-        raise AssertionError  # never: serial numbers are learnt from five characters on, with a digit among them
+        raise AssertionError  # cannot happen: serial numbers are learnt from five characters, with a digit among them

@@ -1,4 +1,4 @@
-"""Redaction of files: documents as such, everything else as text."""
+"""Redaction of files: preflight documents by key, other files as text."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from preflight.errors import PreflightError
 from preflight.redact import json_rewriter
 from preflight.redact.redactor import Redactor
 
-#: Memory that a JSON document may take to be read and written as such; a larger one is text.
+#: Maximum memory for a JSON document to be read and written as such; a larger one is handled as text.
 DOCUMENT = 160 << 20
 
-#: Bytes that a compressed file may hold: each million takes one to two seconds. How many times its own size, where that
-#: is more than ``FREE``: a log packs to a thirtieth, repeated lines of a large one to a hundredth.
+#: Maximum content in bytes of a compressed file: each million takes one to two seconds. Above ``FREE``, the maximum
+#: multiple of its own size: a log compresses to a thirtieth, repeated lines of a large one to a hundredth.
 UNPACKED_CAP, FREE, SMALL = 16_000_000_000, 5 << 20, 1 << 20
 RATIO, RATIO_OF_SMALL = 100, 40
 
-#: Bytes read at once, and characters without a space among them that are left out: a cut could hide a name.
+#: Bytes read at once, and maximum characters of them without a space; more is left out, because a cut could hide a
+#: name.
 _BLOCK, _UNBROKEN = 1 << 18, 1 << 19
 
 _KEY_BEGINS, _KEY_NAME = "-----BEGIN PRIVATE KEY-----\n", "PRIVATE KEY"
@@ -36,7 +37,7 @@ class RedactionError(PreflightError):
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file, and its place below what was named."""
+    """A file, and its path below the given argument."""
 
     path: Path
     place: Path
@@ -59,7 +60,7 @@ def items(paths: Sequence[Path]) -> tuple[list[InputFile], list[str]]:
 
 
 def learn(redactor: Redactor, found: Sequence[InputFile]) -> list[str]:
-    """Learn from every file; return those that cannot be read, with the reason."""
+    """Learn from every file; return the unreadable files, with reasons."""
     left = []
     for item in found:
         redactor.learn(str(item.place))
@@ -96,10 +97,10 @@ def redacted(redactor: Redactor, item: InputFile) -> Iterator[bytes]:
 
 
 def place(redactor: Redactor, item: InputFile, taken: set[str]) -> Path:
-    """Return a file's target path, with aliases and no collision."""
+    """Return a file's target path, with aliases and without collisions."""
     parts = [redactor.text(part) for part in item.place.parts]
     if parts[-1].endswith(".gz"):
-        parts[-1] = parts[-1].removesuffix(".gz")  # it is written as it is read
+        parts[-1] = parts[-1].removesuffix(".gz")  # written as read
     made = Path(*parts)
     number = 2
     while str(made) in taken:
@@ -129,7 +130,7 @@ def _document(path: Path) -> tuple[str, dict[str, Any] | list[Any]] | None:
 
 
 def _pieces(path: Path) -> Iterator[str]:
-    """Yield a text in pieces that cut no name; raises OSError, RedactionError."""
+    """Yield a text in pieces that do not split names; raises OSError, RedactionError."""
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     rest, dropped, in_key, total = "", 0, False, 0
     with _opened(path) as stream:
@@ -158,7 +159,7 @@ def _pieces(path: Path) -> Iterator[str]:
 
 
 def _unfinished_key(piece: str) -> bool:
-    """Return whether a private key begins in a piece and does not end in it."""
+    """Return whether a private key starts in a piece but does not end in it."""
     begins = piece.rfind("-----BEGIN ")
     return begins >= 0 and _KEY_NAME in piece[begins : begins + 60] and "-----END " not in piece[begins:]
 
@@ -176,7 +177,7 @@ def _cut(text: str, last: bool) -> tuple[str, str, int]:
 
 
 def _line_end(text: str) -> int:
-    """Return the end of the last line, if possible one that is not continued."""
+    """Return the end of the last line, preferably one that is not continued."""
     last = end = text.rfind("\n") + 1
     while end > max(1, last - _UNBROKEN) and text[end - 2] in ",([-":
         end = text.rfind("\n", 0, end - 1) + 1
@@ -200,7 +201,7 @@ def _no_bomb(path: Path) -> None:
 
 
 def _opened(path: Path) -> IO[bytes]:
-    """Open a file, unpacked where it is compressed by gzip."""
+    """Open a file, decompressed if it is gzip."""
     stream = path.open("rb")
     magic = stream.read(6)
     stream.seek(0)
@@ -214,7 +215,7 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def write_map(redactor: Redactor, path: Path) -> None:
-    """Write what stands for what, readable by its owner only; raises OSError."""
+    """Write names and aliases, readable only by the owner; raises OSError."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as stream:
         for original, alias in sorted(redactor.aliases()):

@@ -1,4 +1,4 @@
-"""Identifiers with a shape: addresses, GUIDs, UUIDs, replaced by the same shape."""
+"""Identifiers with a fixed shape: addresses, GUIDs, UUIDs; aliases keep the shape."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HEX = "[0-9A-Fa-f]"
 _BEFORE, _AFTER = "(?<![0-9A-Za-z_])", "(?![0-9A-Za-z_])"
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 
-#: Bounded everywhere: each takes time linear in the text.
+#: All repetitions are bounded, so each takes time linear in the text.
 SHAPES = re.compile(
     rf"""(?P<uuid>(?<![0-9A-Za-z]){_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}{_AFTER})
     |(?P<colons>{_BEFORE}(?:{_HEX}{{1,8}})?(?::{_HEX}{{0,8}}){{2,19}}(?:(?:\.[0-9]{{1,3}}){{3}})?{_AFTER})
@@ -30,17 +30,17 @@ SHAPES = re.compile(
 _VERSION_BEFORE = re.compile(
     r"(?i)(?:\b(?:version|vers?|release|firmware|fw|driver|vbios|bios|rev|build)\b[\w \t\"':=(]{0,16}|[0-9]\.[0-9]+-)$"
 )
-#: What stands before 16 hexadecimal digits that are a register, the status of a machine check, or a commit.
+#: Text before 16 hexadecimal digits that are a register, the status of a machine check, or a commit.
 _NO_GUID_BEFORE = re.compile(
     r"\b(?:R[A-D]X|R[SD]I|R[BSI]P|R\d\d|[CD]R\d|[DEFGS]S|knlGS|EFLAGS|ORIG_RAX|Bank \d{1,3}|STATUS|ADDR|MISC|TSC|SYND|"
     r"IPID|[Cc]ommit|[Cc]ode)(?::[ ]?(?:0000:)?|[ ])(?:0x)?$"
 )
 _ADDRESS_DASH = re.compile(rf"(?<![0-9.]){_OCTET}(?:\.{_OCTET}){{3}}-$")
 
-#: An address with the length of its prefix, as text and as ``ip -j addr`` has it.
+#: An address with its prefix length, as text and in ``ip -j addr`` format.
 _NETWORK = re.compile(r"([0-9A-Fa-f.:]{3,39})(?:/|\\?\",\s?\\?\"prefixlen\\?\":\s?)([0-9]{1,3})(?![0-9.])", re.A)
 
-#: GUIDs in forms that nothing else has.
+#: GUIDs in unambiguous forms.
 _SURE = re.compile(
     rf"(?:\b[SHR]-|0[xX])({_HEX}{{16}})(?![0-9A-Za-z_])|{_BEFORE}(?<!:)({_HEX}{{4}}(?::{_HEX}{{4}}){{3}})(?![0-9A-Za-z_:])",
     re.A,
@@ -53,7 +53,7 @@ def _line_before(match: re.Match[str], before: str) -> str:
 
 
 class Shapes:
-    """Replaces what has a form of its own, and counts it."""
+    """Replaces identifiers with a fixed shape, and counts them."""
 
     def __init__(self, keyed: Keyed, found: Counter[str]) -> None:
         self.keyed = keyed
@@ -61,7 +61,7 @@ class Shapes:
         self._seen: dict[tuple[str, str], str] = {}
         #: GUIDs found in an unambiguous form, as numbers.
         self.guids: set[int] = set()
-        #: Network and broadcast addresses that were seen with their prefix: address -> length.
+        #: Network and broadcast addresses seen with their prefix: address -> length.
         self.networks: dict[ipaddress.IPv4Address | ipaddress.IPv6Address, int] = {}
 
     def replace(self, match: re.Match[str], before: str = "") -> str:
@@ -90,7 +90,7 @@ class Shapes:
         return bool(_VERSION_BEFORE.search(line)) and not _ADDRESS_DASH.search(line)
 
     def ipv4(self, text: str) -> str:
-        """Return the alias of an address in dots."""
+        """Return the alias of a dotted address."""
         address = ipaddress.IPv4Address(text)
         alias = self.keyed.ipv4(address)
         if (length := self.networks.get(address)) is not None:
@@ -99,11 +99,11 @@ class Shapes:
         return self._count("IPv4 address", text, str(alias))
 
     def ipv4_number(self, number: int) -> int:
-        """Return the alias of an address that is written as a number."""
+        """Return the alias of an address written as a number."""
         return int(ipaddress.IPv4Address(self.ipv4(str(ipaddress.IPv4Address(number)))))
 
     def guid(self, digits: str) -> str:
-        """Return the alias of a GUID in hexadecimal digits, as many or as few."""
+        """Return the alias of a GUID in hexadecimal digits, of the same length."""
         number = int(digits, 16)
         alias = f"{self.keyed.guid(number):0{len(digits)}x}"
         return self._count("GUID", digits, alias.upper() if digits.upper() == digits else alias)
@@ -167,7 +167,7 @@ class Shapes:
         return alias
 
     def aliases(self) -> Iterator[tuple[str, str]]:
-        """Yield what was replaced, and by what."""
+        """Yield each replaced identifier and its alias."""
         yield from ((text, alias) for (_, text), alias in self._seen.items())
 
     # --- learning ----------------------------------------------------------------------------------

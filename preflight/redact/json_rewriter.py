@@ -1,4 +1,4 @@
-"""JSON text with replaced values; all other characters stay."""
+"""JSON text with replaced values; all other characters are unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s"{}\[\]:,]+', re.S)
 
 
 class DuplicateKey(PreflightError):
-    """A JSON text cannot be rewritten value by value: an object of it has a key twice."""
+    """A JSON text cannot be rewritten value by value: an object has a duplicate key."""
 
 
 def loads(text: str, most: int = json_limits.PART) -> Any:
@@ -41,13 +41,13 @@ def rewritten(text: str, document: Any, replace: Callable[[Any], Any]) -> Iterat
 
 
 def _written(value: Any, ascii_only: bool) -> str:
-    """Write a value in the text's characters; lone surrogates are escaped."""
+    """Write a value with the text's escapes; lone surrogates are escaped."""
     text = json.dumps(value, ensure_ascii=ascii_only)
     return json.dumps(value) if any("\ud800" <= sign <= "\udfff" for sign in text) else text
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """Yield keys and values in the order in which they stand in the text."""
+    """Yield keys and values in text order."""
     if isinstance(value, dict):
         for key, part in value.items():
             yield key

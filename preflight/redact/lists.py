@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from preflight.redact.name_places import NUMBERED
 from preflight.redact.public_words import vocabulary
 
-#: A key of a list of hosts, and its items: in brackets behind it, or each on a line of its own.
+#: A key of a host list, and its items: in brackets after it, or each on a separate line.
 _LISTED = re.compile(
     r"(?<![A-Za-z0-9.-])(?:[Hh]osts|HOSTS|[Nn]odes|NODES|hostnames|node_?[Nn]ames|[Ww]orkers|[Ss]ervers)(?:\\?[\"'])?"
     r"[ \t]{0,3}[:=][ \t]{0,3}(?P<items>\[[^][{}=\n]{3,100000}\]"
@@ -17,19 +17,19 @@ _LISTED = re.compile(
 )
 _ITEM = re.compile(r"(?<![\w.-])[A-Za-z][\w.-]{0,252}(?![\w.-])")
 
-#: What LSF sets: `LSB_HOSTS="gpu01 gpu01 gpu02"`, `LSB_MCPU_HOSTS="gpu01 8 gpu02 8"`.
+#: Variables of LSF: `LSB_HOSTS="gpu01 gpu01 gpu02"`, `LSB_MCPU_HOSTS="gpu01 8 gpu02 8"`.
 _LSF = re.compile(
     r"\bLSB_(?:MCPU_|DJOB_|BIND_)?HOSTS(?:\\?[\"'])?[ ]{0,3}[:=][ ]{0,3}(?:\\?[\"'])?"
     r"(?P<items>[A-Za-z][\w.-]{0,252}(?: [A-Za-z][\w.-]{0,252}| \d{1,6}){0,20000})"
 )
 
-#: `---------------` above and below the hosts that print the same, with their number.
+#: `---------------` above and below the hosts with equal output, with their number.
 _RULED = re.compile(
     r"(?m)^-{5,}[ \t\r]*\n(?P<names>[A-Za-z][\w.-]{0,100}(?:\[\d[\w.,\[\]-]{0,2000}|\d[\w.,\[\]-]{0,2000}(?= \()))"
     r"(?: \(\d{1,6}\))?[ \t\r]*\n-{5,}[ \t\r]*$"
 )
 
-#: What pdsh and clush put before a line: the name of a host; and their own words about one.
+#: Host name that pdsh and clush put before a line, and their messages about a host.
 _HEAD = re.compile(
     r"(?m)^(?P<name>[A-Za-z](?:[A-Za-z_-]{0,60}[A-Za-z-])?)(?P<number>\d{1,5})"
     r"(?P<rest>(?:[.-](?=[\w-])(?:[\w-]|\.(?=[\w-])){1,500})?): "
@@ -47,15 +47,15 @@ _NO_HOSTS = frozenset(re.findall("[a-z]+", """
     expert head tensor data model param var x y z v p q l r n i j k a b c d e f g h m s t u w error warning err row col
     eth ens eno enp ibs mlx bond vlan veth docker br wlan wlp tun tap nvme dm cuda vdev
 """))  # fmt: skip
-#: Of these only names with a leading zero or three digits are hosts: `gpu0` is a device, `gpu001` is not.
+#: Names that are hosts only with a leading zero or three digits: `gpu0` is a device, `gpu001` is not.
 _DEVICES = frozenset(("node", "gpu", "worker", "host"))
 
-#: Different hosts that have to stand at heads of lines before they are taken for some.
+#: Minimum number of different hosts at the start of lines to be treated as hosts.
 _LEAST, _LEAST_WITH_ZEROS = 3, 2
 
 
 def items(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield the names of hosts in lists, in order: of which kind, from where to where."""
+    """Yield the host names in lists, in order: kind, start and end."""
     found = {*_in_keys(text), *_heads(text)}
     for pattern, group in ((_RULED, "names"), (_ABOUT, "name"), (_ABOUT, "other")):
         found |= {match.span(group) for match in pattern.finditer(text) if match[group]}
@@ -74,7 +74,7 @@ def _in_keys(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _heads(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the names before lines: one of several series, numbered as hosts."""
+    """Yield the names before lines: one of several series, numbered like hosts."""
     series: defaultdict[tuple[str, str], list[re.Match[str]]] = defaultdict(list)
     for match in _HEAD.finditer(text):
         series[match["name"].lower(), match["rest"]].append(match)

@@ -10,10 +10,10 @@ from preflight.redact import columns, lists, own_output
 from preflight.redact.name_places import NUMBERED, PLACES
 from preflight.redact.public_words import ACCOUNTS, NO_USERS, is_domain
 
-#: Called with the kind of a name and the name; returns what to put in its place.
+#: Called with the kind and the name; returns the replacement.
 Found = Callable[[str, str], str]
 
-#: Variables and keys with a name, or a list of names, as value.
+#: Variables and keys whose value is a name or a list of names.
 _KEYS: Mapping[str, str] = {
     **dict.fromkeys(
         ("hostname", "host_name", "fqdn", "nodename", "node_name", "slurmd_nodename", "slurm_submit_host",
@@ -33,10 +33,10 @@ _KEYS: Mapping[str, str] = {
          "group_name"), "name"),
 }  # fmt: skip
 
-#: What stands for no name where one could stand.
+#: Values that are not names, in places of names.
 _NO_NAMES = frozenset(("null", "none", "true", "false", "unknown", "n/a", "default", "main", "batch", "debug"))
 
-#: Words that follow `user` in a text and name none.
+#: Words after `user` in a text that are not names.
 _NO_PEOPLE = frozenset((
     "buildd", "mockbuild", "guide", "space", "code", "mode", "id", "name", "data", "defined", "level", "land",
     "input", "request", "manual", "interface", "specified", "and", "or", "is", "was", "has", "can", "may",
@@ -44,10 +44,10 @@ _NO_PEOPLE = frozenset((
     "memory", "the", "this", "a", "limit", "limits", "arn",
 ))  # fmt: skip
 
-#: Keys of documents: a value with a number, as in names of hosts, is a host.
+#: Keys of documents whose value is a host if it is numbered like one.
 _MAYBE_HOSTS = frozenset(("host", "hosts", "node", "nodes", "server", "worker", "workers", "machine"))
 
-#: Keys with names as values in documents only: in a text they are too common.
+#: Keys with names as values in documents only: too common in text.
 _IN_DOCUMENTS = ("comment", "owner")
 
 _IN_TEXT = "|".join(sorted((key for key in _KEYS if key not in _IN_DOCUMENTS), key=len, reverse=True))
@@ -58,7 +58,7 @@ _KEYED = re.compile(
 )
 
 
-#: An item of a list of hosts, perhaps with the number of its slots or a port.
+#: An item of a host list, possibly with the number of its slots or a port.
 _FOLDED = re.compile(
     r"((?:[^\s,\[:]|:(?![0-9]+(?:,|\Z)))+(?:\[[\d,-]+\](?:[^\s,\[:]|:(?![0-9]+(?:,|\Z)))*)*)(:[0-9]+)?"
 )
@@ -86,7 +86,7 @@ def in_text(text: str, found: Found) -> str:
 
 
 def _span(match: re.Match[str], group: str) -> tuple[int, int]:
-    """Return where a group stands in what was matched."""
+    """Return the position of a group within its match."""
     start, end = match.span(group)
     return start - match.start(), end - match.start()
 
@@ -95,7 +95,7 @@ def _replaced(text: str, one: Found, spans: Iterable[tuple[str, int, int]]) -> s
     """Return a text with its names replaced by ``one``; spans have the kinds."""
     pieces, done = [], 0
     for kind, start, end in spans:
-        if start >= done:  # a group that took no part starts before
+        if start >= done:  # an unmatched group starts before
             pieces += [text[done:start], one(kind, text[start:end])]
             done = end
     return "".join(pieces) + text[done:]
@@ -135,14 +135,14 @@ def _name(kind: str, text: str, found: Found) -> str:
 
 
 def domains(text: str) -> Iterator[str]:
-    """Yield the names of domains, and of hosts in them."""
+    """Yield domain names, and host names within them."""
     for match in re.finditer(r"(?<![\w.-])[^\W_][\w-]{0,62}(?:\.[^\W_][\w-]{0,62}){1,8}", text):
         if is_domain(match[0]):
             yield match[0]
 
 
 def in_document(document: Mapping[str, Any], found: Found) -> None:
-    """Hand over the names that stand in the frame of evidence or of a report."""
+    """Pass on the names in the outer fields of evidence or of a report."""
     node = document.get("node")
     if isinstance(node, str) and not node.startswith("@"):
         found("host", node)

@@ -12,9 +12,9 @@ HOST = r"[^\W_][\w.-]{0,252}"
 _USER = r"[A-Za-z_][\w.-]{0,63}"
 _LIST = r"[^\W_][\w.,:\[\]-]{0,2000}"
 
-#: `jdoe@gpu1:~#`, `[jdoe@gpu1 run]$`, `(base) jdoe@gpu1 ~ %`: what stands before and after the two names.
+#: `jdoe@gpu1:~#`, `[jdoe@gpu1 run]$`, `(base) jdoe@gpu1 ~ %`: text before and after the two names.
 _PROMPT = r"(?m)^(?:\([\w. -]{1,40}\)[ ]?)?\[?"
-#: Where a line begins, also behind the mark of a mail, a launcher or a log.
+#: The start of a line, also after the prefix of a mail, a launcher or a log.
 _START = r"(?m)(?:^|(?<=[>|:\]] ))"
 _PROMPTED = r"(?=(?:[: ][^\n$#%>]{0,200})?[$#%>](?:[ \t]|$))"
 #: Words before an @ that are not users, and after it that are not hosts: `eth0@if12`, `10.0.0.1@o2ib`,
@@ -25,17 +25,17 @@ _NO_UNIT = (
 )
 _OF_PEOPLE = r"\b(?:Author|Committer|From|To|Cc|Signed-off-by|Reviewed-by|Reported-by|Tested-by):\s{1,8}"
 _KEY = r"\b(?:ssh-(?:rsa|dss|ed25519)|ecdsa-sha2-nistp\d{3}|sk-[\w@.-]{1,60}) (?:AAAA[\w+/=]{1,4000}|\[redacted\])[ \t]"
-#: Each option is read in one way only: a letter that takes a value has one, but for the last.
+#: Each option can be read in only one way: a letter that takes a value has one, except the last.
 _WITH_VALUE = "-[bcDEeFIiJLlmOopQRSWw]"
 _OPTIONS = rf"(?: {_WITH_VALUE} \S+| (?!{_WITH_VALUE} )-\S+){{0,20}}(?: {_WITH_VALUE})?"
-#: Words behind `ssh` in a sentence.
+#: Words after `ssh` in a sentence.
 _OF_SSH = (
     r"(?:exited|to|keys?|connections?|is|was|has|failed|logins?|access|config|from|and|or|into|via|version|client|server|"
     r"sessions?|daemon|ports?|timed|does|not|on|with|for|cannot|could|process|command|the)\b"
 )
 _REMOTE = r"\b(?:ssh|scp|sftp|rsync|mosh|ssh-copy-id)\s[^\n@]{0,200}?(?<=[\s\"'])"
 
-#: A name with a number in it, and what looks like one: an architecture, a version, a NUMA node, a device.
+#: A name with a number, and look-alikes: an architecture, a version, a NUMA node, a device.
 _NUMBERED = r"[A-Za-z][A-Za-z_.-]{0,62}\d[\w.-]{0,200}"
 NO_HOST = (
     r"(?!(?i:v\d|x86|x64|i\d86|arm|aarch|amd64|ppc64|sha\d|python|mlx|scsi|nvme|numa|cuda|rdmap?\d|roce|eth\d|en[ops]\d|"
@@ -45,7 +45,7 @@ NO_HOST = (
 _IS = r"(?:\\?[\"'])?[ ]{0,3}[:=][ ]{0,3}"
 _CLIENT = r"(?:mysql|mysqldump|mariadb|psql|pg_dump|redis-cli|ipmitool|ldapsearch|mongosh?)"
 
-#: What has to be in the text, and the place; groups are called by what stands in them, a second one of a kind `user2`.
+#: Text that must occur, and the place; groups are named by kind, a second one of the same kind `user2`.
 _WHERE: tuple[tuple[str, str], ...] = (
     # NCCL: `gpu001:4242:4250 [0] NCCL INFO …`; nccl-tests: `#  Rank  0 Group  0 Pid   4242 on gpu001 device  0`
     ("NCCL", r"(?m)(?:^|\s|>:?)(?P<host>HOST):\d{1,10}:\d{1,10} \[\d{1,4}\]"),
@@ -241,8 +241,8 @@ _WHERE: tuple[tuple[str, str], ...] = (
     ("sysMgmtdHost", rf"\bsysMgmtdHost\s{{0,8}}=\s{{0,8}}(?P<host>{HOST})"),
 )  # fmt: skip
 PLACES = tuple((sign, re.compile(where.replace("HOST", HOST))) for sign, where in _WHERE)
-#: The value of a key `host` or `node`, where only its form shows that it names one.
+#: The value of a key `host` or `node` that only its form identifies as a name.
 NUMBERED = re.compile(NO_HOST + _NUMBERED)
 
-#: Who owns a folder below one of these: `/home/jdoe`, `/scratch/users/jdoe`.
+#: Owner of a folder below one of these: `/home/jdoe`, `/scratch/users/jdoe`.
 OWNER = re.compile(rf"/(?:{TOPS})/(?=([^\s/\"'\\:;,<>()\[\]{{}}|&=*$]+)(/?))")

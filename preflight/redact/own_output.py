@@ -8,15 +8,15 @@ from collections.abc import Callable
 
 Learn = Callable[[str, str], str]
 
-#: Who owns an incident: under the key at which a cluster file names the owner of a waiver, and no person.
+#: Owner categories of an incident: they share the key of a waiver's owner in a cluster file, but are not persons.
 OWNERS = frozenset(("node", "network", "site", "job"))
 
 _ITEM = r"(?:[\w.:-]|\[[0-9][0-9, \r\n-]{0,100000}\]){1,100000}"
 _LIST = rf"{_ITEM}(?:, ?{_ITEM}){{0,100000}}"
-#: Where lines are wrapped; only behind a word that cannot stand in the list itself.
+#: A list with wrapped lines; only after text that cannot be part of the list itself.
 _LINES = rf"{_ITEM}(?:,[ ]?\r?\n?{_ITEM}){{0,100000}}"
 
-#: Format -> what shows it, and where in it nodes are named. A list of names may be set on several lines.
+#: Format -> pattern that identifies it, and patterns of its node names. A name list may span several lines.
 _FORMATS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("text report", r"(?m)^coverage: |node-checks planned\b", (
         rf"(?m)^nodes: (?P<names>{_LINES})\s*?$",
@@ -66,15 +66,15 @@ _FORMATS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )  # fmt: skip
 _SHOWN = tuple((name, re.compile(sign), tuple(map(re.compile, places))) for name, sign, places in _FORMATS)
 
-#: NCCL's checks name hosts of a log by their ranks; a line may end within.
+#: NCCL's checks name the hosts of a log by their ranks; a line may be wrapped.
 _RANKED = re.compile(r"\bof\s{1,40}(?P<names>[^\W_][\w.-]{0,252})\s{1,40}\((?:ranks?\s{1,40}\d|\d{1,7}\s{1,40}ranks\))")
 
-#: What stands where nodes are named, and is none.
+#: Words in places of node names that are not names.
 _NO_NODES = ("the run's logs", "the fabric", "@")
 _SPACES = re.compile(r"\s+")
 _ONE = re.compile(r"(?:[^\s,\[\]\"']|\[[^\[\]]*\])+")
 
-#: Keys of preflight's documents under which nodes are named.
+#: Keys of preflight's documents whose values are node names.
 KEYS = frozenset(
     (
         "node",
@@ -95,7 +95,7 @@ KEYS = frozenset(
 def in_text(text: str, found: Learn, formats: set[str]) -> None:
     """Pass the node names in preflight's output to ``found``.
 
-    ``formats`` are those of the earlier pieces.
+    ``formats`` are the formats of the earlier pieces.
     """
     for name, sign, places in _SHOWN:
         if name not in formats and not sign.search(text):
@@ -111,9 +111,9 @@ def in_text(text: str, found: Learn, formats: set[str]) -> None:
 
 
 def names(listed: str) -> list[str]:
-    """Return the items of a list of names, folded or not; empty if not nodes."""
+    """Return the items of a name list, folded or not; empty if not nodes."""
     listed = listed.strip()
-    if re.match(r"\[?\s*[\"']", listed):  # a list of TOML
+    if re.match(r"\[?\s*[\"']", listed):  # a TOML list
         listed = listed.strip("[]")
     if listed.startswith(_NO_NODES):
         return []

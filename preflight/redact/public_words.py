@@ -1,4 +1,4 @@
-"""Public words: tools, formats, makers' and distributions' domains, TLDs."""
+"""Public words: tools, formats, domains of vendors and distributions, TLDs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
-#: Domains that name a maker, a distribution or a format, and no site. Keys of Kubernetes are judged by them.
+#: Domains of vendors, distributions or formats, not of a site. Keys of Kubernetes are judged by them.
 PUBLIC = frozenset((
     "nvidia.com", "mellanox.com", "nvcr.io", "k8s.io", "kubernetes.io", "cncf.io", "cni.dev", "openshift.io",
     "coreos.com", "docker.io", "docker.com", "quay.io", "ghcr.io", "gcr.io", "ubuntu.com", "debian.org", "redhat.com",
@@ -28,13 +28,13 @@ PUBLIC = frozenset((
     "localhost.localdomain",
 ))  # fmt: skip
 
-#: Ends of domain names that are taken for one wherever they stand after a dot.
+#: Top-level domains that are always treated as one after a dot.
 _GENERIC = frozenset((
     "com", "org", "net", "edu", "gov", "mil", "int", "arpa", "local", "localdomain", "internal", "intranet",
     "intra", "corp", "lan", "cloud", "ai", "dev", "tech", "systems", "cluster", "hpc", "example", "invalid",
 ))  # fmt: skip
 
-#: Those of countries; only after two dots: some are endings of files as well.
+#: Country domains; only after two dots, because some are also file extensions.
 _COUNTRIES = frozenset((
     "ac", "ae", "ar", "at", "au", "be", "br", "ca", "ch", "cl", "cn", "co", "cz", "de", "dk", "ee", "es", "eu",
     "fi", "fr", "gr", "hk", "hu", "ie", "il", "in", "io", "is", "it", "jp", "kr", "lt", "lu", "lv", "mx", "my",
@@ -51,7 +51,7 @@ NO_USERS = frozenset((
     "groups", "group", "teams", "conf", "config", "include", "src", "lost+found", "linuxbrew", ".", "..", "people",
 ))  # fmt: skip
 
-#: Organisations of public code and models: who names one of them names no site.
+#: Organisations of public code and models, which do not identify a site.
 PUBLIC_OWNERS = (
     r"nvidia(?:-[\w.-]{1,40})?|nvlabs|rapidsai|mellanox|linux-rdma|pytorch|meta-llama|facebook|facebookresearch|huggingface|"
     r"google|google-[\w-]{1,20}|googlecloudplatform|openai|microsoft|azure|aws|aws-[\w-]{1,20}|amazon|oracle|oracle-[\w-]{1,20}|"
@@ -63,7 +63,7 @@ PUBLIC_OWNERS = (
     r"datasets|spaces|api|blog|papers|tasks"
 )
 
-#: Names of accounts that every system has.
+#: Account names that exist on every system.
 ACCOUNTS = frozenset((
     "root", "nobody", "daemon", "admin", "administrator", "user", "ubuntu", "debian", "centos", "rocky", "ec2-user",
     "opc", "azureuser", "slurm", "munge", "nvidia", "systemd-network", "messagebus", "sshd", "chrony", "ntp",
@@ -75,10 +75,10 @@ ACCOUNTS = frozenset((
     "null", "unknown", "n/a",
 ))  # fmt: skip
 
-#: Names of this machine, as every machine calls itself.
+#: Names by which every machine refers to itself.
 SELF = frozenset(("localhost", "localhost.localdomain", "ip6-localhost", "(none)", "uninitialized", "unknown", "none"))
 
-#: Parts of the package that contain the words of the judged formats.
+#: Subpackages with the words of the judged formats.
 _PARTS = (
     "facts", "parsers", "textprep", "collector", "checks", "recognition", "expectations", "reports", "probes.py",
     "checklist",
@@ -94,12 +94,12 @@ def is_domain(name: str) -> bool:
 
 
 def is_public(name: str) -> bool:
-    """Return whether a domain names no site."""
+    """Return whether a domain does not identify a site."""
     labels = name.lower().rstrip(".").split(".")
     return any(".".join(labels[place:]) in PUBLIC for place in range(len(labels)))
 
 
-#: Words of parsers that people also give to their projects.
+#: Words of parsers that are also common project names.
 _PROJECTS = frozenset(("llm", "llms", "vlm", "gpt", "chat", "agent"))
 
 

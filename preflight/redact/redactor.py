@@ -1,4 +1,4 @@
-"""One run of redaction: learn all names first, then replace them consistently."""
+"""One redaction run: learns all names first, then replaces them consistently."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from preflight.redact.identifier_patterns import SHAPES, Shapes
 from preflight.redact.name_places import OWNER
 from preflight.redact.public_words import TOPS, is_domain
 
-#: What separates, other than a character that no name has: colours, escapes of JSON and HTML, `%2F` of addresses.
+#: Separators other than characters that no name contains: colours, escapes of JSON and HTML, `%2F` in URLs.
 _COLOUR = re.compile(r"(?:\x1b|\\x1b|\\u001b|\\033|␛)\[(?:[0-9;?]{1,32}[A-Za-z]|[mKHJ])", re.I)
 _ESCAPE = re.compile(r"\x1b\[(?:[0-9;?]{1,32}[A-Za-z]|[mKHJ])")
 _SEPARATES = (
@@ -27,7 +27,7 @@ _SEPARATES = (
     r"&(?:#x?[0-9a-fA-F]{1,6}|[a-z]{2,6});|%[0-9A-F]{2}|(?<=/)home-(?=[A-Za-z_])"
 )
 _HOME = rf"/(?:{TOPS})/[^\s/\"'\\:;,<>()\[\]{{}}|&=]+(?:/[^\s/\"'\\:;,<>()\[\]{{}}|&=]+)*"
-#: Paths of the kernel and lines of lscpu: `/sys/devices/system/node/node1` is never the name of a host.
+#: Kernel paths and lines of lscpu: `/sys/devices/system/node/node1` is never a host name.
 _SYSTEM = r"/(?:sys|proc|dev)/[^\s\"'\\,;<>]*|\bNUMA node\d{1,4}\b"
 #: `C:\Users\bmueller`: the `\b` belongs to the path; elsewhere it is an escape.
 _PROFILE = r"\b[A-Za-z]:\\{1,2}Users\\{1,2}(?=[\w.])"
@@ -39,41 +39,41 @@ _RANGE = r"\[[0-9](?:[0-9-]|,\s{0,20}){0,20000}\]"
 _FOLDED = re.compile(
     rf"(?<![\w.\]-])(?:[^\W_][\w.-]{{0,200}}{_RANGE}|{_RANGE}(?=[A-Za-z-]))(?:[\w.-]|{_RANGE}){{0,200}}"
 )
-#: NCCL's version has no line feed after it where ranks write at once: a name follows it.
+#: NCCL's version lacks a line feed if ranks write at the same time: a name follows it.
 _GLUED = re.compile(r"(\+cuda\d{1,2}\.\d{1,2})([A-Za-z][\w.-]{0,252})")
-#: What may stand in a list that a terminal's line ends in.
+#: A fingerprint of a report.
 _FINGERPRINT = re.compile(r"[0-9a-f]{12}")
 _SPACES = re.compile(r"\s+")
-#: A folded list that is cut off: what its names begin with is left.
+#: A truncated folded list: the start of its names remains.
 _CUT = re.compile(r"(?<![\w.-])[^\W_][\w.-]{0,200}(?=\[[0-9])")
 
-#: Labels of a dotted name that are looked at together.
+#: Maximum labels of a dotted name that are examined together.
 _MOST_LABELS = 16
 
-#: Records that list a directory of the kernel, and keys of a report under which preflight's own words stand.
+#: Records that list a kernel directory, and report keys with preflight's own text.
 _LISTINGS = ("dir:/sys/", "dir:/proc/", "dir:/dev/")
 _OUR_WORDS = frozenset(("title", "why", "fix", "supply", "missing"))
 
-#: Different strings of which the aliases are cached.
+#: Maximum number of strings whose aliases are cached.
 _REMEMBERED = 200_000
 
-#: Characters up to which a text is short.
+#: Maximum characters of a short text.
 _SHORT = 100
 
-#: Names that a folded list may stand for.
+#: Maximum names in a folded list.
 _MOST_FOLDED = 20_000
 
 
 def _named(of: Mapping[str, Any], key: str) -> str:
-    """Return the name of a value: that of ``name`` beside ``value``."""
+    """Return the name of a value: that of ``name`` next to ``value``."""
     return str(of["name"]) if key == "value" and isinstance(of.get("name"), str) else key
 
 
 class Redactor:
-    """Replaces what identifies a site: the same by the same, in one run.
+    """Replaces data that identifies a site, consistently within one run.
 
-    ``learn`` is given everything first, then ``value`` or ``text`` replaces; a name that stands in one file
-    only is then known in all.
+    ``learn`` receives all input first, then ``value`` or ``text`` replaces; a name found in one file is then known in
+    all.
     """
 
     def __init__(self, key: bytes | None = None, also: tuple[str, ...] = (), hosts: tuple[str, ...] = ()) -> None:
@@ -82,12 +82,12 @@ class Redactor:
         self.names = Names(self.keyed)
         self.counts: Counter[str] = Counter()
         self.shapes = Shapes(self.keyed, self.counts)
-        self._runs: dict[str, tuple[str, int]] = {}  # and how many hosts are named in it
+        self._runs: dict[str, tuple[str, int]] = {}  # and the number of hosts in it
         self._lists: dict[str, str] = {}
-        self._learnt: set[str] = set()  # short texts, of which a document has the same ones again and again
+        self._learnt: set[str] = set()  # short texts, which repeat within a document
         self._texts: dict[tuple[str, bool], tuple[str, int]] = {}
-        self._people: set[str] = set()  # names with spaces, which are replaced in their places only
-        self._shared: dict[tuple[int, str, bool], Any] | None = None  # by which object it is, and under which key
+        self._people: set[str] = set()  # names with spaces, replaced only in their places
+        self._shared: dict[tuple[int, str, bool], Any] | None = None  # by object identity and key
         self.extra_words = frozenset(word.lower() for word in also)
         for word in also:
             self.names.learn_surely("name", word)
@@ -117,7 +117,7 @@ class Redactor:
                 self.names.learn("user", match[1])
 
     def learn_value(self, value: Any, key: str = "", ours: bool = False) -> None:
-        """Learn from a JSON value; ``key`` is the key that it has."""
+        """Learn from a JSON value; ``key`` is its key."""
         if isinstance(value, str):
             name_finder.by_key(key, value, self._learn, ours)
             self.learn(value)
@@ -147,7 +147,7 @@ class Redactor:
             self._shared = None
 
     def _is_known(self, value: Any, key: str, ours: bool) -> bool:
-        """Return whether this very object was learnt from under the same key."""
+        """Return whether this object was already learnt from under the same key."""
         if self._shared is None or not isinstance(value, dict | list):
             return False
         place = id(value), key, ours
@@ -200,7 +200,7 @@ class Redactor:
 
     @staticmethod
     def _distinct(name: str, taken: Mapping[str, Any]) -> str:
-        """Return a key that is none yet: two secrets as keys would be one."""
+        """Return an unused key: otherwise two secrets as keys would become one."""
         return name if name not in taken else next(f"{name}{n}" for n in count(2) if f"{name}{n}" not in taken)
 
     def _shaped(self, value: Any) -> Any:
@@ -213,7 +213,7 @@ class Redactor:
 
     def _string(self, value: str, key: str, ours: bool = False) -> str:
         if ours and key == "fingerprint" and _FINGERPRINT.fullmatch(value):
-            return self.keyed.digest("fingerprint", value)[:12]  # a node's name could be guessed from it
+            return self.keyed.digest("fingerprint", value)[:12]  # a node name could be guessed from it
         put = name_finder.by_key(key, value, self._in_place, ours)
         if put != value:
             return put
@@ -240,7 +240,7 @@ class Redactor:
     def _redacted(self, text: str, secrets: bool) -> str:
         if (
             "\x1b[" in text and "\x1c" not in text and _ESCAPE.search(text)
-        ):  # what sets a colour is white space, and stands again where it stood
+        ):  # colour sequences become white space, and are restored in place
             colours = iter(_ESCAPE.findall(text))
             return re.sub("\x1c", lambda _: next(colours, ""), self._redacted(_ESCAPE.sub("\x1c", text), secrets))
         text = structured_text.in_text(self.shapes, without_secrets(text) if secrets else text)
@@ -253,7 +253,7 @@ class Redactor:
         return _PIECE.sub(self._piece, text)
 
     def _in_place(self, kind: str, name: str) -> str:
-        """Replace a name that its place shows to be one, though it is a word of a tool."""
+        """Replace a name recognised by its place, although it is a word of a tool."""
         if kind == "person":
             return self.names.alias(kind, name)
         if "[" in name:
@@ -271,7 +271,7 @@ class Redactor:
                 return known[0]
             before = self.hosts_replaced
             made = self._run(match)
-            # what looks like a version, a register or a commit depends on its place
+            # text like a version, a register or a commit depends on its place
             if "." not in run and len(run) != 16 and len(self._runs) < _REMEMBERED:
                 self._runs[run] = made, self.hosts_replaced - before
             return made
@@ -280,11 +280,11 @@ class Redactor:
         return SHAPES.sub(self.shapes.replace, match[0]) if match["system"] else match[0]
 
     def _run(self, match: re.Match[str]) -> str:
-        """Return a run of characters without spaces, with what is known in it replaced."""
+        """Return a run of characters without spaces, with its known names replaced."""
         run, start = match["run"], match.start("run")
         before = match.string[max(0, start - 40) : start]
         pieces, done = [], 0
-        for shape in SHAPES.finditer(run):  # apart from its text: the `m` of a colour before it is none of its letters
+        for shape in SHAPES.finditer(run):  # shapes exclude adjacent text, such as the `m` of a preceding colour
             if (alias := self.shapes.replace(shape, before)) == shape[0]:
                 continue
             pieces += [_NAME.sub(self._name, run[done : shape.start()]), alias]
@@ -292,7 +292,7 @@ class Redactor:
         return "".join(pieces) + _NAME.sub(self._name, run[done:])
 
     def _name(self, match: re.Match[str]) -> str:
-        """Return the alias of a name, or a text with those that are known in it."""
+        """Return the alias of a name, or a text with its known names replaced."""
         text = match[0]
         if (kind := self.names.kind(text)) is not None:
             return self.names.alias(kind, text)
@@ -320,7 +320,7 @@ class Redactor:
         return ".".join(self._words(label) for label in labels)
 
     def _words(self, text: str) -> str:
-        """Replace the names in a text's words, longest first: `report_gpu001-ib0.txt`."""
+        """Replace the names within a text, longest first: `report_gpu001-ib0.txt`."""
         words = [match.span() for match in WORD.finditer(text)]
         pieces, done, place = [], 0, 0
         while place < len(words):
@@ -334,7 +334,7 @@ class Redactor:
         return "".join(pieces) + text[done:]
 
     def _folded(self, match: re.Match[str]) -> str:
-        """Return a folded list of hosts as one of their aliases: `gpu[001-064]`."""
+        """Return a folded host list as one of aliases: `gpu[001-064]`."""
         if (known := self._lists.get(match[0])) is not None:
             self.names.uses["host"] += known != match[0]
             return known
@@ -351,25 +351,25 @@ class Redactor:
         return self._aliases(kinds.pop() or "host", names)
 
     def _stem(self, match: re.Match[str]) -> str:
-        """Return what stands for the beginning of names in a list that does not end."""
+        """Return the alias of the start of names in an unterminated list."""
         if (name := self.names.stems.get(match[0].lower())) is None:
             return match[0]
         return re.sub(r"[0-9-]+\Z", "", self.names.alias(self.names.kind(name) or "host", name))
 
     def aliases(self) -> Iterator[tuple[str, str]]:
-        """Yield what was replaced and by what, for the one who keeps the original."""
+        """Yield each replaced text and its alias, for the owner of the original."""
         yield from self.shapes.aliases()
         yield from self.names.aliases()
 
     @property
     def hosts_replaced(self) -> int:
-        """How many times the name of a host was replaced."""
+        """Number of replacements of host names."""
         return self.names.uses["host"] + self.names.uses["switch"]
 
     # --- counting ----------------------------------------------------------------------------------
 
     def counts_by_kind(self) -> Mapping[str, int]:
-        """Return how many different identifiers of each kind were replaced."""
+        """Return the number of different replaced identifiers by kind."""
         words = {"host": "host", "switch": "switch", "user": "user", "name": "job, account or other name",
                  "domain": "domain", "path": "path below a user's folder", "person": "person",
                  "serial": "serial number"}  # fmt: skip

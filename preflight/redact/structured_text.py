@@ -1,4 +1,4 @@
-"""What is written in forms of its own: tables of the kernel, LIDs, folded lists."""
+"""Text with a specific format: tables of the kernel, LIDs, folded lists."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LID_KEY = re.compile(r"file:/sys/class/infiniband/[^/]+/ports/\d+/(?:sm_)?lid$"
 
 
 def in_text(shapes: Shapes, text: str) -> str:
-    """Return a text with aliases for what only its table shows to be an identifier."""
+    """Return a text with aliases for identifiers that only their table reveals."""
     if "Destination" in text:
         text = _ROUTE.sub(lambda match: _route(shapes, match), text)
     if "local_address" in text:
@@ -47,7 +47,7 @@ def in_text(shapes: Shapes, text: str) -> str:
 
 
 def record(shapes: Shapes, key: str, value: Any) -> Any:
-    """Return the alias of a record that is an identifier by its key, or None."""
+    """Return the alias of a record identified by its key, or None."""
     replace: Callable[[str], str]
     if key == "file:/etc/machine-id":
         replace = _machine(shapes)
@@ -73,7 +73,7 @@ def _bare_lid(shapes: Shapes) -> Callable[[str], str]:
 
 
 def lid(shapes: Shapes, text: str) -> str:
-    """Return the alias of a LID as it was written."""
+    """Return the alias of a LID, in its original form."""
     if text.lower().startswith("0x"):
         return f"0x{shapes.keyed.lid(int(text, 16)):0{len(text) - 2}x}"
     return str(shapes.keyed.lid(int(text)))
@@ -104,7 +104,7 @@ def _socket(shapes: Shapes, text: str) -> str:
 
 
 def prefix_length(mask: str) -> int:
-    """Return the length of a netmask, as an address of either family; 0 if it is none."""
+    """Return the length of a netmask of either family; 0 if it is not a mask."""
     try:
         number = int(ipaddress.ip_address(mask))
     except ValueError:

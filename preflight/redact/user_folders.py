@@ -8,7 +8,7 @@ from collections.abc import Callable
 from preflight.redact.aliases import WORD, Names
 from preflight.redact.public_words import NO_USERS, vocabulary
 
-#: Endings of files.
+#: File extensions.
 _FILE = re.compile(
     r"\.(?:py|sh|txt|log|json|jsonl|toml|ya?ml|conf|cfg|ini|xml|csv|bin|dat|pt|so|md|[ch]|cpp|cu|out|err|gz|tar|zip|sqsh|"
     r"sif|img|ipynb|html?|db|parquet|safetensors)\Z"
@@ -16,7 +16,7 @@ _FILE = re.compile(
 
 
 def aliased(path: str, names: Names, words: Callable[[str], str]) -> str:
-    """Return a path below users' homes with aliases; standard folders stay."""
+    """Return a path below home directories with aliases; keep standard folders."""
     _, *parts = path.split("/")
     aliased_parts = [""]
     for place, part in enumerate(parts):

@@ -1,1 +1,1 @@
-"""Removal of what terminals, launchers, mails and pages add to a text."""
+"""Removal of text added by terminals, launchers, mails and pages."""

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Set
 from preflight.textprep.lines import Line, Lines
 
 _MARK = re.compile(r"\s{0,12}(#|\*|//|;|-|>)(?:\s|$)")
-#: Lines in a row that bear a mark, below which it is none.
+#: Minimum number of consecutive lines for a mark.
 _LEAST = 2
 
 
 def commented(lines: Lines, taken: Set[int]) -> Iterator[list[Line]]:
-    """Yield runs of free lines with one common mark, without it."""
+    """Yield runs of unassigned lines with one common mark, without it."""
     stretch: list[Line] = []
     mark = ""
     for line in lines:

@@ -1,6 +1,6 @@
-"""Common prefix of a run of lines: a logger's, a loop's, a number.
+"""Common prefix of a run of lines: of a logger, a loop, a number.
 
-It is in no list of prefixes.
+It handles prefixes that are in no list.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from itertools import islice
 
 from preflight.textprep.lines import Line, Lines
 
-#: Lines that must bear it, and characters of it that are looked at.
+#: Minimum number of lines with the prefix, and maximum characters of it.
 _LEAST, _LONGEST = 4, 160
-#: Texts that are longer are logs; their marks are in the lists.
+#: Maximum lines of a text; longer ones are logs, whose prefixes are in the lists.
 _MOST_LINES = 5000
 _TOKEN = re.compile(r"\d+|.", re.DOTALL)
-#: What ends a mark.
+#: Characters that end a prefix.
 _SEPARATOR = " \t:|>])}│"
 _TIME = re.compile(r"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?")
-#: Words that a mark may have; what begins alike on every line may be more than the mark.
+#: Maximum tokens of a prefix; equal text at the start of every line may be more than the prefix.
 _MOST_MARKS = 10
-#: Lines that are read in all to find out which it is.
+#: Maximum number of lines examined to find it.
 _MOST_TRIED = 10_000
-#: How often each of several writers must come.
+#: Minimum number of lines of each of several writers.
 _EACH = 3
 
 
 def unmarked(lines: Lines, taken: Set[int]) -> Iterator[list[list[tuple[str, list[Line]]]]]:
-    """Yield each run of free lines, without a possible prefix.
+    """Yield each run of unassigned lines, without a possible prefix.
 
-    The common beginning of lines may be more than the prefix; a possible prefix gives a list of writers with their
+    The common start of lines may be more than the prefix; each possible prefix gives a list of writers with their
     lines.
     """
     if len(lines) > _MOST_LINES:
@@ -55,7 +55,7 @@ def _by_mark(lines: list[Line], length: int) -> list[tuple[str, list[Line]]]:
         if line.text.strip():
             name = " ".join(_TIME.sub("", mark).split()).rstrip(_SEPARATOR)
             written.setdefault(name, []).append(bare[-1])
-    if len(written) > 1 and len(written) * _EACH > len(lines):  # numbers that count up are not a name
+    if len(written) > 1 and len(written) * _EACH > len(lines):  # ascending numbers are not a name
         return [("", bare)]
     return list(written.items())
 
@@ -82,7 +82,7 @@ def _marks(texts: list[str]) -> list[int]:
         pairs = enumerate(zip(tokens, longest, strict=False))
         same = next((at for at, (one, other) in pairs if one != other), len(tokens))
         if same == len(tokens) and same < len(longest):
-            blank += 1  # an empty line, of which only the mark is left
+            blank += 1  # an empty line, with only the prefix
         else:
             alike = min(alike, same)
     if blank * 2 >= len(texts):

@@ -1,7 +1,7 @@
 """Envelopes of a text: strings, log records, page sources, patches.
 
-Strings are of JSON or Python. Each envelope is opened by itself and may contain another. The content is a text like
-any other, and each line knows its line in the source.
+Strings are JSON or Python. Each envelope is opened separately and may contain another one. The content is processed
+like any other text, and each line has the number of its source line.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class UnpackedText:
 
 _Lines = list[tuple[int, str]]
 
-#: How deep envelopes lie in each other: a page that shows an answer of an interface that holds a string.
+#: Maximum nesting of envelopes: a page that shows an API response that contains a string.
 _DEPTH = 3
-#: Lines that must be alike before they are records; and of how many of all.
+#: Minimum number of equal lines to be records, and their minimum fraction of all lines.
 _LEAST, _SHARE = 3, 0.8
 
 
 def opened(text: str) -> list[UnpackedText]:
     """Return the content of a text's envelopes, innermost first; empty without one.
 
-    What looks like an envelope may be part of a tool's output: then the one around it is the last.
+    Text that looks like an envelope may be part of a tool's output: then the one around it is the last.
     """
     lines: _Lines = list(enumerate(limit_blank_runs(text).split("\n"), 1))
     found: list[UnpackedText] = []
@@ -58,11 +58,11 @@ def opened(text: str) -> list[UnpackedText]:
 
 # --- strings -----------------------------------------------------------------------------------------
 
-#: Line ends that a string must hold.
+#: Minimum number of line ends in a string.
 _LEAST_ENDS = 3
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[0-7]{3}|.)")
 _ENDS = {"n": "\n", "t": "\t", "r": "", "b": "", "f": "", "a": "", "0": ""}
-#: Where a string begins in its first line: behind a name, which may be one of several; or at a bracket.
+#: The start of a string in its first line: after a name, which may be one of several; or at a bracket.
 _STRING_BEGINS = (
     re.compile(r".*[\w\"']\s*:\s+[bru]{0,2}(\\?[\"'])"),
     re.compile(r"(?:|.*?[=(\[{,])\s*[bru]{0,2}(\\?[\"'])"),
@@ -71,9 +71,9 @@ _STRING_ENDS = re.compile(r"\\?[\"']\s*(?:[,}\])].{0,200})?$")
 
 
 def _strings(lines: _Lines) -> _Lines | None:
-    r"""Open strings that hold line ends as ``\n``.
+    r"""Open strings that contain line ends as ``\n``.
 
-    Either end of a string may be cut off.
+    Either end of a string may be truncated.
     """
     found: _Lines = []
     any_ = False
@@ -113,17 +113,17 @@ def _unescaped(line: str) -> str:
 
 # --- records -----------------------------------------------------------------------------------------
 
-#: Names under which collectors of logs keep a line: Docker, Kubernetes, journald, Fluentd, Loki, Google's and AWS's.
+#: Keys of a line in records of log collectors: Docker, Kubernetes, journald, Fluentd, Loki, Google and AWS.
 _MESSAGE = ("log", "message", "msg", "MESSAGE", "line", "textPayload", "@message", "text", "_raw", "body", "content")
 _LOGFMT = re.compile(r'(?:^|\s)(?:msg|message|log|line)="((?:[^"\\]|\\.)*)"')
 _STRING = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
-#: An element of a list, or of a string that a program puts together; the first of those has a name before it.
+#: An element of a list, or of a string concatenated in a program; the first of those has a name before it.
 _ELEMENT = re.compile(rf"\s*({_STRING})(?:\s*[,;)+\\])?\s*")
 _NAMED_ELEMENT = re.compile(rf"\s*(?=\S)[\w.:\[\] ]{{1,60}}?\s*:?=(?:\s*\()?\s*({_STRING})(?:\s*[+\\])?\s*")
 
 
 def _records(lines: _Lines) -> _Lines | None:
-    """Extract the lines of a job from records of one line each."""
+    """Extract the lines of a job from records with one line each."""
     for take in (_of_json, _of_logfmt):
         inside = [(number, line, take(line)) for number, line in lines]
         count = sum(inner is not None for _, _, inner in inside)
@@ -138,7 +138,7 @@ def _records(lines: _Lines) -> _Lines | None:
 
 
 def _of_json(line: str) -> str | None:
-    """Return the message in an object, or the text in an event of a recorded terminal."""
+    """Return the message in an object, or the text in a terminal recording event."""
     text = line.strip().rstrip(",")
     if text[:1] not in ("{", "[") or text[-1:] not in ("}", "]"):
         return None
@@ -163,7 +163,7 @@ def _of_logfmt(line: str) -> str | None:
 
 
 def _elements(lines: _Lines) -> _Lines | None:
-    """Open a list of lines, as Ansible shows output."""
+    """Open a list of lines, in the format of Ansible."""
     found: _Lines = []
     stretch: list[tuple[int, str, str]] = []  # with its string
     any_ = False
@@ -197,7 +197,7 @@ def _element(line: str, first: bool) -> str | None:
 
 
 def _pieces(string: str) -> list[str]:
-    """Return the lines of an element: one, and its end may be escaped."""
+    """Return the lines of an element: one, whose line end may be escaped."""
     return _unescaped(string[1:-1]).removesuffix("\n").split("\n")
 
 

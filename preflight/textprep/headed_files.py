@@ -7,19 +7,19 @@ import re
 from preflight.textprep.lines import Line, Lines
 
 _HEAD = re.compile(r"\s{0,8}==> (\S{1,300}) <==\s*")
-#: Paths of files that hold a value, not a text.
+#: Paths of files with a value, not a text.
 _VALUES = re.compile(r"/(?:sys|proc/sys)/.*|(?:.*/)?ports/\d{1,3}/.*")
-#: Lines of one such file; a longer one is left as it is.
+#: Maximum lines of such a file; a longer one is unchanged.
 _MOST_LINES = 64
 
 
 def path_of(text: str) -> str | None:
-    """Return the path that a line heads a file with; None for any other line."""
+    """Return the path in a file heading; None for any other line."""
     return match[1] if text.endswith("<==") and (match := _HEAD.fullmatch(text)) else None
 
 
 def as_searched(lines: Lines) -> Lines:
-    """Write the values below a head as ``grep`` lists them, ``path:value``."""
+    """Format the values below a heading like ``grep`` output, ``path:value``."""
     if not any(line.text.endswith("<==") for line in lines):
         return lines
     result: list[Line] = []

@@ -12,10 +12,10 @@ class _Tool:
 
     keywords: tuple[str, ...]
     begins: re.Pattern[str]
-    least: int = 4  # lines that it must hold
+    least: int = 4  # lines that must occur
 
 
-#: How the lines of a kernel log begin: with their time.
+#: Start of lines of a kernel log: their time.
 _KERNEL = re.compile(
     r"(?:[A-Z][a-z]{2} {1,2}\d{1,2} |\d{4}-\d\d-\d\d[T ])\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
     r" (?:\S{1,64} )?kernel: (?=\S)"
@@ -152,19 +152,19 @@ _TOOLS = (
         ),
     ),
 )
-#: A prompt in the middle of a line: what follows is the next command's.
+#: A prompt in the middle of a line: the next command follows.
 _PROMPT = re.compile(r"(?<=\S)(?=\[[\w.-]{1,40}@[\w.-]{1,64} [^\]\s]{1,80}\][#$] )")
 
-#: A command in backticks, and its output in others: ``ethtool -i `eth0``driver: ena``.
+#: A command in backquotes, and its output in further ones: ``ethtool -i `eth0``driver: ena``.
 _BACKTICKS = re.compile(r"(?<=\w)``(?=[A-Za-z])")
 _COMMAND = re.compile(r".{0,100}(?:[$#]|(?<=\S)>)`? \S.{0,200}")
 
-#: Characters from which on a line may hold several.
+#: Minimum characters of a line that may contain several.
 _LONG = 60
 
 
 def apart(text: str) -> list[str]:
-    """Return the lines that a line holds; the line itself where it is one."""
+    """Return the lines joined in a line; the line itself if it is a single one."""
     if "``" in text and len(pieces := _BACKTICKS.split(text, 1)) > 1 and _COMMAND.fullmatch(pieces[0]):
         return [pieces[0], *_of_line(pieces[1])]
     return _of_line(text)
@@ -191,6 +191,6 @@ def _of_one_tool(text: str) -> list[str]:
                 ends = [*places[1:], len(text)]
                 pieces = [text[: places[0]], *(text[place:end] for place, end in zip(places, ends, strict=True))]
                 found = [piece.rstrip().removesuffix("\\n") for piece in pieces if piece.strip()]
-                # before and behind it another tool's may stand
+                # another tool's output may surround it
                 return [*_of_one_tool(found[0]), *found[1:-1], *_of_one_tool(found[-1])]
     return [text]

@@ -9,7 +9,7 @@ _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _DATE_TIME = rf"\d{{4}}-\d\d-\d\d[T ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?"
 _RANK = r"\[(?:[\w.-]+[@:])?(\d{1,6},(?:mpirank:)?\d{1,6}(?:,[\w.-]{1,64})?)\]"
 _STREAM = r"<std(?:out|err|diag)>: ?"
-#: The group of each is who wrote the line.
+#: The group of each is the writer of the line.
 _TORCHRUN = r"\[([a-z]+\d{1,6}(?:\|\d{1,6})?)\]: ?"  # [rank0]: [default0]: [trainer0|1]:
 _RAY = r"\(((?:[\w.:-]+ )?pid=\w{1,32}(?:, ip=[^)\s]{1,64})?)\)\s"
 _KUBECTL = r"\[(pod/[^\]\s]{1,256})\]\s"  # kubectl logs --prefix
@@ -21,42 +21,42 @@ _DAEMON = r"[\w.-]{1,128} %s[\w.@/-]{1,64}(?:\[\d{1,10}\])?:\s"  # a host and a 
 #: Not a daemon's: the kernel's log has its own times.
 _NO_KERNEL = r"(?!kernel\b)"
 
-#: What a launcher puts before each line; the group is who wrote it.
+#: Prefixes of launchers; the group is the writer.
 MARKS = tuple(
     re.compile(pattern)
     for pattern in (
-        # mpirun --tag-output, and --timestamp-output before it (Open MPI 4) or behind it (5); SageMaker's own
+        # mpirun --tag-output, with --timestamp-output before it (Open MPI 4) or after it (5); SageMaker's own
         rf"(?:{_CTIME})?{_RANK}(?:{_CTIME})?{_STREAM}",
         rf"(){_CTIME}{_STREAM}",
         _TORCHRUN,
-        r"\[(\d{1,6})\](?!: \w{2,60}: \d+\s*$):? ",  # mpiexec -l (Hydra); bnx2x counts so for each queue
+        r"\[(\d{1,6})\](?!: \w{2,60}: \d+\s*$):? ",  # mpiexec -l (Hydra); bnx2x numbers queues the same way
         _RAY,
         _KUBECTL,
         r"(?=[.-]*\w)([\w.-]{1,128})\s+\| ?",  # docker compose
         r"((?:[a-z0-9-]{1,63} )?[a-z][a-z0-9.]{0,62}-[a-z0-9.-]{1,190} [a-z][a-z0-9-]{0,62}) ",  # stern
         r"()//+ ?",  # a program's comment
         rf"{_SRUN} ",
-        # pdsh, clush; not what the kernel's own lines begin with, nor those of mlnx_qos and of lspci
+        # pdsh, clush; not the start of the kernel's own lines, nor those of mlnx_qos and of lspci
         r"(?!NVRM|kern(?:el)?:|nvidia|mce:|EDAC|AER|pci|tc: ?\d|(?:priority|up|skprio): |Capabilities: \[)"
-        # a level, and Slurm's commands and daemons: no host has such a name
+        # a level, and Slurm's commands and daemons: not names of hosts
         r"(?!(?:error|fatal|warning|info|debug\d?|verbose|sched|srun|salloc|sbatch|slurm(?:d|ctld|dbd|stepd|restd)"
         r"|pyxis): )"
         r"([A-Za-z][\w.,\[\]-]{0,127}): ",
         _PDSH_ADDRESS,
         # grep in files; ``0000:`` is the domain of a device
         rf"{_GREP}|/var/log/[\w./-]{{1,128}}?)[:-](?:(?!0\d)\d{{1,7}}[:-](?!\d\d[.-]\d))? ?",
-        r"()\+(?!\+\+|-[0-9a-f]{2}\.[0-7])",  # what a patch adds; not a branch of lspci's tree
+        r"()\+(?!\+\+|-[0-9a-f]{2}\.[0-7])",  # added by a patch; not a branch of lspci's tree
         # a frame around the text, or a table; not the bars of lspci's tree
         r"()(?!\|[|\s]*[+\\]?-[0-9a-f]{2}\.[0-7])(?:\|(?:\s|(?=-{3}))|[│┃║]\s?)",
     )
 )
-#: The same, of which the log of a kernel has its own.
+#: Prefixes that a kernel log also has.
 TIMES = tuple(
     re.compile(pattern)
     for pattern in (
         # rsyslog, journalctl -o short-iso
         rf"()\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d\S{{1,16}} {_DAEMON % _NO_KERNEL}",
-        # kubectl, ts, Jenkins; and what containerd, GitLab and Python's logging put behind it; not dmesg's own
+        # kubectl, ts, Jenkins; followed by the prefixes of containerd, GitLab and Python's logging; not dmesg's own
         r"()(?!\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:?\d\d )"
         rf"\[?{_DATE_TIME}\]?:?(?:\s|(?=\[\s*\d))"
         r"(?:(?:std(?:out|err)(?: [FP])?|\[std(?:out|err)\]|\d\d[OE]|GMT|UTC"
@@ -67,10 +67,10 @@ TIMES = tuple(
         rf"()[A-Z][a-z]{{2}} {{1,2}}\d{{1,2}} \d\d:\d\d:\d\d {_DAEMON % _NO_KERNEL}",
     )
 )
-#: Any of these, by which nearly all lines are passed over.
+#: Any of these, for skipping nearly all lines.
 ANY_MARK = re.compile("|".join(f"(?:{mark.pattern})" for mark in (*MARKS, *TIMES)))
 
-#: What stands before one line of which nothing else is known: only what no program begins a line of its own with.
+#: Prefixes of a single line without context: only text that no program prints at the start of a line.
 _ON_ANY_LINE = re.compile(
     "|".join(
         (

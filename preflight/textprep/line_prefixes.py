@@ -12,17 +12,17 @@ from preflight.textprep.plain_text import normalize_text
 
 _KERNEL = re.compile(r"\bkernel(?::|\[)|NVRM: |SXid \(|\bmlx5_core |\bpcieport |nvidia-\w+: ")
 _KERNEL_TIME = re.compile(r"\s*(?:<\d+>|\d{1,7}[:-]?\s?)?\[\s*\w|\w{3} {1,2}\d{1,2} \d\d:|\d{4}-\d\d-\d\d[T ]|\s{8}")
-#: ``grep -n``, ``cat -n``, an editor: the number of each line. ``81:00.0`` is the address of a device.
+#: ``grep -n``, ``cat -n``, an editor: line numbers. ``81:00.0`` is a device address.
 _LINE_NUMBER = re.compile(r"\s{0,8}(\d{1,7})(?:\t|\.(?:\s|$)|(?<=^.{6}) {2}|[:|](?!\d\d\.\d) ?)")
-#: An element of a JSON list of lines, as Ansible shows output.
+#: An element of a JSON list of lines, in the format of Ansible.
 _JSON_STRING = re.compile(r'\s*("(?:[^"\\]|\\.){0,4000}"),?\s*')
 _LEAST_NUMBERED = 5
 _LEAST_COMMENTED = 6
 
-#: Lines in a row that bear a mark, below which it is taken for part of the text; and how often each writer's
-#: name must come among them, since ``State: Active`` looks like a mark as well.
+#: Minimum number of consecutive lines with a prefix, below which it is treated as text; and minimum occurrences of each
+#: writer among them, since ``State: Active`` also looks like a prefix.
 _LEAST_LINES, _LEAST_PER_WRITER = 3, 3
-#: How often a stretch of lines is tried for a mark, each time from a later line.
+#: Maximum attempts to find a prefix in a run of lines, each from a later line.
 _TRIES = 6
 
 
@@ -42,7 +42,7 @@ def split_by_writer(lines: Lines, depth: int = 2) -> Iterator[tuple[str, list[Li
         if plain_from < at:
             yield "", list(lines[plain_from:at])
         for writer, own in written.items():
-            # a launcher's lines may have gone through another's hands
+            # a launcher's lines may have passed through another launcher
             for name, inner in split_by_writer(own, depth - 1) if depth > 1 else [("", own)]:
                 yield f"{writer} {name}".strip(), inner
         at = plain_from = end
@@ -55,8 +55,8 @@ def _marked(
 ) -> tuple[int, dict[str, list[Line]]]:
     """Return the end of a run of prefixed lines, and its lines by writer.
 
-    The end is ``at`` if there is no such run. ``refused`` caches prefixes that turned out to be text, up to which
-    line and how often.
+    The end is ``at`` if there is no such run. ``refused`` caches prefixes that turned out to be text: up to which line,
+    and how often.
     """
     text = lines[at].text
     if text.lstrip()[:1].isdigit() and (numbered := _numbered(lines, at, refused)):
@@ -92,9 +92,9 @@ def _marked(
 
 
 def _unframed(text: str) -> str:
-    """Remove the bar that closes a frame, or those of empty cells at a row's end.
+    """Remove the closing bar of a frame, or bars of empty cells at a row's end.
 
-    No bar touches a word.
+    Such a bar does not touch a word.
     """
     end = len(text.rstrip())
     if text[:end].endswith(("│", "┃", "║")):
@@ -110,16 +110,16 @@ def _unframed(text: str) -> str:
     return text[:stop] if stop < end else text
 
 
-#: What looks like the name of a host and may be that of a field.
+#: Text that looks like a host name and may be a field name.
 _MAY_BE_TEXT = re.compile(r"\s*[A-Za-z]\w*:\s")
-#: Most lines of a pasted text: longer texts are read once.
+#: Maximum lines of a pasted text: longer texts are read once.
 _MOST_TWICE = 5000
 
 
 def unread(lines: Lines, written: Iterable[Lines], taken: Set[int]) -> Iterator[list[Line]]:
-    """Yield runs that lost a prefix and belong to nothing.
+    """Yield runs without their supposed prefix that belong to no format.
 
-    It was not a prefix, as the name in ``State: Active``.
+    It was not a prefix, like the name in ``State: Active``.
     """
     if len(lines) > _MOST_TWICE:
         return
@@ -139,12 +139,12 @@ def unread(lines: Lines, written: Iterable[Lines], taken: Set[int]) -> Iterator[
 
 
 def _least(writers: Iterable[str]) -> int:
-    """Return how often each writer must occur: host names have numbers, words none."""
+    """Return the minimum occurrences per writer: fewer for names with numbers."""
     return _LEAST_PER_WRITER - all(re.search(r"\d", name) for name in writers)
 
 
 def _uncommented(lines: Lines) -> list[Line]:
-    """Return the lines without a ``#`` before each; empty if one has none."""
+    """Return the lines without a ``#`` before each; empty if a line has none."""
     count = sum(line.text.startswith("#") for line in lines)
     if count < _LEAST_COMMENTED or any(line.text.strip() and not line.text.startswith("#") for line in lines):
         return []
@@ -152,7 +152,7 @@ def _uncommented(lines: Lines) -> list[Line]:
 
 
 def _of_kernel(texts: list[str]) -> bool:
-    """Return whether lines are a kernel's, with its time taken for a prefix.
+    """Return whether lines are a kernel's, with its time mistaken for a prefix.
 
     They have no other prefix.
     """
@@ -162,7 +162,7 @@ def _of_kernel(texts: list[str]) -> bool:
 
 
 def _numbered(lines: Lines, at: int, refused: dict[re.Pattern[str], tuple[int, int]]) -> list[Line]:
-    """Return the lines from here with ascending numbers, without these."""
+    """Return the lines with ascending numbers starting here, without the numbers."""
     if at < refused.get(_LINE_NUMBER, (0, 0))[0]:
         return []
     found: list[Line] = []
@@ -173,11 +173,11 @@ def _numbered(lines: Lines, at: int, refused: dict[re.Pattern[str], tuple[int, i
             break
         before = int(match[1])
         found.append(Line(line.number, line.text[match.end() :]))
-    # cat -n begins at 1 and writes a tab: then two are enough
+    # cat -n starts at 1 and writes a tab: then two are enough
     least = 2 if found and re.match(r"\s*1\t", lines[at].text) else _LEAST_NUMBERED
     if len(found) < least:
         return []
-    # the tasks of a job count up as well, and begin again
+    # the tasks of a job also have ascending numbers, which repeat
     end = at + len(found)
     if end < len(lines) and _LINE_NUMBER.match(lines[end].text):
         refused[_LINE_NUMBER] = (end, _TRIES)
@@ -186,7 +186,7 @@ def _numbered(lines: Lines, at: int, refused: dict[re.Pattern[str], tuple[int, i
 
 
 def _listed(lines: Lines, at: int) -> list[Line]:
-    """Return the lines that are elements of a JSON list from here, restored."""
+    """Return the elements of a JSON list of lines starting here, unescaped."""
     found: list[Line] = []
     for line in _from(lines, at):
         match = _JSON_STRING.fullmatch(line.text) if '"' in line.text else None

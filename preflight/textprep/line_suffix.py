@@ -6,14 +6,14 @@ import re
 
 from preflight.textprep.plain_text import strip_ray_repeat
 
-#: One word behind which nothing was left; so nearly every way of a channel is.
+#: A word after which nothing is removed, as nearly all channel transports.
 _WORD = re.compile(r"[\w/:.()-]*[\w)]", re.ASCII)
 #: Citation marks that a language model appends to a line.
 _CITED = re.compile(r"\s*\[cite: [\d, ]{1,40}\]$")
-#: The end of a text that a program holds, as it stands in its source or in JSON.
+#: The end of a string in a program, in its source or in JSON.
 _QUOTED = re.compile(r"(?:\\n)?([\"'`])[\s,;+)\\]*$")
 _AFTER_QUOTED = tuple("\"'`,;+)\\")
-#: A comment after a message; NCCL's own are ASCII and have no such character.
+#: A comment after a message; NCCL's own messages are ASCII without this character.
 _ANNOTATION = re.compile(r"(?<=\S)\s+(?:#\s|//\s|<-{1,2}\s|[^\x00-\x7f│┃║]).*", re.DOTALL)
 _FRAMES = " \t│┃║`|"
 _WRITTEN_OUT = ('\\n"', "\\n'", "\\n", "**")

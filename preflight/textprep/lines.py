@@ -11,14 +11,14 @@ from preflight.textprep import joined_lines, quoted_printable
 from preflight.textprep.numbered_text import NumberedText
 from preflight.textprep.plain_text import limit_blank_runs, normalize_text, strip_ray_repeat
 
-#: Characters of a line that are looked at; no tool that is known here prints a longer one, but for JSON.
+#: Maximum examined characters of a line; no known tool prints longer ones, except JSON.
 LONGEST = 1 << 20
 
 
 class Line(NamedTuple):
     """One line; ``number`` counts from 1 in the source.
 
-    ``text`` has no marks and no blanks at its end.
+    ``text`` has no marks and no trailing blanks.
     """
 
     number: int
@@ -30,28 +30,28 @@ Lines = Sequence[Line]
 _FENCE = re.compile(r"\s{0,12}(?:```|~~~)[\w+.-]*\s*")
 _QUOTE = re.compile(r"\s{0,8}(?:>\s?){1,8}")
 _COLOUR_WITHOUT_ESC = re.compile(r"\ufffd?\[\d{1,2}(?:;\d{1,3}){0,4}m")
-#: What a page or a tracker leaves of its own around a paste.
+#: Text that a page or a tracker adds around a paste.
 _HTML = re.compile(
     r"</?(?:p|br|pre|code|div|span|li|ul|details|summary|b|strong|em|i|u|font|a|tt|kbd|samp|mark)\b[^<>]{0,300}>"
 )
-#: A table of a page or of Markdown holds lines in one.
+#: A table of a page or of Markdown with several lines in one.
 _HTML_BREAK = re.compile(r"<br\s?/?>")
-#: Markdown's own: an escaped underscore, a bold word.
+#: Markdown: an escaped underscore, a bold word.
 _ESCAPED = re.compile(r"(?<=[A-Za-z0-9])\\(?=_)|\\(?=[\[\]*#=<>~|-])")
 _BOLD = re.compile(r"(?<!\S)\*\*(?=[^\s*])([^*]{0,200}[^\s*])\*\*(?=\s|$)")
-#: The quote that begins or ends a text in a program: ``OUTPUT = """CA 'mlx5_0'``.
+#: The quote at the start or end of a string in a program: ``OUTPUT = """CA 'mlx5_0'``.
 _QUOTE_BEGINS = re.compile(r"(?:^\s*)?(?:[\w.:\[\] ]{1,60}?\s*:?=\s*|[\w.]{1,40}\()?(?:\"\"\"|'''|`)(?=[^\s`])")
 _QUOTE_ENDS = re.compile(r"(?<=[^\s`])(?:\"\"\"|'''|`)$")
-#: AsciiDoc's number of an explanation, behind a line of JSON or YAML.
+#: AsciiDoc's callout number, after a line of JSON or YAML.
 _CALLOUT = re.compile(r"(?<=[\[\]{},\"'])\s*<\d{1,2}>$")
 #: A comment after a line of output.
 _ANNOTATION = re.compile(
     r"(?<=\S)\s+(?:[←⬅◀◄◁⇐⟵👈]|<[-=—─]{1,80}(?=\s|$)|<-{2,80}(?![->\s])).*|(?<=\S)\s*[-—─]{4,80}>{1,8}.*"
     r"|(?<=\S)\s{2,}(?:#|//)(?:\s|[^\x00-\x7f]).*|(?<=\S)\s#[^\x00-\x7f].*"
 )
-#: The same behind the value of a field, where one blank is enough: a prompt has no such.
+#: The same after the value of a field, where one blank is enough: a prompt has no such comment.
 _FIELD_ANNOTATION = re.compile(r"(?<=\S)\s#\s.*")
-#: Lines in which such a mark is the tool's own: the head of a file that ``tail`` printed, a node of ``ibnetdiscover``.
+#: Lines in which such a mark belongs to the tool: the heading of ``tail``, a node of ``ibnetdiscover``.
 _NO_ANNOTATION = re.compile(
     r"==> .{1,300} <==$|\s*(?:\[\d{1,3}\]|(?:Switch|Ca|Rt)\s+\d).{0,200}\"[SHR]-[0-9a-fA-F]{16}\""
 )
@@ -59,11 +59,11 @@ _ANNOTATED_FIELD = re.compile(r"\s*[A-Za-z][\w ()/.-]{0,60}:\s+[^\s~/].{0,200}?\
 _ANNOTATING = re.compile(r"//|[-—─]>|[#<←⬅◀◄◁⇐⟵👈]")
 #: A field in a table of two columns: ``| Socket(s): | 4 |``.
 _TABLE_FIELD = re.compile(r"^\|\s*([A-Za-z][^|]{0,60}:)\s*\|\s*([^|]*?)\s*\|\s*$")
-#: What a page that numbers lines leaves behind each.
+#: Remains of line numbers of a page.
 _CELLS = re.compile(r"\s\|\s\|\s*$")
 _TMUX_MARK = re.compile(r"\[\d{1,6}/\d{1,6}\]\s*$")
 
-#: Lines followed by a blank one, from which the blank lines are an artifact.
+#: Minimum number of lines followed by a blank one for blank lines to be an artifact.
 _LEAST_DOUBLED = 6
 
 
@@ -79,7 +79,7 @@ def lines_of(source: str | NumberedText) -> list[Line]:
             continue
         if raw == quoted_printable.GONE:
             continue
-        # A carriage return inside a line is a terminal's way of writing it anew
+        # A carriage return inside a line: a terminal overwrites the line
         line = normalize_text(raw.rstrip("\r")[:LONGEST]).rpartition("\n")[2] if marked else raw[:LONGEST]
         pieces = _HTML_BREAK.split(line) if "<br" in line else [line]
         for piece in pieces:
@@ -108,7 +108,7 @@ def _unmarked(line: str) -> str:
         line = _TABLE_FIELD.sub(r"\1 \2", line)
     line = strip_ray_repeat(line)
     if line.endswith("\\n"):
-        line = line[:-2].removesuffix("\\r")  # a program's text, with the end of each line written out
+        line = line[:-2].removesuffix("\\r")  # program source, with escaped line ends
     if "&" in line and re.search(r"&(?:lt|gt|amp|quot|#39|nbsp);", line):
         line = html.unescape(line)
     return line.replace("\xa0", " ").rstrip()
@@ -143,7 +143,7 @@ def _unquoted(lines: Lines) -> list[Line]:
 def _undoubled(lines: list[Line]) -> list[Line]:
     """Drop the blank line that a mail or a page added after every line."""
     if sum(not line.text or line.text.isspace() for line in lines) < _LEAST_DOUBLED - 1:
-        return lines  # the last line may have none behind it
+        return lines  # the last line may have none after it
     found: list[Line] = []
     at = 0
     while at < len(lines):
@@ -162,7 +162,7 @@ def _undoubled(lines: list[Line]) -> list[Line]:
         blanks = 0
         for line in lines[at:end]:
             blanks = blanks + 1 if not line.text.strip() else 0
-            # of a blank line that was doubled one stays
+            # one blank line remains of a doubled one
             if not blanks or (blanks > 1 and blanks % 2):
                 found.append(line)
         at = end

@@ -1,4 +1,4 @@
-"""A text that is part of a source: its lines know their numbers there."""
+"""A text from a source, whose lines know their source line numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import numbered
 
-#: What stands where lines of a source were left out; every parser knows it from texts that people cut.
+#: Marker for omitted lines of a source; every parser knows it from texts shortened by people.
 LEFT_OUT = "[...]"
 
 
@@ -22,7 +22,7 @@ class NumberedText:
 
     @property
     def complete(self) -> bool:
-        """Whether the text is all of its source."""
+        """Whether the text is the complete source."""
         return self.numbers is None
 
     @property
@@ -31,20 +31,20 @@ class NumberedText:
         return self.text.count("\n") + 1 if self.numbers is None else self.numbers[-1] if self.numbers else 1
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """Yield (number, line); of a long run of empty lines only its beginning."""
+        """Yield (number, line); only the first of a long run of empty lines."""
         if self.numbers is None:
             yield from numbered(self.text)
         elif self.numbers:
             yield from zip(self.numbers, self.text.split("\n"), strict=True)
 
     def number(self, line: int) -> int:
-        """Return the number in the source of a line of this text, which counts from 1."""
+        """Return the source line number of a line of this text, counted from 1."""
         if self.numbers is None or not self.numbers:
             return line
         return self.numbers[min(max(line, 1), len(self.numbers)) - 1]
 
     def end(self, most: int) -> NumberedText:
-        """Return the last lines, ``most`` of them at most."""
+        """Return the last lines, at most ``most``."""
         begin = len(self.text)
         for _ in range(most):
             if (begin := self.text.rfind("\n", 0, begin)) < 0:
@@ -56,7 +56,7 @@ class NumberedText:
     def between(self, spans: Iterable[tuple[int, int]]) -> Iterator[str]:
         """Yield the available lines of each span.
 
-        A span is two numbers of lines; both lines are part of it.
+        A span is two line numbers, both inclusive.
         """
         lines = self.text.split("\n")
         for first, last in spans:
@@ -66,12 +66,12 @@ class NumberedText:
                 yield "\n".join(lines[bisect_left(self.numbers, first) : bisect_left(self.numbers, last + 1)])
 
 
-#: Marks of lines left out.
+#: Markers of omitted lines.
 _LEFT_OUT = re.compile(
     r"\s*(?:#\s*)?[\[(<]?\s?(?:\.{3,}|…|snip\w*|truncated|omitted)[\])>]?(?:\s.{0,80})?|\s*\.\.\s*", re.IGNORECASE
 )
 
 
 def left_out(text: str) -> bool:
-    """Return whether a line stands for omitted lines."""
+    """Return whether a line is a marker for omitted lines."""
     return ("." in text or "…" in text or "<" in text or "[" in text) and bool(_LEFT_OUT.fullmatch(text))

@@ -1,6 +1,6 @@
 """Page, mail, viewer and terminal marks around a text.
 
-They are elements, frames, quote marks, numbers and fences.
+They are HTML elements, frames, quote marks, numbers and fences.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import re
 
 _Lines = list[tuple[int, str]]
 
-#: Lines that must be alike before they are framed or quoted; and of how many of all.
+#: Minimum number of equal lines to be framed or quoted, and their minimum fraction of all lines.
 _LEAST, _SHARE = 3, 0.8
 
 _BREAK = re.compile(r"<br\s?/?>|</(?:p|div|li|tr|pre|h[1-6])>", re.IGNORECASE)
-#: Elements that put text into shape; those of ``nvidia-smi -q -x`` have other names.
+#: HTML elements that format text; those of ``nvidia-smi -q -x`` have other names.
 _ELEMENTS = re.compile(
     r"</?(?:p|br|pre|code|div|span|li|ul|ol|tr|td|th|table|tbody|thead|details|summary|b|strong|em|i|u|font|a|tt|kbd|samp"
     r"|mark|blockquote|h[1-6]|hr)(?:\s[^<>]{0,300})?/?>",
@@ -43,7 +43,7 @@ def page(lines: _Lines) -> _Lines | None:
 
 
 _FRAMED = re.compile(r"\s*([|│┃║])(.*)\1\s*")
-#: A cell with nothing in it, which a page that numbers lines leaves behind each.
+#: An empty cell, left over from line numbers of a page.
 _EMPTY_CELL = re.compile(r"(?<=[^\s|])\s+\|\s*$")
 _FRAME_RULE = re.compile(r"\s*[+┌┐└┘├┤╭╮╰╯╔╗╚╝═─━=-]{3,}\s*")
 
@@ -65,7 +65,7 @@ def framed(lines: _Lines) -> _Lines | None:
 
 
 def fenced(lines: _Lines) -> _Lines | None:
-    """Separate a fence from the line that it was joined to."""
+    """Separate a code fence from the line that it was joined to."""
     found: _Lines = []
     any_ = False
     for number, line in lines:
@@ -79,7 +79,7 @@ _GLUED_FENCE = re.compile(
     r"^\s{0,3}(?:```|~~~|\[code\]|\{code\}|\{noformat\})(?=.*\s\S|\s*[{\[<].*)"
     r"|(?<=\S)\s?(?:```|~~~|\[/code\]|\{code\}|\{noformat\})\s*$"
 )
-#: A line, or the first or the last of several, that was marked as code.
+#: A line, or the first or last of several, marked as code.
 _TICKED = re.compile(r"\s{0,3}`([^`]+)`?\s*|([^`]*\S)`\s*")
 
 
@@ -93,7 +93,7 @@ _QUOTED = re.compile(r"\s{0,3}(?:>\s?){1,8}")
 
 
 def quoted(lines: _Lines) -> _Lines | None:
-    """Remove the marks of a mail, and a margin of every line."""
+    """Remove the quote marks of a mail, and a common margin of all lines."""
     texts = [line for _, line in lines if line.strip()]
     quoted = sum(bool(_QUOTED.match(line)) for line in texts)
     if quoted >= max(_LEAST, _SHARE * len(texts)):
@@ -105,7 +105,7 @@ def quoted(lines: _Lines) -> _Lines | None:
 
 
 def returned(lines: _Lines) -> _Lines | None:
-    """Reduce a rewritten line to its final text, and to NCCL's lines before it."""
+    """Reduce an overwritten line to its final text, preceded by NCCL's lines in it."""
     if not any("\r" in line.rstrip("\r") for _, line in lines):
         return None
     found: _Lines = []
@@ -122,7 +122,7 @@ _LEAST_COUNTED = 8
 
 
 def counted(lines: _Lines) -> _Lines | None:
-    """Remove line numbers from 1 on; a launcher counts its tasks from 0."""
+    """Remove line numbers that start at 1; a launcher counts its tasks from 0."""
     filled = [(number, line) for number, line in lines if line.strip()]
     matches = [_NUMBER.match(line) for _, line in filled]
     if len(filled) < _LEAST_COUNTED or any(not match or int(match[1]) != at for at, match in enumerate(matches, 1)):

@@ -6,22 +6,22 @@ import re
 
 _Lines = list[tuple[int, str]]
 
-#: Lines that must bear a mark, and of how many of all.
+#: Minimum number of lines with a mark, and their minimum fraction of all lines.
 _LEAST, _SHARE = 3, 0.8
 _HUNK = re.compile(r"@@ -\d{1,7}(?:,\d{1,7})? \+\d{1,7}(?:,\d{1,7})? @@.*")
 _FENCE = re.compile(r"\s{0,3}(?:```|~~~)\s?(?:diff|patch)\s*")
 _FENCE_END = re.compile(r"\s{0,3}(?:```|~~~)\s*")
-#: ``diff`` without ``-u``: which lines it changed.
+#: ``diff`` without ``-u``: the changed line numbers.
 _COMMAND = re.compile(r"\d{1,7}(?:,\d{1,7})?[acd]\d{1,7}(?:,\d{1,7})?\s*")
 _HEAD = re.compile(
     r"diff --|index [0-9a-f]{4,40}\.\.|(?:---|\+\+\+) \S|(?:new|deleted) file mode |similarity |\\ No newline"
 )
-#: A mark before every line: ``-`` and ``+`` stand in the first column, ``<`` has a blank behind it.
+#: A mark before every line: ``-`` and ``+`` in the first column, ``<`` with a blank after it.
 _UNIFORM = (re.compile("-"), re.compile(r"\+(?![-=+]{2})"), re.compile("<(?: |$)"))
 
 
 def patched(lines: _Lines) -> _Lines | None:
-    """Return a file after a patch; before it, where the patch only removes lines."""
+    """Return a file after a patch; before it, if the patch only removes lines."""
     marked = _hunks(lines) or _changes(lines)
     if marked is None:
         return None
@@ -48,7 +48,7 @@ def _hunks(lines: _Lines) -> list[tuple[int, str, str]] | None:
             count += 1
             found.append((number, line[0], line[1:]))
         else:
-            # a page or a mail cuts blanks off
+            # a page or a mail removes trailing blanks
             inside = inside and (fenced or line[:1] in (" ", "\t", "", "\r"))
             found.append((number, " ", line[1:] if inside and line[:1] == " " else line))
     return found if count >= least else None
@@ -70,7 +70,7 @@ def _changes(lines: _Lines) -> list[tuple[int, str, str]] | None:
 
 
 def marked_alike(lines: _Lines) -> _Lines | None:
-    """Remove the common mark of a patch or list, where the head is missing."""
+    """Remove the common mark of a patch or list without a head."""
     texts = [line for _, line in lines if line.strip()]
     for pattern in _UNIFORM:
         marked = [line for line in texts if pattern.match(line)]

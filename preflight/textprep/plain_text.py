@@ -8,7 +8,7 @@ from collections.abc import Iterator
 #: Control sequences (ECMA-48): CSI; OSC and DCS with their strings; character sets and single functions.
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")
 
-#: What Ray writes behind a line that it shows once for many processes.
+#: Text that Ray adds after a line shown once for many processes.
 _REPEATED = re.compile(r"\[repeated \d{1,7}x across [a-z ]{1,20}\]")
 
 
@@ -32,7 +32,8 @@ def normalize_text(text: str) -> str:
 def ends_of(text: str, most: int, head: int = 0) -> str:
     """Return a text on one line, without its middle beyond ``most`` characters.
 
-    What wraps an error begins the message, its cause ends it. ``head`` characters are its beginning, or a third.
+    The wrapper of an error comes first in a message, its cause last. ``head`` characters come from its start, by
+    default a third.
     """
     text = " ".join(text.split())
     if len(text) <= most:
@@ -41,24 +42,24 @@ def ends_of(text: str, most: int, head: int = 0) -> str:
     return f"{text[:head].rstrip()} … {text[head - most + 3 :].lstrip()}"
 
 
-#: Blanks in a row that mean no more than so many do: no tool sets its columns further apart, and patterns that look
-#: for blanks on both sides of what may be absent take the square or the cube of their number.
+#: Maximum number of meaningful consecutive blanks: tools do not set columns further apart, and patterns with optional
+#: text between blanks take quadratic or cubic time.
 _WIDEST = 256
 _GAP = re.compile(rf"(?<![^\S\n])([^\S\n]{{{_WIDEST}}})[^\S\n]+")
 
 
 def limit_blank_runs(text: str) -> str:
-    """Return a text in which no more than 256 blanks follow each other on a line."""
+    """Return a text with at most 256 consecutive blanks in a line."""
     return _GAP.sub(r"\1", text)
 
 
-#: Empty lines in a row of which the rest is left out: nothing that is read here looks as far over them.
+#: Maximum number of consecutive empty lines that are read: no parser looks further.
 _MOST_EMPTY = 1000
 _EMPTY = re.compile(rf"\n{{{_MOST_EMPTY + 2},}}")
 
 
 def numbered(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines with numbers from 1; long runs of empty lines are cut."""
+    """Yield the lines with numbers from 1; long runs of empty lines are shortened."""
     number, begin = 1, 0
     for gap in _EMPTY.finditer(text):
         yield from enumerate(text[begin : gap.start() + _MOST_EMPTY].split("\n"), number)
@@ -66,7 +67,7 @@ def numbered(text: str) -> Iterator[tuple[int, str]]:
     yield from enumerate(text[begin:].split("\n"), number)
 
 
-#: Ids that one list may name: Linux has at most 8192 CPUs and 1024 NUMA nodes.
+#: Maximum ids in a list: Linux has at most 8192 CPUs and 1024 NUMA nodes.
 MOST_IDS = 65_536
 
 
@@ -97,7 +98,7 @@ def id_list(text: str, what: str) -> frozenset[int]:
 
 
 def fold_ids(ids: frozenset[int]) -> str:
-    """Return ids as the kernel writes them: ``0-3,8``; empty for none."""
+    """Return ids in kernel format: ``0-3,8``; empty if none."""
     runs: list[list[int]] = []
     for number in sorted(ids):
         if runs and number == runs[-1][1] + 1:

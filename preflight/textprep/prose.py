@@ -7,7 +7,7 @@ import re
 from preflight.textprep.launcher_prefixes import strip_launcher_prefix
 
 _TITLE = re.compile(r"[>\s]{0,8}#{1,6} (?!Out of bounds|Avg bus|error:|Rank)")
-#: What a program's own line begins with.
+#: Start of a program's own line.
 _OUTPUT = re.compile(
     r"[>\s|│`-]{0,12}(?:\[|\(\w+ pid=|nccl[A-Z]|NCCL\b|RCCL\b|[A-Za-z_.]{0,80}(?:Error|Exception)\b|/|\d|what\(\)"
     r"|terminate\b|Watchdog|ProcessGroup|Traceback|File \"|Last error|Test |#|\S{1,128}: Test |\S{1,200}:\d+)"
@@ -18,12 +18,12 @@ _PROSE = re.compile(
     r"|seems|got|get|getting|see|again|when|if|indicates|suggests)\b",
     re.IGNORECASE,
 )
-#: A message with places left open, as a manual quotes it.
+#: A message with placeholders, as quoted in a manual.
 _PATTERN = re.compile(
     r"`[^`]{0,300}(?:\.\.\.|…|\[Rank N\]|<\w+>)[^`]{0,300}`|WorkNCCL\(\s?(?:\.\.\.|…)"
     r"|[\"'`“]Out of bounds values"
 )
-#: A point of a list that is a message and nothing else, without any number: a manual's.
+#: A list item that is only a message, without any number, as in a manual.
 _POINT = re.compile(r"\s{0,8}[-*•] `[^`\d]{1,300}`[.,;]?\s*")
 _TABLE_LINE = re.compile(r"\s{0,4}\|.{0,400}`.{0,400}\||.{0,4}`[^`]{1,300}`[^|]{0,200} \| .{0,400} \|")
 

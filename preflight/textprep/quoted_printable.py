@@ -1,19 +1,19 @@
-"""Quoted-printable mails: ``=20`` is a blank, a final ``=`` breaks a line."""
+"""Quoted-printable mails: ``=20`` is a blank, a final ``=`` continues the line."""
 
 from __future__ import annotations
 
 import quopri
 import re
 
-#: Stands where a line was that is now part of the one above: what follows keeps its number.
+#: Placeholder of a line joined to the previous one: later lines keep their numbers.
 GONE = "\0"
 
-#: A blank at the end of a line, or of an empty one, is written out; a setting's ``=20`` has its name before it.
+#: A blank at the end of a line, or of an empty one, is encoded; a setting's ``=20`` has its name before it.
 _BLANK = re.compile(r"(?m)(?:^|[\s>])=20[ \t\r]*$")
 _CODE = re.compile(r"=(?:3D|2E|20|C2=A0|E2=80)")
-#: Such lines are 76 characters long at most, and little less where one is broken.
+#: Such lines have at most 76 characters, and slightly fewer if broken.
 _BREAK = re.compile(r"(?m)^.{60,75}(?<!=)=[ \t\r]*$")
-#: How often each must come, below which it is text.
+#: Minimum occurrences of each; with fewer, it is plain text.
 _LEAST = 2
 
 

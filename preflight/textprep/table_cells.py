@@ -11,19 +11,19 @@ from collections import Counter
 
 _Lines = list[tuple[int, str]]
 
-#: Rows of as many cells that must be there, and cells of each.
+#: Minimum number of rows with equal numbers of cells, and of cells in each.
 _LEAST, _CELLS = 3, 5
-#: Of how many lines each must be a row where rows have fewer cells, or not as many as each other.
+#: Minimum fraction of lines that are rows, if rows have fewer cells or unequal numbers.
 _SHARE = 0.8
-#: Most lines of a pasted text.
+#: Maximum lines of a pasted text.
 _MOST_LINES = 20_000
-#: Not in a row: columns aligned with blanks are not cells. A list in a sentence has blanks after its commas.
+#: Not in a row: columns aligned with blanks are not cells. A list in a sentence has blanks after commas.
 _SET_WITH_BLANKS = re.compile(r"\S(?:\t|\s{2,})\S")
-#: A list with its name before it.
+#: A list after its name.
 _NAMED = re.compile(r"[=:\s]")
 #: The rule below the head of a table in Markdown.
 _RULE = re.compile(r"\|?(?:\s*:?-{2,}:?\s*\|)+(?:\s*:?-{2,}:?\s*)?")
-#: A number as a spreadsheet of half of Europe writes it: ``8247,6``.
+#: A number with a decimal comma, as in European spreadsheets: ``8247,6``.
 _DECIMAL_COMMA = re.compile(r"(-?\d{1,15}),(\d{1,12})")
 
 
@@ -44,7 +44,7 @@ def messages(lines: _Lines) -> _Lines | None:
         return None
     longest = max(range(width), key=lambda column: sum(len(row[column]) for row in rows))
     if width >= _CELLS and sum(" " in row[longest] for row in rows) * 2 < len(rows):
-        return None  # cells of a table, none of which is a message
+        return None  # cells of a table without messages
     return [(number, row[longest]) for (number, _), row in zip(filled, rows, strict=True)]
 
 
@@ -66,10 +66,10 @@ def cells(lines: _Lines) -> _Lines | None:
 
 def _set(line: str, separator: str) -> str:
     bare = line.rstrip(f"{separator} \t\r")
-    if line.count(separator, len(bare)) > 1:  # what fills a short row up
+    if line.count(separator, len(bare)) > 1:  # padding of a short row
         line = bare
     row = _row(line, separator)
-    # a pipe of a shell, or a list, may stand in the same text
+    # a shell pipe or a list may occur in the same text
     if row is None or (len(row) < _CELLS and line.strip()[:1] not in ('"', "|")):
         return line
     if separator == ";":

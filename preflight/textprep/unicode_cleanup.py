@@ -6,26 +6,27 @@ import re
 
 from preflight.textprep.plain_text import uncoloured
 
-#: No characters but marks for what shows a text: where a word may break, which way it runs.
+#: Format characters: word breaks, text direction.
 _UNSEEN = dict.fromkeys(
     [0xAD, 0x200B, 0x200C, 0x200D, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2060, 0x2065), 0xFEFF]
 )
 _BLANK = dict.fromkeys([0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000], " ")
-#: No tool that is known here prints them; what writes letters for people makes them of the plain ones.
+#: Not printed by any known tool; typesetting creates them from plain characters.
 _TYPESET = {
     **dict.fromkeys([0x2018, 0x2019, 0x201B], "'"), **dict.fromkeys([0x201C, 0x201D, 0x201F], '"'),
     **dict.fromkeys([0x2010, 0x2011, 0x2012, 0x2013, 0x2212], "-"),
 }  # fmt: skip
 _PLAIN: dict[int, str | None] = {**_UNSEEN, **_BLANK, **_TYPESET}
 _ANY = re.compile("[" + "".join(map(re.escape, map(chr, _PLAIN))) + "]")
-#: A row of what was two or three hyphens before it was set.
+#: A dash that typesetting created from two or three hyphens.
 _RULE = re.compile(r"(?<!\S)-*—[—-]*(?!\S)")
 
-#: A colour as viewers, loggers and syslog show it: ``^[[0m``, ``\x1b[0m``, ``\033[0m``, ``#033[0m``, ``ESC[0m``.
+#: A colour sequence as shown by viewers, loggers and syslog: ``^[[0m``, ``\x1b[0m``, ``\033[0m``, ``#033[0m``,
+#: ``ESC[0m``.
 _SHOWN_COLOUR = re.compile(r"(?:\^\[|\\(?:x1[bB]|033|u001[bB]|e)|#033|ESC|[\u241b\ufffd])\[[0-9;:]{0,20}[mK]")
-#: A cursor movement to the right in place of blanks.
+#: A cursor movement to the right instead of blanks.
 _GO_RIGHT = re.compile(r"\x1b\[(\d{1,3})C")
-#: A key that took back the one before it.
+#: A backspace that deleted the previous character.
 _TAKEN_BACK = re.compile(r"[^\x08\n]\x08(?: \x08)?")
 _MOST_TAKEN_BACK = 64
 
@@ -33,7 +34,7 @@ _MOST_TAKEN_BACK = 64
 def plain_characters(text: str) -> str:
     """Return a text without colours, invisible characters and typeset quotes.
 
-    Its lines stay the same.
+    The number of lines is preserved.
     """
     if "\x1b" in text:
         text = uncoloured(_GO_RIGHT.sub(lambda match: " " * int(match[1]), text))

@@ -9,24 +9,24 @@ from collections.abc import Callable, Iterator, Sequence
 from preflight.textprep.lines import Line, Lines
 from preflight.textprep.numbered_text import left_out
 
-#: A terminal is hardly narrower or wider; shorter or longer lines are what the program wrote.
+#: Usual widths of terminals; shorter or longer lines come from the program itself.
 _WIDTHS = range(60, 401)
 _BEGINS = re.compile(
     rb"\s*$|#|.{0,200}?(?:NCCL (?:INFO|WARN|version) |\w:\d{1,10}:\d{1,10} \[)|\[(?:[rR]ank ?)?\d|\d{4}-\d\d-\d\d"
     rb"|\[[EWIF](?:\d{4})? (?:[\d:.]{8,20} )?ProcessGroupNCCL"
 )
 _OWN = (b"NCCL ", b"ProcessGroupNCCL.cpp:")
-#: So many broken lines are a width and no coincidence.
+#: Minimum number of broken lines for a width.
 _ENOUGH = 3
 
-#: A line that cannot end here: nothing stands behind the level, or a list of HCAs lacks its end.
+#: A line that is not complete: no text after the level, or a list of HCAs without its end.
 _UNFINISHED = re.compile(rb"NCCL (?:WARN|INFO)$|NCCL INFO NET/\S{1,32} ?: Using \[.{1,4096}/(?:IB|RoCE)$")
 _LAST = (b"WARN", b"INFO", b"/IB", b"/RoCE")
 _LONGEST = 4096
 
 
 def continued(lines: list[bytes]) -> list[bytes]:
-    """Return lines joined with indented continuations, where they cannot end."""
+    """Return incomplete lines joined with their indented continuations."""
     joined = list(lines)
     at = 0
     while at < len(lines) - 1:
@@ -42,16 +42,15 @@ def continued(lines: list[bytes]) -> list[bytes]:
 
 
 def _below(line: bytes, depth: int) -> bool:
-    """Return whether a line is not empty and indented deeper than that."""
+    """Return whether a line is not empty and indented deeper than ``depth``."""
     return bool(line.strip()) and len(line) - len(line.lstrip(b" \t")) > depth
 
 
 def unwrapped(lines: list[bytes]) -> list[bytes]:
     """Return the lines with wrapped ones joined.
 
-    The joined lines leave empty ones, to keep numbers. A width is accepted where no line is longer, and where nearly
-    all lines of NCCL and of PyTorch's watchdog that are just as long are followed by one that begins like no line of
-    a log.
+    Joined lines become empty, to preserve line numbers. A width is accepted if no line is longer, and if nearly all
+    lines of NCCL and of PyTorch's watchdog with this length are followed by a line that does not start like a log line.
     """
     lengths = [len(line.rstrip(b"\r")) for line in lines]
     width = max(lengths, default=0)
@@ -64,7 +63,7 @@ def unwrapped(lines: list[bytes]) -> list[bytes]:
     joined = list(lines)
     end = -1
     for i in broken:
-        if i <= end:  # part of the line before it
+        if i <= end:  # part of the previous line
             continue
         end = i + 1
         while lengths[end] == width and end + 1 < len(lines) and not _BEGINS.match(lines[end + 1]):
@@ -75,7 +74,7 @@ def unwrapped(lines: list[bytes]) -> list[bytes]:
 
 
 def join_at(lines: Sequence[str], width: int, goes_on: Callable[[str], bool]) -> list[str]:
-    """Join lines of a width with their continuation; empty lines keep numbers."""
+    """Join lines of a width with their continuation; empty lines preserve numbers."""
     joined, at = list(lines), 0
     while at < len(joined) - 1:
         end = at
@@ -89,21 +88,21 @@ def join_at(lines: Sequence[str], width: int, goes_on: Callable[[str], bool]) ->
     return joined
 
 
-#: Widths at which lines are broken: mails at 72 and more, screens at up to 240.
+#: Line widths: mails from 72, screens up to 240.
 _NARROWEST, _WIDEST = 60, 240
-#: The narrowest screen that people work on.
+#: The narrowest usual screen.
 _SCREEN = 76
-#: Screens as wide as this are so common that one line of that width is enough; blanks at the end hide the rest.
+#: Screen widths so common that one line of the width is enough; trailing blanks hide the others.
 _USUAL = frozenset((80, 100, 120, 132, 160))
-#: What no line begins with: a page that colours code put a line's pieces on lines of their own. How many identify it.
+#: Text that cannot start a line: syntax highlighting of a page split lines. Minimum number of such lines.
 _REST = re.compile(r"[\]):](?:\s|\d|$)")
 _LEAST_RESTS = 4
-#: Longest word that is moved to the next line in one piece.
+#: Longest word moved to the next line as a whole.
 _WORD = 40
 
 
 def unbroken(lines: Lines) -> Iterator[list[Line]]:
-    """Yield joined lines, as for a screen and as for a mail."""
+    """Yield joined lines, once as for a screen and once as for a mail."""
     if sum(bool(_REST.match(line.text)) for line in lines) >= _LEAST_RESTS:
         yield _put_together(lines, lambda line, after: line + after if _REST.match(after) else None)
     widths = Counter(len(line.text) for line in lines)
@@ -112,14 +111,14 @@ def unbroken(lines: Lines) -> Iterator[list[Line]]:
         return
     if (widths[widest] > 1 or widest in _USUAL) and widest >= _SCREEN:
         yield _put_together(lines, lambda line, after: _screen(line, after, widest))
-    # a mail's lines end where the next word did not fit; its width is a little more than its longest line
+    # a mail's lines end where the next word does not fit; its width slightly exceeds its longest line
     yield _put_together(lines, lambda line, after: _mail(line, after, widest))
 
 
 def _screen(line: str, after: str, width: int) -> str | None:
     """Return two lines as one if a screen of that width broke it; else None.
 
-    Blanks at the end of a line are lost.
+    Trailing blanks of a line are lost.
     """
     if len(line) == width:
         return line + after
