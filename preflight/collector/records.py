@@ -4,7 +4,7 @@ import errno
 import os
 import time
 
-# Importing typing would take longer than the whole package, so modules import it only for the type checker.
+# Importing typing would take longer than the rest of the package, so modules import it only for the type checker.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict

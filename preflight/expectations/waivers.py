@@ -109,7 +109,7 @@ def read_waivers(reader: schema.TableReader, data: Mapping[str, Any], today: dat
             if name not in body:
                 reader.add_error(path, f"has no {name}", fix)
         if today is not None and made.expired(today):
-            fix = "fix the fault, or ask the owner for a new date"
+            fix = "fix the fault, or have the owner set a new date"
             reader.add_error((*path, "until"), f"expired on {made.until}", fix)
         waivers.append(made)
     return tuple(waivers)

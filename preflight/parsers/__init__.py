@@ -1,4 +1,4 @@
-"""Parsers of what tools and drivers print: text in, typed values out."""
+"""Parsers of tool and driver output: text in, typed values out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counters of ports as tools list them."""
+"""Lists of port counters, as printed by tools."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass
 
-#: Counted in words of four bytes (InfiniBand specification, PortCounters), by perfquery's names and sysfs's.
+#: Counters in words of four bytes (InfiniBand specification, PortCounters), by their names in perfquery and sysfs.
 WORDS = frozenset(
     ("PortXmitData", "PortRcvData", "XmtData", "RcvData", "XmitData", "port_xmit_data", "port_rcv_data",
      "PortUnicastXmitData")
@@ -22,7 +22,7 @@ class CounterList:
     by_port: Mapping[str, Mapping[str, int]] | None = None
     lid: int | None = None
     port: int | None = None
-    extended: bool | None = None  # perfquery -x: counters of 64 bits, which do not stop
+    extended: bool | None = None  # perfquery -x: 64-bit counters, which do not saturate
 
     def by_place(self) -> Mapping[str, Mapping[str, int]]:
         """Return the counters by port; under "" those without a port."""
@@ -36,7 +36,7 @@ def facts(listed: CounterList) -> dict[str, Any]:
 
 
 def summary(listed: CounterList) -> str:
-    """Return one line: how many counters there are, and of which ports."""
+    """Return one line: the number of counters, and their ports."""
     where = ", ".join(listed.by_port or ())
     if listed.port is not None:
         where = f"LID {listed.lid} port {listed.port}"

@@ -15,12 +15,12 @@ from preflight.textprep.numbered_text import NumberedText
 
 
 class JobLog:
-    """One log; each parser runs when its values are first needed."""
+    """One log; each parser runs on first use of its values."""
 
     def __init__(self, scanned: ScannedLog) -> None:
         self.nccl: NcclLog | None = summarize(scanned.tally)
         self.line_count = scanned.tally.all_lines
-        #: The first and the last line that is NCCL's own.
+        #: The first and the last line written by NCCL itself.
         self.nccl_lines = scanned.tally.span
         self._selection = scanned.selection or LineSelection()
 
@@ -31,11 +31,11 @@ class JobLog:
 
     @property
     def dropped(self) -> int:
-        """The number of lines that were dropped because there are too many."""
+        """The number of lines dropped because there are too many."""
         return self._selection.dropped
 
     def tool_text(self) -> NumberedText:
-        """Return the lines that may be output of tools."""
+        """Return the lines that may be tool output."""
         return self._selection.tool_text()
 
     @cached_property
@@ -50,7 +50,7 @@ class JobLog:
 
     @property
     def is_job(self) -> bool:
-        """Whether a job wrote it, or part of it."""
+        """Whether it is a job's output, or part of it."""
         return self.nccl is not None or bool(self.nccl_tests) or bool(self.watchdog)
 
 
@@ -60,7 +60,7 @@ def parse_file(path: Path) -> JobLog:
 
 
 def of_reports(reports: tuple[nccl_tests.Report, ...]) -> JobLog:
-    """Return a log that holds these reports alone, without its text."""
+    """Return a log with only these reports, without its text."""
     log = parse("")
     log.nccl_tests = reports
     return log

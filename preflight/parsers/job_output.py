@@ -9,14 +9,14 @@ from html import unescape
 from preflight.textprep.numbered_text import NumberedText
 from preflight.textprep.plain_text import limit_blank_runs, normalize_text
 
-#: No line of NCCL or nccl-tests comes near this length; what is longer is looked at up to here.
+#: Maximum examined length of a line; lines of NCCL or nccl-tests are much shorter.
 LONGEST_LINE_CHARS = 8192
-#: Characters of a line up to which any number of blanks in it does no harm.
+#: Maximum length of a line in which any number of blanks is harmless.
 SHORT_LINE_CHARS = 1024
 
 _MARKS = re.compile("[\x1b\ufeff\x00\r]")
 _COLOUR_WITHOUT_ESC = re.compile(r"\[\d{1,3}(?:;\d{1,3}){0,4}m")
-#: What a page that numbers lines leaves behind each.
+#: Remains of line numbers of a page.
 _CELLS = re.compile(r"\s\|\s\|\s*$")
 _AUTOLINK = re.compile(r"\[([^\[\]]{1,200})\]\(https?://[^()\s]{1,200}\)")
 
@@ -39,7 +39,7 @@ def lines(source: str | NumberedText, holding: str = "") -> Iterator[tuple[int, 
 def unmarked(line: str) -> str:
     """Remove HTML escapes, empty table cells, colour codes and Markdown links.
 
-    Colour codes may have lost their ESC.
+    Colour codes may lack their ESC.
     """
     if "&" in line:
         line = unescape(line)

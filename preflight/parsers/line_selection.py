@@ -1,4 +1,4 @@
-"""Lines of a job's log that are not NCCL's messages, in bounded memory."""
+"""Lines of a job's log that are not NCCL messages, in bounded memory."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 
 from preflight.textprep.numbered_text import LEFT_OUT, NumberedText
 
-#: Lines and bytes that are held of the beginning and of the end of what was selected.
+#: Maximum lines and bytes stored from the start and from the end of the selection.
 MOST_LINES, MOST_BYTES = 100_000, 12 << 20
 
-#: Lines that are alike but for their digits, from which on they are what a job prints again and again; and how many of
-#: them are looked at for a tool's output.
+#: Number of lines equal except for digits from which they count as repetitive; and how many of them are searched for
+#: tool output.
 ALIKE, _SHOWN = 1000, 50
 _DIGITS = b"0123456789"
 
@@ -23,7 +23,7 @@ _WORDS = (
     rb"|Test (?:NCCL|CUDA|HIP) f|Test timeout|WorkNCCL\(|ast enqueued|Watchdog caught|Timeout at NCCL work"
     rb"|detected by watchdog|thread terminated with exception|\] \[Rank |Rank\s.{0,300}\sdevice\s"
 )
-#: A row of nccl-tests, or the rest of one; a host's name may be glued to it.
+#: A row of nccl-tests, or the rest of one; a host name may be glued to it.
 _TYPE = rb"(?:u?int\d{0,2}|char|half|float\d{0,2}|double|bfloat16|f8e[45]m[23]|fp8\w*)"
 _ROW = rb"\d\s{1,40}\d{1,19}\s{1,40}" + _TYPE + rb"(?=\s|$)"
 _WANTED = re.compile(rb"%s|%s|^[\s|]*[\d.][\d.\seE+\-naifN/A*|]*$" % (_WORDS, _ROW))
@@ -31,30 +31,30 @@ _TORN = re.compile(r"\d\s{1,40}\d{1,19}\s{1,40}[a-z]\w{2,15}\s")
 
 
 def is_wanted(line: bytes) -> bool:
-    """Return whether every line like this is needed: a measurement or a rank."""
+    """Return whether every such line is needed: a measurement or a rank."""
     return _WANTED.search(line) is not None
 
 
 def is_torn(head: bytes) -> bool:
-    """Return whether a row of nccl-tests begins before NCCL's message."""
+    """Return whether a row of nccl-tests starts before NCCL's message."""
     return b"  " in head and _TORN.search(head.decode("latin-1")) is not None
 
 
 class LineSelection:
-    """Selected lines in order; of too many, the beginning and the end."""
+    """Selected lines in order; if there are too many, the first and the last ones."""
 
     def __init__(self) -> None:
         self._head, self._tail = _Lines(), _Lines()
         self._full = False
-        self.dropped = 0  # selected lines between the beginning and the end that are not held
-        self.all: str | None = None  # the complete text where it is no longer than what a person copies
+        self.dropped = 0  # number of selected lines in between that are not stored
+        self.all: str | None = None  # the complete text, if short enough to be a paste
 
     def take_all(self, text: str) -> None:
         """Wrap a complete text."""
         self.all = text
 
     def add(self, number: int, line: bytes, after_gap: bool) -> None:
-        """Add the next line; ``after_gap``: lines like earlier ones were skipped."""
+        """Add the next line; ``after_gap``: similar lines before it were skipped."""
         if not self._full:
             self._head.add(number, line, after_gap)
             self._full = self._head.is_full
@@ -64,13 +64,13 @@ class LineSelection:
             self.dropped += self._tail.drop_first_half()
 
     def merge(self, other: LineSelection) -> None:
-        """Take in the lines of the next part of a source."""
+        """Add the lines of the next part of a source."""
         for number, line, after_gap in other._items():
             self.add(number, line, after_gap)
         self.dropped += other.dropped
 
     def text(self) -> NumberedText:
-        """Return the lines, few of those that repeat and need not be complete."""
+        """Return the lines, with few repetitions, which need not be complete."""
         if self.all is not None:
             return NumberedText(self.all)
         numbers, lines = array("Q"), []
@@ -80,7 +80,7 @@ class LineSelection:
         return _numbered(numbers, lines)
 
     def tool_text(self) -> NumberedText:
-        """Return the lines that may be tools' output, with marks for gaps."""
+        """Return the lines that may be tool output, with marks for gaps."""
         if self.all is not None:
             return NumberedText(self.all)
         numbers, lines = array("Q"), []
@@ -93,7 +93,7 @@ class LineSelection:
         return _numbered(numbers, lines)
 
     def _few(self, *, each: bool) -> Iterator[tuple[int, bytes, bool]]:
-        """Yield (number, line, after gap), few that repeat.
+        """Yield (number, line, after gap), with few repetitions.
 
         ``each``: all lines that ``is_wanted`` accepts.
         """
@@ -114,7 +114,7 @@ class LineSelection:
             gap = False
 
     def _items(self) -> Iterator[tuple[int, bytes, bool]]:
-        """Yield (number, line, whether lines before it are left out)."""
+        """Yield (number, line, whether preceding lines are left out)."""
         yield from self._head.items()
         gap = self.dropped > 0
         for number, line, after_gap in self._tail.items():

@@ -152,7 +152,7 @@ def _uncommented(lines: Lines) -> list[Line]:
 
 
 def _of_kernel(texts: list[str]) -> bool:
-    """Return whether lines are a kernel's, with its time mistaken for a prefix.
+    """Return whether lines are a kernel's, with its time treated as a prefix.
 
     They have no other prefix.
     """

@@ -92,12 +92,12 @@ def join_at(lines: Sequence[str], width: int, goes_on: Callable[[str], bool]) ->
 _NARROWEST, _WIDEST = 60, 240
 #: The narrowest usual screen.
 _SCREEN = 76
-#: Screen widths so common that one line of the width is enough; trailing blanks hide the others.
+#: Screen widths so common that one line of the width is enough; trailing blanks hide the rest.
 _USUAL = frozenset((80, 100, 120, 132, 160))
 #: Text that cannot start a line: syntax highlighting of a page split lines. Minimum number of such lines.
 _REST = re.compile(r"[\]):](?:\s|\d|$)")
 _LEAST_RESTS = 4
-#: Longest word moved to the next line as a whole.
+#: Longest word moved to the next line without a break.
 _WORD = 40
 
 

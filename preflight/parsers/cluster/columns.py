@@ -1,11 +1,11 @@
-"""Tables with a header in capitals, as Slurm's commands print them."""
+"""Tables with a header in capitals, the format of Slurm's commands."""
 
 from __future__ import annotations
 
 import re
 
 _NAME = re.compile(r"[A-Z][A-Za-z_:/()%]{1,30}")
-#: Columns and characters of one line.
+#: Maximum columns and characters of a line.
 _MOST, _LONGEST = 40, 4000
 
 
@@ -21,7 +21,7 @@ def columns(text: str) -> tuple[str, ...]:
 def cells(names: tuple[str, ...], text: str) -> dict[str, str] | None:
     """Return the cells of a row by column.
 
-    The last has the rest of the line; None for a row that lacks some.
+    The last cell has the rest of the line; None for a row with missing cells.
     """
     words = text[:_LONGEST].split(None, len(names) - 1)
     return dict(zip(names, words, strict=True)) if len(words) == len(names) else None

@@ -9,16 +9,16 @@ from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
 
 _KEY = re.compile(r"(?P<key>\"[^\"]{1,300}\"|'[^']{1,300}'|[^\s:#'\"\[\]{}|-][^:]{0,300}?):(?:\s+(?P<value>.*))?")
-#: Depth and lines of one document; deeper ones are passed over.
+#: Maximum depth and lines of a document; deeper lines are skipped.
 _DEEPEST, _MOST_LINES = 40, 200_000
 _BLOCK = re.compile(r"[|>][+-]?\d?")
 
 
 def read_fields(lines: Lines, at: int, *, titled: bool) -> tuple[Any, int]:
-    """Return the value that begins at a line, and the index behind it.
+    """Return the value that starts at a line, and the index after it.
 
-    ``titled``: names are ``Last Transition Time``, a list has no dashes, and its next item begins with a name that the
-    one before has; the value ends before ``Events:``.
+    ``titled`` is the format of ``kubectl describe``: names are titles such as ``Last Transition Time``, a list has no
+    dashes and its next item starts with a name already seen, and the value ends before ``Events:``.
     """
     rows: list[tuple[int, str]] = []
     end = at
@@ -39,7 +39,7 @@ def read_fields(lines: Lines, at: int, *, titled: bool) -> tuple[Any, int]:
 
 
 class _Reader:
-    """A document being read, row by row."""
+    """A document, read row by row."""
 
     def __init__(self, rows: list[tuple[int, str]], titled: bool) -> None:
         self._rows, self._titled, self._at = rows, titled, 0
@@ -103,7 +103,7 @@ class _Reader:
         return None
 
     def _continued(self, value: str, indent: int) -> str:
-        """Return a text with the rows of it that follow, deeper than its name."""
+        """Return a text with its continuation rows, which are indented deeper."""
         texts = [value] if value else []
         while self._at < len(self._rows) and self._rows[self._at][0] > indent:
             if self._titled and _KEY.fullmatch(self._rows[self._at][1]):
@@ -114,7 +114,7 @@ class _Reader:
 
 
 def _camel(title: str) -> str:
-    """Return the name of a field by its title: ``lastSeen`` of ``Last Seen``."""
+    """Return the field name of a title: ``lastSeen`` for ``Last Seen``."""
     words = title.split()
     if len(words) == 1:
         return title if "/" in title or not title[:1].isupper() else title[:1].lower() + title[1:]

@@ -70,14 +70,14 @@ class KubernetesList:
     others: tuple[ListedObject, ...] = ()
 
 
-#: Columns by one of which a table of any kind is one of Kubernetes.
+#: Columns of which one identifies a Kubernetes table of any kind.
 _OWN = frozenset({"AGE", "STATUS", "STATE", "PHASE", "READY", "TERMINALSTATE"})
 _HEADING = re.compile(r"[A-Z][A-Z0-9()/%._-]{0,30}(?: [A-Z][A-Z0-9()/%._-]{0,30}){0,3}")
 _MOST_COLUMNS = 30
 
 
 def _headings(text: str) -> list[tuple[str, int]]:
-    """Return the columns of a table, each with its place; none for another line."""
+    """Return the columns of a table with their positions; none for another line."""
     if len(text) > 2000 or not re.match(r"\s*(?:(?:NAMESPACE\s+)?NAME|CONTAINER(?: ID)?)\s", text):
         return []
     headings = [(match[0], match.start()) for match in re.finditer(r"\S+(?: \S+)*", text)]

@@ -1,4 +1,4 @@
-"""``kubectl describe node``: conditions, and devices that pods may have."""
+"""``kubectl describe node``: conditions, and devices available to pods."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _CONDITION = re.compile(
 )
 _RESOURCE = re.compile(r"\s+\"?([a-z][\w./-]{1,120})\"?:\s+\"?(\d{1,12})([KMGTE]i?|m)?\"?,?\s*")
 _ROLES = re.compile(r"Roles:\s")
-#: What only the description of a node has, and lines in which it stands below its name.
+#: Text that only a node description contains, and maximum lines from the node's name to it.
 _OF_A_NODE = re.compile(r"Allocatable:\s*|\s+(?:MemoryPressure|DiskPressure|PIDPressure)\s+(?:True|False|Unknown)\b.*")
 _NEAR = 60
-#: A section without the node's name: of a description, or of its YAML.
+#: A section without the node's name, from a description or from its YAML.
 _SECTION = re.compile(r"Conditions:\s*|(?:Capacity|Allocatable):\s*|\s{0,8}(?:capacity|allocatable):\s*")
 
 
@@ -64,7 +64,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def _is_excerpt(near: list[str]) -> bool:
-    """Return whether sections of a node follow its name, without those between them."""
+    """Return whether sections of a node follow its name, with others left out."""
     for text in near:
         if _OF_A_NODE.fullmatch(text):
             return True

@@ -19,7 +19,7 @@ from preflight.textprep.lines import Lines
 
 HINTS = ("apiVersion", '"kind"', "Name:", "{", "[", "tatus:", "onditions:")
 
-#: Lines of entry output, objects of a list, depth of a status that is looked through.
+#: Maximum lines of one output, objects of a list, and examined depth of a status.
 _MOST_LINES, MOST_OBJECTS, _DEEPEST = 200_000, 2000, 12
 _YAML = re.compile(r"apiVersion: \S{1,100}")
 _JSON_KEY = re.compile(r'"(?:apiVersion|kind|metadata|lastTransitionTime|containerStatuses)"\s*:')
@@ -38,7 +38,7 @@ _ERROR_NAME = re.compile(r"(?i)\w*error\w*|failureMessage")
 
 @dataclass(frozen=True)
 class StatusError:
-    """A text that a status has under a name such as ``lastSyncError``."""
+    """A text of a status under a name such as ``lastSyncError``."""
 
     field: str
     text: str
@@ -51,18 +51,18 @@ class KubernetesObject:
     kind: str
     name: str
     namespace: str
-    state: str  # of its status, as printed; empty for none
+    state: str  # from its status, as printed; empty if none
     message: str
     conditions: tuple[NodeCondition, ...]
-    counts: Mapping[str, int]  # failed, unavailable: as the status or the line of a description has them
-    parts: tuple[tuple[str, str], ...]  # names and states of what it consists of
+    counts: Mapping[str, int]  # failed, unavailable: as in the status or in a line of the description
+    parts: tuple[tuple[str, str], ...]  # names and states of its components
     errors: tuple[StatusError, ...]
     line: int
 
 
 @dataclass(frozen=True)
 class KubernetesObjects:
-    """The objects of entry output."""
+    """The objects of one output."""
 
     pods: tuple[PodDescription, ...] = ()
     nodes: tuple[NodeDescription, ...] = ()
@@ -142,7 +142,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[KubernetesObjects]:
 
 
 def _numbers(lines: Lines, at: int, end: int) -> dict[str, int]:
-    """Return on which line each name stands first."""
+    """Return the first line of each name."""
     result: dict[str, int] = {}
     for line in lines[at:end]:
         if match := _NAME_LINE.fullmatch(line.text):
@@ -205,7 +205,7 @@ def _items(value: Any) -> list[dict[str, Any]]:
     result = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
     if result and all(
         {"type", "status"} <= item.keys() and "kind" not in item for item in result
-    ):  # conditions alone, as jq cuts them out
+    ):  # only conditions, as extracted by jq
         return [{"status": {"conditions": result}}]
     return result[:MOST_OBJECTS]
 

@@ -30,7 +30,7 @@ class ContainerState:
     restarts: int | None
     ready: bool | None
     line: int
-    message: str = ""  # why it ended, or does not start
+    message: str = ""  # why it ended or does not start
 
 
 @dataclass(frozen=True)

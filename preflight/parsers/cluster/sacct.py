@@ -1,4 +1,4 @@
-"""``sacct``: how jobs and their steps ended."""
+"""``sacct``: end states of jobs and their steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST = 4000
 
 @dataclass(frozen=True)
 class EndedJob:
-    """One job or step; empty where the table has no such column."""
+    """One job or step; values are empty if the table lacks the column."""
 
     id: str
     name: str
@@ -27,7 +27,7 @@ class EndedJob:
     exit_code: str
     nodes: str
     line: int
-    reason: str = ""  # why it waits, of squeue and scontrol
+    reason: str = ""  # pending reason, from squeue and scontrol
 
 
 def _header(text: str) -> list[str]:

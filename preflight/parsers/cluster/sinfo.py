@@ -1,4 +1,4 @@
-"""``sinfo``: nodes by state, and with ``-R`` why nodes are out of service."""
+"""``sinfo``: nodes by state, and with ``-R`` the reasons of nodes out of service."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class NodesInState:
 
 @dataclass(frozen=True)
 class Sinfo:
-    """What entry output shows: reasons, or nodes by state."""
+    """Content of one output: reasons, or nodes by state."""
 
     reasons: tuple[DrainReason, ...] = ()
     states: tuple[NodesInState, ...] = ()
@@ -51,7 +51,7 @@ def _header(text: str) -> tuple[str, ...] | None:
 
 
 _NODES = ("NODELIST", "HOSTNAMES")
-#: States of nodes, as ``sinfo -h -o '%N %T'`` lists them without a header.
+#: States of nodes, in a list of ``sinfo -h -o '%N %T'`` without a header.
 _STATES = (
     "idle|alloc(?:ated)?|mix(?:ed)?|down|drain(?:ed|ing)?|drng|comp(?:leting)?|fail(?:ing)?|failg|maint|resv|reserved"
     "|unk|unknown"
@@ -61,13 +61,13 @@ _STATES = (
 _BARE = re.compile(
     rf"(?P<nodes>(?=[\w.,\[\]-]*\d)[A-Za-z][\w.,\[\]-]{{0,400}})\s+(?P<state>(?:{_STATES})[*~#!%$@^+-]{{0,2}})"
 )
-#: Rows from which on a list without a header is entry, and states that no other tool's list has.
+#: Minimum rows of a list without a header, and states that no other tool prints.
 _LEAST_BARE = 3
 _ITS_OWN = re.compile(r"(?:idle|alloc|mix|drain|drng|comp|plnd|resv|maint|inval)")
 
 
 def _bare(lines: Lines, at: int) -> int:
-    """Return where a list without a header ends; ``at`` where none begins."""
+    """Return the end of a list without a header; ``at`` if none starts."""
     end = at
     while end < len(lines) and _BARE.fullmatch(lines[end].text.strip()):
         end += 1
@@ -120,7 +120,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Sinfo]:
 
 
 def _without_nodes(names: tuple[str, ...], text: str) -> dict[str, str] | None:
-    """Return the cells of a partition that has no nodes: its last is empty."""
+    """Return the cells of a partition without nodes: its last cell is empty."""
     return cells(names[:-1], text) if names[-1] == "NODELIST" and " 0 " in text else None
 
 

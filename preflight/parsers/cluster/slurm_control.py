@@ -19,7 +19,7 @@ _FIELD = re.compile(r"\s{0,8}([A-Za-z][\w (),/-]{2,60}):\s{0,60}(\d{1,15})\b.*")
 
 @dataclass(frozen=True)
 class SlurmController:
-    """A controller that ``scontrol ping`` names."""
+    """A controller in ``scontrol ping``."""
 
     role: str  # primary, backup1
     host: str
@@ -29,7 +29,7 @@ class SlurmController:
 
 @dataclass(frozen=True)
 class SlurmPartition:
-    """A partition or a reservation that ``scontrol show`` lists."""
+    """A partition or a reservation in ``scontrol show``."""
 
     name: str
     state: str
@@ -40,11 +40,11 @@ class SlurmPartition:
 
 @dataclass(frozen=True)
 class SlurmControl:
-    """What one output shows."""
+    """Content of one output."""
 
     controllers: tuple[SlurmController, ...] = ()
     partitions: tuple[SlurmPartition, ...] = ()
-    counters: Mapping[str, int] | None = None  # of sdiag
+    counters: Mapping[str, int] | None = None  # from sdiag
 
 
 def begins(lines: Lines, at: int) -> bool:

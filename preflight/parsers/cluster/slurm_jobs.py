@@ -1,4 +1,4 @@
-"""Jobs of Slurm as ``squeue``, ``scontrol show job`` and ``seff`` show them."""
+"""Slurm jobs in ``squeue``, ``scontrol show job`` and ``seff``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt, json_at, json_head
 from preflight.textprep.lines import Lines
 
-#: Short states of ``squeue``.
+#: State abbreviations of ``squeue``.
 STATES: Mapping[str, str] = {
     "PD": "PENDING", "R": "RUNNING", "CG": "COMPLETING", "CD": "COMPLETED", "F": "FAILED", "NF": "NODE_FAIL",
     "OOM": "OUT_OF_MEMORY", "TO": "TIMEOUT", "CA": "CANCELLED", "BF": "BOOT_FAIL", "DL": "DEADLINE", "PR": "PREEMPTED",
@@ -34,7 +34,7 @@ def queue_begins(lines: Lines, at: int) -> bool:
 
 
 def has_json(lines: Lines, at: int, key: str, words: tuple[str, ...]) -> bool:
-    """Return whether Slurm's JSON with a list of a name begins at a line."""
+    """Return whether Slurm JSON with a list of this name starts at a line."""
     if lines[at].text[:1] != "{":
         return False
     near = json_head(lines, at)
@@ -74,7 +74,7 @@ def _long(state: str) -> str:
 
 
 def _loose(text: str) -> tuple[dict[str, str], str]:
-    """Return job, reason and state of a row with shifted columns."""
+    """Return job, reason and state of a row with misaligned columns."""
     words = text.split()
     state = next((_long(word) for word in words[1:] if _long(word) in _LONG), "")
     reason = re.search(r"\((.{1,200})\)\s*$", text)
@@ -137,7 +137,7 @@ def job_begins(lines: Lines, at: int) -> bool:
 
 
 def parse_job(lines: Lines, at: int) -> Parsed[tuple[EndedJob, ...]]:
-    """Read the jobs from the line of the first entry on."""
+    """Read the jobs, starting at the line of the first one."""
     jobs: list[EndedJob] = []
     gaps: list[ParseGap] = []
     end = at
@@ -180,7 +180,7 @@ def seff_begins(lines: Lines, at: int) -> bool:
 
 
 def parse_seff(lines: Lines, at: int) -> Parsed[tuple[EndedJob, ...]]:
-    """Read the report on entry job."""
+    """Read the report on one job."""
     fields: dict[str, str] = {}
     end = at
     while end < len(lines) and (match := re.fullmatch(r"([A-Z][\w /-]{1,40}): (.*)", lines[end].text)):

@@ -66,7 +66,7 @@ def nodes_begins(lines: Lines, at: int) -> bool:
 
 
 def parse_nodes(lines: Lines, at: int) -> Parsed[tuple[SlurmNode, ...]]:
-    """Read the nodes from the line of the first one on."""
+    """Read the nodes, starting at the line of the first one."""
 
     def belongs(text: str) -> bool:
         return bool(

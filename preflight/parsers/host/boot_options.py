@@ -1,4 +1,4 @@
-"""Options of ``/proc/cmdline``, with which the kernel was booted."""
+"""Kernel boot options from ``/proc/cmdline``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Option:
     value: str = ""  # empty for an option without one
 
     def __str__(self) -> str:
-        """Return the option as it is written."""
+        """Return the option as written."""
         return f"{self.name}={self.value}" if self.value else self.name
 
 
@@ -31,7 +31,7 @@ def parse(text: str) -> tuple[Option, ...]:
         raise ValueError(f"{text.strip()[:60]!r} is not a command line")
     found = []
     for word in words:
-        if word in ("--", "---"):  # what follows is for init
+        if word in ("--", "---"):  # the rest is for init
             break
         name, _, value = word.partition("=")
         found.append(Option(name, value.strip('"')))

@@ -11,21 +11,21 @@ from preflight._startup.lightclass import dataclass
 
 @dataclass(frozen=True)
 class CheckpointEntry:
-    """A file or directory below the checkpoints' directory."""
+    """A file or directory below the checkpoint directory."""
 
-    path: str  # below the directory
+    path: str  # relative to the directory
     changed_at_s: float  # seconds since 1970-01-01 UTC
 
     @property
     def changed_at(self) -> str:
-        """The same, to the minute, as 2026-11-21T02:40Z."""
+        """The same, to the minute, in the form 2026-11-21T02:40Z."""
         return time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(self.changed_at_s))
 
 
 def newest(text: str) -> CheckpointEntry | None:
-    """Return the last changed entry, None for an empty directory.
+    """Return the entry changed last, None for an empty directory.
 
-    Sharded checkpoints are deeper than find looks: then their directory counts. Raises ValueError.
+    Sharded checkpoints are deeper than find searches: then their directory counts. Raises ValueError.
     """
     best: CheckpointEntry | None = None
     for line in text.splitlines():

@@ -16,19 +16,19 @@ _SHOWN = re.compile(r"^NTPSynchronized=(yes|no)\s*$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class ClockReading:
-    """Whether the clock is synchronised, and its offset where the tool has one."""
+    """Whether the clock is synchronised, and its offset if the tool prints one."""
 
     synchronised: bool
     offset_s: float | None  # seconds ahead of true time
 
 
 def is_synchronised(leap: str) -> bool | None:
-    """Return what a leap status states; None for one that is not known."""
+    """Return the meaning of a leap status; None if unknown."""
     return _LEAP.get(leap)
 
 
 def offset_s(system_time: str) -> float | None:
-    """Return the seconds that the clock is ahead; None where the text has none."""
+    """Return the seconds that the clock is ahead; None if the text has no offset."""
     match = _OFFSET.match(system_time)
     return float(match[1]) * (1 if match[2] == "fast" else -1) if match else None
 

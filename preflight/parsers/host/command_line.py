@@ -1,4 +1,4 @@
-"""``/proc/cmdline``: the options that the kernel was booted with."""
+"""``/proc/cmdline``: the kernel's boot options."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[Option, ...]]:
-    """Return the options in their order."""
+    """Return the options in order."""
     match = _LINE.fullmatch(lines[at].text.strip())
     try:
         options = parse(match["options"] if match else "")

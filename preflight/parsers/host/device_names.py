@@ -1,30 +1,30 @@
-"""Names that Linux gives to disks and network interfaces."""
+"""Linux names of disks and network interfaces."""
 
 from __future__ import annotations
 
 import re
 
-#: Devices that hold no data of the node: optical drives and a BMC's virtual ones, floppies, loops, RAM disks.
+#: Devices without data of the node: optical drives and a BMC's virtual ones, floppies, loops, RAM disks.
 _NO_DISK = re.compile(r"(?:sr|fd|loop|ram|zram|scd)\d")
-#: A partition, and the disk that it is of.
+#: A partition, and its disk.
 _PARTITION = re.compile(r"((?:nvme\d+(?:c\d+)?n|mmcblk|md|nbd)\d+)p\d+|((?:sd|vd|hd|xvd)[a-z]{1,4})\d+|(.*)")
-#: Interfaces that no cable ends at.
+#: Interfaces without a cable.
 _VIRTUAL = re.compile(
     r"(?:veth|docker|cali|cilium|virbr|vnet|tap|tun|br-|lxc|flannel|vxlan|geneve|dummy|ifb|azv|eni[0-9a-f]{8}|lo$|usb|enx)"
 )
 
 
 def disk_of(device: str) -> str:
-    """Return the disk of a partition; another device as it is."""
+    """Return the disk of a partition; other devices unchanged."""
     match = _PARTITION.fullmatch(device)
     return next(part for part in match.groups() if part is not None) if match else device
 
 
 def holds_data(device: str) -> bool:
-    """Return whether a block device may hold data of the node."""
+    """Return whether a block device may contain data of the node."""
     return _NO_DISK.match(device) is None
 
 
 def is_virtual(interface: str) -> bool:
-    """Return whether no cable ends at an interface."""
+    """Return whether an interface has no cable."""
     return _VIRTUAL.match(interface) is not None

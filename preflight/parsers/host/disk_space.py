@@ -22,7 +22,7 @@ _UNITS = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2*
 
 @dataclass(frozen=True)
 class MountedSpace:
-    """One file system; of ``df -i`` the numbers are inodes. None: not shown."""
+    """One file system; for ``df -i`` the numbers are inodes. None: not shown."""
 
     device: str
     mount: str

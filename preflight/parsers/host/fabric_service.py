@@ -12,5 +12,5 @@ HINTS = ("nvidia-fabricmanager.service", "nvidia-imex.service")
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether the status of one of them begins at a line."""
+    """Return whether the status of either starts at a line."""
     return service_status.unit_of(lines, at) in HINTS

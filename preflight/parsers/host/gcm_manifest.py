@@ -10,7 +10,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.evidence import json_limits
 
-#: Characters of a manifest, and members of one of its objects.
+#: Maximum characters of a manifest, and members of one of its objects.
 LONGEST, MOST_MEMBERS = 1 << 20, 2000
 
 KeyPath = tuple[str, ...]
@@ -24,10 +24,10 @@ class Manifest:
 
     values: Mapping[str, Any]
     lines: Mapping[KeyPath, int]
-    repeated: tuple[KeyPath, ...]  # keys that an object has twice: the last one holds
+    repeated: tuple[KeyPath, ...]  # keys that occur twice in an object: the last one counts
 
     def line(self, *path: str) -> int:
-        """Return the line of a key, or of the nearest one around it."""
+        """Return the line of a key, or of the closest enclosing one."""
         while path:
             if path in self.lines:
                 return self.lines[path]
@@ -35,7 +35,7 @@ class Manifest:
         return 1
 
     def table(self, name: str) -> Mapping[str, Any]:
-        """Return an object of the manifest; empty if it is absent or something else."""
+        """Return an object of the manifest; empty if absent or of another type."""
         value = self.values.get(name)
         return value if isinstance(value, dict) else {}
 
@@ -55,11 +55,11 @@ def parse(text: str) -> Manifest:
 
 
 def _places(text: str) -> tuple[dict[KeyPath, int], list[KeyPath]]:
-    """Return the line of each key of four levels, and the keys that are repeated."""
+    """Return the line of each key of four levels, and the repeated keys."""
     lines: dict[KeyPath, int] = {}
     repeated: list[KeyPath] = []
     number = 1
-    path: list[str | None] = []  # the key of each open object, None: of a list
+    path: list[str | None] = []  # the key of each open object, None in a list
     last: tuple[str, int] | None = None
     for token in _TOKEN.finditer(text):
         sign = token[0]

@@ -1,7 +1,7 @@
-"""The kinds of events in the kernel's log, as data: the form of their lines.
+"""Kinds of kernel log events, as data: the patterns of their lines.
 
-``hints`` are texts of which a line of the kind has one: a log without them never compiles the pattern. Named groups of
-a pattern: ``dev`` (the device), ``bus`` (its PCI address), ``n`` (how many), ``who`` (process, state or cause).
+``hints`` are texts, one of which occurs in every line of the kind: a log without them never compiles the pattern. Named
+groups of a pattern: ``dev`` (the device), ``bus`` (its PCI address), ``n`` (count), ``who`` (process, state or cause).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from preflight._startup.lightclass import dataclass
 if TYPE_CHECKING:
     import re
 
-#: Severities. A note becomes a fault only together with others.
+#: Severities. A note is a fault only together with others.
 FATAL, ERROR, CORRECTED, NOTE = "fatal", "error", "corrected", "note"
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One form of one kind of event."""
+    """One pattern of one kind of event."""
 
     name: str
     severity: str
@@ -37,9 +37,9 @@ _DEVICE = rf"\b(?P<dev>{_PCI})(?: [\w.@-]{{1,32}})?: "
 _BLOCK = r"(?P<dev>[\w!-]{1,32})"
 _LINK = r"[Ll]ink (?:is )?"
 
-#: In order; of one kind, the first form that a line has counts.
+#: In order; within a kind, the first matching pattern counts.
 KINDS = (
-    # GPUs: their codes are the matter of the Xid parser
+    # GPUs: their codes are left to the Xid parser
     _kind("gpu-fallen-off-bus", FATAL, "allen off the bus|ALLEN OFF THE BUS",
           r"(?i)(?:NVRM:.{0,400}|GPU has )fallen off the bus"),
     _kind("gpu-init-failed", FATAL, "RmInitAdapter failed|rm_init_adapter failed",
@@ -58,7 +58,7 @@ KINDS = (
           r"(?P<dev>[\w-]{1,56}): (?:disagrees about version of symbol|Unknown symbol) "
           r"|(?:PKCS#7 signature not signed with a trusted key|[Kk]ey was rejected by service"
           r"|Loading of .{0,60}(?:key|module|signature).{0,40} is rejected)"),
-    _kind("peer-memory", ERROR, "peermem|nvidia_p2p_",  # an invalid context is that of a program that has ended
+    _kind("peer-memory", ERROR, "peermem|nvidia_p2p_",  # an invalid context belongs to a program that has ended
           r"(?i)(?:nvidia[-_]peermem\b|nvidia_p2p_\w{1,40})(?!.{0,120}invalid context).{0,120}(?:error|fail)"),
     _kind("gsp-rpc-errors", ERROR, "GSP|gsp",
           r"(?i)NVRM:(?: Rate limiting GSP RPC error prints|.{0,400}GSP.{0,400}(?:timeout|crash))"),
@@ -78,7 +78,7 @@ KINDS = (
           r"Memory failure: 0x[0-9a-f]{1,16}: |Uncorrected hardware memory error"),
     _kind("machine-check", FATAL, "Machine Check Exception",
           r"CPU ?(?P<dev>\d{1,5}): Machine Check Exception: (?P<who>.{0,80})"),
-    _kind("machine-check", NOTE, "Machine Check",  # its severity is in the bank's state
+    _kind("machine-check", NOTE, "Machine Check",  # severity from the bank's state
           r"(?:CPU ?(?P<dev>\d{1,5}): )?Machine Check(?: Event)?: .{0,40}Bank (?P<n>\d{1,3}): (?P<who>[0-9a-f]{16})"),
     _kind("machine-check", FATAL, "Hardware Error]: System Fatal", r"\[Hardware Error\]: System Fatal error"),
     _kind("machine-check", ERROR, "Hardware Error]: ",
@@ -87,7 +87,7 @@ KINDS = (
     _kind("machine-check-storm", CORRECTED, "CMCI storm detected", "CMCI storm detected"),
     _kind("machine-check", NOTE, "mce: [Hardware Error]|Machine check events logged",
           r"mce: \[Hardware Error\]|Machine check events logged"),
-    _kind("hardware-error", NOTE, "event severity: ",  # its severity is the word
+    _kind("hardware-error", NOTE, "event severity: ",  # severity from the text
           r"\{(?P<n>\d{1,9})\}\[Hardware Error\]: +event severity: (?P<who>\w{1,20})"),
     _kind("hardware-section", NOTE, "section_type: ",
           r"\{(?P<n>\d{1,9})\}\[Hardware Error\]: +section_type: (?P<who>[\w ,-]{1,60})"),
@@ -111,7 +111,7 @@ KINDS = (
     _kind("iommu-fault", ERROR, "DMAR: [|DMAR:[|event 0x10 received|Unhandled context fault",
           r"DMAR: ?\[(?:DMA|INTR-REMAP)[^\]]{0,40}\](?: Request device \[(?P<dev>[0-9a-f:.]{7,12})\])?"
           r"|arm-smmu\S{0,20} \S{1,40}: (?:event 0x10 received|Unhandled context fault)"),
-    _kind("iommu-fault", ERROR, "AMD-Vi: Event logged [",  # the device stands in the event, or before it
+    _kind("iommu-fault", ERROR, "AMD-Vi: Event logged [",  # the device is named in the event, or before it
           rf"(?:(?P<dev>{_PCI}): )?AMD-Vi: Event logged \[(?P<who>[A-Z_]{{1,40}})"
           r"(?: (?:device=)?(?P<bus>(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]))?"),
     # NICs and their modules
@@ -165,7 +165,7 @@ KINDS = (
           r"|health recovery (?:flow )?(?:aborted|failed))"),
     _kind("nic-firmware", FATAL, "Health issue observed",  # severities of the kernel: emergency, alert, critical
           rf"mlx5_core (?P<dev>{_PCI})?.{{0,80}}Health issue observed, (?P<who>.{{1,60}}), severity\([0-2]\)"),
-    _kind("nic-health", ERROR, "Health issue observed",  # one that is hot is of the kind module-hot
+    _kind("nic-health", ERROR, "Health issue observed",  # an overheated one has the kind module-hot
           rf"mlx5_core (?P<dev>{_PCI})?.{{0,80}}"
           r"Health issue observed, (?![Hh]igh [Tt]emp)(?P<who>.{1,60}), severity\([3-7]\)"),
     _kind("nic-timeout", ERROR, "transmit queue|Will cause a leak of a command resource",
@@ -279,8 +279,8 @@ KINDS = (
           r"\brcu.{0,40}detected (?:expedited )?stalls?\b"),
 )  # fmt: skip
 
-#: Parts of a call trace that show a wait for a disk that is busy.
+#: Functions of a call trace that show a wait for a busy disk.
 DISK = re.compile(r"\b(?:io_schedule|wbt_wait|rq_qos_wait|blk_mq_get_tag|balance_dirty_pages|jbd2_log_wait_commit"
                   r"|folio_wait_writeback|wait_on_page_writeback)\w{0,40}\+0x")  # fmt: skip
-#: Parts of a call trace that show a wait for a network file system.
+#: Functions of a call trace that show a wait for a network file system.
 NETWORK_FS = re.compile(r"\b(?:nfs4?|rpc|ptlrpc|osc|mdc|ll|cl|ceph|fuse|gpfs|beegfs)_\w{1,60}\+0x")

@@ -1,4 +1,4 @@
-"""Events in the kernel's log beside Xids, with device and severity."""
+"""Kernel log events other than Xids, with device and severity."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from preflight._startup.lightclass import dataclass, replace
 from preflight.parsers.host.kernel_event_kinds import CORRECTED, DISK, ERROR, FATAL, KINDS, NETWORK_FS, NOTE, Kind
 
-#: Characters of a line that are looked at, and lines behind a hung task that may be its call trace.
+#: Maximum examined characters of a line, and lines after a hung task that may be its call trace.
 _LONGEST, _TRACE = 1000, 60
 
 
 @dataclass(frozen=True)
 class KernelEvent:
-    """One event of the kernel's log."""
+    """One event of the kernel log."""
 
     kind: str
     severity: str  # fatal, error, corrected, note
-    device: str  # as the line names it; empty where it names none
-    at_s: float | None  # on the log's clock; None where the line has no time that can be read
+    device: str  # as in the line; empty if not named
+    at_s: float | None  # on the log's clock; None if the line has no readable time
     text: str
-    line: int  # number of the line in its text, or in the log
+    line: int  # line number in its text, or in the log
     count: int = 1
-    bus: str = ""  # what the device belongs to: its PCI address, its memory controller
+    bus: str = ""  # the owner of the device: its PCI address, its memory controller
     detail: str = ""  # process, state or cause
 
 
 def events(lines: Iterable[tuple[int, float | None, str]]) -> tuple[KernelEvent, ...]:
-    """Find the events of lines, given as number, time and text."""
+    """Find the events in lines, given as number, time and text."""
     lines = list(lines)
     present = present_kinds([text for _, _, text in lines])
     if not present:
@@ -38,7 +38,7 @@ def events(lines: Iterable[tuple[int, float | None, str]]) -> tuple[KernelEvent,
 
 
 def present_kinds(texts: Sequence[str]) -> tuple[Kind, ...]:
-    """Return the kinds of which any text has a hint."""
+    """Return the kinds with a hint in any of the texts."""
     joined = "\n".join(texts)
     hints = {hint for kind in KINDS for hint in kind.hints}
     held = {hint for hint in hints if hint in joined}
@@ -48,7 +48,7 @@ def present_kinds(texts: Sequence[str]) -> tuple[Kind, ...]:
 def of_line(
     text: str, at_s: float | None = None, number: int = 0, kinds: Sequence[Kind] = KINDS
 ) -> Iterator[KernelEvent]:
-    """Yield the events of one line, of each kind one at most."""
+    """Yield the events of one line, at most one of each kind."""
     text = text[:_LONGEST]
     done: set[str] = set()
     for kind in kinds:
@@ -99,22 +99,22 @@ def _bank_severity(status: str) -> str:
     return FATAL if value >> 57 & 1 else ERROR
 
 
-#: Lines that add the kind and the device to a firmware's error.
+#: Lines that name the kind and the device of a firmware error.
 _PARTS = ("hardware-section", "hardware-device")
 
 #: Words of firmware for a hardware error.
 _SEVERITIES = {"corrected": CORRECTED, "recoverable": ERROR, "fatal": FATAL}
 
-#: What a hung task waits for, by parts of its call trace.
+#: What a hung task waits for, by functions of its call trace.
 _WAITS = (("network file system", NETWORK_FS), ("busy disk", DISK))
-#: Limits that a process was bound to by its job: a memory shortage there is none of the node.
+#: Limits that the job sets for a process: reaching them is not a memory shortage of the node.
 _OF_JOB = ("CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY")
 
 
 def reports_memory(check: KernelEvent) -> bool:
-    """Return whether the bank's state of a machine check names the memory.
+    """Return whether the bank state of a machine check names the memory.
 
-    Error codes of the Intel SDM, volume 3B: a memory controller (0000 0000 1MMM CCCC), poison that was read as data
+    Error codes of the Intel SDM, volume 3B: a memory controller (0000 0000 1MMM CCCC), poisoned memory read as data
     (0134) or as instructions (0150); 011b is DRAM on AMD. Bit 12 marks corrected errors that are filtered.
     """
     state = re.search(r"Bank \d{1,3}: ([0-9a-f]{16})", check.text)
@@ -152,7 +152,7 @@ def _joined(matched: Sequence[KernelEvent], texts: Sequence[str]) -> Iterator[Ke
 
 
 def _trace(texts: Sequence[str], place: int | None) -> Iterator[str]:
-    """Yield the lines behind a hung task's, up to the next task's."""
+    """Yield the lines after a hung task, up to the next task."""
     for line in texts[place + 1 : place + _TRACE] if place is not None else ():
         if "INFO: task " in line:
             return

@@ -1,8 +1,9 @@
-"""The kernel's log: its lines with their times, in the form of any tool.
+"""The kernel log: lines with times, in the format of any tool.
 
 ``dmesg --raw`` writes ``<4>[12.345678] text``. The same lines come as plain ``[12.34] text``, with a wall clock
-(``dmesg -T``, ``--time-format iso``, journalctl, syslog) or as records of ``/dev/kmsg``; a page or a mail may have put
-a bullet or a number before them. The one reader of this form, for a node's record and for pasted text alike.
+(``dmesg -T``, ``--time-format iso``, journalctl, syslog) or as records of ``/dev/kmsg``; a page or a mail may have
+added a bullet or a number before them. It is the only reader of these formats, for records of nodes and for pasted
+text.
 """
 
 from __future__ import annotations
@@ -14,41 +15,41 @@ from typing import NamedTuple
 from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import normalize_text
 
-#: UCX writes the like of a time since boot, with host and process behind it.
+#: UCX prints a similar time since boot, followed by host and process.
 _NO_UCX = r"(?!\s\[[\w.-]{1,64}:\d{1,10} ?:\d{1,5}\])"
-#: What a line begins with, in the form that nodes send: found at once.
+#: Start of a line in the form that nodes send, for fast recognition.
 _RAW = re.compile(
     rf"(?:<[0-9]{{1,3}}>)?\[ {{0,12}}([0-9]{{1,10}}\.[0-9]{{1,9}})\]{_NO_UCX}(?:\[[ 0-9TC]{{1,12}}\])?"
     r"(?! ?\[[ 0-9TC]| ?(?:\S{1,255} )?kernel:):{0,2} ?(.*)"
 )
 
-#: What a line begins with: its time, in one of the ways of dmesg, journalctl and syslog.
+#: Start of a line: its time, in any format of dmesg, journalctl and syslog.
 STAMP = re.compile(
     r"\s{0,8}(?:(?:#|//|[*>•-]|\d{1,5}\.)\s{1,4})?(?:(?:kern\s*:\w+\s*:\s*|kernel:\s*|<\d{1,3}>)?"
     rf"(?:\d{{1,7}}[:-]?\s?(?=\[))?(?P<at>\[\s*\+?\d{{1,10}}\.\d{{1,9}}\]{_NO_UCX}"
     r"|\[\w{3} \w{3} [ \d]?\d \d\d:\d\d:\d\d \d{4}\]"
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]?\d{0,9}(?:Z|[+-]\d\d:?\d\d)?"
-    # the month in the words of any language
+    # the month in any language
     r"|[^\W_][\w.]{1,5} {1,2}\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,6})?"
     r"|\d{1,3},\d{1,12},\d{1,18},[^;]{1,16};))"
 )
-#: A node's name: in front of a line by a launcher, or behind the time by a log daemon.
+#: A node's name: before a line from a launcher, or after the time from a log daemon.
 _LAUNCHED = re.compile(
     r"\s{0,4}(?!NVRM|kern|nvidia|mce|EDAC|AER|pci|mlx|DMAR|usb|ata|nvme|sd)([a-z][a-z0-9.-]{0,62}\d[a-z0-9.-]{0,20}): "
     r" {0,3}(?=\[|NVRM: |kernel: |<\d|\d{4}-|[A-Z][a-z]{2} )"
 )
 _LOGGED = re.compile(r" ([\w.-]{1,255}) kernel: ?")
-#: What a log daemon and the kernel itself write between the time and the message.
+#: Text that a log daemon and the kernel write between the time and the message.
 _HOST_KERNEL = re.compile(r"(?:\S{1,255} )?kernel: ?")
 _CALLER = re.compile(r"\[[ 0-9TC]{1,12}\] ?")
 _SINCE_BOOT = re.compile(r"\[ {0,12}[0-9]{1,10}\.[0-9]{1,9}\] ?")
-#: journalctl's mark of another boot: what stands before is of an earlier one.
+#: journalctl's mark of another boot: earlier lines belong to a previous one.
 _OTHER_BOOT = re.compile(r"-- (?:Boot [0-9a-f]{32}|Reboot) --\s*")
 _BANNER = re.compile(r"Linux version [0-9]")
 
-#: A step back of more than this between lines is another boot, seconds; CPUs may disagree by less.
+#: A time step back of more than these seconds is another boot; CPUs may differ by less.
 _BOOT_STEP_S = 60
-#: Times from here on are of a wall clock, not seconds since boot.
+#: Times from this value are of a wall clock, not seconds since boot.
 _WALL_S = 3e8
 
 
@@ -56,18 +57,18 @@ _WALL_S = 3e8
 class KernelLogLine:
     """One line of the log."""
 
-    at_s: float  # since boot, or since 1970 where the log has a wall clock; nan: of a pasted line without a time
+    at_s: float  # since boot, or since 1970 if the log has a wall clock; nan: a pasted line without a time
     text: str
-    number: int = 0  # of the line in a pasted text
+    number: int = 0  # line number in a pasted text
 
     @property
     def wall(self) -> bool:
-        """Whether the time is one of a wall clock."""
+        """Whether the time is from a wall clock."""
         return self.at_s >= _WALL_S
 
 
 def parse(text: str) -> tuple[KernelLogLine, ...]:
-    """Read the lines of the newest boot; raises ValueError if no line carries a time."""
+    """Read the lines of the newest boot; raises ValueError if no line has a time."""
     lines: list[KernelLogLine] = []
     for line in _lines(text):
         if line is None or (lines and line.at_s < lines[-1].at_s - _BOOT_STEP_S):
@@ -80,7 +81,7 @@ def parse(text: str) -> tuple[KernelLogLine, ...]:
 
 
 def _lines(text: str) -> Iterator[KernelLogLine | None]:
-    """Yield the lines of a log, None where another boot begins."""
+    """Yield the lines of a log, None at the start of another boot."""
     at_s: float | None = None
     for raw in normalize_text(text).split("\n"):
         if not raw or raw.isspace():
@@ -92,31 +93,31 @@ def _lines(text: str) -> Iterator[KernelLogLine | None]:
                 yield None
             at_s = line.at_s
             yield line
-        elif at_s is not None:  # the rest of a message of several lines
+        elif at_s is not None:  # continuation of a message of several lines
             yield KernelLogLine(at_s, raw.strip())
 
 
 def read_line(raw: str) -> KernelLogLine | None:
-    """Read one line; None where it carries no time that can be read."""
+    """Read one line; None if it has no readable time."""
     parts = split_line(raw)
     if parts.stamp is None or parts.at_s is None:
         return None
-    if parts.stamp[10:11] == " " and parts.stamp[:1].isdigit():  # a program's own log; the kernel's has a T
+    if parts.stamp[10:11] == " " and parts.stamp[:1].isdigit():  # a program's own log; the kernel's format has a T
         return None
     return KernelLogLine(parts.at_s, parts.message)
 
 
 class LineParts(NamedTuple):
-    """One line of any form, taken apart."""
+    """The parts of a line in any format."""
 
-    stamp: str | None  # its time as written
-    at_s: float | None  # the same in seconds; None where it cannot be read
-    message: str  # the kernel's own words
-    host: str  # the node that wrote it; empty where the line names none
+    stamp: str | None  # its time, as written
+    at_s: float | None  # the same in seconds; None if unreadable
+    message: str  # the kernel's message
+    host: str  # the node that wrote it; empty if not named
 
 
 def split_line(raw: str) -> LineParts:
-    """Split a line into its time, the kernel's words and the node's name."""
+    """Split a line into its time, the kernel's message and the node's name."""
     if match := _RAW.fullmatch(raw):
         return LineParts(match[1], float(match[1]), match[2].rstrip(), "")
     launched = _LAUNCHED.match(raw)
@@ -129,7 +130,7 @@ def split_line(raw: str) -> LineParts:
 
 
 def message(raw: str, at: int = 0) -> str:
-    """Return the kernel's own words of a line, from behind its time on."""
+    """Return the kernel's message in a line, after its time."""
     rest = raw[at:].lstrip(":").removeprefix(" ")
     for part in (_CALLER, _HOST_KERNEL, _SINCE_BOOT):
         if match := part.match(rest):
@@ -137,7 +138,7 @@ def message(raw: str, at: int = 0) -> str:
     return rest.rstrip()
 
 
-#: How each kind of wall clock is written, and the layout of ``strptime``.
+#: Format of each kind of wall clock, and its layout for ``strptime``.
 _CTIME = re.compile(r"\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9]?[0-9] [0-9:]{8} [0-9]{4})\]")
 _ISO = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9:]{8})(?:[.,]([0-9]{0,9}))?(?:Z|([+-])([0-9]{2}):?([0-9]{2}))?"
@@ -160,7 +161,7 @@ def seconds(stamp: str) -> float | None:
         return at_s + float(f"0.{match[3] or 0}") - (-offset_s if match[4] == "-" else offset_s)
     if match := _CTIME.fullmatch(stamp):
         return _clock(match[1], "%a %b %d %H:%M:%S %Y")
-    if match := _SYSLOG.fullmatch(stamp):  # syslog names no year; only differences are used
+    if match := _SYSLOG.fullmatch(stamp):  # syslog has no year; only differences are used
         return _clock(f"2000 {match[1]} {match[2]} {match[3]}", "%Y %b %d %H:%M:%S")
     return None
 

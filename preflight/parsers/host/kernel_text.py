@@ -1,6 +1,6 @@
 """A kernel log within a pasted text.
 
-Where it begins and ends, its lines put together, their Xids and events.
+Finds its start and end, joins its lines, and extracts Xids and events.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
 from preflight.textprep.numbered_text import left_out
 
-#: Widths at which mails and screens break lines; pieces of one line, and lines by which the width is recognised.
+#: Line widths of mails and screens; pieces of one line, and minimum lines to recognise the width.
 _BROKEN, _MOST_PIECES, _MOST_NEAR = (50, 140), 8, 200
 #: Consecutive foreign lines that end a log; blank ones are counted separately.
 _GAP, _BLANKS = 3, 6
 
 
-#: A driver's line without its time: ``pcieport 0000:00:03.0: AER: …``, ``EDAC MC0: 1 CE …``.
+#: A driver's line without time: ``pcieport 0000:00:03.0: AER: …``, ``EDAC MC0: 1 CE …``.
 _UNTIMED = re.compile(
     r"\s*(?:kernel: )?(?:mlx[45]_\w{2,6}(?: [\w.-]{1,16})?: |mlx5_\w{4,40}:\d{1,5}:\(pid \d{1,8}\): "
     r"|[a-z][\w-]{1,30} [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?: [\w@.-]{1,32})?: "
@@ -42,11 +42,11 @@ def _is_log(text: str) -> bool:
 
 #: An error of a switch, and not the text of a program that prints one.
 _SWITCH = re.compile(r"SXid \((?:PCI:)?[0-9a-fA-F]{4}")
-#: Which of a node's switches it is.
+#: The switch of the node.
 _DEVICE = re.compile(r"\bnvidia-nvswitch([0-9]{1,3}): SXid ")
-#: An error with the line cut within the address.
+#: An error whose line is truncated within the address.
 _TORN = re.compile(r"NVRM: Xid \((?:PCI:)?[0-9a-fA-F:.]{0,24}$")
-#: The driver's name in prose, or in a command that looks for it.
+#: The driver's name in prose, or in a command that searches for it.
 _ONLY_NAMED = re.compile(r"NVRM: Xid(?! \()|grep\b.{0,80}(?:NVRM|SXid)")
 
 
@@ -63,7 +63,7 @@ _IN_WORDS = re.compile(
 _DMESG_ISO = re.compile(r"\s*\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:?\d\d \S")
 
 
-#: Lines below one with a time in which an error of the driver shows that they are a kernel's.
+#: Maximum lines after a line with a time for a driver error to show that they are a kernel's.
 _NEAR = 40
 
 
@@ -88,13 +88,13 @@ def begins(lines: Lines, at: int) -> bool:
         return True
     if _DMESG_ISO.match(text):
         return True
-    # Other programs write times as well: it is the kernel's if a driver and its device, or the kernel's names, are near
+    # Other programs also write times: it is the kernel's if a driver and its device, or names of the kernel, are nearby
     if _UNTIMED.fullmatch(text, time.end()):
         return True
     return any(_holds_error(line.text) for line in lines[at : at + _NEAR])
 
 
-@lru_cache(maxsize=4 * _NEAR)  # each line is near many others
+@lru_cache(maxsize=4 * _NEAR)  # each line is close to many others
 def _holds_error(text: str) -> bool:
     return bool(xids_in(text) or sxids_in(text))
 
@@ -104,11 +104,11 @@ class PastedLine:
     """A line of the log."""
 
     number: int  # in the source
-    stamp: str | None  # its time as written
-    at_s: float | None  # the same in seconds; None where it cannot be read
-    text: str  # as it is written, put together where it was broken
-    message: str  # the kernel's own words
-    host: str = ""  # the node that wrote it, where the line names it
+    stamp: str | None  # its time, as written
+    at_s: float | None  # the same in seconds; None if unreadable
+    text: str  # as written, with broken parts joined
+    message: str  # the kernel's message
+    host: str = ""  # the node that wrote it, if the line names it
 
 
 @dataclass(frozen=True)
@@ -117,12 +117,12 @@ class LoggedCode:
 
     mark: LoggedXid
     line: PastedLine
-    switch: int | None = None  # number of the switch's device
+    switch: int | None = None  # device number of the switch
 
 
 @dataclass(frozen=True)
 class KernelText:
-    """What a pasted kernel log holds."""
+    """Content of a pasted kernel log."""
 
     lines: tuple[PastedLine, ...]
     xids: tuple[LoggedCode, ...]
@@ -130,7 +130,7 @@ class KernelText:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The nodes that wrote the lines, each once; empty for lines that name none."""
+        """The nodes that wrote the lines, each once; empty if the lines name none."""
         return tuple(dict.fromkeys(line.host for line in self.lines))
 
     def of_host(self, host: str) -> KernelText:
@@ -143,19 +143,19 @@ class KernelText:
 
     @cached_property
     def events(self) -> tuple[KernelEvent, ...]:
-        """The events beside Xids."""
+        """The events other than Xids."""
         return events((line.number, line.at_s, line.message) for line in self.lines)
 
     @property
     def log_lines(self) -> Iterator[KernelLogLine]:
-        """The lines as those of a node's log."""
+        """The lines in the format of a node's log."""
         return (
             KernelLogLine(nan if line.at_s is None else line.at_s, line.message, line.number) for line in self.lines
         )
 
 
 def _has_event(text: str) -> bool:
-    """Return whether a line has an event, as the kernel's parser reads it."""
+    """Return whether the kernel log parser finds an event in a line."""
     return next(of_line(text), None) is not None
 
 
@@ -167,7 +167,7 @@ class _Width:
     """
 
     most: int
-    hard: bool  # within words as well
+    hard: bool  # also within words
 
     @classmethod
     def of(cls, lines: Lines) -> _Width:
@@ -183,7 +183,7 @@ class _Width:
 
 
 def _complete_line(lines: Lines, at: int, width: _Width) -> tuple[str, int]:
-    """Return a line of the log with the rest of it, and where the next one begins."""
+    """Return a complete line of the log, and the position of the next one."""
     text, end = lines[at].text, at + 1
     while width.most and end < min(len(lines), at + _MOST_PIECES):
         after = lines[end].text
@@ -208,7 +208,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[KernelText]:
         if end > at and is_prompt(text):
             break
         if not _is_log(text):
-            bare = text.strip()  # a page's numbers of lines stand between them
+            bare = text.strip()  # line numbers of a page are between them
             others, blanks = others + (bare != "" and not bare.isdigit()), blanks + (not bare)
             end += 1
             continue

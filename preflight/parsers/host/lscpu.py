@@ -13,22 +13,22 @@ from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import block, cpu_ids, field
 from preflight.textprep.lines import Lines
 
-#: A node's CPUs, in any language: ``NUMA node0 CPU(s):``, ``NUMA-Knoten0 CPU(s):``, ``NUMA 节点0 CPU：``.
+#: The CPUs of a node, in any language: ``NUMA node0 CPU(s):``, ``NUMA-Knoten0 CPU(s):``, ``NUMA 节点0 CPU：``.
 _NUMA_LINE = re.compile(r"\s*NUMA[ -]?[^\W\d]{1,16}\s?(\d{1,4}) CPU(?:\(s\))?\s*[:：]\s*(\d[\d,\s-]*)?")
-#: Not ``NUMA node: 1``, which is of a device in lspci, nor what virsh calls cells.
+#: Not ``NUMA node: 1``, which describes a device in lspci, nor virsh's cells.
 _NUMA_COUNT = re.compile(r"\s*(?!NUMA node:|NUMA cell)NUMA[ -]?[^\W\d]{1,16}(?:\(s\))?\s*[:：]\s*(\d{1,4})")
-#: Names that only lscpu has; two of them identify a cut output.
+#: Names that only lscpu prints; two of them identify a truncated output.
 _NAMES = re.compile(
     r"\s*(?:CPU op-mode\(s\)|CPU\(s\)|On-line CPU\(s\) list|Thread\(s\) per core|Core\(s\) per socket|Socket\(s\)):\s.*"
 )
-#: Names that other tools print as well, ahead of the nodes of a list without its head.
+#: Names that other tools also print, before the nodes of a list without its head.
 _MORE = re.compile(
     r"\s*(?:Vendor ID|CPU family|Model(?: name)?|Stepping|CPU (?:max |min )?MHz|BogoMIPS|Virtualization(?: type)?"
     r"|Hypervisor vendor|L\d[di]? cache|Byte Order|Address sizes):\s.*"
 )
-#: Lines of the list between its head and the nodes.
+#: Maximum lines of the list between its head and the nodes.
 _AHEAD = 25
-#: The list's first name, and the names of the parsed values, in the other most frequent languages.
+#: The first name of the list, and the names of the parsed values, in other common languages.
 _FIRST_LINE = re.compile(r"\s*(?:Architecture|Architektur|架构)\s*[:：]\s*\S+\s*")
 _WORDS = {
     "Architektur": "Architecture", "Modellname": "Model name", "Sockel": "Socket(s)",
@@ -36,7 +36,7 @@ _WORDS = {
     "座": "Socket(s)", "每个核的线程数": "Thread(s) per core",
 }  # fmt: skip
 _WORD = re.compile(rf"\s*({'|'.join(map(re.escape, _WORDS))})\s*[:：]\s*(\S.*?)\s*")
-#: Flags that a page broke.
+#: Flags broken by a page.
 _FLAGS = re.compile(r"(?=.*[_\d])[a-z\d_]{1,24}(?: [a-z\d_]{1,24}){2,40}")
 _HEAD = re.compile(r"\s*CPU\s+NODE\s+SOCKET\s+CORE\b.*")
 _COMMENT = re.compile(r"# (?:The following is the parsable format|CPU,Core,Socket,Node\b).*")
@@ -129,7 +129,7 @@ def _is_json(lines: Lines, at: int) -> bool:
 
 
 def _json(lines: Lines, at: int) -> Parsed[HostCpus]:
-    """Read ``lscpu -J`` or ``lscpu -Je``, also one that is cut."""
+    """Read ``lscpu -J`` or ``lscpu -Je``, possibly truncated."""
     end = at + 1
     while end < len(lines) and _JSON_LINE.fullmatch(lines[end].text):
         end += 1

@@ -18,13 +18,13 @@ _FIELD = re.compile(r"\s*([a-z_]{2,24}):\s*(.{0,2000})")
 
 @dataclass(frozen=True)
 class ModuleInfo:
-    """One module; of fields that come several times all values."""
+    """One module; with all values of repeated fields."""
 
     name: str
     fields: tuple[tuple[str, str], ...]
 
     def value(self, name: str) -> str | None:
-        """Return the first value of a field; None where it is missing."""
+        """Return the first value of a field; None if missing."""
         return next((value for field, value in self.fields if field == name), None)
 
 

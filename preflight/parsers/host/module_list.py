@@ -27,7 +27,7 @@ class LoadedModule:
 
 @dataclass(frozen=True)
 class ModuleList:
-    """The modules by name; without a header the list is what a search found."""
+    """The modules by name; a list without a header is a search result."""
 
     modules: Mapping[str, LoadedModule]
     headed: bool

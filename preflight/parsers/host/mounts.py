@@ -1,6 +1,6 @@
-"""What is mounted, with how much room: ``/proc/self/mountinfo``, ``df --output``.
+"""Mounted file systems and their space: ``/proc/self/mountinfo``, ``df --output``.
 
-Sources: proc_pid_mountinfo(5); df(1) of GNU coreutils, in which unknown numbers are ``-``.
+Sources: proc_pid_mountinfo(5); df(1) of GNU coreutils, which prints ``-`` for unknown numbers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from preflight._startup.lightclass import dataclass
 
 MOUNTS = "file:/proc/self/mountinfo"
 
-#: File systems that the kernel itself turns read-only after an error.
+#: File systems that the kernel turns read-only after an error.
 _ON_DISKS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "jfs", "reiserfs", "vfat", "bcachefs", "ocfs2", "gfs2")
 
 _ESCAPE = re.compile(r"\\([0-7]{3})")
@@ -26,37 +26,37 @@ class MountEntry:
     kind: str
     source: str
     options: tuple[str, ...]  # of this mount
-    of_system: tuple[str, ...]  # of the file system, wherever it is mounted
-    written_options: str  # of the file system, as they stand
+    of_system: tuple[str, ...]  # of the file system, independent of the mount
+    written_options: str  # current options of the file system
     number: str = ""  # of its device: major:minor
 
     @property
     def disk(self) -> str:
-        """The block device, as the kernel's log calls it; empty if none is shown."""
+        """The block device, as named in the kernel log; empty if not shown."""
         if self.source.startswith("/dev/mapper/"):
             return f"dm-{self.number.partition(':')[2]}" if self.number else ""
         return self.source.removeprefix("/dev/") if self.source.startswith("/dev/") else ""
 
     @property
     def read_only(self) -> bool:
-        """Whether nothing can be written here."""
+        """Whether it is not writable."""
         return "ro" in self.options or "ro" in self.of_system or "emergency_ro" in self.of_system
 
     @property
     def turned_read_only(self) -> bool:
-        """Whether the kernel made it read-only: the mount itself is for writing."""
+        """Whether the kernel made it read-only: the mount itself is writable."""
         return self.kind in _ON_DISKS and self.read_only and "ro" not in self.options
 
 
 @dataclass(frozen=True)
 class Space:
-    """The room that users can fill in one file system; None: not reported."""
+    """The space of a file system that users can fill; None: not reported."""
 
     kind: str
-    place: str  # where it is mounted
+    place: str  # mount point
     size_bytes: int | None
     free_bytes: int | None
-    inodes: int | None  # 0: it makes them as they are needed
+    inodes: int | None  # 0: it creates inodes as needed
     free_inodes: int | None
 
 

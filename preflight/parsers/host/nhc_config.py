@@ -1,7 +1,7 @@
 """The configuration of LBNL Node Health Check: ``TARGET || check arguments``.
 
-The part after ``||`` is shell text. It is never executed: quotes are removed, ``$NAME`` is replaced where an earlier
-line of the file sets it, and everything else that a shell would act on is refused.
+The part after ``||`` is shell text. It is never executed: quotes are removed, ``$NAME`` is replaced if an earlier line
+of the file sets it, and all other shell syntax is rejected.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from preflight._startup.lightclass import dataclass
 from preflight.errors import PreflightError
 
-#: Lines of a file: ten thousand nodes, each with a line of its own for every check.
+#: Maximum lines of a file: ten thousand nodes, each with a separate line for every check.
 MOST_LINES = 500_000
 
-#: Characters of a line, of what its variables stand for, and words of a line.
+#: Maximum characters of a line and of the values of its variables, and words of a line.
 LONGEST_LINE, LONGEST_VALUE, MOST_WORDS = 8192, 4096, 500
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
@@ -33,12 +33,12 @@ class ConfigLine:
 
     number: int
     text: str
-    target: str  # empty: the line has no ``||``
+    target: str  # empty if the line has no ``||``
     command: str
 
 
 def parse(text: str) -> list[ConfigLine]:
-    """Divide a file into lines; a backslash at the end joins two. Raises ValueError."""
+    """Split a file into lines; a backslash at the end joins two. Raises ValueError."""
     if text.count("\n") > MOST_LINES:
         raise ValueError(f"has more than {MOST_LINES} lines")
     lines = []
@@ -70,7 +70,7 @@ def _line(number: int, text: str) -> ConfigLine:
 def words(command: str, variables: Mapping[str, str]) -> list[str]:
     """Return the words of a command without quotes and comment; raises ShellSyntax.
 
-    ``variables`` are those that the file has set so far. No file name is expanded: NHC turns that off, too.
+    ``variables`` are the variables that the file has set so far. File names are not expanded, as in NHC.
     """
     if len(command) > LONGEST_LINE:
         raise ShellSyntax(f"the line has more than {LONGEST_LINE} characters")
@@ -78,7 +78,7 @@ def words(command: str, variables: Mapping[str, str]) -> list[str]:
 
 
 def assignments(words: list[str]) -> dict[str, str] | None:
-    """Return the variables that a line sets; None: it does something else."""
+    """Return the variables that a line sets; None if it does anything else."""
     rest = words[1:] if words and words[0] == "export" else words
     if not rest or not all(_ASSIGNED.match(word) or (rest is not words and _NAME.fullmatch(word)) for word in rest):
         return None
@@ -91,7 +91,7 @@ def assignments(words: list[str]) -> dict[str, str] | None:
 
 
 class _Words:
-    """One command, divided into words; what a shell would expand is refused."""
+    """One command, split into words; shell expansions are rejected."""
 
     def __init__(self, text: str, variables: Mapping[str, str]) -> None:
         self._text = text
@@ -100,7 +100,7 @@ class _Words:
         self._made: list[str] = []
         self._word: list[str] | None = None
         self._expanded = 0  # characters that came from variables
-        self._brace = ""  # unquoted characters of the word from its first brace on
+        self._brace = ""  # unquoted characters of the word, starting at its first brace
 
     def split(self) -> list[str]:
         text = self._text
@@ -168,7 +168,7 @@ class _Words:
             raise ShellSyntax("has a quote that does not end")
 
     def _expansion(self, quoted: bool) -> None:
-        """Replace ``$NAME`` and ``${NAME}``; stay on the last character of it."""
+        """Replace ``$NAME`` and ``${NAME}``; stop at its last character."""
         text, at = self._text, self._at
         if text[at] == "`" or text.startswith("$(", at):
             raise ShellSyntax("contains a command in a command; it is not executed")

@@ -1,4 +1,4 @@
-"""CPUs and NUMA nodes of a host, as ``lscpu`` and ``numactl -H`` print them."""
+"""CPUs and NUMA nodes of a host, from ``lscpu`` and ``numactl -H``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from preflight._startup.lightclass import dataclass
 
 @dataclass(frozen=True)
 class PrintedNumaNode:
-    """One NUMA node; None where the text lacks the value."""
+    """One NUMA node; None if the text lacks the value."""
 
     cpus: tuple[int, ...] | None = None
     memory_bytes: int | None = None

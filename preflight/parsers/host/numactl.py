@@ -10,11 +10,11 @@ from preflight.parsers.text_block import block, cpu_ids
 from preflight.textprep.lines import Lines
 
 _AVAILABLE = re.compile(r"\s*available:\s*(\d{1,4}) nodes?\b.*")
-#: With ``--cpu-compress`` ranges, and behind them how many CPUs they are.
+#: With ``--cpu-compress``, ranges followed by the number of CPUs.
 _NODE_CPUS = re.compile(r"\s*node (\d{1,4}) cpus:([\d\s,-]*)(?:\([\w ,-]{1,40}\)\s*)?")
-#: The rest of a node's CPUs, where the line was broken.
+#: The rest of a node's CPUs, if the line was broken.
 _MORE_CPUS = re.compile(r"\s*\d{1,5}(?:\s+\d{1,5})*\s*")
-#: The number may have been blotted out: ``size: n MB``.
+#: The number may be masked: ``size: n MB``.
 _NODE_SIZE = re.compile(r"\s*node (\d{1,4}) (size|memory|free):\s*(\S{1,12}) ([KMG]B)\s*")
 _UNIT = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 
@@ -24,7 +24,7 @@ def begins(lines: Lines, at: int) -> bool:
     text = lines[at].text
     if "node" not in text:
         return False
-    if _NODE_SIZE.fullmatch(text):  # the head was cut off
+    if _NODE_SIZE.fullmatch(text):  # the head is missing
         return any(_NODE_CPUS.fullmatch(line.text) for line in lines[at + 1 : at + 3])
     return bool(_AVAILABLE.fullmatch(text) or _NODE_CPUS.fullmatch(text))
 

@@ -1,4 +1,4 @@
-"""Processes, as ps(1) of procps prints them."""
+"""Processes from ps(1) of procps."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class ProcessEntry:
 
     @property
     def zombie(self) -> bool:
-        """Whether it has ended without being reaped by its parent."""
+        """Whether it has ended but was not reaped by its parent."""
         return self.state.startswith("Z")
 
 
 def parse(text: str) -> tuple[ProcessEntry, ...]:
-    """Read the lines that were collected; raises ValueError."""
+    """Read the collected lines; raises ValueError."""
     entries = []
     for line in text.split("\n"):
         if not line.strip():

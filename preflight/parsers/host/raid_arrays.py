@@ -18,7 +18,7 @@ ARRAYS = "file:/proc/mdstat"
 
 HINTS = ("Personalities :",)
 
-#: Levels that go on without one of their members.
+#: Levels that survive the loss of one member.
 _REDUNDANT = frozenset({"raid1", "raid4", "raid5", "raid6", "raid10"})
 
 _ARRAY = re.compile(r"(md[\w-]{1,32}) : (active|inactive)(?: \(([a-z-]{1,20})\))?((?: \S{1,60}){0,4096})\s*")
@@ -32,10 +32,10 @@ _LAST = "unused devices:"
 
 @dataclass(frozen=True)
 class RaidArray:
-    """One array: its device, level and the disks or partitions that it is made of."""
+    """One array: its device, level and member disks or partitions."""
 
     name: str
-    level: str  # raid0, raid1, ..., linear; empty of an array that is not active
+    level: str  # raid0, raid1, ..., linear; empty for an inactive array
     members: tuple[str, ...]
     active: bool = True
     failed: tuple[str, ...] = ()  # members that the kernel has marked as faulty
@@ -46,7 +46,7 @@ class RaidArray:
 
     @property
     def redundant(self) -> bool:
-        """Whether it goes on without one of its members."""
+        """Whether it survives the loss of one member."""
         return self.level in _REDUNDANT
 
 

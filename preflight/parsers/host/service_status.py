@@ -25,7 +25,7 @@ _OF_SYSTEMD = re.compile(r"Failed with result|[Mm]ain process exited|Failed to s
 
 @dataclass(frozen=True)
 class ServiceStatus:
-    """The state of a unit, and the lines of its log that report trouble."""
+    """The state of a unit, and its log lines that report trouble."""
 
     unit: str
     loaded: str | None
@@ -38,7 +38,7 @@ class ServiceStatus:
 
     @property
     def cause(self) -> tuple[int, str] | None:
-        """The first trouble that is not systemd's own word on the end."""
+        """The first reported trouble other than systemd's message about the end."""
         own = [trouble for trouble in self.troubles if not _OF_SYSTEMD.search(trouble[1])]
         return next(iter(own or self.troubles), None)
 
@@ -50,7 +50,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def unit_of(lines: Lines, at: int) -> str:
-    """Return the unit of which the status begins at a line; empty for none."""
+    """Return the unit whose status starts at a line; empty if none."""
     match = _HEAD.fullmatch(lines[at].text)
     if match is None:
         return ""

@@ -23,7 +23,7 @@ class Service:
     load: str  # loaded, not-found, masked, …
     active: str  # active, inactive, failed, activating, …
     sub: str  # running, exited, dead, …
-    names: tuple[str, ...] = ()  # all of its names, where they were collected
+    names: tuple[str, ...] = ()  # all of its names, if collected
 
     @property
     def known(self) -> bool:
@@ -34,7 +34,7 @@ class Service:
 def parse(text: str) -> Mapping[str, Service]:
     """Read blocks of ``KEY=value`` by unit name; raises ValueError.
 
-    Empty lines divide the blocks.
+    Empty lines separate the blocks.
     """
     found = {}
     for block in re.split(r"\n[ \t]*\n", normalize_text(text).strip()):
@@ -50,7 +50,7 @@ def parse(text: str) -> Mapping[str, Service]:
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit in a list: its name and what it is for."""
+    """A unit in a list: its name and description."""
 
     name: str
     about: str
@@ -59,7 +59,7 @@ class Unit:
 def parse_units(text: str) -> tuple[Unit, ...]:
     """Read ``systemctl list-units --plain``, with or without bullets.
 
-    Its last line counts the units, so an empty text is refused. Raises ValueError.
+    Its last line counts the units, so an empty text is rejected. Raises ValueError.
     """
     units: list[Unit] = []
     for line in normalize_text(text).split("\n"):

@@ -19,7 +19,7 @@ _FILE = re.compile(r"\s*/proc/sys/([\w./@:-]{3,200}?):(?:\s*)(.{0,400})")
 
 @dataclass(frozen=True)
 class KernelSettings:
-    """The settings, and the lines they stand on."""
+    """The settings, and their lines."""
 
     values: Mapping[str, str]
     lines: Mapping[str, int]
@@ -39,7 +39,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[KernelSettings]:
-    """Read the settings starting at a line; the last of two repeated names counts."""
+    """Read the settings starting at a line; the last of repeated names counts."""
     end, taken = block(lines, at, lambda text: _setting(text) is not None)
     values: dict[str, str] = {}
     numbers: dict[str, int] = {}

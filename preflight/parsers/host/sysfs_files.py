@@ -1,4 +1,4 @@
-"""Files of ``/sys`` by path, as ``grep .`` lists them; RDMA ports are apart."""
+"""Files of ``/sys`` by path, as ``grep .`` lists them, except RDMA ports."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from preflight.textprep.lines import Lines
 
 HINTS = ("/sys/",)
 
-#: A folder may have the colons of a PCI address in its name.
+#: A folder name may contain the colons of a PCI address.
 _LINE = re.compile(r"\s*(/sys/(?:[\w.@:+,-]{1,128}/){1,24}[\w.@+,-]{1,128}):\s{0,4}(\S.{0,400})")
 
 
 @dataclass(frozen=True)
 class SysfsFiles:
-    """The contents by path, and the lines they stand on."""
+    """The contents by path, and their lines."""
 
     contents: Mapping[str, str]
     lines: Mapping[str, int]

@@ -14,7 +14,7 @@ _BASH = re.compile(r"\s*([a-z][a-z /-]{2,30}?)\s+\((?:([\w-]{1,12}), )?-(\w)\)\s
 _PROC = re.compile(r"\s*Max ([a-z][a-z ]{2,30}?)\s{2,}(unlimited|\d{1,20})\s+(unlimited|\d{1,20})(?:\s+(\w+))?\s*")
 _PROC_HEAD = re.compile(r"\s*Limit\s+Soft Limit\s+Hard Limit\s+Units\s*")
 _UNIT = {"kbytes": 1024, "blocks": 1024, "bytes": 1, "512 bytes": 512}
-#: Names of /proc and those of bash.
+#: Names in /proc and in bash.
 _NAMES = {"locked memory": "max locked memory", "processes": "max user processes", "address space": "virtual memory"}
 
 

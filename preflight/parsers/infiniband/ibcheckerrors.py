@@ -35,7 +35,7 @@ class ExceededCounter:
 
 @dataclass(frozen=True)
 class ErrorCheck:
-    """The result: counters, ports that failed, numbers of nodes and ports."""
+    """The result: counters, failed ports, numbers of nodes and ports."""
 
     counters: tuple[ExceededCounter, ...]
     failed: tuple[str, ...]
@@ -53,7 +53,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[ErrorCheck]:
-    """Read the lines from one on."""
+    """Read the output starting at a line."""
     counters: list[ExceededCounter] = []
     failed: list[str] = []
     checked = bad = 0

@@ -1,4 +1,4 @@
-"""``ibdiagnet``: what each stage of a sweep objects to."""
+"""``ibdiagnet``: errors and warnings of each stage of a sweep."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ HINTS = ("-E- ", "-W- ", "-I- ")
 
 _MARK = re.compile(r"\s*-([EWI])- (\S.{0,2000})")
 _ROW = re.compile(r"-I- (\w[\w /&-]{1,40}?)\s{2,}(\d{1,7})\s+(\d{1,7})(?:\s+\S.{0,100})?\s*")
-#: Lines of other tools of the same family have such marks too.
+#: Lines of related tools also have such marks.
 _OTHERS = re.compile(r"\s*-[EWI]- .*(?:mst|flint|mlxlink|mlxconfig|device|firmware|driver|image)\b", re.IGNORECASE)
-#: Lines without a mark below one that has: counters of a port, and headings.
+#: Lines without a mark after a marked one: counters of a port, and headings.
 _BELOW = 40
-#: Most complaints of each sort.
+#: Maximum number of messages of each kind.
 MOST = 1000
 
 
 @dataclass(frozen=True)
 class Complaint:
-    """One error or warning, with what stands below it."""
+    """One error or warning, with the lines below it."""
 
     text: str
     line: int
@@ -42,14 +42,14 @@ class FabricDiagnosis:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a diagnosis begins at a line: several lines have marks."""
+    """Return whether a diagnosis starts at a line: several lines have marks."""
     if not _MARK.match(lines[at].text) or _OTHERS.match(lines[at].text):
         return False
     return sum(_MARK.match(line.text) is not None for line in lines[at : at + _BELOW]) > 1
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[FabricDiagnosis]:
-    """Read the marked lines from one on."""
+    """Read the marked lines starting at a line."""
     errors: list[Complaint] = []
     warnings: list[Complaint] = []
     stages: dict[str, tuple[int, int]] = {}
@@ -82,7 +82,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[FabricDiagnosis]:
 
 
 def _extend(errors: list[Complaint], warnings: list[Complaint], line: int, text: str) -> None:
-    """Add a line to the complaint that stands above it."""
+    """Add a line to the preceding message."""
     for into in (errors, warnings):
         if into and into[-1].line == line and len(into[-1].text) < 600:
             into[-1] = Complaint(f"{into[-1].text}; {' '.join(text.split())}", line)

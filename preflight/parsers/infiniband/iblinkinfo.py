@@ -1,4 +1,4 @@
-"""``iblinkinfo``: the state of every port of a subnet, also of unused ones.
+"""``iblinkinfo``: the state of every port of a subnet, including unused ones.
 
 Source: infiniband-diags, iblinkinfo(8). With ``-l`` each line names its device; otherwise a line above does.
 """
@@ -23,7 +23,7 @@ _COULD = re.compile(r"Could be ((?:[0-9]{1,4}(?:\.[0-9]{1,6})? Gbps)|(?:[0-9]{1,
 
 _PEER = re.compile(r'"([^"\n]{0,200})"')
 
-#: Characters of a line: two descriptions of 64 bytes (IBA), GUIDs and a remark take less than 300.
+#: Maximum characters of a line: two descriptions of 64 bytes (IBA), GUIDs and a remark take less than 300.
 LONGEST_LINE = 1000
 
 
@@ -31,14 +31,14 @@ LONGEST_LINE = 1000
 class PortState:
     """One port of a switch or an HCA."""
 
-    guid: str  # of the switch; of an HCA's port, which need not be the node's
+    guid: str  # GUID of the switch; for an HCA, of the port, which may differ from the node GUID
     name: str
     number: int
     state: str  # Active, Down, Initialize, Armed
     physical: str  # LinkUp, Polling, Disabled, …
     lane_gbps: float | None  # signalling rate of a lane, Gb/s: 53.125 for HDR; None while down
     width: int | None  # lanes
-    could_be: tuple[str, ...]  # better widths and speeds that both ends support: "100.0 Gbps"
+    could_be: tuple[str, ...]  # higher widths and speeds that both ends support: "100.0 Gbps"
     peer: str = ""  # description of the other end
 
 
@@ -92,7 +92,7 @@ def _port(text: str, above: str, name: str) -> PortState | None:
 def parse(text: str) -> tuple[PortState, ...]:
     """Read a node's list of all ports; raises ValueError with the faulty line.
 
-    An empty list is an error, too.
+    An empty list is also an error.
     """
     lines = lines_of_record(text)
     parsed = parse_lines(lines, 0)

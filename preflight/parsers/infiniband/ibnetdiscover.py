@@ -1,6 +1,6 @@
 """``ibnetdiscover``: switches, HCAs and links of a subnet.
 
-Source: infiniband-diags, ibnetdiscover(8) "topology file format". Each link is in it twice, once at each end.
+Source: infiniband-diags, ibnetdiscover(8) "topology file format". Each link occurs twice, once at each end.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import normalize_text
 
-#: Gb/s of one lane, by the name of its speed (InfiniBand Architecture Specification; FDR10 is Mellanox's).
+#: Gb/s of one lane, by speed name (InfiniBand Architecture Specification; FDR10 is Mellanox's).
 LANE_GBPS = {
     "SDR": 2.5, "DDR": 5.0, "QDR": 10.0, "FDR10": 10.0, "FDR": 14.0, "EDR": 25.0, "HDR": 50.0, "NDR": 100.0,
     "XDR": 200.0,
 }  # fmt: skip
 
-#: Device id of the aggregation node that a switch with SHARP shows as an HCA on a port of its own (pci.ids, 15b3:cf09).
+#: Device id of the aggregation node that a switch with SHARP shows as an HCA on a separate port (pci.ids, 15b3:cf09).
 AGGREGATION_NODE = 0xCF09
 _AGGREGATION_NAME = "Mellanox Technologies Aggregation Node"
 
@@ -42,11 +42,11 @@ class FabricDevice:
 
     guid: str  # node GUID, 16 hexadecimal digits
     kind: str  # switch, hca or router
-    name: str  # its description: "gpu001 mlx5_0"; empty where it did not answer
-    ports: int  # of the device, used or not
+    name: str  # its description: "gpu001 mlx5_0"; empty if it did not answer
+    ports: int  # number of ports, used or not
     device_id: int | None = None  # PCI device id of its chip
-    lid: int | None = None  # of a switch's port 0
-    described: bool = True  # False: only named as the other end of a link, without an entry of its own
+    lid: int | None = None  # for a switch, that of port 0
+    described: bool = True  # False: only named as the other end of a link, without a separate entry
 
     @property
     def is_switch(self) -> bool:
@@ -60,21 +60,21 @@ class FabricDevice:
 
     @property
     def label(self) -> str:
-        """Its name, or its GUID where it has none."""
+        """Its name, or its GUID if it has none."""
         return self.name or f"0x{self.guid}"
 
 
-End = tuple[str, int]  # GUID of the device, number of its port
+End = tuple[str, int]  # GUID of the device, port number
 
 
 @dataclass(frozen=True)
 class FabricLink:
-    """A cable: its two ends in order, and what it runs at."""
+    """A cable: its two ends in order, and its speed."""
 
     ends: tuple[End, End]
     speed: str  # "4xHDR"; empty if neither end reported it
-    gbps: float | None  # both directions alike, Gb/s; None: a speed that this version does not know
-    seen_by: int = 2  # ends that list it
+    gbps: float | None  # for each direction, Gb/s; None: unknown speed
+    seen_by: int = 2  # number of ends that list it
 
     def other(self, guid: str) -> End:
         """Return the end away from a device."""
@@ -87,12 +87,12 @@ class Net:
 
     devices: Mapping[str, FabricDevice]
     links: tuple[FabricLink, ...]
-    start: End | None  # node GUID that was swept from and its port (0: unknown)
+    start: End | None  # node GUID and port at which the sweep started (0: unknown)
     port_guids: Mapping[str, End]  # GUID of an HCA's port -> its node GUID and number
 
     @property
     def switches(self) -> tuple[FabricDevice, ...]:
-        """The switches, in the order of their names."""
+        """The switches, by name."""
         return tuple(sorted((d for d in self.devices.values() if d.is_switch), key=lambda d: (d.label, d.guid)))
 
     @property
@@ -123,7 +123,7 @@ class Net:
 def parse(text: str) -> Net:
     """Read a topology file; raises ValueError with the faulty line.
 
-    A file without devices is an error, too.
+    A file without devices is also an error.
     """
     devices: dict[str, FabricDevice] = {}
     halves: dict[tuple[End, End], list[str]] = {}
@@ -173,9 +173,9 @@ def _device(match: re.Match[str], fields: Mapping[str, str]) -> FabricDevice:
 
 
 def _far(match: re.Match[str], here: FabricDevice) -> tuple[FabricDevice, str]:
-    """Return the other end, as its own entry would describe it, and the speed.
+    """Return the other end, as its entry would describe it, and the speed.
 
-    It stands in until that entry is read.
+    It is a substitute until that entry is read.
     """
     name, rest = _quoted(match[7])
     found = _SPEED.search(rest)
@@ -196,14 +196,14 @@ def _quoted(comment: str) -> tuple[str, str]:
 
 def _link(ends: tuple[End, End], speeds: list[str]) -> FabricLink:
     known = [(rate, speed) for speed in speeds if (rate := gbps(speed)) is not None]
-    if known:  # the two ends of one cable agree; where a simulator lets them differ, the slower one counts
+    if known:  # the two ends of a cable agree; if a simulator lets them differ, the lower speed counts
         rate, speed = min(known)
         return FabricLink(ends, speed, rate, len(speeds))
     return FabricLink(ends, next(filter(None, speeds), ""), None, len(speeds))
 
 
 def gbps(speed: str) -> float | None:
-    """Return the rate of ``4xHDR`` in Gb/s; None if the speed is not known."""
+    """Return the rate of ``4xHDR`` in Gb/s; None if the speed is unknown."""
     match = _SPEED.fullmatch(speed)
     lane = LANE_GBPS.get(match[2]) if match else None
     return lane * int(match[1]) if match and lane is not None else None

@@ -1,7 +1,7 @@
 """``ibqueryerrors``: error counters of a subnet's ports since their last reset.
 
-Source: infiniband-diags, ibqueryerrors(8). Its exit status is 1 where it found errors. Without a subnet manager it
-prints nothing and ends with 0. The line "port ALL" adds counters up until they are full, and is not read.
+Source: infiniband-diags, ibqueryerrors(8). Its exit status is 1 if it found errors. Without a subnet manager it prints
+nothing and exits with 0. The line "port ALL" sums counters until they saturate, and is not read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.record import lines_of_record
 from preflight.textprep.lines import Lines
 
-#: What a counter of PortCounters can hold at most (IBA 16.1.3.5): a full one cannot show growth.
+#: Maximum values of the counters of PortCounters (IBA 16.1.3.5): a saturated one cannot show growth.
 FULL = {
     "SymbolErrorCounter": 65535, "LinkErrorRecoveryCounter": 255, "LinkDownedCounter": 255, "PortRcvErrors": 65535,
     "PortRcvRemotePhysicalErrors": 65535, "PortRcvSwitchRelayErrors": 65535, "PortXmitDiscards": 65535,
@@ -40,9 +40,9 @@ class Errors:
 
     counters: Mapping[tuple[str, int], Mapping[str, int]]  # (GUID of the port, its number) -> counter -> value
     names: Mapping[str, str]  # GUID of the port -> description of its device
-    nodes: int  # queried devices
-    unanswered: int  # queries of counters that failed
-    thresholds: Mapping[str, int]  # counter -> value up to which it is not listed (/etc/infiniband-diags)
+    nodes: int  # number of queried devices
+    unanswered: int  # failed queries of counters
+    thresholds: Mapping[str, int]  # counter -> maximum value that is not listed (/etc/infiniband-diags)
 
 
 HINTS = ("Errors for ", "## Summary:")
@@ -84,9 +84,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Errors]:
 
 
 def parse(text: str) -> Errors:
-    """Read a report; raises ValueError without a summary, or for an odd line.
+    """Read a report; raises ValueError without a summary, or for an invalid line.
 
-    The summary is the end of a complete report.
+    The summary marks the end of a complete report.
     """
     if not text.strip():
         raise ValueError("it is empty: no subnet manager answered")
@@ -101,7 +101,7 @@ def parse(text: str) -> Errors:
 
 
 def by_place(errors: Errors) -> dict[str, Mapping[str, int]]:
-    """Return the counters by the device's description and the port."""
+    """Return the counters by device description and port."""
     return {f"{errors.names.get(guid) or guid} port {port}": values for (guid, port), values in errors.counters.items()}
 
 

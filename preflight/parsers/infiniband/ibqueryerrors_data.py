@@ -1,7 +1,7 @@
 """``ibqueryerrors --counters``: traffic of a subnet's ports since their reset.
 
-Source: infiniband-diags, ibqueryerrors(8); IBA 16.1.3.5 and 16.1.4.11: data are counted in words of four bytes. A
-port without extended counters stops at 32 bits.
+Source: infiniband-diags, ibqueryerrors(8); IBA 16.1.3.5 and 16.1.4.11: data is counted in words of four bytes. A port
+without extended counters saturates at 32 bits.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import normalize_text
 
-#: Bytes of one count of PortXmitData and PortRcvData.
+#: Bytes per count of PortXmitData and PortRcvData.
 WORD = 4
 
-#: Where a counter of 32 bits stops.
+#: Maximum value of a 32-bit counter.
 FULL = 0xFFFFFFFF
 
 _OF = re.compile(r'Data Counters for (?:0x[0-9a-fA-F]{1,16} )?".*"')
@@ -42,7 +42,7 @@ class Rate:
 
 
 def parse(text: str) -> Mapping[Port, Data]:
-    """Parse a report; raise ValueError for a missing summary or an odd line."""
+    """Parse a report; raise ValueError for a missing summary or an invalid line."""
     found: dict[Port, Data] = {}
     has_summary = False
     for line in normalize_text(text).split("\n"):
@@ -65,7 +65,7 @@ def parse(text: str) -> Mapping[Port, Data]:
 def rates(before: Mapping[Port, Data], after: Mapping[Port, Data], seconds: float) -> Mapping[Port, Rate]:
     """Return the rate of every port with valid counters.
 
-    Ports with full counters, or reset in between, are left out.
+    Ports with saturated counters, or reset in between, are left out.
     """
     found = {}
     for port, now in after.items():

@@ -16,7 +16,7 @@ HINTS = ("Record dump:",)
 
 _HEAD = re.compile(r"\s*(\w{3,40}Record) dump:\s*")
 _FIELD = re.compile(r"\s*([A-Za-z][\w .\[\]]{0,40}?)\.{2,60}(.{0,200})")
-#: Records of one part.
+#: Maximum records of one part.
 MOST_RECORDS = 10_000
 
 

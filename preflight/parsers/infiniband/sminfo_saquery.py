@@ -10,7 +10,7 @@ import re
 from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import normalize_text
 
-#: State of a subnet manager (IBA table 160).
+#: States of a subnet manager (IBA table 160).
 STATES = {0: "not active", 1: "discovering", 2: "standby", 3: "master"}
 MASTER = 3
 
@@ -21,7 +21,7 @@ _SMINFO = re.compile(
     r"sminfo: sm lid ([0-9]{1,5}) sm guid 0x([0-9a-fA-F]{1,16}), activity count ([0-9]{1,20}) "
     r"priority ([0-9]{1,2}) state ([0-9]{1,2}) \S+"
 )
-#: What no answer from the manager looks like, in distinction to a port that could not even be opened.
+#: Message for a query without an answer, as opposed to a port that could not be opened.
 _NO_ANSWER = re.compile(r"(?:\S{0,200}/)?sminfo: iberror: failed: query\s*")
 
 _NOISE = re.compile(r"sim_connect: attached as client")
@@ -34,7 +34,7 @@ class Manager:
     """A subnet manager's description of itself."""
 
     lid: int
-    guid: str  # of the port that it runs on, 16 hexadecimal digits
+    guid: str  # GUID of its port, 16 hexadecimal digits
     priority: int
     state: int
 
@@ -50,7 +50,7 @@ class Manager:
 
 
 def parse_sminfo(text: str) -> Manager | None:
-    """Read ``sminfo``; None if the query got no answer. Raises ValueError."""
+    """Read ``sminfo``; None if the query was not answered. Raises ValueError."""
     line = next((line.strip() for line in normalize_text(text).split("\n") if line.strip()), "")
     if match := _SMINFO.fullmatch(line):
         return Manager(int(match[1]), match[2].lower().zfill(16), int(match[4]), int(match[5]))
@@ -77,17 +77,17 @@ def parse_services(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Lost:
-    """Queries of a tool without an answer."""
+    """Queries of a tool that were not answered."""
 
     count: int
-    routes: tuple[tuple[int, ...], ...]  # directed routes to what did not answer: (0, 1, 3), each once
+    routes: tuple[tuple[int, ...], ...]  # directed routes to devices that did not answer: (0, 1, 3), each once
     first: str  # the first such line
 
 
 def lost(err: str) -> Lost | None:
-    """Find lost queries in a tool's standard error; None if there are none.
+    """Find unanswered queries in a tool's standard error; None if there are none.
 
-    A tool that lost some ends with status 0 and prints what is left.
+    A tool with unanswered queries exits with status 0 and prints the rest.
     """
     lines = [line.strip() for line in normalize_text(err).split("\n") if _LOST.search(line) and not _NOISE.search(line)]
     if not lines:

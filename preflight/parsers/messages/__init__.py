@@ -1,6 +1,6 @@
 """Error messages of drivers, CUDA, frameworks and schedulers.
 
-One table of signatures, and the lines that have them.
+A table of signatures, and the search for lines that match.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Errors of CUDA and its libraries, as programs print them."""
+"""Errors of CUDA and its libraries, as printed by programs."""
 
 from __future__ import annotations
 

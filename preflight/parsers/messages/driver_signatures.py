@@ -1,4 +1,4 @@
-"""Errors of ``nvidia-smi``, NVML and the container runtime in place of an output."""
+"""Errors printed instead of output by ``nvidia-smi``, NVML and container runtimes."""
 
 from __future__ import annotations
 

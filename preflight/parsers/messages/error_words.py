@@ -1,4 +1,4 @@
-"""Checks by the words of an error that no signature knows."""
+"""Checks by words of an error without a signature."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ _WORDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 
 def check_of(text: str, otherwise: str) -> str:
-    """Return the id of the check that judges what a text is about."""
+    """Return the id of the check for the subject of a text."""
     return next((check for pattern, check in _WORDS if pattern.search(text)), otherwise)

@@ -1,4 +1,4 @@
-"""Levels of log lines, for errors that no signature knows."""
+"""Levels of log lines, for errors without a signature."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 
 from preflight.evidence import json_limits
 
-#: Characters of a line in which its level stands, and of a message that is returned.
+#: Maximum characters of a line in which its level occurs, and of a returned message.
 _HEAD, _LENGTH = 160, 300
 
-#: Texts of which a line has one that bears a level; for the detector.
+#: Texts, one of which occurs in every line with a level; for the detector.
 HINTS = (
     "ERROR", "CRITICAL", "FATAL", "SEVERE", "rror:", "fatal:", "panic:", "level=", '"level"', '"severity"', ".go:",
     ".cc:", ".cpp:", ".cu:", ".h:", ".py:", ".rs:", "xception:", "Interrupt:", "Timeout:", "Failure:", "Resources:",
@@ -23,7 +23,7 @@ _GLOG = re.compile(
     r"\]"
     r"\s?(?P<text>.*)"
 )
-#: Ray: ``[2026-10-01 10:00:00,000 E 311 311] (raylet) node.cc:30: text``; XLA has a bracket behind the place.
+#: Ray: ``[2026-10-01 10:00:00,000 E 311 311] (raylet) node.cc:30: text``; XLA has a bracket after the place.
 _LETTER = re.compile(
     r"\s{0,8}\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d{1,9}:? (?P<level>[IWEFDC])(?: \d{1,10} \d{1,10}\])? (?:\(\w{1,30}"
     r"\) )?"
@@ -32,18 +32,18 @@ _LETTER = re.compile(
 #: logfmt: ``time="…" level=error msg="…"``.
 _LOGFMT = re.compile(r'(?:^|\s)(?:level|lvl|severity)="?(?P<level>[A-Za-z]{3,9})"?(?:\s|$)')
 _MESSAGE = re.compile(r'(?:^|\s)(?:msg|message|err|error)="((?:[^"\\]|\\.){1,600})"')
-#: Python's logging, log4j, spdlog and their like: a level in capitals with nothing but time, names and marks before it.
+#: Python's logging, log4j, spdlog and similar: a level in capitals, preceded only by time, names and marks.
 _CAPITAL = re.compile(
     r"(?:\S{1,60}\s{1,12}){0,7}?(?:\S{1,60}?[\])>|:-])?[\[(<|]{0,3}"
     r"(?P<level>ERROR|CRITICAL|FATAL|SEVERE|EMERG|ALERT)(?:[\])>|:]|\s|$)[\])>|:\s-]*(?P<text>.*)"
 )
-#: A program's own word: ``error: …``, ``train.py: error: …``, ``Error: …``, ``panic: …``.
+#: A program's own prefix: ``error: …``, ``train.py: error: …``, ``Error: …``, ``panic: …``.
 _OWN_WORD = re.compile(
     r"\s{0,4}(?:[\w./+-]{1,60}(?:\[\d{1,10}\])?: )?(?:[Ff]atal error|[Ff]atal|[Ee]rror|panic|FATAL|ERROR)"
     r"(?: \[\w{1,20}\]| response from daemon| from server(?: \(\w{1,40}\))?)?: {1,8}(?P<text>\S.*)"
 )
 
-#: An error that is none, or that the program got over.
+#: A message that is not an error, or an error from which the program recovered.
 _NO_FAULT = re.compile(
     r"(?i)\b(?:no|0|zero|without|any) (?:\w{1,20} )?(?:errors?|failures?)\b|\berrors?\b ?(?:=|:|count:?)? ?(?:0\b"
     r"|none\b)"
@@ -51,12 +51,12 @@ _NO_FAULT = re.compile(
     r"|ignor(?:ed|ing)|recovered|succeeded|successful(?:ly)?|resolved|non.?fatal|harmless|can be ignored)\b"
     r"|\bdeprecat|error[_ ]?(?:rate|bound|handler|handling|level|log|check)|mean (?:squared )?error|\berror_?(?:if|on)_"
 )
-#: A retry that was the last.
+#: The last of several retries.
 _GAVE_UP = re.compile(r"(?i)giv(?:e|ing|en) up|(?:max(?:imum)?|too many|all) (?:number of )?(?:re-?tries|attempts)"
  r"|after \d+"
                       r" (?:re-?tries|attempts)|retries (?:exhausted|exceeded)|exceeded")  # fmt: skip
 
-#: Lines of a traceback that a logger wrote one by one.
+#: Lines of a traceback written one by one by a logger.
 _OF_TRACEBACK = re.compile(r"^\s{0,40}File \"|\] {3,}\S|^\s{4,}|^[\s~^]*$")
 
 _BAD = frozenset({"e", "f", "error", "err", "fatal", "critical", "crit", "panic", "dpanic", "severe", "emerg", "alert"})
@@ -71,12 +71,12 @@ def error_text(text: str) -> str | None:
 
 
 def is_fault(text: str) -> bool:
-    """Return whether the program did not recover, judged by its words."""
+    """Return whether the program did not recover, judged by the text."""
     return _NO_FAULT.search(text) is None or _GAVE_UP.search(text) is not None
 
 
 def is_log_line(text: str) -> bool:
-    """Return whether a line has the form of a log's: a time, or a level."""
+    """Return whether a line has the form of a log line: a time, or a level."""
     return _LOG_LINE.match(text[:_HEAD]) is not None
 
 
@@ -108,7 +108,7 @@ def _leveled(text: str) -> str:
 
 
 def _of_json(text: str) -> str:
-    """Return the message of a line of JSON with a level: zap, logrus, pino, bunyan."""
+    """Return the message of a JSON line with a level: zap, logrus, pino, bunyan."""
     if len(text) > 20_000 or not re.search(r'"(?:level|severity|lvl|levelname)"', text):
         return ""
     try:

@@ -1,4 +1,4 @@
-"""Finds the lines of a text that have the signature of an error."""
+"""Search for lines with an error signature."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.textprep.lines import Lines
 from preflight.textprep.plain_text import ends_of
 
-#: All signatures; of those that fit one line, the first counts.
+#: All signatures; the first match of a line counts.
 SIGNATURES: tuple[ErrorSignature, ...] = (
     *driver_signatures.SIGNATURES,
     *slurm_signatures.SIGNATURES,
@@ -37,7 +37,7 @@ SIGNATURES: tuple[ErrorSignature, ...] = (
 )
 
 _FIRST_ERROR = ("grep -n -i -e error -e traceback LOG | head", "preflight read LOG", "dmesg -T | tail -50")
-#: What no signature knows: an exception that ended a program, and a line that a program itself calls an error.
+#: Errors without a signature: an exception that ended a program, and a line that the program marks as an error.
 RAISED = ErrorSignature(
     "exception", FRAMEWORK, (), re.compile("(?!)"), "fail", "", "job.errors", _FIRST_ERROR,
     "Look at the line of the program that raised it."
@@ -46,7 +46,7 @@ LOGGED = ErrorSignature(
     "logged-error", FRAMEWORK, (), re.compile("(?!)"), "unknown", "", "job.errors", _FIRST_ERROR,
     "The program calls it an error; what it means for the job is not known here."
 )  # fmt: skip
-#: Ids of errors that are grouped by their text.
+#: Ids of errors that are grouped by text.
 _BY_TEXT = frozenset({RAISED.id, LOGGED.id})
 #: A line of Slurm's own commands and daemons, and of their logs.
 _SLURMS = re.compile(
@@ -55,29 +55,29 @@ _SLURMS = re.compile(
     r"(?:-\w{1,20})?(?:\[\d{1,10}\])?: )?(?:error|fatal): (?P<text>\S.*)"
 )
 
-#: Characters of a line that are looked at, that its finding quotes, and of these before what has the signature.
+#: Maximum characters of a line that are examined, that its finding quotes, and of these before the match.
 _LONGEST, _WORDS, _BEFORE = 4000, 320, 120
-#: Lines without an error after which what comes next is another part; errors of one part.
+#: Maximum lines without an error within a part; maximum errors of a part.
 _GAP, MAX_ERRORS = 12, 1000
-#: Lines within which an error without a signature belongs to one that has one.
+#: Maximum distance in lines at which an error without a signature belongs to one with a signature.
 _SAME = 1
 
-#: Words of a person, in front of a message that is quoted within a sentence.
+#: Prose before a message that is quoted in a sentence.
 _PROSE = re.compile(
     r"(?i)\b(?:i|i'm|we|we're|my|our|you|your|anyone|please|how|why|does|should|hello|hi|thanks|if|when|whenever)\b"
 )
-#: A line of Python's own for an exception: the words behind it are not a person's.
+#: A Python exception line: the text in it is not prose.
 _RAISED = re.compile(r"(?:\[[\w:]{1,20}\]:? ?)?\s{0,8}[A-Za-z_][\w.]{0,120}(?:Error|Exception|Warning)\b")
-#: The node that a launcher or a search put in front of a line.
+#: The node name that a launcher or a search put before a line.
 _NODE = re.compile(
     r"(?!python\d|mlx\d|nvme\d|rank\d|ib\d|eth\d|sda?\d|line \d)([a-z][a-z0-9.-]{0,62}\d[a-z0-9.-]{0,20}): (?=\S)"
 )
-#: Log lines that other parsers read: the kernel's, UCX's and NCCL's.
+#: Log lines that other parsers read: of the kernel, UCX and NCCL.
 _OTHERS = re.compile(
     r"\bNCCL (?:INFO|WARN|ERROR|TRACE)\b|\bUCX {1,2}(?:ERROR|FATAL)\b|NVRM: |\bkernel: "
     r"|^\s{0,8}(?:<\d{1,3}>)?\[ {0,8}\d{1,9}\.\d{4,9}\]"
 )
-#: Lines of a program's source in a traceback, and comments.
+#: Source lines in a traceback, and comments.
 _SOURCE = re.compile(r"\s{0,40}(?:#|//|raise |except |assert |return |if |print\(|echo |grep |\$ )")
 _RANK = re.compile(r"(?i)\brank[ =:]{0,12}(\d{1,6})\b|\[default(\d{1,4})\]|\[rank(\d{1,6})\]")
 _HOST = re.compile(r"^\s{0,8}host\s{0,8}: ([\w.-]{1,64})\s*$")
@@ -85,27 +85,27 @@ _HOST = re.compile(r"^\s{0,8}host\s{0,8}: ([\w.-]{1,64})\s*$")
 
 @dataclass(frozen=True)
 class LoggedError:
-    """One line that has a signature."""
+    """One line with a signature."""
 
     signature: ErrorSignature
-    line: int  # number in the source
+    line: int  # line number in the source
     text: str
-    gpu: str = ""  # PCI address or number, where the line names it
+    gpu: str = ""  # PCI address or number, if the line names it
     node: str = ""
     rank: str = ""
-    what: str = ""  # what the signature quotes
+    what: str = ""  # quoted by the signature
     place: str = ""  # file, line and function that raised it
-    words: str = ""  # what was printed, without time, level and place
+    words: str = ""  # the message without time, level and place
     follows: bool = False  # it reports the end of another process
 
     @property
     def has_meaning(self) -> bool:
-        """Whether a signature knows what it means."""
+        """Whether a signature explains it."""
         return self.signature.id not in _BY_TEXT
 
 
 def _in_nccls_log(text: str) -> bool:
-    """Return whether the reader of NCCL's log knows the failure that a line shows."""
+    """Return whether NCCL's log reader covers the failure in a line."""
     return nccl_signatures.matching(text, "outside") is not None
 
 
@@ -121,11 +121,11 @@ def _unknown_error(text: str) -> tuple[ErrorSignature, str] | None:
     return replace(LOGGED, kind=SLURM if slurms else FRAMEWORK, check=check), logged
 
 
-@functools.lru_cache(maxsize=256)  # each kind of error looks at the same lines
+@functools.lru_cache(maxsize=256)  # each kind of error examines the same lines
 def error_in(text: str, kind: str | None = None) -> tuple[ErrorSignature, re.Match[str]] | None:
-    """Return the first signature that a line has, and its match.
+    """Return the first matching signature of a line, and its match.
 
-    None for no error, prose and source.
+    None without an error, and for prose and source code.
     """
     text = text[:_LONGEST]
     if not any(hint in text for hint in _hints()) or _OTHERS.search(text) or _SOURCE.match(text):
@@ -140,7 +140,7 @@ def error_in(text: str, kind: str | None = None) -> tuple[ErrorSignature, re.Mat
 
 @functools.cache
 def _hints() -> tuple[str, ...]:
-    """Return the hints of all signatures, without those that hold another.
+    """Return the hints of all signatures, without those that contain another.
 
     One pattern of them all takes twice the time.
     """
@@ -171,7 +171,7 @@ def begins_with(kind: str) -> Callable[[Lines, int], bool]:
 def parser_of(kind: str) -> Callable[[Lines, int], Parsed[tuple[LoggedError, ...]]]:
     """Return the parser of a kind.
 
-    It reads errors of this kind that are near each other; lines of a log between them do not part them.
+    It reads nearby errors of this kind as one part; log lines between them do not separate them.
     """
 
     def parse_lines(lines: Lines, at: int) -> Parsed[tuple[LoggedError, ...]]:
@@ -224,7 +224,7 @@ def program_errors(lines: Lines) -> tuple[LoggedError, ...]:
 
 
 def _error_at(lines: Lines, at: int) -> tuple[LoggedError, int] | None:
-    """Return the error that begins at a line, and the index behind it."""
+    """Return the error that starts at a line, and the index after it."""
     text = lines[at].text[:_LONGEST]
     if traceback.begins(text) and (result := traceback.raised(lines, at)) is not None:
         logged = f"{result.type}: {result.message}"
@@ -242,7 +242,7 @@ def _error_at(lines: Lines, at: int) -> tuple[LoggedError, int] | None:
 
 
 _ANYTHING = re.compile("")
-#: The last line of a traceback of which the beginning was not copied.
+#: The last line of a traceback whose start was not copied.
 _BARE = re.compile(
     r"(?:\[(?:rank|default)\d{1,6}\]:? ?)?"
     r"(?P<type>[A-Za-z_][\w.]{0,160}(?:Error|Exception|Interrupt|Exit|Failure|Timeout|Died|Resources"
@@ -271,7 +271,7 @@ def _bare_exception(lines: Lines, at: int) -> LoggedError | None:
 
 
 def _raised(error: traceback.RaisedError, lines: Lines, at: int) -> LoggedError:
-    """Return the error that a traceback ends with."""
+    """Return the error at the end of a traceback."""
     logged = f"{error.type}: {error.message}".rstrip(": ")
     hit = error_in(logged)
     signature = hit[0] if hit is not None else RAISED
@@ -302,7 +302,7 @@ def _logged(signature: ErrorSignature, match: re.Match[str] | None, lines: Lines
 
 
 def _words(text: str, match: re.Match[str] | None) -> str:
-    """Return what a line reports around the match of its signature."""
+    """Return the reported text around the match of a signature."""
     logged = level.error_text(text) or text
     place = logged.find(match[0]) if match and match[0] else -1
     begin = max(0, place - _BEFORE) if place > _WORDS - _BEFORE else 0
@@ -311,9 +311,9 @@ def _words(text: str, match: re.Match[str] | None) -> str:
 
 
 def by_signature(errors: tuple[LoggedError, ...]) -> Iterator[tuple[ErrorSignature, list[LoggedError]]]:
-    """Yield the errors of each signature, in the order in which they came first.
+    """Yield the errors of each signature, in order of first occurrence.
 
-    Those that no signature knows are grouped by their text, but for numbers.
+    Errors without a signature are grouped by their text without numbers.
     """
     grouped: dict[str, list[LoggedError]] = {}
     for error in errors:

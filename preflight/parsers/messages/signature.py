@@ -1,6 +1,6 @@
-"""A signature of an error message.
+"""Signatures of error messages.
 
-How its line reads, what it means, and what to look at next.
+A signature has the pattern of a line, its meaning, and the next steps.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 
 from preflight._startup.lightclass import dataclass
 
-#: Kinds of parts in which signatures are reported.
+#: Kinds of parts for which signatures are reported.
 FRAMEWORK, NVIDIA_SMI, SLURM = "framework error", "nvidia-smi error", "slurm error"
 NETWORK_TOOL = "network error"
 
@@ -24,19 +24,19 @@ class ErrorSignature:
 
     id: str
     kind: str
-    hints: tuple[str, ...]  # texts of which the line has one
+    hints: tuple[str, ...]  # texts, one of which occurs in the line
     pattern: re.Pattern[str]
     status: str  # fail, warn or unknown
     meaning: str
-    check: str  # id of the check that judges the same on a node
-    commands: tuple[str, str, str]  # what to run next
+    check: str  # id of the check for the same fault on a node
+    commands: tuple[str, str, str]  # commands to run next
     fix: str  # one sentence
 
 
 def signatures(
     kind: str, rows: tuple[tuple[str, str, str, str, str, str, tuple[str, str, str], str], ...]
 ) -> tuple[ErrorSignature, ...]:
-    """Make signatures of rows.
+    """Build signatures from rows.
 
     Id, hints joined by ``|``, pattern, status, meaning, check, commands, fix.
     """

@@ -14,7 +14,7 @@ _FRAME = re.compile(r'(?P<before>.{0,200}?)(?P<indent>\s{2,12})File "(?P<file>[^
                     r"(?:, in (?P<function>.{1,200}))?")  # fmt: skip
 _EXCEPTION = re.compile(r"(?P<type>[A-Za-z_][\w.<>]{0,160}(?:\(\w{1,80}\))?)(?::\s?(?P<message>.*))?")
 _CHAIN = re.compile(r"(?:During handling of the above exception, another|The above exception was the direct cause)")
-#: Files that are not the user's: of the interpreter and of what was installed.
+#: Files that are not the user's: of the interpreter and of installed packages.
 _LIBRARY = re.compile(
     r"(?:^|/)(?:site-packages|dist-packages|lib(?:64)?/python\d[\d.]{0,6})/|^<(?:frozen|string"
     r"|stdin)"
@@ -44,16 +44,16 @@ class RaisedError:
 
     type: str
     message: str
-    frame: str  # file:line in function, of the user's own code where there is some
-    cause: str  # the first exception of a chain, empty for none
+    frame: str  # file:line in function, of the user's code if possible
+    cause: str  # the first exception of a chain, empty if none
     at: int  # index of the line with the exception
-    end: int  # index behind the last line
-    ignored: bool  # the program wrote it and went on
+    end: int  # index after the last line
+    ignored: bool  # the program logged it and continued
     cut: bool = False
 
     @property
     def follows(self) -> bool:
-        """Whether another process ended before, and this is what came of it."""
+        """Whether it is the consequence of the end of another process."""
         return bool(_FOLLOWS.search(self.type) or _FOLLOWS_MESSAGE.search(self.message))
 
 
@@ -63,7 +63,7 @@ def begins(text: str) -> bool:
 
 
 def raised(lines: Lines, at: int) -> RaisedError | None:
-    """Read what begins at a line; None for nothing of the kind."""
+    """Read the traceback or panic at a line; None if there is none."""
     text = lines[at].text
     if text.startswith("panic: "):
         return _go_panic(lines, at)
@@ -137,7 +137,7 @@ def _shape(text: str) -> str:
 
 
 def _go_panic(lines: Lines, at: int) -> RaisedError | None:
-    """Read a panic: its goroutine's stack names the function."""
+    """Read a panic: its goroutine stack names the function."""
     near = lines[at : at + 12]
     head = next((place for place, line in enumerate(near) if line.text.startswith("goroutine ")), None)
     if head is None:

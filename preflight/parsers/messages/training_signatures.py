@@ -1,4 +1,4 @@
-"""Errors of training and serving programs, and of what starts them."""
+"""Errors of training and serving programs, and of their launchers."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """NCCL's log (NCCL_DEBUG=INFO): networks, transports, warnings.
 
-Formats of NCCL 2.3 … 2.30 (src/debug.cc, src/init.cc, src/plugin/, src/transport/), behind any launcher's
-prefix. The NET subsystem is off by default: a missing line proves nothing. A line on what *could* be used
-(a plug-in was loaded, DMA-BUF is available, "use ring PXN 0 GDR 1") does not prove its use; only channel lines do.
+Formats of NCCL 2.3 … 2.30 (src/debug.cc, src/init.cc, src/plugin/, src/transport/), after any launcher's prefix. The
+NET subsystem is off by default: a missing line proves nothing. A line about an available feature (a loaded plug-in,
+DMA-BUF, "use ring PXN 0 GDR 1") does not prove its use; only channel lines do.
 
-Data flow: ``line_source`` (lines of a file, which ``textprep``, ``restore_prefix`` and ``truncation`` restore) →
+Data flow: ``line_source`` (lines of a file, restored by ``textprep``, ``restore_prefix`` and ``truncation``) →
 ``fast_scanner`` and ``line_parser`` (with ``prefix``, ``textprep`` and ``messages``, which uses ``channels``,
-``networks`` and ``communicators``) → ``counters`` (which add up over processes) → ``summarize`` (with ``transports``,
+``networks`` and ``communicators``) → ``counters`` (summed over processes) → ``summarize`` (with ``transports``,
 ``job_size``, ``ranks``, ``rails`` and ``failures``) → ``model`` → ``to_json``.
 """
 

@@ -1,4 +1,4 @@
-"""Counters of parsed events."""
+"""Counting of parsed events."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from preflight.parsers.nccl_log.event import LogEvent
 from preflight.parsers.nccl_log.model import LogLine, is_tcp
 from preflight.parsers.nccl_log.prefix import Origin
 
-#: A communicator of more ranks than this is a slip of the pen, and would cost memory.
+#: Maximum ranks of a communicator: a larger number is an error in the text, and would cost memory.
 MOST_RANKS = 1 << 20
 
-#: Kinds of the members of a communicator; their messages hold an address, so that none comes twice.
+#: Kinds of members of a communicator; their messages contain an address, so each occurs only once.
 OF_COMMUNICATORS = frozenset({"comm", "size", "rank"})
-#: Kinds that are counted as they are; with the host where hosts may differ.
+#: Kinds that are counted unchanged; with the host if hosts may differ.
 _PLAIN = frozenset({"network", "provider", "plugin", "ring", "trees", "counts", "nvls", "clique", "sharp", "driver",
                     "gdr disabled"})  # fmt: skip
 _BY_HOST = frozenset({"env", "affinity", "nvls support", "connected"})
 
 
-#: There is one of these facts for each of a hundred thousand ranks, and their lines are never quoted.
+#: These facts occur once for each of up to a hundred thousand ranks, and their lines are never quoted.
 _NOWHERE = LogLine(0, None, "", "")
 
 
@@ -31,7 +31,7 @@ def nowhere() -> LogLine:
 
 
 def add_version(tally: LogCounters, version: object, cuda: object, line: Callable[[], LogLine], count: int = 1) -> None:
-    """Count an NCCL version, and the CUDA that it was built for, if named."""
+    """Count an NCCL version, and the CUDA version of its build, if named."""
     tally.add("version", (version,), line, count)
     if cuda is not None:
         tally.add("built", (cuda,), line, count)
@@ -83,7 +83,7 @@ def apply(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[]
 
 
 def sized(tally: LogCounters, nranks: int) -> None:
-    """Record a communicator of so many ranks, of which a line names no rank."""
+    """Record a communicator of this size whose line names no rank."""
     if 0 < nranks <= MOST_RANKS:
         tally.add("collective size", (nranks,), nowhere, 0)
 
@@ -106,7 +106,8 @@ def _ranks(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[
     if phase == "Init COMPLETE":
         tally.add("made", (nranks, *origin.process), nowhere, count)
     if name is None:
-        # without an id, communicators of one size are distinguished by the number that each rank has set up
+        # without an id, communicators of one size are distinguished by the number of communicators that each rank has
+        # set up
         if phase == "Init COMPLETE":
             tally.add("nameless", (nranks, rank), nowhere, count)
         elif phase != "Init START":
@@ -123,7 +124,7 @@ def _ranks(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[
 
 
 def _obstacle(tally: LogCounters, event: LogEvent, line: Callable[[], LogLine], count: int) -> None:
-    """Record what prevents RDMA: a variable or a plug-in."""
+    """Record an obstacle to RDMA: a variable or a plug-in."""
     if event.kind == "env":
         name, value = cast("tuple[str, str]", event.values)
         off = name == "NCCL_IB_DISABLE" and value not in ("", "0")

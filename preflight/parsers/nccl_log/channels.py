@@ -1,4 +1,4 @@
-"""Lines of channels: their ends, transports, rings, trees and numbers."""
+"""Channel lines: ends, transports, rings, trees and counts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _NET = re.compile(
 _GPUDIRECT = "/GDRDMA"
 _WAY_SIZE = re.compile(r" comm 0x[0-9a-f]{1,16} nRanks (\d{1,7})\b")
 _CUT = re.compile(r"/?(?:\.{2,}|…)?")
-#: How NCCL joins GPUs of one node: P2P/IPC, P2P/CUMEM/read, P2P/direct pointer, P2P/indirect/3[1b000].
+#: Transports between GPUs of one node: P2P/IPC, P2P/CUMEM/read, P2P/direct pointer, P2P/indirect/3[1b000].
 _P2P = re.compile(r"P2P/(?:direct pointer|\w{1,28})")
 _CONNECTION = re.compile(
     r"(?:Ring|Channel|Coll|CollNet) \d+(?:/\d+)?"
     r"(?:\s*:\s*\d+(?:\[[0-9a-fA-F]+\]?)?(?:\s*->\s*\d+(?:\[[0-9a-fA-F]+\]?)?)?)?(?: \[(?:send|receive|recv)\]?)?"
 )
-#: Up to 2.3, and where a page took the brackets away.
+#: Up to 2.3, and if a page removed the brackets.
 _PLAIN_CONNECTION = re.compile(
     r"(?:Ring|Channel|CollNet|Coll) \d+(?:/\d+)?(?: ?:)? (?:\d+(?: -> \d+)? )?"
     r"(?:\(?(?:send|receive|recv)\)? )?via (\S.*)"
@@ -31,7 +31,7 @@ _TREE_SIZE = re.compile(r" comm 0x[0-9a-f]+ nRanks (\d{1,7}) busId")  # RCCL
 _COUNTS = re.compile(
     r"(\d{1,3}) coll channels, (?:(\d{1,3}) collnet channels, )?(?:(\d{1,3}) nvls channels, )?(\d{1,3}) p2p channels"
 )
-#: The same of RCCL since 2.27, with the size of the communicator.
+#: The same for RCCL since 2.27, with the size of the communicator.
 _SHAPE = re.compile(
     r"comm:\S{1,20}, nRanks:(\d{1,7}), nNodes:(\d{1,7})(?:, coll channels:(\d{1,3}) collnet channels:(\d{1,3}),"
     r" nvls channels:(\d{1,3}), p2p channels:(\d{1,3}))?"
@@ -46,11 +46,11 @@ class Via(NamedTuple):
     network: str  # with NET: IB, Socket, AWS Libfabric, …
     device: int | None  # index of the NIC among those of its network
     proxied: bool  # through the NIC of another rank's process
-    gpudirect: bool | None  # None: that part of the line is cut off
+    gpudirect: bool | None  # None: that part of the line is missing
 
 
 def via(text: str) -> Via | None:
-    """Parse what follows "via" on a channel's line; None where cut or unknown."""
+    """Parse the text after "via" in a channel line; None if truncated or unknown."""
     text = trimmed(text).partition('"')[0]
     if match := _NET.fullmatch(text):
         direct = _direct(match["rest"])
@@ -67,7 +67,7 @@ def via(text: str) -> Via | None:
 def _direct(rest: str) -> bool | None:
     """Return whether the text after the NIC shows GPUDirect RDMA.
 
-    No other word has the same beginning.
+    No other word starts the same way.
     """
     if rest.startswith(_GPUDIRECT) or (len(rest) > 1 and _GPUDIRECT.startswith(rest)):
         return True
@@ -118,6 +118,6 @@ def shape(message: str) -> LogEvent | None:
 
 
 def connected(message: str) -> LogEvent | None:
-    """Parse the message that all rings are connected, and over what."""
+    """Parse the message that all rings are connected, and their transport."""
     match = _RING_USE.match(message)
     return LogEvent("connected", (match[1] == "1", match[2] == "1") if match[1] else ()) if match else None

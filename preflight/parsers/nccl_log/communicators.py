@@ -13,7 +13,7 @@ _COMM = re.compile(
 _COMM_ID = re.compile(r" commId (0x[0-9a-f]+)")
 _SPLIT = re.compile(r"\bparent (0x[0-9a-f]+)(?: (?:splitCount|childCount) (\d+))?(?: color (-?\d+))?")
 _PHASE = re.compile(r"- (Init START|Init COMPLETE|Destroy COMPLETE|Abort COMPLETE)")
-#: Of the tuner of aws-ofi-nccl.
+#: From the tuner of aws-ofi-nccl.
 _TUNED = re.compile(r"Tuner init\b.{0,40}: comm with (\d{1,7}) ranks and (\d{1,7}) nodes")
 _SIZE = re.compile(
     r" nNodes (\d{1,7})(?!\d)(?: localRanks (\d{1,5})(?!\d))?(?: localRank \d{1,5}(?!\d))?(?: MNNVL (\d))?"
@@ -38,13 +38,13 @@ def comm(message: str) -> LogEvent | None:
     if known := _COMM_ID.search(rest):
         name = known[1]
     elif split := _SPLIT.search(rest):
-        # a parent's address is its process's own: the order of the split and the colour are what ranks share
+        # a parent's address is local to its process: ranks share the order of the split and the colour
         name = f"split {split[2]} color {split[3]}"
     return LogEvent("comm", (phase[1], rank, nranks, name))
 
 
 def nranks(message: str) -> LogEvent | None:
-    """Parse the number of GPUs of one process that sets up all ranks (2.4 … 2.6)."""
+    """Parse the number of GPUs of a process that sets up all ranks (2.4 … 2.6)."""
     if match := _RANK.match(message):
         return LogEvent("rank", (int(match[1]), int(match[2])))
     match = re.fullmatch(r"nranks (\d{1,7})", message)

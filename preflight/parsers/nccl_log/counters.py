@@ -1,7 +1,7 @@
 """Counters of a log, in memory that depends on hosts and ranks, not lines.
 
-Counters of two parts of a log add up to those of both (a monoid), so that several processes can read parts, and logs
-may come in one file for each rank.
+Counters of parts of a log can be added (a monoid), so that several processes can read parts, and each rank may have a
+separate file.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from preflight.parsers.nccl_log import rails
 from preflight.parsers.nccl_log.model import LogLine
 
-#: Different facts stored of each kind; further ones are counted and noted.
+#: Maximum number of different facts stored of each kind; further ones are only counted and noted.
 MAX_KEYS_PER_KIND = 200_000
-#: Warnings stored in full.
+#: Maximum number of warnings stored in full.
 MAX_WARNINGS = 1000
-#: Communicators stored one by one; beyond, complete ones are only counted.
+#: Maximum number of communicators stored individually; further complete ones are only counted.
 MAX_COMMUNICATORS = 20_000
 
 ENDS_SAMPLED_NOTE = (
@@ -28,7 +28,7 @@ Key = tuple[object, ...]
 
 @dataclass(slots=True)
 class Occurrence:
-    """How often a fact was logged, and the first line that has it."""
+    """The number of occurrences of a fact, and its first line."""
 
     count: int
     first: LogLine
@@ -36,12 +36,12 @@ class Occurrence:
 
 @dataclass(slots=True)
 class Comm:
-    """A communicator: the ranks that began and finished it, as bits."""
+    """A communicator: the ranks that started and finished it, as bits."""
 
     first: LogLine
     started: int = 0
     completed: int = 0
-    destroyed: int = 0  # lines
+    destroyed: int = 0  # number of lines
 
     def add(self, other: Comm) -> None:
         """Add the counts of another part of the log."""
@@ -60,17 +60,17 @@ class LogCounters:
     comms: dict[tuple[str, int], Comm] = field(default_factory=dict)  # by id and size
     folded: dict[int, tuple[int, int]] = field(
         default_factory=dict
-    )  # by size: complete ones no longer stored, destroyed
+    )  # by size: number of complete ones no longer stored, and of destroyed ones
     warnings: list[LogLine] = field(default_factory=list)
     warning_count: int = 0
-    ends: dict[bytes, bytes] = field(default_factory=dict)  # a connection's end → what it goes over
+    ends: dict[bytes, bytes] = field(default_factory=dict)  # end of a connection → its network
     ends_mask: int = 0  # connections with one of these bits in their checksum are not stored
-    lines: int = 0  # of NCCL
+    lines: int = 0  # lines of NCCL
     all_lines: int = 0
     span: tuple[int, int] | None = None  # the first and the last line of level INFO or WARN
     long_lines: int = 0
-    unread: dict[str, None] = field(default_factory=dict)  # what was not looked at, and why
-    notes: dict[str, None] = field(default_factory=dict)  # what was only counted
+    unread: dict[str, None] = field(default_factory=dict)  # unread text, and the reason
+    notes: dict[str, None] = field(default_factory=dict)  # text that was only counted
 
     def add(self, kind: str, key: Key, line: Callable[[], LogLine], count: int = 1) -> None:
         """Count a fact; the line is built only for its first occurrence."""
@@ -93,7 +93,7 @@ class LogCounters:
         self.span = (min(first, self.span[0]), max(last, self.span[1])) if self.span else (first, last)
 
     def comm(self, key: tuple[str, int], line: LogLine) -> Comm:
-        """Return a communicator's entry."""
+        """Return the entry of a communicator."""
         if (known := self.comms.get(key)) is None:
             if len(self.comms) >= MAX_COMMUNICATORS:
                 self._fold()
@@ -101,7 +101,7 @@ class LogCounters:
         return known
 
     def _fold(self) -> None:
-        """Make room: count complete communicators; if all wait, the oldest half."""
+        """Make room: count complete communicators; if none is complete, the oldest half."""
         done = [key for key, comm in self.comms.items() if comm.completed.bit_count() == key[1]]
         if not done:
             done = list(self.comms)[: MAX_COMMUNICATORS // 2]
@@ -143,7 +143,7 @@ class LogCounters:
 
 
 def earlier(one: LogLine, other: LogLine) -> LogLine:
-    """Return the earlier line, by one clock or by one file."""
+    """Return the earlier line, if both are from one clock or one file."""
     if one.file != other.file and one.time and other.time:
         return other if other.time < one.time else one
     if one.file == other.file:

@@ -15,7 +15,7 @@ class LogEvent(NamedTuple):
 
 
 def matched(kind: str, pattern: re.Pattern[str]) -> Callable[[str], LogEvent | None]:
-    """Return a parser of messages with this pattern; its groups are the values."""
+    """Return a parser of messages with this pattern, whose groups are the values."""
 
     def read(message: str) -> LogEvent | None:
         match = pattern.match(message)

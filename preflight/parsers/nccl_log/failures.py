@@ -14,7 +14,7 @@ from preflight.parsers.nccl_log.signatures import Signature
 from preflight.textprep.prose import is_heading, is_prose, is_quoting
 
 _SHOWN = 20
-#: How PyTorch and mpirun name a rank: `rank3`, `1,3`. What is only a number may be a rank, as srun writes it.
+#: Rank names of PyTorch and mpirun: `rank3`, `1,3`. A bare number may be a rank, as in srun.
 _TAG_RANK = re.compile(r"(?:\d+,(?:mpirank:)?|rank)(\d{1,7})(?:,.*)?")
 _TEXT_RANK = re.compile(r"\[[Rr]ank ?(\d{1,7})\]|\bRank (\d{1,7})\]")
 _FAILING_HOST = re.compile(
@@ -30,7 +30,7 @@ def failures(
     for key, seen in tally.seen.get("failure", {}).items():
         named = str(key[0]) in _named_by_people()
         if tally.lines and (is_prose if named else is_quoting)(seen.first.text):
-            continue  # the log itself is here: prose about it is not output
+            continue  # the log itself is available: prose about it is not output
         by_name.setdefault(str(key[0]), []).append(seen)
     holds = set(conditions)
     known = list(signatures.by_id(by_name))
@@ -79,7 +79,8 @@ def _failure(signature: Signature, found: list[Occurrence], members: Members, ti
 def _ordered(found: Iterable[Failure], explains: dict[str, tuple[str, ...]], timed: bool) -> tuple[Failure, ...]:
     """Sort failures: fatal before slow, consequences last, then causes, then time.
 
-    Of consequences those that only name the kind of error come last: a framework prints the kind before the message.
+    Among consequences, those that only name the kind of error come last: a framework prints the kind before the
+    message.
     """
     rest = sorted(found, key=lambda f: (f.echo, f.severity != "fatal", f.layer == "summary", _when(f.line, timed)))
     order: list[Failure] = []
@@ -100,7 +101,7 @@ def _when(line: LogLine, timed: bool) -> tuple[str, int]:
 
 @cache
 def _named_by_people() -> frozenset[str]:
-    """Return the failures that people name in sentences, as opposed to NCCL's words."""
+    """Return the failures described by people in sentences, as opposed to NCCL output."""
     return frozenset(one.id for one in signatures.all_signatures() if one.layer in ("summary", "framework"))
 
 
@@ -119,7 +120,7 @@ def _host(line: LogLine) -> str | None:
 def _rank(line: LogLine, members: Members, signature: Signature) -> int | None:
     """Return the failed rank: from the process, the launcher's prefix or the text.
 
-    The rank in PyTorch's own text is that within its process group; the prefix has that of the job.
+    The rank in PyTorch's text counts within its process group; the prefix has the rank of the job.
     """
     known = members.rank_of((line.host or line.tag, line.pid, line.device))
     if known is not None:

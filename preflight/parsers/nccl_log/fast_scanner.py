@@ -1,8 +1,8 @@
 """Scanner of a log's lines, in bytes.
 
-Nearly all lines of a large log are channel lines that differ only in their process. They are split by two searches
-for a constant and counted by process and transport; they are decoded and matched only for the first such pair. Other
-messages that a process repeats are counted in the same way.
+Nearly all lines of a large log are channel lines that differ only in their process. They are split by two constant
+searches and counted by process and transport; only the first line of each such pair is decoded and matched. Other
+repeated messages of a process are counted in the same way.
 """
 
 from __future__ import annotations
@@ -34,31 +34,32 @@ _VIA = b"] via "
 _CONNECTIONS = (b"Channel ", b"Ring ", b"CollNet ", b"Coll ")
 #: "Channel 00/0 : 1000000[1b000] -> 1000000[1b000] [receive"
 _LONGEST_NAME = 64
-#: Lines at the beginning of a chunk that are tested for the JSON of a log collector.
+#: Number of lines at the start of a chunk that are tested for JSON of a log collector.
 HEADER_PROBE_LINES = 20
 _DIGITS = b"0123456789"
-#: Words of lines that others than NCCL write and that are read here, too.
+#: Words of lines written by other programs that are also parsed here.
 _OURS = (b"NCCL", b"RCCL", b"vLLM is using nccl==")
-#: Code of a kind of lines: a count in steps of _STEP, whether it is read here, whether every line is selected,
-#: whether it is NCCL's or a framework's about NCCL.
+#: Code of a kind of lines: a count in steps of _STEP, whether it is parsed here, whether every line is selected,
+#: whether it is from NCCL or a framework's message about NCCL.
 _READ, _EACH, _NAMED, _STEP = 1, 2, 4, 8
 
-#: A line that NCCL wrote, or what a launcher and a copy left of it, or a framework about it. A colour may end before.
+#: A line from NCCL, or its remains after a launcher and a copy, or a framework's message about it. A colour may end
+#: before it.
 _LINE = re.compile(rf"(?:\b|\dm)NCCL (?:INFO|WARN|ERROR|TRACE|ABORT|VERSION|version)\b|{FRAMEWORK.pattern}")
-#: Words one of which is in every such line.
+#: Words, one of which occurs in every such line.
 _WORDS = (b"NCCL", b"Nccl", b"nccl", b"Dist", b"c10d", b"Detected mismatch", b"Watchdog caught")
 
-#: Entries of the tables that only save time; when they are full they are emptied.
+#: Maximum entries of the caches, which are emptied when full.
 _MAX_PAIRS, _MAX_HEADS, _MAX_MESSAGES = 131_072, 32_768, 16_384
-#: The remark on a line that is longer than any that is read, and the longest text that is looked for behind it.
+#: The note on a line above the maximum length, and the longest text searched after it.
 LONG_LINE_NOTE = f"a line is longer than {MAX_LINE_BYTES >> 10} KiB; what follows there was not read"
 _LONGEST_MARK = 256
-#: Only messages of at most so many bytes are remembered.
+#: Maximum bytes of a cached message.
 _REMEMBERED = 1024
-#: From so many names of processes on that were met behind another beginning of the line, lines bear their time.
+#: Number of process names found after a different line start from which lines have a time.
 _STAMPED = 64
 _MAX_STAMPS = 1024
-#: What is remembered of a message: the message, its fact and its failure.
+#: Cached values of a message: the message, its fact and its failure.
 _Read = tuple[bytes, LogEvent | None, str | None]
 
 
@@ -66,20 +67,20 @@ class Scanner(LineParser):
     """Reads lines in order, equal ones in bulk."""
 
     def __init__(self, first_line: int = 0, file: str = "", selection: LineSelection | None = None) -> None:
-        """Begin after so many lines; ``selection`` takes the lines of other parsers."""
+        """Start after a number of lines; ``selection`` receives lines of other parsers."""
         super().__init__(first_line, file)
         self.selection = selection
-        self.before_rest = b""  # the end of the text that was left out last
-        self.last_selected, self.gap = 0, False  # gap: lines were left out since
-        self.shapes: dict[bytes, int] = {}  # lines that others than NCCL wrote, without their digits → see _STEP
-        self.origins: dict[bytes, Origin | None] = {}  # what stands before a message → who wrote it
-        self.restamped = 0  # names of processes that were met behind another beginning of the line
-        self.stamps: set[bytes] = set()  # times and marks before such names, without their digits
-        # how often a process repeated a channel's way, and another message; each text is held once
+        self.before_rest = b""  # the end of the text left out last
+        self.last_selected, self.gap = 0, False  # gap: lines have been left out since
+        self.shapes: dict[bytes, int] = {}  # lines of other programs, without digits → see _STEP
+        self.origins: dict[bytes, Origin | None] = {}  # text before a message → its writer
+        self.restamped = 0  # process names found after a different line start
+        self.stamps: set[bytes] = set()  # times and marks before such names, without digits
+        # repetitions of a channel transport by a process, and of other messages; each text is stored once
         self.ways: dict[bytes, dict[bytes, int]] = {}
         self.repeats: dict[bytes, dict[bytes, int]] = {}
         self.pairs = 0  # entries of both
-        self.known_ways: dict[bytes, tuple[bytes, bool, Via | None]] = {}  # way → itself, whether it is one, and which
+        self.known_ways: dict[bytes, tuple[bytes, bool, Via | None]] = {}  # transport → text, is transport, value
         self.messages: dict[bytes, _Read] = {}
         self.warnings: dict[tuple[str, bytes], str | None] = {}  # source and message → failure
         self.silent_warning: bytes | None = None  # the last line that was only counted
@@ -87,7 +88,7 @@ class Scanner(LineParser):
         self.idle: set[bytes] = set()  # messages without a fact, without their digits
 
     def feed(self, lines: list[bytes]) -> None:
-        """Take in lines, without their ends."""
+        """Read lines, without their line ends."""
         start = self.number
         self.tally.all_lines += len(lines)
         if not any(lines):  # a flood of line ends
@@ -99,7 +100,7 @@ class Scanner(LineParser):
         ways, repeats, shapes, stamps = self.ways, self.repeats, self.shapes, self.stamps
         ends, mask = self.tally.ends, self.tally.ends_mask
         limit = ALIKE * _STEP
-        first = last = 0  # of NCCL's
+        first = last = 0  # lines of NCCL
         for number, line in enumerate(lines, start + 1):
             head, info, message = line.partition(_INFO)
             if info:
@@ -153,7 +154,7 @@ class Scanner(LineParser):
             self.flush_counts()
 
     def _shape(self, line: bytes, shape: bytes) -> int:
-        """Return the code of a new kind of lines."""
+        """Return the code of a new kind of line."""
         is_long = len(line) > LONGEST_LINE_CHARS
         is_read = is_long or any(mark in line for mark in _OURS) or any(mark in line for mark in _marks())
         is_named = any(word in line for word in _WORDS) and _LINE.search(clean(line)) is not None
@@ -172,7 +173,7 @@ class Scanner(LineParser):
             self.last_selected, self.gap = number, False
 
     def left_out(self, rest: bytes) -> None:
-        """Take note of text behind the longest line that is read, in pieces."""
+        """Record text beyond the maximum line length, in pieces."""
         if LONG_LINE_NOTE not in self.tally.unread and is_relevant(self.before_rest + rest):
             self.tally.unread[LONG_LINE_NOTE] = None
         self.before_rest = rest[-_LONGEST_MARK:]
@@ -205,7 +206,7 @@ class Scanner(LineParser):
     # --- channels ----------------------------------------------------------------------------------
 
     def _new_way(self, line: bytes, head: bytes, before: bytes, way: bytes) -> None:
-        """Count a channel's line of a new kind of its process."""
+        """Count a channel line with a new transport of its process."""
         origin = self._origin(head, line)
         if (entry := self.known_ways.get(way)) is None:
             if len(self.known_ways) >= _MAX_MESSAGES:
@@ -265,7 +266,7 @@ class Scanner(LineParser):
             self._paired()
 
     def _count(self, read: _Read, origin: Origin, line: Callable[[], LogLine], count: int = 1) -> None:
-        """Count a message that a process wrote so many times."""
+        """Count a message by its number of occurrences in a process."""
         _, event, failure = read
         self.tally.lines += count * (event is not None or failure is not None or not origin.quoted)
         if event is not None:
@@ -274,7 +275,7 @@ class Scanner(LineParser):
             self.failed(failure, origin, line, count)
 
     def _sized(self, message: bytes) -> None:
-        """Record the communicator size in a collective's line, each size once."""
+        """Record the communicator size in a collective's line, once per size."""
         size = message[message.find(b" [nranks=") :][:20]
         if size[:1] == b" " and size not in self.sizes and (ranks := collective_size(size)) is not None:
             if len(self.sizes) < _MAX_MESSAGES:
@@ -301,10 +302,10 @@ class Scanner(LineParser):
             self.messages[message] = known
         return known
 
-    # --- all the rest ------------------------------------------------------------------------------
+    # --- other lines -------------------------------------------------------------------------------
 
     def _warning(self, number: int, raw: bytes) -> None:
-        """Parse a line that may be a warning; repetitions by many ranks once."""
+        """Parse a line that may be a warning; count repetitions by many ranks once."""
         if raw == self.silent_warning:
             self.tally.lines += 1
             self.tally.warning_count += 1
@@ -363,7 +364,7 @@ class Scanner(LineParser):
         return origin
 
     def _learn_stamp(self, head: bytes, origin: Origin) -> None:
-        """Detect a prefix that differs only in the time before a process's name."""
+        """Detect a prefix that differs only in the time before a process name."""
         cut = _name_begin(head)
         stamp, name = head[:cut], head[cut:]
         is_stamp = 0 < cut <= _LONGEST_NAME and stamp[:1] != b"{" and b"  " not in stamp
@@ -376,10 +377,10 @@ class Scanner(LineParser):
 
 @cache
 def _marks() -> tuple[bytes, ...]:
-    """Return the texts of which a line of another program must have one."""
+    """Return the texts, one of which occurs in every relevant line of other programs."""
     return signatures.outside_marks()
 
 
 def _name_begin(head: bytes) -> int:
-    """Return where HOST:PID:TID and the device begin in a prefix."""
+    """Return the start of HOST:PID:TID and of the device in a prefix."""
     return head.rfind(b" ", 0, head.rfind(b" ", 0, -1)) + 1

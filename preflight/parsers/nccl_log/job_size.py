@@ -1,4 +1,4 @@
-"""Number of ranks and nodes of a job, from NCCL's lines."""
+"""Number of ranks and nodes of a job, from NCCL lines."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Sequence
 
 from preflight.parsers.nccl_log.table_rows import Tables
 
-#: Names of hosts that are compared with all others.
+#: Maximum number of host names compared with all others.
 _MAX_COMPARED_HOSTS = 1000
-#: Ranks of a ring, from which on old versions broke its line.
+#: Number of ranks of a ring from which old versions broke its line.
 _RING_SHOWN = 20
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*(?:%\S{1,15})?")
 
 
 def nnodes_of(table: Tables, hosts: Sequence[str], nranks: int | None) -> int | None:
-    """Count nodes: NCCL's own number (2.20 on), else hosts.
+    """Count nodes: NCCL's own number (since 2.20), otherwise hosts.
 
     A single host counts only if all ranks are on it.
     """
     sizes: list[int] = [key[1] for key, _ in table.rows("size")]
     if sizes:
-        return max(*sizes, len(hosts))  # what NVLink joins NCCL counts as one node
-    # hosts of one name are several where their first interface has several addresses
+        return max(*sizes, len(hosts))  # NCCL counts nodes connected by NVLink as one
+    # hosts of one name are several if their first interface has several addresses
     addresses: dict[object, set[object]] = {}
     for host, interface, address in (key for key, _ in table.rows("bootstrap")):
         addresses.setdefault((host, interface), set()).add(address)
@@ -34,15 +34,15 @@ def nnodes_of(table: Tables, hosts: Sequence[str], nranks: int | None) -> int | 
 
 
 def _complete(addresses: set[object]) -> set[object]:
-    """Return the addresses that no end of a text cut short; all if none is."""
+    """Return the addresses that are not truncated; all if none is complete."""
     return {address for address in addresses if _ADDRESS.fullmatch(str(address))} or addresses
 
 
 def ranks_of_rings(table: Tables) -> int | None:
     """Return the number of ranks in trees, or in a ring through all ranks.
 
-    The last line of a text may be cut, and such a ring does not count. Up to 2.4 long rings were broken over several
-    lines.
+    The last line of a text may be truncated, so a ring in it does not count. Up to 2.4, long rings were broken over
+    several lines.
     """
     if tree_ranks := max((key[1] for key, _ in table.rows("trees") if key[1]), default=None):
         return int(tree_ranks)
@@ -54,7 +54,7 @@ def ranks_of_rings(table: Tables) -> int | None:
 
 
 def drop_joined_hosts(hosts: Sequence[str]) -> tuple[str, ...]:
-    """Drop names that join two hosts, where two processes wrote into one line."""
+    """Drop names that join two hosts, from two processes that wrote into one line."""
     return tuple(
         name for name in hosts
         if not any(len(name) > len(other) and name.endswith(other) and other.startswith(name[: -len(other)])

@@ -1,4 +1,4 @@
-"""Parser of one line that may hold several messages or be of other programs."""
+"""Parser of one line, with several messages or of another program."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from preflight.textprep.line_suffix import trimmed
 from preflight.textprep.prose import is_heading, is_manual_excerpt, is_prose
 
 _LEVEL = re.compile(r"NCCL (INFO|WARN|ERROR|TRACE|CALL|ABORT)(?: |\r?$)")  # ERROR: RCCL's
-#: What may stand directly before a second message that was written into the same line.
+#: Text directly before a second message on the same line.
 _SECOND = re.compile(
     rb"(?:\[\d{4}-[^\]\n]{6,32}\] )?([A-Za-z0-9_][\w.-]{0,254}):\d{1,10}:\d{1,10} "
     rb"(?:\[\d{1,4}\] )?(?:\S{1,128}:\d{1,6} )?$"
 )
 _MOST_PARTS = 32
-#: Lines without a fact that are cached, and the size in bytes up to which one is.
+#: Maximum number of cached lines without a fact, and their maximum size in bytes.
 _MAX_SILENT_LINES, _MAX_SILENT_BYTES = 16_384, 1024
-#: What of level TRACE is read.
+#: Parsed messages of level TRACE.
 _OF_TRACE = OF_COMMUNICATORS | {"nranks"}
-#: Lines of a message of PyTorch: its kind, "Last error:", NCCL's words.
+#: Lines of a PyTorch message: its kind, "Last error:", NCCL's text.
 _SAME_MESSAGE = 4
 
 
 def is_relevant(text: bytes) -> bool:
-    """Return whether a text may hold a message of NCCL, a failure, a measurement."""
+    """Return whether a text may contain an NCCL message, a failure, a measurement."""
     return any(mark in text for mark in _names()) or line_selection.is_wanted(text)
 
 
@@ -55,16 +55,16 @@ class LineParser:
     """Parser of one line at a time; :attr:`tally` has the counts."""
 
     def __init__(self, first_line: int = 0, file: str = "") -> None:
-        """Begin after so many lines."""
+        """Start after a number of lines."""
         self.tally = LogCounters()
         self.number = first_line
         self.file = file
-        self.silent: set[bytes] = set()  # lines that name NCCL and hold no fact
+        self.silent: set[bytes] = set()  # lines that name NCCL but have no fact
         self.cut_number = 0  # the last line that was not read in full
         self.spoke = (0, "")  # the first line of PyTorch's error message, and its prefix
 
     def parse_line(self, number: int, raw: bytes) -> None:
-        """Parse a line that may hold several messages, or is inside a JSON object."""
+        """Parse a line that may contain several messages, or is inside a JSON object."""
         if raw in self.silent:
             return
         self.number = number
@@ -81,7 +81,7 @@ class LineParser:
         self.tally.long_lines += len(parts) > _MOST_PARTS
 
     def cut_off(self, rest: bytes) -> None:
-        """Count a line of which this rest is not read, unless nothing is in it."""
+        """Count a line whose rest is not read, unless the rest is empty."""
         if is_relevant(rest):
             self.tally.long_lines += self.number != self.cut_number
             self.cut_number = self.number
@@ -100,7 +100,7 @@ class LineParser:
             return ""
         message = trimmed(text[level.end() :])
         if message == before:
-            if not message:  # a level alone
+            if not message:  # only a level
                 self._keep_silent(part)
             return message
         self.tally.lines += 1
@@ -139,17 +139,17 @@ class LineParser:
             self.failed(found.id, origin, lambda: line)
 
     def way_of(self, way: str) -> None:
-        """Store the number of ranks that a channel's transport names."""
+        """Store the number of ranks in a channel's transport."""
         if (nranks := ranks_of(way)) is not None:
             sized(self.tally, nranks)
 
     def sized_by(self, warning: str) -> None:
-        """Store the number of ranks that a warning names."""
+        """Store the number of ranks in a warning."""
         if (nranks := size_in_warning(warning)) is not None:
             sized(self.tally, nranks)
 
     def outside(self, number: int, text: str) -> bool:
-        """Parse a line of another program; return False if it holds no fact."""
+        """Parse a line of another program; return False if it has no fact."""
         nccl_version = version(text)
         found = signatures.matching(text, "outside")
         if found is not None and is_manual_excerpt(text):
@@ -162,18 +162,18 @@ class LineParser:
             add_version(self.tally, nccl_version, built_for(text), lambda: line)
             self.tally.lines += 1
         if found is not None:
-            # headings and prose are counted apart from the program's own output
+            # headings and prose are counted separately from the program's own output
             tag = line.tag or ("#" if is_heading(line.text) else "”" if is_prose(line.text) else "")
             self.failed(found.id, Origin(None, None, None, tag, None, ""), lambda: line)
         return True
 
     def _who(self, number: int, text: str) -> str:
-        """Return a launcher's prefix; follow-up lines of PyTorch's message have none."""
+        """Return a launcher's prefix; continuation lines of PyTorch's message have none."""
         tag = strip_launcher_prefix(text)[0]
         if tag and "NCCL error" in text:
             self.spoke = (number, tag)
         elif 0 < number - self.spoke[0] <= _SAME_MESSAGE and not text.startswith("["):
-            # `socketProgress: Connection closed` begins as with the name of a host
+            # the start of `socketProgress: Connection closed` looks like a host name
             word = not any(character.isdigit() for character in tag)
             tag = self.spoke[1] if word or self.spoke[1].startswith(tag) else tag
         return tag
@@ -199,7 +199,7 @@ class LineParser:
 
 
 def _parts(raw: bytes, hosts: Container[Key]) -> list[bytes]:
-    """Split a line where other messages were written into it."""
+    """Split a line at other messages written into it."""
     found = [match.start() for match in islice(LEVEL.finditer(raw), _MOST_PARTS + 1)]
     cuts = [0]
     for start in found[1:]:
@@ -210,5 +210,5 @@ def _parts(raw: bytes, hosts: Container[Key]) -> list[bytes]:
 
 
 def _glued(name: str, hosts: Container[Key]) -> int:
-    """Return where a known host's name begins in text that lost its line end."""
+    """Return the start of a known host name in text that lost its line end."""
     return next((at for at in range(len(name)) if (name[at:],) in hosts), 0)

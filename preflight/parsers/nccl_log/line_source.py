@@ -1,7 +1,7 @@
 """Lines of a file in chunks: plain, compressed or UTF-16, in constant memory.
 
-A line longer than :data:`MAX_LINE_BYTES` is cut there. Compressed data is unpacked as it is read; an absurd ratio is
-a bomb, and reading stops.
+Lines are truncated at :data:`MAX_LINE_BYTES`. Compressed data is decompressed while reading; reading stops at an absurd
+ratio (a bomb).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any, Protocol
 
 CHUNK = 1 << 20
 MAX_LINE_BYTES = 1 << 18
-#: A log of NCCL packs to a thirtieth, repeated lines to a hundredth; gzip cannot pack better than 1,032 times.
+#: An NCCL log compresses to a thirtieth, repeated lines to a hundredth; gzip's limit is 1,032 times.
 BOMB_RATIO, BOMB_BYTES = 500, 1 << 28
-#: Bytes by which a format is detected; and the share of their high bytes that are zero in UTF-16 without its mark:
-#: those of blanks and of a tool's output in a text of Asian letters.
+#: Number of bytes used to detect a format; and the fraction of zero high bytes in UTF-16 without a byte order mark:
+#: those of blanks and of tool output in a text of Asian letters.
 HEAD, _LEAST_ZEROS = 64, 0.25
-#: `xz -9` needs 65 MiB to unpack; a file that needs more is refused.
+#: `xz -9` needs 65 MiB to decompress; a file that needs more is rejected.
 XZ_MEMORY = 80 << 20
 
 
@@ -28,25 +28,25 @@ class ByteReader(Protocol):
     """Source of bytes."""
 
     def read(self, size: int, /) -> bytes:
-        """Return at most so many bytes; none at the end."""
+        """Read at most this many bytes; none at the end."""
 
 
 class Notes(Protocol):
     """Receives notes on unread parts."""
 
     def __call__(self, remark: str, /) -> None:
-        """Receive one."""
+        """Receive a note."""
 
 
 def divisible(head: bytes) -> bool:
-    """Return whether a file can be read from any line: neither packed nor UTF-16."""
+    """Return whether a file can be read from any line: neither compressed nor UTF-16."""
     return _utf16(head) is None and not head.startswith(tuple(magic for magic, _ in _PACKED))
 
 
 def _utf16(head: bytes) -> str | None:
-    """Return the codec of a text in UTF-16 that begins like this; None for any other.
+    """Return the UTF-16 codec for the start of a text; None for any other text.
 
-    PowerShell's ``>`` writes a byte order mark, other programs of Windows write none: then every other byte is zero.
+    PowerShell's ``>`` writes a byte order mark, other Windows programs do not: then every other byte is zero.
     """
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
@@ -58,9 +58,9 @@ def _utf16(head: bytes) -> str | None:
 
 
 def opened(stream: ByteReader, note: Notes) -> ByteReader:
-    """Return a reader of a file's content, unpacked and as UTF-8.
+    """Return a reader of a file's content, decompressed and as UTF-8.
 
-    Raises ValueError for data that cannot be unpacked.
+    Raises ValueError for data that cannot be decompressed.
     """
     head = stream.read(HEAD)
     reader: ByteReader = _Joined(head, stream)
@@ -76,7 +76,7 @@ def opened(stream: ByteReader, note: Notes) -> ByteReader:
 
 
 def peeked(reader: ByteReader, most: int) -> tuple[ByteReader, bytes | None]:
-    """Return an equal reader, and all data if it is at most ``most`` bytes."""
+    """Return an equivalent reader, and all data if it is at most ``most`` bytes."""
     pieces, size = [], 0
     while size <= most and (data := reader.read(most + 1 - size)):
         pieces.append(data)
@@ -86,9 +86,9 @@ def peeked(reader: ByteReader, most: int) -> tuple[ByteReader, bytes | None]:
 
 
 def lines(reader: ByteReader, left_out: Callable[[bytes], object], most: int | None = None) -> Iterator[list[bytes]]:
-    """Yield lines in lists, without their ends, of at most so many bytes.
+    """Yield lists of lines, without line ends, of at most this many bytes.
 
-    ``left_out`` gets the rest of long lines.
+    ``left_out`` receives the rest of long lines.
     """
     carry, skipping = b"", False
     left = most
@@ -116,7 +116,7 @@ def lines(reader: ByteReader, left_out: Callable[[bytes], object], most: int | N
 
 
 class _Joined:
-    """Bytes that were read already, and the rest."""
+    """Bytes that were already read, and the rest."""
 
     def __init__(self, head: bytes, rest: ByteReader) -> None:
         self.head, self.rest = head, rest
@@ -129,7 +129,7 @@ class _Joined:
 
 
 class _Utf16:
-    """UTF-16, as Windows writes it, made UTF-8."""
+    """UTF-16, as written by Windows, converted to UTF-8."""
 
     def __init__(self, rest: ByteReader, codec: str) -> None:
         self.rest, self.decoder = rest, codecs.getincrementaldecoder(codec)("replace")
@@ -142,7 +142,7 @@ class _Utf16:
 
 
 class _Gzip:
-    """zlib's decompressor, with the interface of those of bz2 and lzma."""
+    """zlib's decompressor, with the interface of bz2 and lzma."""
 
     def __init__(self) -> None:
         self.inner = zlib.decompressobj(wbits=31)

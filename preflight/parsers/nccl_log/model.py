@@ -12,7 +12,7 @@ _TCP = frozenset({"socket", "fastsocket"})
 def is_tcp(network: str) -> bool:
     """Return whether a network is NCCL's own TCP transport.
 
-    A plug-in over TCP has a name of its own.
+    A plug-in over TCP has a different name.
     """
     return network.casefold() in _TCP
 
@@ -22,14 +22,14 @@ class LogLine:
     """One line of a log, for quoting."""
 
     number: int  # from 1
-    host: str | None  # None where the prefix was cut off or has none
+    host: str | None  # None if the prefix is missing or incomplete
     message: str  # without the prefix
     text: str  # the line as printed, at most 300 characters
     time: str | None = None  # as printed, `YYYY-MM-DD HH:MM:SS[.f]`; clocks of two hosts may differ
     pid: int | None = None
     device: int | None = None  # CUDA device of the calling thread, within CUDA_VISIBLE_DEVICES: not a local rank
-    tag: str = ""  # its writer, as the launcher prints it: `1,0`, `rank3`, `pod/…`
-    file: str = ""  # where several files were read
+    tag: str = ""  # its writer, in the launcher's format: `1,0`, `rank3`, `pod/…`
+    file: str = ""  # if several files were read
 
     def __str__(self) -> str:
         """Return the line with its number."""
@@ -38,7 +38,7 @@ class LogLine:
 
 @dataclass(frozen=True)
 class Use:
-    """Something that the log has once or more."""
+    """An item that occurs in the log once or more."""
 
     name: str
     count: int
@@ -50,7 +50,7 @@ class NetChannels:
     """Connections over one network, with or without GPUDirect RDMA."""
 
     network: str  # IB, Socket, AWS Libfabric, …
-    gpudirect: bool | None  # None: their lines are cut before that word
+    gpudirect: bool | None  # None: their lines are truncated before that word
     count: int  # lines, one for each channel and direction
     first: LogLine
 
@@ -62,7 +62,7 @@ class IbDevice:
     name: str
     port: int
     roce: bool
-    sharp: bool  # the plug-in could use SHARP here
+    sharp: bool  # the plug-in could use SHARP for it
     first: LogLine
 
 
@@ -72,20 +72,20 @@ class Hca:
 
     name: str
     port: int
-    hosts: int  # on how many it was found
-    channels: int | None  # connection lines that name it; None where the log shows no network channel of its host
-    unused_on: tuple[str, ...]  # hosts that have network channels, but none over this one; at most 20
+    hosts: int  # number of hosts that found it
+    channels: int | None  # connection lines that name it; None if the log shows no network channel of its host
+    unused_on: tuple[str, ...]  # hosts that have network channels, but none over this HCA; at most 20
 
 
 @dataclass(frozen=True)
 class HostChannels:
-    """The network channels that one host's processes opened."""
+    """The network channels opened by the processes of one host."""
 
     host: str
     network: str
     gpudirect: bool | None
     count: int
-    proxied: int  # of them through the NIC of another rank's process (PXN)
+    proxied: int  # of these, through the NIC of another rank's process (PXN)
 
 
 @dataclass(frozen=True)
@@ -95,17 +95,17 @@ class Rails:
     seen: int
     crossing: int
     example: str | None  # one that crosses
-    sampled: bool = False  # True: of very many connections, a sample by name
+    sampled: bool = False  # True: a sample of very many connections, by name
 
 
 @dataclass(frozen=True)
 class ReportedVariable:
-    """A variable that NCCL reported to have read."""
+    """A variable that NCCL reported reading."""
 
     name: str
     value: str
     first: LogLine
-    hosts: tuple[str, ...] = ()  # that logged it; at most 20
+    hosts: tuple[str, ...] = ()  # hosts that logged it; at most 20
     count: int = 1
 
 
@@ -121,7 +121,7 @@ class PluginStatus:
 
 @dataclass(frozen=True)
 class Affinity:
-    """CPUs that NCCL bound a GPU's threads to, as it prints them."""
+    """CPUs to which NCCL bound a GPU's threads, as printed."""
 
     host: str | None
     gpu: int
@@ -143,19 +143,19 @@ class Communicators:
     """Communicators of one size."""
 
     nranks: int
-    made: int  # different ones
+    made: int  # number of different ones
     complete: int  # all ranks in the log reported that it is set up
-    destroyed: int  # that a rank took down again
-    most_by_one: int  # how many one rank set up
+    destroyed: int  # number destroyed by a rank
+    most_by_one: int  # number set up by one rank
 
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A communicator that some rank began and did not finish."""
+    """A communicator that some rank started but did not finish."""
 
     id: str | None
     nranks: int
-    started: int  # ranks
+    started: int  # number of ranks
     completed: int
     first: LogLine
 
@@ -166,21 +166,21 @@ class Missing:
 
     rank: int
     host: str | None
-    why: str  # how it is known
+    why: str  # evidence for it
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A failure signature that was found."""
+    """A detected failure signature."""
 
     id: str
     layer: str
     severity: str  # "fatal", "warn", "info"
-    echo: bool  # of another failure
+    echo: bool  # a consequence of another failure
     line: LogLine  # the first
     rank: int | None
-    count: int  # lines
-    hosts: tuple[str, ...]  # in the order of their lines; at most 20
+    count: int  # number of lines
+    hosts: tuple[str, ...]  # in line order; at most 20
     cause: tuple[str, ...]
     remedy: tuple[str, ...]
     collect: tuple[str, ...]
@@ -197,54 +197,54 @@ class NcclLog:
 
     nccl_version: str | None
     versions: tuple[Use, ...]
-    built_for: tuple[Use, ...]  # versions of CUDA that NCCL was built for: "12.4" of "2.21.5+cuda12.4"
-    cuda_drivers: tuple[str, ...]  # as the driver's API counts: "12.8"
+    built_for: tuple[Use, ...]  # CUDA versions of the NCCL builds: "12.4" of "2.21.5+cuda12.4"
+    cuda_drivers: tuple[str, ...]  # as reported by the driver's API: "12.8"
     nranks: int | None  # of the largest communicator
     nnodes: int | None
     hosts: tuple[str, ...]
-    ranks: tuple[tuple[int, str], ...]  # (rank of the largest communicator, host) where logged
+    ranks: tuple[tuple[int, str], ...]  # (rank of the largest communicator, host), if logged
     networks: tuple[Use, ...]  # "Using network X", one entry for each X
     chosen: tuple[tuple[str, str], ...]  # (host, network) of the same lines
     plugins: tuple[PluginStatus, ...]
     channels: tuple[NetChannels, ...]
     by_host: tuple[HostChannels, ...]
     intra_node: tuple[Use, ...]  # P2P/CUMEM, P2P/IPC, SHM, …
-    collnet: tuple[Use, ...]  # channels over COLLNET, and communicators that SHARP was set up for
+    collnet: tuple[Use, ...]  # channels over COLLNET, and communicators with SHARP
     proxied: int  # network channels through another rank's NIC (PXN)
     rails: Rails | None
-    rings: tuple[str, ...]  # order of ranks of each channel of the largest communicator, as printed; at most 64
+    rings: tuple[str, ...]  # order of ranks in each channel of the largest communicator, as printed; at most 64
     ring_channels: int | None
     tree_channels: int | None
     channel_counts: ChannelCounts | None
     nvls: LogLine | None  # NVLS resources were set up
-    nvls_support: bool | None  # what the devices could do; None also where hosts differ
+    nvls_support: bool | None  # capabilities of the devices; None also if hosts differ
     mnnvl: Use | None  # a clique over several nodes
     ib_devices: tuple[IbDevice, ...]
     hcas: tuple[Hca, ...]
     no_device_found: LogLine | None
-    socket_interfaces: tuple[str, ...]  # NET/Socket was initialised, not: is used
-    bootstrap_interfaces: tuple[str, ...]  # ranks find each other over them
+    socket_interfaces: tuple[str, ...]  # NET/Socket was initialised, not necessarily used
+    bootstrap_interfaces: tuple[str, ...]  # ranks use them to find each other
     environment: tuple[ReportedVariable, ...]
     affinity: tuple[Affinity, ...]
     communicators: tuple[Communicators, ...]  # largest first
     unfinished: tuple[Unfinished, ...]  # largest first; at most 20
     missing: tuple[Missing, ...]
-    warnings: tuple[LogLine, ...]  # in the order of time; at most MAX_WARNINGS
+    warnings: tuple[LogLine, ...]  # in time order; at most MAX_WARNINGS
     warning_count: int
-    failures: tuple[Failure, ...]  # root cause first, echoes last
+    failures: tuple[Failure, ...]  # root cause first, consequences last
     hints: tuple[Failure, ...]  # signatures of severity "info"
-    obstacles: tuple[LogLine, ...]  # reasons that the log gives for not using RDMA, earliest first
+    obstacles: tuple[LogLine, ...]  # reasons in the log for not using RDMA, earliest first
     gpudirect_disabled: tuple[LogLine, ...]
-    ofi_provider: Use | None  # libfabric provider that the AWS plug-in chose
-    lines: int  # of NCCL
-    unread: tuple[str, ...]  # what was not looked at, and why: the log may hold a failure there
-    notes: tuple[str, ...]  # what is read and was counted only
-    processes: int = 0  # that set up a communicator
-    registering: int = 0  # of them, that registered user buffers (logged with NCCL_DEBUG_SUBSYS=REG only)
+    ofi_provider: Use | None  # libfabric provider chosen by the AWS plug-in
+    lines: int  # lines of NCCL
+    unread: tuple[str, ...]  # unread text, and the reason: the log may have a failure in it
+    notes: tuple[str, ...]  # text that was only counted
+    processes: int = 0  # number of ranks that set up a communicator
+    registering: int = 0  # of these, ranks that registered user buffers (logged only with NCCL_DEBUG_SUBSYS=REG)
 
     @property
     def cuda_driver(self) -> str | None:
-        """The CUDA of the driver that the log names first."""
+        """The first CUDA version of the driver in the log."""
         return self.cuda_drivers[0] if self.cuda_drivers else None
 
     def variable(self, name: str) -> ReportedVariable | None:
@@ -253,6 +253,6 @@ class NcclLog:
 
     @property
     def network_names(self) -> tuple[str, ...]:
-        """Networks in use: of the channels, else those chosen."""
+        """Networks in use: those of the channels, otherwise those chosen."""
         named: Sequence[NetChannels | Use] = self.channels or self.networks
         return tuple(dict.fromkeys(entry.network if isinstance(entry, NetChannels) else entry.name for entry in named))

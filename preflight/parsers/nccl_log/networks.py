@@ -11,17 +11,17 @@ _NETWORK = re.compile(
     r"(?: t(?:o(?: c?o?m?m?)?)?)?\s*"
 )
 _BOOTSTRAP = re.compile(r"Bootstrap ?: Using (.*)")
-#: A page may take the <0> for a tag.
+#: A page may treat the <0> as a tag.
 _ADDRESS = re.compile(r"(?:\[\d{1,3}\])?([^\s:\[\]]{1,63}):(\S{3,64}?)(?:<\d+>|(?=\s|$))")
 _OLD_INTERFACE = re.compile(r"NET : Using interface (\S{1,63}?):(\S{3,64})<\d+>")  # up to 2.3
 _USING = re.compile(r"NET/(\S{1,32})\s*: Using (.*)", re.DOTALL)
 _IB_DEVICE = re.compile(r"\[(\d{1,3})\]\s?([^\s:={}\[\]]{1,63}):(\d{1,3})(?!\d)[^/\s]{0,16}/(IB|RoCE)(/SHARP)?")
-#: With the subsystem NET since 2.28: each device that NCCL_IB_HCA leaves; its number counts those of the host.
+#: With the subsystem NET since 2.28: each device that NCCL_IB_HCA selects; its number counts the devices of the host.
 _VERBS_DEVICE = re.compile(r"NET/IB ?: \[\d{1,3}\] ([^\s:]{1,63}):\S{1,63}:(\d{1,3})/(IB|RoCE) provider=")
 _OUT_OF_BAND = re.compile(r"([^\s:]{1,63}):\S{2,64}")
 _OLD_DEVICE = re.compile(r"NET/IB: ((?:\[\d{1,3}\] \S{1,63}:\d{1,3}/(?:IB|RoCE)\s*)+)")  # up to 2.3
 _MERGED = re.compile(r"\[(\d{1,3})\]=\{([^}]{1,512})\}")
-#: The address may have been removed.
+#: The address may be removed.
 _INTERFACE = re.compile(r"\[\d{1,3}\]([^\s:\[\]]{1,63})(?::([^\s<]{0,64})|(?= ?(?:\.{3}|…)))")
 _GDR_DISABLED = re.compile(r"(?!NET/(?:Fast)?Socket).*GPU Direct RDMA (?:\(\S+\) )?Disabled for ")
 _OFI = re.compile(r"NET/OFI (?:Initializing|Using) (aws-ofi-nccl \S{1,32})")
@@ -45,7 +45,7 @@ def network(message: str) -> LogEvent | None:
 
 
 def bootstrap(message: str) -> LogEvent | None:
-    """Parse the bootstrap interfaces: up to 2.7 all candidates, since then the used."""
+    """Parse the bootstrap interfaces: up to 2.7 all candidates, later the used ones."""
     match = _BOOTSTRAP.match(message)
     found = tuple(_ADDRESS.findall(match[1])) if match else ()
     return LogEvent("bootstrap", found) if found else None

@@ -12,41 +12,41 @@ from preflight.textprep.plain_text import limit_blank_runs, normalize_text
 
 #: NCCL's name and a level; ERROR is RCCL's.
 LEVEL = re.compile(rb"NCCL (?:INFO|WARN|ERROR|TRACE|CALL|ABORT)(?: |\r?$)")
-#: A stamp of a collector of logs, which may be glued to what follows it.
+#: A time stamp of a log collector, which may be glued to the following text.
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?:Z|[+-]\d\d:?\d\d)?")
 _HOST = re.compile(r"(?:(?<![\w.-])|(?<=^-))([A-Za-z0-9_][\w.-]{0,254}):(\d{1,10}):(\d{1,10})\s")
-#: What NCCL before 2.12 printed without a line end, so that the next message is glued to it.
+#: Text that NCCL before 2.12 printed without a line end, so that the next message is glued to it.
 _VERSION_BEFORE = re.compile(r"(?<=NCCL version )[\d.]{3,10}[\w.-]{0,20}\+(?:cuda|hip)\d{1,2}\.\d")
 _CLOCK = re.compile(r"\d\d:\d\d:\d\d\s")
-#: A number of a table that NCCL wrote into may be glued to its host's name.
+#: A number of a table that NCCL interrupted may be glued to the host name.
 _TABLE_ROW = re.compile(r"\d\s{1,40}\d{1,19}\s{1,40}[A-Za-z]\w{2,15}\s")
 #: CUDA device, time of a trace, FILE:LINE and function.
 _DEVICE = r"\[\s?(?P<device>\d{1,4})\s?\]"
 _REST = (
     r"\s*(?:\d{1,12}\.\d{1,9}\s+)?"
     r"(?:(?P<source>[\w./\\+-]{1,256}:\d{1,6})\s+(?:\(\w{1,64}\)\s+)?|\S{1,128}:\d{1,6}\s+"
-    r"|(?:[\w:*&]{1,64} ){0,3}[\w:~]{1,128}\([^()]{0,256}\):\d{1,6}\s+)?\s*"  # a plug-in that writes its functions
+    r"|(?:[\w:*&]{1,64} ){0,3}[\w:~]{1,128}\([^()]{0,256}\):\d{1,6}\s+)?\s*"  # a plug-in that prints its functions
 )
-#: Some builds print a device's number that was never set.
-#: [HOST][PID:TID][DEVICE][FILE:LINE], as T-Head's library writes it.
+#: Some builds print an uninitialised device number. [HOST][PID:TID][DEVICE][FILE:LINE] is the format of T-Head's
+#: library.
 _BRACKETED = re.compile(
     r"\[([A-Za-z0-9_][\w.-]{0,254})\]\[(\d{1,10}):(\d{1,10})\]\[(\d{1,4})\](?:\[([\w./-]{1,256}:\d{1,6})\])?"
 )
 _AFTER_HOST = re.compile(rf"\s*(?:\[\s?(?P<device>\d{{1,10}})\s?\])?{_REST}")
-#: With the host removed: only the device distinguishes NCCL's line from prose about NCCL, or nothing precedes it.
+#: Without the host: only the device distinguishes NCCL's line from prose about NCCL, or no text precedes it.
 _MARKED = re.compile(f"(?:.{{0,400}}[\\s:>│|]|[#+-]|//)?{_DEVICE}{_REST}")
-#: A host with the process or thread removed; without a digit or hyphen it may be a word.
+#: A host without the process or thread; without a digit or hyphen it may be a word.
 _HOST_ALONE = re.compile(
     rf"\s*(?!(?i:rank|gpu|cuda|dev|device|proc|task|line|step|node_rank|local_rank)[-_:]?\d*\s)"
     rf"(?P<host>(?=\S*[\d-]|\S*:[Xx*])[A-Za-z][\w.-]{{1,254}})(?::(?:(?P<pid>\d{{1,10}})|[Xx*]{{1,10}})(?::[\dXx*]{{1,10}})?)?"
     rf"\s{_DEVICE}{_REST}"
 )
-#: A host with the names of what follows it in place of the numbers, as a manual writes it.
+#: A host with placeholders instead of the numbers, as in a manual.
 _HOST_NAMED = re.compile(
     rf"\s*(?P<host>[A-Za-z][\w.-]{{1,254}}):(?P<pid><?(?i:pid)>?):<?(?i:tid)>?\s(?:{_DEVICE})?{_REST}"
 )
 _BEFORE_BARE = re.compile(
-    # a count of `uniq -c`; the name that a program's source gives to the text
+    # a count of `uniq -c`; the variable name of the text in a program's source
     r"\s*(?:\d{1,7}\s+|(?:(?:const|var|let) )?[\w.]{1,64}\s?(?::?=|:)\s?[bru]?(?=[\"'`]))?"
     r"(?:(?:[\[(]\s*[\])]|\[[\w.@/:-]{1,64}(?: [\w.@/:-]{1,32}){0,3}\]:?"
     r"|[\[(]?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?[\])]?|[>|│┃*]|[EWI]|ERROR|WARNING|INFO"
@@ -56,7 +56,7 @@ _BEFORE_BARE = re.compile(
 _BARE = re.compile(f"(?:\\S{{1,255}}:[\\dXx*]{{1,10}}:[\\dXx*]{{1,10}}\\s)?{_REST}")
 
 
-#: A record of a collector of logs: JSON, before which Fluentd writes a time and a tag.
+#: A record of a log collector: JSON, before which Fluentd writes a time and a tag.
 _BEFORE_RECORD = 256
 _RECORD = re.compile(
     rb"\s*(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,20}(?: [+-]\d{4})?[ \t][\w./*-]{1,160}(?:\t|: ))?(\{.*\})\s*$",
@@ -74,7 +74,7 @@ class Origin:
     tag: str
     time: str | None
     source: str
-    quoted: bool = False  # a program's text or a sentence's: it may only name what a line would begin with
+    quoted: bool = False  # from a program's source or a sentence, so it may only mention the start of a line
 
     @property
     def process(self) -> tuple[str, int | None, int | None]:
@@ -96,7 +96,7 @@ def clean(raw: bytes) -> str:
 
 def unwrapped_json(raw: bytes) -> bytes | None:
     """Return the text in a log collector's JSON object; None for other lines."""
-    if b"CCL" not in raw and b"\\u" not in raw:  # it is decoded for these only
+    if b"CCL" not in raw and b"\\u" not in raw:  # decoded only for these lines
         return None
     if b"{" not in raw[:_BEFORE_RECORD] or len(raw) > LONGEST_LINE_CHARS * 2 or not (record := _RECORD.match(raw)):
         return None
@@ -111,7 +111,7 @@ def unwrapped_json(raw: bytes) -> bytes | None:
 
 
 def origin_of(head: str) -> Origin | None:
-    """Parse the text before the level; None for prose, which is not NCCL's."""
+    """Parse the text before the level; None for prose, which is not from NCCL."""
     head = head.rpartition("\r")[2]
     time = None
     for stamp in _STAMP.finditer(head):

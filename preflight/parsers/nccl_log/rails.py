@@ -1,7 +1,7 @@
 """NIC pairs of connections: both ends, joined by the connection's name.
 
-A connection is named by channel, ranks and GPUs ("Channel 00/0 : 8[0] -> 0[0]"), not by communicator. Where two
-communicators give one name to connections over different NICs, that one is not judged.
+A connection is named by channel, ranks and GPUs ("Channel 00/0 : 8[0] -> 0[0]"), not by communicator. If two
+communicators use one name for connections over different NICs, that name is not judged.
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from zlib import crc32
 
-#: Ends of connections stored; beyond, a sample by the checksum of the name, the same in every part of a log.
+#: Maximum number of stored ends; beyond it, a sample by the checksum of the name, which is the same in every part of a
+#: log.
 MAX_ENDS = 32_768
-#: Marks an end with one name for connections over different NICs.
+#: Marks an end whose name occurs with different NICs.
 MIXED = b""
 
 
 def left_out(before: bytes, mask: int) -> bool:
     """Return whether a sample leaves an end out, by channel and sender.
 
-    Both ends name these first.
+    Both ends contain these first.
     """
     return mask != 0 and crc32(before[:16]) & mask != 0
 
@@ -51,7 +52,7 @@ def thin(ends: dict[bytes, bytes], mask: int) -> int:
 
 
 def merge(ends: dict[bytes, bytes], mask: int, other: dict[bytes, bytes], other_mask: int) -> int:
-    """Take in the ends of another part of the log."""
+    """Add the ends of another part of the log."""
     both = mask | other_mask
     if both != mask:
         for before in [before for before in ends if left_out(before, both)]:

@@ -23,17 +23,17 @@ class Members:
 
     nranks: int = 0
     known: dict[int, Process] = field(default_factory=dict)
-    per_node: int | None = None  # ranks on each node, where NCCL reports them and they are equal
-    ranks: dict[Process, int | None] = field(default_factory=dict)  # None: one process that is several ranks
+    per_node: int | None = None  # ranks per node, if NCCL reports equal numbers
+    ranks: dict[Process, int | None] = field(default_factory=dict)  # None: one process with several ranks
 
     def rank_of(self, process: Process) -> int | None:
-        """Return the rank of a process, where the log shows it."""
+        """Return the rank of a process, if the log shows it."""
         return self.ranks.get(process)
 
     def host_of(self, rank: int) -> str | None:
         """Return the host of a rank, from its lines or from its node's other ranks.
 
-        The latter where ranks are numbered node by node.
+        The latter only if ranks are numbered node by node.
         """
         if rank in self.known:
             return self.known[rank][0] or None
@@ -42,7 +42,7 @@ class Members:
 
     @cached_property
     def _hosts_by_node(self) -> dict[int, tuple[str, ...]]:
-        """Hosts of each node's run of ranks; empty unless numbered node by node."""
+        """Hosts of each node's range of ranks; empty unless numbered node by node."""
         if not self.per_node or self.nranks % self.per_node:
             return {}
         node_of: dict[str, int] = {}
@@ -72,8 +72,8 @@ def ranks_of(tally: LogCounters) -> Members:
 
 
 def communicators(tally: LogCounters) -> tuple[Communicators, ...]:
-    """Return how many communicators of each size there were, the largest first."""
-    made: dict[int, list[int]] = {}  # size → made, complete, destroyed
+    """Return the number of communicators of each size, the largest first."""
+    made: dict[int, list[int]] = {}  # size → created, complete, destroyed
     for (_, nranks), comm in tally.comms.items():
         counts = made.setdefault(nranks, [0, 0, 0])
         counts[0] += 1
@@ -98,7 +98,7 @@ def communicators(tally: LogCounters) -> tuple[Communicators, ...]:
 
 
 def _most(tally: LogCounters, kind: str) -> dict[int, int]:
-    """Return, for each size, the most that one rank reported."""
+    """Return the maximum over ranks for each size."""
     most: dict[int, int] = {}
     for key, seen in tally.seen.get(kind, {}).items():
         nranks = cast(int, key[0])
@@ -107,13 +107,13 @@ def _most(tally: LogCounters, kind: str) -> dict[int, int]:
 
 
 def _waiting(tally: LogCounters) -> list[tuple[tuple[str, int], Comm]]:
-    """Return communicators that a rank began and did not finish, the largest first."""
+    """Return communicators that a rank started but did not finish, largest first."""
     found = [(key, comm) for key, comm in tally.comms.items() if comm.started & ~comm.completed and not comm.destroyed]
     return sorted(found, key=lambda item: (-item[0][1], item[1].first.number))
 
 
 def unfinished(tally: LogCounters) -> tuple[Unfinished, ...]:
-    """Return communicators that a rank began and did not finish, the largest first."""
+    """Return communicators that a rank started but did not finish, largest first."""
     return tuple(
         Unfinished(name, nranks, (comm.started | comm.completed).bit_count(), comm.completed.bit_count(), comm.first)
         for (name, nranks), comm in _waiting(tally)[:_SHOWN]
@@ -123,8 +123,8 @@ def unfinished(tally: LogCounters) -> tuple[Unfinished, ...]:
 def missing(tally: LogCounters, members: Members, *, failed: bool) -> tuple[Missing, ...]:
     """Return the ranks that others waited for.
 
-    Only where at least half of the ranks, and two, are in the log: fewer make a log of some ranks, and the rest is
-    unknown. A log of one host of several does not cover the ranks before its first and after its last.
+    Only if at least half of the ranks, and two, are in the log: otherwise it is a log of some ranks, and the rest is
+    unknown. The log of one of several hosts does not cover the ranks before its first and after its last.
     """
     for (_, nranks), comm in _waiting(tally):
         began = comm.started | comm.completed
@@ -155,7 +155,7 @@ def _absent(tally: LogCounters, seen: int, nranks: int) -> list[int]:
 def _nameless(tally: LogCounters, members: Members) -> tuple[Missing, ...]:
     """Return missing ranks for versions without "Init START".
 
-    They are the ranks that did not set the communicator up.
+    They are the ranks that did not set up the communicator.
     """
     rows = tally.seen.get("nameless", {})
     nranks = max((cast(int, key[0]) for key in rows), default=0)

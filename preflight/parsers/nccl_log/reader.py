@@ -36,17 +36,18 @@ from preflight.parsers.nccl_log.summarize import summarize
 from preflight.parsers.nccl_log.truncation import CUT_VALUE, completed, undecided
 from preflight.textprep.wrapped_lines import continued, unwrapped
 
-#: A further process costs some 30 ms and 25 MB; it pays from about twice that much work on.
+#: Another process costs about 30 ms and 25 MB; it pays off from about twice that much work.
 _WORTH_A_PROCESS = 32 << 20
 _MOST_PROCESSES = 8
 
 
-#: Empty lines at the beginning of a text of which the rest is only counted: a piece of a source may keep its place so.
+#: Maximum empty lines at the start of a text before the rest is only counted: a part of a source may keep its line
+#: numbers this way.
 _MOST_EMPTY = 1000
 
 
 class NoNcclOutput(PreflightError, ValueError):
-    """The input has no line of NCCL; the text describes it."""
+    """The input has no NCCL line; the message describes it."""
 
 
 @dataclass
@@ -64,7 +65,7 @@ class ScannedLog:
 
 
 def parse(text: str) -> NcclLog | None:
-    """Parse a log among other text; None if no line is NCCL's. Never raises."""
+    """Parse a log within other text; None if no line is from NCCL. Never raises."""
     return summarize(scan_text(text, select=False).tally)
 
 
@@ -80,7 +81,7 @@ def scan_text(text: str, *, select: bool) -> ScannedLog:
 
 
 def _restore_lines(lines: list[bytes]) -> list[bytes]:
-    """Restore the lines of a copied text, as far as that is certain."""
+    """Restore the lines of a copied text, if unambiguous."""
     return completed(undecided(restore_prefixes(continued(unwrapped(lines)))))
 
 
@@ -93,11 +94,10 @@ def read_stream(stream: ByteReader, name: str = "") -> NcclLog:
 
 
 def read(paths: Sequence[Path], processes: int | None = None) -> NcclLog:
-    """Read a log in one file, or in one for each rank, compressed or not.
+    """Read a log in one file, or in one per rank, compressed or not.
 
-    Files of ranks come from NCCL_DEBUG_FILE with %h and %p. Uses as many processes as there are processors, unless
-    ``processes`` is given. Raises NoNcclOutput, other ValueError for compressed data that cannot be unpacked,
-    OSError.
+    Files of ranks come from NCCL_DEBUG_FILE with %h and %p. Uses one process per processor, unless ``processes`` is
+    given. Raises NoNcclOutput, other ValueError for data that cannot be decompressed, OSError.
     """
     return _finished(scan(paths, processes).tally, str(paths[0]) if len(paths) == 1 else f"{len(paths)} files")
 
@@ -123,8 +123,8 @@ class _Piece:
     path: Path
     begin: int
     end: int | None  # None: to the end of a compressed file
-    size: int  # bytes on disk, to share out the work
-    file: str  # name that lines are quoted with; empty where there is only one file
+    size: int  # bytes on disk, for distributing the work
+    file: str  # name for quoting lines; empty if there is only one file
 
 
 def _pieces(paths: Sequence[Path], *, several: bool) -> list[_Piece]:
@@ -138,7 +138,7 @@ def _pieces(paths: Sequence[Path], *, several: bool) -> list[_Piece]:
 
 
 def _shares(pieces: Sequence[_Piece], processes: int) -> list[list[_Piece]]:
-    """Divide the pieces in order, cutting plain files between lines."""
+    """Divide the pieces in order, splitting plain files between lines."""
     total = sum(piece.size for piece in pieces)
     number = max(1, min(processes, total // _WORTH_A_PROCESS, _MOST_PROCESSES))
     share = total / number
@@ -163,7 +163,7 @@ def _shares(pieces: Sequence[_Piece], processes: int) -> list[list[_Piece]]:
 
 
 def _line_begin(path: Path, position: int, end: int) -> int:
-    """Return where the next line begins, at a position or after it."""
+    """Return the start of the next line, at a position or after it."""
     if position <= 0:
         return 0
     with path.open("rb") as stream:
@@ -180,7 +180,7 @@ def _line_begin(path: Path, position: int, end: int) -> int:
 def _processes() -> int:
     """Return the number of reading processes.
 
-    One where other threads run, since a fork would not survive them.
+    One if other threads run, since they would not survive a fork.
     """
     if threading.active_count() > 1 or "fork" not in multiprocessing.get_all_start_methods():
         return 1
@@ -191,7 +191,7 @@ def _processes() -> int:
 
 
 def _added(shares: Sequence[Sequence[_Piece]], select: bool) -> ScannedLog:
-    """Scan all shares, each but the first in a process, and add up in order."""
+    """Scan all shares, each but the first in a child process, and add up in order."""
     context = multiprocessing.get_context("fork") if len(shares) > 1 else None
     helpers = []
     for share in shares[1:]:
@@ -199,7 +199,7 @@ def _added(shares: Sequence[Sequence[_Piece]], select: bool) -> ScannedLog:
         ours, theirs = context.Pipe(duplex=False)
         process = context.Process(target=_help, args=(share, select, theirs), daemon=True)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of forks where a library keeps a thread
+            warnings.simplefilter("ignore", DeprecationWarning)  # of forks if a library has a thread
             process.start()
         theirs.close()
         helpers.append((share, process, ours))
@@ -211,7 +211,7 @@ def _added(shares: Sequence[Sequence[_Piece]], select: bool) -> ScannedLog:
             try:
                 found.merge(ours.recv())
             except (EOFError, OSError):
-                # the helper was killed: the kernel's need for memory, as a rule
+                # the child was killed, usually because of a memory shortage
                 found.merge(_scan_pieces(share, select))
             process.join()
     finally:
@@ -254,7 +254,7 @@ def _count_lines(stream: BinaryIO, end: int) -> int:
 
 
 def _scan_stream(stream: ByteReader, before: int, most: int | None, file: str, *, select: bool) -> ScannedLog:
-    """Scan a file, or at most so many bytes of it that are neither packed nor UTF-16."""
+    """Scan a file, or a limited part of it that is neither compressed nor UTF-16."""
     remarks: dict[str, None] = {}
 
     def note(remark: str) -> None:

@@ -1,7 +1,7 @@
 """Restoration of NCCL lines without their level.
 
 A person, a log shipper or a page may have removed it. NCCL writes ``HOST:PID:TID [DEVICE] NCCL INFO message``; up to
-2.2 without its name. What is left identifies a line of NCCL by its beginning or by its message; prose has neither.
+2.2 without its name. The remaining start or message identifies a line of NCCL; prose has neither.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 
 from preflight.parsers.nccl_log.prefix import LEVEL
 
-#: Messages that nothing but NCCL writes, by their first words.
+#: First words of messages that only NCCL writes.
 _OWN = (
     rb"(?:NET/[\w ]{1,24} ?: (?:Using \[\d|No device found|GPU Direct RDMA |Made virtual device|\d interfaces found)"
     rb"|NET/OFI (?:Initializing aws-|Using aws-|Selected [Pp]rovider is |Using transport protocol|Running on \w)"
@@ -27,51 +27,50 @@ _OWN = (
     rb"|Setting affinity for GPU \d|ncclTopoGetCpuAffinity: |Init timings - nccl|DMA-BUF is available on GPU )"
 )
 _MESSAGE = re.compile(_OWN)
-#: What may stand before such a message where all of NCCL's beginning is gone: marks of lists, counts of `uniq -c`,
-#: what is left of the level.
+#: Text before such a message if NCCL's prefix is missing: list marks, counts of `uniq -c`, remains of the level.
 _LEFT = re.compile(
     rb"\s*(?:\d{1,7}\s+)?(?:(?:[>|*+#-]|//|\.{2,}|\xe2\x80\xa6|\[\s?\d{1,4}\s?\]"
     rb"|\[?(?:NCCL[ _:]?(?:INFO|WARN)?|INFO|WARN)\]?:?)\s*){0,4}(?P<message>%s.*)" % _OWN,
     re.DOTALL,
 )
 _PROCESS = re.compile(rb":\d{1,10}:\d{1,10} \[")
-#: NCCL's beginning, and a damaged level after it.
+#: NCCL's prefix, and a damaged level after it.
 _BEGUN = re.compile(
     rb"(?P<head>.{0,400}?(?<![\w.-])[A-Za-z0-9_][\w.-]{0,254}:\d{1,10}:\d{1,10} \[\s?\d{1,4}\s?\] )"
     rb"(?P<source>[\w./-]{1,256}:\d{1,6} (?!->))?"
     rb"(?P<level>\[?(?:(?:NCCL|nccl)\b[ _:|-]{0,3})?(?:INFO|WARN|info|warn)?\]?[:|]?\s+)?(?P<message>.*)",
     re.DOTALL,
 )
-#: A level that is spelled in another way than NCCL does: more blanks, a colon, brackets.
+#: A level spelled differently from NCCL: more blanks, a colon, brackets.
 _SPELLED = re.compile(
     rb"\[?\bNCCL(?:\s{1,8}|[_:|-])\[?(?P<level>INFO|WARN)(?:\s?[:|]|\])?\s+(?=(?P<message>\S.*))", re.DOTALL
 )
 _WAY = re.compile(rb"\A(?:\[\w{4,7}\] )?(?=via )")
-#: What Markdown needs a backslash for.
+#: Characters that Markdown escapes with a backslash.
 _ESCAPED = re.compile(rb"\\([\[\]<>_*#|~-])")
-#: Words, one of which is in every line that may be restored.
+#: Words, one of which occurs in every line that may be restored.
 _WORDS = (b"NCCL", b"nccl", b"NET", b" via ", b" [", b"Using ", b"rings", b"trees", b"Driver", b"comm 0x", b"plugin",
           b"channels", b"ffinity", b"GPU ", b"Channel")  # fmt: skip
-#: Messages of its own from which a text is NCCL's log, and does not only quote one.
+#: Minimum number of such messages for a text to be an NCCL log, instead of a text that quotes one.
 _ENOUGH = 2
 _LONGEST = 8192
 
 
 def restore_prefixes(lines: list[bytes]) -> list[bytes]:
-    """Restore NCCL's level in the lines that lost it."""
+    """Restore the level in NCCL lines that lost it."""
     lines = [_plain(line) for line in lines]
     has_own_level = any((level := LEVEL.search(line)) and _is_own_level(line, level.end()) for line in lines)
     with_levels = [line if LEVEL.search(line) else _line(line) for line in lines]
     if has_own_level or any(new is not old for new, old in zip(with_levels, lines, strict=True)):
         return with_levels
     bare = [_bare(line) for line in lines]
-    # people write "set to" as well
+    # people also write "set to"
     restored_count = sum(new is not old and b" set to " not in new for new, old in zip(bare, lines, strict=True))
     return bare if restored_count >= _ENOUGH else lines
 
 
 def _is_own_level(line: bytes, end: int) -> bool:
-    """Return whether a level has NCCL's process before it or its message behind it."""
+    """Return whether a level follows NCCL's process or precedes its message."""
     return _PROCESS.search(line, 0, end) is not None or _MESSAGE.match(line, end) is not None
 
 
@@ -81,9 +80,9 @@ def _plain(line: bytes) -> bytes:
 
 
 def _line(line: bytes) -> bytes:
-    """Return a line with NCCL's prefix or an odd spelling of its level, restored.
+    """Return a line with NCCL's prefix or a misspelled level restored.
 
-    Other lines are returned as they are.
+    Other lines are returned unchanged.
     """
     if len(line) > _LONGEST or (b"NCCL" not in line and b" [" not in line):
         return line
@@ -100,10 +99,10 @@ def _line(line: bytes) -> bytes:
 
 
 def _bare(line: bytes) -> bytes:
-    """Return a line of only the message, restored; other lines as they are."""
+    """Return a line with only the message, restored; other lines unchanged."""
     if not line or len(line) > _LONGEST or not any(word in line for word in _WORDS):
         return line
     if not (left := _LEFT.fullmatch(line)):
         return line
-    # of a channel's line often nothing but the way is shown
+    # channel lines often show only the transport
     return b"NCCL INFO " + _WAY.sub(b"Channel 00 ", left["message"], count=1)

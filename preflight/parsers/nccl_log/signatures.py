@@ -53,7 +53,7 @@ class Signature:
 
 @cache
 def all_signatures() -> tuple[Signature, ...]:
-    """Return every signature, the specific before the general."""
+    """Return every signature, specific ones before general ones."""
     text = (files("preflight.parsers.nccl_log") / "signatures.toml").read_text(encoding="utf-8")
     return tuple(_signature(name, fields) for name, fields in tomllib.loads(text).items())
 
@@ -97,24 +97,24 @@ def _marks(where: Where) -> dict[str, tuple[int, ...]]:
 
 @cache
 def outside_marks() -> tuple[bytes, ...]:
-    """Return the texts of which a non-NCCL line must have one to be parsed."""
+    """Return the texts, one of which a non-NCCL line needs to be parsed."""
     return tuple(mark.encode() for mark in _marks("outside"))
 
 
 def info_marks() -> tuple[str, ...]:
-    """Return the texts of which an INFO message must have one to be parsed."""
+    """Return the texts, one of which an INFO message needs to be parsed."""
     return tuple(_marks("info"))
 
 
 def matching(message: str, where: Where, source: str = "") -> Signature | None:
-    """Return the first signature that fits a message of a level."""
+    """Return the first signature that matches a message of a level."""
     places = {place for mark, places in _marks(where).items() if mark in message for place in places}
     signatures = _at(where)
     return next((signatures[place] for place in sorted(places) if signatures[place].fits(message, source)), None)
 
 
 def by_id(wanted: Iterable[str]) -> Iterator[Signature]:
-    """Yield the signatures of these ids, the first of each."""
+    """Yield the signatures with these ids, the first of each."""
     known: dict[str, Signature] = {}
     for signature in all_signatures():
         known.setdefault(signature.id, signature)

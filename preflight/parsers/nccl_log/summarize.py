@@ -32,12 +32,12 @@ from preflight.parsers.nccl_log.transports import (
     rails_of,
 )
 
-#: Entries of a list that only illustrates.
+#: Maximum entries of an illustrative list.
 _SHOWN = 20
 _RINGS_SHOWN = 64
 _MAX_GPUDIRECT_LINES = 1000
 
-#: A framework's own words of a failure, in a log in which NCCL itself was silent: PyTorch's, vLLM's, XLA's, CuPy's.
+#: Failure messages of frameworks, for a log without NCCL lines: PyTorch, vLLM, XLA, CuPy.
 FRAMEWORK = re.compile(
     r"ProcessGroupNCCL\.cpp\b|\bDist(?:Backend|Store|Network)Error\b|\[c10d\] The client socket has timed out"
     r"|\bDetected mismatch between collectives on ranks\b"
@@ -56,7 +56,7 @@ def summarize(tally: LogCounters) -> NcclLog | None:
     versions, networks, channels = table.uses("version"), table.uses("network"), net_channels(table)
     sockets = table.rows("socket")
     if versions and _numbers(versions[0].name) < (2, 6, 4) and not networks:
-        # up to 2.6.3 no line has "Using network"; TCP remains where InfiniBand found nothing
+        # up to 2.6.3 no line has "Using network"; TCP remains if InfiniBand found no device
         chosen, rows = ("IB", table.rows("ib")) if table.rows("ib") else ("Socket", sockets)
         networks = tuple(Use(chosen, seen.count, seen.first) for _, seen in rows[:1])
     members = ranks_of(tally)
@@ -179,9 +179,9 @@ def _conditions(networks: Sequence[Use], channels: Sequence[NetChannels], nnodes
 
 
 def _in_order(lines: Iterable[LogLine]) -> tuple[LogLine, ...]:
-    """Sort by time where every line has one, else by line.
+    """Sort by time if every line has one, otherwise by line.
 
-    Lines of several files without times keep their order.
+    Lines of several files without times stay in order.
     """
     found = list(lines)
     if found and all(line.time for line in found):

@@ -21,7 +21,7 @@ class Tables:
         self.cache: dict[str, list[tuple[Any, Occurrence]]] = {}
 
     def rows(self, kind: str) -> list[tuple[Any, Occurrence]]:
-        """Return (key, what was seen) of a kind, earliest first."""
+        """Return (key, occurrence) of a kind, earliest first."""
         if kind not in self.cache:
             items: Iterable[tuple[Key, Occurrence]] = self.tally.seen.get(kind, {}).items()
             self.cache[kind] = sorted(items, key=lambda row: (self.files[row[1].first.file], row[1].first.number))
@@ -29,7 +29,7 @@ class Tables:
 
     @property
     def last_line(self) -> int:
-        """The number of the last line, which may be cut."""
+        """The number of the last line, which may be truncated."""
         return self.tally.all_lines
 
     def uses(self, kind: str) -> tuple[Use, ...]:

@@ -1,6 +1,6 @@
 """Log facts as a document: part "nccl-log" of ``preflight read --json``.
 
-A fact that is not in the text is null; an empty list means that the log shows none.
+A fact that is not in the text is null; an empty list means that the log shows no such item.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Any
 
 from preflight.parsers.nccl_log.model import Failure, NcclLog, is_tcp
 
-#: Networks that use verbs: the list of devices shows which layer carries them.
+#: Networks that use verbs: the list of devices shows their link layer.
 _HCA_WITHOUT = re.compile(r"GPU Direct RDMA (?:\(\S+\) )?[Dd]isabled for HCA \d+ '([^']{1,63})'")
-#: More GPUs than these no machine has.
+#: Maximum GPUs of a machine.
 _MOST_GPUS = 16
 _VERBS = ("IB", "IBext", "UCX", "gIB")
 
@@ -94,9 +94,9 @@ def intra_node(log: NcclLog) -> list[str]:
 
 
 def _between_nodes(log: NcclLog) -> bool:
-    """Return whether NVLink joins nodes.
+    """Return whether NVLink connects nodes.
 
-    NCCL then counts joined nodes as one, and uses the same transport within each.
+    NCCL then counts connected nodes as one, and uses the same transport within each.
     """
     several = len(log.hosts) > 1 or (log.nnodes or 0) > 1 or (log.nranks or 0) > _MOST_GPUS
     return several and any(use.name == "P2P/MNNVL" for use in log.intra_node)
@@ -117,9 +117,9 @@ def _layers(log: NcclLog, network: str) -> list[str]:
 
 
 def _gpudirect(log: NcclLog) -> bool | None:
-    """Return True where a channel uses GPUDirect RDMA, False where none does.
+    """Return True if a channel uses GPUDirect RDMA, False if none does.
 
-    TCP and HCAs without it cannot. None also where channel lines are cut before the word that shows it.
+    TCP, and HCAs without it, cannot. Also None if channel lines are truncated before the word that shows it.
     """
     if log.channels:
         states = {channel.gpudirect for channel in log.channels}

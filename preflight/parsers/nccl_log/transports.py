@@ -20,7 +20,7 @@ from preflight.parsers.nccl_log.model import (
 )
 from preflight.parsers.nccl_log.table_rows import Tables
 
-#: Hosts of a list that only illustrates.
+#: Maximum hosts of an illustrative list.
 _SHOWN = 20
 
 
@@ -35,7 +35,7 @@ def net_channels(table: Tables) -> tuple[NetChannels, ...]:
 
 
 def by_host(table: Tables) -> tuple[HostChannels, ...]:
-    """Count the same on each host, and those through another rank's process."""
+    """Count the same for each host, and those through another rank's process."""
     found: dict[tuple[str, str, bool | None], list[int]] = {}
     for (host, _, network, _, proxied, gpudirect), seen in table.via("NET"):
         if host is not None:
@@ -46,7 +46,7 @@ def by_host(table: Tables) -> tuple[HostChannels, ...]:
 
 
 def merged(rows: Sequence[tuple[Any, Occurrence]], name: str) -> tuple[Use, ...]:
-    """Merge several rows into one use; none from none."""
+    """Merge several rows into one use; none if there are none."""
     return (Use(name, sum(seen.count for _, seen in rows), rows[0][1].first),) if rows else ()
 
 
@@ -65,7 +65,7 @@ def ib_devices(table: Tables) -> tuple[IbDevice, ...]:
 
 
 def hcas(table: Tables) -> tuple[Hca, ...]:
-    """Join what each host found with the indexes that its channels name."""
+    """Combine the devices of each host with the indexes in its channel lines."""
     used: dict[tuple[Any, Any], int] = {}
     speaking = set()
     for (host, _, network, device, _, _), seen in table.via("NET"):
@@ -75,7 +75,7 @@ def hcas(table: Tables) -> tuple[Hca, ...]:
     over: dict[tuple[str, int], dict[Any, int | None]] = {}
     for (host, index, name, port, _, _), _ in table.rows("ib"):
         hosts = over.setdefault((name, port), {})
-        if index is None:  # the number that its channels would give it is unknown
+        if index is None:  # its number in channel lines is unknown
             hosts.setdefault(host, None)
         else:
             hosts[host] = (hosts.get(host) or 0) + used.get((host, index), 0) if host in speaking else None
@@ -88,7 +88,7 @@ def hcas(table: Tables) -> tuple[Hca, ...]:
 
 
 def rails_of(tally: LogCounters) -> Rails | None:
-    """Count the connections that cross rails; None where none shows both ends."""
+    """Count the connections that cross rails; None if no connection has both ends."""
     seen = crossing = 0
     example = None
     ways = {way: via(way.decode("latin-1")) for way in set(tally.ends.values())}

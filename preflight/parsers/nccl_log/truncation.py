@@ -1,24 +1,24 @@
-"""Restoration of truncated text: first host name, cut screen lines."""
+"""Restoration of truncated text: first host name, lines cut at screen width."""
 
 from __future__ import annotations
 
 import re
 
 _HOST = re.compile(rb"[\w.-]*:\d{1,10}:\d{1,10} (?:\[\d{1,4}\] )?(?:\S{1,256}:\d{1,6} )?NCCL ")
-#: A line of a channel that may have lost its suffix for GPUDirect RDMA.
+#: A channel line that may have lost its suffix for GPUDirect RDMA.
 _WAY = re.compile(rb"\] via (?:NET|COLLNET)/(?!(?:Fast)?Socket/)[^/]{1,63}/\d{1,6}(?:\(\d+\))?\r?$")
-#: The same of the ranks of a ring.
+#: The same for the ranks of a ring.
 _RING = re.compile(rb"Channel \d{1,3}/\d{1,3} ?:(?:\s+\d{1,7}){2,}\s*$")
-#: Ends of a line that a screen cut: the transport or the ring always continues after it.
+#: Ends of a line cut at screen width: the transport or the ring always continues after them.
 _WAY_GOES_ON, _RING_GOES_ON = b"/", b" ..."
-#: Screens and pagers are hardly narrower or wider; these widths are so common that one other line suffices.
+#: Range of usual widths of screens and pagers; the listed widths are so common that one other line suffices.
 _WIDTHS, _USUAL = range(60, 401), frozenset((80, 100, 120, 132, 160))
 _ENOUGH = 2
-#: Kinds of lines that end there, of which one is a value, at a usual width and at another; and how many lines do.
+#: Kinds of lines that end there, one of them a value, at a usual width and at another; and how many lines do.
 _KINDS_AT_USUAL_WIDTH, _KINDS, _LINES = 2, 3, 3
-#: A message that ends with a value, and what stands in its place where that was cut.
+#: A message that ends with a value, and the placeholder for a truncated value.
 _VALUE = re.compile(rb"(.{0,400}NCCL INFO )(?:NCCL_\w{1,64} set |Using (?:internal N|n)etwork |Assigned NET plugin )")
-#: A line that was filled up to a width, or has the bar of a frame there: it was not cut.
+#: A line padded to a width, or with the bar of a frame there: it was not truncated.
 _PADDED = re.compile(rb"(?:\s|\||\xe2\x94[\x82\x83]|\xe2\x95\x91)$")
 CUT_VALUE = b"(cut at the screen's edge)"
 _COMPLETE_HOST = rb"(?<![\w.-])([A-Za-z0-9][\w.-]{0,254}?)%s(?=:\d{1,10}:\d{1,10} \[)"
@@ -35,7 +35,7 @@ def completed(lines: list[bytes]) -> list[bytes]:
     end = lines[first].partition(b":")[0]
     rest = b"\n".join(lines[first + 1 :])
     if re.search(rb"(?<![\w.-])%s:\d" % re.escape(end), rest):
-        return lines  # a host of its own
+        return lines  # a different host
     begins = set(re.findall(_COMPLETE_HOST % re.escape(end), rest))
     if len(begins) != 1:
         return lines
@@ -43,10 +43,10 @@ def completed(lines: list[bytes]) -> list[bytes]:
 
 
 def undecided(lines: list[bytes]) -> list[bytes]:
-    """Return the lines, with a mark behind transports and rings that may be cut.
+    """Return the lines, with a mark after transports and rings that may be truncated.
 
-    A screen's width shows where no line is longer and lines of other kinds are just as long. A setting or a network
-    that ends there is dropped: a cut value is not a value.
+    They are cut at a screen's width if no line is longer and lines of other kinds have the same length. A setting or a
+    network that ends there is dropped: a truncated value is not a value.
     """
     marks = {index: mark for index, line in enumerate(lines) if (mark := _goes_on(line))}
     values = {index: match[1] for index, line in enumerate(lines) if (match := _VALUE.match(line))}

@@ -1,4 +1,4 @@
-"""Builder of a report of nccl-tests while its lines are read."""
+"""Builder of an nccl-tests report, line by line."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from preflight.parsers.nccl_tests.table import Columns, RowBuilder
 
 @dataclass
 class ReportBuilder:
-    """A report that is being read."""
+    """A report under construction."""
 
     first_line: int
     stage: int
     last_line: int = 0
-    collective: str | None = None  # as the report itself prints
-    called: str | None = None  # by a command line or a failure before it
+    collective: str | None = None  # as printed by the report itself
+    called: str | None = None  # from a command line or a failure before it
     version: str | None = None
     nccl_version: str | None = None
     validation: bool | None = None
@@ -41,13 +41,13 @@ class ReportBuilder:
 
     @property
     def copies(self) -> int:
-        """The number of runs that printed into it, from a binary without MPI."""
+        """The number of runs that printed into it, for a binary without MPI."""
         times = Counter(device.rank for device in self.devices)
         return times[0] if times[0] > 1 and len(set(times.values())) == 1 else 1
 
     @property
     def only_failed(self) -> bool:
-        """Whether it has nothing but a failure."""
+        """Whether it only has a failure."""
         return bool(self.failures) and not (self.devices or self.rows or self.columns or self.version or self.finished)
 
     def awaits(self, rank: int) -> bool:
@@ -56,7 +56,7 @@ class ReportBuilder:
         return empty and rank == 1 + max((device.rank for device in self.devices), default=-1) > 0
 
     def close_row(self) -> None:
-        """Store the pending row, complete or cut."""
+        """Store the pending row, complete or truncated."""
         if self.pending is None:
             return
         row, cut = self.pending.taken()
@@ -67,13 +67,13 @@ class ReportBuilder:
             self.cut.append(cut)
 
     def report(self) -> Report:
-        """Return the report as far as it was read."""
+        """Return the report read so far."""
         self.close_row()
         ranks = sorted({device.rank for device in self.devices})
         nranks = len(ranks) if ranks and not self.devices_cut and ranks == list(range(len(ranks))) else None
         rows = tuple(self.rows)
         average = self.average
-        # a number at the very end of a text may lack digits, unless the rows agree
+        # a number at the end of a text may lack digits, unless the rows agree
         if self.average_may_be_cut and average is not None:
             mean = mean_busbw(rows)
             average = average if mean is not None and abs(mean - average) <= 0.01 else None

@@ -1,7 +1,7 @@
-"""The collective of a table of nccl-tests, where only the table shows it.
+"""The collective of an nccl-tests table, if only the table shows it.
 
-Two things differ between the collectives (nccl-tests doc/PERFORMANCE.md and src/*.cu): busbw over algbw, and the size
-over the number of elements, which for the gather family is the number of ranks.
+Two ratios differ between collectives (nccl-tests doc/PERFORMANCE.md and src/*.cu): busbw over algbw, and the size over
+the number of elements, which is the number of ranks for the gather family.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from collections.abc import Sequence
 
 from preflight.parsers.nccl_tests.model import Measurement, Row
 
-#: Bytes of an element, by the names that nccl-tests and RCCL's tests print.
+#: Bytes per element, by type name in nccl-tests and RCCL's tests.
 TYPE_BYTES = {
     "int8": 1, "uint8": 1, "char": 1, "f8e4m3": 1, "f8e5m2": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "half": 2, "float16": 2,
     "bfloat16": 2, "int": 4, "int32": 4, "uint32": 4, "float": 4, "float32": 4, "int64": 8, "uint64": 8, "double": 8,
     "float64": 8,
 }  # fmt: skip
 
-#: Collectives with the size of all ranks together.
+#: Collectives whose size covers all ranks.
 GATHERING = frozenset({"all_gather", "reduce_scatter", "alltoall", "alltoallv", "gather", "scatter", "hypercube"})
 
 
 def factor(collective: str, ranks: int) -> float | None:
-    """Return busbw over algbw; None where it is not known (doc/PERFORMANCE.md)."""
+    """Return busbw over algbw; None if unknown (doc/PERFORMANCE.md)."""
     if ranks < 1:
         return None
     if collective == "all_reduce":
@@ -34,9 +34,9 @@ def factor(collective: str, ranks: int) -> float | None:
 
 
 def ranks_of(row: Row) -> int | None:
-    """Return size over the size of the elements; None if that is not a number.
+    """Return size over the size of the elements; None if it is not an integer.
 
-    It is the number of ranks for the gather family, else 1.
+    It is the number of ranks for the gather family, otherwise 1.
     """
     width = TYPE_BYTES.get(row.dtype)
     if not width or row.count <= 0 or row.bytes <= 0 or row.bytes % (row.count * width):
@@ -57,8 +57,8 @@ def collective_of(
 ) -> str | None:
     """Return the collective of a table, or None.
 
-    ``called`` is the binary's name in a command line before it; it is used if the table fits. None if several fit and
-    nothing decides.
+    ``called`` is the binary's name in a command line before it; it is used if the table fits. None if several fit
+    without a way to decide.
     """
     if not rows:
         return called
@@ -71,7 +71,7 @@ def collective_of(
 
 
 def candidates(rows: Sequence[Row], ranks: int | None, has_redop: bool | None) -> tuple[str, ...]:
-    """Return the collectives that fit a table; empty if it decides nothing."""
+    """Return the collectives that fit a table; empty if it is not conclusive."""
     sized = sorted((row for row in rows if row.bytes > 0), key=lambda row: row.bytes)
     row = next((row for row in reversed(sized) if ratio_of(row) is not None), sized[-1] if sized else None)
     if row is None:
@@ -89,7 +89,7 @@ def candidates(rows: Sequence[Row], ranks: int | None, has_redop: bool | None) -
     if not gathers:
         return ("sendrecv",) if one and spread == 1 else ()
     if row.redop is None and has_redop:
-        return ("alltoall",)  # it leaves the column blank up to 2.12
+        return ("alltoall",)  # the column is blank up to 2.12
     if row.redop is None and has_redop is False:
         return ("all_gather",)
     if one and spread is not None:
@@ -121,9 +121,9 @@ def _checked(half: Measurement | None) -> bool:
 
 
 def _unchecked_in_place(row: Row) -> bool | None:
-    """Return whether only out of place was checked, as alltoall does.
+    """Return whether only out of place was checked, as in alltoall.
 
-    Older sendrecv does as well. None if nothing was checked.
+    Older sendrecv is the same. None if no row was checked.
     """
     out, inside = row.out_of_place, row.in_place
     if out is None or inside is None or not (_checked(out) or _checked(inside)):
@@ -134,8 +134,8 @@ def _unchecked_in_place(row: Row) -> bool | None:
 def contradictions(rows: Sequence[Row], collective: str | None, ranks: int | None) -> tuple[str, ...]:
     """Return the assumptions that the columns contradict.
 
-    The collective, the number of ranks, or the figures may be wrong. busbw may differ from algbw times its factor by
-    1 % and the rounding of two decimals.
+    The collective, the number of ranks, or the figures may be wrong. busbw may differ from algbw times its factor by 1
+    % and by the rounding of two decimals.
     """
     if collective is None or ranks is None or ranks < 2:
         return ()
@@ -143,7 +143,7 @@ def contradictions(rows: Sequence[Row], collective: str | None, ranks: int | Non
     wanted = factor(collective, ranks)
     for row in rows:
         spread = ranks_of(row)
-        # up to 2.0.0 all_gather and reduce_scatter counted the bytes that a rank receives
+        # up to 2.0.0, all_gather and reduce_scatter counted the bytes that a rank receives
         known = {wanted, 1.0} if collective in GATHERING else {wanted}
         if wanted is not None and not any(_fits(half, f) for half in row.halves for f in known if f is not None):
             found.append(f"line {row.line}: busbw is not algbw x {wanted:.4g}, as for {collective} over {ranks} ranks")

@@ -26,7 +26,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Dip:
-    """Bandwidth that falls where the size grows."""
+    """Bandwidth that falls as the size grows."""
 
     before: Point
     at: Point
@@ -60,7 +60,7 @@ def curve(rows: Sequence[Row]) -> tuple[Point, ...]:
 
 
 def dips(points: Sequence[Point], at_least: int = 64 * MIB, tolerance: float = 0.05) -> tuple[Dip, ...]:
-    """Return where bandwidth falls by more than the tolerance as the size grows."""
+    """Return the drops of bandwidth beyond the tolerance as the size grows."""
     large = [point for point in points if point.bytes >= at_least]
     return tuple(
         Dip(before, at)
@@ -72,7 +72,7 @@ def dips(points: Sequence[Point], at_least: int = 64 * MIB, tolerance: float = 0
 def floor_us(points: Sequence[Point], at_most: int = 4096) -> float | None:
     """Return the latency floor: the median time of the smallest messages.
 
-    None below three of them.
+    None for fewer than three.
     """
     small = [point.time_us for point in points if point.bytes <= at_most]
     return median(small) if len(small) >= 3 else None
@@ -81,7 +81,7 @@ def floor_us(points: Sequence[Point], at_most: int = 4096) -> float | None:
 def spikes(points: Sequence[Point], at_most: int = 65536, times: float = 3) -> tuple[Point, ...]:
     """Return small messages that take several times as long as similar ones.
 
-    They must exceed a larger one, too. The first is left out.
+    They must also exceed a larger one. The first is left out.
     """
     small = [point for point in points if point.bytes <= at_most]
     if len(small) < 5:

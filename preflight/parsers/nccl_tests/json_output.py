@@ -1,6 +1,6 @@
-"""nccl-tests' JSON output (``-J FILE``, from 2.17.3 on), as the types of its text.
+"""nccl-tests' JSON output (``-J FILE``, since 2.17.3), in the types of its text.
 
-Its booleans are strings, NaN is the string "nan", ``root`` is padded with blanks, and ``env`` holds the process
+Its booleans are strings, NaN is the string "nan", ``root`` is padded with blanks, and ``env`` is the process
 environment, which is not read.
 """
 
@@ -17,7 +17,7 @@ from preflight.parsers.nccl_tests.collective import collective_of
 from preflight.parsers.nccl_tests.markers import collective
 from preflight.parsers.nccl_tests.model import Measurement, RankDevice, Report, Row, RunFailure, decode_version
 
-#: Texts that look like the beginning of an object and are tried; a log may hold many.
+#: Maximum number of texts tried as the start of an object; a log may have many.
 _MOST_ATTEMPTS = 64
 
 _OBJECT = re.compile(r"^\s{0,16}\{", re.MULTILINE)
@@ -25,14 +25,14 @@ _ROW_SIZE = re.compile(r'"size"\s*:')
 
 
 def may_be(text: str) -> bool:
-    """Return whether a text may hold such an object."""
+    """Return whether a text may contain such an object."""
     return '"results"' in text and '"config"' in text
 
 
 def parse(text: str) -> tuple[Report, ...]:
     """Return the reports of nccl-tests' JSON objects in a text, with their lines.
 
-    Never raises. An object that ends early (a run that died, up to 2.18.4) is read as far as its results go.
+    Never raises. An object that ends early (an aborted run, up to 2.18.4) is read to its last result.
     """
     if not may_be(text):
         return ()
@@ -52,7 +52,7 @@ def parse(text: str) -> tuple[Report, ...]:
 
 
 def _decoded(text: str, begin: int) -> tuple[Mapping[str, Any], int]:
-    """Decode the object that begins here, complete or cut: (object, end)."""
+    """Decode the object that starts here, complete or truncated: (object, end)."""
     try:
         document, after = json_limits.begun(text, begin)
         return _object(document), after
@@ -68,7 +68,7 @@ def _decoded(text: str, begin: int) -> tuple[Mapping[str, Any], int]:
 
 
 def _last_result(text: str, begin: int) -> int:
-    """Return where the last complete element of a list ends, by counting brackets."""
+    """Return the end of the last complete list element, by counting brackets."""
     depth, last = 0, begin
     for match in re.compile(r'"(?:[^"\\]|\\.)*"|[][{}]').finditer(text, begin):
         if match[0] in ("{", "["):

@@ -1,4 +1,4 @@
-"""Lines of an nccl-tests report outside its table: beginning, end, failure.
+"""Lines of an nccl-tests report outside its table: start, end, failure.
 
 Formats of nccl-tests v1.0.0 … v2.19.6 and RCCL's fork (src/common.cu, src/util.cu). Patterns search within a line,
 since a launcher's prefix may precede it, or a number of the table may touch it.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-#: Without its ``#``, which some consoles take for a comment, only with the codes after it: prose has none.
+#: Without its ``#``, which some consoles treat as a comment, only with the codes after it: prose has none.
 TESTS_VERSION = re.compile(
     r"(?:# [nr]ccl-tests version (?P<marked>\S{1,128})(?:.{0,64}? [nr]ccl-library=(?P<library>\d{1,8}))?"
     r"|\b[nr]ccl-tests version (?P<bare>\S{1,128})(?: \(\w{1,40}\))? [nr]ccl-headers=\d{1,8}"
@@ -21,9 +21,9 @@ RUN = re.compile(
 DEVICE = re.compile(
     r"\bRank\s{1,4}(\d{1,7})(?:\s{1,4}Group\s{1,4}(\d{1,7}))?(?:\s{1,4}Pid\s{1,12}[\w<>*.…]{1,12})?"
     r"\s{1,4}on\s{1,40}(\S{1,255})\s{1,4}device\s{1,4}(\d{1,4})\s{1,4}\[([^\]\s]{1,24})\]"
-    r"(?:\s{1,4}(\S.*?))?(?:\s\|){0,3}\s*$"  # ROCm may know no name
+    r"(?:\s{1,4}(\S.*?))?(?:\s\|){0,3}\s*$"  # ROCm may print no name
 )
-#: A line of that list that was cut before its end.
+#: A line of that list that was truncated.
 DEVICE_CUT = re.compile(
     r"(?:^|[\s#>:|])Rank(?:\s{1,4}\d{0,7}(?:\s{1,4}(?:G|Gr|Gro|Grou|Group|P|Pi|Pid|o|on)(?:\s.{0,300})?)?)?\s*$"
 )
@@ -33,7 +33,7 @@ AVERAGE_TAKEN_OUT = re.compile(r"# Avg bus bandwidth\s{1,8}:\s{1,8}(?:[Xx]{2,8}[
 CONCLUDED = re.compile(r"\bCollective test concluded\b(?:: (\S{1,64}))?")
 LAST_ERROR = re.compile(r"# error: (\S.{0,400})")
 
-#: NCCL's own line: with what it was built for, or alone on the line. Prose has neither.
+#: NCCL's own line: with its CUDA version, or alone on the line. Prose has neither.
 NCCL_VERSION = re.compile(
     r"\bR?CCL version ?:? ?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?:[-\w.:]{0,40}\+(?:cuda|hip)|\s*$)|"
     r"\bRCCL version : ?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)-\S{1,100}\s*$|"
@@ -57,13 +57,13 @@ FAILURE = re.compile(
 RELAY = re.compile(r"\.\. \S+(?: pid(?: \d+)?)?: (?P<text>Test failure \S+:\d+)")
 _SOURCE = re.compile(r"\b([a-z_]+)\.cu:\d+")
 
-#: Every line that can begin a report, or announces the next one, has one of these; rows of the table have not.
+#: Every line that can start a report, or announces the next one, has one of these; table rows do not.
 BEGINNINGS: tuple[str, ...] = (
     "ccl-tests v", "test starting", "nThread", "Rank", "time", "Out of bounds", "Avg bus", "concluded", "failure ",
     "Test ", "nvalid", "Incomp", "_perf", "CCL version",
 )  # fmt: skip
 
-#: Messages of a launcher or shell that a process of the run died. They count only if the footer is missing.
+#: Messages of a launcher or shell that a process of the run died. They count only without a footer.
 DIED = re.compile(
     r"(?:mpirun|mpiexec|prterun|orterun) (?:noticed that process rank|detected that one or more processes exited).*"
     r"|Primary job\s{1,2}terminated normally, but \d+ process(?:es)? returned.*"
@@ -78,7 +78,7 @@ DIED = re.compile(
 _MAY_HAVE_DIED = ("process", "srun: ", "slurmstepd", "MPI_ABORT", "TERMINATION", "signal", "fault", "error", "Killed",
                   "Aborted")  # fmt: skip
 
-#: Text before words of a report that are quoted in a sentence.
+#: Text before report text that is quoted in a sentence.
 _QUOTED = re.compile(r"[A-Za-z:,]\s{1,3}[\"'`\u201c\u2018]{1,3}\s?(?:#\s?)?$")
 
 ELIDED = re.compile(

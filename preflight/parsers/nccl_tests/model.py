@@ -15,8 +15,8 @@ class Measurement:
     time_us: float  # per operation
     algbw_gbytes_s: float  # GB/s, 1 GB = 10^9 bytes
     busbw_gbytes_s: float
-    wrong: int | None  # wrong elements; None where not validated, and up to 2.12
-    max_error: float | None = None  # largest difference, in place of wrong up to 2.12; not 0 is normal there
+    wrong: int | None  # wrong elements; None if not validated, and up to 2.12
+    max_error: float | None = None  # largest difference, printed instead of wrong up to 2.12; nonzero is normal there
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,14 @@ class Row:
     bytes: int
     count: int
     dtype: str
-    redop: str | None  # "none" as printed; None where the column is blank or absent
+    redop: str | None  # "none" as printed; None if the column is blank or absent
     root: int | None
     out_of_place: Measurement | None
     in_place: Measurement | None
 
     @property
     def halves(self) -> tuple[Measurement, ...]:
-        """The halves that were measured."""
+        """The measured halves."""
         return tuple(half for half in (self.out_of_place, self.in_place) if half is not None)
 
 
@@ -52,7 +52,7 @@ class RankDevice:
     """A line of ``# Using devices``."""
 
     rank: int
-    group: int  # not 0: NCCL_TESTS_SPLIT made several communicators, and bandwidth is per group
+    group: int  # not 0: NCCL_TESTS_SPLIT created several communicators, and bandwidth is per group
     host: str  # up to the first dot
     index: int
     bus: str
@@ -61,17 +61,17 @@ class RankDevice:
 
 @dataclass(frozen=True)
 class RunFailure:
-    """A failure in the words of nccl-tests, or of its launcher."""
+    """A failure message of nccl-tests, or of its launcher."""
 
     line: int
     text: str
     host: str | None = None
-    launcher: bool = False  # in the words of a launcher or the shell: a process of the run died
+    launcher: bool = False  # a launcher's or shell's message that a process of the run died
 
 
 @dataclass(frozen=True)
 class Best:
-    """The best bus bandwidth of a report and where it stands."""
+    """The best bus bandwidth of a report and its row."""
 
     busbw_gbytes_s: float
     row: Row
@@ -90,18 +90,18 @@ class Report:
     hosts: tuple[str, ...]
     rows: tuple[Row, ...]
     cut_rows: tuple[CutRow, ...]
-    average_busbw_gbytes_s: float | None  # as printed: the mean over all sizes, tiny ones too
-    average_ok: bool | None  # verdict on NCCL_TESTS_MIN_BW, if one was printed
+    average_busbw_gbytes_s: float | None  # as printed: the mean over all sizes, including tiny ones
+    average_ok: bool | None  # verdict on NCCL_TESTS_MIN_BW, if printed
     out_of_bounds: int | None  # failed checks (rank x size x half), not elements
     out_of_bounds_ok: bool | None
-    validated: bool | None  # False: -c 0, for which the footer still has "0 OK"; None: no row shows it
+    validated: bool | None  # False: -c 0, for which the footer still has "0 OK"; None: not shown by any row
     failures: tuple[RunFailure, ...]
-    complete: bool  # the footer is there
-    finished: bool = False  # it is there, though its average may be cut
-    copies: int = 1  # more: that many runs of nranks each, from a binary built without MPI
+    complete: bool  # the footer is present
+    finished: bool = False  # it is present, though its average may be truncated
+    copies: int = 1  # more than 1: this many runs of nranks each, from a binary built without MPI
     version: str | None = None  # of nccl-tests
     nccl_version: str | None = None
-    last_error: str = ""  # NCCL's last words in the footer; a run that went well may have some
+    last_error: str = ""  # NCCL's last message in the footer; a successful run may also have one
 
     @property
     def device_names(self) -> tuple[str, ...]:
@@ -110,15 +110,15 @@ class Report:
 
     @property
     def nnodes(self) -> int | None:
-        """Number of hosts; None if the device list is absent or cut.
+        """Number of hosts; None if the device list is absent or truncated.
 
-        Of one run where several ran side by side.
+        For one run if several ran in parallel.
         """
         return max(1, len(self.hosts) // self.copies) if self.nranks is not None else None
 
     @property
     def groups(self) -> int:
-        """Number of communicators that ran side by side."""
+        """Number of communicators that ran in parallel."""
         return len({device.group for device in self.devices}) or 1
 
     @property
@@ -148,7 +148,7 @@ class Report:
 def decode_version(code: int | None) -> str | None:
     """Decode NCCL_VERSION_CODE: 23007 is 2.30.7.
 
-    Up to 2.8 one digit less: 2708 is 2.7.8 (nccl.h).
+    Up to 2.8 it has one digit less: 2708 is 2.7.8 (nccl.h).
     """
     if code is None or code < 1000:
         return None

@@ -20,15 +20,15 @@ _REDOP = re.compile(r"(?!nan$|inf$)[a-z]{3,12}")
 _VALUE = re.compile(r"-?(?:\d{1,20}(?:\.\d{0,10})?|\.\d{1,10})(?:[eE][+-]?\d{2,3})?\*?|-?nan|-?inf")
 _UNCHECKED = "N/A"
 
-#: A largest difference as ``%.0le`` prints it up to 2.12; unless it is 0, only a negative exponent distinguishes it
-#: from a count of wrong elements, which ``%g`` prints.
+#: A largest difference in ``%.0le`` format, printed up to 2.12; unless it is 0, only a negative exponent distinguishes
+#: it from a count of wrong elements, which has ``%g`` format.
 _DIFFERENCE = re.compile(r"0e\+00|\de-\d{2,3}")
 
 #: Rules of a table in Markdown or in a box.
 _RULES = str.maketrans("|\u2502\u2503", "   ")
 
-#: Where foreign text begins in the middle of a row: NCCL's prefix with or without a time, a
-#: host with a colon, or a bare line of NCCL.
+#: Start of foreign text within a row: NCCL's prefix with or without a time, a host with a colon, or a bare line of
+#: NCCL.
 _NOISE = re.compile(
     r"\[\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d|[A-Za-z][\w.-]{0,254}:\d{1,10}:\d{1,10} |[A-Za-z][\w.-]{0,254}: |NCCL "
 )
@@ -40,8 +40,8 @@ def without_rules(line: str) -> str:
     return line.translate(_RULES) if bars >= 9 else line
 
 
-#: A number with marks between its thousands, as spreadsheets and people write it; nccl-tests prints two decimals at
-#: most, so that three digits behind a mark are thousands, unless nothing stands before them.
+#: A number with thousands separators, as in spreadsheets and written by people; nccl-tests prints at most two decimals,
+#: so three digits after a separator are thousands, unless the separator comes first.
 _THOUSANDS = re.compile(r"(?<![\w.,;-])[1-9]\d{0,2}(?:,\d{3})+(?:\.\d{1,2})?(?![\w,;])")
 _DECIMAL_COMMA = re.compile(r"(?<![\w.,;])(\d{1,19}),(\d{1,2}|(?<=(?<!\d)0,)\d{3,9})(?![\w,;.])")
 _AVERAGE_COMMA = re.compile(r"(Avg bus bandwidth\s{1,8}:\s{1,8}\d{1,6}),(\d{1,9})(?!\S)")
@@ -59,20 +59,20 @@ def plain_numbers(line: str) -> str:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns right of ``type``, from the header."""
+    """The columns to the right of ``type``, from the header."""
 
-    root: bool | None = None  # whether there is a root column; None: no header was seen
-    redop: bool | None = None  # the same of the operation; alltoall leaves it blank up to 2.12
+    root: bool | None = None  # whether there is a root column; None: no header found
+    redop: bool | None = None  # the same for the operation; alltoall leaves it blank up to 2.12
     half: int = 4  # columns of one half: time algbw busbw check [i_min …]
     halves: int = 2  # version 1.0.0 has no in-place half for broadcast
-    shown: int = 2  # halves that the header names: the second one may be cut off
-    more: bool = False  # columns follow the two halves: timestamp, #iters
-    counts_wrong: bool = True  # False: the check column holds the largest error, up to 2.12
+    shown: int = 2  # halves in the header, of which the second may be missing
+    more: bool = False  # columns after the two halves: timestamp, #iters
+    counts_wrong: bool = True  # False: the check column has the largest error, up to 2.12
     in_ms: bool = False  # version 1.0.0 prints time in ms
 
 
 def header(line: str) -> Columns | None:
-    """Read the line that names the columns; None if it is not one."""
+    """Read the line with the column names; None if it is not one."""
     if "time" not in line:
         return None
     names = line.split()
@@ -112,7 +112,7 @@ class RowBuilder:
     redop: str | None = None
     root: int | None = None
     values: list[str] = field(default_factory=list)
-    torn: bool = False  # its last number breaks off: what follows is not the next one
+    torn: bool = False  # its last number is incomplete: the following text is not the next number
 
     @property
     def wanted(self) -> int:
@@ -125,7 +125,7 @@ class RowBuilder:
         return len(self.values) >= self.wanted
 
     def continues(self, line: str) -> bool:
-        """Add the rest of the row, if the line is that."""
+        """Add the rest of the row, if the line is the rest."""
         values, rest = _values(line, self.columns.half, len(self.values))
         missing = self.wanted - len(self.values)
         if not values or self.torn or (rest and not self.columns.more):
@@ -145,7 +145,7 @@ class RowBuilder:
         return True
 
     def taken(self) -> tuple[Row | None, CutRow | None]:
-        """Return the row, and its cut part if values are missing.
+        """Return the row, and its truncated part if values are missing.
 
         Both if only its first half is complete.
         """
@@ -176,7 +176,7 @@ class RowBuilder:
 
 
 def open_row(number: int, line: str, columns: Columns | None) -> RowBuilder | None:
-    """Begin a row, if the line is one; an unknown type needs a complete row."""
+    """Start a row, if the line is one; an unknown type needs a complete row."""
     if not (match := _ROW.search(line)):
         return None
     has_header = columns is not None
@@ -204,16 +204,16 @@ def open_row(number: int, line: str, columns: Columns | None) -> RowBuilder | No
     if not has_header and any(_DIFFERENCE.fullmatch(value) for value in row.values[3::4]):
         row.columns = replace(columns, counts_wrong=False)
     known = _TYPES.fullmatch(row.dtype) is not None
-    # bandwidths have decimals: numbers and a word without them are another tool's
+    # bandwidths have decimals: numbers and a word without them are from another tool
     return row if known or (row.complete and all("." in value for value in row.values[1:3])) else None
 
 
 def _has_root(size: int, values: Sequence[str]) -> bool | None:
     """Return whether a row without a header has a root; None if undecided.
 
-    Size over time must be algbw; where that does not decide, the number of all values, or of one half, does.
+    Size over time must be algbw; otherwise the number of all values, or of one half, decides.
     """
-    if len(values) == 1:  # the rest is printed when it was measured, behind what others wrote in between
+    if len(values) == 1:  # the rest is printed after the measurement, possibly after output of other programs
         return values[0].lstrip("-").isdigit()
     fitting = [at == 1 for at in (0, 1) if len(values) > at + 1 and _is_rate(size, values[at], values[at + 1])]
     if len(fitting) == 1:
@@ -230,9 +230,9 @@ def _is_rate(size: int, time: str, algbw: str, us_in_unit: int = 1) -> bool:
 
 
 def _values(text: str, half: int, at: int = 0) -> tuple[list[str], str]:
-    """Return the values at the head of a text, and what follows them.
+    """Return the values at the start of a text, and the rest.
 
-    The first four columns of a half are numbers; those that options add may hold words (-U: algo, proto, …).
+    The first four columns of a half are numbers; columns added by options may be words (-U: algo, proto, …).
     """
     if noise := _NOISE.search(text):
         text = text[: noise.start()]

@@ -1,7 +1,7 @@
 """nccl-tests output: the table, its footer, and failures.
 
-Values are found by the names in the column header, never by position in the line, since a launcher's prefix may
-precede them. Cut values are listed as cut; nothing is derived that was not printed.
+Values are found by the names in the column header, not by position in the line, since a launcher's prefix may precede
+them. Truncated values are marked as such; values that were not printed are not derived.
 """
 
 from __future__ import annotations
@@ -31,38 +31,38 @@ from preflight.textprep.numbered_text import NumberedText
 
 __all__ = ["Best", "CutRow", "Measurement", "RankDevice", "Report", "Row", "RunFailure", "parse"]
 
-# Lines that begin a report, with the order in which nccl-tests prints them.
+# Lines that start a report, in the order in which nccl-tests prints them.
 _VERSION, _STARTING, _OPTIONS, _DEVICES, _TABLE, _FOOTER = 1, 2, 3, 4, 5, 6
 
 _NCCL_LINE = re.compile(r"[A-Za-z0-9][\w.-]{0,254}:\d{1,10}:\d{1,10} ")
 
-#: mpiexec -l labels what is flushed, not lines: its label may stand within a row, glued to a number.
+#: mpiexec -l labels each flush, not each line: its label may occur within a row, glued to a number.
 _LABEL = re.compile(r"\s(\d{1,6})$")
 
-#: Part of a table row: a number, followed by a blank, a drawn table rule, or a label.
+#: Part of a table row: a number, followed by a blank, a table rule, or a label.
 _NUMBER = re.compile(r"\d[\s|\u2502\u2503\[]")
 
-#: Digits of a number that ``%g`` prints: one with so many is complete wherever the text ends.
+#: Maximum digits of a number in ``%g`` format: a number with this many is complete wherever the text ends.
 _SIX_DIGITS = re.compile(r"0?\.?0*(?:[1-9]\.?(?:\d\.?){5,})")
 
 
-#: Lines whose marks are remembered: a log that compresses well repeats the same lines.
+#: Maximum lines whose marks are cached: a log that compresses well repeats its lines.
 _REMEMBERED = 1024
 
 
-#: Reports of a log that are read: a sweep over all pairs of 64 nodes has 2,016. One more shows that there are more.
+#: Maximum reports read from a log: a sweep over all pairs of 64 nodes has 2,016. One more shows that there are more.
 MOST_REPORTS = 2048
 
 
 def parse(source: str | NumberedText) -> tuple[Report, ...]:
-    """Return the reports in a text, in order; none if it holds none.
+    """Parse the reports in a text, in order; none if it has none.
 
     Of more than ``MOST_REPORTS``, one more than these. Never raises.
     """
     source = source if isinstance(source, NumberedText) else NumberedText(source)
     text = unwrap_report(source.text)
     documents = json_output.parse(text)
-    if not documents and json_output.may_be(text):  # a launcher's marks stand before its lines
+    if not documents and json_output.may_be(text):  # a launcher's marks precede its lines
         documents = json_output.parse("\n".join(strip_launcher_prefix(line)[1] for line in text.split("\n")))
     if documents:
         lines = text.split("\n")
@@ -75,7 +75,7 @@ def parse(source: str | NumberedText) -> tuple[Report, ...]:
 
 
 def _renumbered(report: Report, source: NumberedText) -> Report:
-    """Return a report with the numbers that its lines have in the source."""
+    """Return a report with the line numbers of the source."""
     rows = tuple(replace(row, line=source.number(row.line)) for row in report.rows)
     return replace(report, first_line=source.number(report.first_line), last_line=source.number(report.last_line),
                    rows=rows)  # fmt: skip
@@ -100,10 +100,10 @@ class _Reader:
         self.all: list[ReportBuilder] = []
         self.open: dict[str, ReportBuilder] = {}  # by tag
         self.command: str | None = None
-        self.nccl_version: str | None = None  # printed before the report that it is of
-        self.raw = ""  # the line with its marks: a launcher's own words look like one
+        self.nccl_version: str | None = None  # printed before the report to which it belongs
+        self.raw = ""  # the line with its marks, which a launcher's message looks like
         beginnings = words.BEGINNINGS
-        if "\x1b" not in text and "&" not in text:  # which may stand within a word
+        if "\x1b" not in text and "&" not in text:  # which may occur within a word
             beginnings = tuple(word for word in beginnings if word in text)
         passed = ""
         for number, line in lines(source):
@@ -112,17 +112,17 @@ class _Reader:
             before = self.command, self.nccl_version
             if not self.all and not _NUMBER.search(line) and not any(word in line for word in beginnings):
                 passed = line
-                continue  # nothing begins here, and there is nothing that it could end or go on with
+                continue  # the line starts nothing, and nothing is open that it could end or continue
             self.raw = line
             self.read(number, *_unmarked(line))
             if len(self.all) > MOST_REPORTS:
                 break
-            # what changed nothing, with no report begun, changes nothing the next time
+            # a line without effect while no report is open has no effect the next time
             passed = line if not self.all and (self.command, self.nccl_version) == before else passed
         last = source.number(text.count("\n") + 1)
         end = source.number(text.rstrip().count("\n") + 1)
         for report in self.all:
-            # whether more devices were to come is not known
+            # it is unknown whether more devices follow
             report.devices_cut |= report.stage == _DEVICES and report.last_line == end
             report.average_may_be_cut &= report.last_line == last
         if self.all and self.all[-1].nccl_version is None:
@@ -131,7 +131,7 @@ class _Reader:
     def reports(self) -> tuple[Report, ...]:
         """Return all reports in order.
 
-        A failure before the rest of its own report is moved into it.
+        A failure printed before the rest of its own report is moved into it.
         """
         found: list[Report] = []
         early: Report | None = None
@@ -154,7 +154,7 @@ class _Reader:
         return last is not None and not (last.devices or last.rows or last.cut_rows or last.failures or last.finished)
 
     def begin(self, number: int, tag: str, stage: int) -> ReportBuilder:
-        """Begin a report."""
+        """Start a report."""
         report = ReportBuilder(number, stage, last_line=number, called=self.command, nccl_version=self.nccl_version)
         self.all.append(report)
         self.open[tag] = report
@@ -162,9 +162,9 @@ class _Reader:
         return report
 
     def at(self, number: int, tag: str, stage: int, *, header: bool = False) -> ReportBuilder:
-        """Return the report of a line of this stage; a new one where it begins one."""
+        """Return the report for a line of this stage; start one if necessary."""
         last = self.all[-1] if self.all else None
-        # what a word before the first line made look like a launcher's mark is not on the next
+        # a word before the first line that looked like a launcher's mark is not on the next line
         follows = last is not None and (stage > _DEVICES or (not tag and last.stage <= stage and not last.columns))
         report = self.open.get(tag) or (last if follows else None)
         ended = report is not None and (
@@ -192,7 +192,7 @@ class _Reader:
             report = self.at(number, tag, _OPTIONS)
             report.validation = None if match[1] is None else match[1] != "0"
         elif "Rank" in line and (match := words.DEVICE.search(line)):
-            # another process may print its devices behind the head of the table
+            # another process may print its devices after the head of the table
             late = bool(self.all) and self.now(tag).awaits(int(match[1]))
             report = self.at(number, tag, _TABLE if late else _DEVICES)
             rank, group, host, index, bus, name = match.groups()
@@ -208,7 +208,7 @@ class _Reader:
                 return
             last = self.now(tag) if self.all else None
             if last is not None and last.finished and last.out_of_bounds is not None and last.copies == 1:
-                self.begin(number, tag, _FOOTER)  # only the ends of runs are left
+                self.begin(number, tag, _FOOTER)  # only the ends of runs remain
             report = self.at(number, tag, _FOOTER)
             report.close_row()
             report.out_of_bounds, report.out_of_bounds_ok = int(match[1]), match[2] == "OK"
@@ -284,7 +284,7 @@ class _Reader:
         here = self.open.get(tag) or (self.all[-1] if self.all else None)
         row = open_row(number, line, here.columns if here else None)
         sure = row is not None and (row.complete or (row.redop is not None and row.root is not None))
-        if row is None or (here is None and not sure):  # prose with two numbers in it
+        if row is None or (here is None and not sure):  # prose with two numbers
             return False
         report = here or self.begin(number, tag, _TABLE)
         if report.finished and report.copies == 1:
@@ -296,7 +296,7 @@ class _Reader:
         report.last_line = number
         report.pending = row
         if report.columns is None and row.complete and row.columns.root is not None:
-            report.columns = row.columns  # without a header, by the first complete row
+            report.columns = row.columns  # without a header, from the first complete row
         if row.complete:
             report.close_row()
         return True
@@ -316,7 +316,7 @@ class _Reader:
         return True
 
     def now(self, tag: str) -> ReportBuilder:
-        """Return the report of a line without a place of its own."""
+        """Return the report for a line that may occur anywhere."""
         return self.open.get(tag) or self.all[-1]
 
 

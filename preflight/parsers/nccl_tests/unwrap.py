@@ -1,4 +1,4 @@
-"""nccl-tests reports that a terminal wrapped, joined; lines keep their numbers."""
+"""Joins nccl-tests reports wrapped by a terminal; lines keep their numbers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from itertools import pairwise
 
 from preflight.textprep.wrapped_lines import join_at
 
-#: A terminal's width; a complete row has 100 to 130 characters.
+#: Terminal widths; a complete row has 100 to 130 characters.
 _NARROWEST, _WIDEST = 60, 200
-#: Lines that are read: no more is copied from a screen.
+#: Maximum number of lines that are read, the most that is copied from a screen.
 _MOST_LINES = 5000
-#: Rows that end at the same column, from which on that column is the screen's.
+#: Number of rows that end at the same column from which that column is the screen's edge.
 _LEAST = 3
 
 _HEADER = re.compile(r"(?:.{0,60}?[\s#>:|])?(?:size\s{1,40}count|bytes\s{1,40}N)\s{1,40}type\s.*")
@@ -27,7 +27,7 @@ _WORDS = ("time", "algbw", "busbw")
 
 
 def unwrap_report(text: str) -> str:
-    """Join broken lines; an empty line takes the place of each further piece."""
+    """Join broken lines; each further piece becomes an empty line."""
     if "busbw" not in text and "float" not in text and " device " not in text:
         return text
     if text.count("\n") > _MOST_LINES:
@@ -41,16 +41,16 @@ def unwrap_report(text: str) -> str:
 
 
 def _goes_on(line: str) -> bool:
-    """Return whether a line may continue another: it begins no line of the report."""
+    """Return whether a line may continue another: it starts no line of the report."""
     return not (line.lstrip().startswith("#") or _ROW_CUT.fullmatch(line) or _NCCL.match(line) or _DEVICE.match(line))
 
 
 def _of_header(lines: list[str]) -> int | None:
-    """Return the column at which the names of the table were broken."""
+    """Return the column at which the table header was broken."""
     for line, after in pairwise(lines):
         if _NARROWEST <= len(line) <= _WIDEST and _HEADER.fullmatch(line) and not after.lstrip().startswith("#"):
             joined = (line + after).split()
-            # both halves name the same columns; a broken line lacks some of the second
+            # both halves have the same columns; a broken line lacks some of the second
             if any(joined.count(word) == 2 and line.split().count(word) < 2 for word in _WORDS):
                 return len(line)
     return None
@@ -69,7 +69,7 @@ def _of_rows(lines: list[str]) -> int | None:
 
 
 def _of_devices(lines: list[str]) -> int | None:
-    """Return the same for a list of devices alone."""
+    """Return the same for a list of devices without a table."""
     ends = Counter(
         len(line)
         for line, after in pairwise(lines)

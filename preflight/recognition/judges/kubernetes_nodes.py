@@ -61,7 +61,7 @@ def node_devices(part: PastedValue) -> Iterator[Finding]:
             fewer = True
             yield failed(
                 f"{_node_name(node)}: {offered} of {number} {name} are allocatable: the device plug-in "
-                "reports the others unhealthy",
+                "reports the rest unhealthy",
                 subject=node.name,
                 found=offered,
                 expected=number,

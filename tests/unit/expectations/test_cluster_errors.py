@@ -104,11 +104,11 @@ WRONG = {
     ),
     "a device with two roles": (
         '[class.a.ports]\ncompute = "mlx5_[0-3]"\nstorage = "mlx5_3"\n',
-        ":3: class.a.ports.storage: mlx5_3 has the role compute too",
+        ":3: class.a.ports.storage: mlx5_3 also has the role compute",
     ),
     "an expired waiver": (
         WAIVER.replace("2026-12", "2026-10"),
-        ":5: waiver[1].until: expired on 2026-10-31 - fix what",
+        ":5: waiver[1].until: expired on 2026-10-31 - fix the fault",
     ),
     "a waiver without an end": (
         WAIVER.replace("until = 2026-12-31\n", ""),

@@ -51,7 +51,7 @@ def test_a_floor_above_the_roofline_ends_the_run(tmp_path: Path, monkeypatch: py
     output = result.output.replace("\n", " ")
     assert "cluster.toml:6: class.h100.thresholds.all_reduce_busbw_gbytes_s: is 900 GB/s, more than" in output
     assert "HGX H100 can reach: 700 GB/s" in output
-    assert "customary is about 468" in output
+    assert "usual is about 468" in output
 
 
 @pytest.mark.parametrize(
