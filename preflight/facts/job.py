@@ -26,7 +26,7 @@ RUN = "@run"
 
 _HOSTNAME = "file:/proc/sys/kernel/hostname"
 
-#: Lines at the end of a log in which errors of programs are looked for, and words without one of which there are none.
+#: Number of lines at the end of a log searched for program errors, and words, one of which occurs in each error.
 _END_LINES = 400
 _TEXTPREP = ("preflight.textprep.line_prefixes", "preflight.textprep.lines")
 _WORDS_OF_ERRORS = (
@@ -127,9 +127,9 @@ class RunFacts:
 
     @cached_property
     def campaign(self) -> bench.campaign.Campaign | None:
-        """The campaign of ``preflight bench`` that made the logs; None: there was none.
+        """The campaign of ``preflight bench`` behind the logs; None if there was none.
 
-        Raises EvidenceError where its record is damaged.
+        Raises EvidenceError if its record is damaged.
         """
         if bench.campaign.RECORD not in self.evidence:
             return None

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Readings(Generic[T]):
-    """One source at the beginning and at the end of a window."""
+    """One source at the start and at the end of a window."""
 
     key: str
     before: T

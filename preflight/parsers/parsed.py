@@ -11,12 +11,12 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class ParseGap:
-    """A place where the text is cut, refused or unreadable.
+    """A place where the text is truncated, rejected or unreadable.
 
-    ``beside``: what is missing stands before or behind what is judged, as around an excerpt.
+    ``beside``: the missing text is before or after the judged part, as around an excerpt.
     """
 
-    line: int  # number in the source
+    line: int  # line number in the source
     what: str
     beside: bool = False
 
@@ -26,8 +26,8 @@ class Parsed(Generic[Value]):
     """A value, and its gaps in the text."""
 
     value: Value
-    gaps: tuple[ParseGap, ...]  # none: the output is complete
-    end: int  # index of the first line behind the output
+    gaps: tuple[ParseGap, ...]  # empty: the output is complete
+    end: int  # index of the first line after the output
 
     def required(self) -> Value:
         """Return the value of a complete output; raise ValueError naming the first gap."""

@@ -1,8 +1,8 @@
 """Provenance of each format: real output, or only a manual.
 
-A format counts as seen when its tests hold a text in a real tool's form: re-made from published output, with names,
-addresses and values of our own (``tests/data/outside/index.toml`` names each), or recorded. A parser of a format that
-was never seen may be wrong in ways that its author could not think of; ``preflight explain`` marks it.
+A format is verified if its tests include a text in the form of a real tool: re-made from published output with
+different names, addresses and values (``tests/data/outside/index.toml`` lists each), or recorded. A parser of an
+unverified format may have unexpected errors; ``preflight explain`` marks it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from preflight._startup.lightclass import dataclass
 
 @dataclass(frozen=True)
 class Format:
-    """One format: its tool, its records, and where real output was seen."""
+    """One format: its tool, its records, and the sources of real output."""
 
     name: str  # of the tool, or of the files
-    records: tuple[str, ...]  # record keys; * stands for anything
+    records: tuple[str, ...]  # record keys; * matches any text
     seen: tuple[str, ...] = ()  # origins as in tests/data/outside/index.toml; a recorded node by its file
 
 
@@ -35,9 +35,9 @@ _NAMESPACES = (
 _RECORDED = "fixtures/nodes/soft-roce.json"
 _VM = "a virtual machine with Debian 12 and kernel 6.18"
 
-#: Pseudo records: a log given with --log.
+#: Pseudo records: a log passed with --log.
 NCCL_LOG, NCCL_TESTS = "log: NCCL", "log: nccl-tests"
-#: Those that were recorded (tests/data/outside/torch) come from a machine without a GPU.
+#: Recorded ones (tests/data/outside/torch) come from a machine without a GPU.
 TRACE, RECORDING = "log: PyTorch trace", "log: flight recorder"
 
 FORMATS = (
@@ -101,7 +101,7 @@ FORMATS = (
     # tests of a pair
     Format("perftest", ("cmd:stdbuf -oL ib_*", "pair:*"), (
         _GUEST, _GITHUB + "tensorflow/tensorflow/issues/22077", _GITHUB + "linux-rdma/perftest/issues/132",
-    )),  # pair: what we note of a test beside its output
+    )),  # pair: our notes on a test, with its output
     Format("ibv_rc_pingpong", ("cmd:stdbuf -oL ibv_rc_pingpong *",), (_GUEST,)),
     Format("ping", ("cmd:ping *",), (_NAMESPACES,)),
     Format("/proc/net/tcp", ("file:/proc/net/tcp*",), (_GUEST,)),

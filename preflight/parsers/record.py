@@ -1,4 +1,4 @@
-"""Records of a node through the parsers of pasted text: gaps are errors."""
+"""Records of a node, read by the parsers of pasted text: gaps are errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from preflight.textprep.plain_text import limit_blank_runs, normalize_text
 
 T = TypeVar("T")
 
-#: Lines around an output and outside of it.
+#: Lines around an output that do not belong to it.
 _NOISE = re.compile(r"\s*(?:ib(?:warn|panic)\s*:.*|Failed to (?:open|query) device.*)?")
 
 
@@ -25,7 +25,7 @@ def lines_of_record(text: str) -> list[Line]:
 def parse_complete(text: str, begins: Callable[[Lines, int], bool], parse: Callable[[Lines, int], Parsed[T]]) -> T:
     """Return the value of a node's record.
 
-    The record must hold one output and nothing else. Raises ValueError for a gap, naming its line.
+    The record must consist of exactly one output. Raises ValueError for a gap, naming its line.
     """
     lines = lines_of_record(text)
     first = next((at for at, line in enumerate(lines) if line.text.strip()), None)

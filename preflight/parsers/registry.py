@@ -1,8 +1,8 @@
 """Registry of format parsers.
 
-A format's module has ``begins(lines, at)``, ``parse_lines(lines, at)``, which returns ``Parsed``, and ``HINTS``:
-texts of which the first line of an output has one (none: any line may begin it). Families are in the order in which
-the formats are tried, the surest first.
+A format's module has ``begins(lines, at)``, ``parse_lines(lines, at)``, which returns ``Parsed``, and ``HINTS``: texts,
+one of which is in the first line of an output (empty: any line may start it). Families are in the order in which the
+formats are tried, the most certain first.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ NETWORK: Mapping[str, str] = {
     "ucx": "network.transport_errors",
 }
 
-#: Tools of settings, resources and fabrics; several have facts and no judgement without a site's intent.
+#: Tools for settings, resources and fabrics; several have facts, but no judgement without a site's intent.
 TOOLS: Mapping[str, str] = {
     "nvidia-smi mig": "nvidia.mig_tables",
     "nvidia-smi --query-compute-apps": "nvidia.process_rows",

@@ -1,7 +1,7 @@
 """NCCL settings in scripts, command lines, images and manifests.
 
-A value that a shell, a template or a reader has yet to fill in (``$IFACE``, ``{{ .Values.hca }}``, ``<interface>``)
-is listed and not judged.
+A placeholder that a shell, a template or a reader will replace (``$IFACE``, ``{{ .Values.hca }}``, ``<interface>``) is
+listed but not judged.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from preflight._startup.lightclass import dataclass
 
-#: Names that are NCCL's, its plug-ins' or its framework's.
+#: Names of NCCL, its plug-ins or its framework.
 NAME = r"(?:NCCL|RCCL|TORCH_NCCL|OFI_NCCL)_[A-Z]\w{1,80}"
 
 _BEFORE = r"(?:export|declare\s{1,4}-\w{1,4}|-x|-e|--env|-env|-genv|set|setenv|set\s-gx|ENV|%env|readonly|Environment=)"
@@ -22,7 +22,7 @@ _SHELL = re.compile(
     rf"\s{{0,12}}(?:{_BEFORE}[\s=]\s{{0,4}}|Environment=)?[\"']?(?P<name>{NAME})=(?P<value>{_QUOTED}|{_FILLED_IN}|[^\s;&|\\\"']{{0,4000}})[\"']?"
     r"\s{0,4}(?:\\|[;|#].{0,400}|&&.{0,400})?\s{0,4}"
 )
-#: With a blank between: csh, a Dockerfile of old, Lmod, mpiexec -genv.
+#: With a blank in between: csh, old Dockerfiles, Lmod, mpiexec -genv.
 _APART = re.compile(
     rf"\s{{0,12}}(?:setenv|ENV|-genv|-env|set\s-gx)\s{{1,8}}(?P<name>{NAME})\s{{1,8}}(?P<value>{_QUOTED}|[^\s;\\=]{{1,4000}})\s{{0,4}}[;\\]?\s{{0,4}}"
     rf"|\s{{0,12}}(?:setenv|pushenv)\(\s?[\"'](?P<lmod>{NAME})[\"'],\s{{0,2}}(?P<held>{_QUOTED})\s?\);?\s{{0,4}}"
@@ -43,14 +43,14 @@ _VALUE = re.compile(
     r"\s{0,60}[\"']?value[\"']?\s?:\s?(?P<value>\"[^\"]{0,4000}\"|'[^']{0,4000}'|[^\s}#]{0,4000}?)[\s,}]{0,8}(?:#.{0,400})?"
 )
 
-#: What ``env``, ``export -p`` and ``declare -x`` print; the value may hold anything.
+#: Output of ``env``, ``export -p`` and ``declare -x``; the value may be any text.
 _LISTED = re.compile(
     r"\s{0,8}(?P<shell>export\s{1,4}|declare\s{1,4}-\w{1,4}\s{1,4}|-x\s{1,4}|set\s{1,4})?"
     r"(?P<name>[A-Za-z]\w{1,100})=(?P<value>.*)"
 )
 _NAME = re.compile(NAME)
 
-#: A line that may stand among settings: of other names, in any of the spellings.
+#: A line that may occur among settings: other names, in any of the formats.
 _AMONG = re.compile(
     r"\s{0,12}(?:(?:export|declare\s{1,4}-\w{1,4}|-x|-e|--env|set|setenv|ENV|%env)[\s=]\s{0,4})?[A-Za-z_]\w{0,100}=.*|\s*#.*"
     r"|\s{0,60}(?:- )?\{?\s?[\"']?(?:name|value)[\"']?\s?:.*|\s{0,40}[\[\]{}],?\s*"
@@ -58,7 +58,7 @@ _AMONG = re.compile(
     r"|\s{0,12}(?:setenv|ENV)\s.*|os\.environ\b.*"
 )
 
-#: Several of them behind each other, with nothing else on the line.
+#: Several of them in a row, without any other text on the line.
 _ONE = rf"[A-Za-z_]\w{{1,80}}=(?:{_QUOTED}|[^\s;&|\\\"']{{0,4000}})"
 _SEVERAL = re.compile(
     rf"\s{{0,12}}(?:(?:{_BEFORE})\s{{1,4}})?{_ONE}(?:\s{{1,8}}{_ONE}){{1,60}}\s{{0,4}}(?:;\s{{0,4}})?(?:#.{{0,400}})?"
@@ -71,7 +71,7 @@ _OPEN = re.compile(r"\$|`|\{\{|^<.*>$|^\[|\.\.\.|…|(?i:^x{2,}$|^your[-_]|^(?:i
 
 @dataclass(frozen=True)
 class ParsedAssignment:
-    """One setting on a line; ``is_literal``: NCCL will read this very value."""
+    """One setting on a line; ``is_literal``: NCCL will read exactly this value."""
 
     name: str
     value: str
@@ -85,7 +85,7 @@ class ParsedAssignment:
 def listed(line: str) -> ParsedAssignment | None:
     """Return the setting of any name that ``env`` or a shell printed.
 
-    What ``export`` and ``declare`` print is quoted for a shell; of ``env`` quotes are part of the value.
+    ``export`` and ``declare`` quote values for a shell; in ``env``, quotes are part of the value.
     """
     if not (match := _LISTED.fullmatch(line)):
         return None
@@ -93,7 +93,7 @@ def listed(line: str) -> ParsedAssignment | None:
 
 
 def is_setting(line: str) -> bool:
-    """Return whether a line is one setting of NCCL and no sentence about it."""
+    """Return whether a line is one setting of NCCL, and not a sentence about it."""
     assignment = listed(line)
     value = line.partition("=")[2].rstrip()
     is_value = value[:1] in ("'", '"') or " " not in value
@@ -123,7 +123,7 @@ def on_lines(line: str, after: str) -> ParsedAssignment | None:
 
 
 def several(line: str) -> list[ParsedAssignment]:
-    """Return the settings of a line with at least two assignments and nothing else.
+    """Return the settings of a line with at least two assignments and no other text.
 
     Empty for any other line.
     """

@@ -10,13 +10,13 @@ from preflight.evidence import json_limits
 from preflight.textprep.lines import Line, Lines
 from preflight.textprep.numbered_text import left_out
 
-#: A shell's prompt with a command: it ends the output before it.
+#: A shell's prompt with a command, which ends the output before it.
 _PROMPT = re.compile(
     r"\s{0,8}(?:\([\w.-]{1,40}\)\s{0,4})?"
     r"(?:[\w.-]{1,64}@[\w.-]{1,128}(?::|\s)?[^\s#$>]{0,200}|\[[^\]]{1,200}\]|[~/][\w./~-]{0,200}|[\w.-]{1,64}:[~/][^\s#$]{0,200})?"
     r"\s{0,2}[#$%>❯]\s{1,3}(?P<command>[a-z./~].*)"
 )
-#: What ``grep -A`` and its like put between finds.
+#: Separator that ``grep -A`` and similar print between matches.
 _GREP = "--"
 _TOOLS = frozenset(
     ("nvidia-smi", "ibstat", "ibstatus", "ibv_devinfo", "rdma", "ibdev2netdev", "show_gids", "perfquery", "ethtool",
@@ -48,7 +48,7 @@ def field(text: str) -> tuple[str, str] | None:
 
 
 def value_or_none(value: str | None) -> str | None:
-    """Return a value; None where it is missing or masked."""
+    """Return a value; None if it is missing or masked."""
     return None if not value or _WITHHELD.fullmatch(value) else value
 
 
@@ -66,8 +66,8 @@ def block(
 ) -> tuple[int, list[Line]]:
     """Return the end of a block from ``at``, and its lines without blank ones.
 
-    It goes on while lines belong, over at most so many blank lines in a row, up to a prompt or to a line that begins
-    it ``again``.
+    It continues while lines belong to it, across at most this many consecutive blank lines, up to a prompt or to a line
+    that starts it ``again``.
     """
     taken, end, empty = [lines[at]], at + 1, 0
     for index in range(at + 1, len(lines)):
@@ -114,7 +114,7 @@ _NAME_BEGUN = re.compile(r"(\s+)[\w\[][\w ()/.,\[\]-]{0,70}:?\s*")
 def broken_off(lines: Lines, end: int) -> bool:
     """Return whether the text stops within the line after a list.
 
-    It is indented as the list, and has no value.
+    It is indented like the list, and has no value.
     """
     if not 0 < len(lines) - end <= 2 or any(line.text.strip() for line in lines[end + 1 :]):
         return False
@@ -124,7 +124,7 @@ def broken_off(lines: Lines, end: int) -> bool:
 
 
 def stops_in(lines: Lines, end: int, head: re.Pattern[str]) -> bool:
-    """Return whether only the beginning of another entry follows a list."""
+    """Return whether only the start of another entry follows a list."""
     if len(lines) - end > 4:
         return False
     rest = [line.text for line in lines[end:] if line.text.strip()]
@@ -132,17 +132,17 @@ def stops_in(lines: Lines, end: int, head: re.Pattern[str]) -> bool:
 
 
 def follows_command(lines: Lines, at: int, command: str) -> bool:
-    """Return whether the previous line that is not blank names a command."""
+    """Return whether the previous non-blank line names a command."""
     return re.search(rf"(?<![\w-]){command}(?![\w-])", _before(lines, at)) is not None
 
 
 def queried_device(lines: Lines, at: int, command: str) -> str | None:
-    """Return the device that the command on the line before names, or None."""
+    """Return the device named by the command on the previous line, or None."""
     match = re.search(rf"(?<![\w-]){command}(?:\s+-[a-ce-z])*\s+(?:-d[ =]?)?({_DEVICE})(?![\w.-])", _before(lines, at))
     return match[1] if match else None
 
 
-#: A device as drivers and udev name it: there is a number in it.
+#: A device name of drivers and udev, which contains a number.
 _DEVICE = r"[A-Za-z][A-Za-z_]{0,20}\d[\w.-]{0,40}"
 
 
@@ -170,12 +170,12 @@ def cpu_ids(text: str) -> list[int] | None:
     return found
 
 
-#: Lines in which the end of a JSON value is looked for at first: there may be as many beginnings as lines.
+#: Number of lines first searched for the end of a JSON value, because every line may start one.
 _FIRST_LINES = 64
 
 
 def json_head(lines: Lines, at: int) -> str:
-    """Return the beginning of JSON, up to the next value or a blank line."""
+    """Return the start of JSON, up to the next value or a blank line."""
     texts = [lines[at].text[:_HEAD_CHARACTERS]]
     for line in lines[at + 1 : at + _HEAD_LINES]:
         if not line.text or line.text[0] in "{[":
@@ -184,12 +184,12 @@ def json_head(lines: Lines, at: int) -> str:
     return "\n".join(texts)
 
 
-#: Lines of JSON that are looked at to find what it is, and characters of its first line.
+#: Maximum lines of JSON examined to identify it, and characters of its first line.
 _HEAD_LINES, _HEAD_CHARACTERS = 4000, 200_000
 
 
 def json_at(lines: Lines, at: int, most: int = 200_000) -> tuple[int, Any] | None:
-    """Return the end of a JSON value that begins on a line, and the value.
+    """Return the end of a JSON value that starts on a line, and the value.
 
     None if it is incomplete.
     """
@@ -200,7 +200,7 @@ def json_at(lines: Lines, at: int, most: int = 200_000) -> tuple[int, Any] | Non
         try:
             value, stop = json_limits.begun(text, start)
         except (ValueError, RecursionError) as error:
-            # Where it is only the end that is missing, more lines may bring it: no line end stands within a token
+            # If only the end is missing, more lines may complete it: tokens contain no line end
             if at + size >= end or getattr(error, "pos", 0) + 2 < len(text.rstrip()):
                 return None
             size *= 8

@@ -49,7 +49,7 @@ def slow(net: Net, reference: Net | None = None) -> tuple[Slow, ...]:
 
 
 def mixed(net: Net, reference: Net | None = None) -> tuple[FabricLink, ...]:
-    """Return the links of kinds with several speeds of which the fastest is rare.
+    """Return the links of kinds with several speeds whose fastest speed is rare.
 
     The intended speed is unknown; a link that matches the reference needs no peers.
     """

@@ -72,9 +72,9 @@ def _from_nvml(value: Any) -> Driver:
 
 
 def parse_query(text: str) -> Driver:
-    """Return the driver by rows of ``nvidia-smi --query-gpu``.
+    """Build the driver's answer from rows of ``nvidia-smi --query-gpu``.
 
-    Raises ValueError with the line for what is not complete.
+    Raises ValueError with the first incomplete line.
     """
     # import-at-use: not needed if NVML answers
     from preflight.parsers.nvidia.query_rows import parse_rows

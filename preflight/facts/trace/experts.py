@@ -1,7 +1,7 @@
-"""Load of experts: what each rank receives in the all-to-alls of a job.
+"""Load of experts: elements received by each rank in the all-to-alls of a job.
 
-Dispatch and combine are a pair: what a rank receives in the first it returns in the second. So the elements that it
-sends and receives over both are twice its tokens, and twice what it had itself.
+Dispatch and combine are a pair: a rank returns in the second the elements received in the first. So the elements that
+it sends and receives over both are twice its expert tokens plus twice its own tokens.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Traces of one job, joined: clocks, waiting, and the ranks that are waited for."""
+"""Traces of one job, joined: clocks, waiting, and the ranks that cause it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class JobTrace:
     """The combined traces of several ranks."""
 
     ranks: Mapping[int, RankTrace]
-    repeated: tuple[str, ...]  # record keys of traces of a rank that another has
+    repeated: tuple[str, ...]  # record keys of traces of a rank that already has one
     unnamed: tuple[str, ...]  # record keys of traces of an unknown rank
     refused: tuple[str, ...]  # groups that could not be matched, with the reason
     clocks: Mapping[int, RankClock]  # ranks that share enough collectives with others

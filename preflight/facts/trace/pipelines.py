@@ -1,4 +1,4 @@
-"""Pipelines of a job: their stages, and for how long these wait for each other."""
+"""Pipelines of a job: their stages, and their waiting for each other."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Bubble:
 
     ranks: tuple[int, ...]
     share: float  # mean over the stages
-    messages: float  # that the first stage sends in a step
+    messages: float  # number of messages that the first stage sends in a step
 
     @property
     def ideal(self) -> float:
-        """Return the share that a schedule of so many parts of a batch has, at best.
+        """Return the minimum share for a schedule with this many parts of a batch.
 
         (p-1)/(m+p-1) for p stages and m parts, with one forward and one backward pass in turn (D. Narayanan et al.,
-        arXiv 2104.04473, section 2.2); chunks that are interleaved count as parts.
+        arXiv 2104.04473, section 2.2); interleaved chunks count as parts.
         """
         stages = len(self.ranks)
         return (stages - 1) / (self.messages + stages - 1)
@@ -47,7 +47,7 @@ def bubbles(ranks: Mapping[int, RankTrace], waits: Waits) -> tuple[Bubble, ...]:
 
 
 def _sent(trace: RankTrace, steps: Sequence[int]) -> int:
-    """Return how many messages a rank sends to one other, the most, in these steps."""
+    """Return the largest number of messages from a rank to another in these steps."""
     inside = set(steps)
     counts = (sum(step in inside for step in series.steps) for key, series in trace.calls if key.kind == "send")
     return max(counts, default=0)

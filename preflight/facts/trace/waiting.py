@@ -19,7 +19,7 @@ from preflight.parsers.torch.intervals import Stretches
 
 #: Maximum number of attributed causes of one wait, and the minimum fraction of a cause.
 _MOST_CAUSES, _LEAST_SHARE = 4, 0.01
-#: Causes of a rank's delay that are remembered within a step.
+#: Maximum number of stored causes of a rank's delay within a step.
 _MOST_DELAYS = 16
 #: Number of parts with equal numbers of collectives that replace steps if the profiles mark none.
 BLOCKS = 10
@@ -53,13 +53,13 @@ class Waits:
         self.groups = tuple(groups)
         #: Exposed waiting that a rank causes in a group, per step: the mean over the waiting ranks.
         self.caused: dict[WaitKey, Charges] = defaultdict(lambda: defaultdict(float))
-        #: Bare waiting of a rank by step and by cause.
+        #: Exposed waiting of a rank by step and by cause.
         self.bare: dict[tuple[int, int], Charges] = defaultdict(lambda: defaultdict(float))
         #: The same in sends and receives, which by design wait for other stages of a pipeline.
         self.receiving: dict[tuple[int, int], float] = defaultdict(float)
         #: Times at which each rank waited, on its own clock, including hidden waiting.
         self.stretches: dict[int, Stretches] = defaultdict(Stretches)
-        #: Length of the parts that stand for steps; None if steps are marked.
+        #: Length of the parts that replace steps; None if steps are marked.
         self.block_us: float | None = None
         #: Rows in which waiting was measured, by group.
         self.rows: dict[int, int] = defaultdict(int)

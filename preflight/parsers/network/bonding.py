@@ -28,8 +28,8 @@ class BondMember:
     name: str
     mii_status: str | None  # up, down
     speed_gbps: float | None
-    link_failures: int | None  # since the bond was made
-    aggregator: int | None  # of LACP: members in another than the active one carry nothing
+    link_failures: int | None  # since the bond was created
+    aggregator: int | None  # of LACP: only members in the active aggregator carry traffic
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""``devlink health show``: what a NIC's driver reports of its firmware and queues."""
+"""``devlink health show``: a NIC driver's reports on firmware and queues."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Reporter:
     device: str  # pci/0000:9a:00.0, pci/0000:9a:00.0/1
     name: str  # fw, fw_fatal, tx, rx, vnic
     state: str  # healthy, error
-    errors: int  # since the driver was loaded
+    errors: int  # since driver load
     recoveries: int
-    dumped: str  # when it last dumped; empty for never
+    dumped: str  # time of the last dump; empty if never
     line: int
 
 

@@ -16,12 +16,12 @@ HINTS = ("driver:",)
 
 @dataclass(frozen=True)
 class DriverInfo:
-    """What drives an interface; None: not shown, or masked."""
+    """Driver and firmware of an interface; None: not shown, or masked."""
 
     driver: str | None
     version: str | None
     firmware: str | None  # 28.39.1002
-    psid: str | None  # MT_0000000838: the board that the firmware is for
+    psid: str | None  # MT_0000000838: the board of the firmware
     bus_info: str | None
     line: int
     fields: Mapping[str, str]
@@ -34,7 +34,7 @@ _DRIVER = frozenset(
 
 
 _DRIVER_BEGUN = re.compile(r"\s*(?:su?p?p?|supports[\w-]*|expansion[\w-]*|bus-?\w*|firmware[\w-]*)$")
-#: The beginning of a PCI address.
+#: The start of a PCI address.
 _PCI_BEGUN = re.compile(r"[0-9a-f]{1,4}(?::[0-9a-f]{0,2}(?::[0-9a-f]{0,2}\.?)?)?")
 
 

@@ -25,22 +25,22 @@ class EthernetLink:
     link: bool | None
     link_text: str | None  # no (No cable)
     autonegotiation: bool | None
-    fastest_gbps: float | None  # of the modes that it supports
+    fastest_gbps: float | None  # of the supported modes
     fields: Mapping[str, str]
 
 
 _LINK_HEAD = re.compile(r"\s*Settings for ([\w.@-]{1,64}):\s*")
-#: What ethtool prints between the fields where it lacks permission.
+#: Messages of ethtool between the fields if it lacks permission.
 _REFUSED = re.compile(r"(?:Cannot get [\w -]{2,60}|netlink error): .{0,80}")
 _SPEED = re.compile(r"(\d{1,7})Mb/s")
 
 
-#: What is left of it by a search, or where the head was cut off.
+#: Fields that remain after a search, or without the head.
 _SPEED_LINE = re.compile(r"\s*Speed:\s+(?:\d{1,7}Mb/s|Unknown!.{0,20})\s*")
 _DUPLEX_LINE = re.compile(r"\s*Duplex:\s+\w{2,8}!?.{0,10}")
 
 
-#: What stands in it, also where the lines have lost their blanks: fields, modes, what messages are on.
+#: Text of the output, even without blanks: fields, modes, enabled messages.
 _LINK_FIELD = re.compile(
     r"\s*(?:(?:(?:Supported|Supports|Advertised|Link partner advertised) [\w -]{4,30}|Speed|Lanes|Duplex|Port|PHYAD"
     r"|Transceiver|Auto-negotiation|MDI-X|Wake-on|SecureOn password|Current message level|Link detected"
@@ -48,7 +48,7 @@ _LINK_FIELD = re.compile(
     r"|\d{2,7}base\S{1,16}(?:\s+\d{2,7}base\S{1,16})*"
     r"|(?:drv|probe|link|timer|ifdown|ifup|[rt]x_err|tx_queued|intr|tx_done|rx_status|pktdata|hw|wol|\s){3,200})"
 )
-#: The last field, which some print behind a blank line.
+#: The last field, which may follow a blank line.
 _LAST = re.compile(r"\n\s*Link detected:\s+(\w{2,3})$")
 
 
@@ -66,7 +66,7 @@ def begins(lines: Lines, at: int) -> bool:
     )
 
 
-#: A mode by its speed, Mb/s: ``200000baseCR4/Full``.
+#: A mode with its speed, Mb/s: ``200000baseCR4/Full``.
 _MODE = re.compile(r"(\d{2,7})base\S")
 
 
@@ -85,9 +85,9 @@ def _fastest(lines: Lines, at: int, end: int) -> float | None:
 def parse_lines(lines: Lines, at: int) -> Parsed[EthernetLink]:
     """Read the fields starting at a line."""
     head = _LINK_HEAD.fullmatch(lines[at].text)
-    flat = not head or not any(line.text[:1] in " \t" for line in lines[at + 1 : at + 3])  # a page took the blanks
+    flat = not head or not any(line.text[:1] in " \t" for line in lines[at + 1 : at + 3])  # a page removed the blanks
 
-    # Modes go on over indented lines that have no name
+    # modes continue on indented lines without a name
     def belongs(text: str) -> bool:
         if text is lines[at].text or _REFUSED.fullmatch(text):
             return True

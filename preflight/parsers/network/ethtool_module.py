@@ -1,7 +1,7 @@
 """Modules and cables: ``ethtool -m``, ``ethtool --show-fec``, ``mlxlink``.
 
-Standards SFF-8636, SFF-8472, CMIS; mlxlink is run with ``-m -c``. Sources: ethtool(8); SFF-8636, CMIS; the mlxlink
-pages of NVIDIA's MFT documentation.
+Standards SFF-8636, SFF-8472, CMIS; mlxlink runs with ``-m -c``. Sources: ethtool(8); SFF-8636, CMIS; the mlxlink pages
+of NVIDIA's MFT documentation.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _NUMBER = re.compile(r"(-?\d{1,7}(?:\.\d{1,7})?)\s*(degrees C|mA|mW|V)\b")
 
 @dataclass(frozen=True)
 class Flag:
-    """An alarm or warning of a module that is on."""
+    """An active alarm or warning of a module."""
 
     what: str  # Module temperature
     side: str  # high or low
     level: str  # alarm or warning
     channel: str  # (Chan 1); empty: the module
-    now: bool | None  # whether the value is beyond the module's own threshold at this moment; None: not shown
+    now: bool | None  # whether the value exceeds the module's own threshold now; None: not shown
 
     def __str__(self) -> str:
         return " ".join(part for part in (self.what, self.side, self.level, self.channel) if part)
@@ -48,23 +48,23 @@ class Module:
     part: str
     serial: str
     temperature_c: float | None
-    measures: bool  # whether it has alarm flags at all: passive copper has none
-    flags: tuple[Flag, ...]  # those that are on
+    measures: bool  # whether it supports alarm flags: passive copper does not
+    flags: tuple[Flag, ...]  # active ones
     voltage_v: float | None = None
-    alarms: tuple[str, ...] = ()  # the flags as they are printed, also those of no known form
+    alarms: tuple[str, ...] = ()  # the flags as printed, including those in an unknown format
     fields: Mapping[str, str] = field(default_factory=dict)
     line: int = 0
 
     @property
     def name(self) -> str:
-        """Vendor, part and serial number, as far as they are known."""
+        """Vendor, part and serial number, as far as known."""
         return " ".join(part for part in (self.vendor, self.part, self.serial) if part) or self.identifier
 
 
 def parse_module(text: str) -> Module:
     """Read ``ethtool -m`` of a node.
 
-    Raises ValueError if it describes no module, or a part is missing.
+    Raises ValueError if it does not describe a module, or a part is missing.
     """
     return parse_complete(text, begins, parse_lines)
 
@@ -72,12 +72,12 @@ def parse_module(text: str) -> Module:
 _MODULE_FIELD = re.compile(r"\s*([A-Z0-9][^:]{1,70}?)\s*:\s*(\S.*)?")
 
 
-#: Pages that show it without the column leave the code out as well.
+#: Pages that show it without the column also omit the code.
 _IDENTIFIER = re.compile(r"\s*Identifier\s*:\s*(?:0x[0-9a-fA-F]{2}\b.*|(?:Q|O|D)?SFP[\w+-]{0,8}\s*)")
 _ALARM = re.compile(r"(?i)\b(?:alarm|warning|fault)(?:\s*\(Chan(?:nel)? ?\d{1,2}\))?$")
 
 
-#: Names that only a module's list has, with its wide column; two in a row identify it where the head is cut off.
+#: Names that only a module's list has, with its wide column; two in a row identify it without the head.
 _OWN_FIELD = re.compile(
     r"\s*(?:(?:Laser (?:bias current|output power|tx bias|rx power|wavelength)|Module (?:temperature|voltage)"
     r"|Transmit avg optical|Rcvr signal avg optical|Receiver signal|Transmitter technology|Transceiver (?:type|codes)"
@@ -98,12 +98,12 @@ def begins(lines: Lines, at: int) -> bool:
     return len(lines) > at + 1 and all(_OWN_FIELD.fullmatch(line.text) for line in lines[at : at + 2])
 
 
-#: The wide column of names by which modules are recognised.
+#: The wide name column that identifies modules.
 _COLUMN = re.compile(r"\s*[A-Z].{20,70}? : \S")
 
 
 def _carried(lines: Lines, at: int) -> bool:
-    """Return whether a line continues the field above, after a wrap."""
+    """Return whether a line continues the previous field, after a wrap."""
     if at + 1 == len(lines) or " : " in lines[at].text or not lines[at].text.strip():
         return False
     above, below = (_COLUMN.match(line.text) for line in (lines[at - 1], lines[at + 1]))
@@ -188,7 +188,7 @@ def _flags(fields: Mapping[str, str]) -> Iterator[Flag]:
             yield Flag(what, side, level, channel, _beyond(fields, what, side, level, channel))
 
 
-#: Families of flags: what their names begin with, in flags and thresholds alike, and what the value is called.
+#: Families of flags: common prefix of their flags and thresholds, and name of the value.
 _VALUES = (
     (r"Laser (?:tx )?bias(?: current)?", r"Laser (?:tx )?bias current"),
     (r"Laser (?:tx|output) power", r"(?:Laser (?:tx|output) power|Transmit avg optical power)"),
@@ -199,9 +199,9 @@ _VALUES = (
 
 
 def _beyond(fields: Mapping[str, str], what: str, side: str, level: str, channel: str) -> bool | None:
-    """Return whether a value is beyond its threshold now.
+    """Return whether a value exceeds its threshold now.
 
-    The flags are latched, and may date from the last plugging.
+    The flags are latched, and may date from the last insertion.
     """
     number = re.sub(r"[^0-9]", "", channel)
     for family, value in _VALUES:
@@ -230,7 +230,7 @@ def least_received_mw(module: Module) -> float | None:
 
 
 def lanes_without_signal(module: Module) -> tuple[int, ...]:
-    """Return the lanes of which the module reports a loss of signal, from 1."""
+    """Return the lanes with a loss of signal, numbered from 1."""
     words = re.findall(r"\w+", module.fields.get("Rx loss of signal", ""))
     return tuple(lane for lane, word in enumerate(words, 1) if word.lower() == "yes")
 
@@ -271,7 +271,7 @@ class LinkQuality:
 
 
 def parse_mlxlink(text: str) -> LinkQuality:
-    """Read ``mlxlink -m -c``; raises ValueError if it holds no bit error ratio."""
+    """Read ``mlxlink -m -c``; raises ValueError if it has no bit error ratio."""
     fields = _fields(text)
     raw = _ratio(fields.get("Raw Physical BER", ""))
     effective, symbol = _ratio(fields.get("Effective Physical BER", "")), _ratio(fields.get("Symbol BER", ""))
@@ -297,7 +297,7 @@ def parse_mlxlink(text: str) -> LinkQuality:
 
 
 def _ratio(text: str) -> float | None:
-    """Parse ``2E-9``; ``15E-255`` is mlxlink's zero."""
+    """Parse ``2E-9``; mlxlink writes zero as ``15E-255``."""
     if not re.fullmatch(r"\d{1,4}(\.\d{1,4})?([eE][-+]?\d{1,3})?", text):
         return None
     return float(text)

@@ -37,7 +37,7 @@ class PauseParameters:
 
 _PAUSE_HEAD = re.compile(r"\s*Pause parameters for ([\w.@-]{1,64}):\s*")
 _PAUSE = ("Autonegotiate", "RX", "TX", "RX negotiated", "TX negotiated")
-#: What ``--include-statistics`` adds.
+#: Text added by ``--include-statistics``.
 _PAUSE_COUNTER = re.compile(r"\s*(?:Statistics:|[rt]x_pause_frames:\s*\d{1,20})\s*")
 
 
@@ -47,7 +47,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def _pause_json(lines: Lines, at: int) -> tuple[int, dict[str, Any]] | None:
-    """Return what ``ethtool --json -a`` prints of an interface."""
+    """Return an interface's settings from ``ethtool --json -a``."""
     if lines[at].text.lstrip()[:1] != "[" or not any('"autonegotiate"' in line.text for line in lines[at : at + 5]):
         return None
     result = json_at(lines, at, 200)

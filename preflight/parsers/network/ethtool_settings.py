@@ -26,7 +26,7 @@ _ADAPTIVE = re.compile(r"\s*Adaptive RX:\s*(\S{1,8})\s+TX:\s*(\S{1,8})\s*")
 
 @dataclass(frozen=True)
 class InterfaceSettings:
-    """Settings of one kind; those of a section stand under its name."""
+    """Settings of one kind; those of a section are below its name."""
 
     interface: str
     what: str  # features, coalesce parameters, ring parameters, channel parameters, fec parameters, private flags

@@ -13,27 +13,27 @@ __all__ = ["HINTS", "begins", "facts", "parse_lines", "summary"]
 
 HINTS = (":",)
 
-#: A remark behind a counter.
+#: A remark after a counter.
 _REMARK = r"(?:\s{2,}\([^()]{1,80}\))?\s*"
 _NIC_STATISTICS = re.compile(r"\s*(?:(?:NIC|PHY) statistics|Standard stats for [\w.@-]{1,64}):\s*")
 _STATISTIC = re.compile(r"\s*([A-Za-z\[][\w .,:+/()\[\]-]{0,80}?)\s*:\s*(-?\d{1,30}|\d{1,3}(?:,\d{3}){1,8})" + _REMARK)
 
 
-#: Names that identify a list without its head, as after `| grep pause`: they contain a direction. ``rx-usecs``
-#: and ``rx-frames`` are settings of ``ethtool -c``.
+#: Names that identify a list without its head, as after `| grep pause`: they contain a direction. ``rx-usecs`` and
+#: ``rx-frames`` are settings of ``ethtool -c``.
 _NIC_NAME = re.compile(
     r"\s*(?:(?:[\w.\[\]-]{1,20}(?:[._\]-]|: ?))?(?:rx|tx)\d{0,4}(?!-usecs|-frames?\b"
     r"|_(?:read|write|atomic)_requests|_icrc_|_dct_)"
     r"(?:[._-]|: ?)[\w.-]{2,60}"
-    r"|[a-z]\w{2,60}_(?:phy|allowance_exceeded)"  # or mlx5's of the wire, and those of Amazon's limits
+    r"|[a-z]\w{2,60}_(?:phy|allowance_exceeded)"  # or mlx5's counters of the wire, and those of Amazon's limits
     r"):\s*\d{1,30}" + _REMARK
 )
 _SNAKE = re.compile(r"\s*[a-z][a-z0-9]*_[\w.-]{1,60}:\s*\d{1,30}" + _REMARK)
-#: An explanation beside a counter that goes on below, far to the right.
+#: An explanation next to a counter that continues on the next line, far to the right.
 _EXPLAINED = re.compile(r"\s{20,}[^\s:][^:]{0,120}")
-#: Lines of a text between a command and what it shows.
+#: Maximum lines between a command and its output.
 _NEAR = 8
-#: A command that identifies what follows it, be it a single line.
+#: A command that identifies the output after it, even a single line.
 _NIC_COMMAND = re.compile(r"\bethtool[ _](?:-S|--statistics)[ _].*")
 
 
@@ -54,11 +54,11 @@ def begins(lines: Lines, at: int) -> bool:
     return any(_NIC_COMMAND.search(line.text) for line in lines[max(0, at - _NEAR) : at])
 
 
-#: Interfaces with hundreds of queues have ten thousand counters; a longer list has another cause.
+#: Maximum number of counters: interfaces with hundreds of queues have ten thousand; a longer list has another cause.
 MOST_COUNTERS = 50_000
 
 
-#: An indented line that belongs to the list and has no number.
+#: An indented line that belongs to the list but has no number.
 _NO_NUMBER = re.compile(r"[ \t]{2,12}([a-z][\w .\[\]-]{1,60}): ([^\d\s-].{0,200})")
 
 

@@ -1,4 +1,4 @@
-"""``ifconfig`` (net-tools): the interfaces as ``ip link`` has them."""
+"""``ifconfig`` (net-tools): interfaces in the form of ``ip link``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[Interface, ...]]:
     for line in taken:
         if head := _HEAD.fullmatch(line.text):
             flags = set(head[2].split(","))
-            if "RUNNING" in flags:  # the kernel's name of a carrier here
+            if "RUNNING" in flags:  # the kernel's flag for a carrier
                 flags.add("LOWER_UP")
             state = "UP" if {"UP", "RUNNING"} <= flags else "DOWN"
             result.append(Interface(head[1], line.number, frozenset(flags), int(head[3]), state))

@@ -1,4 +1,4 @@
-"""``ip addr`` (iproute2): what ``ip link`` prints, and the addresses."""
+"""``ip addr`` (iproute2): the output of ``ip link``, with addresses."""
 
 from __future__ import annotations
 

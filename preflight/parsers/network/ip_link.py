@@ -51,12 +51,12 @@ class Interface:
 
     @property
     def subnets(self) -> tuple[str, ...]:
-        """The IPv4 subnets of its addresses, without those of two addresses or one."""
+        """The IPv4 subnets of its addresses, except those with two addresses or fewer."""
         return tuple(dict.fromkeys(subnet for address in self.addresses if (subnet := _subnet(address))))
 
     @property
     def is_up(self) -> bool:
-        """Whether the administrator has it up."""
+        """Whether it is administratively up."""
         return "UP" in self.flags
 
     @property
@@ -71,7 +71,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def is_head(text: str) -> bool:
-    """Return whether a line begins an interface."""
+    """Return whether a line starts an interface."""
     return _HEAD.fullmatch(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""``ip route`` and ``ip rule``: where packets leave, and which table decides."""
+"""``ip route`` and ``ip rule``: routes, and the choice of their table."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ class Route:
 
     @property
     def connected(self) -> bool:
-        """Whether the network is that of the interface."""
+        """Whether the network is directly attached to the interface."""
         return "/" in self.to and not self.via and not self.kind
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule of policy routing."""
+    """One policy routing rule."""
 
     rank: int
     select: str  # from 10.0.0.4

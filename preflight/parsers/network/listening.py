@@ -6,7 +6,7 @@ import re
 
 TCP = ("file:/proc/net/tcp", "file:/proc/net/tcp6")
 
-#: One socket: number, local and remote address with hexadecimal port, state. Only state 0A, TCP_LISTEN, is wanted.
+#: One socket: number, local and remote address with hexadecimal port, state. Only state 0A, TCP_LISTEN, is used.
 _LISTENING = re.compile(r"(?m)^ *[0-9]{1,9}: [0-9A-F]{8,32}:([0-9A-F]{4}) [0-9A-F]{8,32}:[0-9A-F]{4} 0A ")
 
 

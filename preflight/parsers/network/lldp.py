@@ -15,13 +15,13 @@ from preflight.evidence import json_limits
 
 LLDP = "cmd:lldpcli -f json0 show neighbors details"
 
-#: Organisations of 802.1Qaz, and of its forerunner CEE: its TLVs have other meanings.
+#: Organisation codes of 802.1Qaz, and of its predecessor CEE, whose TLVs have other meanings.
 _QAZ, _CEE = "00,80,C2", "00,1B,21"
 _ETS, _PFC, _APPLICATION = 9, 11, 12
 _BY_DSCP = 5  # selector of an application entry
 
 
-#: Transmission selection of a traffic class by a share of the bandwidth (802.1Qaz, table D-2).
+#: Transmission selection of a traffic class by bandwidth share (802.1Qaz, table D-2).
 SHARED = 2
 
 
@@ -39,21 +39,21 @@ class Neighbour:
     """A port at the other end of a cable. None: not announced."""
 
     netdev: str
-    switch: str  # its name, else its identity
+    switch: str  # its name, or its identity
     port: str
     max_frame: int | None  # bytes, with Ethernet header and checksum
     pfc: frozenset[int] | None  # priorities
-    pfc_willing: bool | None  # whether it takes the priorities over from its peer
+    pfc_willing: bool | None  # whether it accepts the priorities of its peer
     ets: Ets | None
     dscp: Mapping[int, int] | None  # DSCP -> priority
-    cee: bool  # speaks the forerunner of 802.1Qaz
-    vlan: int | None = None  # of packets without a tag (port VLAN id, IEEE 802.1Q)
+    cee: bool  # uses the predecessor of 802.1Qaz
+    vlan: int | None = None  # for untagged packets (port VLAN id, IEEE 802.1Q)
 
 
 def parse(text: str) -> dict[str, Neighbour]:
     """Read the neighbours by interface; raises ValueError.
 
-    An interface with several is left out: there is a bridge in between.
+    An interface with several is left out, because there is a bridge in between.
     """
     try:
         value = json_limits.text(text)
@@ -75,7 +75,7 @@ def _interfaces(value: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _list(holder: Any, key: str) -> list[Mapping[str, Any]]:
-    """Return a list of objects; json0 writes everything as one."""
+    """Return a list of objects; json0 formats every value as one."""
     found = holder.get(key, []) if isinstance(holder, dict) else None
     if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
         raise ValueError(f"{key} is not a list of objects")
@@ -118,7 +118,7 @@ def _neighbour(entry: Mapping[str, Any]) -> Neighbour:
 
 
 def _port_vlan(entry: Mapping[str, Any]) -> int | None:
-    """Return the VLAN of untagged packets; None where not announced."""
+    """Return the VLAN of untagged packets; None if not announced."""
     for vlan in _list(entry, "vlan"):
         number = str(vlan.get("vlan-id", ""))
         if vlan.get("pvid") in (True, "yes", "true") and re.fullmatch("[0-9]{1,4}", number):

@@ -17,7 +17,7 @@ _TITLE = re.compile(r"\s*LLDP neighbors:\s*")
 _HEAD = re.compile(r"\s*Interface:\s+([\w.@-]{1,64}), via: (\w{3,8})(?:,.*)?")
 _FIELD = re.compile(r"\s+([A-Z][\w /()-]{1,40}?):\s*(.{0,400})")
 _RULE = re.compile(r"\s*-{20,}\s*")
-#: Blank lines between entries.
+#: Maximum number of blank lines between entries.
 _MOST_BLANKS = 2
 
 
@@ -31,12 +31,12 @@ class LldpEntry:
 
     @property
     def switch(self) -> str:
-        """The name of the other device, else its identity."""
+        """The name of the neighbour, or its identity."""
         return self.fields.get("SysName") or self.fields.get("ChassisID", "").partition(" ")[2]
 
     @property
     def port(self) -> str:
-        """The other device's port."""
+        """The neighbour's port."""
         return self.fields.get("PortID", "").partition(" ")[2] or self.fields.get("PortDescr", "")
 
 

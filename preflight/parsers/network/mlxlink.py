@@ -21,7 +21,7 @@ _HEAD = re.compile(
 )
 _RULE = re.compile(r"\s*-{4,}\s*")
 _FIELD = re.compile(r"\s*(\S[^:\n]{0,60}?)\s{0,60}: ?(.{0,400})")
-#: Blank lines between sections.
+#: Maximum number of blank lines between sections.
 _MOST_BLANKS = 2
 
 
@@ -29,7 +29,7 @@ _MOST_BLANKS = 2
 class PortLink:
     """One port; None: not shown."""
 
-    device: str | None  # of the command above it
+    device: str | None  # from the command before it
     state: str | None  # Active, Polling, Disable
     physical_state: str | None
     speed: str | None  # IB-NDR, 400G

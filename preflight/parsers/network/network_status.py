@@ -1,6 +1,6 @@
 """Multus's ``network-status``: the networks of a pod, as JSON.
 
-It is an annotation. Source: Kubernetes Network Custom Resource Definition De-facto Standard; only a network's name is
+Source: Kubernetes Network Custom Resource Definition De-facto Standard; only a network's name is
 required.
 """
 
@@ -66,27 +66,27 @@ def _network(entry: Mapping[str, Any], line: int) -> PodNetwork:
     )
 
 
-#: Where one network's entry ends and the next begins.
+#: Separator between two networks' entries.
 _NEXT_NETWORK = re.compile(r"\s*},\s*{\s*")
 
 
-#: Characters of one network's entry that are looked at where its end is missing.
+#: Maximum characters of one network's entry searched if its end is missing.
 _LONGEST_NETWORK = 4000
 
-#: The annotation that requests networks; their status is in another.
+#: The annotation that requests networks; their status is in another one.
 _REQUESTED_NETWORKS = re.compile(r"cncf\.io/networks\b(?!-status)")
-#: The annotation, which was called ``networks-status`` at first; older kubectl puts ``=`` behind its name.
+#: The annotation, originally called ``networks-status``; older kubectl puts ``=`` after its name.
 _ANNOTATION = re.compile(r"\bnetworks?-status\b")
 
 
-#: A list of objects; a prompt begins with a bracket as well.
+#: A list of objects; a prompt also starts with a bracket.
 _LIST = re.compile(r"\s*\[\s*(?:\{|$)")
 
 
 def begins(lines: Lines, at: int) -> bool:
     """Return whether an output begins at a line."""
     text = lines[at].text
-    if _NEXT_NETWORK.fullmatch(text):  # the head was cut off
+    if _NEXT_NETWORK.fullmatch(text):  # the head is missing
         near = " ".join(line.text[:4000] for line in lines[at + 1 : at + 6])
         return '"name"' in near and ('"interface"' in near or '"ips"' in near)
     if "-status" in text and _ANNOTATION.search(text):
@@ -98,7 +98,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[PodNetwork, ...]]:
-    """Read the list starting at a line; of a cut list the complete networks."""
+    """Read the list starting at a line; only complete networks of a truncated list."""
     cut = list[ParseGap]()
     parsed = None if _NEXT_NETWORK.fullmatch(lines[at].text) else _status(lines, at)
     if parsed is None:
@@ -134,7 +134,7 @@ def summary(networks: tuple[PodNetwork, ...]) -> str:
 
 
 def _cut_status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]]:
-    """Return the complete networks of a cut list, and where it ends."""
+    """Return the complete networks of a truncated list, and its end."""
     headless = _NEXT_NETWORK.fullmatch(lines[at].text)
     begun = next((index for index in range(at, min(at + 3, len(lines))) if "[" in lines[index].text), at)
     begun = at if headless else begun
@@ -158,7 +158,7 @@ def _cut_status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]]:
 
 
 def _begun(text: str) -> dict[str, Any]:
-    """Return the complete members of an object that was cut."""
+    """Return the complete members of a truncated object."""
     closing, inside = list[str](), False
     places: list[tuple[int, str]] = []
     for match in re.finditer(r'\\.|["\[\]{},]', text[:_LONGEST_NETWORK]):
@@ -186,7 +186,7 @@ def _begun(text: str) -> dict[str, Any]:
 
 
 def _status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]] | None:
-    """Find the list alone, behind its annotation's name, or quoted in one line."""
+    """Find the list alone, after its annotation's name, or quoted in one line."""
     text = lines[at].text
     name = _ANNOTATION.search(text)
     start = text.find("[", name.end() if name else 0)
@@ -204,20 +204,20 @@ def _status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]] | None:
     rest = [type(lines[at])(lines[at].number, text[start:] if start else lines[at].text), *lines[at + 1 : at + 2000]]
     if len(rest) > 1 and '\\"' in rest[1].text:  # an annotation's file, with the quotes escaped for the shell
         rest = [type(line)(line.number, line.text.replace('\\"', '"')) for line in rest]
-    # `kubectl describe` goes on over lines that begin with blanks
+    # `kubectl describe` continues on lines that start with blanks
     result = json_at(rest, 0)
     return (at + result[0], result[1]) if result and _is_status(result[1]) else None
 
 
-#: How a list in quotes begins, and how it ends with its line; one pattern for both would look for the end from each
-#: beginning.
+#: Start of a quoted list, and its end at the end of its line; a combined pattern would search for the end from each
+#: start.
 _QUOTE_BEGINS, _QUOTE_ENDS = re.compile(r"""["']\["""), re.compile(r"""\]["']\s*,?\s*$""")
 
 
 def _quoted_list(text: str) -> str:
-    """Return the list in quotes at the end of a line.
+    """Return the quoted list at the end of a line.
 
-    Empty where there is none.
+    Empty if there is none.
     """
     begin, end = _QUOTE_BEGINS.search(text), _QUOTE_ENDS.search(text)
     return text[begin.start() + 1 : end.start() + 1] if begin and end and begin.end() <= end.start() else ""

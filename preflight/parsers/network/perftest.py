@@ -1,8 +1,8 @@
 """Output of point-to-point tests: perftest and ``ibv_rc_pingpong``.
 
-perftest has ``ib_write_bw``, ``ib_write_lat`` and others. Sources: linux-rdma/perftest; rdma-core
-libibverbs/examples. Both print the errors of client and server on either stream, and output may come late: a program
-that hangs has often printed nothing.
+perftest includes ``ib_write_bw``, ``ib_write_lat`` and others. Sources: linux-rdma/perftest; rdma-core
+libibverbs/examples. Client and server print errors on either stream, and output may be buffered: a hanging program
+often has not printed anything.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import normalize_text
 
-#: Gb/s of one unit. perftest's MB are 2^20 bytes; later versions write MiB for the same.
+#: Gb/s per unit. perftest's MB are 2^20 bytes; later versions write MiB for the same.
 UNITS = {"Gb/sec": 1.0, "MB/sec": 2**20 * 8e-9, "MiB/sec": 2**20 * 8e-9}
 
 _COLUMN = re.compile(r"#[a-z]{1,20}|(?:BW |[0-9.]{1,6}% )?[A-Za-z_]{1,20}\[[A-Za-z/]{1,12}\]")
@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
 class Bandwidth:
     """One row of a bandwidth test."""
 
-    size: int  # bytes of a message
+    size: int  # message size in bytes
     messages: int
     average_gbps: float  # Gb/s
     peak_gbps: float | None  # Gb/s; None: not measured, as with a duration
@@ -33,13 +33,13 @@ class Bandwidth:
 
 @dataclass(frozen=True)
 class Latency:
-    """One row of a latency test, microseconds; a write's is half of its round trip."""
+    """One row of a latency test, microseconds; for a write, half of the round trip."""
 
-    size: int  # bytes of a message
+    size: int  # message size in bytes
     messages: int
     typical_us: float  # the median
     average_us: float
-    p99_us: float | None  # 99 % of the messages took no longer; None: not printed
+    p99_us: float | None  # 99th percentile; None: not printed
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class PingPong:
 
 
 class PerftestError(str, enum.Enum):
-    """The error that a test reported."""
+    """The error reported by a test."""
 
     CONNECT = "no TCP connection"
     PORT = "the TCP port is in use"
@@ -64,7 +64,7 @@ class PerftestError(str, enum.Enum):
     QUEUE = "queue pair not connected"
 
 
-#: Words of an error message, the most specific first: after the first failure comes a tail of general ones.
+#: Words of an error message, the most specific first: general messages follow the first failure.
 _WORDS = (
     (PerftestError.GID, r"Incompatibility issue with GID types|can't read sgid of index|Gid index should be between"
                 r"|(?m:^ *local address:.*, GID ::$)"),
@@ -85,7 +85,7 @@ def cause(text: str) -> PerftestError | None:
 
 
 def connected(text: str) -> bool:
-    """Return whether a side received the peer's address, so TCP worked."""
+    """Return whether a side received the peer's address, which shows that TCP works."""
     return re.search(r"(?m)^ *remote address:", normalize_text(text)) is not None
 
 
@@ -101,7 +101,7 @@ def parse_bandwidth(text: str) -> Bandwidth:
 def parse_latency(text: str) -> Latency:
     """Read the last row of ``ib_write_lat``; raises ValueError.
 
-    It ran for a number of messages.
+    The test must have run for a number of messages.
     """
     row, unit = _row(text, "t_typical")
     if unit != "usec":

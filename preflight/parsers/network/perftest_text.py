@@ -20,7 +20,7 @@ _HEAD = re.compile(
 _COLUMNS = re.compile(r"\s*#bytes\s+#iterations\s.*")
 _NAMED = re.compile(r"([A-Z][A-Za-z /-]{1,24}?)\s*:\s+(\S+)")
 _ENDS = re.compile(r"\s*-{20,}\s*")
-#: Lines of one test, with one row for each size of a sweep.
+#: Maximum lines of one test, with one row per size of a sweep.
 _MOST_LINES = 200
 
 
@@ -32,7 +32,7 @@ class PerftestRow:
     messages: int
     bandwidth_gbps: float | None = None  # Gb/s on average
     million_messages_per_s: float | None = None
-    latency_us: float | None = None  # typical; of a write half of the round trip
+    latency_us: float | None = None  # typical; for a write, half of the round trip
 
 
 @dataclass(frozen=True)

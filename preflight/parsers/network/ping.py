@@ -1,4 +1,4 @@
-"""``ping -M do`` (iputils) of one size: undivided packets and their errors."""
+"""``ping -M do`` (iputils) with one size: unfragmented packets and their errors."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _OBJECTION = re.compile(r"(?m)^From \S{1,64} icmp_seq=[0-9]{1,6} (Destination [A
 
 @dataclass(frozen=True)
 class Ping:
-    """The results of packets of one size."""
+    """The results for packets of one size."""
 
     sent: int
     received: int
-    local_mtu: int | None  # bytes: this host refuses the size, by its interface or by an earlier router message
-    reported_mtu: int | None  # bytes: a router on the way refuses it and reports that
+    local_mtu: int | None  # bytes: this host rejects the size, because of its interface or an earlier router message
+    reported_mtu: int | None  # bytes: a router on the path rejects it and reports that
     objection: str  # another ICMP error: Destination Host Unreachable; "No buffer space available" of a virtual link
 
     @property
     def passes(self) -> bool:
-        """Whether any packet of this size came back."""
+        """Whether any packet of this size was answered."""
         return self.received > 0
 
     @property
     def silent(self) -> bool:
-        """Whether packets left and nothing answered."""
+        """Whether packets were sent without any answer."""
         return not self.received and not self.local_mtu and not self.reported_mtu and not self.objection
 
 

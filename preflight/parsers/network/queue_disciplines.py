@@ -1,4 +1,4 @@
-"""``tc -s qdisc``: what the queues of an interface sent and dropped."""
+"""``tc -s qdisc``: sent and dropped packets of an interface's queues."""
 
 from __future__ import annotations
 

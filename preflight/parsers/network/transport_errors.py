@@ -13,7 +13,7 @@ HINTS = ("UCX", ".c:", "OpenFabrics", "InfiniBand retry", "Open MPI", "queue pai
 
 _UCX = re.compile(r"(?:\[\d{9,11}\.\d{1,9}\]\s*)?(?:\[([\w.-]{1,64}):\d{1,9}(?::\d{1,5})?\s*:?\d{0,5}\]\s*)?"
              r"(?:\S{0,80}:\d{1,6}\s+)?UCX\s+(ERROR|WARN|FATAL|DIAG)\s+(\S.{0,2000})")  # fmt: skip
-#: The failure alone, as UCX's fatal handler prints it.
+#: Only the failure, as printed by UCX's fatal handler.
 _FATAL = re.compile(r"\[([\w.-]{1,64}):\d{1,9}\s{0,4}(?::\d{1,9}){0,3}\]\s+\S{1,80}\.c:\d{1,6}\s+(\S.{0,2000})")
 _RULE = re.compile(r"\s*-{40,}\s*")
 _FIELD = re.compile(r"\s+(Local host|Local device|Local port|Peer host|Device name|Host)\s*:\s*(\S{1,128})\s*")
@@ -21,7 +21,7 @@ _DEVICE = re.compile(
     r"\b((?:mlx[45]|bnxt_re|irdma|rocep?|rdma|efa|ib|mlx5_bond|cxgb4|hns|ionic)\w*_?\w*?)(?::(\d{1,2}))(?=\W|$)"
 )
 
-#: (what, words, check that judges it, what it means). The first that fits counts.
+#: (object, words, check for the same fault, meaning). The first match counts.
 SIGNATURES = (
     ("retries-exceeded", r"[Tt]ransport retry count exceeded|InfiniBand retry count between two MPI processes",
      "counters.loss", "retry count exceeded: packets are not acknowledged, or the peer is gone"),
@@ -55,7 +55,7 @@ class TransportMessage:
     device: str | None
     port: int | None
     peer: str | None
-    check: str  # id of the check that judges what it reports
+    check: str  # id of the check for the reported fault
     meaning: str
 
 
@@ -86,7 +86,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[TransportMessage, ...]]:
 
 
 def _message(lines: Lines, at: int) -> tuple[int, TransportMessage] | None:
-    """Return the line behind a message that begins at a line, and the message."""
+    """Return the line after a message that starts at a line, and the message."""
     text = lines[at].text.strip()
     head = _UCX.fullmatch(text) or _FATAL.fullmatch(text)
     if head:
@@ -111,7 +111,7 @@ def _message(lines: Lines, at: int) -> tuple[int, TransportMessage] | None:
     )  # fmt: skip
 
 
-#: How Open MPI's paragraphs begin, and lines of one.
+#: Start of Open MPI's paragraphs, and maximum lines of one.
 _PARAGRAPH = re.compile(r"\s*(?:WARNING: There (?:is|was)|The InfiniBand retry count|A process failed to create|"
                    r"The OpenFabrics|WARNING: It appears that your OpenFabrics|Open MPI failed).*")  # fmt: skip
 _LINES = 8

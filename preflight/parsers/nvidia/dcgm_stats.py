@@ -1,4 +1,4 @@
-"""``dcgmi stats``: what a job or process met on each GPU."""
+"""``dcgmi stats``: events of a job or process on each GPU."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class GpuStats:
     sections: Mapping[str, Mapping[str, str]]
 
     def number(self, name: str) -> float | None:
-        """Return the number in a row of any section; None where there is none."""
+        """Return the number in a row of any section; None if there is none."""
         for rows in self.sections.values():
             if (value := rows.get(name)) is not None:
                 return float(value) if re.fullmatch(r"\d{1,15}(?:\.\d{1,6})?", value) else None

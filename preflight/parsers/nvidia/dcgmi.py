@@ -110,7 +110,7 @@ def health_begins(lines: Lines, at: int) -> bool:
 
 
 def _heading(text: str) -> list[str] | None:
-    """Return the cells of a row that has one over the width of the table."""
+    """Return the cells of a row with a heading across the table."""
     match = re.fullmatch(r"\s*\|\s{0,12}((?:-> )?[A-Za-z][\w ]{0,40}?)\s*\|\s*", text)
     return [match[1], ""] if match else None
 

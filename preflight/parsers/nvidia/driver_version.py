@@ -7,7 +7,7 @@ import re
 from preflight._startup.lightclass import dataclass
 
 _LINE = re.compile(r"^\s{0,80}NVRM version:(.{0,200})", re.MULTILINE)
-#: The version among the words of that line. A Jetson's has two digits, and is none of a data centre's driver.
+#: The version in that line. A Jetson's has two parts, and is not a data-centre driver.
 _NUMBER = re.compile(r"\s([0-9]{3}\.[0-9]{1,4}(?:\.[0-9]{1,4})?)(?:\s|$)")
 _OPEN = "Open Kernel Module"
 
@@ -21,7 +21,7 @@ class DriverModule:
 
 
 def loaded_module(text: str) -> DriverModule | None:
-    """Return what the first line of the file names; None without that line."""
+    """Return the module in the first line of the file; None without that line."""
     if not (line := _LINE.search(text)):
         return None
     version = _NUMBER.search(line[1])

@@ -14,11 +14,11 @@ HINTS = ("] [tid ",)
 _LINE = re.compile(
     r"\s*\[([A-Z][a-z]{2} \d{1,2} \d{4} \d\d:\d\d:\d\d)\] \[([A-Z]{3,9})\s*\] \[tid \d{1,9}\] (.{0,2000})"
 )
-#: Levels of lines without trouble.
+#: Levels of normal lines.
 _CALM = frozenset({"INFO", "DEBUG", "NOTICE", "TRACE"})
-#: Lines of one part, and lines of another writer between two of them.
+#: Maximum lines of one part, and lines of another writer between two of them.
 MOST_LINES, _APART = 100_000, 3
-#: Most lines of trouble in one part.
+#: Maximum lines with errors or warnings in one part.
 MOST_TROUBLES = 1000
 
 
@@ -34,7 +34,7 @@ class LoggedTrouble:
 
 @dataclass(frozen=True)
 class FabricManagerLog:
-    """The lines that report trouble, and how many there are in all."""
+    """The lines that report trouble, and the total number of lines."""
 
     lines: int
     troubles: tuple[LoggedTrouble, ...]

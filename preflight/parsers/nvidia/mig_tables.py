@@ -24,13 +24,13 @@ class MigInstance:
     gpu: int
     profile: str  # 3g.40gb
     profile_id: int
-    rest: str  # instance and placement; of profiles: free/total, memory
+    rest: str  # instance and placement; for profiles: free/total, memory
     line: int
 
 
 @dataclass(frozen=True)
 class MigTable:
-    """One table; no rows: no GPU is cut into instances."""
+    """One table; without rows no GPU is partitioned."""
 
     what: str
     rows: tuple[MigInstance, ...]

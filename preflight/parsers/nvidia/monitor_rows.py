@@ -20,7 +20,7 @@ _HEAD = re.compile(r"\s*#\s?(?:Date\s+)?(?:Time\s+)?(?:gpu|Entity)\s+\S.*")
 _UNITS = re.compile(r"\s*(?:#\s?(?:YYYYMMDD\s+)?(?:HH:MM:SS\s+)?Idx\b.*|#\s?YYYYMMDD.*|ID(?:\s+\S.{0,400})?)")
 _CELL = re.compile(r"-?\d{1,20}(?:\.\d{1,9})?")
 _ENTITY = re.compile(r"\s*(?:GPU|Switch|CPU|GPU-I|GPU-CI|Core)\s+(\S{1,20})\s+")
-#: Most readings of one part.
+#: Maximum readings of one part.
 MOST_ROWS = 4096
 
 
@@ -74,7 +74,7 @@ def _columns(text: str) -> list[str]:
 def _row(columns: list[str], text: str, line: int) -> MonitorRow | None:
     if match := _ENTITY.match(text):
         text = f"{match[1]} {text[match.end() :]}"
-    # a command may have blanks
+    # a command may contain blanks
     cells = text.split(None, len(columns) - 1) if columns[-1] == "command" else text.split()
     if len(cells) != len(columns):
         return None
@@ -91,7 +91,7 @@ def _value(cell: str) -> float | str | None:
 
 
 def largest(rows: tuple[MonitorRow, ...], column: str) -> Iterator[tuple[str, float, int]]:
-    """Yield of each GPU the largest value of a column, and its line."""
+    """Yield the largest value of a column for each GPU, and its line."""
     highest: dict[str, tuple[float, int]] = {}
     for row in rows:
         value = row.values.get(column)

@@ -1,6 +1,6 @@
 """Text of ``nvidia-smi nvlink -e``.
 
-Each counter of each NVLink has a name of its own.
+Each counter of each NVLink has a separate line.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _COUNTER = re.compile(r"\s*Link ([0-9]{1,3}): ([A-Za-z][A-Za-z0-9 /_-]{1,60}?) ?
 _SILENT = re.compile(
     r"\s*(?:NVML: Unable to retrieve NVLink information.{0,60}|Device does not have or support nvlink)\s*", re.I
 )
-#: Not a count: nothing, or a rate (``15e-255``).
+#: Not a count: empty, or a rate (``15e-255``).
 _NOT_COUNTED = re.compile(r"\[?N/A\]?|not supported|[0-9.]{1,20}e[+-]?[0-9]{1,4}|[0-9]{1,12}\.[0-9]{1,12}", re.I)
 
-#: Counters of one text: 16 GPUs with 18 links of 20 counters are 5760.
+#: Maximum counters of one text: 16 GPUs with 18 links of 20 counters are 5760.
 MAX_COUNTERS = 50_000
 
 
@@ -43,7 +43,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GpuErrors, ...]]:
-    """Read the counters of all GPUs from the line of the first one on."""
+    """Read the counters of all GPUs, starting at the line of the first one."""
     gpus: list[GpuErrors] = []
     links: dict[int, dict[str, int]] | None = None
     gaps: list[ParseGap] = []

@@ -1,7 +1,7 @@
 """Error counters of NVLinks, from ``nvidia-smi nvlink -e``.
 
 Up to NVLink 4 each link has ``Replay Errors``, ``Recovery Errors`` and ``CRC Errors``; NVLink 5 has other names, some
-of them for what forward error correction repaired. An unknown name is skipped: each driver adds some.
+of them for errors corrected by FEC. Unknown names are skipped, because each driver adds some.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from preflight.textprep.plain_text import normalize_text
 
 NVLINK_ERRORS = "cmd:nvidia-smi nvlink -e"
 
-#: Kinds of error, and the names that count as each; those that a link corrected (symbols, FEC) are not errors.
+#: Kinds of error, and the names of their counters; corrected ones (symbols, FEC) are not errors.
 CRC, REPLAY, RECOVERY, FAILED, DAMAGED = "CRC", "replay", "recovery", "failed recovery", "damaged packet"
 _KINDS = (
     (re.compile(r"CRC (?:FLIT |data )?errors?", re.I), CRC),
@@ -30,9 +30,9 @@ Counts = Mapping[str, Mapping[int, Mapping[str, int]]]
 
 
 def kind_of(name: str) -> str | None:
-    """Return the kind that a counter's name counts as.
+    """Return the kind of error of a counter's name.
 
-    None for what a link corrected, and for unknown names.
+    None for corrected errors and unknown names.
     """
     return next((kind for names, kind in _KINDS if names.fullmatch(name)), None)
 

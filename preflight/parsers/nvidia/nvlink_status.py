@@ -12,7 +12,7 @@ from preflight.textprep.plain_text import normalize_text
 
 NVLINK = "cmd:nvidia-smi nvlink -s"
 
-#: What stands for the links where there is none, on a line of its own or behind the GPU.
+#: Text instead of links if there are none, on a separate line or after the GPU.
 _NO_LINKS = (
     r"NVML: Unable to retrieve nvlink information.{0,60}|Device does not have or support nvlink"
     r"|.{0,40}\ball links are inactive\b.{0,20}"
@@ -27,7 +27,7 @@ _LINK = re.compile(
 _BEGUN = re.compile(r"\s*(?:Link \d{1,2}\b|GPU \d{1,3}:)")
 _ALL_DOWN = re.compile(rf"\s*(?:{_NO_LINKS})\s*", re.IGNORECASE)
 
-#: Links of one GPU at most: a number above it is damaged.
+#: Maximum links of one GPU: a higher number is damaged text.
 _MOST_LINKS = 64
 
 
@@ -38,7 +38,7 @@ class GpuLinks:
     index: int
     name: str
     uuid: str | None
-    rates: tuple[float | None, ...]  # GB/s by link number, None where inactive; empty: the tool reports no link
+    rates: tuple[float | None, ...]  # GB/s by link number, None if inactive; empty: the tool reports no link
     cut: bool = False  # links are missing from the text
 
     @property
@@ -56,14 +56,14 @@ class GpuLinks:
 class Links:
     """The NVLinks of one GPU of a node."""
 
-    up: tuple[bool, ...]  # by link number; empty where the tool reports that none is up
-    gbytes_s: float | None  # rate of the slowest that is up, per direction
+    up: tuple[bool, ...]  # by link number; empty if the tool reports that none is up
+    gbytes_s: float | None  # rate of the slowest active link, per direction
 
 
 def parse(text: str) -> dict[str, Links]:
     """Read the links of each GPU by its UUID.
 
-    Raise ValueError with the line that cannot be read.
+    Raise ValueError with the unreadable line.
     """
     lines = [Line(number, line) for number, line in enumerate(normalize_text(text).split("\n"), 1)]
     start = next((at for at, line in enumerate(lines) if line.text.strip()), 0)
@@ -98,7 +98,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GpuLinks, ...]]:
         return bool(_GPU.fullmatch(text) or _LINK.fullmatch(text) or _ALL_DOWN.fullmatch(text))
 
     def again(text: str) -> bool:
-        """Return whether a GPU occurs again, in another run or of another node."""
+        """Return whether a GPU occurs again, in another run or from another node."""
         match = _GPU.fullmatch(text)
         shown = match is not None and match[1] in seen
         seen.update([match[1]] if match else ())

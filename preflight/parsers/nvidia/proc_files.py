@@ -1,4 +1,4 @@
-"""``/proc/driver/nvidia``: the driver's version, and what it knows of each GPU."""
+"""``/proc/driver/nvidia``: the driver's version, and its data on each GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``nvidia-smi --query-compute-apps`` as CSV: the processes that hold GPUs."""
+"""``nvidia-smi --query-compute-apps`` as CSV: the processes that use GPUs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class GpuProcess:
 
 
 def _columns(text: str) -> list[str] | None:
-    """Return what the columns of a header hold; None for any other line."""
+    """Return the meaning of a header's columns; None for any other line."""
     if not 1 <= text.count(",") <= 12 or len(text) > 400:
         return None
     matches = [_COLUMN.fullmatch(cell) for cell in text.split(",")]
@@ -46,7 +46,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GpuProcess, ...]]:
-    """Read the rows below a header; none: no process holds a GPU."""
+    """Read the rows below a header; without rows, no process uses a GPU."""
     columns = _columns(lines[at].text)
     assert columns is not None
     processes: list[GpuProcess] = []

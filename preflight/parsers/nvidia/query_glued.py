@@ -1,6 +1,6 @@
 """``nvidia-smi -q`` without its line ends.
 
-A page or a chat put it on one line, ``MIG Mode Current : N/A Pending …``.
+A page or a chat joined its lines, ``MIG Mode Current : N/A Pending …``.
 
 Fields are separated by the known names of the tool. Before an unknown name, the end of a value is unknown: that value
 is left out.
@@ -15,18 +15,18 @@ from preflight.parsers.nvidia.query_log import key
 from preflight.parsers.nvidia.query_sections import HEADS, NAMES
 
 _COLON = re.compile(r"\s:(?:\s|$)")
-#: Words of the output; where none of them is in a line, more of its fields must be known.
+#: Words of the output; without any of them in a line, more of its fields must be known.
 _WORDS = ("NVSMI LOG", "Attached GPUs", "Product Name", "GPU UUID", "Power Limit", "Persistence Mode")
 _BANNER = re.compile(r"(?<!=)=+\s?NVSMI LOG\s?=+")
 _GPU = re.compile(r"(?<!\S)GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7](?!\S)")
-#: Names before the GPUs, and names that are too common to identify this output.
+#: Names before the GPUs, and names too common to identify this output.
 _OTHERS = frozenset(("timestamp", "driver_version", "cuda_version", "attached_gpus", "type", "name"))
-#: Fields that one line holds at least, and known ones among them; the longest name in words.
+#: Minimum fields of one line, and known ones among them; the longest name in words.
 _LEAST, _LEAST_KNOWN, _LEAST_ALONE, _LONGEST = 5, 4, 8, 7
 
 
 def is_glued(text: str) -> bool:
-    """Return whether a line holds many fields of this output."""
+    """Return whether a line has many fields of this output."""
     if text.count(" :") < _LEAST:
         return False
     before = [piece.split() for piece in _COLON.split(text)[:-1]]
@@ -66,7 +66,7 @@ def _fields(text: str) -> Iterator[str]:
 
 
 def _tail(words: Sequence[str], known: Callable[[str], bool], end: int | None = None) -> int:
-    """Return how many words before ``end`` form a known name; 0 for none.
+    """Return the number of words before ``end`` that form a known name; 0 if none.
 
     The longest name counts.
     """

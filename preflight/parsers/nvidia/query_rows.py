@@ -12,7 +12,7 @@ from preflight.textprep.lines import Lines
 
 HINTS = (", ", "(UUID: ")
 
-#: A column of the query -> where the same value stands in the tree of ``nvidia-smi -q``.
+#: A column of the query -> path of the same value in the tree of ``nvidia-smi -q``.
 _PATHS = {
     "name": "product_name", "gpu_name": "product_name", "uuid": "gpu_uuid", "gpu_uuid": "gpu_uuid",
     "serial": "serial_number", "gpu_serial": "serial_number", "vbios_version": "vbios_version",
@@ -49,7 +49,7 @@ _PATHS = {
     "remapped_rows.failure": "remapped_rows/remapping_failure_occurred",
     "fabric.state": "fabric/state", "fabric.status": "fabric/status",
 }  # fmt: skip
-#: Columns of counted errors, which have the memory's name in the middle.
+#: Columns of counted errors, whose names include the memory.
 _ECC = re.compile(r"ecc\.errors\.(corrected|uncorrected)\.(volatile|aggregate)\.(device_memory|dram|sram|total)")
 _REASON = re.compile(r"clocks_(?:event|throttle)_reasons\.(\w{2,40})")
 #: Bits of ``clocks_event_reasons.active`` (nvml.h).
@@ -61,9 +61,9 @@ _REASON_BITS = {
 _PLACES = frozenset({"index", "pci.bus_id", "gpu_bus_id", "driver_version", "timestamp", "count"})
 _COLUMN = re.compile(r"\s*([a-z][\w.]{1,60})(?: \[[\w/%]{1,8}\])?\s*")
 _LISTED = re.compile(r"\s*GPU (\d{1,3}): (\S.{0,120}?) \(UUID: ([\w-]{4,64})\)\s*")
-#: What stands in place of a row where a GPU does not answer.
+#: Text instead of a row if a GPU does not answer.
 _LOST = re.compile(r".{0,200}(?:GPU is lost|requires reset|Unable to determine the device handle).{0,200}")
-#: Columns of one query, and characters of one line of it.
+#: Maximum columns of one query, and characters of one line.
 _MOST_COLUMNS, _LONGEST = 200, 16_000
 
 
@@ -77,7 +77,7 @@ def _columns(text: str) -> list[str] | None:
     names = [match[1] for match in matches if match]
     columns = [name for name in names if name in _PATHS or name in _PLACES or _ECC.fullmatch(name)
              or _REASON.fullmatch(name)]  # fmt: skip
-    own = [name for name in columns if "." in name or "_" in name]  # "name" and "index" are anybody's
+    own = [name for name in columns if "." in name or "_" in name]  # "name" and "index" are too common
     return names if own and 2 * len(columns) >= len(names) and len(columns) > 1 else None
 
 
@@ -99,9 +99,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[QueryLog]:
 
 
 def parse_rows(lines: Lines, at: int, columns: Sequence[str]) -> Parsed[QueryLog]:
-    """Read rows of known columns, from a line to the first that is none.
+    """Read rows of known columns, starting at a line, to the first other line.
 
-    A GPU that does not answer has a line of its own in place of a row: ``message`` of its tree.
+    A GPU that does not answer has a separate line instead of a row: ``message`` of its tree.
     """
     general: Tree = {}
     gpus: list[tuple[str, Tree]] = []
@@ -146,9 +146,9 @@ def _gpu(columns: Sequence[str], cells: list[str], general: Tree) -> tuple[str, 
         elif name in _PATHS:
             _put(tree, _PATHS[name], value)
     power = tree.get("gpu_power_readings", {})
-    if "requested_power_limit" in power:  # without the enforced one, the one that was set
+    if "requested_power_limit" in power:  # without the enforced limit, the one that was set
         power.setdefault("current_power_limit", power["requested_power_limit"])
-    for span, counts in tree.get("ecc_errors", {}).items():  # a total alone is that of the memory
+    for span, counts in tree.get("ecc_errors", {}).items():  # a single total is that of the memory
         for kind in ("correctable", "uncorrectable"):
             total = counts.pop(f"total_{kind}", None)
             if total is not None and not counts.keys() & {f"dram_{kind}", f"sram_{kind}"}:
@@ -174,7 +174,7 @@ def _reason(tree: Tree, name: str, value: str) -> None:
 
 
 def _listed(lines: Lines, at: int) -> Parsed[QueryLog]:
-    """Read ``nvidia-smi -L``; MIG instances stand below their GPU."""
+    """Read ``nvidia-smi -L``; MIG instances are below their GPU."""
     gpus: list[tuple[str, Tree]] = []
     end = at
     while end < len(lines):

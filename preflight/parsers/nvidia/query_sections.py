@@ -1,7 +1,7 @@
 """Sections of the fields of ``nvidia-smi -q``.
 
-They give a field its place when the indentation or the head of its section is lost. Sections are in the order of the
-output, for the drivers from R410 to R590.
+They restore the place of a field if the indentation or the head of its section is lost. Sections are in the order of
+the output, for the drivers from R410 to R590.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from preflight.parsers.nvidia.query_log import Tree, key
 
-#: A path of names from the GPU down.
+#: A path of names, starting at the GPU.
 Path = tuple[str, ...]
 
 _MEMORY = "total used free"
@@ -24,7 +24,7 @@ _ERRORS = (
 _BITS = (
     "device_memory dram register_file l1_cache l2_cache texture_memory texture_shared cbu sram total total_ecc"
 )  # fmt: skip
-#: R535 renamed the block and half of what is in it, and put others of the same names behind it.
+#: R535 renamed the block and half of its fields, and added others of the same names after it.
 _WATTS_OLD = (
     "power_management power_draw power_limit default_power_limit enforced_power_limit min_power_limit max_power_limit"
 )
@@ -107,10 +107,10 @@ _ORDER = tuple(
 )  # fmt: skip
 _CHILDREN = {path: names for path, names, _ in _ORDER}
 _VALUES = {path: value for path, _, value in _ORDER}
-#: Every name of the output, and those of a section.
+#: All names of the output, and those of sections.
 HEADS = frozenset(path[-1] for path in _CHILDREN)
 _OF_INSTANCE = frozenset(("ecc_errors", "volatile", "fb_memory_usage", "bar1_memory_usage"))
-#: Fields of the GPU itself; what has one of these names ends the section before it.
+#: Fields of the GPU itself; such a name ends the section before it.
 _FIELDS = (
     "product_name product_brand product_architecture display_mode display_active display_attached persistence_mode "
     "addressing_mode accounting_mode accounting_mode_buffer_size serial_number gpu_uuid gpu_pdi minor_number "
@@ -121,7 +121,7 @@ _FIELDS = (
 TOP = frozenset(_FIELDS.split())
 NAMES = HEADS | TOP | frozenset(name for names in _CHILDREN.values() for name in names) - {"name", "type"}
 _RANK = {path[0]: number for number, (path, _, _) in reversed(tuple(enumerate(_ORDER)))}
-#: Sections that come before a field of the GPU itself.
+#: Sections before a field of the GPU itself.
 _BEFORE = {"fan_speed": "pci", "performance_state": "pci", "compute_mode": "conf_compute_protected_memory_usage",
            "sparse_operation_mode": "clocks_event_reasons_counters", "processes": "fabric"}  # fmt: skip
 _NO_DATA = re.compile(r"(?i)\[?(?:n/a|not supported|unknown error|requested functionality.*)\]?|")
@@ -157,7 +157,7 @@ def place(tree: Tree, entries: Iterable[FieldLine], begun: Path = ()) -> None:
     here, instance = begun, False
     for entry in entries:
         name = key(entry.name)
-        # An instance of MIG has sections of the same names
+        # a MIG instance has sections of the same names
         instance = name == "mig_device" or (
             instance and name not in TOP and (name not in HEADS or name in _OF_INSTANCE)
         )
@@ -189,7 +189,7 @@ def _section(name: str, head: bool, here: Path) -> Path:
 
 
 def is_section(head: FieldLine, below: Sequence[FieldLine]) -> bool:
-    """Return whether a section of this output begins.
+    """Return whether a section of this output starts.
 
     At least two of its fields are below its head.
     """
@@ -204,7 +204,7 @@ def is_top(entry: FieldLine) -> bool:
 
 
 def orphans(entries: Sequence[FieldLine]) -> tuple[int, Path | None]:
-    """Return how many first entries lost their section's head, and the section.
+    """Return the number of first entries without their section head, and the section.
 
     None if their names fit more than one.
     """
@@ -218,7 +218,7 @@ def orphans(entries: Sequence[FieldLine]) -> tuple[int, Path | None]:
         fits = [path for path in before if _RANK[path[0]] == max(_RANK[one[0]] for one in before)]
     watts = [path for path in fits if path[0].endswith("power_readings")]
     if watts and len(watts) == len(fits):
-        return count, watts[0]  # a module's own are N/A but for Grace
+        return count, watts[0]  # a module's own values are N/A except on Grace
     deepest = [path for path in fits if not any(other[: len(path)] == path and other != path for other in fits)]
     return count, deepest[0] if len(deepest) == 1 else None
 
@@ -226,7 +226,7 @@ def orphans(entries: Sequence[FieldLine]) -> tuple[int, Path | None]:
 def _opens_top(entry: FieldLine, after: Sequence[FieldLine]) -> bool:
     """Return whether a line is at the level of the GPU.
 
-    It is the head of a section, or a field of its own.
+    It is the head of a section, or a field of the GPU itself.
     """
     name = key(entry.name)
     if entry.value is None:

@@ -1,4 +1,4 @@
-"""Text of ``nvidia-smi -q``, complete or a piece of it."""
+"""Text of ``nvidia-smi -q``, complete or a part of it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TEXT_FIELD = re.compile(r"(\s*)(\S[^:]{0,70}?)\s*(?::\s?(.*))?")
 
 _GPU_OR_HEAD = re.compile(rf"{_LOG.pattern}|{_TEXT_GPU.pattern}|{_ATTACHED.pattern}|{_DRIVER.pattern}")
 
-#: Names that only this output has; three near each other identify a piece from the middle of it.
+#: Names that only this output has; three close to each other identify a part from its middle.
 _OWN_NAMES = re.compile(
     r"\s*(Product (?:Name|Brand|Architecture)|GPU UUID|Minor Number|VBIOS Version|MultiGPU Board|Board ID"
     r"|(?:Board|GPU|FRU) Part Number|Inforom Version|Image Version|(?:OEM|ECC) Object|Power Management Object"
@@ -44,20 +44,20 @@ _OWN_NAMES = re.compile(
     r"|Texture (?:Memory|Shared)|L[12] Cache|CBU|SRAM (?:Parity|SEC-DED|Correctable|Uncorrectable.*))\s*(?::(?:\s.*)?)?"
 )
 _OWN_NEAR, _OWN_LEAST = 14, 3
-#: Lines of a section that this program does not know.
+#: Maximum lines of an unknown section.
 _NEW = 20
-#: The longest head of a section.
+#: Maximum length of a section head.
 _HEAD = 50
 _REASONS_HEAD = re.compile(r"Clocks (?:Throttle|Event) Reasons")
 
 
 def _headless(lines: Lines, at: int) -> bool:
-    """Return whether a piece from the middle of the output begins here."""
+    """Return whether a part from the middle of the output starts here."""
     first = _TEXT_FIELD.fullmatch(lines[at].text)
     if not first or key(first[2]) not in NAMES or not first[2][0].isalnum():
         return False
     near = {key(match[1]) for line in lines[at : at + _OWN_NEAR] if (match := _OWN_NAMES.fullmatch(line.text))}
-    # What begins at the margin must be surer
+    # an unindented line needs stronger evidence
     if len(near) >= _OWN_LEAST + (not first[1] and not _REASONS_HEAD.fullmatch(first[2])):
         return True
     if first[3] is not None:
@@ -82,7 +82,7 @@ def _entry(match: re.Match[str]) -> FieldLine:
 
 
 def _below(lines: Lines, at: int) -> list[FieldLine]:
-    """Return the fields in the lines right below one, a few of them."""
+    """Return the fields in the next few lines below a line."""
     found = []
     for line in lines[at + 1 : at + 4]:
         if not (match := _TEXT_FIELD.fullmatch(line.text)) or match[3] is None:
@@ -91,13 +91,13 @@ def _below(lines: Lines, at: int) -> list[FieldLine]:
     return found
 
 
-#: What stands ahead of the GPUs.
+#: Text before the GPUs.
 _GENERAL = ("timestamp", "driver_version", "cuda_version", "attached_gpus")
 _OTHERS = re.compile(r"[^\s:][^:]*(?<!\s):(?:\s|$)")
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output, or a piece from the middle of one, begins at a line."""
+    """Return whether an output, or a part from its middle, starts at a line."""
     text = lines[at].text
     if _ATTACHED.match(text):
         return any(_TEXT_GPU.fullmatch(line.text) for line in lines[at + 1 : at + 3])
@@ -116,7 +116,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[QueryLog]:
-    """Read the output that begins at a line, complete or a piece of it."""
+    """Read the output that starts at a line, complete or a part of it."""
     end = next((end for end in range(at, len(lines)) if not is_glued(lines[end].text)), len(lines))
     if end == at:
         return _parse(lines, at, _headless(lines, at))
@@ -152,9 +152,9 @@ def _parse(lines: Lines, at: int, headless: bool) -> Parsed[QueryLog]:
                 break
             entry = _entry(match)
             if here is general and not entry.depth and _OTHERS.match(text) and key(entry.name) not in _GENERAL:
-                break  # another tool's field: this one sets its colons apart
+                break  # another tool's field: this one puts blanks before its colons
             if here is not general and not entry.depth and here and here[-1].depth and not _of_gpu(lines, end):
-                break  # something else begins at the margin
+                break  # unrelated text starts at the margin
             if (
                 headless
                 and is_top(entry)
@@ -176,21 +176,21 @@ def _parse(lines: Lines, at: int, headless: bool) -> Parsed[QueryLog]:
 def _opens(lines: Lines, at: int) -> bool:
     """Return whether an unindented name opens a group.
 
-    It is that of one, or an indented field is below it.
+    It is the name of one, or an indented field is below it.
     """
     if key(lines[at].text) in HEADS:
         return True
     match = _TEXT_FIELD.fullmatch(lines[at + 1].text) if at + 1 < len(lines) else None
     if not match or match[3] is None or not re.fullmatch(r"[A-Z][\w ()/-]{1,60}", match[2]):
         return False
-    # without indentation the name must be this output's
+    # without indentation, the name must be one of this output
     return bool(match[1]) or (key(match[2]) in NAMES and len(lines[at].text) < _HEAD)
 
 
 def _of_gpu(lines: Lines, at: int) -> bool:
     """Return whether an unindented name belongs to this output.
 
-    A newer driver's name counts where this output surrounds it.
+    A newer driver's name counts if it is surrounded by this output.
     """
     here, *after = (_TEXT_FIELD.fullmatch(line.text) for line in lines[at : at + 2])
     if here and key(here[2]) in NAMES:
@@ -217,7 +217,7 @@ def _resumes(lines: Lines, at: int, here: Sequence[FieldLine]) -> bool:
 
 
 def _tree(entries: Sequence[FieldLine], headless: bool) -> Tree:
-    """Return fields by name, each below those that are indented less."""
+    """Return fields by name, each below the previous less indented one."""
     tree: Tree = {}
     lost, section = orphans(entries) if headless else (0, None)
     if section:
@@ -239,7 +239,7 @@ def _put(stack: list[tuple[int, Tree]], entry: FieldLine) -> None:
     tree, name = stack[-1][1], key(entry.name)
     if entry.value is not None:
         tree.setdefault(name, entry.value.strip())
-        stack.append((entry.depth, tree))  # HW Slowdown has a value, and its own kinds below it
+        stack.append((entry.depth, tree))  # HW Slowdown has a value, and sub-reasons below it
         return
     below = tree.get(name)
     below = below if isinstance(below, dict) else {}

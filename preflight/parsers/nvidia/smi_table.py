@@ -36,13 +36,13 @@ _FRAME = re.compile(
     r"|\|?.*Usage\s*\|?|\|?\s*Processes:.*|\|?\s*No running processes found.*|\|\s*)?[\s|+=-]*"
 )
 
-#: GPUs of one table.
+#: Maximum GPUs of one table.
 MAX_GPUS = 64
 
 
 @dataclass(frozen=True)
 class TableGpu:
-    """One GPU of the table; None where the table has no value."""
+    """One GPU of the table; None if the table has no value."""
 
     index: int
     name: str
@@ -59,7 +59,7 @@ class TableGpu:
     utilisation_pct: int | None = None
     compute_mode: str | None = None
     mig: bool | None = None
-    errors: tuple[str, ...] = ()  # words in place of values
+    errors: tuple[str, ...] = ()  # words printed instead of values
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class SmiTable:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether the table begins at a line: its banner, or the row of a GPU."""
+    """Return whether the table starts at a line: its banner, or the row of a GPU."""
     text = lines[at].text
     if "NVIDIA-SMI" in text:
         return bool(_BANNER.match(text))

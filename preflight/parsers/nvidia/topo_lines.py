@@ -1,6 +1,6 @@
 """Lines of a matrix of ``nvidia-smi topo``.
 
-Header and rows, joined where a terminal or a mail wrapped them.
+Header and rows, joined if a terminal or a mail wrapped them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DEVICE = (
 PHRASES = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 RANGES = re.compile(r"\d{1,5}(?:[-,]\d{1,5})*")
 ROW = re.compile(rf"\s*({DEVICE})\s+(\S.*)")
-#: Codes between two devices, and those of peer access.
+#: Codes between two devices, and codes of peer access.
 CODE = re.compile(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC|PSB|PIX/PIX")
 PEER = re.compile(r"X|OK|CNS|GNS|TNS|NS|DR|U")
 
@@ -26,9 +26,9 @@ LEGEND_LINE = re.compile(
 )
 
 _CELLS = r"X|PIX|PXB|PHB|NODE|SYS|SOC"
-#: A row that lost the space between its cells; if a number is glued to ``NV4``, its end is unknown.
+#: A row that lost the blank between its cells; if a number is glued to ``NV4``, its end is unknown.
 _TIGHT_NAME = re.compile(rf"(\s*(?:GPU|NIC)\d{{1,2}})(?=\s*(?:{_CELLS}|NV\d))")
-#: Stands before a number that was glued to a code: it may be glued to the next number as well.
+#: Marks a number that was glued to a code: it may also be glued to the next number.
 GLUED = "="
 _TIGHT_END = re.compile(rf"({_CELLS})(?=\d|N/A)")
 _DEVICE = re.compile(DEVICE)
@@ -36,21 +36,21 @@ _GLUED = re.compile(rf"(?:{DEVICE}){{2,8}}")
 _CODES_GLUED = r"(?:NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|X)+"
 _COMPLETE_CELL = re.compile(rf"(?:{CODE.pattern})|{_CODES_GLUED}|(?:{PEER.pattern})|(?:{RANGES.pattern})|N/A")
 _LONGEST_GLUED = 80
-#: The end or the beginning of a word that a line's end cut in two.
+#: The end or the start of a word split by a line end.
 _CODES = ("NODE", "PIX", "PXB", "PHB", "SYS", "SOC", "CNS", "GNS", "TNS", "OK", "DR", "N/A")
 _PIECES = "|".join(sorted({re.escape(code[a:b]) for code in _CODES for a in range(4) for b in range(a + 1, 5)}))
 _FRAGMENT = re.compile(rf"(?:{_PIECES}|N?V?\d{{0,3}}|(?=.*\d)[\d,-]{{1,60}})")
-#: What a report of an environment writes before the matrix: ``GPU topology: GPU0  GPU1 …``.
+#: Text of environment reports before the matrix: ``GPU topology: GPU0 GPU1 …``.
 _TITLE = re.compile(r"\s*[A-Za-z][\w -]{2,40}:\s+(?=GPU0\b)")
-#: Some write the column's name short.
+#: Abbreviated spelling of the column's name.
 _SHORT_NUMA = re.compile(r"(?<!GPU )\bNUMA(?! ?(?:ID|Affinity))\b")
-#: What is left of a column's name at the end of a header that was cut.
+#: Remains of a column name at the end of a truncated header.
 _STUMPS = frozenset(("G", "GP", "GPU", "N", "NI", "NIC", "C", "CP", "CPU", "NU", "NUM", "NUMA", "A", "Aff", "Affin"))
-#: Lines that one row is at most broken into: 32 columns on a screen of 80.
+#: Maximum lines of a broken row: 32 columns on a screen of 80.
 _MOST_PIECES = 8
-#: What a header begins with: such a line continues no other.
+#: Start of a header: such a line does not continue another.
 _FIRST_COLUMN = re.compile(r"GPU0\b")
-#: Characters of a header that is put together.
+#: Maximum characters of a joined header.
 _LONGEST_HEADER = 4000
 
 
@@ -62,7 +62,7 @@ def cleaned(text: str) -> str:
 
 
 def names_of(text: str) -> list[str]:
-    """Return the device columns that a header names; none for another line."""
+    """Return the device columns of a header; none for another line."""
     for phrase in PHRASES:
         text = text.split(phrase)[0]
     words = [name for word in _TITLE.sub("", text).split() for name in _apart(word)]
@@ -74,14 +74,14 @@ def names_of(text: str) -> list[str]:
 
 
 def _apart(word: str) -> list[str]:
-    """Return the names that a paste joined."""
+    """Return the names joined by a paste."""
     return re.findall(DEVICE, word) if len(word) <= _LONGEST_GLUED and _GLUED.fullmatch(word) else [word]
 
 
 def header(lines: Lines, at: int) -> tuple[list[str], list[str], int]:
-    """Return the device columns, the further columns, and where the rows begin.
+    """Return the device columns, the further columns, and the first line of the rows.
 
-    No device without a header.
+    No devices without a header.
     """
     if "GPU" not in lines[at].text:
         return [], [], at
@@ -111,14 +111,14 @@ def _joined_header(lines: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, 
 
 
 def _unknown(text: str) -> int:
-    """Return how many words of a header are not columns."""
+    """Return the number of words in a header that are not columns."""
     for phrase in PHRASES:
         text = text.replace(phrase, " ")
     return sum(not _DEVICE.fullmatch(name) for word in text.split() for name in _apart(word))
 
 
 def is_row(text: str) -> bool:
-    """Return whether a line is a device's row, with a code behind its name."""
+    """Return whether a line is a device's row, with a code after its name."""
     match = ROW.fullmatch(text)
     return bool(match) and bool(_COMPLETE_CELL.fullmatch(match[2].split()[0])) if match else False
 

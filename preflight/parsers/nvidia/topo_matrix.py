@@ -1,9 +1,9 @@
 """Text of ``nvidia-smi topo -m`` and ``-mp``.
 
-Header, rows and legend, complete or cut.
+Header, rows and legend, complete or truncated.
 
-Rows are split on white space and columns found by name, never by position: pastes turn tabs into blanks. A row with a
-cell that is not a code is cut, and none of it is used.
+Rows are split on white space and columns are found by name, not by position: pastes turn tabs into blanks. A row with a
+cell that is not a code is truncated and not used.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from preflight.textprep.plain_text import normalize_text
 _GLUED = re.compile(r"(?:NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|X)+")
 _LEGEND = re.compile(r"\s*(NIC\d{1,3})\s*[:=]\s*(\S+)\s*")
 _RULE = re.compile(r"[\s|:+-]{3,}")
-#: Lines that one row may be broken into: each is looked at again for every one behind it.
+#: Maximum lines of a broken row: each is examined again for every later one.
 _MOST_PIECES = 64
 
 
 def parse(text: str) -> Topology:
     """Read the matrix of a node.
 
-    Raises ValueError where there is none or it contradicts itself. Cut rows are named in the result.
+    Raises ValueError if there is none or it contradicts itself. Truncated rows are named in the result.
     """
     lines = [Line(number, line) for number, line in enumerate(normalize_text(text).split("\n"), 1)]
     start = next((at for at, line in enumerate(lines) if line.text.lstrip().startswith("GPU0")), None)
@@ -56,9 +56,9 @@ def parse(text: str) -> Topology:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a matrix begins at a line.
+    """Return whether a matrix starts at a line.
 
-    Its header, its legend, or a row without a header.
+    At its header, its legend, or a row without a header.
     """
     if "NIC Legend" in lines[at].text:
         return any(_LEGEND.fullmatch(line.text) for line in lines[at + 1 : at + 4])
@@ -67,12 +67,12 @@ def begins(lines: Lines, at: int) -> bool:
     names, _, end = header(lines, at)
     if names:
         cells = first_row(lines, end)[: len(names)]
-        # AMD's tables have the same header, above numbers and names of links
+        # AMD's tables have the same header, above numbers and link names
         return not cells or (any(map(_is_code, cells)) and not is_p2p(cells))
     text = cleaned(lines[at].text)
     if not (match := ROW.fullmatch(text)):
         return False
-    cells = _cells(match[2].split(), 99)  # the header was cut off
+    cells = _cells(match[2].split(), 99)  # the header is missing
     return len(cells) >= 2 if text.lstrip().startswith("GPU") else "X" in cells and len(cells) > 2
 
 
@@ -81,15 +81,15 @@ def _is_code(word: str) -> bool:
 
 
 def _cells(words: list[str], most: int) -> list[str]:
-    """Return the codes at the head of a row.
+    """Return the codes at the start of a row.
 
-    Two that a paste joined are separated.
+    Codes joined by a paste are separated.
     """
     return _divided(words, most)[0]
 
 
 def _divided(words: list[str], most: int) -> tuple[list[str], list[str]]:
-    """Return the codes at the head of a row, and the words behind them."""
+    """Return the codes at the start of a row, and the words after them."""
     parsed_codes: list[str] = []
     for at, word in enumerate(words):
         if len(parsed_codes) >= most:
@@ -142,7 +142,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Matrix]:
             break
         end += 1
     before = int(names[0][3:]) if names and re.fullmatch(r"GPU\d{1,3}", names[0]) else 0
-    if before and "GPU0" in rows:  # the columns go on where those of a header without its beginning do
+    if before and "GPU0" in rows:  # the columns continue those of a header without its start
         gaps.append(ParseGap(lines[at].number, f"the header begins at {names[0]}"))
         names = [f"GPU{number}" for number in range(before)] + names
     headless = not names
@@ -164,7 +164,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Matrix]:
         if len(cells) < len(names):
             gaps.append(ParseGap(numbers[name], f"the row of {name} is cut: {len(cells)} of {len(names)} codes"))
             if cells and not behind and re.fullmatch(r"NV\d", cells[-1]):
-                links[name].pop(names[len(cells) - 1], None)  # may be the beginning of NV18
+                links[name].pop(names[len(cells) - 1], None)  # may be the start of NV18
             continue
         if 0 < len(behind) < len(phrases) and numbers[name] == lines[-1].number:  # the text stops within a range
             gaps.append(ParseGap(numbers[name], f"the row of {name} is cut within {phrases[len(behind) - 1]}"))
@@ -205,7 +205,7 @@ def _asymmetry(rows: Mapping[str, Mapping[str, str]]) -> str:
 def _columns(rows: dict[str, list[str]]) -> list[str]:
     """Return the columns of rows without a header, from the ``X`` of each.
 
-    Those of NICs come from their rows.
+    NIC columns come from the NIC rows.
     """
     codes = {name: _cells(joined(pieces), 999) for name, pieces in rows.items()}
     gpus = {int(name[3:]): cells for name, cells in codes.items() if name.startswith("GPU")}
@@ -227,7 +227,7 @@ def _open(pieces: list[str], columns: int, phrases: int) -> bool:
     return len(cells) < columns or len(behind) < phrases or (phrases > 0 and words[-1][-1:] in ",-")
 
 
-#: ``0`` and ``N/A`` of two columns, where a screen's edge stood between them.
+#: ``0`` and ``N/A`` of two columns, with a screen's edge between them.
 _ID_GLUED = re.compile(r"(?<=\d)(?=N/A$)")
 
 

@@ -13,7 +13,7 @@ from preflight.textprep.lines import Lines
 
 @dataclass(frozen=True)
 class PeerAccess:
-    """Peer access by GPU and GPU: OK, or the code of the reason."""
+    """Peer access between GPUs: OK, or the code of the reason."""
 
     gpus: tuple[str, ...]
     access: Mapping[str, Mapping[str, str]]

@@ -1,6 +1,6 @@
 """The matrix of ``nvidia-smi topo -m``: distances of GPUs and NICs.
 
-Orders are shuffled on real machines, so pairs are read from the matrix, never by index.
+The order of devices varies on real machines, so pairs are read from the matrix, not by index.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 
 from preflight._startup.lightclass import dataclass
 
-#: Path codes, near to far (the tool's own legend); SOC is the name before 2016 for SYS.
+#: Path codes, near to far (the tool's legend); SOC is the name of SYS before 2016.
 RANK = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5, "SOC": 5}
 #: Codes of a NIC behind the GPU's own PCIe switch.
 NEAR_CODES = ("PIX", "PXB")
@@ -17,12 +17,12 @@ NEAR_CODES = ("PIX", "PXB")
 
 @dataclass(frozen=True)
 class Topology:
-    """The matrix. NICs have their RDMA device name where there is a NIC legend."""
+    """The matrix. NICs have their RDMA device name if there is a NIC legend."""
 
     gpus: tuple[str, ...]  # GPU0, GPU1, …
     nics: tuple[str, ...]  # RDMA device names: mlx5_0, …
     links: Mapping[str, Mapping[str, str]]  # name -> name -> code
-    cpu_affinity: Mapping[str, str]  # GPU -> CPU list as printed, without those that are N/A
+    cpu_affinity: Mapping[str, str]  # GPU -> CPU list as printed, without N/A
     cut_rows: tuple[str, ...] = ()  # incomplete rows, by name
 
     def nvlinks(self, one: str, other: str) -> int:
@@ -55,11 +55,11 @@ class Topology:
     def lenders(self, among: Collection[str] | None = None, by_design: bool = False) -> dict[str, tuple[str, ...]]:
         """Return borrowing GPU -> GPUs that lend their NIC over NVLink, by design.
 
-        Boards with one NIC for every two GPUs are built so: each near NIC belongs to one GPU, every other GPU has
-        NVLink to as many lenders on its own socket, and there are as many borrowers to each lender. Where the numbers
-        do not come out even, a NIC is missing or in the wrong slot; unless the site declares (``by_design``) that the
-        node has fewer NICs than GPUs: then another check covers a missing one, and a NIC that is near no GPU affects
-        its own socket only.
+        This is the design of boards with one NIC for every two GPUs: each near NIC belongs to one GPU, every other GPU
+        has NVLink to as many lenders on its own socket, and each lender has as many borrowers. If the numbers do not
+        match, a NIC is missing or in the wrong slot; unless the site declares (``by_design``) that the node has fewer
+        NICs than GPUs: then another check covers a missing one, and a NIC that is near no GPU affects only its own
+        socket.
         """
         nearest = {gpu: self.nearest_nics(gpu, among) for gpu in self.gpus if gpu in self.links}
         owners = {gpu: nics for gpu, (code, nics) in nearest.items() if code in ("PIX", "PXB")}
@@ -89,12 +89,12 @@ class Topology:
 
 @dataclass(frozen=True)
 class Matrix:
-    """The matrix as it is printed, complete or cut."""
+    """The matrix as printed, complete or truncated."""
 
     gpus: tuple[str, ...]
-    nics: tuple[str, ...]  # NIC0, NIC1, … or, of older drivers, device names
+    nics: tuple[str, ...]  # NIC0, NIC1, … or, for older drivers, device names
     devices: Mapping[str, str]  # NIC -> RDMA device name, by the legend
-    links: Mapping[str, Mapping[str, str]]  # name -> name -> code; of a cut row what is left
+    links: Mapping[str, Mapping[str, str]]  # name -> name -> code; for a truncated row, the remaining ones
     affinity: Mapping[str, Mapping[str, str | None]]  # GPU -> cpu, numa, gpu_numa_id
     complete_rows: tuple[str, ...]
     cut_rows: tuple[str, ...]

@@ -1,8 +1,8 @@
-"""XIDs of GPUs and SXIDs of NVSwitches in a line of the kernel's log.
+"""XIDs of GPUs and SXIDs of NVSwitches in a line of the kernel log.
 
 ``NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.`` The address has no
-function, the text after the code is free. The driver puts a comma behind every code: digits without one are the start
-of a cut code, and are not used.
+function; the text after the code is free. The driver puts a comma after every code: digits without one are the start of
+a truncated code, and are not used.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Iterator
 
 from preflight._startup.lightclass import dataclass
 
-# with MIG the instance stands behind the address: ``(PCI:0000:01:00 GPU-I:05)``; a person may have masked the digits
+# with MIG, the instance follows the address: ``(PCI:0000:01:00 GPU-I:05)``; a person may have masked the digits
 _WHERE = r"(?:PCI:)?([0-9a-fA-F:.]{1,24})(?: GPU-C?I:[0-9]{1,3}){0,2}"
 _XID = re.compile(rf"NVRM: Xid \({_WHERE}\):(?: {{1,4}}([1-9][0-9]{{0,5}}),)?")
 _SXID = re.compile(rf"SXid \({_WHERE}\):(?: {{1,4}}([1-9][0-9]{{0,5}}),)?")
-#: What stands in every line with such a code: most lines of a kernel's log are others.
+#: Text in every line with such a code, because most lines of a kernel log have none.
 _XID_WORD, _SXID_WORD = "NVRM: Xid (", "SXid ("
 _FATAL = re.compile(r"\s*(?:(Non-fatal|Fatal)\b,?)?", re.I)
 _PID = re.compile(r"\bpid='?([0-9]{1,10})(?![0-9A-Za-z])")
-#: Characters after a code that are stored.
+#: Maximum characters stored after a code.
 _LONGEST = 2000
 
 
@@ -28,10 +28,10 @@ _LONGEST = 2000
 class LoggedXid:
     """One code in a line: an XID, or the SXID of a switch."""
 
-    where: str  # the address, as it is written
+    where: str  # the address, as written
     code: int | None  # None: not an integer
     text: str  # after the code
-    fatal: bool | None = None  # of an SXID; None where its line does not have the word
+    fatal: bool | None = None  # for an SXID; None if its line does not have the word
 
 
 def xids_in(line: str) -> tuple[LoggedXid, ...]:
@@ -66,7 +66,7 @@ _OF_PROCESS = re.compile(r"(?:(?:pid|name)=[^,]{0,80},? ?){1,2}")
 
 
 def own_words(text: str) -> str:
-    """Return the driver's words after a code, without the process."""
+    """Return the driver's text after a code, without the process."""
     return text[match.end() :] if (match := _OF_PROCESS.match(text)) else text
 
 
@@ -79,7 +79,7 @@ def pid_in(text: str) -> int | None:
 _PCI = r"(?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
 _CAUSE = re.compile(r"caused by previous Xid ([0-9]{1,5})(?![0-9A-Za-z])")
 
-#: Lines without a code -> the code that the catalogue has for them.
+#: Lines without a code -> their code in the catalogue.
 _WITHOUT_CODE = (
     (re.compile(rf"NVRM: GPU {_PCI}: GPU has fallen off the bus"), 79),
     (re.compile(rf"NVRM: Rate limiting GSP RPC error prints for GPU at {_PCI}"), 119),
@@ -92,14 +92,14 @@ _RECOVERY = re.compile(r"\bto 0x[0-9a-f]{1,4} \(([^)]{1,60})\)", re.I)
 _SEVERITY = re.compile(r"\b(non-?)?fatal\b", re.I)
 _UNIT_STUMP = re.compile(r"(?!.*\bFatal$)[A-Z]\w{1,24}(?: \w{0,7})?")
 
-#: What follows a line that names a GPU which is lost, and what the driver writes when it is loaded.
+#: Lines after a line that names a lost GPU, and the driver's message when it is loaded.
 FALLEN = "fallen off the bus and is not responding"
 LOADED = "NVRM: loading NVIDIA UNIX"
 _WORDS = ("NVRM: ", _SXID_WORD, FALLEN)
 
 
 def is_drivers(line: str) -> bool:
-    """Return whether a line may hold anything that this module reads."""
+    """Return whether a line may be relevant to this module."""
     return any(word in line for word in _WORDS)
 
 
@@ -118,7 +118,7 @@ def uncoded_in(line: str) -> tuple[str, int] | None:
 
 
 def named_gpu(line: str) -> str | None:
-    """Return the address of the GPU that the following lines are about."""
+    """Return the address of the GPU that the following lines describe."""
     match = _NAMED.search(line)
     return (address_of(match[1]) or "") if match else None
 
@@ -151,7 +151,7 @@ def is_masked(where: str) -> bool:
 
 
 def address_of(where: str) -> str | None:
-    """Return an address in the kernel's form; None where it is incomplete."""
+    """Return an address in the kernel's form; None if it is incomplete."""
     if not _FULL_ADDRESS.fullmatch(where):
         return None
     domain, bus, device = where.lower().split(":")[-3:]

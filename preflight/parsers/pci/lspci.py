@@ -12,11 +12,11 @@ from preflight.parsers.pci import lspci_tree
 from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
 
-#: ACS controls that send a request or completion between two devices up to the root complex.
+#: ACS controls that redirect a request or completion between two devices to the root complex.
 REDIRECTS = frozenset({"ReqRedir", "CmpltRedir", "UpstreamFwd"})
 
 
-#: Classes by name and by number (pci.ids); of 3D controllers only GPUs are seen in servers.
+#: Classes by name and by number (pci.ids); servers only have GPUs among 3D controllers.
 _NETWORK = re.compile(r"(?i)(?:ethernet|infiniband|network) controller|02(?:00|07)\b")
 _GONE = re.compile(r"\(rev ff\)")
 _GPU = re.compile(r"(?i)3D controller|0302\b")
@@ -30,7 +30,7 @@ class PciFunction:
     line: int = 0
     class_name: str | None = None
     name: str | None = None
-    denied: bool = False  # its capabilities may be read by root only
+    denied: bool = False  # its capabilities are readable only by root
     controls: Mapping[str, bool] | None = None  # ACSCtl; None without the capability
     speed: str | None = None
     width: str | None = None
@@ -59,12 +59,12 @@ class PciFunction:
 
     @property
     def acs(self) -> frozenset[str] | None:
-        """The ACS controls that are on; None without the capability."""
+        """The enabled ACS controls; None without the capability."""
         return None if self.controls is None else frozenset(name for name, on in self.controls.items() if on)
 
     @property
     def redirects(self) -> frozenset[str]:
-        """The ACS controls that are on and redirect peer-to-peer traffic."""
+        """The enabled ACS controls that redirect peer-to-peer traffic."""
         return (self.acs or frozenset()) & REDIRECTS
 
     @property
@@ -84,7 +84,7 @@ class PciFunction:
         }  # fmt: skip
 
 
-#: ``81:00.0 Infiniband controller: Mellanox …``; with ``-n`` and ``-nn`` the class is, or has, a number.
+#: ``81:00.0 Infiniband controller: Mellanox …``; with ``-n`` and ``-nn``, the class is or includes a number.
 _DEVICE = re.compile(
     r"\s{0,12}((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) "
     r"([A-Z0-9][^:\[\]]{2,60}(?: \[[0-9a-f]{4}\])?|[0-9a-f]{4}): (\S.*)"
@@ -93,7 +93,7 @@ _DEVICE = re.compile(
 _COMMAND = re.compile(
     r"\blspci\s[^|]{0,80}?-s\s?[\"']?((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\b[^#$]{0,200}$"
 )
-#: Lines of a pasted text.
+#: Maximum lines of a pasted text.
 _MOST_LINES = 5000
 _DEVICE_STUMP = re.compile(r"\s{0,4}(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?: [A-Z][^:]{0,60})?")
 _LINK = re.compile(r"\s*Lnk(Cap|Sta):\s.*?Speed ([\w./]+)(?: \((\w+)\))?, Width (x\d{1,2})(?!\d)(?: \((\w+)\))?.*")
@@ -101,7 +101,7 @@ _ACS = re.compile(r"\s*ACSCtl:\s*(.*)")
 _DEVCTL = re.compile(r"\s*(?:DevCtl:.*|.*MaxPayload (\d{2,4}) bytes, MaxReadReq (\d{3,4}) bytes.*)")
 
 
-#: What a device's details begin with, by which they are recognised where the indentation or the device's line is lost.
+#: Start of a device's details, which identifies them without the indentation or the device's line.
 _DETAIL = re.compile(
     r"\s*(?:(?:Lnk|Dev|Slt|Root|ACS|AER|UE|CE)(?:Cap|Ctl|Sta|Msk|Svrt)\d?|Capabilities|Subsystem|Control|Status|Latency"
     r"|Interrupt|NUMA node|Region \d|Physical Slot|IOMMU group|Bus|Kernel (?:driver in use|modules)|Flags|BIST"
@@ -111,28 +111,28 @@ _DETAIL = re.compile(
     r"|(?:IOV|ARI|PASID|PTM|TPH|ATS|PR|L1Sub|DPC|Phy\d{1,2}|AtomicOps|DOE|CXL)\w{0,6}(?:Cap|Ctl|Sta|Ctrl)\d?"
     r"|Initial VFs|VF (?:offset|Migration)|Supported Page Size|HeaderLog|First Error Pointer|Max (?:no )?snoop latency"
     r"|LaneErrStat|PBA|Vector table|Arb|Ctrl|Caps|VC\d|RootCmd|ErrorSrc"
-    # the name that a card's maker gives it
+    # the name from the card's manufacturer
     r"|Product Name|\[[A-Z][A-Z0-9]\] [A-Z][\w ()-]{2,40})\s?:?\s.*"
     r"|\s*(?:Read(?:-only|/write) fields:|End)"
 )
-#: A name of which the rest was cut off, or a flag that lost its sign.
+#: A name whose rest is missing, or a flag without its sign.
 _STUMP = re.compile(r"\s*[A-Z][A-Za-z]{0,11}|.*\s[A-Za-z0-9]{1,20}[+-] [A-Za-z]\w{0,14}")
-#: A line of flags, of a slot or of a payload: what a register's line goes on with.
+#: A line of flags, of a slot or of a payload: continuation of a register's line.
 _FLAGS = re.compile(r"[A-Za-z][\w/-]{1,24}[+-](?:[\s,;].*)?|(?:Slot #\d|MaxPayload \d|Address: |Vector table: ).*")
-#: Registers that only PCI Express functions have: what is left where the line that names the device is cut off.
+#: Registers that only PCI Express functions have: they remain if the line that names the device is missing.
 _REGISTER = re.compile(
     r"\s*(?:Lnk(?:Cap|Ctl|Sta)|Dev(?:Cap|Ctl|Sta)|ACS(?:Cap|Ctl)|Slt(?:Cap|Ctl|Sta))2?:\s.*[+-](?:\s.*)?"
 )
-#: What stands in the name of a register that a line shows by itself.
+#: Text in the name of a register on a separate line.
 _REGISTERS = ("Lnk", "ACS", "Dev", "Slt", "MaxReadReq")
 HINTS = (":", "]-", *_REGISTERS)
 
 
-#: Beginnings of the outputs that are often pasted after it.
+#: First lines of outputs that are often pasted after it.
 _NEXT = re.compile(
     r"(?:CA:? '|hca_id:|Infiniband device '|link \S+/\d|driver:|NIC statistics:|Settings for |[A-Z][A-Za-z]+:\s*$).*"
 )
-#: Characters that a mail breaks off a line at most.
+#: Maximum characters of a line broken by a mail.
 _BROKEN_OFF = 60
 
 
@@ -183,9 +183,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[PciFunction, ...]]:
             break
         else:
             if _is_repeated(devices[-1], text):
-                devices.append(PciFunction(line=lines[end].number))  # one register of each device, as grep leaves them
+                devices.append(PciFunction(line=lines[end].number))  # one register of each device, as grep prints them
             controls = devices[-1].controls
-            if acs and controls and _FLAGS.fullmatch(text.lstrip()):  # the rest of a line that a mail broke
+            if acs and controls and _FLAGS.fullmatch(text.lstrip()):  # the rest of a line broken by a mail
                 devices[-1] = replace(devices[-1], controls={**controls, **_flags(text)})
             devices[-1] = _detail(devices[-1], text, marks_downgrades)
             empty, acs = 0, text.lstrip().startswith("ACSCtl:")
@@ -214,7 +214,7 @@ def summary(functions: tuple[PciFunction, ...]) -> str:
 
 
 def _queried_device(lines: Lines, at: int) -> str | None:
-    """Return the device that the command before a line names; None if none."""
+    """Return the device named by the command before a line; None if none."""
     before = " ".join(line.text for line in lines[max(0, at - 2) : at])
     match = _COMMAND.search(before)
     return match[1] if match else None
@@ -225,11 +225,11 @@ def _detailed(text: str) -> bool:
 
 
 def _rest(lines: Lines, at: int) -> bool:
-    """Return whether a line continues the one before it, after a wrap."""
+    """Return whether a line continues the previous one, after a wrap."""
     text = lines[at].text
     if len(text) >= _BROKEN_OFF or _NEXT.match(text):
         return False
-    for line in lines[at + 1 : at + 3]:  # two breaks in one line at most
+    for line in lines[at + 1 : at + 3]:  # at most two breaks in one line
         if _DETAIL.fullmatch(line.text) or _FLAGS.fullmatch(line.text.lstrip()):
             return True
         if line.text[:1].isspace() and lines[at - 1].text.strip():
@@ -258,7 +258,7 @@ def _detail(function: PciFunction, text: str, marks_downgrades: bool) -> PciFunc
             return replace(function, max_speed=match[2], max_width=match[4])
         downgraded = "downgraded" in (match[3], match[5])
         if match[3] is None and match[5] is None and function.max_speed and not marks_downgrades:
-            # lspci before 3.6 does not print it; later ones print it for all but ports
+            # lspci before 3.6 does not print it; later versions print it for all but ports
             downgraded = (match[2], match[4]) != (function.max_speed, function.max_width)
         return replace(function, speed=match[2], width=match[4], downgraded=downgraded)
     if match := _ACS.fullmatch(text):
@@ -276,7 +276,7 @@ def _detail(function: PciFunction, text: str, marks_downgrades: bool) -> PciFunc
 
 _ERRORS = re.compile(r"\b((?:Non)?FatalErr)\+")
 _UNCORRECTED = re.compile(r"\b([A-Z]\w{1,20})\+")
-#: Set by probing of what a device does not have.
+#: Set by probing for features that a device does not have.
 _EXPECTED = frozenset({"UnsupReq", "ACSViol"})
 _ORDERING = re.compile(r"\bRlxdOrd([+-])(?=\s|$)")
 _DENIED = "Capabilities: <access denied>"

@@ -19,19 +19,19 @@ from preflight.textprep.lines import Lines
 
 _BUS = r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2})(?:-[0-9a-f]{2})?"
 _ROOT = re.compile(rf"\s*-(\+-)?(?=\[{_BUS}\]-)")
-#: Markdown takes ``\\-`` for a hyphen and shows ``-``.
+#: Markdown treats ``\\-`` as an escape and shows ``-``.
 _BRANCH = re.compile(r"([\s|]*)([+\\]?)-(?=\[|[0-9a-f]{2}\.[0-7])")
 _HOST = re.compile(rf"\[{_BUS}\](-\+-|-{{2,}}|-?$)")
 _DEVICE = re.compile(rf"([0-9a-f]{{2}}\.[0-7])(?:-\[{_BUS}\](--\+-|-{{3,}}|-{{0,2}}(?=\s|$)))?")
-#: Bridges below each other, and devices in a line.
+#: Maximum nesting of bridges, and devices in a line.
 _DEEPEST = 64
 
 
 @dataclass
 class _Level:
-    """The devices on one bus; ``more``: another line of it must come.
+    """The devices on one bus; ``more``: another line of it must follow.
 
-    The hosts' bus is empty.
+    The bus of the hosts is empty.
     """
 
     bus: str
@@ -39,12 +39,12 @@ class _Level:
 
 
 def begins(text: str) -> bool:
-    """Return whether a tree begins with a line."""
+    """Return whether a tree starts at a line."""
     return "[" in text and bool(_ROOT.match(text))
 
 
 def take(lines: Lines, at: int) -> tuple[int, list[tuple[str, str | None]], list[ParseGap]]:
-    """Return the line behind a tree, its devices and the gaps."""
+    """Return the line after a tree, its devices and the gaps."""
     tree = _Tree()
     end = at
     while end < len(lines) and tree.line(lines[end].text):

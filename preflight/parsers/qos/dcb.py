@@ -1,7 +1,7 @@
 """``dcb pfc|app|ets|buffer|dcbx|apptrust show`` (iproute2), text and JSON.
 
-dcb(8). An ordinary user may run it. Drivers without DCB, and virtual functions, answer "Operation not supported".
-Each command shows some of the settings; consecutive outputs of one port are joined.
+See dcb(8). It does not need root. Drivers without DCB, and virtual functions, answer "Operation not supported".
+Each command shows some of the settings; consecutive outputs for one port are joined.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["HINTS", "begins", "facts", "parse_app", "parse_buffer", "parse_dcbx"
 
 HINTS = ()
 
-#: Names of DSCPs, as ``dcb app show`` prints them without ``-N`` (RFC 2474, 2597, 3246, 5865).
+#: Names of DSCPs in ``dcb app show`` without ``-N`` (RFC 2474, 2597, 3246, 5865).
 _DSCP = {
     **{f"CS{number}": number * 8 for number in range(8)},
     **{f"AF{high}{low}": high * 8 + low * 2 for high in range(1, 5) for low in range(1, 4)},
@@ -41,19 +41,19 @@ _KEYS = re.compile(
     r"|total-size \d[\w.]{0,11}|default-prio(?: \d)*|order(?: (?:dscp|pcp|ethtype|stream-port|dgram-port|port))+)"
     r"(?:\s+|$))+"
 )
-#: Parts of it that are not words of a text.
+#: Parts of it that do not occur in prose.
 _OWN = re.compile(rf"(?<![\w-])(?:(?:{_MAPS}):?\s+{_PAIR}(?:\s|$)|(?:pfc|ets)[-_]cap \d)")
 #: A key and its values up to the next one: some versions print all of them on one line.
 _KEY_AND_PAIRS = re.compile(rf"(?<![\w-])({_MAPS}):?((?:\s+{_PAIR})*)")
 _JSON_KEYS = frozenset(("prio_pfc", "dscp_prio", "prio_tc", "prio_buffer", "pfc_cap"))
 
-#: Commands with one line of output, of words only.
+#: Commands with a single line of output, consisting of words.
 _DCBX_COMMAND = re.compile(r"\bdcb(?: -{1,2}\w{1,20}){0,8} dcbx (?:show|get)\b")
 _DCBX = re.compile(r"\s*(?:(?:host|lld[-_]managed|cee|ieee|static)(?:\s+|$))+")
 _TRUST_COMMAND = re.compile(r"\bdcb(?: -{1,2}\w{1,20}){0,8} apptrust show\b")
 _ORDER = re.compile(r"\s*order: ?((?:\s?(?:dscp|pcp))+)\s*|\s*order ((?:\s?(?:dscp|pcp))+)\s*")
 
-#: A line between two outputs that speaks of the tool: a prompt with a command, a script's word about what follows.
+#: A line between two outputs: a prompt with a command, or a script's announcement of the next output.
 _BETWEEN = re.compile(r"(?i).*\bdcb\b.*")
 _MOST_BETWEEN = 2
 _DEVICE = re.compile(r"(?:\bdev|\bfor|\bon)\s+([a-zA-Z][\w.@-]{1,31})")
@@ -65,7 +65,7 @@ def begins(lines: Lines, at: int) -> bool:
     if text.lstrip().startswith("{") and any(key in line.text for line in lines[at : at + 8] for key in _JSON_KEYS):
         return _json(lines, at) is not None
     before = lines[at - 1].text if at else ""
-    if before.endswith("\\"):  # a command goes on
+    if before.endswith("\\"):  # output of a command continues
         return False
     if _OWN.search(text):
         return bool(_KEYS.fullmatch(text))
@@ -97,13 +97,13 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortQos]:
 
 
 def _device(lines: Lines, at: int) -> str:
-    """Return the port on the line before, empty if there is none."""
+    """Return the port on the previous line, empty if there is none."""
     match = _DEVICE.search(lines[at - 1].text) if at and "dcb" in lines[at - 1].text.lower() else None
     return match[1].rstrip(":") if match else ""
 
 
 def _next(lines: Lines, end: int) -> int | None:
-    """Return where the next output begins, after only comments; else None."""
+    """Return the start of the next output, after only comments; otherwise None."""
     between = 0
     for at in range(end, min(end + 6, len(lines))):
         text = lines[at].text

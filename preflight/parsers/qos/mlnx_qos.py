@@ -1,6 +1,6 @@
 """``mlnx_qos -i IF``: trust state, DSCP map, PFC, receive buffers, DCBX mode.
 
-From mlnx-tools or MLNX_OFED; needs root. A value that is not shown is None, not zero.
+From mlnx-tools or MLNX_OFED; needs root. Missing values are None, not zero.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MLNX = re.compile(
     r"|tc:\s*(?P<tc>\d)\s+ratelimit:\s*(?P<limit>[^,]*),\s*tsa:\s*(?P<tsa>\w+).*|(?:priority|up):\s*(?P<of>\d)"
     r"|skprio:\s*\d{1,2}\b.*)\s*"
 )
-#: Where a paste leaves DSCPs out, ``07,…,00``, those that it shows count.
+#: If a paste omits DSCPs, as in ``07,…,00``, only those shown count.
 _PRIO_DSCPS = re.compile(r"prio:(\d)\s+dscp:([\d,.…\s]*)(?=prio:|$)")
 
 
@@ -38,7 +38,7 @@ def begins(lines: Lines, at: int) -> bool:
     match = _MLNX.fullmatch(lines[at].text)
     if not match:
         return False
-    if match["enabled"] or match["tc"] or match["dscps"]:  # the head was cut off
+    if match["enabled"] or match["tc"] or match["dscps"]:  # the head is missing
         after = _MLNX.fullmatch(lines[at + 1].text) if at + 1 < len(lines) else None
         return bool(after and (after["buffers"] or after["tc"] or after["of"] or after["dscps"]))
     return bool(match["dcbx"] or match["trust"] or match["mapping"] or match["pfc"])
@@ -48,7 +48,7 @@ def begins(lines: Lines, at: int) -> bool:
 _COMMAND = re.compile(r"\bmlnx_qos\s+-i\s+([\w.@-]{1,32})")
 
 
-@lru_cache(maxsize=64)  # each of its values is read by itself, and ports and nodes are set up alike
+@lru_cache(maxsize=64)  # each value is parsed separately, and ports and nodes have equal settings
 def parse_record(text: str) -> PortQos:
     """Read a node's record; raises ValueError if a part is missing."""
     return parse_complete(text, begins, parse_lines)

@@ -13,16 +13,16 @@ DSCPS = range(64)
 
 @dataclass(frozen=True)
 class DscpMap:
-    """Map from DSCP to priority; a table may hold only some of the 64."""
+    """Map from DSCP to priority; a table may have only some of the 64."""
 
-    of: Mapping[int, frozenset[int]]  # DSCP -> priorities; dcb-app(8) allows several, of which one rules
-    default: int = 0  # priority of a DSCP that is not listed, by IEEE 802.1Q
+    of: Mapping[int, frozenset[int]]  # DSCP -> priorities; dcb-app(8) allows several, one of which takes effect
+    default: int = 0  # priority of an unlisted DSCP, by IEEE 802.1Q
 
     def priority(self, dscp: int) -> int | None:
-        """Return a DSCP's priority; None where the table does not determine it.
+        """Return a DSCP's priority; None if the table does not determine it.
 
-        The kernel lists the configured entries. For the rest firmware has a map of its own: all to the default, or in
-        blocks of eight. Where these two agree, the priority is known.
+        The kernel lists the configured entries. For all others the firmware uses its own map: all to the default, or in
+        blocks of eight. If both give the same priority, it is known.
         """
         listed = self.of.get(dscp)
         if listed is None:
@@ -32,7 +32,7 @@ class DscpMap:
 
 @dataclass(frozen=True)
 class Buffers:
-    """Receive buffers of a port, which PFC's headroom is part of."""
+    """Receive buffers of a port, including the headroom for PFC."""
 
     of_priority: tuple[int, ...] = ()  # buffer of priority 0…7
     bytes: tuple[int, ...] = ()  # size of buffer 0…7
@@ -47,7 +47,7 @@ class Buffers:
 
 @dataclass(frozen=True)
 class PortQos:
-    """Settings in one output, or several of one port."""
+    """Settings of a port from one or several outputs."""
 
     line: int = 0
     interface: str = ""

@@ -1,1 +1,1 @@
-"""Output of tools about RDMA devices: ports, GIDs, counters."""
+"""Output of tools for RDMA devices: ports, GIDs, counters."""

@@ -27,7 +27,7 @@ class CmaMode:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a mode, or the command of the type of service, stands at a line."""
+    """Return whether a mode, or the command for the type of service, is on a line."""
     text = lines[at].text
     if _MODE.fullmatch(text):
         return True

@@ -1,11 +1,11 @@
 """Names of RDMA counters that no other tool prints, by driver.
 
-Source: Linux, drivers/infiniband. A list without paths is recognised by two of them.
+Source: Linux, drivers/infiniband. Two of them identify a list without paths.
 """
 
 from __future__ import annotations
 
-#: Of every port (core/sysfs.c).
+#: Counters of every port (core/sysfs.c).
 _PORT = (
     "port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets", "port_xmit_wait", "port_rcv_errors",
     "port_xmit_discards", "port_xmit_constraint_errors", "port_rcv_constraint_errors", "symbol_error", "link_downed",

@@ -1,4 +1,4 @@
-"""``flint query`` and ``mlxfwmanager``: a NIC's firmware, running and burnt."""
+"""``flint query`` and ``mlxfwmanager``: a NIC's firmware, running and in flash."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HINTS = ("Image type:", "Image Type:", "Device Type:")
 
 _HEAD = re.compile(r"\s*(?:Image [tT]ype|Device Type):\s+\S.{0,60}")
 _FIELD = re.compile(r"\s*([A-Z][\w ()/-]{1,30}?):\s*(.{0,200})")
-#: Rows below "Versions:": a part of the image, the version that runs, and the one that is available.
+#: Rows below "Versions:": a part of the image, the running version, and the available one.
 _VERSION = re.compile(
     r"\s*(FW|PXE|UEFI|UEFI Virtio (?:blk|net)|FW \(Running\))\s+(\d\S{0,40}|N/A|--)\s+(\d\S{0,40}|N/A|--)\s*"
 )
@@ -28,7 +28,7 @@ class FirmwareImage:
     device: str | None
     line: int
     fields: Mapping[str, str]
-    versions: Mapping[str, tuple[str, str]]  # of mlxfwmanager: current, available
+    versions: Mapping[str, tuple[str, str]]  # from mlxfwmanager: current, available
 
     @property
     def burnt(self) -> str | None:
@@ -37,7 +37,7 @@ class FirmwareImage:
 
     @property
     def running(self) -> str | None:
-        """The version that runs, where it is another one."""
+        """The running version, if different."""
         return self.fields.get("FW Version(Running)") or self.fields.get("Running FW Version")
 
 

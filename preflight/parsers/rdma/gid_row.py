@@ -1,4 +1,4 @@
-"""One row of a GID table, as ``show_gids`` and ``ibv_devinfo -v`` print it."""
+"""One row of a GID table, from ``show_gids`` or ``ibv_devinfo -v``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class GidRow:
 
     @property
     def is_link_local(self) -> bool:
-        """Whether it is an address of the link, which no router forwards."""
+        """Whether it is a link-local address, which no router forwards."""
         return bool(self.gid) and str(self.gid).lower().startswith("fe80:")
 
     @property

@@ -15,7 +15,7 @@ HINTS = ("==>",)
 
 _IBDEV = re.compile(
     r"(?:(?:.{0,80}[\s#])?(?P<device>[A-Za-z][\w.-]{0,63})\s+(?:\([Mm][Tt]\d.{0,300}?)?"
-    r"|[^(]{0,200}\sfw [\d.]+\s+)"  # or the line has lost its beginning
+    r"|[^(]{0,200}\sfw [\d.]+\s+)"  # or the line has lost its start
     r"port\s+(?P<port>\d{1,3})\s+(?:\(\s*(?P<state>\w+)\s*\)\s+)?==>\s+(?P<netdev>\S{1,64})\s+\((?P<up>\w+)\)"
     r"(?:\s+\S.{0,100})?"
 )
@@ -30,7 +30,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
-    """Read the lines from one on."""
+    """Read the lines starting at a line."""
     ports, cut = [], list[ParseGap]()
     end, taken = block(lines, at, lambda text: "==>" in text and bool(_IBDEV.fullmatch(text)), blanks=1)
     for line in taken:
@@ -49,6 +49,6 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
 
 
 def summary(listed: PortList) -> str:
-    """Return one line on the ports and the interfaces that are down."""
+    """Return one line on the ports, and the interfaces that are down."""
     down = [str(port.netdev) for port in listed.ports if port.other["netdev_state"] == "Down"]
     return f"{len(listed.ports)} ports, interface down: {', '.join(down[:8]) if down else 'none'}"

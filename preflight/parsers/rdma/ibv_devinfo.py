@@ -35,7 +35,7 @@ _DEVINFO_LIST = re.compile(
 )
 
 
-#: So many lines of ``-v`` may be unknown in a row.
+#: Maximum number of consecutive unknown lines of ``-v``.
 _OTHER = 16
 _OF_DEVICES = re.compile(r"(?:max|num|hca|device|supported|qp_rate)_\w+|\w+_caps")
 _OF_PORTS = frozenset(
@@ -43,7 +43,7 @@ _OF_PORTS = frozenset(
      "port_cap_flags2", "max_vl_num", "bad_pkey_cntr", "qkey_viol_cntr", "sm_sl", "pkey_tbl_len", "gid_tbl_len",
      "subnet_timeout", "init_type_reply", "active_width", "active_speed", "phys_state", "gids")
 )  # fmt: skip
-#: Lines of which two identify an output that was cut, or filtered with grep.
+#: Lines, two of which identify an output that is truncated, or filtered with grep.
 _DEVINFO_HEADLESS = re.compile(
     r"\s*(?:port:\s*\d{1,3}|state:\s*PORT_\w+ .*|(?:max|active)_mtu:\s*\d{3,4} \(\d\)|(?:sm|port)_lid:\s*\d{1,5}"
     r"|port_lmc:\s*0x\d\d"
@@ -73,7 +73,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def _over_other(lines: Lines, at: int, end: int) -> int | None:
-    """Return the next known line of a device after deeper ones; else None.
+    """Return the next known line of a device after deeper ones; otherwise None.
 
     The capabilities of ``-v`` differ between libraries and OFED releases.
     """
@@ -164,7 +164,7 @@ def _gids(port: PortLines) -> Iterator[GidRow]:
 
 
 def _mtu(text: str | None) -> int | None:
-    """Return an MTU; None where only its first digits are there."""
+    """Return an MTU; None if it is truncated."""
     value = number(text)
     return value if value in (256, 512, 1024, 2048, 4096) else None
 

@@ -21,7 +21,7 @@ _ROW = re.compile(
 
 @dataclass(frozen=True)
 class MstDevice:
-    """One function of a NIC; empty where the row shows none."""
+    """One function of a NIC; empty if the row shows none."""
 
     type: str  # ConnectX7(rev:0)
     address: str

@@ -22,7 +22,7 @@ _REST = re.compile(r"\s*(?:-{5,}|The '\*' shows .*|Array\[.*)\s*")
 
 @dataclass(frozen=True)
 class NicConfiguration:
-    """One NIC; ``settings`` after the next boot, ``current`` where the text shows it."""
+    """One NIC; ``settings`` apply after the next boot, ``current`` now, if shown."""
 
     device: str
     type: str

@@ -16,7 +16,7 @@ __all__ = ["HINTS", "begins", "facts", "parse_lines", "summary"]
 
 HINTS = (":",)
 
-#: What perfquery prints besides counters.
+#: Other output of perfquery besides counters.
 _NO_COUNTER = frozenset(("PortSelect", "CounterSelect", "CounterSelect2"))
 
 _PERF_HEAD = re.compile(
@@ -24,14 +24,14 @@ _PERF_HEAD = re.compile(
     r"(?:Lid (\d{1,5})|DR path [\d ;,a-z]{1,200}?) port (\d{1,3})\b.*",
     re.IGNORECASE,
 )
-#: The end of the head, where a mail broke it.
+#: The end of the head, broken by a mail.
 _PERF_HEAD_END = re.compile(
     r"\s*(?:\(?CapMask\d?:\s*)?(?:0x[0-9a-fA-F]{4,8}\s*)?(?:CapMask2:\s*0x[0-9a-fA-F]{4,8})?\)\s*"
 )
 _PERF_ROW = re.compile(r"\s*([A-Z][A-Za-z0-9]{2,60}):(?:[.…]*|\s+(?=\d+\s*$))(\S.*)?")
 
 
-#: Names that only perfquery prints this way, two of which identify it where the head is cut off.
+#: Names that only perfquery prints this way, two of which identify it if the head is missing.
 _PERF_OWN = re.compile(
     r"\s*(?:(?:SymbolError|LinkErrorRecovery|LinkDowned)Counter|Port(?:Unicast|Multicast)?(?:Rcv|Xmit)[A-Za-z]{3,40}"
     r"|LocalLinkIntegrityErrors|ExcessiveBufferOverrunErrors|VL15Dropped|QP1Dropped|CounterSelect2?|LinkDowned|SymbolErrors|LinkRecovers|(?:Xmt|Xmit|Rcv)(?:Data|Pkts|Discards))"

@@ -1,6 +1,6 @@
 """RDMA port counters: sysfs ``counters``, ``hw_counters``, ``rdma statistic``.
 
-sysfs files are in the form in which people list them.
+sysfs files come in the usual forms of listings.
 """
 
 from __future__ import annotations
@@ -22,46 +22,46 @@ HINTS = ()
 _VALUE = r"(?P<value>-?\d{1,3}(?:,\d{3}){1,8}|-?\d{1,30})"
 _BETWEEN = r"(?:\s*[:=]\s*|\s+)"  # of a name and its value
 _PORT = r"(?:(?P<device>[A-Za-z][\w.-]{0,63})/ports/(?P<port>\d{1,3})/)?(?:hw_counters|counters)"
-#: Some of irdma's names have blanks in them.
+#: Some counter names of irdma contain blanks.
 _PATH = (
     rf"(?:\S{{0,300}}?/)??{_PORT}/(?P<name>[A-Za-z]\w{{2,60}}(?:(?: [A-Za-z]\w{{0,20}}){{1,4}}(?=\s?(?:[:=]|<==|$)))?)"
 )
 #: ``grep . *``, and a loop that prints the name before the value.
 _SYSFS = re.compile(rf"\s*{_PATH}{_BETWEEN}{_VALUE}\s*")
-#: ``tail -n +1 *``, and a loop that prints the name on a line of its own; else the command that prints one value.
+#: ``tail -n +1 *``, and a loop that prints the name on a separate line; otherwise the command that prints one value.
 _ABOVE = re.compile(rf"\s*(?:==>\s*|.{{0,200}}\bcat\s+)?{_PATH}(?:\s*<==)?(?:\s*:)?\s*")
 _NAMED = re.compile(rf"\s*(?P<name>[A-Za-z]\w{{2,60}}){_BETWEEN}{_VALUE}\s*")
 _ALONE = re.compile(r"\s*(?:==>\s*)?(?:\./)?(?P<name>[A-Za-z]\w{2,60})(?:\s*<==)?(?:\s*:)?\s*")
 _NUMBER = re.compile(rf"\s*{_VALUE}\s*")
-#: A command that was given in the directory of the counters, or that goes through it; the first may show one of them.
+#: A command run in the directory of the counters, or over it; the first may show one of them.
 _WITHIN = re.compile(
     rf"(?:.{{0,200}}?[/:\s])?{_PORT}\]?[#$%>]\s+(?:cat|more)\s+(?:\./)?(?P<name>[A-Za-z]\w{{2,60}})\s*"
 )
 _THROUGH = re.compile(r".{0,300}(?:/hw_counters\b|/ports/\d{1,3}/counters\b|[/\s](?:hw_)?counters\]?[#$%>]\s).{0,300}")
-#: What ``more`` puts around the name of each file.
+#: Text that ``more`` prints around the name of each file.
 _MORE = re.compile(r"\s*:{14}\s*")
-#: The kernel's message for a counter that the port's management agent does not have.
+#: The kernel's message for a counter that the port's management agent lacks.
 _NONE = re.compile(rf"\s*{_PATH}{_BETWEEN}N/A \(no PMA\)\s*")
-#: ``rdma statistic``: all counters of a port behind its name, or each on a line of its own. Those of queue pairs come
-#: with the number of the set and with their owner.
+#: ``rdma statistic``: all counters of a port after its name, or each on a separate line. Those of queue pairs have the
+#: number of the set and their owner.
 _LINK = re.compile(
     r"\s*(?:\S.{0,80}[\s:](?=link ))?link (?P<device>[A-Za-z][\w.-]{0,63})/(?P<port>\d{1,3}):?"
     r"(?:\s+cntn \d{1,9}(?:\s+(?:pid|comm|type|qp-type) \S{1,64}){0,4})?(?:\s+(?P<rest>.*))?"
 )
-#: Numbers that make an object one of counters, regardless of their names.
+#: Numbers that mark an object as counters, regardless of their names.
 _LEAST_IN_JSON = 3
 _TWO_PAIRS = re.compile(r"(?:[A-Za-z]\w{2,60}\s+\d{1,30}(?:\s+|$)){2}.*")
 _PAIRS = re.compile(r"\s*(?:(?:[A-Za-z]\w{2,60}|\d{1,30}|[A-Z][a-z]+-set:)(?:\s+|$))+")
 
 
 class _Rows:
-    """Counters by port, taken line by line."""
+    """Counters by port, read line by line."""
 
     def __init__(self) -> None:
         self.counters: dict[str, int] = {}
         self.by_port: dict[str, dict[str, int]] = {}
         self._where: str | None = None
-        self._linked = False  # ``rdma statistic``: names and values go on over the ends of lines
+        self._linked = False  # ``rdma statistic``: names and values continue across line ends
         self.waiting: str | None = None  # a name before its value
 
     def take(self, text: str) -> bool:
@@ -124,7 +124,7 @@ def begins(lines: Lines, at: int) -> bool:
         rest = match["rest"] or after
         first = rest.split()[:1]
         if not match["rest"] and all(_NAMED.fullmatch(line.text) for line in lines[at + 1 : at + 3]):
-            return at + 2 < len(lines)  # each on a separate line, under the driver's own names
+            return at + 2 < len(lines)  # each on a separate line, with the driver's names
         return bool(first) and (first[0] in OWN_NAMES or bool(_TWO_PAIRS.fullmatch(rest.strip())))
     if match := _ALONE.fullmatch(text):
         return match["name"] in OWN_NAMES and bool(_NUMBER.fullmatch(after)) and any(

@@ -1,4 +1,4 @@
-"""RDMA ports as tools print them, and a builder for lists of them."""
+"""RDMA ports as printed by tools, and a builder of port lists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from preflight.parsers.rdma.gid_row import GidRow
 
 @dataclass(frozen=True)
 class RdmaPort:
-    """One port in the words of the tool; None: not in the text.
+    """One port in the terms of the tool; None: not in the text.
 
     ``rate`` is the text of ``rate_gbps``; ``other`` has the fields that only this tool prints.
     """
@@ -36,26 +36,26 @@ class RdmaPort:
 
     @property
     def name(self) -> str:
-        """The port as NCCL writes it, ``mlx5_0:1``; else its interface."""
+        """The port in NCCL's notation, ``mlx5_0:1``; otherwise its interface."""
         if self.device is None:
             return self.netdev or f"a port (line {self.line})"
         return self.device if self.number is None else f"{self.device}:{self.number}"
 
     @property
     def logical(self) -> str:
-        """Logical state in sysfs words: ACTIVE, DOWN, INIT, ARMED; else empty."""
+        """Logical state in sysfs terms: ACTIVE, DOWN, INIT, ARMED; otherwise empty."""
         word = (self.state or "").upper()
         return "INIT" if word == "INITIALIZING" else "ACTIVE" if word == "ACTIVE_DEFER" else word
 
     @property
     def trained(self) -> str:
-        """Physical state in sysfs words: LinkUp, Polling, …; empty if the text lacks it."""
+        """Physical state in sysfs terms: LinkUp, Polling, …; empty if not in the text."""
         word = (self.physical_state or "").replace("_", "").replace(" ", "").lower()
         return _PHYSICAL.get(word, self.physical_state or "")
 
     @property
     def state_shown(self) -> str:
-        """Both states as the tool wrote them: ``Down/Polling``."""
+        """Both states as printed by the tool: ``Down/Polling``."""
         return "/".join(word for word in (self.state, self.physical_state) if word)
 
     def document(self) -> dict[str, Any]:
@@ -77,7 +77,7 @@ _PHYSICAL = {
 class PortList:
     """The ports of one output.
 
-    ``devices`` are those that it names, None where the tool names ports only.
+    ``devices`` are those that it names, None if the tool names only ports.
     """
 
     ports: tuple[RdmaPort, ...]
@@ -92,7 +92,7 @@ def facts(listed: PortList) -> dict[str, Any]:
 
 
 def summary(listed: PortList) -> str:
-    """Return one line on the ports: how many, active, link layers and rates."""
+    """Return one line on the ports: number, active ones, link layers and rates."""
     ports = listed.ports
     up = sum(port.logical == "ACTIVE" for port in ports)
     rates = sorted({f"{port.rate_gbps:g} Gb/s" for port in ports if port.rate_gbps})
@@ -100,7 +100,7 @@ def summary(listed: PortList) -> str:
     return ", ".join([f"{len(ports)} ports, {up} active", *layers, *rates[:4]])
 
 
-#: The words of a state and of a link layer, as infiniband-diags and libibverbs write them.
+#: The words for states and link layers in infiniband-diags and libibverbs.
 _WORDS = (
     "Active", "Down", "Initializing", "Armed", "ACTIVE", "DOWN", "INIT", "ARMED", "ACTIVE_DEFER", "NOP",
     "Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp", "LinkErrorRecovery", "Phy Test",
@@ -110,7 +110,7 @@ _WORDS = (
 
 
 def word(text: str | None) -> str | None:
-    """Return a word of a port's state; None if missing or cut."""
+    """Return the word for a port's state; None if missing or truncated."""
     if not text or (text not in _WORDS and any(known.startswith(text) for known in _WORDS)):
         return None
     return text
@@ -127,15 +127,14 @@ class PortLines:
 
     @property
     def shown(self) -> str:
-        """Return the port as a message names it."""
+        """Return the port in the notation of messages."""
         return f"{self.device or 'a device'} port {'?' if self.number is None else self.number}"
 
 
 class PortListBuilder:
     """Builder of devices and ports from the lines of a list.
 
-    Pasted lists are often filtered. A port field before any port, or a repeated one, begins a port with unknown
-    number.
+    Pasted lists are often filtered. A port field before any port, or a repeated one, starts a port with unknown number.
     """
 
     def __init__(self, of_ports: Set[str]) -> None:
@@ -147,23 +146,23 @@ class PortListBuilder:
         self._port: PortLines | None = None
 
     def name_alone(self, name: str | None) -> None:
-        """Store the device of the command, where the list names none."""
+        """Store the device of the command, if the list names none."""
         if name and not self.devices:
             for port in self.ports:
                 port.device = name
 
     def begin_device(self, name: str) -> None:
-        """Begin a device."""
+        """Start a device."""
         self._device, self._port = name, None
         self.devices.setdefault(name, {})
 
     def begin_port(self, number: int | None, line: int) -> None:
-        """Begin a port of the last device."""
+        """Start a port of the last device."""
         self._port = PortLines(self._device, number, line)
         self.ports.append(self._port)
 
     def add(self, name: str, value: str, line: int) -> None:
-        """Store a field of the last port, else of the last device."""
+        """Store a field of the last port, otherwise of the last device."""
         if name in self._of_ports and (self._port is None or (self._port.number is None and name in self._port.fields)):
             self.begin_port(None, line)
         if self._port is not None:
@@ -176,7 +175,7 @@ class PortListBuilder:
         return self.devices.get(device, {}) if device else {}
 
     def missing(self, promised: str) -> list[str]:
-        """Return the devices with fewer ports than promised, or without that field."""
+        """Return the devices with fewer ports than announced, or without that field."""
         shown = Counter(port.device for port in self.ports)
         promises = {name: re.match(r"\d{1,3}", fields.get(promised, "")) for name, fields in self.devices.items()}
         return [name for name, match in promises.items() if match is None or shown[name] < int(match[0])]

@@ -1,4 +1,4 @@
-"""Values of an RDMA port as sysfs and the tools of rdma-core write them."""
+"""Values of an RDMA port in the format of sysfs and rdma-core."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ __all__ = ["HINTS", "begins", "facts", "parse_lines", "summary"]
 
 HINTS = ("/", "[")
 
-#: States of a port; other objects of ``rdma`` have others.
+#: States of a port; other objects of ``rdma`` have different ones.
 _STATES = frozenset(("ACTIVE", "DOWN", "INIT", "ARMED", "NOP", "DEFER", "ACTIVE_DEFER", "UNKNOWN"))
 _RDMA_LINK = re.compile(
     r"\s*(?:\S.{0,80}[\s:：](?=link ))?(?:\d{1,5}(?:/\d{1,3})?:\s*)?(?:link )?([A-Za-z][\w.-]{0,63})/(\d{1,3}):?\s+"
@@ -25,9 +25,9 @@ _RDMA_LINK = re.compile(
 )
 
 
-#: What is read of a port in JSON.
+#: Fields that are read from a port in JSON.
 _WORDS = {"port", "physical_state", "netdev", "lid", "sm_lid"}
-#: A line that was broken before the state, and what followed there.
+#: A line broken before the state, and the text after the break.
 _RDMA_HEAD = re.compile(
     r"\s*(?:\d{1,5}(?:/\d{1,3})?:\s*)?(?:link )?[A-Za-z][\w.-]{0,63}/\d{1,3}:?\s+subnet_prefix"
     r" \S+(?:\s+\w+ \S+){0,10}(?:\s+\w+)?\s*"
@@ -41,7 +41,7 @@ _CAPABILITIES = re.compile(r"\s+caps:\s*<.*|\s+[A-Z][A-Z0-9_]+(?:, [A-Z][A-Z0-9_
 
 
 def _link_at(lines: Lines, at: int) -> tuple[re.Match[str], int] | None:
-    """Return a link, and the line behind it; a mail may have wrapped it."""
+    """Return a link, and the line after it; a mail may have wrapped it."""
     if at >= len(lines):
         return None
     text = lines[at].text
@@ -54,7 +54,7 @@ def _link_at(lines: Lines, at: int) -> tuple[re.Match[str], int] | None:
 
 
 def _over(lines: Lines, at: int) -> int:
-    """Return the line behind omitted lines, a blank one, and capabilities (``-d``)."""
+    """Return the line after omitted lines, a blank one, and capabilities (``-d``)."""
     blanks = 0
     while at < len(lines) and blanks < 2:
         text = lines[at].text

@@ -1,4 +1,4 @@
-"""``rdma res`` and ``rdma dev``: RDMA devices, with what is open on each."""
+"""``rdma res`` and ``rdma dev``: RDMA devices, with their open resources."""
 
 from __future__ import annotations
 

@@ -19,25 +19,25 @@ _TAIL = (
     r"(?:\s+(?P<ipv4>\d{1,3}(?:\.\d{1,3}){3}))?(?:\s+(?P<version>(?i:(?:IB/)?RoCE ?v[12]|v[12]|IB)))?"
     r"(?:\s+(?P<netdev>[A-Za-z][\w.@-]{0,63}))?\s*"
 )
-#: What is left of an address or a version where the row was cut off.
+#: Remains of an address or a version if the row was truncated.
 _TORN = r"(?:\s+(?:\d{1,3}(?:\.\d{0,3}){0,2}|\d{1,3}(?:\.\d{1,3}){2}\.|v)\s*)?"
 _GID_ROW = re.compile(
     rf"\s*(?P<device>[A-Za-z][\w.-]{{0,63}})\s+(?P<port>\d{{1,3}})\s+(?P<index>\d{{1,4}})\s+"
     rf"(?P<gid>{_FULL_GID}|(?=\S{{0,40}}:\S{{0,40}}:)[0-9a-fA-F]{{0,4}}:[0-9a-fA-F:.…]{{3,44}})(?:{_TORN}|{_TAIL})"
 )
-#: The rest of a row that was broken behind the GID or the address, and that of the head.
+#: The rest of a row broken after the GID or the address, and of the head.
 _GID_REST = re.compile(rf"(?=.*\b(?:v[12]|IB)\b){_TAIL}|\s*VER\s+DEV\s*", re.IGNORECASE)
 _NETDEV = re.compile(r"\s*[A-Za-z][\w.@-]{0,63}\s*")
-#: A row that is this long may have been broken before its last word.
+#: Minimum length of a row that may have been broken before its last word.
 _BROKEN = 50
-#: Lines between the cells of a row that is one of a table.
+#: Lines between the cells of a drawn table.
 _LINES_OF_A_TABLE = 5
 _GIDS_RULE = re.compile(r"[\s-]{3,}")
 _GIDS_FOUND = re.compile(r"\s*n_gids_found=(\d{1,6})\s*")
 
 
 def _gid(text: str) -> str | None:
-    """Return a complete GID; digits may be masked, none left out."""
+    """Return a complete GID; digits may be masked, but not missing."""
     *before, last = text.split(":")
     torn = "::" not in text and (len(before) < 7 or (len(last) < 4 and all(len(group) == 4 for group in before)))
     return None if torn or ".." in text or "…" in text else text.lower()

@@ -1,7 +1,8 @@
 """PyTorch output on collectives: profiler traces, recorder dumps, watchdog.
 
 ``json_stream`` reads JSON of any size, ``safe_pickle`` a pickle without unpickling it; ``profiler_trace`` and
-``flight_recorder`` make facts of it, ``watchdog`` of log lines; ``hang`` and ``messages`` compare ranks.
+``flight_recorder`` convert it to facts, ``watchdog`` does the same for log lines; ``hang`` and ``messages`` compare
+ranks.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ __all__ = [
     "watchdog",
 ]  # fmt: skip
 
-#: Names in the first lines of such a file, that distinguish it from other JSON.
+#: Names in the first lines of such a file, which distinguish it from other JSON.
 _SIGN = re.compile(
     r'"(?:traceEvents|distributedInfo|deviceProperties|collective_seq_id|pg_config|pg_status|profiling_name)"\s{0,8}:'
     r'|"ph"\s{0,8}:\s{0,8}"[A-Za-z]"\s{0,8},\s{0,80}"(?:cat|name)"|"cat"\s{0,8}:\s{0,8}"[\w ]{1,40}",\s{0,80}"ph"'
@@ -41,7 +42,7 @@ _SIGN = re.compile(
 
 
 class TorchOutput:
-    """Parsed output of PyTorch: a trace, a recording, or neither; and where it is cut."""
+    """Parsed output of PyTorch: a trace, a recording, or neither; and its truncations."""
 
     def __init__(self) -> None:
         self.trace: Trace | None = None
@@ -54,7 +55,7 @@ class TorchOutput:
 
 
 def begins(text: str) -> bool:
-    """Return whether a text that begins so may be one of these; cheap."""
+    """Return whether the start of a text may be one of these; cheap."""
     return _SIGN.search(text) is not None
 
 
@@ -71,7 +72,7 @@ def values_of(reader: Read) -> TorchOutput:
 def read(reader: Callable[[int], bytes]) -> TorchOutput:
     """Read bytes in pieces, in constant memory except for kernel times.
 
-    Raises what the reader raises.
+    Raises the errors of the reader.
     """
     return _seen(Values(decoded(reader)))
 

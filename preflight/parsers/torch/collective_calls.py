@@ -1,8 +1,8 @@
-"""Calls of collectives as one rank's kernels show them.
+"""Collective calls in the kernels of one rank.
 
-Each has a process group, kind, number, bytes, begin and end. The metadata are those that PyTorch attaches to NCCL's
-kernels (``record_param_comms``, PyTorch 2.2 and later; ``Seq`` and the peers of sends from 2.6 on). Times are
-microseconds of the rank's own clock.
+Each has a process group, kind, number, bytes, start and end. The metadata is attached to NCCL's kernels by PyTorch
+(``record_param_comms``, PyTorch 2.2 and later; ``Seq`` and the peers of sends since 2.6). Times are in microseconds of
+the rank's own clock.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-#: Process groups and kinds that are counted separately in one trace; calls of further ones are left out.
+#: Maximum number of process groups and kinds counted separately in one trace; calls of further ones are left out.
 MOST_SERIES = 4096
 
 _LISTED = re.compile(r"\[\s*\d{1,7}(?:\s*,\s*\d{1,7})*\s*\]")
@@ -24,11 +24,11 @@ _NUMBERS = re.compile(r"\d{1,15}")
 
 
 class CallGroup(NamedTuple):
-    """A process group as a kernel names it; what it leaves open is empty or None."""
+    """A process group as named by a kernel; missing fields are empty or None."""
 
     name: str
-    ranks: tuple[int, ...]  # empty where the list was shortened or is missing
-    listed: str  # the ranks as they were printed
+    ranks: tuple[int, ...]  # empty if the list was shortened or is missing
+    listed: str  # the ranks as printed
     description: str
     size: int | None
 
@@ -38,28 +38,28 @@ class CallKey(NamedTuple):
 
     group: CallGroup
     kind: str
-    peer: int | None  # of a send or receive: the rank within the group at its other end
-    stream: object  # only where the kernel names no group
+    peer: int | None  # for a send or receive: the rank within the group at the other end
+    stream: object  # only if the kernel names no group
 
 
 class CallSeries:
-    """Calls of one kind in one process group, in the order of their kernels."""
+    """Calls of one kind in one process group, in kernel order."""
 
     def __init__(self) -> None:
         self.begins = array("d")
         self.ends = array("d")
         self.bytes = array("q")  # -1: unknown
-        self.sent = array("q")  # elements that this rank puts in, -1: unknown
-        self.received = array("q")  # elements that it gets, -1: unknown
+        self.sent = array("q")  # elements that this rank provides, -1: unknown
+        self.received = array("q")  # elements that it receives, -1: unknown
         self.numbers = array("q")  # Seq, -1: unknown
         self.correlations = array("q")  # -1: unknown
-        self.steps = array("q")  # number of the profiler's step, -1: none; filled when the trace is complete
+        self.steps = array("q")  # the profiler's step number, -1: none; filled when the trace is complete
 
     def __len__(self) -> int:
         return len(self.begins)
 
     def order(self) -> None:
-        """Put the calls in the order of time: a trace need not be."""
+        """Sort the calls by time: a trace need not be sorted."""
         if all(self.begins[at] <= self.begins[at + 1] for at in range(len(self) - 1)):
             return
         places = sorted(range(len(self)), key=self.begins.__getitem__)
@@ -79,7 +79,7 @@ class CollectiveCalls:
         return iter(self._series.values())
 
     def add(self, kind: str, args: Mapping[str, Any], begin: float, length: float) -> None:
-        """Take the kernel of a call."""
+        """Add the kernel of a call."""
         name, listed = args.get("Process Group Name"), args.get("Process Group Ranks")
         peer = args.get("Dst Rank") if kind == "send" else args.get("Src Rank") if kind == "recv" else None
         size = args.get("Group size")
@@ -87,7 +87,7 @@ class CollectiveCalls:
         raw = (kind, name, listed, size, peer, stream)
         try:
             entry = self._series.get(raw)
-        except TypeError:  # a list where a text or number belongs
+        except TypeError:  # a list instead of a text or number
             self.left_out += 1
             return
         if entry is None:
@@ -125,10 +125,10 @@ def _count(value: object) -> int:
 
 
 def size_of(args: Mapping[str, Any]) -> int:
-    """Return the bytes of a call's larger side, as nccl-tests counts; -1 if unknown.
+    """Return the bytes of a call's larger side, as in nccl-tests; -1 if unknown.
 
-    An all_gather's output and a reduce_scatter's input are the larger side; of an all-to-all with uneven splits each
-    side is their sum.
+    The larger side is the output of an all_gather and the input of a reduce_scatter; for an all-to-all with uneven
+    splits, each side is the sum of its splits.
     """
     each = _ELEMENT_BYTES.get(str(args.get("dtype", "")).lower())
     sides = [count for side in ("In msg nelems", "Out msg nelems") if (count := _count(args.get(side))) >= 0]
@@ -136,7 +136,7 @@ def size_of(args: Mapping[str, Any]) -> int:
 
 
 def ordered(calls: CollectiveCalls) -> Sequence[tuple[CallKey, CallSeries]]:
-    """Return the series of a complete trace, each in the order of time."""
+    """Return the series of a complete trace, each in time order."""
     for _, series in calls:
         series.order()
     return tuple(calls)

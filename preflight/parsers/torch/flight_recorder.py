@@ -53,12 +53,12 @@ class RecordedCall:
 
     @property
     def where(self) -> str:
-        """The innermost line of code outside of PyTorch; empty if unknown."""
+        """The innermost line of code outside PyTorch; empty if unknown."""
         return next((frame for frame in self.stack if not _OF_LIBRARIES.search(frame)), "")
 
     @property
     def elements(self) -> tuple[int | None, int | None]:
-        """Elements that go in and come out; None if unknown."""
+        """Number of input and output elements; None if unknown."""
         return _elements(self.sizes), _elements(self.output_sizes)
 
     @property
@@ -82,15 +82,15 @@ class ProcessGroup:
 
 
 class Recording:
-    """One rank's dump as it is read."""
+    """One rank's dump while it is read."""
 
     def __init__(self) -> None:
         self.entries: list[RecordedCall] = []
         self.dropped = 0
         self.from_first_call = False  # reaches back to the rank's first call
-        self.cut = False  # the file is not all there: what it lacks may have been called
+        self.cut = False  # the file is incomplete: missing calls may have been made
         self.about: dict[str, Any] = {}
-        self._stacks: dict[tuple[str, ...], tuple[str, ...]] = {}  # calls of one place share theirs
+        self._stacks: dict[tuple[str, ...], tuple[str, ...]] = {}  # calls of one code location share theirs
 
     def member(self, name: str, value: Any) -> None:
         """Process a member of the outermost object."""
@@ -121,7 +121,7 @@ class Recording:
 
     @property
     def sizes_exchanges(self) -> bool:
-        """Whether an all-to-all has its sizes: from version 2.4 of the form on."""
+        """Whether an all-to-all has its sizes: since version 2.4 of the format."""
         match = re.fullmatch(r"(\d{1,3})\.(\d{1,3})", str(self.about.get("version", "")))
         return match is not None and (int(match[1]), int(match[2])) >= (2, 4)
 
@@ -201,8 +201,8 @@ class Recording:
 def memberships(recordings: Mapping[int, Recording]) -> dict[tuple[int, str], tuple[int, ...]]:
     """Return the ranks of each process group by rank and group.
 
-    Groups of other ranks may have the same name. A dump that does not name them uses those of other dumps; they are
-    empty where no dump names them.
+    Groups of other ranks may have the same name. A dump without its groups uses those of other dumps; they are empty if
+    no dump has them.
     """
     named = {rank: {one.id: one.ranks for one in recording.groups if one.ranks}
              for rank, recording in recordings.items()}  # fmt: skip
@@ -254,7 +254,7 @@ def _elements(sizes: Sequence[Sequence[int]]) -> int | None:
 
 
 def _stack(frames: object) -> tuple[str, ...]:
-    """Return the frames of Python's code, the innermost first."""
+    """Return the Python frames, innermost first."""
     return tuple(
         f"{frame['filename'][-120:]}:{number(frame.get('line')) or 0} ({str(frame.get('name', ''))[:60]})"
         for frame in _items(frames, MOST_FRAMES)

@@ -1,6 +1,6 @@
-"""Buckets of gradients: when the first one is reduced within a backward pass.
+"""Gradient buckets: start of the first reduction within a backward pass.
 
-A series of all-reduces or reduce-scatters synchronises gradients if none of its larger calls begins before the last
+A series of all-reduces or reduce-scatters synchronises gradients if none of its larger calls starts before the last
 backward pass of its step: those of tensor parallelism also run in the forward pass.
 """
 
@@ -15,18 +15,17 @@ from preflight.parsers.torch.launches import BackwardPass
 
 _KINDS = ("all_reduce", "reduce_scatter")
 _POINT_TO_POINT = ("send", "recv", "sendrecv")
-#: Bytes below which a call reduces a loss or a norm, not a bucket.
+#: Minimum bytes of a bucket; smaller calls reduce a loss or a norm.
 _SMALLEST = 64 << 10
 
 
 def buckets(
     calls: Sequence[tuple[CallKey, CallSeries]], passes: Sequence[BackwardPass], numbers: Sequence[int]
 ) -> dict[str, Any] | None:
-    """Return begin of the first bucket, number and size; None if unknown.
+    """Return start of the first bucket, number and size; None if unknown.
 
-    ``numbers`` are those of the profiler's steps. The median over the steps of the share of the backward pass that is
-    over when the first bucket begins: 0 at its begin, 1 at its end. Stages of a pipeline are not judged: they reduce
-    only behind their last part of the batch.
+    ``numbers`` are the profiler's steps. The start is a median over the steps, as a fraction of the backward pass: 0 at
+    its start, 1 at its end. Pipeline stages are not judged: they reduce only after their last part of the batch.
     """
     if any(key.kind in _POINT_TO_POINT for key, _ in calls):
         return None

@@ -12,21 +12,21 @@ from preflight.parsers.torch.watchdog import RankProgress, Watchdog
 
 @dataclass(frozen=True)
 class Hang:
-    """Ranks that wait in a collective, and those that they wait for."""
+    """Ranks that wait in a collective, and the ranks they wait for."""
 
     group: str
     seq: int
-    op: str | None  # what those who wait called
+    op: str | None  # the call in which the ranks wait
     waiting: tuple[int, ...]
-    behind: tuple[int, ...]  # have not come to it, as they report themselves
+    behind: tuple[int, ...]  # have not reached it, according to their own output
     silent: tuple[int, ...]  # members without any input
-    differ: tuple[tuple[int, str], ...]  # (rank, what it called there) where ranks called different things
-    passed: tuple[int, ...] = ()  # have completed it, as they report themselves
-    shown: tuple[int, ...] = ()  # ranks that the text has
+    differ: tuple[tuple[int, str], ...]  # (rank, its call there), if ranks made different calls
+    passed: tuple[int, ...] = ()  # have completed it, according to their own output
+    shown: tuple[int, ...] = ()  # ranks in the text
     complete: bool = True  # whether all members of the group are known to be among them
-    messages: tuple[tuple[int, str], ...] = ()  # (rank, send or receive that it waits in); the rest is empty then
-    cut: tuple[int, ...] = ()  # their dumps are cut before it: they may have come to it
-    totals: tuple[int, ...] = ()  # elements that all ranks together send and receive, where the two differ
+    messages: tuple[tuple[int, str], ...] = ()  # (rank, send or receive in which it waits); the rest is then empty
+    cut: tuple[int, ...] = ()  # their dumps are truncated before it: they may have reached it
+    totals: tuple[int, ...] = ()  # elements that all ranks together send and receive, if the two differ
     stacks: tuple[tuple[int, str, tuple[str, ...]], ...] = ()  # (rank, its call there or its last before, its frames)
 
 
@@ -65,7 +65,7 @@ def _hang(
     op, differ = _calls_at(here)
     totals = () if differ else _totals(list(here.values()), members)
     waiting = tuple(rank for rank, entry in here.items() if not entry.done)
-    idle = {rank for rank in everybody if rank in given and rank not in ranks}  # their dumps hold no call of the group
+    idle = {rank for rank in everybody if rank in given and rank not in ranks}  # their dumps have no call of the group
     short = {rank for rank, entries in called.items() if max(entries) < seq} | idle
     silent = tuple(sorted(set(everybody) - set(ranks) - given))
     completed = tuple(rank for rank, entry in here.items() if entry.done)
@@ -76,9 +76,9 @@ def _hang(
 def _stacks(
     called: Mapping[int, Mapping[int, RecordedCall]], here: Mapping[int, RecordedCall], short: Set[int]
 ) -> tuple[tuple[int, str, tuple[str, ...]], ...]:
-    """Return where ranks are in their code.
+    """Return the code locations of ranks.
 
-    First those that are behind, in their last call, then those that wait.
+    First the ranks that are behind, in their last call, then those that wait.
     """
     last = {rank: max(called[rank].items())[1] for rank in sorted(short) if called.get(rank)}
     by_stack: dict[tuple[str, ...], tuple[int, str]] = {}
@@ -89,7 +89,7 @@ def _stacks(
 
 
 def _calls_at(here: Mapping[int, RecordedCall]) -> tuple[str | None, tuple[tuple[int, str], ...]]:
-    """Return the usual call under one number, and the calls that differ.
+    """Return the usual call with a number, and the calls that differ.
 
     Without a majority no call is usual, and all of them are returned.
     """
@@ -109,7 +109,7 @@ def _calls_at(here: Mapping[int, RecordedCall]) -> tuple[str | None, tuple[tuple
 
 
 def _mismatch(called: Mapping[int, Mapping[int, RecordedCall]], members: Set[int] | None) -> int | None:
-    """Return the first work in which the calls, sizes or types of ranks differ."""
+    """Return the first work in which calls, sizes or types of ranks differ."""
     at: dict[int, list[RecordedCall]] = defaultdict(list)
     for entries in called.values():
         for seq, entry in entries.items():
@@ -138,18 +138,19 @@ def _agree(first: RecordedCall, second: RecordedCall) -> bool:
 
 
 def _typed(entry: RecordedCall) -> tuple[str, ...]:
-    """Return the types of a rank's tensors; empty without one."""
+    """Return the types of a rank's tensors; empty without tensors."""
     return tuple(sorted({dtype for dtype in entry.dtypes if dtype != "Undefined"}))
 
 
-#: Collectives in which what goes in, or comes out, may differ between ranks.
+#: Collectives whose inputs or outputs may differ between ranks.
 _FREE_IN, _FREE_OUT = ("all_to_all", "alltoall", "scatter"), ("all_to_all", "alltoall", "gather", "reduce")
 
 
 def _signature(entry: RecordedCall) -> tuple[str, int | None, int | None]:
-    """Return what must agree over ranks: operation, elements in and out.
+    """Return the values that ranks must agree on: operation, elements in and out.
 
-    None need not agree. The library counts elements: tensors of other shapes and as many elements are the same to it.
+    None is not compared. The library counts elements: tensors of different shapes with equal numbers of elements are
+    the same to it.
     """
     op = entry.op.partition(":")[2] or entry.op
     inside, outside = entry.elements
@@ -160,7 +161,7 @@ def _signature(entry: RecordedCall) -> tuple[str, int | None, int | None]:
 def _totals(calls: Sequence[RecordedCall], members: Set[int] | None) -> tuple[int, ...]:
     """Return the elements that all ranks of an all-to-all send and receive.
 
-    Empty where the two are equal.
+    Empty if the two are equal.
     """
     if members is None or len(calls) != len(members) or not all(map(_is_exchange, calls)):
         return ()
@@ -176,8 +177,8 @@ def _is_exchange(call: RecordedCall) -> bool:
 def of_watchdog(watchdog: Watchdog, nranks: int | None = None) -> tuple[Hang, ...]:
     """Compare the progress of ranks by group; ``nranks`` is the job's size, if known.
 
-    The order of the lines does not matter. The lines of some ranks prove nothing about other ranks: only for the
-    group of all ranks, in a job of known size, is it certain that no rank is missing.
+    The order of lines is ignored. Lines of some ranks prove nothing about other ranks: only in the group of all ranks,
+    in a job of known size, is it certain that no rank is missing.
     """
     by_group: dict[str, dict[int, RankProgress]] = defaultdict(dict)
     for one in watchdog.progress:
@@ -209,10 +210,10 @@ def of_watchdog(watchdog: Watchdog, nranks: int | None = None) -> tuple[Hang, ..
 def _messages(
     ranks: Mapping[int, RankProgress], calls: Mapping[tuple[int, int], tuple[_Call, ...]]
 ) -> list[tuple[int, int, str]]:
-    """Return (number, rank, call) of a group with ranks that wait in messages.
+    """Return (number, rank, call) of a group whose ranks wait in messages.
 
-    Messages are sends, receives or batches; empty for other groups. Each rank counts these by itself, so its numbers
-    compare with those of no other rank.
+    Messages are sends, receives or batches; empty for other groups. Each rank has its own count, so numbers of
+    different ranks are not comparable.
     """
     found = []
     for rank, one in sorted(ranks.items()):
@@ -223,13 +224,13 @@ def _messages(
     return found if any(op.startswith(_OF_TWO) for _, _, op in found) else []
 
 
-#: Calls that some ranks of a group make and others do not.
+#: Calls that only some ranks of a group make.
 _OF_TWO = ("SEND", "RECV", "COALESCED")
 
-#: How the group of all ranks is described, and ranks that are counted of it.
+#: Description of the group of all ranks, and maximum number of its ranks.
 _OF_ALL, _MOST_RANKS = "default_pg", 1 << 17
 
-#: What a rank called: the collective and, where they must agree, its sizes.
+#: The call of a rank: the collective and, if they must agree, its sizes.
 _Call = tuple[str, "int | None", "int | None"]
 _SIZED = ("ALLREDUCE", "BROADCAST", "REDUCE")
 
@@ -263,7 +264,7 @@ def _named(call: _Call) -> str:
 
 
 def _of_timeouts(watchdog: Watchdog, calls: Mapping[tuple[int, int], tuple[_Call, ...]]) -> list[Hang]:
-    """Compare timeouts of older versions, which print no progress and no group."""
+    """Compare timeouts of older versions, which print neither progress nor group."""
     first: dict[int, int] = {}
     for one in watchdog.timed_out:
         if one.rank is not None and one.seq is not None:
@@ -276,5 +277,5 @@ def _of_timeouts(watchdog: Watchdog, calls: Mapping[tuple[int, int], tuple[_Call
     return found
 
 
-#: Numbers of collectives in which ranks wait that are reported one by one.
+#: Maximum number of collectives with waiting ranks that are reported individually.
 _MOST_NUMBERS = 8

@@ -1,7 +1,7 @@
-"""What the CPU of a rank does: stretches without any operator, memory of its GPUs.
+"""Activity of a rank's CPU: time without operators, and memory of its GPUs.
 
-Operators and calls of CUDA's runtime are noted by milliseconds, of all threads together: while Python collects garbage
-or writes a file, no thread runs one. Memory is what the caching allocator reports (``[memory]`` events, profiled with
+Operators and CUDA runtime calls of all threads are recorded per millisecond: while Python collects garbage or writes a
+file, no thread runs any. Memory is reported by the caching allocator (``[memory]`` events, profiled with
 ``profile_memory=True``).
 """
 
@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from preflight.parsers.torch.intervals import Spans, Stretch, Stretches, clipped, without
 
-#: Resolution, microseconds; milliseconds that are noted at most: half an hour.
+#: Resolution in microseconds; maximum number of recorded milliseconds: half an hour.
 _BIN_US, _MOST_BINS = 1000.0, 2_000_000
-#: Python functions that are remembered, and how long they take at least, microseconds.
+#: Maximum number of stored Python functions, and their minimum duration in microseconds.
 _MOST_FUNCTIONS, _LONG_US = 100_000, 5000.0
 _GPU_TYPES = (1, 20)  # c10::DeviceType: CUDA, HIP
 
@@ -25,11 +25,11 @@ class QuietStretch(NamedTuple):
 
     step: int  # index
     length_us: float
-    function: str  # of Python, that ran then; empty if the profile has no stacks
+    function: str  # the Python function that ran then; empty if the profile has no stacks
 
 
 class HostActivity:
-    """Operators of all threads of the CPU, by milliseconds, and long Python functions."""
+    """Operators of all CPU threads, per millisecond, and long Python functions."""
 
     def __init__(self) -> None:
         self._bins: set[int] = set()
@@ -40,7 +40,7 @@ class HostActivity:
         self.complete = True
 
     def ran(self, begin: float, length: float) -> None:
-        """Note an operator or a call of the runtime."""
+        """Record an operator or a runtime call."""
         if length > _BIN_US:
             self._long.add(begin, length)
             return
@@ -53,16 +53,16 @@ class HostActivity:
                 self._bins.add(at)
 
     def function(self, name: str, begin: float, length: float) -> None:
-        """Note a function of Python that takes long."""
+        """Record a long Python function."""
         if length >= _LONG_US and len(self._functions) < _MOST_FUNCTIONS:
             self._functions.append(name[:200])
             self._begins.append(begin)
             self._ends.append(begin + length)
 
     def pauses(self, steps: Sequence[Stretch], explained: Sequence[Stretch]) -> list[QuietStretch] | None:
-        """Return the longest pause of each step; None if too much was to note.
+        """Return the longest pause of each step; None if there was too much to record.
 
-        ``explained`` are stretches with a cause of their own, as those of a data loader.
+        ``explained`` are intervals with a known cause, such as a data loader.
         """
         if not self.complete or not self._bins:
             return None
@@ -80,21 +80,21 @@ class HostActivity:
         return pauses
 
     def _function_at(self, stretch: Stretch) -> str:
-        """Return the innermost long function around the middle of a stretch."""
+        """Return the innermost long function around the middle of an interval."""
         middle = (stretch[0] + stretch[1]) / 2
         around = [at for at in range(len(self._functions)) if self._begins[at] <= middle < self._ends[at]]
         return self._functions[max(around, key=lambda at: (self._begins[at], -self._ends[at]))] if around else ""
 
 
 class CudaMemory:
-    """The largest totals that the caching allocator reports, of each GPU; bytes."""
+    """The largest totals reported by the caching allocator for each GPU; bytes."""
 
     def __init__(self) -> None:
         self.reserved: dict[int, int] = {}
         self.allocated: dict[int, int] = {}
 
     def add(self, args: Mapping[str, Any]) -> None:
-        """Take a ``[memory]`` event."""
+        """Record a ``[memory]`` event."""
         device, reserved, allocated = args.get("Device Id"), args.get("Total Reserved"), args.get("Total Allocated")
         if args.get("Device Type") not in _GPU_TYPES or type(device) is not int or not 0 <= device < 1 << 10:
             return
@@ -103,7 +103,7 @@ class CudaMemory:
             self.allocated[device] = max(self.allocated.get(device, 0), allocated)
 
     def document(self) -> list[dict[str, int]]:
-        """Return the peaks of each GPU, for the facts."""
+        """Return the peak of each GPU, for the facts."""
         return [
             {"device": device, "reserved_bytes": reserved, "allocated_bytes": self.allocated[device]}
             for device, reserved in sorted(self.reserved.items())

@@ -9,11 +9,11 @@ from itertools import accumulate, islice
 from operator import le
 from typing import Any
 
-Stretch = tuple[float, float]  # its begin and end, milliseconds
+Stretch = tuple[float, float]  # its start and end, milliseconds
 
 
 class Spans(Sequence[Stretch]):
-    """Joined stretches, in order and without overlaps; each takes 16 bytes."""
+    """Joined intervals, in order and without overlaps; each takes 16 bytes."""
 
     __slots__ = ("begins", "ends")
 
@@ -23,7 +23,7 @@ class Spans(Sequence[Stretch]):
             self.add(begin, end)
 
     def add(self, begin: float, end: float) -> None:
-        """Add one behind all others."""
+        """Add an interval after all others."""
         self.begins.append(begin)
         self.ends.append(end)
 
@@ -37,12 +37,12 @@ class Spans(Sequence[Stretch]):
         return self.begins[at], self.ends[at]
 
 
-#: Lengths that a median is taken of, about.
+#: Approximate sample size for a median length.
 _SAMPLED = 20_000
 
 
 class Stretches:
-    """Beginnings and ends, stored compactly: a trace has millions."""
+    """Starts and ends, stored compactly: a trace has millions."""
 
     def __init__(self) -> None:
         self._begins = array("d")
@@ -52,7 +52,7 @@ class Stretches:
         return len(self._begins)
 
     def add(self, begin: float, length: float) -> None:
-        """Add one."""
+        """Add an interval."""
         self._begins.append(begin)
         self._ends.append(begin + length)
 
@@ -78,7 +78,7 @@ class Stretches:
         return ((self._begins[at], self._ends[at]) for at in order)
 
     def median_length(self) -> float | None:
-        """Return the median length, of at most some thousand of them; None without any."""
+        """Return the median length, from a sample of some thousand; None if empty."""
         every = max(1, len(self._begins) // _SAMPLED)
         lengths = sorted(
             end - begin for begin, end in islice(zip(self._begins, self._ends, strict=True), 0, None, every)
@@ -87,14 +87,14 @@ class Stretches:
 
 
 def in_order(begins: Sequence[float]) -> Sequence[int]:
-    """Return the places of some begins in order of time, as most traces are written."""
+    """Return the indexes of start times in time order, which most traces already have."""
     if all(map(le, begins, islice(begins, 1, None))):
         return range(len(begins))
     return sorted(range(len(begins)), key=begins.__getitem__)
 
 
 class Coverage:
-    """What joined stretches cover of any other; each takes 24 bytes."""
+    """Overlap of joined intervals with others; each takes 24 bytes."""
 
     def __init__(self, stretches: Sequence[Stretch]) -> None:
         self._begins = array("d", (begin for begin, _ in stretches))
@@ -103,18 +103,18 @@ class Coverage:
 
     @property
     def total(self) -> float:
-        """All that is covered."""
+        """Total covered time."""
         return self._before[-1]
 
     def until(self, instant: float) -> float:
-        """Return how much is covered before an instant."""
+        """Return the covered time before an instant."""
         at = bisect_right(self._begins, instant) - 1
         if at < 0:
             return 0.0
         return self._before[at] + min(instant, self._ends[at]) - self._begins[at]
 
     def within(self, begin: float, end: float) -> float:
-        """Return how much of a stretch is covered."""
+        """Return the covered part of an interval."""
         return self.until(end) - self.until(begin) if end > begin else 0.0
 
 
@@ -124,7 +124,7 @@ def total(stretches: Sequence[Stretch]) -> float:
 
 
 def clipped(these: Sequence[Stretch], those: Sequence[Stretch]) -> Spans:
-    """Return the parts of joined intervals inside of others."""
+    """Return the parts of joined intervals inside others."""
     joined = Spans()
     those = those if isinstance(those, Spans) else Spans(those)
     begins, ends, at, count = those.begins, those.ends, 0, len(those)
@@ -139,7 +139,7 @@ def clipped(these: Sequence[Stretch], those: Sequence[Stretch]) -> Spans:
 
 
 def without(these: Sequence[Stretch], those: Sequence[Stretch]) -> Spans:
-    """Return the parts of joined intervals outside of others."""
+    """Return the parts of joined intervals outside others."""
     joined = Spans()
     those = those if isinstance(those, Spans) else Spans(those)
     begins, ends, at, count = those.begins, those.ends, 0, len(those)
@@ -160,9 +160,9 @@ def without(these: Sequence[Stretch], those: Sequence[Stretch]) -> Spans:
 def percentile(ordered: Sequence[float], share: float) -> float | None:
     """Return the nearest-rank percentile of an ordered sample.
 
-    None where the sample is too small.
+    None if the sample is too small.
     """
-    beyond = round((1 - share) * 1000)  # of a thousand
+    beyond = round((1 - share) * 1000)  # in thousandths
     if not ordered or len(ordered) * beyond < 1000 * (share > 0.5):
         return None
     return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]

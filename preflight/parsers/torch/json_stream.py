@@ -1,6 +1,6 @@
 """JSON of any size, value by value, in constant memory.
 
-It may be complete, cut at either end, or damaged in between.
+It may be complete, truncated at either end, or damaged in between.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ Read = Callable[[int], str]
 Decode = Callable[[str], list[Any]]
 
 CHUNK = 1 << 20
-#: Characters of one value: an event of a profiler has some hundred, with its Python stack some thousand.
+#: Maximum characters of one value: a profiler event has some hundred, with its Python stack some thousand.
 LONGEST = 4 << 20
-#: Errors after which the rest is skipped: no file is cut so often.
+#: Number of errors after which the rest is skipped: no real file is damaged so often.
 MOST_DAMAGE = 100
 
-#: Lists that are yielded element by element.
+#: Lists whose elements are yielded one by one.
 STREAMED = frozenset(("traceEvents", "entries"))
 
-#: The list of which several elements are decoded at once, and the name that they are yielded under.
+#: The list whose elements are decoded in batches, and the name under which they are yielded.
 _EVENTS, BATCH = "traceEvents", "*"
-#: The first characters of an element up to the end of its first name: as a rule all elements of a list begin alike.
+#: The first characters of an element up to the end of its first name: usually all elements of a list start alike.
 _OPENING = re.compile(r'\{\s{0,80}"[^"\\]{1,40}"')
 
-#: How an element of such a list begins: by this the place is found again after a cut.
+#: Start of an element of such a list, by which parsing resumes after damage.
 _ELEMENT = re.compile(r'\{\s{0,80}"(?:ph|record_id|frames|collective_seq_id|pg_id)"\s{0,8}:')
 _END_MISSING = "the end is missing"
 _BETWEEN = ", \t\r\n"
@@ -84,9 +84,8 @@ class Values:
     def members(self) -> Iterator[tuple[str, Any]]:
         """Yield the members of the outermost object.
 
-        Elements of streamed lists come one by one; of events, lists of them come under the name ``BATCH``. Elements of
-        an outermost list, or of one without its beginning, have an empty name. Never raises for the content of the
-        text.
+        Elements of streamed lists are yielded one by one; events in lists under the name ``BATCH``. Elements of an
+        outermost list, or of a list without its start, have an empty name. Never raises for the content of the text.
         """
         begun = self._next()
         if begun != "{" or self._element():
@@ -154,7 +153,7 @@ class Values:
     def _batch(self) -> list[Any]:
         """Decode the elements up to the last in the buffer; empty if that fails.
 
-        A piece that ends within a string or an object cannot be decoded, so that only complete elements are taken.
+        Only complete elements are used, because a piece that ends within a string or an object cannot be decoded.
         """
         if self._next() != "{":
             return []
@@ -183,7 +182,7 @@ class Values:
                 return ""
 
     def _element(self) -> bool:
-        """Return whether an element of a streamed list begins here."""
+        """Return whether an element of a streamed list starts here."""
         while len(self._text) - self._at < 256 and self._more():
             pass
         return _ELEMENT.match(self._text, self._at) is not None
@@ -219,7 +218,7 @@ class Values:
                 raise _JsonError(_END_MISSING)
 
     def _more(self) -> bool:
-        """Read on, doubling the buffer, so that a long value is not tried too often."""
+        """Read on, doubling the buffer, so that a long value is not retried too often."""
         if self._ended:
             return False
         self._before += self._text.count("\n", 0, self._at)

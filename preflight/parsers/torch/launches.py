@@ -1,7 +1,8 @@
 """Launches of kernels by CPU calls, joined by Kineto's ``correlation``.
 
-They give the last kernel of a backward pass, and a copy's cost. The backward pass is what PyTorch's autograd engine
-evaluates (``autograd::engine::evaluate_function: …``), the optimizer's is below ``Optimizer.step#…``.
+They show the last kernel of a backward pass, and the cost of a copy. The backward pass consists of the evaluations of
+PyTorch's autograd engine (``autograd::engine::evaluate_function: …``), the optimizer's part of the calls below
+``Optimizer.step#…``.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from typing import Any, NamedTuple
 from preflight.parsers.torch.intervals import Spans, Stretch, Stretches, in_order
 from preflight.parsers.torch.step_budget import Activities
 
-#: Threads that launch kernels and are distinguished: a process has some; the rest counts as one.
+#: Maximum number of threads distinguished that launch kernels: a process has several; further ones count as one.
 _MOST_THREADS = 256
 
-#: Share of a step from which other kernels between those of a backward pass are a forward pass.
+#: Fraction of a step from which other kernels between those of a backward pass are a forward pass.
 _FORWARD = 0.02
 
 _DEVICE = "DeviceSynchronize"
@@ -35,16 +36,16 @@ class Launch(NamedTuple):
 
 
 class BackwardPass(NamedTuple):
-    """The last backward pass of a step on a GPU, and what follows it."""
+    """The last backward pass of a step on a GPU, and the time after it."""
 
     step: int  # index of the step
     begin: float
     end: float
-    until: float  # begin of the optimizer's first kernel, or else of the next step's; infinite at the end
+    until: float  # start of the optimizer's first kernel, otherwise of the next step's; infinite at the end
 
 
 class LaunchIndex:
-    """Launches by correlation, compactly: a trace has a million."""
+    """Launches by correlation, stored compactly: a trace has a million."""
 
     def __init__(self, started: Mapping[Any, tuple[array[int], array[float]]]) -> None:
         self._threads = list(started)[:_MOST_THREADS]
@@ -71,7 +72,7 @@ class LaunchIndex:
         return Launch(self._threads[by] if by < len(self._threads) else None, self._begins[place])
 
     def begin(self, correlation: int) -> float | None:
-        """Return when it was called; None if unknown."""
+        """Return its call time; None if unknown."""
         place = self._place(correlation)
         return None if place < 0 else self._begins[place]
 
@@ -118,14 +119,14 @@ class Launches:
             ends.append(begin + length)
 
     def ran(self, device: Any, correlation: object, begin: float, to_gpu: bool = False) -> None:
-        """Take anything that a GPU did; ``to_gpu``: a copy from the host."""
+        """Add any GPU activity; ``to_gpu``: a copy from the host."""
         numbers, begins, copies = self._ran.setdefault(device, (array("q"), array("d"), array("b")))
         numbers.append(_number(correlation))
         begins.append(begin)
         copies.append(to_gpu)
 
     def activities(self, device: Any) -> Activities:
-        """Return what a GPU did, in order of time, with the calls that launched it."""
+        """Return the GPU activities in time order, with the calls that launched them."""
         activities = Activities()
         numbers, begins, copies = self._ran.get(device, ((), (), ()))
         for at in in_order(begins):
@@ -133,7 +134,7 @@ class Launches:
         return activities
 
     def _launch(self, correlation: int) -> float | None:
-        """Return the begin of the call that launched a kernel or a copy; None if unknown."""
+        """Return the start of the call that launched a kernel or a copy; None if unknown."""
         begin = self.begun.begin(correlation)
         if begin is None and correlation in self._copies:
             return self._copies[correlation][1]
@@ -141,7 +142,7 @@ class Launches:
 
     def waited(self, name: str, thread: Any, begin: float, length: float) -> None:
         """Add a call that returns when the GPU is done."""
-        if _DEVICE in name:  # the profiler's own, at its end, is held back
+        if _DEVICE in name:  # the profiler's own, at its end, is set aside
             last = self._last_device
             if last is not None:
                 self._waits[last[1]].add(last[0], last[2])
@@ -160,7 +161,7 @@ class Launches:
             self._pageable.add(number)
 
     def waits(self) -> Spans:
-        """Return when threads that launch kernels waited for the GPU, microseconds."""
+        """Return the times when launching threads waited for the GPU, microseconds."""
         waits = Stretches()
         for thread, stretches in self._waits.items():
             if thread in self._started or not self._started:
@@ -175,7 +176,7 @@ class Launches:
     def backward_passes(self, device: Any, steps: Sequence[Stretch]) -> list[BackwardPass]:
         """Return the last backward pass of each step that has one.
 
-        ``steps`` are those of the CPU. A forward pass before it, as of an earlier part of the batch, is not part of it.
+        ``steps`` are those of the CPU. A preceding forward pass, as of an earlier part of the batch, is not included.
         """
         if device not in self._kernels or not steps:
             return []
@@ -186,7 +187,7 @@ class Launches:
         }
         numbers, begins, ends = self._kernels[device]
         first: dict[int, float] = {}
-        opened: dict[int, float] = {}  # begin of the pass that a kernel belongs to
+        opened: dict[int, float] = {}  # start of the pass to which a kernel belongs
         between: dict[int, float] = defaultdict(float)  # time of other kernels since the last one of the pass
         extent: dict[int, tuple[float, float]] = {}
         until: dict[int, float] = {}
@@ -215,16 +216,16 @@ class Launches:
 
     @cached_property
     def begun(self) -> LaunchIndex:
-        """The launches by correlation; none are added any more."""
+        """The launches by correlation; no more are added."""
         return LaunchIndex(self._started)
 
 
 def _number(correlation: object) -> int:
-    """Return a correlation; -1 if it is none."""
+    """Return a correlation; -1 if there is none."""
     return correlation if type(correlation) is int and 0 <= correlation < 1 << 62 else -1
 
 
 def within(stretches: Sequence[Stretch], at: float) -> int:
-    """Return which of some joined stretches an instant lies in; -1: none."""
+    """Return the index of the joined interval that contains an instant; -1 if none."""
     place = bisect_right(stretches, (at, float("inf"))) - 1
     return place if place >= 0 and at < stretches[place][1] else -1

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-#: Floating-point operations from which a product is remembered, and the least of its dimensions: smaller ones are bound
-#: by memory or by their launch.
+#: Minimum floating-point operations of a stored product, and its minimum dimension: smaller ones are limited by memory
+#: or launch overhead.
 _LARGE, _LEAST_SIDE = 1e11, 1024
-#: Products that are remembered.
+#: Maximum number of stored products.
 _MOST = 20_000
-#: Products of one size that a median needs.
+#: Minimum number of products of one size for a median.
 _ENOUGH = 3
-#: By operator: which argument is the first matrix, and whether it is a batch of them.
+#: By operator: the argument with the first matrix, and whether it is a batch of matrices.
 _PRODUCTS = {"aten::mm": (0, False), "aten::addmm": (1, False), "aten::bmm": (0, True), "aten::baddbmm": (1, True)}
 NAMES = frozenset(_PRODUCTS)
 _TYPES = {"c10::bfloat16": "bfloat16", "c10::half": "float16"}
@@ -31,7 +31,7 @@ class MatrixProducts:
         self._us: dict[int, float] = {}
 
     def called(self, name: str, args: Mapping[str, Any]) -> None:
-        """Take an operator of the CPU."""
+        """Add a CPU operator."""
         if len(self._of) >= _MOST:
             return
         number, dims, types = args.get("External id"), args.get("Input Dims"), args.get("Input type")
@@ -50,12 +50,12 @@ class MatrixProducts:
                 self._of[number] = (kind, operations)
 
     def ran(self, number: object, length: float) -> None:
-        """Take a kernel that computes; microseconds."""
+        """Add a compute kernel; microseconds."""
         if type(number) is int and number in self._of:
             self._us[number] = self._us.get(number, 0.0) + length
 
     def largest(self) -> dict[str, Any] | None:
-        """Return the rate of the largest product that comes three times; None without."""
+        """Return the rate of the largest product that occurs three times, or None."""
         by_size: dict[tuple[float, str], list[float]] = {}
         for number, length in self._us.items():
             kind, operations = self._of[number]
@@ -73,7 +73,7 @@ class MatrixProducts:
 
 
 def _sides(first: object, second: object, batched: bool) -> Sequence[int]:
-    """Return the batch, M, K and N of a product; empty if it is none."""
+    """Return batch, M, K and N of a product; empty if it is not one."""
     if not isinstance(first, list) or not isinstance(second, list):
         return ()
     if len(first) != 2 + batched or len(second) != 2 + batched:

@@ -1,6 +1,6 @@
 """Unfinished sends and receives of ranks, from flight-recorder dumps.
 
-PyTorch names a message from the side of its own rank, with the ranks of the process group: ``nccl:send 0->1``,
+PyTorch names a message from its own rank's perspective, with ranks of the process group: ``nccl:send 0->1``,
 ``nccl:recv 1<-0``. Messages of a batch share one number, and one entry ``coalesced`` has the state of all of them.
 """
 
@@ -17,7 +17,7 @@ from preflight.parsers.torch.flight_recorder import RecordedCall, Recording, mem
 _MESSAGE = re.compile(r"[\w-]{1,20}:(?:(send) (\d{1,7})->(\d{1,7})|(recv) (\d{1,7})<-(\d{1,7}))")
 _OTHER_END = {"send": "recv", "recv": "send"}
 
-#: Why a rank waits for its peer.
+#: Reasons why a rank waits for its peer.
 ABSENT, BEHIND, CROSSED, MISMATCH, MOVING = "absent", "behind", "crossed", "mismatch", "moving"
 
 
@@ -28,19 +28,19 @@ class Wait:
     group: str
     rank: int
     peer: int
-    op: str  # as PyTorch names it
+    op: str  # PyTorch's name of it
     why: str
 
 
 @dataclass(frozen=True)
 class Stall:
-    """All unfinished messages, and where the waiting ends."""
+    """All unfinished messages, and the end of the chain of waits."""
 
     waits: tuple[Wait, ...]
-    unclear: tuple[tuple[int, str], ...]  # (rank, what it called) where the entry names no peer
+    unclear: tuple[tuple[int, str], ...]  # (rank, its call) if the entry names no peer
     circle: tuple[int, ...]  # ranks that wait for each other
-    behind: tuple[int, ...]  # waited for, and wait for no message themselves
-    absent: tuple[int, ...]  # waited for, but no dump of them was given, or it names no peers
+    behind: tuple[int, ...]  # others wait for them, but they wait for no message themselves
+    absent: tuple[int, ...]  # others wait for them, but they have no dump, or it names no peers
 
     def of(self, why: str) -> tuple[Wait, ...]:
         """Return the waits of one kind."""
@@ -52,11 +52,11 @@ class _End:
     """One end of a message."""
 
     way: str  # send, recv
-    unit: int  # the batch or the single call that it belongs to, in the order of the calls
+    unit: int  # index of its batch or single call, in call order
     entry: RecordedCall
 
 
-#: Ends of messages by (process group, its members), rank and peer.
+#: Message ends by (process group, its members), rank and peer.
 _Ends = dict[tuple[str, tuple[int, ...]], dict[tuple[int, int], list[_End]]]
 
 
@@ -90,7 +90,7 @@ def of_recordings(recordings: Mapping[int, Recording]) -> Stall | None:
 def _calls(entries: Sequence[RecordedCall]) -> Iterator[tuple[int, RecordedCall]]:
     """Yield the messages, each with its batch number.
 
-    An entry for a batch only if alone.
+    A batch entry is only yielded if it is alone.
     """
     batches: dict[tuple[str, int], list[RecordedCall]] = defaultdict(list)
     for entry in entries:
@@ -104,7 +104,7 @@ def _calls(entries: Sequence[RecordedCall]) -> Iterator[tuple[int, RecordedCall]
 def _peer(entry: RecordedCall, rank: int, members: Sequence[int]) -> tuple[str, int] | None:
     """Return an entry's end of a message, and the peer's rank in the job.
 
-    None where unknown.
+    None if unknown.
     """
     match = _MESSAGE.fullmatch(entry.op)
     if not match:
@@ -138,7 +138,7 @@ def _waits(group: str, pairs: Mapping[tuple[int, int], Sequence[_End]], known: M
 def _head(ends: Sequence[_End]) -> list[_End]:
     """Return the first unfinished call between two ranks.
 
-    NCCL processes the calls of one pair in order.
+    NCCL processes the calls of a pair in order.
     """
     waiting = [end for end in ends if not end.entry.done]
     return [end for end in waiting if end.unit == waiting[0].unit]
@@ -154,12 +154,12 @@ def _issued(mine: Sequence[_End], theirs: Sequence[_End], waiting: _End) -> bool
 
 
 def _size(entry: RecordedCall) -> tuple[object, ...]:
-    """Return what both ends must agree on; NCCL counts elements, not shapes."""
+    """Return the value that must agree at both ends; NCCL counts elements, not shapes."""
     return (sum(prod(size) for size in entry.sizes), *sorted(set(entry.dtypes)))
 
 
 def _circle(blocked: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
-    """Return the ranks of one circle of waiting; empty if there is none."""
+    """Return the ranks of one cycle of waits; empty if there is none."""
     left = {rank: set(peers) for rank, peers in blocked.items()}
     while ended := [rank for rank, peers in left.items() if not peers & left.keys()]:
         for rank in ended:

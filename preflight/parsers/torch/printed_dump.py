@@ -17,7 +17,7 @@ _TOKEN = re.compile(
     r"(?P<text>'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\")|\b(?P<word>True|False|None)\b|(?P<tuple>[()])"
     r"|(?P<last>,)(?=\s*[)\]}])|(?<=[{,\s])(?P<key>\d{1,9})(?=\s?:)"
 )
-#: What a person writes for elements that were left out.
+#: Marks by which a person omits elements.
 _LEFT_OUT = re.compile(r"(?m)^[ \t]*\.{3},?[ \t]*$|\.{3}(?=\s*[\]}])")
 _WORDS = {"True": "true", "False": "false", "None": "null", "(": "[", ")": "]"}
 
@@ -44,8 +44,8 @@ def _quoted(text: str) -> str:
         return json.dumps(text[1:-1], ensure_ascii=False)
 
 
-#: The analyser's message about a failed collective, since version 2.5. Older versions name the entry of
-#: the record, newer ones call the number a sequence number.
+#: The analyser's message about a failed collective, since version 2.5. Older versions name the entry of the record,
+#: newer ones print the number as a sequence number.
 ANALYSED = re.compile(
     r"(?:.{0,120}?[\]:])?\s{0,8}(?:(?P<what>Not all ranks joining collective|Input/output mismatch in the collective"
     r"|Collective errors for collective|Error found in collective)"
@@ -79,7 +79,7 @@ class Analysed:
 def analysed(first: str, after: Iterable[str]) -> tuple[Analysed, int] | None:
     """Read the analyser's output for one collective, and its number of lines.
 
-    None for any other beginning.
+    None if the text starts differently.
     """
     if not (match := ANALYSED.fullmatch(first)):
         return None

@@ -1,8 +1,8 @@
 """Traces of PyTorch's profiler: steps, kernels, collectives, waiting.
 
-Chrome trace JSON of Kineto. Times in the file are microseconds; here they are milliseconds. The formats of PyTorch
-1.8 … 2.13, CUDA and ROCm. A collective's kernel runs from its own rank's call until all are done: waiting for others
-is part of it.
+Reads the Chrome trace JSON of Kineto, of PyTorch 1.8 … 2.13 with CUDA or ROCm. Times in the file are in microseconds;
+here they are in milliseconds. A collective's kernel runs from its own rank's call until all ranks are done, so it
+includes waiting for others.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from preflight.parsers.torch.matrix_products import NAMES as PRODUCTS
 from preflight.parsers.torch.matrix_products import MatrixProducts
 from preflight.parsers.torch.step_budget import StepBudget, budget
 
-#: Kernels and waits that are stored of one trace; each takes 16 bytes.
+#: Maximum number of kernels and waits stored per trace; each takes 16 bytes.
 MOST = 8_000_000
 
 _STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,12})")
-#: Kernels that talk to other GPUs: NCCL and RCCL of any version, and what frameworks put in their place.
+#: Kernels that communicate with other GPUs: NCCL and RCCL of any version, and their replacements in frameworks.
 _NCCL = re.compile(
     r"nccl\w{0,12}?(AllReduce|AllGather|ReduceScatter|Broadcast|Reduce|SendRecv|AllToAll|Gather|Scatter|Generic)", re.I
 )
@@ -61,7 +61,7 @@ _MEMORY = "[memory]"
 _NUMBERS = frozenset((int, float))
 _PLAIN, _STEP_ROLE = "plain", "step"
 _CALLS = (("launch", _LAUNCHES), ("synchronise", _SYNCHRONISE), ("copy", _COPIES))
-#: Names of kernels that are remembered with what they do: a model has some hundred.
+#: Maximum number of cached kernel names with their roles: a model has some hundred.
 _MOST_NAMES = 1 << 14
 
 
@@ -72,18 +72,18 @@ def is_event(value: object) -> bool:
 
 @dataclass(frozen=True)
 class TraceSummary:
-    """A complete trace: its document, and what is compared with other ranks' traces."""
+    """A complete trace: its document, and values compared with other ranks' traces."""
 
     document: dict[str, Any]
     calls: Sequence[tuple[CallKey, CallSeries]]
-    bare: Coverage  # communication of its GPU under which nothing computes, microseconds
+    bare: Coverage  # communication on its GPU while no kernel computes, microseconds
     steps: Mapping[int, Stretch]  # by number, microseconds
-    compute: Mapping[int, float]  # time of each step under kernels that compute, microseconds
-    tails: Sequence[Stretch]  # of the steps, behind their last kernel of the backward pass
+    compute: Mapping[int, float]  # time of each step with compute kernels, microseconds
+    tails: Sequence[Stretch]  # in each step, the part after the last kernel of the backward pass
 
 
 class Trace:
-    """One trace as it is read, event by event."""
+    """One trace, read event by event."""
 
     def __init__(self) -> None:
         self.events = 0
@@ -91,10 +91,10 @@ class Trace:
         self.about: dict[str, Any] = {}
         self.steps: dict[bool, list[Stretch]] = {False: [], True: []}  # as the CPU began them; as the GPU ran them
         self.tails: list[Stretch] = []
-        self.numbers: dict[float, int] = {}  # of the steps, by their begin on the CPU
+        self.numbers: dict[float, int] = {}  # as the CPU started them; as the GPU ran them
         self.kernels = 0
         self.calls = CollectiveCalls()
-        self._names: dict[str, tuple[bool, str | None]] = {}  # of kernels: whether they communicate, what
+        self._names: dict[str, tuple[bool, str | None]] = {}  # for kernels: whether they communicate, and their name
         self.compute: dict[Any, Stretches] = defaultdict(Stretches)
         self.talk: dict[Any, Stretches] = defaultdict(Stretches)
         self.copies: dict[Any, Stretches] = defaultdict(Stretches)  # and fillings
@@ -106,8 +106,8 @@ class Trace:
         self.memory = CudaMemory()
         self.products = MatrixProducts()
         self.data_parallel = False  # torch.nn.parallel.DataParallel
-        self._roles: dict[str, str] = {}  # of operators and annotations of the CPU
-        self._calls: dict[str, str] = {}  # of CUDA's or HIP's functions
+        self._roles: dict[str, str] = {}  # CPU operators and annotations
+        self._calls: dict[str, str] = {}  # CUDA or HIP functions
         self.backends: dict[str, int] = defaultdict(int)
         self.begin, self.end = float("inf"), float("-inf")
 
@@ -146,7 +146,7 @@ class Trace:
         self.batch((event,))
 
     def _take(self, event: Mapping[str, Any]) -> None:
-        """Process an event with a begin and a length; most of a trace need little."""
+        """Process an event with a start and a duration; most of a trace needs little work."""
         self.events += 1
         begin, length = event.get("ts"), event.get("dur")
         if not (_real(begin) and _real(length)):
@@ -186,7 +186,7 @@ class Trace:
             self.host.function(name, begin, length)
 
     def _copy(self, name: str, event: Mapping[str, Any], begin: float, length: float) -> None:
-        """Take a copy or a filling of memory, as the GPU made it."""
+        """Add a memory copy or memset on the GPU."""
         args = _args(event)
         correlation, device = args.get("correlation"), args.get("device", event.get("pid"))
         device = device if isinstance(device, (int, str)) else None
@@ -196,7 +196,7 @@ class Trace:
         self.launches.ran(device, correlation, begin, "HtoD" in name)
 
     def _call(self, name: str, event: Mapping[str, Any], begin: float, length: float) -> None:
-        """Process a call of CUDA's or HIP's runtime or driver."""
+        """Process a call of the CUDA or HIP runtime or driver."""
         role = self._calls.get(name)
         if role is None:
             role = next((role for role, pattern in _CALLS if pattern.fullmatch(name)), _PLAIN)
@@ -232,7 +232,7 @@ class Trace:
             self.products.ran(args.get("External id"), length)
 
     def _classified(self, name: str) -> tuple[bool, str | None]:
-        """Return whether a kernel of this name communicates, and NCCL's name of it."""
+        """Return whether a kernel of this name communicates, and its name in NCCL."""
         match = _NCCL.search(name)
         answer = (match is not None or _OTHER_COMMUNICATION.search(name) is not None, match[1] if match else None)
         if len(self._names) < _MOST_NAMES:
@@ -240,7 +240,7 @@ class Trace:
         return answer
 
     def _role(self, name: str) -> str:
-        """Return what an operator or annotation of the CPU means here."""
+        """Return the role of a CPU operator or annotation."""
         role = _role_of(name)
         if role is not _STEP_ROLE and len(self._roles) < _MOST_NAMES:
             self._roles[name] = role
@@ -269,12 +269,12 @@ class Trace:
             self.data_parallel = True
 
     def document(self) -> dict[str, Any]:
-        """Return the facts; what the trace is silent about is None."""
+        """Return the facts; missing ones are None."""
         return self.summary.document
 
     @cached_property
     def summary(self) -> TraceSummary:
-        """What the complete trace contains; events are not taken any more."""
+        """The content of the complete trace; no more events are accepted."""
         spans = {self.numbers[begin]: (begin, end) for begin, end in sorted(self.steps[False]) if begin in self.numbers}
         calls = self._calls_in_steps(spans)
         document = self._document(calls)
@@ -289,12 +289,12 @@ class Trace:
         self.talk.clear()
         self.copies.clear()
         self.launches, self.host = Launches(), HostActivity()
-        # of a process with several GPUs, which of them a rank is is unknown
+        # for a process with several GPUs, the GPU of a rank is unknown
         return TraceSummary(document, calls if alone else (), Coverage(bare), spans, computed,
                             self.tails if alone else ())  # fmt: skip
 
     def _calls_in_steps(self, spans: Mapping[int, Stretch]) -> Sequence[tuple[CallKey, CallSeries]]:
-        """Return the calls of collectives in order, each with its step."""
+        """Return the collective calls in order, each with its step."""
         calls = ordered(self.calls)
         steps = sorted(spans.values())
         numbers = [self.numbers[begin] for begin, _ in steps]
@@ -405,7 +405,7 @@ def _apart(steps: Sequence[Stretch]) -> list[Stretch]:
 
 
 def _shares(parts: Sequence[StepBudget]) -> dict[str, float] | None:
-    """Return the parts of the steps' time as shares of it, over all GPUs of the trace."""
+    """Return the parts of the steps' time as fractions, over all GPUs of the trace."""
     sums = StepBudget(*map(sum, zip(*parts, strict=True)))
     if not sums.all:
         return None
@@ -426,9 +426,9 @@ def _sample(values: Sequence[float]) -> dict[str, Any] | None:
 
 
 def _collective(name: str) -> str:
-    """Return a collective's name in nccl-tests' spelling.
+    """Return a collective's name in the spelling of nccl-tests.
 
-    NCCL, PyTorch and Gloo each have their own.
+    NCCL, PyTorch and Gloo use different spellings.
     """
     plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).strip("_").lower()
     plain = re.sub(r"^(all|reduce)_?(reduce|gather|scatter|to)", r"\1_\2", plain)
@@ -460,13 +460,13 @@ def _args(event: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _thread(event: Mapping[str, Any]) -> object:
-    """Return the thread of an event of the CPU."""
+    """Return the thread of a CPU event."""
     thread = event.get("tid")
     return thread if isinstance(thread, (int, str)) else None
 
 
 def _real(value: object) -> bool:
-    """Return whether a value is a number of a sane size (no bool, no NaN)."""
+    """Return whether a value is a number of plausible size (no bool, no NaN)."""
     return type(value) in _NUMBERS and -1e18 < value < 1e18  # type: ignore[operator]
 
 

@@ -1,8 +1,8 @@
 """Pickles of plain values, read without unpickling.
 
-PyTorch's flight recorder writes such files. Unpickling runs arbitrary code. Here the instructions are only examined
-(``pickletools``), and those that make numbers, texts, lists, tuples and dictionaries are followed; a file with any
-other is refused. So is a file that would make more than its size allows.
+PyTorch's flight recorder writes such files. Unpickling would run arbitrary code, so the instructions are only examined
+(``pickletools``). Those that create numbers, texts, lists, tuples and dictionaries are interpreted; a file with any
+other instruction is rejected, and so is a file that would create more objects than its size justifies.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import Any
 
 from preflight.errors import PreflightError
 
-#: Instructions that put a value as it stands in the file.
+#: Instructions that push a value stored in the file.
 _PLAIN = frozenset(
     ("BININT", "BININT1", "BININT2", "LONG1", "LONG4", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8",
      "INT", "LONG", "FLOAT", "UNICODE")
 )  # fmt: skip
-#: Instructions that are followed; each may make an object of 100 bytes. A dump of 10,000 entries has a million.
+#: Maximum number of interpreted instructions; each may create an object of 100 bytes. A dump of 10,000 entries has a
+#: million.
 MOST = 3_000_000
 
 _CONSTANT = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
@@ -39,12 +40,12 @@ class UnsafePickle(PreflightError, ValueError):
 
 
 def is_pickle(head: bytes) -> bool:
-    """Return whether a file begins like a pickle of protocol 2 to 5."""
+    """Return whether a file starts like a pickle of protocol 2 to 5."""
     return len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5
 
 
 def plain_values(data: bytes) -> Any:
-    """Return the value that a pickle describes, without running any of it.
+    """Return the value in a pickle, without running any of it.
 
     Raises UnsafePickle.
     """
@@ -52,7 +53,7 @@ def plain_values(data: bytes) -> Any:
     memo: dict[int, Any] = {}
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of escapes in texts that are refused all the same
+            warnings.simplefilter("ignore", DeprecationWarning)  # for escapes in texts that are rejected anyway
             for number, (instruction, argument, position) in enumerate(pickletools.genops(data)):
                 if number > MOST:
                     raise UnsafePickle(f"the pickle has more than {MOST} instructions; it was not unpickled")

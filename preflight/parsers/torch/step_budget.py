@@ -1,9 +1,9 @@
-"""Where the time of the steps goes: each instant of a GPU belongs to one part.
+"""Breakdown of step time: each instant of a GPU belongs to one part.
 
-Computing comes first, then exposed communication, then copies; the rest is idle. An idle stretch that
-begins while or just after the CPU waits for the GPU is due to that wait; one under the data loader, or before the
-first copy of a step to the GPU, is due to the data; else the CPU had launched nothing up to the launch of what runs
-next, and what is left is the start of a kernel that was launched already. Times are microseconds.
+Computation has priority, then exposed communication, then copies; the rest is idle. Idle time that starts while or just
+after the CPU waits for the GPU is caused by that wait; idle time during the data loader, or before the first copy of a
+step to the GPU, by the data. Otherwise it is caused by the CPU up to the launch of the next activity; the remaining
+time is the start of a kernel that was already launched. Times are in microseconds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from preflight.parsers.torch.intervals import Coverage, Stretch, clipped, total, without
 
-#: How long after the end of a wait of the CPU the GPU may run dry because of it.
+#: Time after the end of a CPU wait within which it explains an idle GPU.
 _JUST_AFTER_US = 20.0
 _UNKNOWN = float("nan")
 
@@ -26,8 +26,8 @@ class StepBudget(NamedTuple):
 
     all: float
     compute: float
-    communication: float  # bare: nothing computes meanwhile
-    copies: float  # bare
+    communication: float  # exposed: no kernel computes meanwhile
+    copies: float  # exposed
     idle_data: float
     idle_sync: float
     idle_host: float
@@ -35,12 +35,12 @@ class StepBudget(NamedTuple):
 
     @property
     def idle(self) -> float:
-        """Time in which the GPU does nothing."""
+        """Time in which the GPU is idle."""
         return self.idle_data + self.idle_sync + self.idle_host + self.idle_other
 
 
 class Activities:
-    """What a GPU does, in order of time: begins, those of the launches, kinds."""
+    """GPU activities in time order: starts, launch times, kinds."""
 
     def __init__(self) -> None:
         self.begins = array("d")
@@ -48,13 +48,13 @@ class Activities:
         self.to_gpu = array("b")  # whether it is a copy from the host
 
     def add(self, begin: float, launch: float | None, to_gpu: bool) -> None:
-        """Add one behind all others."""
+        """Add an activity after all others."""
         self.begins.append(begin)
         self.launches.append(_UNKNOWN if launch is None else launch)
         self.to_gpu.append(to_gpu)
 
     def launch(self, place: int) -> float | None:
-        """Return when one was launched; None if unknown, or if there is none there."""
+        """Return the launch time of an activity; None if unknown, or if there is none."""
         if not 0 <= place < len(self.launches) or isnan(self.launches[place]):
             return None
         return self.launches[place]
@@ -69,7 +69,7 @@ def budget(
     loads: Sequence[Stretch],
     waits: Sequence[Stretch],
 ) -> StepBudget:
-    """Divide the windows; each list is in order of time, and joined."""
+    """Divide the windows; each list is joined and in time order."""
     bare = without(communication, compute)
     copying = without(without(copies, compute), communication)
     gaps: Sequence[Stretch] = windows

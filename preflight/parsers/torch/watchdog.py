@@ -1,7 +1,7 @@
 """Messages of PyTorch's watchdog: timed-out collectives, progress of ranks.
 
-They are ProcessGroupNCCL's. Formats of PyTorch 1.7 … 2.13. A rank in the text counts within its process group; the
-prefix of the line (``[rank13]:``) counts within the job.
+The watchdog is part of ProcessGroupNCCL. Formats of PyTorch 1.7 … 2.13. A rank in the text counts within its process
+group; the prefix of the line (``[rank13]:``) counts within the job.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from preflight.textprep.numbered_text import NumberedText
 MARKS = ("WorkNCCL(", "ast enqueued")
 
 _MARK = r"(?:^|[\s\]])\[(?:default)?(?:rank)?(\d{1,7})\]:"
-#: What stands between the brackets, where ``Timeout(ms)`` has its own; another beginning is not looked over.
+#: Text between the brackets, in which ``Timeout(ms)`` has its own; it does not contain the start of another message.
 _PIECE = r"(?:[^)W]|W(?!orkNCCL\()){0,400}"
 _INSIDE = rf"{_PIECE}(?:\){_PIECE})?"
 _TIMEOUT = re.compile(
@@ -32,12 +32,12 @@ _RANK_MARK = re.compile(_MARK)
 
 MOST = 100_000
 
-#: How a message begins that a terminal or a person may have broken, and over how many more lines.
+#: Start of a message that a terminal or a person may have broken, and maximum number of further lines.
 _HEADS = ("Watchdog caught", "Exception (either an error or timeout)", "Timeout at NCCL work", "detected by watchdog",
           "thread terminated with exception")  # fmt: skip
 _HEAD_CUT = re.compile(r"\] \[Rank \d{1,7}\] Wat[a-z ]{0,42}\s*$")
 _MOST_BROKEN = 6
-#: Characters of a line that are looked at.
+#: Maximum examined characters of a line.
 _LONGEST = 20_000
 
 
@@ -62,14 +62,14 @@ class RankProgress:
     line: int
     rank: int
     group: str
-    at: int | None  # the work that ran out of time
+    at: int | None  # the work that timed out
     enqueued: int
     completed: int
 
 
 @dataclass(frozen=True)
 class Watchdog:
-    """All messages of the watchdog, in the order of the lines."""
+    """All messages of the watchdog, in line order."""
 
     timed_out: tuple[TimedOut, ...]
     progress: tuple[RankProgress, ...]
@@ -103,7 +103,7 @@ def parse(source: str | NumberedText) -> Watchdog:
 
 
 def _how_far(one: RankProgress) -> tuple[int, int, bool, int]:
-    """Sort the reports of one rank of one group by progress, not by line."""
+    """Sort the reports of one rank in one group by progress, not by line."""
     return one.enqueued, one.completed, one.at is not None, -(one.at or 0)
 
 
@@ -117,7 +117,7 @@ def _drop_repeats(timed_out: list[TimedOut]) -> tuple[TimedOut, ...]:
 def _joined(lines: Iterable[str]) -> Iterator[str]:
     """Yield lines with wrapped messages joined at their first line.
 
-    The number of lines stays the same.
+    The number of lines is preserved.
     """
     pending = list(lines)
     for at, line in enumerate(pending):
@@ -127,7 +127,7 @@ def _joined(lines: Iterable[str]) -> Iterator[str]:
 
 
 def is_silent(text: str) -> bool:
-    """Return whether a text has nothing of the watchdog."""
+    """Return whether a text has no watchdog message."""
     return not any(mark in text for mark in (*_HEADS, *MARKS, "] [Rank "))
 
 
@@ -136,7 +136,7 @@ def _begins(line: str) -> bool:
 
 
 def _end(lines: Sequence[str], at: int) -> int:
-    """Return where a broken message ends: complete, else with its collective."""
+    """Return the end of a broken message: complete, otherwise with its collective."""
     ends = []
     for end in range(at + 2, min(at + 2 + _MOST_BROKEN, len(lines) + 1)):
         # the exception that ended a watchdog is itself such a message
@@ -149,7 +149,7 @@ def _end(lines: Sequence[str], at: int) -> int:
 
 
 def _glued(lines: Sequence[str], at: int, end: int) -> str:
-    """Return lines joined: wrapped by a terminal within words, or by people."""
+    """Return lines joined: wrapped within words by a terminal, or by people."""
     pieces = [piece[:_LONGEST].strip("\r") for piece in lines[at:end]]
     text = "".join(pieces)
     return text if _is_complete(text) else " ".join(pieces)
@@ -171,7 +171,7 @@ def _timed_out(number: int, line: str, match: re.Match[str]) -> TimedOut:
 
     def integer(name: str) -> int | None:
         value = fields.get(name, "")
-        # of coalesced operations no size is known: -1, printed without its sign
+        # for coalesced operations no size is known: -1, printed without its sign
         return int(value) if value.isascii() and value.isdigit() and int(value) < 1 << 63 else None
 
     return TimedOut(

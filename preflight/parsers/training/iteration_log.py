@@ -1,4 +1,4 @@
-"""Lines of steps that training programs print.
+"""Step lines of training programs.
 
 Megatron-LM, DeepSpeed, Hugging Face's Trainer, Lightning, NeMo, torchtitan, and progress bars of tqdm.
 """
@@ -17,7 +17,7 @@ _NUMBER = r"-?(?:\d{1,12}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,3})?|(?i:nan|inf))"
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """One step; None where the line lacks the value."""
+    """One step; None if the line lacks the value."""
 
     step: int | None
     step_time_s: float | None
@@ -73,7 +73,7 @@ _ANY_RATE = re.compile(
 _LOSS = re.compile(rf"(?:lm loss|reduced_train_loss|train_loss|\bloss)(?:_step)?(?::|=) {{0,4}}(?P<loss>{_NUMBER})")
 _GRAD_NORM = re.compile(rf"(?i)\bgrad(?:ient)?[_ ]?norm'?(?::|=)? {{0,4}}'?(?P<norm>{_NUMBER})")
 _TFLOPS = re.compile(r"(?:TFLOP/s/GPU\)|TFLOPs\)|tflops): {0,4}(?P<tf>[\d,]{1,10}(?:\.\d+)?)")
-#: Lines between two steps, and the longest line that is looked at.
+#: Maximum lines between two steps, and maximum examined length of a line.
 _GAP, _LONGEST = 60, 4000
 
 

@@ -1,4 +1,4 @@
-"""Lines in which serving engines report requests, throughput and KV cache.
+"""Lines of serving engines about requests, throughput and KV cache.
 
 vLLM (``Avg generation throughput: … Running: … Waiting: …``) and SGLang (``Decode batch. #running-req: …``).
 """
@@ -34,15 +34,15 @@ _VALUES = {
 }
 _CACHE_SIZE = re.compile(r"GPU KV cache size: (\d[\d,]{0,14}) tokens")
 _ENGINE = re.compile(r"\bEngine (\d{1,5}): ")
-#: Lines between two reports, and the longest line that is looked at.
+#: Maximum lines between two reports, and maximum examined length of a line.
 _GAP, _LONGEST = 60, 2000
 
 
 @dataclass(frozen=True)
 class ServingReport:
-    """One report of an engine; None where the line lacks the value."""
+    """One report of an engine; None if the line lacks the value."""
 
-    engine: str  # its number, where the line names it
+    engine: str  # its number, if the line names it
     generation_tokens_s: float | None
     prompt_tokens_s: float | None
     running: int | None  # requests
@@ -88,14 +88,14 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def _start_in(text: str) -> int | None:
-    """Return the size of the KV cache that a line has, 0 where the server is ready."""
+    """Return the size of the KV cache in a line, 0 if the server is ready."""
     if size := _CACHE_SIZE.search(text):
         return int(size[1].replace(",", ""))
     return 0 if text.strip().removeprefix("INFO:").strip() == "Application startup complete." else None
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[ServingLog]:
-    """Read the reports from the first one on; other lines may stand between."""
+    """Read the reports starting at the first; other lines may be in between."""
     reports: list[ServingReport] = []
     program = ""
     started = tokens = None
