@@ -218,7 +218,9 @@ def judge_row_remap(health: Health) -> Iterator[Finding]:
     def judge(gpu: GpuHealth) -> Finding | None:
         rows = gpu.remapped_uncorrected or 0
         if gpu.remap_failure:
-            return failed("a row remapping failed", found="failure", expected="none", fix=REPLACE, action="replace")
+            pending = ", and one waits for a reset" if gpu.remap_pending else ""
+            return failed(f"a row remapping failed{pending}", found="failure", expected="none", fix=REPLACE,
+                          action="replace")  # fmt: skip
         if rows >= REMAPPED_LIMIT:
             return failed(
                 f"{rows} rows remapped for uncorrectable errors",

@@ -179,8 +179,9 @@ def _worst(policies: Sequence[tuple[XidEvent, XidPolicy]], context: XidContext, 
     words = own_words(event.text).strip(" .") if context.pasted else ""
     printed = f" (“{ends_of(words, 120, 80)}”)" if words and words.lower() not in policy.meaning.lower() else ""
     report, deciding = failed if bad else unknown if noted else warned, _deciding(policies, worst)
+    code = f"Xid {event.code}" if event.coded else f"a line without a code, which means Xid {event.code}"
     return report(
-        f"{named}Xid {event.code}: {policy.meaning}{printed}" + (f", {times} times" if times > 1 else "")
+        f"{named}{code}: {policy.meaning}{printed}" + (f", {times} times" if times > 1 else "")
         + (f", {when}" if when else "") + (f"; also {then}" if then else "")
         + (f" (line {event.number})" if event.number else ""),
         subject=address, found=event.line[:200], expected=f"no such XID{context.since}", evidence=context.evidence,

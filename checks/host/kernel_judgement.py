@@ -173,13 +173,18 @@ _REPLACE_DIMM = "Drain the node; `ras-mc-ctl --errors` and the BMC's event log n
 
 def _aer(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
     groups: dict[str, list[KernelEvent]] = defaultdict(list)
+    last = ""
     for event in kinds.get("pcie-aer", ()):
-        groups[event.device].append(event)
+        if event.detail != _SUPPRESSED:
+            last = event.device if event.severity == "corrected" and "PCIe Bus Error" in event.text else last
+        groups[last or event.device if event.detail == _SUPPRESSED else event.device].append(event)
     for device, events in groups.items():
         where = f" of {device}" if device else ""
         fatal = tuple(event for event in events if event.severity == "fatal")
         severe = tuple(event for event in events if event.severity == "error" and not window.booting(event))
-        corrected = tuple(_lines([event for event in events if event.severity == "corrected"]))
+        corrected = [event for event in events if event.severity == "corrected"]
+        unseen = [event for event in corrected if event.detail == _SUPPRESSED]
+        corrected = [*_lines([event for event in corrected if event.detail != _SUPPRESSED]), *unseen]
         if fatal:
             contained = any(event.detail == "containment event" for event in fatal)
             words = "fatal PCIe error" if not contained else "PCIe port contained a fatal error (DPC)"
@@ -187,11 +192,23 @@ def _aer(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
         if severe and not fatal:
             yield Problem(Status.WARN, f"{count(_lines(severe), 'uncorrected, non-fatal PCIe error')}{where}", device,
                           "pcie-aer", severe, _RESEAT)  # fmt: skip
-        if most_within(corrected, HOUR_S) >= AER_PER_HOUR:
-            yield Problem(Status.WARN, f"{len(corrected)} corrected PCIe errors{where}{window.span(corrected)}", device,
-                          "pcie-aer", corrected, _RESEAT)  # fmt: skip
+        stormy = any(not window.booting(event) for event in unseen)
+        if stormy or most_within(corrected, HOUR_S) >= AER_PER_HOUR:
+            number = _number(corrected)
+            more = f", of which the kernel logged {number - unlogged}" if (unlogged := _number(unseen)) else ""
+            yield Problem(Status.WARN, f"{number} corrected PCIe errors{where}{window.span(corrected)}{more}", device,
+                          "pcie-aer", tuple(corrected), _RESEAT)  # fmt: skip
         elif corrected:
-            yield f"{count(corrected, 'corrected PCIe error')}{where}"
+            number = _number(corrected)
+            yield f"{number} corrected PCIe error{'s' if number > 1 else ''}{where}"
+
+
+#: Words of a line in place of messages that the kernel did not log, for they were too many in a few seconds.
+_SUPPRESSED = "suppressed"
+
+
+def _number(events: Sequence[KernelEvent]) -> int:
+    return sum(event.count for event in events)
 
 
 def _iommu(kinds: Kinds, window: Window) -> Iterator[Problem | str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from preflight import facts
+from preflight._startup.lightclass import replace
 from preflight.checks.job.cause import HostGroup, blamed, contradictions, grouped, of_log, witness
 from preflight.checks.logs import no_nccl
 from preflight.expectations import Site
@@ -64,7 +65,8 @@ def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
         for failure in found[:_MAX_FINDINGS]:
             groups = _causes(run, log, failure)
             echoes = sum(one.echo for one in log.failures) if failure is found[0] else 0
-            yield _finding(failure, key, echoes, next((group for group in groups if group.agreed), None))
+            reported = _finding(failure, key, echoes, next((group for group in groups if group.agreed), None))
+            yield _with_versions(reported, log) if failure.id == _VERSIONS and len(log.versions) > 1 else reported
             yield from contradictions(groups, key, failure.id)
         if not found:
             yield _clean(log, key, less=len(log.failures))
@@ -103,6 +105,16 @@ def _finding(failure: Failure, key: str, echoes: int, group: HostGroup | None) -
         fix=_steps(remedies, failure.collect[:3]),
         quote="\n".join(text for text in (str(failure.line), witness(group) if group else "") if text),
     ).from_cause(blamed(group))
+
+
+#: The failure of ranks with several versions of NCCL, whose message need not name them.
+_VERSIONS = "version_mismatch"
+
+
+def _with_versions(finding: Finding, log: NcclLog) -> Finding:
+    """Add the versions that the ranks printed to a finding."""
+    named = ", ".join(f"{use.name} on {use.first.host or 'a host without a name'}" for use in log.versions[:4])
+    return replace(finding, message=f"{finding.message}; the ranks loaded NCCL {named}")
 
 
 def _steps(remedies: Sequence[str], collect: Sequence[str]) -> str:

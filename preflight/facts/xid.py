@@ -33,6 +33,11 @@ class XidEvent:
     number: int = 0  # of the line in a pasted text
 
     @property
+    def coded(self) -> bool:
+        """Whether the line has the code; others mean the same as one with it."""
+        return "Xid" in self.line
+
+    @property
     def cause(self) -> int | None:
         """The code of an earlier error that the line itself names."""
         return xid_marks.cause_in(self.text)

@@ -135,7 +135,10 @@ JOB: Mapping[str, str] = {
     "framework error": "messages.framework_errors",
 }
 
-FAMILIES: tuple[Mapping[str, str], ...] = (NVIDIA, HOST, NETWORK, TOOLS, CLUSTER, JOB)
+#: Formats of a text in which nothing else was recognised.
+LAST: Mapping[str, str] = {"program log": "messages.program_log"}
+
+FAMILIES: tuple[Mapping[str, str], ...] = (NVIDIA, HOST, NETWORK, TOOLS, CLUSTER, JOB, LAST)
 
 
 class FormatParser(NamedTuple):

@@ -31,6 +31,7 @@ from preflight.recognition.described_pods import DESCRIBE, read_described
 from preflight.recognition.detector import TextPart, parts
 from preflight.recognition.evaluate import add_findings
 from preflight.recognition.formats import kinds
+from preflight.recognition.formats.messages import PROGRAM_LOG
 from preflight.recognition.formats.nccl_settings import SETTING, commands
 from preflight.recognition.formats.pytorch import read_trace_or_dump
 from preflight.recognition.framed_tables import read_framed
@@ -68,7 +69,7 @@ def read(source: InputSource) -> list[TextPart]:
     if found:
         judge_logs(found, source, seen)
         return found
-    recognised = container_formats.best(source, _read)
+    recognised = container_formats.best(source, _read) or _logs(lines_of(source.text), source.name)
     if len(recognised) > MOST_PARTS:
         source.note(f"the parts after line {recognised[MOST_PARTS].first}: only {MOST_PARTS} are reported")
     return recognised[:MOST_PARTS]
@@ -83,6 +84,20 @@ def _read(source: InputSource) -> list[TextPart]:
     if found or SETTING not in source.text.text:
         return found
     return [part for _, own in split_by_writer(lines) for part in commands(bare(own))][:MOST_PARTS]
+
+
+def _logs(lines: Lines, source: str) -> list[TextPart]:
+    """Return the program's log that a text without any other output is."""
+    writers = list(split_by_writer(lines))
+    writer, own = writers[0] if len(writers) == 1 else ("", lines)
+    written = [line for line in bare(own) if line.text.strip()]
+    if not written or not PROGRAM_LOG.matches(written, 0):
+        return []
+    taken = PROGRAM_LOG.parse(written, 0)
+    text = "".join(f"{line.text}\n" for line in written)
+    part = TextPart(PROGRAM_LOG.name, written[0].number, written[-1].number, writer, taken, text)
+    add_findings([part], source)
+    return [part]
 
 
 def read_text(text: str, source: str) -> list[TextPart]:
@@ -135,7 +150,7 @@ def _parts(lines: Lines, writer: str) -> list[TextPart]:
 
 def known() -> tuple[str, ...]:
     """Return the names of all kinds."""
-    return (NCCL_TESTS, NCCL_LOG, *(kind.name for kind in kinds()))
+    return (NCCL_TESTS, NCCL_LOG, *(kind.name for kind in kinds()), PROGRAM_LOG.name)
 
 
 class Across(NamedTuple):

@@ -31,7 +31,7 @@ _LOOKS: tuple[tuple[str, re.Pattern[str], tuple[str, str, str]], ...] = tuple(
         ("dcgmi", r"(?i)\bdcgmi?\b|DCGM_FI_", ("dcgmi diag -r 1", "dcgmi health -c", "nvidia-smi -q")),
         ("nvidia-smi dmon or pmon", r"^# ?gpu +(?:pwr|pid|sm|fb)\b", _GPU),
         ("a list of GPUs (nvidia-smi -L)", r"^GPU \d{1,3}: .{1,100}\(UUID: ", _GPU),
-        ("nvidia-smi", r"(?i)\bnvidia-smi\b|\bNVML\b", _GPU),
+        ("nvidia-smi", r"(?i:\bnvidia-smi\b)|\bNVML\b", _GPU),
         ("rocm-smi", r"(?i)rocm-smi|ROCm System Management", _GPU),
         ("nvcc", r"nvcc: NVIDIA|Cuda compilation tools", _DRIVER),
         ("mlxlink", r"(?i)^\s*Operational Info\b|\bmlxlink\b", _NETWORK),
@@ -46,7 +46,7 @@ _LOOKS: tuple[tuple[str, re.Pattern[str], tuple[str, str, str]], ...] = tuple(
         ("file systems", r"^Filesystem +(?:Size|1K-blocks|Inodes)", _DISKS),
         ("memory of the host", r"^\s+total +used +free", _HOST),
         ("a web page", r"(?i)<html|<!doctype html", _GPU),
-        ("JSON", r"\A\s*[\[{]", _JOB),
+        ("JSON", r"\A\s*(?:\{\s*[\"}]|\[\s*(?:[\[{\"\]]|-?\d+(?:\.\d+)?\s*[,\]]))", _JOB),
         ("the log of a job", r"(?i)\b(?:epoch|rank|step|loss|torch|cuda|nccl|mpi)\b", _JOB),
     )
 )  # fmt: skip

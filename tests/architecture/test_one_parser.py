@@ -14,6 +14,7 @@ from preflight.checks import registry as checks
 from preflight.parsers import registry
 from preflight.parsers.nvidia.query_log import QueryLog
 from preflight.recognition.formats import kinds
+from preflight.recognition.formats.messages import PROGRAM_LOG
 from preflight.recognition.judges import MODULES, checks_of
 from tests.support.paths import ROOT
 
@@ -107,7 +108,7 @@ def test_each_pattern_outside_the_parsers_is_known() -> None:
 def test_each_format_of_the_registry_is_recognised_by_its_parser() -> None:
     names = [name for family in registry.FAMILIES for name in family]
     assert len(names) == len(set(names))
-    recognised = {kind.name: kind.matches for kind in kinds()}
+    recognised = {kind.name: kind.matches for kind in (*kinds(), PROGRAM_LOG)}
     for name in names:
         assert recognised[name] is registry.parser(name).begins, name
 

@@ -140,4 +140,4 @@ def test_every_kind_has_a_pasted_text() -> None:
         "bonding", "cma_roce", "dcb", "devlink health", "ethtool -a", "flight recorder", "ibqueryerrors", "mlxlink",
         "mst status", "pytorch trace", "rdma ports", "ucx",
     }  # fmt: skip
-    assert set(known()) - pasted <= elsewhere | set(TOOLS) | {"network error"}
+    assert set(known()) - pasted <= elsewhere | set(TOOLS) | {"network error", "program log"}

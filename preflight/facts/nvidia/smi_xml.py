@@ -325,8 +325,8 @@ def _reasons(tree: Tree) -> int:
         if not bits:
             raise ValueError(f"{block} names no reason" if gathered else NOT_IN_OUTPUT)
         reasons = sum(bit for bit, name in bits.items() if read.flag(name))
-        if HW_SLOWDOWN not in bits and not reasons & _SLOWED:
-            raise ValueError(NOT_IN_OUTPUT)  # cut before the relevant reasons
+        if not bits.keys() & {HW_SLOWDOWN, HW_THERMAL} and not reasons & _SLOWED:
+            raise ValueError(NOT_IN_OUTPUT)  # cut before the relevant reasons, or they were not queried
         return reasons
     raise ValueError(NOT_IN_OUTPUT)
 

@@ -98,6 +98,9 @@ KINDS = (
     _kind("pcie-aer", FATAL, "DPC: ", rf"{_DEVICE}(?:pciehp: )?DPC: (?P<who>containment event)"),
     _kind("pcie-aer", NOTE, "PCIe Bus Error: severity=",
           rf"(?:{_DEVICE})?(?:AER: )?PCIe Bus Error: severity=(?P<who>\w{{1,20}}(?:,? \([\w-]{{1,12}}\))?)"),
+    _kind("pcie-aer", CORRECTED, "suppressed",
+          r"(?:\bAER: |\baer_\w{1,40}: |pcie_do_\w{1,40}: )(?P<n>\d{1,9}) "
+          r"(?:(?:[Cc]orrect(?:ed|able) )?(?:error )?messages?|callbacks|errors) (?P<who>suppressed)"),
     _kind("pcie-aer", NOTE, "AER: ",
           r"AER: (?:Multiple )?(?P<who>(?:Unc|C)orrect(?:ed|able)(?: \([\w-]{1,12}\))?) error (?:message )?received"
           rf"(?: from)?:?(?: (?P<dev>{_PCI}))?"),

@@ -64,7 +64,7 @@ def _event(kind: Kind, groups: dict[str, str], text: str, at_s: float | None, nu
     who = groups.get("who", "")
     count = (
         int(groups["n"])
-        if kind.name in ("memory-error", "fs-error-recorded", "cpu-throttled") and groups.get("n")
+        if kind.name in ("memory-error", "fs-error-recorded", "cpu-throttled", "pcie-aer") and groups.get("n")
         else 1
     )
     event = KernelEvent(kind.name, kind.severity, groups.get("dev", ""), at_s, text, number, count,

@@ -48,7 +48,8 @@ _NO_FAULT = re.compile(
     r"(?i)\b(?:no|0|zero|without|any) (?:\w{1,20} )?(?:errors?|failures?)\b|\berrors?\b ?(?:=|:|count:?)? ?(?:0\b"
     r"|none\b)"
     r"|\b(?:re-?try(?:ing)?|retries|re-?tried|re-?connecting|will try again|trying again|try another|fall(?:ing)? ?back"
-    r"|ignor(?:ed|ing)|recovered|succeeded|successful(?:ly)?|resolved|non.?fatal|harmless|can be ignored)\b"
+    r"|ignor(?:ed|ing)|recovered|succeeded|successful(?:ly)?|resolved|non.?fatal|harmless|can be ignored"
+    r"|already been registered)\b"
     r"|\bdeprecat|error[_ ]?(?:rate|bound|handler|handling|level|log|check)|mean (?:squared )?error|\berror_?(?:if|on)_"
 )
 #: The last of several retries.

@@ -10,7 +10,7 @@ from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
 
-HINTS = (", ", "(UUID: ")
+HINTS = (", ", "(UUID: ", "--query-gpu")
 
 #: A column of the query -> path of the same value in the tree of ``nvidia-smi -q``.
 _PATHS = {
@@ -81,15 +81,33 @@ def _columns(text: str) -> list[str] | None:
     return names if own and 2 * len(columns) >= len(names) and len(columns) > 1 else None
 
 
+#: A command whose rows have no header: they have its columns.
+_COMMAND = re.compile(
+    r"nvidia-smi\s(?:.{0,200}\s)?--query-gpu[= ][\"']?([a-z][\w.]{1,60}(?:,[a-z][\w.]{1,60}){1,200})[\"']?(?=\s|$)"
+)
+
+
+def _queried(lines: Lines, at: int) -> list[str] | None:
+    """Return the columns that a command queries without a header, or None."""
+    text = lines[at].text
+    if "--query-gpu" not in text or "noheader" not in text or at + 1 >= len(lines):
+        return None
+    columns = match[1].split(",") if (match := _COMMAND.search(text[:_LONGEST])) else []
+    cells = lines[at + 1].text.split(",")
+    return columns if len(columns) == len(cells) > 1 and _columns(",".join(columns)) else None
+
+
 def begins(lines: Lines, at: int) -> bool:
     """Return whether a table or a list begins at a line."""
     text = lines[at].text
+    if _queried(lines, at):
+        return True
     return _LISTED.fullmatch(text) is not None if "(UUID: " in text else _columns(text) is not None
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[QueryLog]:
     """Read the rows below a header, or the list, starting at a line."""
-    columns = _columns(lines[at].text)
+    columns = _queried(lines, at) or _columns(lines[at].text)
     if columns is None:
         return _listed(lines, at)
     rows = parse_rows(lines, at + 1, columns)

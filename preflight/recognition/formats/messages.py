@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from preflight.parsers.messages import program_log
+from preflight.parsers.messages.program_log import ProgramLog
 from preflight.parsers.messages.scan import LoggedError
 from preflight.recognition.formats.typed import output_format
 
@@ -25,3 +27,11 @@ def describe(errors: tuple[LoggedError, ...]) -> tuple[dict[str, Any], str]:
 KINDS = tuple(
     output_format(kind, describe) for kind in ("nvidia-smi error", "slurm error", "network error", "framework error")
 )
+
+
+def _log(log: ProgramLog) -> tuple[dict[str, Any], str]:
+    return program_log.facts(log), program_log.summary(log)
+
+
+#: The format of a text in which nothing else was recognised.
+PROGRAM_LOG = output_format("program log", _log)

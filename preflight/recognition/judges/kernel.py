@@ -95,6 +95,7 @@ def _events(part: PastedValue) -> Iterator[Finding]:
         yield of_problem(problem, window, "no such line", list(part.evidence), where)
     noted = [
         *_noted(events, part.evidence),
+        *_waited(events, judgement, part.evidence),
         *_corrected(events, judgement, part.evidence),
         *_repeated_links(events, window, part.evidence),
         *_unjudged(events, judgement, window, part.evidence),
@@ -158,8 +159,9 @@ def _corrected(events: tuple[KernelEvent, ...], judgement: Judged, evidence: tup
         listed = ", ".join(f"{kind} {number}" for kind, number in counts.items())
         devices = ", ".join(list(dict.fromkeys(event.device for event in few if event.device))[:6])
         of = f" of {devices}" if devices else ""
+        span = Window().span(few) or "; the time span is unknown"
         yield unknown(f"{len(few)} lines of corrected hardware errors ({listed}{of}; the first on line {few[0].line}): "
-                      "fewer than a fault has; the time span is unknown", subject=few[0].device,
+                      f"fewer than a fault has{span}", subject=few[0].device,
                       found=few[0].text.strip()[:200], expected="none", evidence=evidence,
                       fix="Count them over a day: `ras-mc-ctl --errors`, `journalctl -k`.")  # fmt: skip
 
@@ -195,6 +197,16 @@ def _repeated_links(events: tuple[KernelEvent, ...], window: Window, evidence: t
                       subject=shown, found=f"{len(downs)} times", expected=f"fewer than {FLAPS} times in a day",
                       evidence=evidence,
                       fix="Count them over a day: `journalctl -k | grep -i 'link down'`.")  # fmt: skip
+
+
+def _waited(events: tuple[KernelEvent, ...], judgement: Judged, evidence: tuple[str, ...]) -> Iterator[Finding]:
+    """Name tasks that waited for storage, which no problem names."""
+    named = any(problem.kind == "hung-task" for problem in judgement.problems)
+    for event in () if named else [event for event in events if event.kind == "hung-task"][:_QUOTED]:
+        yield unknown(f"task {event.device} waited for minutes for a {event.detail or 'lock or device'} (line "
+                      f"{event.line}): a fault if it goes on", subject=event.device, found=event.text.strip()[:200],
+                      expected="none", evidence=evidence,
+                      fix="`ps -eo pid,state,wchan:30,comm | grep ' D '`; look at what it waits for.")  # fmt: skip
 
 
 #: Kinds of events with following lines, and their maximum number.

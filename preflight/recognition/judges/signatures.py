@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight.checks.job.program_errors import finding_of, ordered
-from preflight.model import Finding, unknown
+from preflight.model import Finding, passed, unknown
+from preflight.parsers.messages.program_log import ProgramLog
 from preflight.parsers.messages.scan import LOGGED, LoggedError, by_signature
 from preflight.parsers.messages.signature import ErrorSignature
-from preflight.recognition.judges import Judge, PastedValue
+from preflight.recognition.judges import Judge, Judges, PastedValue
 
 #: Maximum number of listed errors without a signature; the rest is one more finding.
 _MOST_UNKNOWN = 6
@@ -45,4 +46,24 @@ def _rest(groups: list[tuple[ErrorSignature, list[LoggedError]]]) -> Judge:
     return judge_part
 
 
-JUDGES = dict.fromkeys(("framework error", "nvidia-smi error", "slurm error", "network error"), judges_of)
+#: Lines of a program's log that a finding quotes.
+_QUOTED = 3
+
+
+def _program_log(part: PastedValue) -> Iterator[Finding]:
+    """Name the lines that may report a fault; a log without one is sound."""
+    log: ProgramLog = part.value
+    if log.troubles:
+        more = f" and {len(log.troubles) - _QUOTED} more such lines" if len(log.troubles) > _QUOTED else ""
+        quoted = "; ".join(f"{text[:200]} (line {number})" for number, text in log.troubles[:_QUOTED])
+        yield unknown(f"no rule knows what this means: {quoted}{more}", found=log.troubles[0][1][:200],
+                      evidence=part.evidence, fix="Look at the lines around it, and at the log of what it"
+                      " names.")  # fmt: skip
+    elif part.complete:
+        yield passed(f"none of {log.lines} lines of a program's log reports an error", evidence=part.evidence)
+
+
+JUDGES: Judges = {
+    **dict.fromkeys(("framework error", "nvidia-smi error", "slurm error", "network error"), judges_of),
+    "program log": (("job.errors", _program_log),),
+}

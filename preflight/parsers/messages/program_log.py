@@ -1,0 +1,163 @@
+"""The log of a program or daemon in which no line has a form that is known.
+
+Lines with a date or a level, and those of them that may report a fault.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+from preflight._startup.lightclass import dataclass
+from preflight.parsers.parsed import Parsed, ParseGap
+from preflight.textprep.lines import Lines
+
+HINTS = ()
+
+#: Lines that a log has at least, share of them that has a log's form, and characters of a line that are looked at.
+_FEWEST, _SHARE, _LONGEST = 3, 0.7, 2000
+
+#: A line of an actor or rank, behind the mark that Ray or a launcher puts before it.
+_ACTOR = re.compile(
+    r"\([\w.:-]{1,60}(?: rank=\d{1,6})? (?:pid=\d{1,8}(?:, ip=[\w.:]{3,45})?|\+[\dhms]{2,16})\) ?"
+    r"|\[(?:rank|default)\d{1,6}\]:? ?"
+)
+#: The level of a line; a time since the start is the kernel's or the X server's.
+_LEVEL = re.compile(
+    r"(?!\s{0,8}\[ {0,8}\d{1,9}\.\d{1,9}\])(?:\s{0,8}[\[(]?(?P<glog>[IWEF])\d{4,8} \d\d:"
+    r"|\s{0,8}\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d{1,9}:? (?P<letter>[IWEFD]) "
+    r"|.{0,60}?\b(?P<word>DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b"
+    r"|(?:.{0,60}\s)?level=\"?(?P<field>[a-z]{3,8})"
+    r"|\s{0,4}\{.{0,200}\"(?:level|severity)\": ?\"(?P<json>[A-Za-z]{3,8}))"
+)
+_VERSION = re.compile(
+    r"([A-Za-z][\w./-]{1,40}(?: [A-Z][\w-]{1,30}){0,3})[\"']?,? version[= :]{1,2}"
+    r"[\"']?(v?\d{1,5}(?:\.[\w-]{1,20}){1,4})"
+)
+
+#: Words of a line that may report a fault.
+_TROUBLE = re.compile(
+    r"(?i)\b(?:errors?|fail(?:ed|ures?|s|ing)?|faults?|fatal|critical|exceptions?|traceback|unable|cannot|can(?:'|no)t"
+    r"|could ?n[o']t|timed? ?-?out|timeouts?|unhealthy|lost|losing|kill(?:ed|ing)?|abort\w*|crash\w*|core dump\w*"
+    r"|not (?:responding|found|available|supported|enough|ready|detected|healthy)|died|dead\w*|hang|hung|hangs|stuck"
+    r"|stall\w*|denied|refused|reject\w*|forbidden|unauthori[sz]ed|unreachable|disconnect\w*|closed|broken|corrupt\w*"
+    r"|mismatch\w*|missing|invalid|illegal|no (?:such|devices?|gpus?|space|route|valid|available|nodes?)|down|drain\w*"
+    r"|degraded|evict\w*|preempt\w*|requeue\w*|restart\w*|retry\w*|retries|throttl\w*|slow(?:er|down)?|straggl\w*"
+    r"|overflow\w*|exceed\w*|exhaust\w*|insufficient|out of memory|oom\w*|nan|inf|unexpected\w*|unknown|unrecogni[sz]ed"
+    r"|expired|stale|orphan\w*|zombie|undefined|segfault|signal|SIG[A-Z]{3,5}|xid|ecc|uncorrect\w*|panic|waiting"
+    r"|pending|skipp\w*|disabl\w*|suspend\w*|deadlock\w*|leak\w*|warn(?:ing)?s?|WTERMSIG|WEXITSTATUS [1-9]\d*"
+    r"|exit ?(?:code|status)[ =:]{1,2}[1-9]\d*|rejoin\w*|leaving|leave|left|fall(?:ing)? ?back|without"
+    r"|0 (?:gpus?|devices?))\b"
+)
+#: Lines that sound programs write as warnings.
+_USUAL = re.compile(
+    r"(?i)hostfile, will proceed with training with local resources|async_io requires the dev libaio|OMP_NUM_THREADS"
+    r"|TF-TRT Warning: Could not find TensorRT|already been registered|Ignoring the following XIDs|sparse_attn"
+    r"|Please specify the CUTLASS repo"
+)
+#: Words among which such a word reports nothing.
+_HARMLESS = re.compile(
+    r"(?i)\b(?:health|liveness|readiness|error|failure|restart|retry|timeout|exit)[ _-]?(?:checks?|polic(?:y|ies)"
+    r"|handlers?|intervals?|secs?|seconds|budget|backoff)\b|\b(?:no|0|zero|without) (?:errors?|failures?|warnings?)\b"
+    r"|\w*timeout\w*[\"']?[= :]{1,3}[\"']?[\d(n]|\bretries[= :]{1,3}\d|\brestarts?[= :]{1,3}0\b|\bnan_?check\w*"
+    r"|\berrors?[= :]{1,3}(?:0|none)\b|\w+/error\b|\berror=0?\.\d+|\bmean_?error|\b(?:cool|wind|count|power)[ -]?down\b"
+    r"|\bscal(?:e|ing) down\b|\bdisabled by default"
+)
+_MOST = 50
+
+
+@dataclass(frozen=True)
+class ProgramLog:
+    """Lines of a log, and those that may report a fault."""
+
+    lines: int
+    first_time: str
+    last_time: str
+    levels: dict[str, int]
+    versions: tuple[str, ...]
+    troubles: tuple[tuple[int, str], ...]  # number and text
+    line: int
+
+
+_TIME = re.compile(
+    r"\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?|\b[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"
+    r"|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+)
+
+
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether the lines from one on are mostly those of a log.
+
+    A time or an actor's mark alone may stand before any text: a line of a log has a level, or is Slurm's.
+    """
+    texts = [line.text[:_LONGEST] for line in lines[at : at + _LOOKED_AT] if line.text.strip()]
+    own = [text for text in texts if not _ACTOR.match(text)]
+    logged = sum(_LEVEL.match(text) is not None or _OF_SLURM.match(text) is not None for text in own)
+    return len(texts) >= _FEWEST and logged > 0 and logged >= _SHARE * len(own)
+
+
+#: Lines that are looked at, and the form of those of Slurm's daemons, with the words that sound ones have.
+_LOOKED_AT = 2000
+_OF_SLURM = re.compile(
+    r"\[(?:\d{4}-\d\d-\d\dT|[A-Z][a-z]{2} \d\d )\d\d:\d\d:\d\d\.\d{1,6}\] (?:\[\d{1,10}\.\w{1,12}\] )?"
+    r".{0,100}(?:\b(?:slurm\w{1,8}|JobId|jobs?|step|tasks?|sched|backfill|CPUs|[Gg]res|gpu|prolog\w*|epilog\w*|[Nn]odes?"
+    r"|cgroup\w*|Message|power\w*|reservation|partition)\b|_rpc_|_job_|Parameters=|/)"
+)
+
+
+def parse_lines(lines: Lines, at: int) -> Parsed[ProgramLog]:
+    """Read all lines from one on."""
+    levels, versions, troubles = Counter[str](), dict[str, None](), list[tuple[int, str]]()
+    times: list[str] = []
+    number = 0
+    for line in lines[at:]:
+        text = line.text[:_LONGEST]
+        if not text.strip():
+            continue
+        number += 1
+        if match := _LEVEL.match(text):
+            levels[_level(match)] += 1
+        if match := _TIME.search(text[:120]):
+            times[1:] = [match[0]]
+        for match in _VERSION.finditer(text):
+            versions.setdefault(f"{match[1]} {match[2]}")
+        if _in_trouble(text) and len(troubles) < _MOST:
+            troubles.append((line.number, text.strip()))
+    longest = max((len(line.text) for line in lines[at:]), default=0)
+    gaps = (ParseGap(lines[at].number, "a line is too long to be read"),) if longest > _LONGEST else ()
+    value = ProgramLog(
+        number, times[0] if times else "", times[-1] if times else "", dict(levels), tuple(versions)[:20],
+        tuple(troubles), lines[at].number,
+    )  # fmt: skip
+    return Parsed(value, gaps, len(lines))
+
+
+_LEVELS = {"I": "info", "W": "warning", "E": "error", "F": "fatal", "D": "debug", "N": "notice", "C": "critical"}
+_BAD = frozenset(("warning", "error", "fatal", "critical"))
+
+
+def _level(match: re.Match[str]) -> str:
+    word: str = match["glog"] or match["letter"] or match["word"] or match["field"] or match["json"]
+    return _LEVELS.get(word.upper()[:1], word.lower())
+
+
+def _in_trouble(text: str) -> bool:
+    if _USUAL.search(text):
+        return False
+    bad = (match := _LEVEL.match(text)) is not None and _level(match) in _BAD
+    return bad or _TROUBLE.search(_HARMLESS.sub("", text)) is not None
+
+
+def facts(log: ProgramLog) -> dict[str, Any]:
+    """Return the log as `preflight read --json` prints it."""
+    return {
+        "lines": log.lines, "first_time": log.first_time or None, "last_time": log.last_time or None,
+        "levels": log.levels, "versions": list(log.versions),
+        "troubles": [{"line": number, "text": text[:300]} for number, text in log.troubles],
+    }  # fmt: skip
+
+
+def summary(log: ProgramLog) -> str:
+    """Return one line on the log."""
+    return f"{log.lines} lines of a program's log; {len(log.troubles)} may report a fault"
