@@ -162,7 +162,7 @@ def record(done: CampaignPlan, lines: Iterable[Mapping[str, Any]]) -> dict[str, 
 def read_record(value: Any) -> Campaign:
     """Return the campaign in a record; raises ValueError."""
     if not isinstance(value, dict) or not isinstance(value.get("journal"), list):
-        raise ValueError("it holds no plan and journal")
+        raise ValueError("it has no plan or journal")
     plan = read_plan(value.get("plan"))
     if wrong := next((wrong for wrong in find_line_errors(value["journal"]) if wrong), ""):
         raise ValueError(wrong)
@@ -263,10 +263,10 @@ def _observation(done: Campaign, launch: BenchLaunch, reports: Sequence[Report])
     if report is None:
         return replace(empty, outcome=UNFINISHED if launch.status == TIMEOUT else FAILED)
     if report.copies > 1:
-        return replace(empty, why="each process ran by itself: the binary is built without MPI, or for another one")
+        return replace(empty, why="each process ran alone: the binary was built without MPI, or for another MPI")
     ends = _ends(planned, report, done.plan)
     if ends is None:
-        return replace(empty, why="its list of devices shows other hosts, or other GPUs, than those of the launch")
+        return replace(empty, why="its list of devices has other hosts or GPUs than the launch")
     outcome, why = observation.outcome_of(report)
     if outcome == RAN and launch.status != OK:
         outcome, why = FAILED, launch.why

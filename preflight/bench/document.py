@@ -15,7 +15,7 @@ SCHEMA = "preflight.bench/1"
 
 #: Next step for a factor and a rival that cannot be separated from it.
 _NEXT = {
-    factors.NODE: "the node with two other nodes, in fresh launches",
+    factors.NODE: "the node with two other nodes, in new launches",
     factors.GPU: "the GPU with two other nodes, and another GPU of the node",
     factors.RAIL: "other pairs on this rail, and the same pairs on another one",
     factors.TO_OTHER_RAIL: "pairs with it at both ends",

@@ -104,14 +104,14 @@ class _Running:
         seconds = time.monotonic() - self.began
         status, why = self.status, ""
         if not status and code is not None and code < 0:
-            status, why = CUT, f"its launcher was ended by signal {-code}, which preflight did not send"
+            status, why = CUT, f"signal {-code} ended its launcher, and preflight did not send it"
         elif not status and code in _LEASE_ENDED and seconds >= self.until - self.began - WATCH_S - 1:
             status = TIMEOUT
         status = status or (OK if code == 0 else BROKE)
         if status == TIMEOUT:
             why = f"no end within {self.until - self.began - WATCH_S:.0f} s"
         elif status == BROKE:
-            why = self._reason() or f"its launcher ended with status {code}"
+            why = self._reason() or f"its launcher exited with status {code}"
         return BenchLaunch(self.launch.number, self.launch.round, self.launch.run, status, code, seconds, why)
 
     def _reason(self) -> str:

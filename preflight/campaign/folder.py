@@ -106,7 +106,7 @@ class CampaignFolder:
 def create(path: Path, plan: CampaignPlan) -> CampaignFolder:
     """Create the folder of a campaign; raises CampaignError, OSError."""
     if (path / PLAN_FILE).exists():
-        raise CampaignError(f"{path}: holds a campaign already; continue it with --resume, or name another folder")
+        raise CampaignError(f"{path}: already contains a campaign; continue it with --resume, or use another folder")
     (path / OUTPUTS).mkdir(parents=True, exist_ok=True)
     write(path / PLAN_FILE, json.dumps(campaign.plan_document(plan), indent=1) + "\n")
     return CampaignFolder(path, plan)
@@ -120,7 +120,7 @@ def is_campaign(path: Path) -> bool:
 def open_folder(path: Path) -> CampaignFolder:
     """Read a campaign from its folder; raises CampaignError."""
     if not is_campaign(path):
-        raise CampaignError(f"{path}: holds no campaign of `preflight bench` ({PLAN_FILE}, {OUTPUTS}/)")
+        raise CampaignError(f"{path}: contains no campaign of `preflight bench` ({PLAN_FILE}, {OUTPUTS}/)")
     try:
         document = json_limits.read(path / PLAN_FILE, longest=safe_read.BY_HAND, once=True)
         folder = CampaignFolder(path, campaign.read_plan(document))

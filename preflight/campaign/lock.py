@@ -25,7 +25,7 @@ def held() -> Iterator[None]:
             lock.bind(_NAME)
             lock.listen(8)
         except OSError:
-            raise UsageError(f"another campaign runs on this host: {_holder()}; wait for its end") from None
+            raise UsageError(f"another campaign is running on this host: {_holder()}; wait for its end") from None
         yield
 
 
@@ -37,7 +37,7 @@ def _holder() -> str:
             client.connect(_NAME)
             raw = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     except OSError:
-        return "its holder is not known"
+        return "its owner is unknown"
     pid, uid, _ = struct.unpack("3i", raw)
     try:
         name = pwd.getpwuid(uid).pw_name

@@ -86,7 +86,7 @@ def look(plan: CampaignPlan, nodes: Sequence[str]) -> dict[str, NodeState]:
         if (evidence.no_answer or {}).get("phase") == "interrupted":
             raise KeyboardInterrupt
         states[evidence.node] = NodeState(_why(evidence, program.key, plan), _gpus(evidence))
-    return {node: states.get(node, NodeState("it was not reached")) for node in nodes}
+    return {node: states.get(node, NodeState("it could not be reached")) for node in nodes}
 
 
 def sweep(plan: CampaignPlan, nodes: Sequence[str], began: float) -> list[str]:
@@ -96,7 +96,7 @@ def sweep(plan: CampaignPlan, nodes: Sequence[str], began: float) -> list[str]:
     """
     words = ["sh", "-c", _SWEEP, MARK, plan.id, str(int(began))]
     left = _sweep_here(words)
-    probe = Probe("cmd", shlex.join(words), "what was left behind", 20.0)
+    probe = Probe("cmd", shlex.join(words), "leftover processes", 20.0)
     for evidence in _collected(plan, nodes, [probe]):
         if evidence.no_answer is not None:
             left.append(f"{evidence.node}: not examined: {evidence.no_answer.get('reason', 'no answer')}"[:300])
@@ -108,7 +108,7 @@ def sweep(plan: CampaignPlan, nodes: Sequence[str], began: float) -> list[str]:
             continue
         if not record.ok:
             left.append(f"{evidence.node}: not examined: {record.describe()}"[:300])
-        left += [f"{evidence.node}: a process was still there and was killed: {line.strip()}"[:300]
+        left += [f"{evidence.node}: killed a leftover process: {line.strip()}"[:300]
                  for line in record.out.splitlines() if line.strip()]  # fmt: skip
     return left
 
@@ -131,7 +131,7 @@ def _why(evidence: Evidence, program: str, plan: CampaignPlan) -> str:
     except EvidenceError as error:
         return error.why[:300]
     if not record.ok or not record.out.strip():
-        return f"there is no program {plan.binary}"
+        return f"the program {plan.binary} does not exist"
     with contextlib.suppress(EvidenceError):
         busy = evidence.record(_BUSY.key)
         lines = [line.strip() for line in busy.out.splitlines() if line.strip()[:1].isdigit()] if busy.ok else []
@@ -154,5 +154,5 @@ def _sweep_here(words: Sequence[str]) -> list[str]:
         ran = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_HERE_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return [f"this host: not examined: {error}"[:300]]
-    return [f"this host: a process was still there and was killed: {line.strip()}"[:300]
+    return [f"this host: killed a leftover process: {line.strip()}"[:300]
             for line in ran.stdout.decode("utf-8", "replace").splitlines() if line.strip()]  # fmt: skip

@@ -137,7 +137,7 @@ class CampaignRun:
             record(ended)
             if ended.status == CUT and ended.why:
                 names = " and ".join(end.node for end in made.runs[ended.run])
-                print_text(f"{names}: {ended.why}{'' if last else '; it is launched again'}\n", sys.stderr)
+                print_text(f"{names}: {ended.why}{'' if last else '; launched again'}\n", sys.stderr)
 
 
 def _announce(planned: Round) -> None:

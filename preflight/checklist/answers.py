@@ -12,15 +12,15 @@ from preflight.model import Check, Status, worst
 
 #: Kind of evidence that answers an item, and the command that supplies it (empty: not in this version).
 SUPPLY = {
-    "node": ("evidence of the nodes", "preflight check"),
-    "fleet": ("evidence of several nodes", "preflight judge DIR"),
+    "node": ("evidence from the nodes", "preflight check"),
+    "fleet": ("evidence from several nodes", "preflight judge DIR"),
     "bench": ("a collective benchmark", "preflight check --log all_reduce_perf.out"),
     "trace": ("an NCCL or job log", "preflight check --log job.log"),
     "window": ("counters sampled twice", "preflight check --window 60"),
     "pair": ("a test between two nodes", "preflight pair HOST HOST --save DIR"),
     "fabric": ("a sweep of switches and links", "preflight check --fabric"),
-    "switch": ("an answer of the switches", ""),
-    "declared": ("the site's own word in the cluster file", "preflight check --cluster cluster.toml"),
+    "switch": ("data from the switches", ""),
+    "declared": ("the site's declaration in the cluster file", "preflight check --cluster cluster.toml"),
     "report": ("the record of earlier runs", "preflight check --history FILE"),
 }
 
@@ -103,9 +103,9 @@ def _question(question: Question, item: str, statuses: Statuses) -> _Answer:
 def _missing(item: ChecklistItem, bearing: Sequence[str], answers: Sequence[_Answer], waiting: Sequence[str]) -> str:
     if not bearing:
         unanswered = any(one.open for one in answers)
-        return f"no check of this version answers it; it needs {_kinds(item)}" if unanswered else ""
+        return f"no check in this version answers it; it needs {_kinds(item)}" if unanswered else ""
     parts = [one.question.missing for one in answers if one.open]
-    open_parts = [f"no check of this version covers: {', '.join(parts)}"] if parts else []
+    open_parts = [f"no check in this version covers: {', '.join(parts)}"] if parts else []
     vague = tuple(dict.fromkeys(check for one in answers for check in one.vague))
     if set(waiting) == set(bearing):
         return "; ".join([f"not judged yet: it needs {_kinds(item)}", *open_parts])

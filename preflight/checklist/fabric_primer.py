@@ -10,30 +10,30 @@ ITEMS = (
     # bandwidth
     _LIST.item(
         "FP-BW-1", "Is there enough NIC bandwidth per GPU?", "node fabric",
-        question("All HCAs of the compute fabric are there", "rdma.device-count"),
+        question("All HCAs of the compute fabric are present", "rdma.device-count"),
         question("Each port runs at its expected rate", "rdma.port-rate"),
-        question("The NICs' Gb/s for each GPU are enough", "rdma.bandwidth-per-gpu"),
+        question("The NIC bandwidth per GPU is sufficient", "rdma.bandwidth-per-gpu"),
     ),
     _LIST.item(
         "FP-BW-2", "Is the GPU-to-NIC mapping clear?", "node",
-        question("Every GPU has a near NIC; shared and distant ones are named", "topology.nearest-nic"),
+        question("Every GPU has a near NIC; shared and distant ones are listed", "topology.nearest-nic"),
     ),
     _LIST.item(
         "FP-BW-3", "Is east-west bandwidth non-blocking or oversubscribed?", "bench fabric",
         question("InfiniBand: links below and above each leaf", "fabric.oversubscription", where=INFINIBAND),
-        lack("Ethernet: links below and above each leaf", "rates of the switches' own ports", where=ROCE),
-        lack("Measured: all pairs at once reach what one pair reaches", "a benchmark of all pairs at once"),
+        lack("Ethernet: links below and above each leaf", "rates of the switch ports", where=ROCE),
+        lack("Measured: all pairs at once reach the bandwidth of one pair", "a benchmark of all pairs at once"),
     ),
     _LIST.item(
         "FP-BW-4", "Can the fabric absorb the synchronisation burst?", "bench window",
-        question("Averaged over a window under load, nothing is discarded or held up", "counters.congestion"),
-        lack("Within one burst, a matter of milliseconds", "counters at the pace of a burst, of NICs and switches"),
+        question("Averaged over a window under load, no packet is dropped or delayed", "counters.congestion"),
+        lack("Within one burst of some milliseconds", "counters of NICs and switches at the time scale of a burst"),
     ),
     # latency
     _LIST.item(
         "FP-LAT-1", "What are p99 and p99.9 during synchronisation?", "bench trace",
-        question("p99 of each collective in a profile, against its median", "torch.collective-times"),
-        question("p99.9 of each collective, from 1000 equal ones on", "torch.collective-times"),
+        question("p99 of each collective in a profile, relative to its median", "torch.collective-times"),
+        question("p99.9 of each collective, from at least 1000 equal ones", "torch.collective-times"),
     ),
     _LIST.item(
         "FP-LAT-2", "Is there a slow path between groups of GPUs?", "node bench",
@@ -46,7 +46,7 @@ ITEMS = (
     ),
     _LIST.item(
         "FP-LAT-4", "Is collective completion time measured?", "bench trace",
-        question("A sweep is measured, and held against the good run that the cluster file names", "nccl-tests.curve"),
+        question("A sweep is measured, and compared with the reference run in the cluster file", "nccl-tests.curve"),
     ),
     # loss
     _LIST.item(
@@ -59,7 +59,7 @@ ITEMS = (
         question("Host: PFC, ECN and DCQCN of each port", "roce.chain"),
         question("Host: marking and congestion control are the same on all nodes", "fleet.roce-equal"),
         question("Switch port: PFC and DSCP, as LLDP announces them", "switch.pfc", "switch.dscp"),
-        lack("Switch port: ECN marking and its class", "the switch's own ECN configuration", where=ROCE),
+        lack("Switch port: ECN marking and its class", "the ECN configuration of the switch", where=ROCE),
     ),
     _LIST.item(
         "FP-LOSS-3", "Are packet drops monitored?", "window",
@@ -69,13 +69,13 @@ ITEMS = (
     ),
     _LIST.item(
         "FP-LOSS-4", "Are checkpoints saved regularly?", "declared",
-        question("The newest checkpoint is as young as the site promises", "checkpoint.age", needs=CHECKPOINT),
-        within="a path that the cluster file names; object stores are not read",
+        question("The newest checkpoint is as recent as the site declares", "checkpoint.age", needs=CHECKPOINT),
+        within="a path in the cluster file; object stores are not read",
     ),
     # congestion
     _LIST.item(
-        "FP-CON-1", "Where can gradient synchronisation make incast?", "window fabric",
-        question("Hosts that cannot take what they are sent", "counters.receiver"),
+        "FP-CON-1", "Where can gradient synchronisation cause incast?", "window fabric",
+        question("Hosts that cannot keep up with incoming data", "counters.receiver"),
         question("InfiniBand: receivers narrower than their senders", "fabric.fan-in", where=INFINIBAND),
         lack("Ethernet: receivers narrower than their senders", "the switches' ports and routes", where=ROCE),
         lack("Which collectives of the job meet there", "the job's parallel layout"),
@@ -84,7 +84,7 @@ ITEMS = (
         "FP-CON-2", "Are switch buffers sized and monitored?", "node switch",
         question("Host: receive buffer of each RoCE port", "roce.chain"),
         lack("Switch: size of the buffers and headroom", "the switch's buffers"),
-        lack("Switch: how full they were", "the switch's queue counters"),
+        lack("Switch: buffer occupancy", "the switch's queue counters"),
     ),
     _LIST.item(
         "FP-CON-3", "Are ECN thresholds tuned?", "node switch",
@@ -93,13 +93,13 @@ ITEMS = (
     ),
     _LIST.item(
         "FP-CON-4", "Can PFC pause propagate through the fabric?", "window",
-        question("How long pauses stopped each port, and whether they are global", "counters.congestion",
+        question("Duration of pauses on each port, and whether they are global", "counters.congestion",
                  where=ROCE),
         lack("Who paused whom", "pauses sent and received, matched over nodes and switch ports", where=ROCE),
     ),
     _LIST.item(
         "FP-CON-5", "Does the topology reduce hash polarisation?", "node window fabric",
-        question("NCCL gives the fabric flows that it can spread", "nccl.load-balancing"),
+        question("NCCL creates flows that the fabric can spread", "nccl.load-balancing"),
         question("The rails of each node are balanced", "counters.balance"),
         question("InfiniBand: the uplinks of each leaf are balanced", "fabric.uplink-balance", where=INFINIBAND),
         lack("Ethernet: the uplinks of each leaf are balanced", "bytes of the switches' uplinks", where=ROCE),
@@ -125,12 +125,12 @@ ITEMS = (
     _LIST.item(
         "FP-OBS-5", "ECN marking count is visible", "window",
         question("Marked packets and CNPs of each port", "counters.visible"),
-        within="what hosts count; the marks that switches set are not read",
+        within="counters of hosts; marks set by switches are not read",
     ),
     _LIST.item(
         "FP-OBS-6", "PFC pause frames are visible", "window",
         question("Pauses of the lossless priority of each port", "counters.visible"),
-        within="what hosts count; pauses between switches are not read",
+        within="counters of hosts; pauses between switches are not read",
     ),
     _LIST.item(
         "FP-OBS-7", "Switch queue depth is visible", "switch",
@@ -138,7 +138,7 @@ ITEMS = (
     ),
     _LIST.item(
         "FP-OBS-8", "Training step time is visible", "trace",
-        question("The time of each step is marked in a profiler trace", "torch.steps"),
+        question("A profiler trace marks the time of each step", "torch.steps"),
         within="a profiler trace with steps; the iteration lines of a job's log are not read",
     ),
 )  # fmt: skip

@@ -13,22 +13,23 @@ ITEMS = (
         "node",
         question("Number and rate of each GPU's links", "nvlink.links"),
         question("Every pair of GPUs of the node is in the domain", "topology.nvlink"),
-        question("The nodes of a domain agree on who belongs to it", "fleet.nvlink-domain"),
+        question("The nodes of a domain agree on its members", "fleet.nvlink-domain"),
         lack("A domain that spans nodes has all its GPUs", "the GPUs of each domain, counted over its nodes",
              where=NVLINK_DOMAIN),
     ),
     _LIST.item(
         "GS-2",
-        "node, leaf and spine bandwidth of a fat tree: the smaller of its links' and its switches' capacity",
+        "node, leaf and spine bandwidth of a fat tree: the smaller of link and switch capacity",
         "declared fabric",
-        question("Links and switches of each level, for each GPU", "scale.fat-tree"),
-        within="the tree that the cluster file declares, of two levels of switches; a sweep does not fill it in",
+        question("Links and switches of each level, per GPU", "scale.fat-tree"),
+        within="the tree declared in the cluster file, with two levels of switches; it is not derived from a sweep",
     ),
     _LIST.item(
         "GS-3", "time of AllGather, ReduceScatter, AllReduce, AllToAll in a node and above it", "bench",
-        question("Each was measured, in a node and above it", "nccl-tests.collectives"),
-        question("The best bandwidth of each that was measured", "nccl-tests.busbw"),
-        lack("Their time at each size, on each level of the tree", "the model's times, held against each measured row"),
+        question("Each was measured, within and between nodes", "nccl-tests.collectives"),
+        question("The best measured bandwidth of each", "nccl-tests.busbw"),
+        lack("Their time at each size, on each level of the "
+             "tree", "the model's times, compared with each measured row"),
     ),
     _LIST.item(
         "GS-4",
@@ -39,9 +40,9 @@ ITEMS = (
     _LIST.item(
         "GS-5", "GPU specification table (SMs, memory, bandwidth, FLOPs) to recognise a wrong or throttled "
                 "part", "node trace",
-        question("All GPUs of the node are of one model", "gpu.same-model"),
-        question("Memory size and cores are those of the model", "gpu.right-part"),
-        question("FLOPs of a large matrix product in a profile are near those of the model", "torch.matrix-product"),
-        lack("Memory bandwidth is that of the model", "memory bandwidth as measured"),
+        question("All GPUs of the node are the same model", "gpu.same-model"),
+        question("Memory size and cores match the model", "gpu.right-part"),
+        question("FLOPs of a large matrix product in a profile are close to the model's", "torch.matrix-product"),
+        lack("Memory bandwidth matches the model", "measured memory bandwidth"),
     ),
 )  # fmt: skip

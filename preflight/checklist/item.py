@@ -31,7 +31,7 @@ COMPUTE = "`compute` in [class.NAME.ports] of the cluster file"
 CHECKPOINT = "`path` and `interval_min` in [class.NAME.checkpoint] of the cluster file"
 
 #: Sources of NCCL's variables, which a job's script may set later.
-ENVIRONMENT = "the environment of preflight and of ranks that it sees, and NCCL's files; a job's script may set more"
+ENVIRONMENT = "the environment of preflight and of visible ranks, and NCCL's files; a job's script may set more"
 
 
 @dataclass(frozen=True)

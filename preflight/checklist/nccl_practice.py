@@ -7,13 +7,13 @@ from preflight.checklist.item import COMPUTE, CONTAINER, ENVIRONMENT, INFINIBAND
 _LIST = Checklist("network-tuning")
 
 #: Packages and libraries are examined on the node.
-_INSTALLED = "what is installed where preflight runs; a job in an image brings its own"
+_INSTALLED = "the software installed where preflight runs; a job in an image has its own"
 
 ITEMS = (
     _LIST.item(
         "NT-COM-1", "Is the communicator created once and reused, not per step?", "trace",
         question("No rank creates more than any layout needs", "nccl.communicators"),
-        lack("None is created after the first step", "when each communicator was created, against the steps"),
+        lack("None is created after the first step", "creation time of each communicator, relative to the steps"),
     ),
     _LIST.item(
         "NT-COM-2", "Are user buffers registered on all ranks or none?", "trace",
@@ -22,32 +22,32 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-DDP-1", "DistributedDataParallel, one process per GPU, not DataParallel", "node trace",
-        question("At this moment, each training process holds one GPU", "gpu.process-per-gpu"),
-        question("A trace of the job shows one GPU for each process", "torch.data-parallel"),
+        question("Currently, each training process uses one GPU", "gpu.process-per-gpu"),
+        question("A trace of the job shows one GPU per process", "torch.data-parallel"),
     ),
     _LIST.item(
-        "NT-DDP-2", "Is the gradient bucket size right (early start against tail)?", "trace",
-        question("The tail: all that is bare after the backward pass of a step", "torch.overlap"),
-        question("The start: the first bucket, against the backward pass", "torch.bucket-start"),
+        "NT-DDP-2", "Is the gradient bucket size right (early start or short tail)?", "trace",
+        question("The tail: exposed communication after the backward pass of a step", "torch.overlap"),
+        question("The start: the first bucket, relative to the backward pass", "torch.bucket-start"),
         question("Number and size of the buckets", "torch.bucket-start"),
     ),
     _LIST.item(
         "NT-SCL-1", "Share of collectives in the step time; scale-out efficiency", "bench trace",
         question("Share of the collectives in the step time", "torch.collective-share"),
-        lack("Efficiency, from fewer to more GPUs", "step times of the same job at several sizes"),
+        lack("Efficiency as the number of GPUs grows", "step times of the same job at several sizes"),
     ),
     _LIST.item(
-        "NT-CPU-1", "CPU does not spike during collectives (staging, TCP, Gloo)", "window trace",
+        "NT-CPU-1", "CPU load does not spike during collectives (staging, TCP, Gloo)", "window trace",
         question("While the network is loaded, the CPUs keep up on average", "counters.cpu"),
-        question("No single CPU is full with interrupts or the kernel's work: TCP", "counters.cpu"),
-        within="a window with RDMA traffic, during collectives; shorter spikes are not seen, and a CPU that is full in "
-               "user code is printed, not judged: threads of NCCL poll by design, staged copies look like them",
+        question("No single CPU is saturated by interrupts or kernel work: TCP", "counters.cpu"),
+        within="a window with RDMA traffic, during collectives; shorter spikes are not visible, and a CPU saturated "
+               "by user code is printed, not judged: NCCL's threads poll by design, and staged copies look the same",
     ),
     _LIST.item(
         "NT-GDR-1", "GPUDirect RDMA path: nvidia-peermem loaded or DMA-BUF supported", "node",
-        question("One of the two is there", "gpudirect.peer-memory"),
-        question("Nothing between GPU and NIC is in its way", "gpudirect.iommu", "gpudirect.path"),
-        question("The NICs are set up for it", "pcie.max-read-request", "pcie.relaxed-ordering"),
+        question("One of the two is present", "gpudirect.peer-memory"),
+        question("Nothing blocks it between GPU and NIC", "gpudirect.iommu", "gpudirect.path"),
+        question("The NICs are configured for it", "pcie.max-read-request", "pcie.relaxed-ordering"),
     ),
     _LIST.item(
         "NT-GDR-2", "baselines with ib_write_bw / ib_read_bw recorded", "pair",
@@ -57,43 +57,43 @@ ITEMS = (
     # pitfalls
     _LIST.item(
         "NT-PIT-1", "wrong backend (gloo for GPU tensors)", "trace",
-        question("NCCL carries the collectives of GPU tensors", "torch.backend"),
+        question("NCCL runs the collectives of GPU tensors", "torch.backend"),
     ),
     _LIST.item(
         "NT-PIT-2", "TCP fallback though RDMA exists", "node trace",
-        question("No channel takes TCP between nodes; the cause, where one does", "nccl.transport"),
+        question("No channel uses TCP between nodes; otherwise, the cause", "nccl.transport"),
     ),
     _LIST.item(
         "NT-PIT-3", "RDMA device missing in the container", "node",
-        question("Every HCA has a device node that this user may open", "rdma.device-nodes", where=CONTAINER),
+        question("Every HCA has a device node that this user can open", "rdma.device-nodes", where=CONTAINER),
         question("The modules that this hardware needs are loaded", "kernel.modules", where=CONTAINER),
     ),
     _LIST.item(
         "NT-PIT-4", "bundled and system NCCL differ", "node fleet",
-        question("There is one NCCL, or the one that PyTorch brought", "versions.nccl"),
+        question("There is one NCCL, or the one bundled with PyTorch", "versions.nccl"),
         question("All nodes have the same", "fleet.nccl-equal"),
         within=_INSTALLED,
     ),
     _LIST.item(
         "NT-PIT-5", "ephemeral port range too narrow for the rank count", "node",
         question("The range has a port for each rank", "host.local-ports"),
-        within="the ranks of the job that preflight runs in; outside a job, at least 10,000 ports",
+        within="the ranks of the job in which preflight runs; outside a job, at least 10,000 ports",
     ),
     _LIST.item(
         "NT-PIT-6", "memory registration: memlock limit, registration cache, allocator fragmentation", "node trace",
-        question("RDMA may pin memory without limit", "host.memlock"),
+        question("RDMA can pin unlimited memory", "host.memlock"),
         lack("Registration cache", "lines of the registration cache of NCCL or UCX"),
         question("Allocator fragmentation", "torch.memory"),
     ),
     # environment variables
     _LIST.item(
         "NT-ENV-1", "NCCL_DEBUG left verbose in production", "node",
-        question("Level, subsystems and file are those of production", "nccl.debug-output"),
+        question("Level, subsystems and file are suitable for production", "nccl.debug-output"),
         within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-2", "NCCL_SOCKET_IFNAME names an interface that exists", "node",
-        question("It selects an interface that is here and up", "nccl.socket-ifname"),
+        question("It selects an existing interface that is up", "nccl.socket-ifname"),
         within=ENVIRONMENT,
     ),
     _LIST.item(
@@ -128,27 +128,27 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-ENV-9", "NCCL_MIN/MAX_NCHANNELS not forced on NVSwitch systems", "node",
-        question("The number of channels is left to NCCL", "nccl.pinned-choices"),
+        question("NCCL chooses the number of channels", "nccl.pinned-choices"),
         within=ENVIRONMENT,
     ),
     _LIST.item(
-        "NT-ENV-10", "NCCL_TOPO_FILE readable and true; NCCL_TOPO_DUMP_FILE writable", "node",
-        question("The files are there and name these GPUs; the dump can be written", "nccl.named-files"),
+        "NT-ENV-10", "NCCL_TOPO_FILE readable and correct; NCCL_TOPO_DUMP_FILE writable", "node",
+        question("The files exist and name these GPUs; the dump can be written", "nccl.named-files"),
         within=ENVIRONMENT,
     ),
     _LIST.item(
-        "NT-ENV-11", "NCCL_MNNVL_ENABLE only where the hardware has it (IMEX running)", "node",
-        question("It is required only where NVLink spans nodes and IMEX runs", "nccl.mnnvl"),
+        "NT-ENV-11", "NCCL_MNNVL_ENABLE only on hardware that supports it (IMEX running)", "node",
+        question("It is required only if NVLink spans nodes and IMEX runs", "nccl.mnnvl"),
         within=ENVIRONMENT,
     ),
     _LIST.item(
-        "NT-ENV-12", "NCCL_IGNORE_CPU_AFFINITY fits the inherited affinity mask", "node",
-        question("It is set only where the mask misses the GPU", "numa.nccl-affinity"),
+        "NT-ENV-12", "NCCL_IGNORE_CPU_AFFINITY matches the inherited affinity mask", "node",
+        question("It is set only if the mask excludes the GPU's CPUs", "numa.nccl-affinity"),
         within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-13", "SHARP switched off only for an A/B test", "node",
-        question("No variable switches it off, or requests it in vain", "nccl.sharp"),
+        question("No variable switches it off, or requests it without effect", "nccl.sharp"),
         within=ENVIRONMENT,
     ),
     _LIST.item(
@@ -164,17 +164,17 @@ ITEMS = (
     _LIST.item(
         "NT-SHP-2", "aggregation manager reachable", "node fabric",
         question("It is registered with the subnet manager", "fabric.sharp", where=INFINIBAND),
-        question("It grants a job of these hosts its trees", "nccl.in-network", where=INFINIBAND),
-        within="a job's log that requests SHARP; `sharp_hello` would start a job of its own, which no probe does",
+        question("It grants trees to a job on these hosts", "nccl.in-network", where=INFINIBAND),
+        within="the log of a job that requests SHARP; `sharp_hello` would start a separate job, which no probe does",
     ),
     _LIST.item(
         "NT-SHP-3", "NCCL RDMA SHARP plugin present and loadable", "node",
-        question("The job's log shows it loaded, where it is requested", "nccl.in-network"),
-        question("The file is on the node, what it needs is too, and the loader finds both", "nccl.sharp-plugin"),
+        question("The job's log shows it loaded, if it is requested", "nccl.in-network"),
+        question("The file and its dependencies are on the node, and the loader finds them", "nccl.sharp-plugin"),
     ),
     _LIST.item(
         "NT-SHP-4", "the NCCL log shows SHARP (CollNet) or NVLS in use", "trace",
-        question("Channels of the log use it", "nccl.in-network"),
+        question("Channels in the log use it", "nccl.in-network"),
     ),
     _LIST.item(
         "NT-SHP-5", "fabric telemetry agrees", "fabric switch",
@@ -189,7 +189,7 @@ ITEMS = (
             "GPU model, driver, CUDA, NCCL, PyTorch, image, NCCL variables, counts, topology of each node are recorded",
             "nccl-tests.record",
         ),
-        within="a result of nccl-tests, with evidence from where it ran",
+        within="a result of nccl-tests, with evidence from its nodes",
     ),
     _LIST.item(
         "NT-ROL-1", "separate fabric roles: NCCL uses the compute fabric, not storage or management", "node trace",
@@ -200,6 +200,6 @@ ITEMS = (
         "NT-CNT-1", "HCA and port counters: ibstat, perfquery, ethtool -S", "window",
         question("They can be read", "counters.visible"),
         question("Losses do not grow", "counters.loss"),
-        question("Nor do errors of the links, and no link goes down", "counters.link-quality", "counters.flaps"),
+        question("Link errors do not grow either, and no link goes down", "counters.link-quality", "counters.flaps"),
     ),
 )  # fmt: skip

@@ -12,30 +12,30 @@ ITEMS = (
     # basic fabric validation
     _LIST.item(
         "NT-FAB-1", "Are the HCAs active? (ibstat, ibv_devinfo)", "node",
-        question("All HCAs are there", "rdma.device-count"),
+        question("All HCAs are present", "rdma.device-count"),
         question("Their ports are active", "rdma.port-state"),
     ),
     _LIST.item(
         "NT-FAB-2", "Is GPU-NIC locality right?", "node",
         question("Every GPU has a near NIC", "topology.nearest-nic"),
-        question("The PCIe path between them is straight", "gpudirect.path"),
+        question("The PCIe path between them is direct", "gpudirect.path"),
     ),
     _LIST.item(
         "NT-FAB-3", "Is the link speed between nodes what it should be?", "node fleet",
         question("Each port runs at the expected rate", "rdma.port-rate"),
-        question("Rail i of all nodes runs at one rate", "fleet.rails"),
+        question("Rail i has the same rate on all nodes", "fleet.rails"),
     ),
     _LIST.item(
         "NT-FAB-4", "Are MTU, GID and subnet consistent?", "fleet",
         question("MTU: each port, its switch port, all nodes",
                  "rdma.active-mtu", "roce.chain", "switch.mtu", "fleet.mtu-equal"),
-        question("GID: each is there, unique, and in the same row", "roce.chain", "fleet.identity", "fleet.gid-index"),
+        question("GID: each exists, is unique, and in the same row", "roce.chain", "fleet.identity", "fleet.gid-index"),
         question("Subnet: rail i of all nodes is in one network", "fleet.rails"),
     ),
     # container and Kubernetes validation
     _LIST.item(
         "NT-CTR-1", "Does the container see the RDMA devices? (/dev/infiniband, ibv_devinfo)", "node",
-        question("Every HCA has a device node that this user may open", "rdma.device-nodes", where=CONTAINER),
+        question("Every HCA has a device node that this user can open", "rdma.device-nodes", where=CONTAINER),
     ),
     _LIST.item(
         "NT-CTR-2", "Is an SR-IOV / RDMA device-plugin resource allocated?", "node",
@@ -47,21 +47,21 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-CTR-4", "Did the CNI give the VF an address?", "node",
-        question("Every RDMA device has a GUID, and one an interface in this namespace", "container.rdma-address",
+        question("Every RDMA device has a GUID, and one has an interface in this namespace", "container.rdma-address",
                  where=CONTAINER),
-        question("The RoCE interfaces have addresses of their own", "roce.chain", "rails.subnets", where=CONTAINER),
+        question("The RoCE interfaces have separate addresses", "roce.chain", "rails.subnets", where=CONTAINER),
     ),
     # NCCL baseline
     _LIST.item(
-        "NT-NCCL-1", "Does traffic take NET/IB?", "trace", question("The channels of the log do", "nccl.transport")
+        "NT-NCCL-1", "Does traffic use NET/IB?", "trace", question("The channels in the log do", "nccl.transport")
     ),
     _LIST.item(
         "NT-NCCL-2", "Is there no NET/Socket fallback?", "trace",
-        question("No channel of the log takes TCP between nodes", "nccl.transport"),
+        question("No channel in the log uses TCP between nodes", "nccl.transport"),
     ),
     _LIST.item(
         "NT-NCCL-3", "Do algbw/busbw meet the hardware baseline?", "bench",
-        question("The best bandwidth of large messages is that of this hardware", "nccl-tests.busbw"),
+        question("The best bandwidth of large messages matches this hardware", "nccl-tests.busbw"),
     ),
     _LIST.item(
         "NT-NCCL-4", "Is the curve over message sizes normal?", "bench",
@@ -70,42 +70,43 @@ ITEMS = (
     # training trace
     _LIST.item(
         "NT-TRN-1", "Do compute and NCCL overlap?", "trace",
-        question("How long the GPU does nothing but communicate", "torch.overlap"),
-        lack("The share of communication under compute, idle time and late ranks apart",
+        question("Time in which the GPU only communicates", "torch.overlap"),
+        lack("The share of overlapped communication, without idle time and late ranks",
              "overlap of each collective, without the wait for late ranks"),
     ),
     _LIST.item(
         "NT-TRN-2", "Is the last bucket's tail too long?", "trace",
-        question("All that is bare after the backward pass of a step", "torch.overlap"),
+        question("Exposed communication after the backward pass of a step", "torch.overlap"),
     ),
     _LIST.item(
         "NT-TRN-3", ".item() or torch.cuda.synchronize() every step?", "trace",
-        question("What the steps lose to synchronisation", "torch.synchronisation"),
+        question("Time lost to synchronisation in the steps", "torch.synchronisation"),
     ),
     _LIST.item(
         "NT-TRN-4", "Is a data-loader or storage stall posing as an NCCL bottleneck?", "trace",
         question("Steps do not wait for the data loader", "torch.data-loader"),
-        question("Nor for files that are written: pauses of the CPU, such as a checkpoint", "torch.pauses"),
+        question("Nor for file writes: pauses of the CPU, such as a checkpoint", "torch.pauses"),
     ),
     # inference trace
     _LIST.item(
         "NT-INF-1", "Is TTFT bound by prefill compute?", "trace",
-        lack("What the time to the first token goes to", _SERVING),
+        lack("Breakdown of the time to the first token", _SERVING),
     ),
     _LIST.item(
         "NT-INF-2", "Is TPOT bound by decode memory bandwidth?", "trace",
-        lack("What the time for each further token goes to", _SERVING),
+        lack("Breakdown of the time for each further token", _SERVING),
     ),
     _LIST.item(
-        "NT-INF-3", "Does KV-cache transfer make tail latency?", "trace", lack("Tail of the transfers' times", _SERVING)
+        "NT-INF-3", "Does KV-cache transfer cause tail "
+                    "latency?", "trace", lack("Tail of the transfers' times", _SERVING)
     ),
     _LIST.item(
         "NT-INF-4", "Is prefill/decode placement topology-aware?", "declared",
-        lack("What lies between prefill and decode workers", "which workers prefill and which decode"),
+        lack("Network path between prefill and decode workers", "roles of the workers: prefill or decode"),
     ),
     _LIST.item(
         "NT-INF-5", "Does KV offload leave the GPU for CPU or storage too much?", "trace",
-        lack("Share of the cache that is offloaded", _SERVING),
+        lack("Offloaded share of the cache", _SERVING),
     ),
     _LIST.item("NT-INF-6", "Do decode workers queue?", "trace", lack("Length of their queues", _SERVING)),
     _LIST.item(
@@ -116,34 +117,35 @@ ITEMS = (
     # the lens on bottlenecks
     _LIST.item(
         "NT-LENS-1", "bottleneck lens: no overlap of compute and communication", "trace",
-        question("How long the GPU does nothing but communicate", "torch.overlap"),
-        lack("Whether missing overlap or a late rank is the cause", "the wait for late ranks, by itself"),
+        question("Time in which the GPU only communicates", "torch.overlap"),
+        lack("Cause: missing overlap or a late rank", "the wait for late ranks, separately"),
     ),
     _LIST.item(
         "NT-LENS-2", "bottleneck lens: wrong backend", "trace",
-        question("NCCL carries the collectives of GPU tensors", "torch.backend"),
+        question("NCCL runs the collectives of GPU tensors", "torch.backend"),
     ),
     _LIST.item(
         "NT-LENS-3", "bottleneck lens: TCP fallback", "node trace",
-        question("No channel takes TCP between nodes; the cause, where one does", "nccl.transport"),
+        question("No channel uses TCP between nodes; otherwise, the cause", "nccl.transport"),
     ),
     _LIST.item(
         "NT-LENS-4", "bottleneck lens: P2P disabled", "node",
         question("No variable switches it off", "nccl.left-over-disables"),
-        lack("The GPUs of a node use it, as the job's log shows", "transports within a node of an NCCL log, judged"),
+        lack("The job's log shows that the GPUs of a node use it", "transports within a node of an NCCL log, judged"),
         within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-LENS-5", "bottleneck lens: SHM disabled", "node",
         question("No variable switches it off", "nccl.left-over-disables"),
-        lack("Ranks of a node use it, as the job's log shows", "transports within a node of an NCCL log, judged"),
+        lack("The job's log shows that ranks of a node use it", "transports within a node of an NCCL log, judged"),
         within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-LENS-6", "bottleneck lens: topology mismatch (one rank slow)", "node trace",
         question("CPUs and memory near each GPU are allowed", "numa.affinity", "numa.memory"),
-        question("No rank is waited for", "torch.straggler"),
-        lack("No rank is slow for its place", "NCCL time of each rank, with its placement and NCCL's topology dump"),
+        question("No rank delays the others", "torch.straggler"),
+        lack("No rank is slow for its placement", "NCCL time of each rank, with its placement and NCCL's topology "
+                                                  "dump"),
     ),
     _LIST.item(
         "NT-LENS-7", "bottleneck lens: NICs underused", "window",
@@ -151,8 +153,8 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-LENS-8", "bottleneck lens: congestion", "window",
-        question("What held the ports up: waits, pauses, ECN", "counters.congestion"),
-        lack("Whether it makes p95 and p99 of the step time", "step times of the same window, beside the counters"),
+        question("What delayed the ports: waits, pauses, ECN", "counters.congestion"),
+        lack("Effect on p95 and p99 of the step time", "step times of the same window as the counters"),
     ),
     _LIST.item(
         "NT-LENS-9", "bottleneck lens: NCCL hang (which rank, which collective)", "trace",
@@ -160,6 +162,6 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-LENS-10", "bottleneck lens: KV transfer slow", "trace",
-        lack("Times of the transfers, against TTFT and TPOT", _SERVING),
+        lack("Times of the transfers, relative to TTFT and TPOT", _SERVING),
     ),
 )  # fmt: skip

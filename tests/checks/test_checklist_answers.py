@@ -298,4 +298,4 @@ def test_the_command_prints_each_question_with_its_answer() -> None:
     at = next(place for place, line in enumerate(lines) if "FP-LOSS-2" in line)
     assert [line.split()[0] for line in lines[at : at + 5]] == ["unknown", "pass", "skip", "pass", "open"]
     assert "(roce.chain)" in lines[at + 1]
-    assert lines[at + 4].endswith(": the switch's own ECN configuration")
+    assert lines[at + 4].endswith(": the ECN configuration of the switch")

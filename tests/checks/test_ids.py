@@ -25,7 +25,7 @@ DEFERRED = {
     "NT-INF-1": ("trace", "a trace of a serving engine is needed"),
     "NT-INF-2": ("trace", "a trace of a serving engine is needed"),
     "NT-INF-3": ("trace", "a trace of a serving engine is needed"),
-    "NT-INF-4": ("declared", "which workers prefill and which decode is the engine's own plan"),
+    "NT-INF-4": ("declared", "roles of the workers: prefill or decode is the engine's own plan"),
     "NT-INF-5": ("trace", "a trace of a serving engine is needed"),
     "NT-INF-6": ("trace", "a trace of a serving engine is needed"),
     "NT-SHP-5": ("switch", "the telemetry of the fabric lies in its manager and its switches"),

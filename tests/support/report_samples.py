@@ -155,7 +155,7 @@ def items() -> Findings:
         ("PA-01", "parallelism", "GPU topology (nvidia-smi topo -m)", "pass", ["topology.nvlink"], "", ""),
         ("PA-12", "parallelism", "NIC bandwidth 200G/400G/800G", "fail", ["rdma.port-rate", "rdma.port-state"], "", ""),
         ("NT-LENS-1", "network-tuning", "bottleneck lens: no overlap of compute and communication", "unknown", [],
-         "no check of this version answers it; it needs an NCCL or job log", ""),
+         "no check in this version answers it; it needs an NCCL or job log", ""),
     ]  # fmt: skip
     keys = ("id", "document", "title", "status", "checks", "missing", "supply")
     made: list[dict[str, Any]] = [dict(zip(keys, row, strict=True)) for row in rows]

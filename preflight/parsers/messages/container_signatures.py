@@ -23,9 +23,9 @@ _API = ("kubectl cluster-info", "kubectl config current-context", "kubectl get -
 SIGNATURES = signatures(FRAMEWORK, (
     ("cdi-devices", "CDI",
      r"unresolvable CDI devices? (?P<what>\S{1,160})|failed to inject CDI devices?.{0,160}",
-     "fail", "the runtime does not know the device that was requested: the CDI specification is missing or old",
+     "fail", "the runtime does not know the requested device: the CDI specification is missing or outdated",
      "container.gpu-devices", ("nvidia-ctk cdi list", "ls -l /etc/cdi /var/run/cdi", "nvidia-smi -L"),
-     "Write it anew: `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`."),
+     "Regenerate it: `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`."),
     ("image-pull", "pull|anifest|toomanyrequests|authentication required|basic auth|x509|error code: "
      "40|ImagePull|docker image",
      r"pull access denied|manifest (?:for \S{1,200} )?(?:unknown|not found)|toomanyrequests"
@@ -34,9 +34,8 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|reference|manifest)"
      r"|no matching manifest for|ErrImagePull|ImagePullBackOff|[Ff]ailed to pull image|returned error code: 40[134]"
      r"|registry.{0,80}x509: certificate",
-     "fail", "the image could not be fetched: no access, another name or tag, or no way to the registry",
-     "container.state", _IMAGE, "Try the pull by hand on that node; look at the name, the credentials and the "
-     "disk."),
+     "fail", "the image could not be fetched: no access, a wrong name or tag, or no path to the registry",
+     "container.state", _IMAGE, "Try the pull by hand on that node; check the name, the credentials and the disk."),
     ("container-network", "network for sandbox|CNI|multus|no free VF|error adding container to "
      "network|IPAM|whereabouts|sriov"
      "|pod network",
@@ -48,14 +47,15 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|[Ff]ail)"
      r"|[Cc]ould not allocate IP|no IP addresses available in range",
      "fail", "the pod's network could not be set up", "container.networks", _CNI,
-     "Read which attachment it names: its definition, its resource, its address range, and the plug-in on that node."),
+     "Check the attachment that it names: its definition, its resource, its address range, and the plug-in on that "
+     "node."),
     ("nvml-in-container", "NVML",
      r"[Ff]ailed to init(?:ialize)? NVML: (?:could not load|ERROR_).{1,160}"
      r"|failed to init(?:ialize)? NVML: .{1,160}|could not load NVML(?: library)?"
      r"|NVML.{0,60}ERROR_(?:LIBRARY_NOT_FOUND|DRIVER_NOT_LOADED|UNKNOWN)",
-     "fail", "the program in the container does not reach the driver's library (NVML)", "container.gpu-devices",
+     "fail", "the program in the container cannot load the driver's library (NVML)", "container.gpu-devices",
      _RUNTIME,
-     "Give the pod the NVIDIA runtime class, or make the NVIDIA runtime the default one of that node."),
+     "Set the NVIDIA runtime class for the pod, or make the NVIDIA runtime the default on that node."),
     ("device-plugin", "device plugin|evice plugin|listAndWatch|ncompatible|Kubelet|llocate failed|nhealthy|unable to "
      "create plugin manager",
      r"listAndWatch ended unexpectedly for device plugin|(?:[Cc]ould not|[Ff]ailed to) (?:register|serve|start|dial"
@@ -65,7 +65,8 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|[Aa]llocate failed due to|[Mm]ark all resources [Uu]nhealthy|error starting plugins?:"
      r"|no healthy devices present; cannot allocate|unhealthy devices (?:nvidia\.com|rdma)\S{1,60}",
      "fail", "the device plug-in does not offer its devices", "container.device-plugin", _PLUGIN,
-     "See whether the driver answers on that node and the runtime knows the NVIDIA toolkit; then restart the plug-in."),
+     "Check that the driver answers on that node and that the runtime uses the NVIDIA toolkit; then restart the "
+     "plug-in."),
     ("kubelet", "PLEG|untime is down|network not ready|NodeNotReady|rror syncing pod|updating node status|eviction "
      "manager"
      "|ailed to admit|cgroup driver|Unable to register node|ailed to update (?:node )?lease|update lease|StartContainer"
@@ -76,29 +77,29 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|(?:misconfiguration: )?kubelet cgroup driver|Unable to register node|[Ff]ailed to (?:update|ensure"
      r"|renew).{0,20}lease"
      r"|failed to \\?\"(?:StartContainer|CreatePodSandbox|KillContainer)",
-     "fail", "kubelet cannot run pods as it should on this node", "host.services", _KUBELET,
-     "Read the reason that it quotes; then kubelet's and the runtime's log of that node."),
+     "fail", "kubelet cannot run pods properly on this node", "host.services", _KUBELET,
+     "Read the quoted reason, then the logs of kubelet and of the runtime on that node."),
     ("oci-runtime", "OCI runtime|shim task|containerd task|runc|container init|crun:",
      r"OCI runtime (?:create|exec|start) failed|failed to create (?:shim|containerd) task|runc (?:create|run"
      r"|exec) failed"
      r"|error during container init|crun: (?:error|cannot|executable|writing).{0,160}|failed to start container",
      "fail", "the container could not be started", "container.state", _RUNTIME,
-     "The end of the line is the reason: a device, a mount, a program, or the NVIDIA hook."),
+     "The end of the line has the reason: a device, a mount, a program, or the NVIDIA hook."),
     ("container-tool", "FATAL:|enroot|docker|podman|Docker daemon|apptainer|singularity|squashfs",
      r"^FATAL: {2,8}(?P<what>\S.{0,200})|enroot[\w-]{0,20}: (?:failed|error|\[ERROR\]|command).{0,160}"
      r"|[Cc]annot connect to the Docker daemon|Error response from daemon: .{1,200}|podman: error"
      r"|squashfuse.{0,40}(?:fail|error)",
-     "fail", "the container could not be made or started", "container.state",
+     "fail", "the container could not be created or started", "container.state",
      ("df -h /tmp $APPTAINER_TMPDIR $ENROOT_CACHE_PATH", "docker info; apptainer --version; enroot version",
           "nvidia-smi -L"),
-     "Read what it names: space, permissions, an image, or the daemon."),
+     "Check what the message names: space, permissions, an image, or the daemon."),
     ("kubectl", "The connection to the server|Unable to connect to the server|API group list|Error from server|logged "
      "in to the server",
      r"The connection to the server \S{1,120} was refused|Unable to connect to the server: .{1,160}"
      r"|[Cc]ouldn't get current server API group list|must be logged in to the server"
      r"|Error from server \((?:Timeout|InternalError|ServiceUnavailable|Forbidden|Unauthorized)\)",
      "fail", "the Kubernetes API does not answer, or does not accept this user", "host.services", _API,
-     "See which cluster kubectl is set to, whether the API server is up, and whether the credentials are valid."),
+     "Check which cluster kubectl uses, whether the API server is up, and whether the credentials are valid."),
     ("kubectl-none", "Error from server|doesn't have a resource type|No resources found",
      r"Error from server \((?:NotFound|BadRequest|AlreadyExists|Conflict|Invalid)\).{0,200}"
      r"|the server doesn't have a resource type \S{1,80}",

@@ -40,11 +40,11 @@ _FIRST_ERROR = ("grep -n -i -e error -e traceback LOG | head", "preflight read L
 #: Errors without a signature: an exception that ended a program, and a line that the program marks as an error.
 RAISED = ErrorSignature(
     "exception", FRAMEWORK, (), re.compile("(?!)"), "fail", "", "job.errors", _FIRST_ERROR,
-    "Look at the line of the program that raised it."
+    "Check the line of the program that raised it."
 )  # fmt: skip
 LOGGED = ErrorSignature(
     "logged-error", FRAMEWORK, (), re.compile("(?!)"), "unknown", "", "job.errors", _FIRST_ERROR,
-    "The program calls it an error; what it means for the job is not known here."
+    "The program logged it as an error; its meaning for the job is unknown."
 )  # fmt: skip
 #: Ids of errors that are grouped by text.
 _BY_TEXT = frozenset({RAISED.id, LOGGED.id})
@@ -200,7 +200,7 @@ def parser_of(kind: str) -> Callable[[Lines, int], Parsed[tuple[LoggedError, ...
                 while errors and errors[-1].signature.id == LOGGED.id and error.line - errors[-1].line <= _SAME:
                     errors.pop()
             if not error.text:
-                gaps.append(ParseGap(error.line, "the traceback is cut before its exception"))
+                gaps.append(ParseGap(error.line, "the traceback is truncated before its exception"))
             errors.append(error)
             between, end = 0, behind
             last = behind - 1
@@ -280,7 +280,7 @@ def _raised(error: traceback.RaisedError, lines: Lines, at: int) -> LoggedError:
     rank = next((value for hit_ in _RANK.findall(lines[at].text) for value in hit_ if value), "")
     what = logged + (f" (first: {error.cause})" if error.cause and error.cause != logged else "")
     if error.cut:
-        what = "a traceback that is cut before its exception"
+        what = "a traceback that is truncated before its exception"
     node = match_node[1] if (match_node := _NODE.match(lines[at].text)) else ""
     return LoggedError(
         signature, lines[error.at].number, logged[:300], "", node, rank, what, error.frame,

@@ -27,13 +27,13 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|pickle data was truncated|EOFError: Ran out of input|unexpected EOF, expected \d{1,12} more bytes"
      r"|(?i:checkpoint|weights|shard|tensor file)\b.{0,80}(?:[Cc]orrupt|truncated|incomplete)"
      r"|[Cc]orrupt(?:ed)? (?:checkpoint|weights|shard)",
-     "fail", "a file of weights or a checkpoint is damaged or was not written to its end", "job.errors", _FILES,
-     "Go back to the checkpoint before it; see whether the file system was full or the writer was killed."),
+     "fail", "a weights file or checkpoint is damaged or incomplete", "job.errors", _FILES,
+     "Go back to the previous checkpoint; check whether the file system was full or the writer was killed."),
     ("checkpoint-mismatch", "state_dict|size mismatch|state dict|Unexpected key|Missing key",
      r"Error\(s\) in loading state_dict|size mismatch for [\w.]{1,200}:|(?:Missing"
      r"|Unexpected) key(?:\(s\))? in (?:checkpoint )?"
      r"state.?dict",
-     "fail", "the checkpoint is not of this model: shapes or names differ", "job.errors",
+     "fail", "the checkpoint is from another model: shapes or names differ", "job.errors",
      ("grep -n -i -e 'size mismatch' -e 'key(s)' LOG | head", "diff OLD_CONFIG NEW_CONFIG", "ls -l CHECKPOINT"),
      "Compare the configuration that wrote it: vocabulary, hidden size, parallel layout."),
     ("checkpoint-missing", "heckpoint",
@@ -41,7 +41,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|the )?(?:latest )?checkpoints?\b.{0,60}(?:found|in|at|from)"
      r"|[Cc]heckpoint.{0,120}(?:does not exist|not found|No such file)",
      "warn", "no checkpoint was found where the program looked", "job.errors", _FILES,
-     "On a first start that is as it should be; on a resumed one, look at path and mount."),
+     "On a first start this is normal; on a resumed one, check path and mount."),
     ("not-a-number",
      "nan|NaN|inf|non-finite|Inf",
      r"[Ll]oss (?:is|became|was) (?:nan|NaN|inf|infinite)|Unexpected result (?:nan|inf)|[Ff]ound (?:NaN|nan|Inf"
@@ -50,21 +50,21 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|[Ll]oss is (?:infinite or NaN|not finite)|returned nan values",
      "fail", "the loss or a gradient is not a number", "job.errors",
      ("grep -n -i -e nan -e inf LOG | head", "nvidia-smi -q -d ECC", "dcgmi diag -r 3"),
-     "Look at the learning rate and the data of that step; if one rank alone has it, test its GPU."),
+     "Check the learning rate and the data of that step; if only one rank has it, test its GPU."),
     ("parallel-layout", "divisible|world size|world_size|WORLD_SIZE",
      r"(?:world[_ ]?size|WORLD_SIZE|data.?parallel|tensor.{0,20}parallel|pipeline.{0,20}parallel|attention heads"
      r"|num_heads|batch"
      r"|number of GPUs|expert).{0,120}(?:not divisible|be divisible|does ?n.t (?:match|divide)|is not equal"
      r"|not a multiple)"
      r"|world size \(\d{1,6}\) is (?:not|less|larger)",
-     "fail", "the number of ranks does not fit the parallel layout or the model", "job.errors", _LAYOUT,
+     "fail", "the number of ranks does not match the parallel layout or the model", "job.errors", _LAYOUT,
      "Choose tensor, pipeline and expert parallelism so that their product divides the number of GPUs."),
     ("data-loader-worker", "DataLoader worker|DataLoader timed out",
      r"DataLoader worker \(pid.{1,60}\) (?:is killed by signal: (?!Bus)|exited unexpectedly)"
      r"|DataLoader timed out after",
      "fail", "a worker of the data loader was killed, crashed, or hangs", "job.errors",
      ("dmesg -T | grep -i -e 'out of memory' -e oom -e segfault", "df -h /dev/shm", "free -g"),
-     "If the kernel killed it, use fewer workers or more memory; if it hangs, look at the storage it reads from."),
+     "If the kernel killed it, use fewer workers or more memory; if it hangs, check the storage that it reads from."),
     ("kernel-build", "BackendCompilerFailed|InductorError|_dynamo.exc|OutOfResources|ptxas|nvcc|CompilationError"
      "|building"
      " extension|ninja: build|Error compiling|PassManager",
@@ -72,30 +72,30 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|ptxas (?:fatal|error|/tmp)|nvcc (?:fatal|error)|triton\.compiler\.errors\.\w{1,40}|Error building extension"
      r"|ninja: build stopped|Error compiling objects for extension|PassManager::run failed",
      "fail", "a kernel could not be compiled for this GPU", "job.errors", _BUILD,
-     "Compare the versions of PyTorch, Triton and CUDA with the GPU; run once without compilation to go on."),
+     "Compare the versions of PyTorch, Triton and CUDA with the GPU; run once without compilation to continue."),
     ("extension-abi", "undefined symbol|GLIBC|CXXABI",
      r"undefined symbol: (?P<what>_Z\w{1,120})|version .?(?P<lib>(?:GLIBC|GLIBCXX|CXXABI)_[\d.]{1,12}).? not found",
      "fail", "a compiled extension was built for another PyTorch, compiler or system", "job.errors",
      _IMPORT,
-     "Build or install the extension anew for exactly this PyTorch and this image."),
+     "Rebuild or reinstall the extension for exactly this PyTorch and this image."),
     ("package-missing", "No module named|cannot import name",
      r"(?:ModuleNotFoundError|ImportError): (?:No module named '?(?P<what>[\w.]{1,120})|cannot import name)",
-     "fail", "a Python package is missing here, or has another version", "job.errors", _IMPORT,
-     "Install it in the image or environment that the job uses, on all nodes alike."),
+     "fail", "a Python package is missing, or has the wrong version", "job.errors", _IMPORT,
+     "Install it in the image or environment of the job, on all nodes."),
     ("program-missing", "not found|No such file|xec format error",
      r"(?:(?:ba|z|c|k|da)?sh|[\w./-]{1,200}): (?:line \d{1,6}: "
      r"|\d{1,6}: )?(?P<what>[\w./+-]{1,80}): (?:command )?not found$"
      r"|execve\(\): (?P<path>\S{1,200}): No such file|executable file not found in \$PATH|[Ee]xec format error"
      r"|unable to find the specified executable file",
-     "fail", "a program is not installed where the job runs, or is of another architecture", "job.errors",
+     "fail", "a program is not installed in the job's environment, or is for another architecture", "job.errors",
      ("which PROGRAM; echo $PATH", "uname -m; file PROGRAM", "module list"),
-     "Load its module or environment in the job's script; look at the image's architecture."),
+     "Load its module or environment in the job's script; check the image's architecture."),
     ("bad-arguments", "rror: unrecognized|rror: the following|rror: argument|is not in struct|MissingMandatory"
      "|omegaconf|hydra",
      r"error: (?:unrecognized arguments|the following arguments are required|argument [\w/-]{1,60}:).{0,200}"
      r"|is not in struct|MissingMandatoryValue|omegaconf\.errors\.\w{1,60}|hydra\.errors\.\w{1,60}",
      "fail", "the program does not accept its arguments or its configuration", "job.errors",
-     ("PROGRAM --help", "git diff CONFIG", "preflight read LOG"), "Correct what it names."),
+     ("PROGRAM --help", "git diff CONFIG", "preflight read LOG"), "Correct the named argument or setting."),
     ("model-hub", "gated|Client Error|RepositoryNotFound|not a local folder|LocalEntryNotFound|OfflineMode|couldn't "
      "connect to"
      "|HfHub|Too Many Requests|Max retries exceeded",
@@ -104,20 +104,21 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|LocalEntryNotFoundError|OfflineModeIsEnabled|HfHubHTTPError|[Cc]ouldn't connect to '?http"
      r"|429 .{0,20}Too Many Requests"
      r"|Max retries exceeded with url",
-     "fail", "a model or data set could not be fetched: no access, another name, or no way to the server",
-     "job.errors", _HUB, "Give the job a token or a local copy; on nodes without a way out, fetch it beforehand."),
+     "fail", "a model or data set could not be fetched: no access, a wrong name, or no path to the server",
+     "job.errors", _HUB, "Give the job a token or a local copy; on nodes without internet access, fetch it in "
+                         "advance."),
     ("ray-memory", "low on memory|memory pressure|ray.exceptions.OutOfMemory|ObjectStoreFull|OutOfDisk",
      r"running low on memory|[1-9]\d{0,5} Workers? \(tasks / actors\) killed due to memory pressure"
      r"|ray\.exceptions\.OutOfMemoryError|ObjectStoreFullError|OutOfDiskError",
      "fail", "Ray killed a task: the memory, object store or disk of its node was nearly full", "kernel.events", _RAY,
-     "Use fewer tasks for each node or more memory for each (`memory=`); look which process grew."),
+     "Use fewer tasks per node or more memory per task (`memory=`); check which process grew."),
     ("ray-disk", "full, available space", r"is over \d{1,3}% full, available space: \S.{0,80}",
-     "warn", "the disk that Ray spills objects to is nearly full", "host.file-systems", _RAY,
-     "Free space there, or give Ray another disk (`--temp-dir`, object_spilling_config)."),
+     "warn", "the disk to which Ray spills objects is nearly full", "host.file-systems", _RAY,
+     "Free space on it, or use another disk (`--temp-dir`, object_spilling_config)."),
     ("mpi-tcp", "failed to TCP connect|connect() to",
      r"Open MPI failed to TCP connect to a peer|Message:\s{1,12}connect\(\) to (?P<what>\S{1,60}) failed",
      "fail", "an MPI process cannot be reached over TCP", "nccl.socket-ifname", _MPI,
-     "Name the interface that all nodes share (`--mca btl_tcp_if_include`); look at route and firewall."),
+     "Set the interface that all nodes share (`--mca btl_tcp_if_include`); check route and firewall."),
     ("ray-node", "NodeDied|node has died|node died|marked dead"
      "|placement group|fulfill resource request|cannot be scheduled|connect to GCS"
      "|GCS|raylet",
@@ -125,50 +126,49 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|node .{0,120}(?:has been |was )marked dead|raylet.{0,60}(?:died|failed|crashed)"
      r"|(?:[Ff]ailed|[Uu]nable|[Tt]imed out).{0,40}\b(?:GCS|raylet)\b|GCS.{0,60}(?:unreachable|not reachable"
      r"|timed out|unavailable)",
-     "fail", "a node of Ray went away, or its head does not answer", "host.services", _RAY,
-     "Look whether the node is up, and what its raylet.out and gcs_server.out end with."),
+     "fail", "a Ray node was lost, or the head node does not answer", "host.services", _RAY,
+     "Check that the node is up, and read the end of its raylet.out and gcs_server.out."),
     ("ray-resources", "fulfill resource request|placement group|cannot be scheduled|Insufficient resources",
      r"No available node types can fulfill resource request|[Pp]lacement group.{0,120}(?:infeasible|cannot"
      r"|timed? ?out|unable)"
      r"|cannot be scheduled right now|Insufficient resources.{0,80}(?:GPU|bundle)",
-     "warn", "Ray has no node with what a task requires: too few GPUs joined, or all are in use", "gpu.count", _RAY,
-     "`ray status` shows what joined; compare with the GPUs that the nodes have."),
+     "warn", "Ray has no node with the resources of a task: too few GPUs joined, or all are in use", "gpu.count", _RAY,
+     "Compare the resources in `ray status` with the GPUs of the nodes."),
     ("model-load", "failed to load|UNAVAILABLE:",
      r"failed to load '(?P<what>[^']{1,120})'|\|\s{0,4}UNAVAILABLE: .{1,200}",
      "fail", "the server could not load a model", "job.errors",
      ("grep -n -i -e error -e failed LOG | head", "ls -l MODEL_REPOSITORY", "nvidia-smi"),
-     "What follows its name is the reason: a missing file, another version, or too little memory."),
+     "The reason follows its name: a missing file, another version, or too little memory."),
     ("engine-version", "ngine|serialization",
      r"[Ee]ngine (?:plan|file|was|version).{0,120}(?:incompatible|mismatch|different|not compatible)"
      r"|[Ss]erialization.{0,60}(?:version|[Aa]ssertion|Check).{0,80}(?:failed|mismatch)"
      r"|IRuntime::deserialize\w{0,40}: Error Code",
-     "fail", "an engine was built by another version, or for another GPU", "versions.compatibility", _BUILD,
-     "Build it anew with the version and on the GPU that serve it."),
+     "fail", "an engine was built with another version, or for another GPU", "versions.compatibility", _BUILD,
+     "Rebuild it with the serving version, on the serving GPU."),
     ("tensorrt-llm", "Assertion failed|TllmException|TensorRT-LLM",
      r"\[TensorRT-LLM\]\[ERROR\]\s{0,2}(?P<what>.{5,200})|TllmException|Assertion failed: .{1,200}\.(?:cpp|cu"
      r"|h):\d{1,6}",
      "fail", "an assertion of the program failed", "job.errors", _FIRST_ERROR,
-     "Read its condition: most often the layout of ranks, or a size that the engine was not built for."),
+     "Read its condition: usually the layout of ranks, or a size that the engine was not built for."),
     ("mpi-slots", "slots available|slots$|already filled|slots that were requested",
      r"not enough slots available in the system|nodes which are allocated for this job are already filled",
      "fail", "more processes were requested than the launcher has slots", "job.errors", _MPI,
-     "Set slots in the host file, request as many tasks, or use --oversubscribe where that is meant."),
+     "Set slots in the host file, request that many tasks, or use --oversubscribe if intended."),
     ("mpi-daemons", "daemon|orted|prted|ORTE|PRTE|Hydra|hydra|HYD|proxy",
      r"unable to reliably start one or more daemons|(?:ORTE|PRTE|PRRTE) (?:daemon |was unable|has lost)|ORTE was unable"
      r"|daemon.{0,60}(?:has unexpectedly failed|on a (?:remote )?node failed|died unexpectedly)|(?:orted"
      r"|prted): (?:command )?not found"
      r"|HYD[TU]?_\w{3,60}.{0,120}(?:error|failed|assert|unable)|unable to (?:connect to|launch).{0,40}prox(?:y|ies)",
      "fail", "the launcher could not start its daemons on all nodes", "host.services", (*_LOGIN[:2], _MPI[0]),
-     "Try `ssh NODE which orted` by hand; same MPI and same path on all nodes."),
+     "Try `ssh NODE which orted` by hand; all nodes need the same MPI at the same path."),
     ("mpi-init", "PMIX|PMI|MPI_INIT|MPI_Init|OPAL|opal_|orte_|ompi_|No components were able",
      r"PMIX[_ ]ERR(?:OR)?\b|PMI2?_Init.{0,40}(?:fail|error)|MPI_INIT(?:_THREAD)? failed"
      r"|MPI_Init(?:_thread)?\b.{0,80}(?:[Ff]atal|fail|abort|error)"
      r"|(?:opal|orte|ompi|prte)_\w{2,40} failed|OPAL ERROR|not built with (?:SLURM|Slurm)'?s? PMI"
      r"|support for PMIx?\b.{0,40}not"
      r"|No components were able to be opened|[Uu]nable to (?:start|initialize|open).{0,40}PMIx?\b",
-     "fail", "MPI could not be initialised: launcher and library do not fit, or a transport is missing",
-     "job.errors", _MPI, "Start it with the mpirun of the same MPI, or `srun --mpi=pmix` with the plug-in that it "
-     "was built for."),
+     "fail", "MPI could not be initialised: launcher and library do not match, or a transport is missing",
+     "job.errors", _MPI, "Start it with the mpirun of the same MPI, or `srun --mpi=pmix` with the matching plug-in."),
     ("mpi-abort", "MPI_ABORT|MPI_Abort|non-zero exit code|Primary job",
      r"MPI_ABORT was invoked on rank (?P<rank>\d{1,6})|MPI_Abort\(\S{0,20}|Primary job {1,4}terminated normally, but"
      r"|[Pp]rocess(?:es)? (?:returned|exited with) a non-zero exit code",
@@ -180,7 +180,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|pdsh@\S{1,64}: \S{1,64}: ssh exited with exit code 255"
      r"|kex_exchange_identification",
      "fail", "the launcher cannot log in to a node", "host.services", _LOGIN,
-     "Try `ssh NODE true` by hand as the job's user; sshd, host key, name and firewall are the usual causes."),
+     "Try `ssh NODE true` by hand as the job's user; the usual causes are sshd, host key, name and firewall."),
     ("launcher-exit", "exits with return code|exited with return code|returned non-zero exit status|has FAILED|death "
      "signal",
      r"exit(?:s|ed) with return code = (?P<what>-?[1-9]\d{0,3})|returned non-zero exit status [1-9]\d{0,3}"
@@ -191,7 +191,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"EngineCore (?:failed to start|encountered (?:a fatal|an) (?:error|issue)|hit an exception|died)|EngineDeadError"
      r"|Engine (?:process|core)(?: initialization)? failed|Scheduler hit an exception",
      "fail", "the serving engine ended: the error before this line is the cause", "job.errors", _FIRST_ERROR,
-     "Look for the first traceback above it."),
+     "Look for the first traceback before it."),
     ("serving-watchdog", "Watchdog timeout (|Scheduler watchdog",
      r"Watchdog timeout \(.{1,200}|Scheduler watchdog timeout.{0,160}",
      "fail", "the serving engine's own watchdog saw no step for too long: a worker hangs", "torch.hang", _FIRST_ERROR,
@@ -199,21 +199,21 @@ SIGNATURES = signatures(FRAMEWORK, (
     ("horovod-stall", "submitted to be reduced|HorovodInternalError|Horovod has been shut down",
      r"submitted to be reduced, gathered or broadcasted by subset of ranks|HorovodInternalError"
      r"|Horovod has been shut down",
-     "fail", "some ranks wait in a collective that others did not come to (Horovod)", "torch.hang", _FIRST_ERROR,
-     "Look at the ranks that it names as missing: they hang, ended, or run another branch."),
+     "fail", "some ranks wait in a collective that others did not join (Horovod)", "torch.hang", _FIRST_ERROR,
+     "Check the ranks that it reports as missing: they hang, have ended, or run another branch."),
     ("expert-parallel", "DeepEP|deep_ep|ibgda|IBGDA|PeerMappingOverride",
      r"DeepEP (?:timeout|error)|deep_ep.{0,60}(?:timeout|[Aa]ssert\w* fail)|(?:ibgda|IBGDA).{0,120}(?:[Ff]ail"
      r"|[Ee]rror|[Uu]nable|not supported)"
      r"|PeerMappingOverride.{0,60}(?:not|missing|require)",
-     "fail", "a dispatch between experts got no answer, or its transport could not be set up: a rank hangs, or "
-     "NVSHMEM's"
-             " way to the NIC is broken", "rdma.port-state", _EP,
-     "If one rank ended first, that is the cause; else look at IBGDA's requirements and the ports of the ranks named."),
+     "fail", "a dispatch between experts was not answered, or its transport could not be set up: a rank hangs, or "
+             "NVSHMEM's path to the NIC is broken", "rdma.port-state", _EP,
+     "If one rank ended first, that is the cause; otherwise check IBGDA's requirements and the ports of the named "
+     "ranks."),
     ("jax-backend", "nitialize backend|CUDA backend failed|CUDA-enabled jaxlib|DNN library",
      r"Unable to initialize backend '(?:cuda|gpu|rocm)'|CUDA backend failed to initialize"
      r"|CUDA-enabled jaxlib is not installed"
      r"|DNN library initialization failed",
-     "fail", "JAX does not get at the GPU: driver, plug-in or libraries do not fit", "versions.compatibility",
+     "fail", "JAX cannot use the GPU: driver, plug-in or libraries do not match", "versions.compatibility",
      ("nvidia-smi", "pip list | grep -i -e jax -e nvidia", "python -c 'import jax; print(jax.devices())'"),
      "Install jax[cuda] for the driver; remove an older CUDA from LD_LIBRARY_PATH."),
     ("pool-process", "process pool was terminated|BrokenProcessPool|terminated abruptly",
@@ -224,7 +224,7 @@ SIGNATURES = signatures(FRAMEWORK, (
     ("cuda-other", "CUDA error: |CUDA Error: |cudaError|CUDA_ERROR_",
      r"CUDA [Ee]rror: (?P<what>[a-z][\w ,'-]{5,100})|\bcudaError(?!_t\b|String|Enum)[A-Z]\w{3,40}"
      r"|\bCUDA_ERROR_[A-Z_]{4,40}\b",
-     "fail", "a call of CUDA failed", "job.errors",
+     "fail", "a CUDA call failed", "job.errors",
      ("dmesg -T | grep -i -e xid -e nvrm", "nvidia-smi -q", "preflight check --only 'gpu.*,xid.*'"),
-     "Look for the Xid of the same second; run it with CUDA_LAUNCH_BLOCKING=1 to see the call."),
+     "Look for an Xid at the same time; run it with CUDA_LAUNCH_BLOCKING=1 to see the call."),
 ))  # fmt: skip

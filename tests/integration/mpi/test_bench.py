@@ -175,7 +175,7 @@ def test_killed_in_round_two_and_resumed(hosts: MpiHosts, folder: Path) -> None:
     before = {line["n"]: (line["round"], line["run"]) for line in launches(folder, "ended")}
     other = hosts.preflight(*words(hosts, folder))
     assert other.returncode == 2
-    assert "holds a campaign already" in other.stderr
+    assert "already contains a campaign" in other.stderr
     ran = hosts.preflight("bench", "--resume", str(folder), "--yes", "--allow-root", "--json")
     assert findings(report(ran), "bench.coverage", "pass"), ran.stderr
     ended = [(line["round"], line["run"]) for line in launches(folder, "ended")]
@@ -197,7 +197,7 @@ def test_ctrl_c(hosts: MpiHosts, folder: Path) -> None:
     finally:
         hosts.fault("n1", "hang", present=False)
     assert refused.returncode == 2
-    assert "another campaign runs on this host: process" in refused.stderr
+    assert "another campaign is running on this host: process" in refused.stderr
     assert running.returncode == 3
     assert "preflight bench --resume" in stderr
     assert any("interrupted" in text for text in findings(json.loads(stdout), "bench.coverage", "unknown"))

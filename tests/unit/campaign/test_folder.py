@@ -36,7 +36,7 @@ def test_a_folder_is_read_as_it_was_written(tmp_path: Path) -> None:
     again = folder.open_folder(opened.path)
     assert again.done == opened.done
     assert again.done.end == "complete"
-    with pytest.raises(folder.CampaignError, match="holds a campaign already"):
+    with pytest.raises(folder.CampaignError, match="already contains a campaign"):
         folder.create(opened.path, opened.plan)
     report = json.loads(run("judge", str(opened.path), "--json", expect=(3,)))
     assert {finding["check"] for finding in report["findings"]} == {"bench.pairs", "bench.factor", "bench.coverage"}

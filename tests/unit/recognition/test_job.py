@@ -163,7 +163,7 @@ def test_a_title_is_not_who_failed() -> None:
     "line",
     [
         "* `NCCL error ... unhandled system error` (NCCL Error 2)",
-        "| 1 | `ncclUnhandledCudaError` | unhandled cuda error | a call of CUDA failed |",
+        "| 1 | `ncclUnhandledCudaError` | unhandled cuda error | a CUDA call failed |",
         "it dies with Watchdog caught collective operation timeout: WorkNCCL(..., OpType=ALLREDUCE, …)",
         "- `RuntimeError: Detected mismatch between collectives on ranks`",
     ],
