@@ -1,8 +1,8 @@
 #!/bin/sh
-# The top of a batch script: nothing below starts before each node of the job has passed. slurmd runs a batch script as
-# soon as its first node is ready, whatever the prologs of the others find; srun waits for all of them.
+# The start of a batch script: the rest runs only after every node of the job has passed. slurmd runs a batch script as
+# soon as its first node is ready, regardless of the prologs of the other nodes; srun waits for all of them.
 #SBATCH --nodes=4
-if [ -n "$SLURM_HET_SIZE" ]; then # a heterogeneous job: all its parts
+if [ -n "$SLURM_HET_SIZE" ]; then # a heterogeneous job: all its components
     preflight_on="--het-group=0-$((SLURM_HET_SIZE - 1))"
 else
     preflight_on="--nodes=$SLURM_JOB_NUM_NODES --ntasks=$SLURM_JOB_NUM_NODES"

@@ -143,7 +143,7 @@ ITEMS = (
     _LIST.item(
         "NT-LENS-6", "bottleneck lens: topology mismatch (one rank slow)", "node trace",
         question("CPUs and memory near each GPU are allowed", "numa.affinity", "numa.memory"),
-        question("No rank delays the others", "torch.straggler"),
+        question("No rank delays its peers", "torch.straggler"),
         lack("No rank is slow for its placement", "NCCL time of each rank, with its placement and NCCL's topology "
                                                   "dump"),
     ),

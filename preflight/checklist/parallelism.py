@@ -137,7 +137,7 @@ ITEMS = (
     ),
     _LIST.item(
         "PA-23", "straggler GPU", "bench trace",
-        question("In each step and parallel group, no rank delays the others", "torch.straggler"),
+        question("In each step and parallel group, no rank delays its peers", "torch.straggler"),
     ),
     _LIST.item(
         "PA-24", "pipeline-bubble ratio", "trace declared",

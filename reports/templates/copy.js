@@ -1,4 +1,4 @@
-// Copying, printing, short notices; and the start: follow the address.
+// Copying, printing, short notices; at start, go to the target of the address.
 
 let noticeTimer = 0;
 
@@ -18,7 +18,7 @@ async function copyText(text) {
     area.select();
     const done = document.execCommand("copy");
     area.remove();
-    if (!done) return notify("The browser does not let this page copy.");
+    if (!done) return notify("The browser blocks copying on this page.");
   }
   return notify("Copied.");
 }

@@ -1,5 +1,5 @@
 "use strict";
-// The data of the page, and helpers. Texts of the report are only ever set as text, never as markup.
+// The data of the page, and helpers. Text of the report is only set as text, never as markup.
 
 const report = JSON.parse(document.getElementById("data").textContent);
 const count = report.names.length;
@@ -10,7 +10,7 @@ const URGENCY = "fnuwps";
 
 const byId = (id) => document.getElementById(id);
 
-/** Return the ranges of "0-3,7" as pairs of first and last place. */
+/** Return the ranges of "0-3,7" as pairs of first and last index. */
 function parseRanges(text) {
   return text ? text.split(",").map((piece) => {
     const [first, last] = piece.split("-").map(Number);

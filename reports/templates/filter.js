@@ -1,4 +1,4 @@
-// Filters and search: which nodes match, and which incidents and checks are about one of them.
+// Filters and search: matching nodes, and incidents and checks of these nodes.
 
 const controls = byId("controls");
 const search = byId("search");
@@ -12,7 +12,7 @@ const incidents = report.incidents.map(([ident, letter, owner, ranges]) => {
 const cards = report.cards.map(([ident, letter, ranges]) => ({ article: byId(ident), letter, ranges }));
 const chips = [...document.querySelectorAll("#nodes .chips a[data-node]")].map((link) => link.parentElement);
 const matched = new Uint8Array(count);
-const before = new Uint32Array(count + 1); // how many nodes match before a place
+const before = new Uint32Array(count + 1); // number of matching nodes before an index
 
 const knownNames = new Set(lowerNames);
 const NODE_SET = /^([^[\]]*)\[([\d,-]+)\]([^[\]]*)$/;
@@ -50,7 +50,7 @@ function countBefore() {
   for (let place = 0; place < count; place++) before[place + 1] = before[place] + matched[place];
 }
 
-/** Mark the nodes that match by name, class, rack and leaf, then those of the incidents that match by their words. */
+/** Mark the nodes that match by name, class, rack and leaf, then those of incidents that match by text. */
 function matchNodes(filter, byWords) {
   const wirings = filter.leaf < 0 ? null : new Set(report.wirings.flatMap((leaves, place) => (leaves.includes(filter.leaf) ? [place] : [])));
   for (let place = 0; place < count; place++) {
@@ -115,7 +115,7 @@ function showResult(active, shown) {
   }
 }
 
-/** Return squares over all nodes that do not match, a rectangle for each run in a row. */
+/** Return rectangles that cover all nodes that do not match, one per run in a row. */
 function dimmed() {
   const columns = Number(nodeMap.dataset.columns), cell = Number(nodeMap.dataset.cell);
   let path = "";
@@ -128,7 +128,7 @@ function dimmed() {
   return path;
 }
 
-/** Name the worst nodes that match, or that have problems where nothing is filtered. */
+/** List the worst nodes that match, or nodes with problems if no filter is set. */
 function listMatches(active) {
   const box = byId("matches"), list = box.querySelector("ul");
   const chosen = [];

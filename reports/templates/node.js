@@ -38,7 +38,7 @@ function incidentItem([ident, letter, number]) {
   return element("li", `s-${STATUS[letter]}`, icon(STATUS[letter]), link);
 }
 
-/** Return a sentence with what stands between backticks as code. */
+/** Return a sentence with text between backticks as code. */
 function withCode(text) {
   return text.split(/`([^`]+)`/).map((piece, number) => (number % 2 ? element("code", "", piece) : piece));
 }
@@ -55,7 +55,7 @@ function drawing(place) {
   const ident = report.groups[report.group[place]];
   const group = ident && byId(ident);
   if (!group) {
-    return report.status[place] === "n" ? [] : [element("p", "muted", "Its drawing is not on this page: judge its evidence alone to get it.")];
+    return report.status[place] === "n" ? [] : [element("p", "muted", "Its drawing is not on this page: judge only its evidence to draw it.")];
   }
   const same = group.querySelector("[data-same]");
   const picture = (same ? byId(same.dataset.same) : group).querySelector("svg.topo");
@@ -102,7 +102,7 @@ document.addEventListener("click", (event) => {
   openNode(Number(link.dataset.node));
 });
 
-/** Follow what the address names: a node, an incident, or any place within a fold. */
+/** Go to the target of the address: a node, an incident, or any place within a fold. */
 function followHash() {
   let target = "";
   try { target = decodeURIComponent(location.hash.slice(1)); } catch { return; }
@@ -121,7 +121,7 @@ function followHash() {
   } else if (/^incident[-=]/.test(target)) {
     const left = report.incident_total - report.incidents.length;
     notify(left ? `This incident is not among the ${report.incidents.length} on this page; the JSON report lists all ${report.incident_total}.`
-      : "This incident is not in this report: it may be over.");
+      : "This incident is not in this report: it may be resolved.");
   }
 }
 

@@ -1,8 +1,8 @@
 #!/bin/sh
-# A custom plugin of node-problem-detector: tells the verdict that `preflight gate --report-dir` left on this node.
+# A custom plugin of node-problem-detector: reports the verdict that `preflight gate --report-dir` wrote on this node.
 #   check_preflight.sh VERDICT.json SECONDS
 # Exit status 0: OK, 1: NONOK, 2: UNKNOWN; a verdict older than SECONDS, of another boot or damaged is unknown. The
-# message has at most 80 bytes: of a failure first the action in brackets, then what is wrong. Needs sh, sed, head, cut, date.
+# message has at most 80 bytes: for a failure, the action in brackets, then the fault. Needs sh, sed, head, cut, date.
 verdict=${1:-/var/lib/preflight/node/verdict.json}
 oldest_s=${2:-900}
 
@@ -10,7 +10,7 @@ tell() { # STATUS MESSAGE
 	printf '%s\n' "$2" | head -n 1 | tr -cd ' -~\n' | cut -c 1-80
 	exit "$1"
 }
-# One field of the document, which is written with one field on each line, in printable ASCII.
+# One field of the document, which has one field per line, in printable ASCII.
 field() {
 	sed -n -e "s/^ \"$1\": \"\([^\"\\\\]*\)\",\{0,1\}\$/\1/p" -e "s/^ \"$1\": \([0-9]\{1,\}\),\{0,1\}\$/\1/p" "$verdict" 2>/dev/null | head -n 1
 }
@@ -30,7 +30,7 @@ boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
 
 reason=$(field reason)
 reason=${reason#preflight: }
-# What a failure requires, in one word (docs/actions.md); a verdict of an older version has none.
+# The action that a failure requires, in one word (docs/actions.md); verdicts of older versions have none.
 action=$(field action)
 case $action in '' | *[!a-z-]*) action= ;; *) action="[$action] " ;; esac
 case $(field status) in

@@ -59,7 +59,7 @@ SIGNATURES = signatures(NVIDIA_SMI, (
     ("inforom-corrupted", "nfoROM is corrupted|nforom is corrupted", rf"(?i:inforom is corrupted at gpu {_BUS})",
      "warn", "the GPU's own configuration memory is corrupted: its error counts and limits are unreliable",
      "gpu.firmware", ("nvidia-smi -q | grep -i -A 5 inforom", "nvidia-smi -q -d ECC", "dmesg -T | grep -i nvrm"),
-     "Drain the node and reset the GPU; if the error remains, ask the vendor to reflash or replace it."),
+     "Drain the node and reset the GPU; if the error remains, have the vendor reflash or replace it."),
     ("dcgm-no-hostengine", "establish a connection to the specified host|nv-hostengine|open connection to remote host",
      r"[Uu]nable to establish a connection to the specified host|unable to open connection to remote host"
      r"|nv-hostengine (?:is not running|version mismatch).{0,80}|Host engine (?:is not running|already running)",

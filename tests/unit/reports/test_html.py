@@ -148,7 +148,7 @@ def test_shows_the_verdict_first_and_everything_in_order(sick: Page) -> None:
         "the host key changed",
         "Topology: 8 GPUs and 12 NICs on 2 NUMA nodes",
         "Unknown is not pass.",
-        "would settle 4 results",
+        "would resolve 4 results",
         "mlx5_5:1 runs at 200 Gb/s, its peers at 400 Gb/s",
         "rdma.port-rate: RDMA ports run at the expected rate",
         "at least 400 Gb/s (cluster.toml class.h100.rate_gbps)",
@@ -286,7 +286,7 @@ def test_empty_report() -> None:
     page = Page(render(samples.empty()))
     assert "NOT JUDGED" in page.text
     assert "nothing was judged" in page.text
-    assert "The report holds no nodes." in page.text
+    assert "The report has no nodes." in page.text
     assert "PASS" not in page.text
 
 
