@@ -11,7 +11,7 @@ from preflight.checks.job.torch_trace import each
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, passed, unknown, warned
-from preflight.parsers.torch.intervals import percentile
+from preflight.parsers.torch.samples import percentile
 
 if TYPE_CHECKING:
     from preflight.facts.trace.job import JobTrace

@@ -21,8 +21,8 @@ from preflight.evidence.document import DocumentError, Evidence, dump, no_answer
 from preflight.evidence.spool import spool
 from preflight.facts.job import RUN
 from preflight.facts.streamed_log import LogFile, with_texts
-from preflight.parsers.nccl_log.line_source import divisible
 from preflight.parsers.torch.safe_pickle import is_pickle
+from preflight.textprep.line_source import divisible
 
 if TYPE_CHECKING:
     from io import BufferedWriter

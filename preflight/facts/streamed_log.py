@@ -11,10 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from preflight import parsers
 from preflight._startup.lightclass import replace
 from preflight.evidence.document import Evidence
-from preflight.parsers import job_log, torch
-from preflight.parsers.nccl_log.line_source import CHUNK, opened, peeked
+from preflight.parsers import torch
+from preflight.textprep.line_source import CHUNK, opened, peeked
 
 #: Maximum bytes read from a pickle.
 PICKLE = 64 << 20
@@ -28,7 +29,7 @@ _BEGINNING = 4096
 class LogFile(dict[str, Any]):
     """The record of a log; ``why`` is the reason not to save its text, or empty."""
 
-    def __init__(self, path: Path, why: str = "", log: job_log.JobLog | None = None,
+    def __init__(self, path: Path, why: str = "", log: parsers.job_log.JobLog | None = None,
                  seen: torch.TorchOutput | None = None) -> None:  # fmt: skip
         """Set the file, and the part that was read already."""
         if why:
@@ -43,9 +44,9 @@ class LogFile(dict[str, Any]):
             self.pytorch = seen
 
     @cached_property
-    def log(self) -> job_log.JobLog:
+    def log(self) -> parsers.job_log.JobLog:
         """The log, parsed; raises ValueError, OSError."""
-        return job_log.parse_file(self.path)
+        return parsers.job_log.parse_file(self.path)
 
     @cached_property
     def pytorch(self) -> torch.TorchOutput:

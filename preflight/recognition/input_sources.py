@@ -19,7 +19,7 @@ from preflight.errors import PreflightError
 from preflight.evidence import safe_read
 from preflight.evidence.spool import spool
 from preflight.parsers import job_log
-from preflight.parsers.nccl_log.line_source import CHUNK, ByteReader, Notes, opened, peeked
+from preflight.textprep.line_source import CHUNK, ByteReader, Notes, opened, peeked
 from preflight.textprep.numbered_text import LEFT_OUT, NumberedText
 
 #: Bytes and lines of a source without a job's log that are read: so much of its beginning and of its end. A line of a

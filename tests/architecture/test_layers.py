@@ -26,7 +26,7 @@ LAYERS = {
     "parsers": {"evidence", "textprep"},
     "facts": {"bench", "evidence", "parsers", "textprep"},
     "reports": {"evidence", "facts", "incidents", "nodeset", "parsers", "schemas", "version"},
-    "archive": {"evidence", "facts", "parsers"},
+    "archive": {"evidence", "facts", "parsers", "textprep"},
     "redact": {"archive", "collector", "evidence", "nodeset"},
     "history": {"evidence", "facts", "incidents", "model", "parsers", "schemas"},
     # _startup: forks the collector before anything else is imported.

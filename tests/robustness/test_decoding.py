@@ -159,6 +159,7 @@ PLAIN = {
     "preflight/judge/record_usage.py",
     "preflight/history/store.py", "preflight/archive/lazy.py",
     "preflight/facts/nccl_settings/catalogue.py", "preflight/parsers/torch/json_stream.py",
+    "preflight/parsers/torch/trace_events.py",
     "preflight/transport/slurm/srun.py",
     "preflight/parsers/torch/printed_dump.py", "preflight/parsers/nccl_log/prefix.py",
     "preflight/textprep/line_prefixes.py", "preflight/parsers/host/gcm_manifest.py",

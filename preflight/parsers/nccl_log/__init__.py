@@ -4,7 +4,7 @@ Formats of NCCL 2.3 … 2.30 (src/debug.cc, src/init.cc, src/plugin/, src/transp
 NET subsystem is off by default: a missing line proves nothing. A line about an available feature (a loaded plug-in,
 DMA-BUF, "use ring PXN 0 GDR 1") does not prove its use; only channel lines do.
 
-Data flow: ``line_source`` (lines of a file, restored by ``textprep``, ``restore_prefix`` and ``truncation``) →
+Data flow: ``textprep.line_source`` (lines of a file, restored by ``restore_prefix`` and ``truncation``) →
 ``fast_scanner`` and ``line_parser`` (with ``prefix``, ``textprep`` and ``messages``, which uses ``channels``,
 ``networks`` and ``communicators``) → ``counters`` (summed over processes) → ``summarize`` (with ``transports``,
 ``job_size``, ``ranks``, ``rails`` and ``failures``) → ``model`` → ``to_json``.

@@ -22,11 +22,11 @@ from preflight.parsers.nccl_log.communicators import collective_size
 from preflight.parsers.nccl_log.counters import MAX_WARNINGS
 from preflight.parsers.nccl_log.event import LogEvent
 from preflight.parsers.nccl_log.line_parser import LineParser, has_level, is_relevant
-from preflight.parsers.nccl_log.line_source import MAX_LINE_BYTES
 from preflight.parsers.nccl_log.messages import ignored, marked, parse_message
 from preflight.parsers.nccl_log.model import LogLine
 from preflight.parsers.nccl_log.prefix import Origin, clean, origin_of, unwrapped_json
 from preflight.parsers.nccl_log.summarize import FRAMEWORK
+from preflight.textprep.line_source import MAX_LINE_BYTES
 from preflight.textprep.line_suffix import trimmed
 
 _INFO, _WARN = b"NCCL INFO ", b"NCCL WARN "

@@ -20,7 +20,11 @@ from preflight.errors import PreflightError
 from preflight.parsers.line_selection import LineSelection
 from preflight.parsers.nccl_log.counters import LogCounters
 from preflight.parsers.nccl_log.fast_scanner import Scanner
-from preflight.parsers.nccl_log.line_source import (
+from preflight.parsers.nccl_log.model import NcclLog
+from preflight.parsers.nccl_log.restore_prefix import restore_prefixes
+from preflight.parsers.nccl_log.summarize import summarize
+from preflight.parsers.nccl_log.truncation import CUT_VALUE, completed, undecided
+from preflight.textprep.line_source import (
     CHUNK,
     HEAD,
     MAX_LINE_BYTES,
@@ -30,10 +34,6 @@ from preflight.parsers.nccl_log.line_source import (
     opened,
     peeked,
 )
-from preflight.parsers.nccl_log.model import NcclLog
-from preflight.parsers.nccl_log.restore_prefix import restore_prefixes
-from preflight.parsers.nccl_log.summarize import summarize
-from preflight.parsers.nccl_log.truncation import CUT_VALUE, completed, undecided
 from preflight.textprep.wrapped_lines import continued, unwrapped
 
 #: Another process costs about 30 ms and 25 MB; it pays off from about twice that much work.

@@ -15,8 +15,9 @@ from typing import Any
 from preflight.parsers.torch import hang, messages, watchdog
 from preflight.parsers.torch.flight_recorder import Recording, is_entry
 from preflight.parsers.torch.json_stream import BATCH, Read, Values, decoded
-from preflight.parsers.torch.profiler_trace import Trace, is_event
+from preflight.parsers.torch.profiler_trace import Trace
 from preflight.parsers.torch.safe_pickle import UnsafePickle, is_pickle, plain_values
+from preflight.parsers.torch.trace_events import is_event
 
 __all__ = [
     "Recording",

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
+
+from preflight.parsers.torch.gpu_work import number_of
+from preflight.parsers.torch.trace_events import Arguments
 
 #: Maximum number of process groups and kinds counted separately in one trace; calls of further ones are left out.
 MOST_SERIES = 4096
@@ -78,61 +81,55 @@ class CollectiveCalls:
     def __iter__(self) -> Iterator[tuple[CallKey, CallSeries]]:
         return iter(self._series.values())
 
-    def add(self, kind: str, args: Mapping[str, Any], begin: float, length: float) -> None:
+    def add(self, kind: str, arguments: Arguments, begin: float, end: float) -> None:
         """Add the kernel of a call."""
-        name, listed = args.get("Process Group Name"), args.get("Process Group Ranks")
-        peer = args.get("Dst Rank") if kind == "send" else args.get("Src Rank") if kind == "recv" else None
-        size = args.get("Group size")
-        stream = None if name is not None or listed is not None else args.get("stream")
-        raw = (kind, name, listed, size, peer, stream)
-        try:
-            entry = self._series.get(raw)
-        except TypeError:  # a list instead of a text or number
-            self.left_out += 1
-            return
+        stream = arguments.stream if arguments.group_name is None and arguments.group_ranks is None else None
+        raw = (kind, arguments.group_name, arguments.group_ranks, arguments.group_size, _peer(kind, arguments), stream)
+        entry = self._series.get(raw)
         if entry is None:
             if len(self._series) >= MOST_SERIES:
                 self.left_out += 1
                 return
-            entry = self._series[raw] = (_key(kind, args, stream), CallSeries())
+            entry = self._series[raw] = (_key(kind, arguments, stream), CallSeries())
         series = entry[1]
         series.begins.append(begin)
-        series.ends.append(begin + length)
-        series.bytes.append(size_of(args))
-        series.sent.append(_count(args.get("In msg nelems")))
-        series.received.append(_count(args.get("Out msg nelems")))
-        series.numbers.append(_count(args.get("Seq")))
-        series.correlations.append(_count(args.get("correlation")))
+        series.ends.append(end)
+        series.bytes.append(size_of(arguments))
+        series.sent.append(number_of(arguments.sent_elements))
+        series.received.append(number_of(arguments.received_elements))
+        series.numbers.append(number_of(arguments.sequence))
+        series.correlations.append(number_of(arguments.correlation))
 
 
-def _key(kind: str, args: Mapping[str, Any], stream: object) -> CallKey:
-    listed = str(args.get("Process Group Ranks") or "")[:4096]
+def _key(kind: str, arguments: Arguments, stream: object) -> CallKey:
+    listed = (arguments.group_ranks or "")[:4096]
     ranks = tuple(int(number) for number in _NUMBERS.findall(listed)) if _LISTED.fullmatch(listed) else ()
-    size = args.get("Group size")
+    size, name = arguments.group_size, arguments.group_name
     group = CallGroup(
-        name=str(args.get("Process Group Name") or "")[:200] if "Process Group Name" in args else "",
+        name="" if name is None else str(name)[:200],
         ranks=ranks if len(set(ranks)) == len(ranks) else (),
         listed=listed,
-        description=str(args.get("Process Group Description") or "")[:200],
-        size=size if type(size) is int and 0 < size < 1 << 24 else len(ranks) or None,
+        description=(arguments.group_description or "")[:200],
+        size=size if size is not None and 0 < size < 1 << 24 else len(ranks) or None,
     )
-    peer = args.get("Dst Rank") if kind == "send" else args.get("Src Rank") if kind == "recv" else None
-    return CallKey(group, kind, peer if type(peer) is int and peer >= 0 else None, stream)
+    peer = _peer(kind, arguments)
+    return CallKey(group, kind, peer if peer is not None and peer >= 0 else None, stream)
 
 
-def _count(value: object) -> int:
-    return value if type(value) is int and 0 <= value < 1 << 62 else -1
+def _peer(kind: str, arguments: Arguments) -> int | None:
+    """Return the rank within the group at the other end of a send or receive."""
+    return arguments.destination if kind == "send" else arguments.source if kind == "recv" else None
 
 
-def size_of(args: Mapping[str, Any]) -> int:
+def size_of(arguments: Arguments) -> int:
     """Return the bytes of a call's larger side, as in nccl-tests; -1 if unknown.
 
     The larger side is the output of an all_gather and the input of a reduce_scatter; for an all-to-all with uneven
     splits, each side is the sum of its splits.
     """
-    each = _ELEMENT_BYTES.get(str(args.get("dtype", "")).lower())
-    sides = [count for side in ("In msg nelems", "Out msg nelems") if (count := _count(args.get(side))) >= 0]
-    return max(sides) * each if each and sides else -1
+    each = _ELEMENT_BYTES.get((arguments.element_type or "").lower())
+    elements = max(number_of(arguments.sent_elements), number_of(arguments.received_elements))
+    return elements * each if each and elements >= 0 else -1
 
 
 def ordered(calls: CollectiveCalls) -> Sequence[tuple[CallKey, CallSeries]]:

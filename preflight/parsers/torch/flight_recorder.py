@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from preflight._startup.lightclass import dataclass, replace
-from preflight.parsers.torch.profiler_trace import _sample
+from preflight.parsers.torch.samples import sample_of
 
 MOST_ENTRIES = 200_000
 MOST_FRAMES = 32
@@ -194,7 +194,7 @@ class Recording:
                 for entry in unfinished[:20]
             ],
             "unfinished_count": len(unfinished),
-            "collectives": [{"name": op, **(_sample(sample) or {})} for op, sample in sorted(samples.items())],
+            "collectives": [{"name": op, **(sample_of(sample) or {})} for op, sample in sorted(samples.items())],
         }  # fmt: skip
 
 

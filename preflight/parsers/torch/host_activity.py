@@ -8,10 +8,11 @@ file, no thread runs any. Memory is reported by the caching allocator (``[memory
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from preflight.parsers.torch.intervals import Spans, Stretch, Stretches, clipped, without
+from preflight.parsers.torch.intervals import Spans, Stretch, Stretches, without
+from preflight.parsers.torch.trace_events import Arguments
 
 #: Resolution in microseconds; maximum number of recorded milliseconds: half an hour.
 _BIN_US, _MOST_BINS = 1000.0, 2_000_000
@@ -33,24 +34,25 @@ class HostActivity:
 
     def __init__(self) -> None:
         self._bins: set[int] = set()
-        self._last = -1
+        self._noted = float("inf")  # begin of the last noted millisecond
         self._long = Stretches()
         self._functions: list[str] = []
         self._begins, self._ends = array("d"), array("d")
         self.complete = True
 
-    def ran(self, begin: float, length: float) -> None:
+    def ran(self, begin: float, end: float) -> None:
         """Record an operator or a runtime call."""
-        if length > _BIN_US:
-            self._long.add(begin, length)
+        if self._noted <= begin and end < self._noted + _BIN_US:  # as most do: the last noted millisecond
             return
-        for at in (int(begin // _BIN_US), int((begin + length) // _BIN_US)):
-            if at != self._last:
-                if len(self._bins) >= _MOST_BINS:
-                    self.complete = False
-                    return
-                self._last = at
-                self._bins.add(at)
+        if end - begin > _BIN_US:
+            self._long.add(begin, end - begin)
+            return
+        for at in (int(begin // _BIN_US), int(end // _BIN_US)):
+            if len(self._bins) >= _MOST_BINS and at not in self._bins:
+                self.complete = False
+                return
+            self._bins.add(at)
+            self._noted = at * _BIN_US
 
     def function(self, name: str, begin: float, length: float) -> None:
         """Record a long Python function."""
@@ -69,15 +71,18 @@ class HostActivity:
         for at in self._bins:
             self._long.add(at * _BIN_US, _BIN_US)
         self._bins = set()
-        quiet = without(without(Spans(steps), self._long.joined()), explained)
-        pauses = []
-        for at, step in enumerate(steps):
-            longest = max(clipped(quiet, [step]), key=lambda stretch: stretch[1] - stretch[0], default=None)
-            if longest is None:
-                pauses.append(QuietStretch(at, 0.0, ""))
-            else:
-                pauses.append(QuietStretch(at, longest[1] - longest[0], self._function_at(longest)))
-        return pauses
+        spans = Spans(steps)
+        longest: dict[int, Stretch] = {}
+        for begin, end in without(without(spans, self._long.joined()), explained):
+            step = spans.place(begin)
+            if step not in longest or end - begin > longest[step][1] - longest[step][0]:
+                longest[step] = (begin, end)
+        return [
+            QuietStretch(at, longest[at][1] - longest[at][0], self._function_at(longest[at]))
+            if at in longest
+            else QuietStretch(at, 0.0, "")
+            for at in range(len(steps))
+        ]
 
     def _function_at(self, stretch: Stretch) -> str:
         """Return the innermost long function around the middle of an interval."""
@@ -93,12 +98,12 @@ class CudaMemory:
         self.reserved: dict[int, int] = {}
         self.allocated: dict[int, int] = {}
 
-    def add(self, args: Mapping[str, Any]) -> None:
+    def add(self, arguments: Arguments) -> None:
         """Record a ``[memory]`` event."""
-        device, reserved, allocated = args.get("Device Id"), args.get("Total Reserved"), args.get("Total Allocated")
-        if args.get("Device Type") not in _GPU_TYPES or type(device) is not int or not 0 <= device < 1 << 10:
+        device, reserved, allocated = arguments.memory_device, arguments.reserved_bytes, arguments.allocated_bytes
+        if arguments.memory_device_type not in _GPU_TYPES or device is None or not 0 <= device < 1 << 10:
             return
-        if type(reserved) is int and type(allocated) is int and 0 <= allocated <= reserved < 1 << 50:
+        if reserved is not None and allocated is not None and 0 <= allocated <= reserved < 1 << 50:
             self.reserved[device] = max(self.reserved.get(device, 0), reserved)
             self.allocated[device] = max(self.allocated.get(device, 0), allocated)
 

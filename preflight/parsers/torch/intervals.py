@@ -1,4 +1,4 @@
-"""Time intervals: union, intersection, difference, sum; percentiles."""
+"""Time intervals: union, intersection, difference, sum."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ class Spans(Sequence[Stretch]):
     def __getitem__(self, at: Any) -> Any:
         return self.begins[at], self.ends[at]
 
-
-#: Approximate sample size for a median length.
-_SAMPLED = 20_000
+    def place(self, instant: float) -> int:
+        """Return which stretch an instant lies in; -1: none."""
+        place = bisect_right(self.begins, instant) - 1
+        return place if place >= 0 and instant < self.ends[place] else -1
 
 
 class Stretches:
@@ -58,18 +59,7 @@ class Stretches:
 
     def joined(self) -> Spans:
         """Return their union, in order, without overlaps."""
-        joined = Spans()
-        begins, ends = joined.begins, joined.ends
-        last = float("-inf")
-        for begin, end in self._in_order():
-            if begin <= last:
-                if end > last:
-                    last = ends[-1] = end
-            else:
-                begins.append(begin)
-                ends.append(end)
-                last = end
-        return joined
+        return united(self._in_order())
 
     def _in_order(self) -> Iterator[Stretch]:
         order = in_order(self._begins)
@@ -77,13 +67,21 @@ class Stretches:
             return zip(self._begins, self._ends, strict=True)
         return ((self._begins[at], self._ends[at]) for at in order)
 
-    def median_length(self) -> float | None:
-        """Return the median length, from a sample of some thousand; None if empty."""
-        every = max(1, len(self._begins) // _SAMPLED)
-        lengths = sorted(
-            end - begin for begin, end in islice(zip(self._begins, self._ends, strict=True), 0, None, every)
-        )
-        return lengths[len(lengths) // 2] if lengths else None
+
+def united(stretches: Iterable[Stretch]) -> Spans:
+    """Return the union of stretches that are in order of their begins."""
+    joined = Spans()
+    begins, ends = joined.begins, joined.ends
+    last = float("-inf")
+    for begin, end in stretches:
+        if begin <= last:
+            if end > last:
+                last = ends[-1] = end
+        else:
+            begins.append(begin)
+            ends.append(end)
+            last = end
+    return joined
 
 
 def in_order(begins: Sequence[float]) -> Sequence[int]:
@@ -155,14 +153,3 @@ def without(these: Sequence[Stretch], those: Sequence[Stretch]) -> Spans:
         if left < end:
             joined.add(left, end)
     return joined
-
-
-def percentile(ordered: Sequence[float], share: float) -> float | None:
-    """Return the nearest-rank percentile of an ordered sample.
-
-    None if the sample is too small.
-    """
-    beyond = round((1 - share) * 1000)  # in thousandths
-    if not ordered or len(ordered) * beyond < 1000 * (share > 0.5):
-        return None
-    return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]

@@ -8,14 +8,15 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from preflight.errors import PreflightError
+from preflight.parsers.torch.trace_events import decode
 
 Read = Callable[[int], str]
 #: Decodes the text of a list; raises ValueError.
-Decode = Callable[[str], list[Any]]
+Decode = Callable[[str], Sequence[Any]]
 
 CHUNK = 1 << 20
 #: Maximum characters of one value: a profiler event has some hundred, with its Python stack some thousand.
@@ -56,18 +57,13 @@ def decoded(reader: Callable[[int], bytes]) -> Read:
     return read
 
 
-def _list(text: str) -> list[Any]:
-    elements: list[Any] = _DECODER.decode(text)
-    return elements
-
-
 class Values:
     """Parses a JSON text.
 
     ``cut`` maps the damaged lines, counted from 1, to the reason.
     """
 
-    def __init__(self, read: Read, decode: Decode = _list) -> None:
+    def __init__(self, read: Read, decode: Decode = decode) -> None:
         self._read = read
         self._decode = decode
         self._text = ""
@@ -150,7 +146,7 @@ class Values:
                 if not self._found():
                     return
 
-    def _batch(self) -> list[Any]:
+    def _batch(self) -> Sequence[Any]:
         """Decode the elements up to the last in the buffer; empty if that fails.
 
         Only complete elements are used, because a piece that ends within a string or an object cannot be decoded.

@@ -6,9 +6,11 @@ A product of M x K by K x N takes 2 M N K floating-point operations.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import median
 from typing import Any
+
+from preflight.parsers.torch.trace_events import Arguments
 
 #: Minimum floating-point operations of a stored product, and its minimum dimension: smaller ones are limited by memory
 #: or launch overhead.
@@ -30,13 +32,13 @@ class MatrixProducts:
         self._of: dict[int, tuple[str, float]] = {}  # by External id: the type, and its operations
         self._us: dict[int, float] = {}
 
-    def called(self, name: str, args: Mapping[str, Any]) -> None:
+    def called(self, name: str, arguments: Arguments) -> None:
         """Add a CPU operator."""
         if len(self._of) >= _MOST:
             return
-        number, dims, types = args.get("External id"), args.get("Input Dims"), args.get("Input type")
+        number, dims, types = arguments.external_id, arguments.shapes, arguments.types
         first, batched = _PRODUCTS[name]
-        if type(number) is not int or not isinstance(dims, list) or not isinstance(types, list):
+        if number is None or not isinstance(dims, list) or not isinstance(types, list):
             return
         if len(dims) < first + 2 or len(types) < first + 2:
             return
@@ -49,9 +51,9 @@ class MatrixProducts:
             if _LARGE <= operations < 1e18:
                 self._of[number] = (kind, operations)
 
-    def ran(self, number: object, length: float) -> None:
+    def ran(self, number: int | None, length: float) -> None:
         """Add a compute kernel; microseconds."""
-        if type(number) is int and number in self._of:
+        if number in self._of:
             self._us[number] = self._us.get(number, 0.0) + length
 
     def largest(self) -> dict[str, Any] | None:

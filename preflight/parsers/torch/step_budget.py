@@ -8,13 +8,13 @@ time is the start of a kernel that was already launched. Times are in microsecon
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from math import isnan
 from typing import NamedTuple
 
-from preflight.parsers.torch.intervals import Coverage, Stretch, clipped, total, without
+from preflight.parsers.torch.gpu_work import COMMUNICATION, COMPUTE, COPY, COPY_TO_GPU, GpuWork
+from preflight.parsers.torch.intervals import Coverage, Spans, Stretch, clipped, total, without
 
 #: Time after the end of a CPU wait within which it explains an idle GPU.
 _JUST_AFTER_US = 20.0
@@ -39,42 +39,49 @@ class StepBudget(NamedTuple):
         return self.idle_data + self.idle_sync + self.idle_host + self.idle_other
 
 
+class BusyTime:
+    """Times of computation, communication and copies of a GPU.
+
+    ``bare`` is communication without computation, ``copying`` copies without either.
+    """
+
+    def __init__(self, work: GpuWork) -> None:
+        """Take the work, in order."""
+        self.compute = work.joined(COMPUTE)
+        self.talk = work.joined(COMMUNICATION)
+        self.copies = work.joined(COPY, COPY_TO_GPU)
+        self.bare = without(self.talk, self.compute)
+        self.copying = without(without(self.copies, self.compute), self.talk)
+        self.at_all = work.joined(COMPUTE, COMMUNICATION, COPY, COPY_TO_GPU)
+
+
 class Activities:
     """GPU activities in time order: starts, launch times, kinds."""
 
-    def __init__(self) -> None:
-        self.begins = array("d")
-        self.launches = array("d")  # NaN: unknown
-        self.to_gpu = array("b")  # whether it is a copy from the host
-
-    def add(self, begin: float, launch: float | None, to_gpu: bool) -> None:
-        """Add an activity after all others."""
-        self.begins.append(begin)
-        self.launches.append(_UNKNOWN if launch is None else launch)
-        self.to_gpu.append(to_gpu)
+    def __init__(self, begins: Sequence[float], launches: Sequence[float], kinds: Sequence[int]) -> None:
+        """Set start times, launch times (NaN: unknown) and kinds of ``gpu_work``."""
+        self.begins, self._launches, self._kinds = begins, launches, kinds
 
     def launch(self, place: int) -> float | None:
         """Return the launch time of an activity; None if unknown, or if there is none."""
-        if not 0 <= place < len(self.launches) or isnan(self.launches[place]):
+        if not 0 <= place < len(self._launches) or isnan(self._launches[place]):
             return None
-        return self.launches[place]
+        return self._launches[place]
+
+    def to_gpu(self, place: int) -> bool:
+        """Return whether it is a copy from the host."""
+        return self._kinds[place] == COPY_TO_GPU
 
 
 def budget(
     windows: Sequence[Stretch],
-    compute: Sequence[Stretch],
-    communication: Sequence[Stretch],
-    copies: Sequence[Stretch],
+    busy: BusyTime,
     activities: Activities,
     loads: Sequence[Stretch],
-    waits: Sequence[Stretch],
+    waits: Spans,
 ) -> StepBudget:
     """Divide the windows; each list is joined and in time order."""
-    bare = without(communication, compute)
-    copying = without(without(copies, compute), communication)
-    gaps: Sequence[Stretch] = windows
-    for busy in (compute, communication, copies):
-        gaps = without(gaps, busy)
+    gaps: Sequence[Stretch] = without(windows, busy.at_all)
     loading = Coverage(loads)
     data = sync = host = other = 0.0
     for begin, end in gaps:
@@ -91,18 +98,18 @@ def budget(
         rest = launched - begin - loaded
         if _waits_at(waits, begin):
             sync += rest
-        elif activities.to_gpu[following] and _first_of_window(windows, activities, following):
+        elif activities.to_gpu(following) and _first_of_window(windows, activities, following):
             data += rest
         else:
             host += rest
-    return StepBudget(total(windows), total(clipped(compute, windows)), total(clipped(bare, windows)),
-                      total(clipped(copying, windows)), data, sync, host, other)  # fmt: skip
+    compute, bare, copying = (total(clipped(spans, windows)) for spans in (busy.compute, busy.bare, busy.copying))
+    return StepBudget(total(windows), compute, bare, copying, data, sync, host, other)
 
 
-def _waits_at(waits: Sequence[Stretch], instant: float) -> bool:
+def _waits_at(waits: Spans, instant: float) -> bool:
     """Return whether the CPU waits for the GPU at an instant, or did just before."""
-    place = bisect_right(waits, (instant, float("inf"))) - 1
-    return place >= 0 and instant <= waits[place][1] + _JUST_AFTER_US
+    place = bisect_right(waits.begins, instant) - 1
+    return place >= 0 and instant <= waits.ends[place] + _JUST_AFTER_US
 
 
 def _first_of_window(windows: Sequence[Stretch], activities: Activities, place: int) -> bool:

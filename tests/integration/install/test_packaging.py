@@ -180,7 +180,17 @@ def _pack(found: Distribution, wheels: Path) -> None:
 
 def test_declared_dependencies_are_the_imported_ones() -> None:
     names = {re.split(r"[><=;\[ ]", line)[0].lower() for line in PROJECT["project"]["dependencies"]}
-    assert names == {"click", "clustershell", "jinja2", "nvidia-ml-py", "paramiko", "psutil", "rich", "tomli"}
+    assert names == {
+        "click",
+        "clustershell",
+        "jinja2",
+        "msgspec",
+        "nvidia-ml-py",
+        "paramiko",
+        "psutil",
+        "rich",
+        "tomli",
+    }
 
 
 def tracked() -> list[Path]:

@@ -21,7 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight.parsers import nccl_log
-from preflight.parsers.nccl_log import NcclLog, NoNcclOutput, counters, fast_scanner, line_source, reader, summarize
+from preflight.parsers.nccl_log import NcclLog, NoNcclOutput, counters, fast_scanner, reader, summarize
+from preflight.textprep import line_source
 from tests.support.nccl_log_generate import VERSIONS, Job, generate
 from tests.unit.parsers.test_nccl import LAUNCHED
 

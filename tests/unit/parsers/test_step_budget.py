@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight.parsers import torch
+from preflight.parsers.torch.gpu_work import COMMUNICATION, COMPUTE, COPY, COPY_TO_GPU, GpuWork
 from preflight.parsers.torch.intervals import Spans, Stretches
-from preflight.parsers.torch.step_budget import Activities, budget
+from preflight.parsers.torch.step_budget import Activities, BusyTime, budget
 from tests.support.kineto_trace import GEMM, event, trace
 
 SPANS = st.lists(st.tuples(st.integers(0, 100), st.integers(1, 20)), max_size=8)
@@ -29,10 +30,18 @@ def joined(spans: list[tuple[int, int]]) -> Spans:
                                                              st.booleans()), max_size=9))  # fmt: skip
 def test_the_parts_add_up(compute: Any, talk: Any, copies: Any, loads: Any, waits: Any, activities: Any) -> None:
     windows = [(0.0, 30.0), (30.0, 70.0), (80.0, 110.0)]
-    ran = Activities()
-    for activity in sorted(activities, key=lambda activity: activity[0]):
-        ran.add(*activity)
-    parts = budget(windows, joined(compute), joined(talk), joined(copies), ran, joined(loads), joined(waits))
+    work = GpuWork()
+    for kind, spans in ((COMPUTE, compute), (COMMUNICATION, talk), (COPY, copies)):
+        for begin, length in spans:
+            work.add(begin, begin + length, None, kind)
+    work.order()
+    ordered = sorted(activities, key=lambda activity: activity[0])
+    ran = Activities(
+        [begin for begin, _, _ in ordered],
+        [float("nan") if launch is None else launch for _, launch, _ in ordered],
+        [COPY_TO_GPU if to_gpu else COPY for _, _, to_gpu in ordered],
+    )
+    parts = budget(windows, BusyTime(work), ran, joined(loads), joined(waits))
     assert parts.all == 100
     assert sum(parts[1:]) == pytest.approx(100)
     assert all(part >= -1e-9 for part in parts)

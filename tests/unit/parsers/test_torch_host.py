@@ -11,6 +11,7 @@ from preflight.parsers import torch
 from preflight.parsers.torch import json_stream
 from preflight.parsers.torch.host_activity import CudaMemory, HostActivity
 from preflight.parsers.torch.matrix_products import MatrixProducts
+from preflight.parsers.torch.trace_events import NO_ARGUMENTS, Arguments, event_of
 from tests.support.kineto_trace import event, trace
 
 
@@ -24,7 +25,7 @@ def test_the_innermost_function_of_a_pause_is_named() -> None:
     host = HostActivity()
     for at in range(100):
         if not 40 <= at < 70:
-            host.ran(at * 1000.0, 900.0)
+            host.ran(at * 1000.0, at * 1000.0 + 900)
     host.function("train.py(10): main", 0, 100_000)
     host.function("logging/__init__.py(1100): flush", 39_000, 32_000)
     host.function("short", 50_000, 100)
@@ -53,7 +54,7 @@ def test_what_waits_for_data_is_no_pause() -> None:
 def test_the_operations_of_a_product(name: str, dims: list[list[int]], operations: float) -> None:
     products = MatrixProducts()
     for number in range(3):
-        products.called(name, {"External id": number, "Input Dims": dims, "Input type": ["c10::BFloat16"] * len(dims)})
+        products.called(name, Arguments(external_id=number, shapes=dims, types=["c10::BFloat16"] * len(dims)))
         products.ran(number, 500.0)
     largest = products.largest()
     assert largest is not None
@@ -66,7 +67,7 @@ def test_the_operations_of_a_product(name: str, dims: list[list[int]], operation
 def test_what_is_no_large_product(dims: Any) -> None:
     products = MatrixProducts()
     for number in range(3):
-        products.called("aten::mm", {"External id": number, "Input Dims": dims, "Input type": ["c10::Half"] * 2})
+        products.called("aten::mm", Arguments(external_id=number, shapes=dims, types=["c10::Half"] * 2))
         products.ran(number, 500.0)
     assert products.largest() is None
 
@@ -79,7 +80,7 @@ def test_what_is_no_large_product(dims: Any) -> None:
 ])  # fmt: skip
 def test_what_is_no_total_of_memory(args: dict[str, Any]) -> None:
     memory = CudaMemory()
-    memory.add(args)
+    memory.add(event_of({"ph": "i", "args": args}).arguments or NO_ARGUMENTS)
     assert memory.document() == []
 
 

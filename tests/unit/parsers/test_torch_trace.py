@@ -19,7 +19,8 @@ from preflight.facts.job import RunFacts
 from preflight.facts.streamed_log import LogFile
 from preflight.parsers import torch
 from preflight.parsers.torch import hang, json_stream, watchdog
-from preflight.parsers.torch.intervals import Stretches, clipped, percentile, total, without
+from preflight.parsers.torch.intervals import Stretches, clipped, total, without
+from preflight.parsers.torch.samples import percentile
 from preflight.recognition import open_sources, read, read_text
 from tests.support import paths
 from tests.support.kineto_trace import trace

@@ -1,0 +1,170 @@
+"""The facts of a complete trace: steps, GPUs, collectives, waiting, pauses.
+
+Times are milliseconds in the document, microseconds in what is compared with other ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from preflight._startup.lightclass import dataclass
+from preflight.parsers.torch.collective_calls import CallKey, CallSeries, ordered
+from preflight.parsers.torch.gradient_buckets import buckets
+from preflight.parsers.torch.intervals import Coverage, Spans, Stretch, clipped, total
+from preflight.parsers.torch.launches import BackwardPass
+from preflight.parsers.torch.samples import rounded, sample_of
+from preflight.parsers.torch.step_budget import BusyTime, StepBudget, budget
+
+if TYPE_CHECKING:
+    from preflight.parsers.torch.profiler_trace import Trace
+
+
+@dataclass(frozen=True)
+class TraceSummary:
+    """A complete trace: its document, and values compared with other ranks' traces."""
+
+    document: dict[str, Any]
+    calls: Sequence[tuple[CallKey, CallSeries]]
+    bare: Coverage  # communication on its GPU while no kernel computes, microseconds
+    steps: Mapping[int, Stretch]  # by number, microseconds
+    compute: Mapping[int, float]  # time of each step with compute kernels, microseconds
+    tails: Sequence[Stretch]  # in each step, the part after the last kernel of the backward pass
+
+
+def summarize(trace: Trace) -> TraceSummary:
+    """Return what a complete trace contains."""
+    steps = sorted(trace.steps)
+    spans = {trace.numbers[begin]: (begin, end) for begin, end in steps if begin in trace.numbers}
+    calls = _calls_in_steps(trace, spans)
+    busy = {}
+    for device, work in trace.work.items():
+        work.order()
+        if work.kernels():
+            busy[device] = BusyTime(work)
+    passes = {device: trace.launches.backward_passes(trace.work[device], steps) for device in busy}
+    document = _document(trace, steps, calls, busy, passes)
+    if len(busy) != 1:  # of a process with several GPUs, which of them a rank is is unknown
+        return TraceSummary(document, (), Coverage(()), spans, dict.fromkeys(spans, 0.0), ())
+    ((device, only),) = busy.items()
+    computing = Coverage(only.compute)
+    computed = {number: computing.within(*span) for number, span in spans.items()}
+    tails = [(each.end, each.until) for each in passes[device]]
+    return TraceSummary(document, calls, Coverage(only.bare), spans, computed, tails)
+
+
+def _calls_in_steps(trace: Trace, spans: Mapping[int, Stretch]) -> Sequence[tuple[CallKey, CallSeries]]:
+    """Return the calls of collectives in order, each with its step."""
+    calls = ordered(trace.calls)
+    steps = Spans(sorted(spans.values()))
+    numbers = [trace.numbers[begin] for begin in steps.begins]
+    for _, series in calls:
+        for begin, correlation in zip(series.begins, series.correlations, strict=True):
+            launched = trace.launches.begun.begin(correlation)
+            at = steps.place(begin if launched is None else launched)
+            series.steps.append(numbers[at] if at >= 0 else -1)
+    return calls
+
+
+def _document(
+    trace: Trace, steps: Sequence[Stretch], calls: Sequence[tuple[CallKey, CallSeries]],
+    busy: Mapping[Any, BusyTime], passes: Mapping[Any, Sequence[BackwardPass]],
+) -> dict[str, Any]:  # fmt: skip
+    about = trace.about
+    lengths = [(end - begin) / 1000 for begin, end in steps]
+    loads, waits = trace.loads.joined(), trace.launches.waits()
+    span = (trace.end - trace.begin) / 1000 if trace.end > trace.begin else None
+    return {
+        "rank": _number(about.get("rank")), "world_size": _number(about.get("world_size")),
+        "backend": about.get("backend"), "backend_config": about.get("backend_config"),
+        "nccl_version": about.get("nccl_version"), "host": about.get("host_name"),
+        "devices": about.get("devices") or [], "device_count": about.get("device_count"),
+        "events": trace.events, "span_ms": rounded(span),
+        "steps": sample_of(lengths), "gpu": _gpu(trace, steps, calls, busy, passes, loads, waits),
+        "collectives": [
+            {"name": name, "bytes": size, **(sample_of([one / 1000 for one in sample]) or {})}
+            for (name, size), sample in sorted(trace.collectives.items(), key=lambda item: -sum(item[1]))[:100]
+        ],
+        "pauses": _pauses(trace, steps, loads), "memory": trace.memory.document(),
+        "matrix_product": trace.products.largest(), "data_parallel": trace.data_parallel,
+        "collective_backends": dict(sorted(trace.backends.items())),
+        "synchronisations": [
+            {"name": name, "count": len(sample), "total_ms": rounded(sum(sample) / 1000),
+             "per_step": round(len(sample) / len(steps), 3) if steps else None}
+            for name, sample in sorted(trace.waits.items())
+        ],
+        "synchronised_ms": rounded(total(clipped(waits, steps)) / 1000) if steps else None,
+        "data_loader": None if not loads else {
+            "count": len(trace.loads), "total_ms": rounded(total(loads) / 1000),
+            "longest_ms": rounded(max(end - begin for begin, end in loads) / 1000),
+            "share_of_steps": round(total(loads) / 1000 / sum(lengths), 4) if sum(lengths) else None,
+        },
+    }  # fmt: skip
+
+
+def _gpu(
+    trace: Trace, steps: Sequence[Stretch], calls: Sequence[tuple[CallKey, CallSeries]], busy: Mapping[Any, BusyTime],
+    passes: Mapping[Any, Sequence[BackwardPass]], loads: Spans, waits: Spans,
+) -> dict[str, Any] | None:  # fmt: skip
+    """Return the totals of the GPUs; None without a kernel."""
+    if not busy:
+        return None
+    at_all = compute = talk = exposed = span = copied = 0.0
+    parts: list[StepBudget] = []
+    windows = _apart(steps)
+    tails: list[float] = []
+    for device, times in busy.items():
+        first, last = times.at_all.begins[0], times.at_all.ends[-1]
+        span += last - first
+        at_all += total(times.at_all)
+        compute, talk, exposed = compute + total(times.compute), talk + total(times.talk), exposed + total(times.bare)
+        copied += total(times.copying)
+        activities = trace.launches.activities(trace.work[device])
+        parts.append(budget(windows or [(first, last)], times, activities, loads, waits))
+        bare = Coverage(times.bare)
+        tails += [bare.within(each.end, each.until) for each in passes[device]]
+    longest = max((trace.work[device] for device in busy), key=lambda work: work.computed())
+    numbers = [trace.numbers[begin] for begin, _ in steps]
+    return {
+        "kernels": sum(trace.work[device].kernels() for device in busy), "launched": trace.launches.count,
+        "gpus": len(busy), "span_ms": rounded(span / 1000),
+        "compute_ms": rounded(compute / 1000), "communication_ms": rounded(talk / 1000),
+        "overlapped_ms": rounded((talk - exposed) / 1000), "exposed_ms": rounded(exposed / 1000),
+        "idle_ms": rounded((span - at_all) / 1000), "copies_ms": rounded(copied / 1000),
+        "budget": _shares(parts),
+        "overlap": round(1 - exposed / talk, 4) if talk else None,
+        "exposed_share": round(exposed / span, 4) if span and talk else None,
+        "communication_share": round(talk / span, 4) if span else None,
+        "tail": sample_of([tail / 1000 for tail in tails]),
+        "buckets": buckets(calls, next(iter(passes.values())), numbers) if len(busy) == 1 else None,
+        "kernel_us": rounded(longest.median_us()),
+    }  # fmt: skip
+
+
+def _pauses(trace: Trace, steps: Sequence[Stretch], loads: Sequence[Stretch]) -> list[dict[str, Any]] | None:
+    """Return the longest stretch without an operator of each step; None if unknown."""
+    pauses = trace.host.pauses(_apart(steps), loads)
+    if pauses is None:
+        return None
+    return [{"step": pause.step, "ms": rounded(pause.length_us / 1000), "function": pause.function} for pause in pauses]
+
+
+def _apart(steps: Sequence[Stretch]) -> list[Stretch]:
+    """Return the steps that do not overlap an earlier one."""
+    apart: list[Stretch] = []
+    for step in steps:
+        if not apart or step[0] >= apart[-1][1]:
+            apart.append(step)
+    return apart
+
+
+def _shares(parts: Sequence[StepBudget]) -> dict[str, float] | None:
+    """Return the parts of the steps' time as fractions, over all GPUs of the trace."""
+    sums = StepBudget(*map(sum, zip(*parts, strict=True)))
+    if not sums.all:
+        return None
+    return {name: round(part / sums.all, 6) for name, part in zip(sums._fields[1:], sums[1:], strict=True)}
+
+
+def _number(value: object) -> int | None:
+    return value if type(value) is int else None
