@@ -109,6 +109,15 @@ TOOLS: Mapping[str, str] = {
     "sensors": "host.hwmon_sensors",
     "mdstat": "host.raid_arrays",
     "fio": "host.fio_report",
+    "systemctl list-units": "host.unit_list",
+    "nvme smart-log": "host.nvme_log",
+    "clock sources": "host.clock_sources",
+    "mount": "host.mount_table",
+    "cpupower": "host.frequency_policy",
+    "memory errors": "host.memory_error_counts",
+    "iperf3": "network.iperf_report",
+    "lfs": "host.lustre_space",
+    "ps": "host.process_table",
 }
 
 CLUSTER: Mapping[str, str] = {

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from preflight._startup.lightclass import dataclass
+from preflight._startup.lightclass import dataclass, field
+from preflight.parsers import text_block
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
@@ -48,6 +49,7 @@ class NodeDescription:
     conditions: tuple[NodeCondition, ...]
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
+    system: Mapping[str, str] = field(default_factory=dict)  # System Info: Kubelet Version
 
 
 def begins(lines: Lines, at: int) -> bool:
@@ -79,6 +81,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[NodeDescription]:
     taints: list[str] = []
     conditions: list[NodeCondition] = []
     amounts: dict[str, dict[str, int]] = {"Capacity": {}, "Allocatable": {}}
+    system: dict[str, str] = {}
     section = "" if name else lines[at].text.strip().rstrip(":").capitalize()
     margin = len(lines[at].text) - len(lines[at].text.lstrip())
     unschedulable, end, last = False, at + 1, at
@@ -98,6 +101,8 @@ def parse_lines(lines: Lines, at: int) -> Parsed[NodeDescription]:
             taints.append(text.strip())
         elif section == "Conditions" and (row := _CONDITION.fullmatch(text)):
             conditions.append(NodeCondition(row[1], row[2], row[3], (row[4] or "").strip(), lines[end].number))
+        elif section == "System Info" and (pair := text_block.field(text)):
+            system.setdefault(*pair)
         elif section in amounts and (row := _RESOURCE.fullmatch(text)) and not row[3]:
             amounts[section][row[1]] = int(row[2])
         last = end if text.strip() else last
@@ -108,5 +113,5 @@ def parse_lines(lines: Lines, at: int) -> Parsed[NodeDescription]:
     gaps = tuple(ParseGap(lines[last].number, f"the node's {what} are missing") for what in lacking if complete)
     return Parsed(
         NodeDescription(name[1] if name else "", unschedulable, tuple(taints), tuple(conditions), amounts["Capacity"],
-                        amounts["Allocatable"]), gaps, last + 1,
+                        amounts["Allocatable"], system), gaps, last + 1,
     )  # fmt: skip

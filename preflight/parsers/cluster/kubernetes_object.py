@@ -270,15 +270,16 @@ def _container(entry: Mapping[str, Any], line: int) -> ContainerState:
 def _node(item: Mapping[str, Any], line: int) -> NodeDescription:
     status, spec = _at(item, "status"), _at(item, "spec")
     taints = spec.get("taints")
-    amounts = [
+    capacity, allocatable = (
         {name: number for name, value in _at(status, key).items() if (number := _number(value)) is not None}
         for key in ("capacity", "allocatable")
-    ]
+    )
+    info = {name: value for name, value in _at(status, "nodeInfo").items() if isinstance(value, str)}
     return NodeDescription(
         _text(_at(item, "metadata").get("name")), _text(spec.get("unschedulable")).lower() == "true",
         tuple(f"{_text(entry.get('key'))}:{_text(entry.get('effect'))}"
               for entry in (taints if isinstance(taints, list) else []) if isinstance(entry, dict)),
-        _conditions(status, line), *amounts,
+        _conditions(status, line), capacity, allocatable, info,
     )  # fmt: skip
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from preflight._startup.lightclass import dataclass
+from preflight._startup.lightclass import dataclass, field
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
@@ -28,6 +29,7 @@ class EndedJob:
     nodes: str
     line: int
     reason: str = ""  # pending reason, from squeue and scontrol
+    fields: Mapping[str, str] = field(default_factory=dict)  # all columns and fields by their printed names
 
 
 def _header(text: str) -> list[str]:
@@ -61,7 +63,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[EndedJob, ...]]:
             gaps.append(ParseGap(lines[end].number, "the row is cut"))
         else:
             jobs.append(EndedJob(row.get("JobID", ""), row.get("JobName", ""), row["State"], row.get("ExitCode", ""),
-                                 row.get("NodeList", ""), lines[end].number))  # fmt: skip
+                                 row.get("NodeList", ""), lines[end].number, fields=row))  # fmt: skip
         end += 1
     return Parsed(tuple(jobs), tuple(gaps), end)
 

@@ -151,7 +151,7 @@ def parse_job(lines: Lines, at: int) -> Parsed[tuple[EndedJob, ...]]:
         nodes, reason = fields.get("NodeList", ""), fields.get("Reason", "")
         jobs.append(EndedJob(fields["JobId"], fields.get("JobName", ""), fields.get("JobState", ""),
                              fields.get("ExitCode", ""), "" if nodes == "(null)" else nodes, lines[first].number,
-                             "" if reason == "None" else reason))  # fmt: skip
+                             "" if reason == "None" else reason, fields))  # fmt: skip
         end = stop
     return Parsed(tuple(jobs), tuple(gaps), max(end, at + 1))
 

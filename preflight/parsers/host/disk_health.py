@@ -88,14 +88,15 @@ def parse_lines(lines: Lines, at: int) -> Parsed[DiskHealth]:
     value = DiskHealth(
         next((fields[name] for name in ("Device Model", "Model Number", "Product") if name in fields), None),
         next((fields[name] for name in ("Serial Number", "Serial number") if name in fields), None),
-        health, _number(fields.get("Critical Warning")), _number(fields.get("Available Spare")),
-        _number(fields.get("Available Spare Threshold")), _number(fields.get("Percentage Used")),
-        _number(fields.get("Media and Data Integrity Errors")), tuple(attributes), fields, lines[at].number,
+        health, number(fields.get("Critical Warning")), number(fields.get("Available Spare")),
+        number(fields.get("Available Spare Threshold")), number(fields.get("Percentage Used")),
+        number(fields.get("Media and Data Integrity Errors")), tuple(attributes), fields, lines[at].number,
     )  # fmt: skip
     return Parsed(value, gaps, end)
 
 
-def _number(text: str | None) -> int | None:
+def number(text: str | None) -> int | None:
+    """Return the number that a value begins with; None for none."""
     match = re.match(r"(0x[0-9a-fA-F]{1,4}|[\d,]{1,24})", text or "")
     return int(match[1].replace(",", ""), 0 if match[1].startswith("0x") else 10) if match else None
 
@@ -106,7 +107,7 @@ def facts(disk: DiskHealth) -> dict[str, Any]:
         "model": disk.model, "serial": disk.serial, "health": disk.health, "critical_warning": disk.critical_warning,
         "available_spare_percent": disk.spare_percent, "available_spare_threshold": disk.spare_threshold_percent,
         "percentage_used": disk.used_percent, "media_errors": disk.media_errors,
-        "temperature_c": _number(disk.fields.get("Temperature")), "fields": disk.fields,
+        "temperature_c": number(disk.fields.get("Temperature")), "fields": disk.fields,
         "attributes": [
             {"id": attribute.number, "name": attribute.name, "raw": attribute.raw,
              "failing_now": attribute.failing is True}

@@ -6,7 +6,7 @@ Finds its start and end, joins its lines, and extracts Xids and events.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import nan
@@ -30,6 +30,7 @@ _UNTIMED = re.compile(
     r"\s*(?:kernel: )?(?:mlx[45]_\w{2,6}(?: [\w.-]{1,16})?: |mlx5_\w{4,40}:\d{1,5}:\(pid \d{1,8}\): "
     r"|[a-z][\w-]{1,30} [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?: [\w@.-]{1,32})?: "
     r"|EDAC [A-Z]{1,8}\d{0,3}: |mce: \[Hardware Error\]"
+    r"|[\w./:-]{1,64}\[\d{1,10}\]: segfault at [0-9a-f]{1,16} ip "
     r"|INFO: task \S{1,64}:\d{1,10} blocked for more than \d|Out of memory: Kill(?:ed)? process \d{1,10} \().*"
 )
 
@@ -147,11 +148,27 @@ class KernelText:
         return events((line.number, line.at_s, line.message) for line in self.lines)
 
     @property
+    def driver(self) -> str | None:
+        """The version of the NVIDIA driver that was loaded last."""
+        return next((match[1] for line in reversed(self.lines) if (match := _DRIVER.search(line.message))), None)
+
+    @property
+    def firmware(self) -> Mapping[str, str]:
+        """The firmware versions that NICs printed, by PCI address."""
+        return {match[1]: match[2] for line in self.lines if (match := _FIRMWARE.search(line.message))}
+
+    @property
     def log_lines(self) -> Iterator[KernelLogLine]:
         """The lines in the format of a node's log."""
         return (
             KernelLogLine(nan if line.at_s is None else line.at_s, line.message, line.number) for line in self.lines
         )
+
+
+_DRIVER = re.compile(r"NVRM: loading NVIDIA UNIX .{0,80}?\b(\d{3}\.\d{1,4}(?:\.\d{1,4})?)\b")
+_FIRMWARE = re.compile(
+    r"\b(?:mlx5_core|mlx4_core|bnxt_en) ([0-9a-f:]{7,13}\.\d):? .{0,40}?firmware version: (\d[\w.]{2,30})"
+)
 
 
 def _has_event(text: str) -> bool:

@@ -27,6 +27,20 @@ SIGNATURES = signatures(FRAMEWORK, (
      ("df -h /dev/shm", "dmesg -T | grep -i -e 'hardware error' -e 'i/o error'", "df -h; mount | grep -e nfs"),
      "`df -h /dev/shm` shows whether it is full: then give the container more (`--shm-size`); otherwise check the "
      "file system that the process maps."),
+    ("unit-failed", "Failed with result|Failed to start|Failed to mount|entered failed state",
+     r"^\s{0,8}(?:systemd\[\d{1,10}\]: )?(?P<what>\S{1,120}\.(?:service|mount|socket|target)): Failed with result"
+     r"|^\s{0,8}(?:systemd\[\d{1,10}\]: )?Failed to (?:start|mount) (?P<gpu>[\w/][^:]{1,120})\.$"
+     r"|^\s{0,8}(?:systemd\[\d{1,10}\]: )?Unit .{0,80}entered failed state",
+     "warn", "a unit of systemd failed", "host.failed-units",
+     ("systemctl --failed", "systemctl status UNIT", "journalctl -u UNIT -b"),
+     "Read the unit's own lines before this one; start it again after the repair."),
+    ("fabric-manager", "NVSwitch|nvswitch|abric ?manager|abric Manager|fabricmanager",
+     r"(?i)^(?!.{0,200}nvidia-nvswitch\d).{0,80}(?:fail(?:ed|ure)?|unable|cannot|could not|error)\b.{0,80}\bnvswitch"
+     r"|\bfabric ?manager\b.{0,120}\b(?:fail(?:ed|ure)?|error|abort\w*|mismatch|(?:do(?:es)?n't|not) match)",
+     "fail", "the fabric manager reports an error: GPUs may not reach each other over NVLink", "nvlink.fabric-manager",
+     ("systemctl status nvidia-fabricmanager", "tail -50 /var/log/fabricmanager.log",
+      "nvidia-smi -q | grep -A 8 -i fabric"),
+     "Install the fabric manager in the driver's version and restart it; look for SXids in the kernel log."),
     ("address-in-use", "EADDRINUSE|ddress already in use",
      r"EADDRINUSE|[Aa]ddress already in use",
      "fail", "the rendezvous port is in use by an earlier run, or by another program's connection",

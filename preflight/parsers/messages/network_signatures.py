@@ -56,7 +56,7 @@ SIGNATURES = signatures(NETWORK_TOOL, (
      "fail", "a firmware tool could not reach the NIC", "rdma.firmware", _MFT,
      "Run `mst start` as root; a NIC in recovery mode (livefish) needs its firmware flashed again."),
     ("perftest-cq", "ompletion with error|Failed to poll|wc_status|Failed status",
-     r"[Cc]ompletion with error.{0,120}|[Ff]ailed status (?P<what>\d{1,2})\b.{0,120}",
+     r"[Cc]ompletion with error.{0,120}|[Ff]ailed status (?:[a-z ]{3,60}\()?(?P<what>\d{1,2})\b.{0,120}",
      "fail", "an RDMA operation ended with an error: 12 and 13 mean unacknowledged packets, 4 and 10 a protection "
              "fault",
      "pair.pingpong", ("ibv_devinfo -d DEVICE", "show_gids DEVICE", "ethtool -S IF | grep -e discard -e err"),

@@ -72,6 +72,8 @@ _RAISED = re.compile(r"(?:\[[\w:]{1,20}\]:? ?)?\s{0,8}[A-Za-z_][\w.]{0,120}(?:Er
 _NODE = re.compile(
     r"(?!python\d|mlx\d|nvme\d|rank\d|ib\d|eth\d|sda?\d|line \d)([a-z][a-z0-9.-]{0,62}\d[a-z0-9.-]{0,20}): (?=\S)"
 )
+#: The node that a message names itself.
+_NODE_WITHIN = re.compile(r"\b(?:node|host|hostname): ([a-z][a-z0-9-]{0,60}\d[a-z0-9.-]{0,30})\b")
 #: Log lines that other parsers read: of the kernel, UCX and NCCL.
 _OTHERS = re.compile(
     r"\bNCCL (?:INFO|WARN|ERROR|TRACE)\b|\bUCX {1,2}(?:ERROR|FATAL)\b|NVRM: |\bkernel: "
@@ -277,11 +279,13 @@ def _raised(error: traceback.RaisedError, lines: Lines, at: int) -> LoggedError:
     signature = hit[0] if hit is not None else RAISED
     if error.ignored or error.cut:
         signature = replace(signature, status="unknown")
-    rank = next((value for hit_ in _RANK.findall(lines[at].text) for value in hit_ if value), "")
+    rank = next((value for text in (lines[at].text, logged[:_WORDS]) for hit_ in _RANK.findall(text) for value in hit_
+                 if value), "")  # fmt: skip
     what = logged + (f" (first: {error.cause})" if error.cause and error.cause != logged else "")
     if error.cut:
         what = "a traceback that is truncated before its exception"
-    node = match_node[1] if (match_node := _NODE.match(lines[at].text)) else ""
+    match_node = _NODE.match(lines[at].text) or _NODE_WITHIN.search(logged[:_WORDS])
+    node = match_node[1] if match_node else ""
     return LoggedError(
         signature, lines[error.at].number, logged[:300], "", node, rank, what, error.frame,
         ends_of(logged, _WORDS, _WORDS * 2 // 3), error.follows,

@@ -17,6 +17,8 @@ _ERROR = re.compile(r"\s*\[?(?:CUDA_ERROR_\w{1,60}|ERROR|Error)\b.{0,200}|\s*Mis
 _TITLE = re.compile(r"\s*mem\w*.{0,80}\((GB/s|ns)\)\s*")
 _COLUMNS = re.compile(r"\s*\d{1,3}(?:\s+\d{1,3}){0,63}\s*")
 _ROW = re.compile(r"\s*(\d{1,3})((?:\s+(?:N/A|\d{1,7}(?:\.\d{1,4})?)){1,64})\s*")
+_DRIVER = re.compile(r"\s*Driver Version: (\d{3}\.\d{1,4}(?:\.\d{1,4})?)\s*")
+_LISTED = re.compile(r"\s*(?:\[\S{1,80} - \w+\]:? )?[Dd]evice \d{1,3}: (\S.{0,120})")
 _OTHER = re.compile(
     r"\s*(?:CUDA (?:Runtime|Driver) Version|Driver Version|Built from|Device \d|NOTE|MPI version|Process \d|\S+ -"
     r" device \d).*"
@@ -42,6 +44,8 @@ class Bandwidths:
     version: str
     tests: tuple[CopyTest, ...]
     errors: tuple[tuple[int, str], ...]
+    driver: str | None = None
+    devices: tuple[str, ...] = ()  # GPUs as listed, with their PCI addresses
 
 
 def begins(lines: Lines, at: int) -> bool:
@@ -57,6 +61,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Bandwidths]:
     head = _HEAD.fullmatch(lines[at].text)
     tests: list[CopyTest] = []
     errors: list[tuple[int, str]] = []
+    driver, devices = None, list[str]()
     name, unit, rows, begun = "", "GB/s", dict[int, tuple[float | None, ...]](), at
     end = last = at
 
@@ -81,6 +86,10 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Bandwidths]:
             close(waived=True)
         elif _ERROR.fullmatch(text):
             errors.append((lines[end].number, text.strip()))
+        elif match := _DRIVER.fullmatch(text):
+            driver = match[1]
+        elif match := _LISTED.fullmatch(text):
+            devices.append(match[1])
         elif name and not _COLUMNS.fullmatch(text) and (match := _ROW.fullmatch(text)):
             rows[int(match[1])] = tuple(None if cell == "N/A" else float(cell) for cell in match[2].split())
         elif text.strip() and not (end == at or _COLUMNS.fullmatch(text) or _OTHER.fullmatch(text)):
@@ -91,7 +100,8 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Bandwidths]:
         end += 1
     gaps = (ParseGap(lines[last].number, f"the sum of {name} is missing"),) if name else ()
     close()
-    return Parsed(Bandwidths(head[1] if head else "", tuple(tests), tuple(errors)), gaps, last + 1)
+    run = Bandwidths(head[1] if head else "", tuple(tests), tuple(errors), driver, tuple(devices))
+    return Parsed(run, gaps, last + 1)
 
 
 HINTS = ("nvbandwidth Version", "Running ")

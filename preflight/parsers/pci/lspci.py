@@ -40,6 +40,8 @@ class PciFunction:
     max_read_request_bytes: int | None = None  # DevCtl: MaxReadReq
     max_payload_bytes: int | None = None
     relaxed_ordering: bool | None = None  # DevCtl: RlxdOrd
+    numa_node: int | None = None
+    driver: str | None = None  # of the kernel, in use
     errors: frozenset[str] = frozenset()  # DevSta: FatalErr, NonFatalErr; UESta: CmpltTO, …; since they were cleared
 
     @property
@@ -81,6 +83,7 @@ class PciFunction:
                 "max_width": self.max_width,
             },
             "max_read_request": self.max_read_request_bytes, "max_payload": self.max_payload_bytes,
+            "numa_node": self.numa_node, "driver": self.driver,
         }  # fmt: skip
 
 
@@ -267,6 +270,10 @@ def _detail(function: PciFunction, text: str, marks_downgrades: bool) -> PciFunc
         return replace(function, errors=function.errors | frozenset(_ERRORS.findall(text)))
     if text.lstrip().startswith("UESta:"):
         return replace(function, errors=function.errors | (frozenset(_UNCORRECTED.findall(text)) - _EXPECTED))
+    if match := _NUMA_NODE.fullmatch(text):
+        return replace(function, numa_node=int(match[1]))
+    if match := _DRIVER.fullmatch(text):
+        return replace(function, driver=match[1])
     if ordering := _ORDERING.search(text):
         function = replace(function, relaxed_ordering=ordering[1] == "+")
     if (match := _DEVCTL.fullmatch(text)) and match[2]:
@@ -274,6 +281,8 @@ def _detail(function: PciFunction, text: str, marks_downgrades: bool) -> PciFunc
     return replace(function, denied=True) if _DENIED in text else function
 
 
+_NUMA_NODE = re.compile(r"\s*NUMA node: (-?\d{1,4})\s*")
+_DRIVER = re.compile(r"\s*Kernel driver in use: ([\w-]{1,60})\s*")
 _ERRORS = re.compile(r"\b((?:Non)?FatalErr)\+")
 _UNCORRECTED = re.compile(r"\b([A-Z]\w{1,20})\+")
 #: Set by probing for features that a device does not have.

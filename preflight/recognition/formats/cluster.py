@@ -68,7 +68,7 @@ def _sinfo(report: Sinfo) -> tuple[dict[str, Any], str]:
 def _jobs(jobs: tuple[EndedJob, ...]) -> tuple[dict[str, Any], str]:
     listed = [
         {"id": job.id, "name": job.name or None, "state": job.state, "exit_code": job.exit_code or None,
-         "nodes": job.nodes or None, "reason": job.reason or None, "line": job.line}
+         "nodes": job.nodes or None, "reason": job.reason or None, "fields": dict(job.fields), "line": job.line}
         for job in jobs
     ]  # fmt: skip
     states = ", ".join(dict.fromkeys(job.state for job in jobs))
@@ -145,7 +145,7 @@ def _node(node: NodeDescription) -> tuple[dict[str, Any], str]:
     ]  # fmt: skip
     facts = {
         "name": node.name, "unschedulable": node.unschedulable, "taints": list(node.taints), "conditions": conditions,
-        "capacity": dict(node.capacity), "allocatable": dict(node.allocatable),
+        "capacity": dict(node.capacity), "allocatable": dict(node.allocatable), "system": dict(node.system),
     }  # fmt: skip
     ready = next((item.status for item in node.conditions if item.type == "Ready"), "unknown")
     return facts, f"node {node.name or '(no name)'}: Ready {ready}"

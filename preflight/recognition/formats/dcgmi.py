@@ -64,7 +64,9 @@ def _bandwidth(run: Bandwidths) -> tuple[dict[str, Any], str]:
         for test in run.tests
     ]  # fmt: skip
     errors = [{"line": line, "text": text} for line, text in run.errors]
-    return {"version": run.version or None, "tests": tests, "errors": errors}, f"{len(tests)} tests"
+    facts = {"version": run.version or None, "driver_version": run.driver, "devices": list(run.devices),
+             "tests": tests, "errors": errors}  # fmt: skip
+    return facts, f"{len(tests)} tests"
 
 
 KINDS = (

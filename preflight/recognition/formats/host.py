@@ -52,7 +52,7 @@ def _kernel(log: KernelText) -> tuple[dict[str, Any], str]:
     codes = ", ".join(map(str, sorted({code.mark.code or 0 for code in log.xids}))) or "none"
     count = log.lines[-1].number - log.lines[0].number + 1 if log.lines else 0
     return (
-        {"xids": xids, "sxids": sxids, "events": events},
+        {"xids": xids, "sxids": sxids, "events": events, "driver_version": log.driver, "firmware": dict(log.firmware)},
         f"{count} lines; Xid: {codes}; SXid: {len(sxids)}; events: {len(events)}",
     )
 

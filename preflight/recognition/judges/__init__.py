@@ -23,7 +23,7 @@ from preflight.recognition.evidence_adapter import key_of
 #: output come first: it is pasted most, and is the largest.
 MODULES = (
     "jobs", "signatures", "transport", "gpu", "devices", "kernel", "host", "kubernetes", "slurm", "ports", "counters",
-    "interfaces", "qos", "pcie", "nic_tools", "tools", "fabric_tools", "host_tools", "hardware",
+    "interfaces", "qos", "pcie", "nic_tools", "tools", "fabric_tools", "host_tools", "hardware", "system",
 )  # fmt: skip
 
 

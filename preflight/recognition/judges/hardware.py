@@ -63,8 +63,10 @@ def _disk(part: PastedValue) -> Iterator[Finding]:
         yield unknown(f"{disk.name} has moved {moved[0].raw} sectors to spare ones: a fault if the number grows",
                       subject=disk.name, found=moved[0].raw, expected="0", evidence=part.evidence,
                       fix="Compare `smartctl -A DEVICE` of another day.")  # fmt: skip
-    elif disk.healthy and part.complete:
-        yield passed(f"{disk.name} reports that it is healthy", found=disk.health, evidence=part.evidence)
+    elif (disk.healthy or disk.critical_warning == 0) and part.complete:
+        yield passed(
+            f"{disk.name} reports that it is healthy", found=disk.health or "no warning", evidence=part.evidence
+        )
     else:
         yield unknown(f"{disk.name}: the text lacks the disk's own verdict of its health", evidence=part.evidence,
                       fix="`smartctl -x DEVICE`, as root.")  # fmt: skip
@@ -237,6 +239,7 @@ def _benchmark(part: PastedValue) -> Iterator[Finding]:
 
 JUDGES: Judges = {
     "smartctl": (("host.file-systems", _disk),),
+    "nvme smart-log": (("host.file-systems", _disk),),
     "ipmitool sel": (("kernel.events", _system_events),),
     "ipmitool sdr": (("kernel.events", _sensor_rows),),
     "sensors": (("kernel.events", _readings),),
