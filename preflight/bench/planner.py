@@ -8,6 +8,7 @@ slow ones run again with other nodes. Within a round, each node runs at most onc
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from preflight.bench.comparison import hold
 from preflight.bench.explanation import Explanation, explain
 from preflight.bench.factors import GPU, LEAF_PAIR, NODE, RAIL, UPLINKS
 from preflight.bench.observation import Observation, RunEnd
+from preflight.bench.reference import FEWEST
 
 #: Purposes of rounds, in order.
 SCREEN, REPEAT, RAILS, ONE_RAIL, DRILL, ACROSS, LOADED = (
@@ -29,10 +31,14 @@ SCREEN, REPEAT, RAILS, ONE_RAIL, DRILL, ACROSS, LOADED = (
     "loaded",
 )
 
+#: The load of runs between leaves that have the uplinks to themselves.
+QUIET = "quiet"
+
 #: Maximum number of rounds per purpose; one ``REPEAT`` round clears a node, two confirm it.
 _MOST = {SCREEN: 8, REPEAT: 4, RAILS: 4, ONE_RAIL: 5, DRILL: 10, ACROSS: 7, LOADED: 1}
 
-#: Number of rounds over quiet uplinks that always run: each leaf with this many others.
+#: Number of rounds over quiet uplinks that always run: each leaf with this many others, and more if few leaves give too
+#: few runs to compare.
 _ACROSS_ALWAYS = 3
 
 #: Number of runs up to which idle good nodes run next to suspects: evidence against a node needs good runs to compare.
@@ -116,13 +122,13 @@ def next_round(plan: BenchPlan, past: Past) -> Round | None:
     if not state.runs and counts[SCREEN] < _MOST[SCREEN] and (more := _screens(plan, past)):
         return _made(number, SCREEN, more)
     for purpose, runs in _wanted(plan, state, counts, draw):
-        if runs and counts[purpose] < _MOST[purpose]:
+        if runs and counts[purpose] < max(_MOST[purpose], math.ceil(_FEW_RUNS / len(runs)) if purpose == ACROSS else 0):
             return _made(number, purpose, runs)
     return None
 
 
 def _made(number: int, purpose: str, runs: Sequence[tuple[RunEnd, ...]]) -> Round:
-    return Round(number, purpose, tuple(runs), {ACROSS: "quiet", LOADED: "loaded"}.get(purpose, ""))
+    return Round(number, purpose, tuple(runs), {ACROSS: QUIET, LOADED: "loaded"}.get(purpose, ""))
 
 
 def _wanted(
@@ -271,7 +277,8 @@ def _across(plan: BenchPlan, state: Assessment, turn: int, draw: random.Random) 
     """Return one pair of nodes for each pair of leaves, different in each round."""
     leaves = _by_leaf(plan, _sound(plan, state, draw))
     names = sorted(leaves)
-    if turn >= _ACROSS_ALWAYS and not _open_above(state):
+    measured = sum(run.kind.load == QUIET for run in state.tried)
+    if turn >= _ACROSS_ALWAYS and measured >= FEWEST and not _open_above(state):
         return []
     runs: list[tuple[RunEnd, ...]] = []
     for a, b in circle(names, turn):

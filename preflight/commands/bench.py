@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from preflight.terminal import UsageError, print_text
 if TYPE_CHECKING:
     from preflight.bench.campaign import CampaignPlan
     from preflight.campaign.folder import CampaignFolder
+    from preflight.expectations import Cluster
     from preflight.run.request import Outputs
 
 _DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(s|m|h)?")
@@ -67,6 +69,8 @@ class _Size(click.ParamType[int]):
     metavar="WORD",
     help="nodes (default), or links: also rails and uplinks.",
 )
+@click.option("--topology", type=options.file_path, metavar="PATH",
+              help="Leaves: saved evidence, or an ibnetdiscover output.")  # fmt: skip
 @click.option("--gpus", type=click.IntRange(1, 64), metavar="N", help="GPUs of each node (default: all).")
 @click.option(
     "--collective",
@@ -138,7 +142,7 @@ def bench(cluster: Path | None, dry: bool, yes: bool, resume: Path | None, allow
         raise UsageError("not as root: run it as the user of the jobs, or add --allow-root")
     try:
         opened = folder.open_folder(resume) if resume else None
-        plan = opened.plan if opened else _plan(wanted, dry)
+        plan = opened.plan if opened else _plan(wanted, request.cluster, dry)
         if resume:
             _require_own(resume / folder.PLAN_FILE)
         if dry:
@@ -163,8 +167,8 @@ def bench(cluster: Path | None, dry: bool, yes: bool, resume: Path | None, allow
     return write_outputs(request, judge_run(request, collected), collected)
 
 
-_PLAN = ("hosts", "hostfile", "job", "goal", "gpus", "collective", "bytes_", "iterations", "binary", "budget_s",
-         "run_limit_s", "at_once", "via", "mpi", "environment", "ssh_config", "seed")  # fmt: skip
+_PLAN = ("hosts", "hostfile", "job", "goal", "topology", "gpus", "collective", "bytes_", "iterations", "binary",
+         "budget_s", "run_limit_s", "at_once", "via", "mpi", "environment", "ssh_config", "seed")  # fmt: skip
 
 _ENDS = {"budget": "the time is used up", "interrupted": "interrupted", "disk": "the disk took no more",
          "nodes": "too few nodes may be used"}  # fmt: skip
@@ -177,7 +181,7 @@ def _require_no_output(dry: bool, outputs: Outputs, save: Path | None) -> None:
             raise UsageError(f"--print writes nothing: leave {option} {target} out")
 
 
-def _plan(wanted: Mapping[str, Any], dry: bool) -> CampaignPlan:
+def _plan(wanted: Mapping[str, Any], cluster: Cluster, dry: bool) -> CampaignPlan:
     """Return the plan of a command line; raises UsageError."""
     from preflight.bench.campaign import CampaignPlan
     from preflight.campaign.nodes import look
@@ -209,8 +213,9 @@ def _plan(wanted: Mapping[str, Any], dry: bool) -> CampaignPlan:
         raise UsageError(
             f"--ssh-config {config}: not a file, or its name has blanks or quotes, which mpirun cannot pass on"
         )
+    leaves = _leaves(nodes, cluster, wanted["topology"])
     plan = CampaignPlan(
-        id=secrets.token_hex(4), seed=wanted["seed"], nodes=tuple(nodes), leaves={}, goal=wanted["goal"],
+        id=secrets.token_hex(4), seed=wanted["seed"], nodes=tuple(nodes), leaves=leaves, goal=wanted["goal"],
         collective=wanted["collective"], bytes=wanted["bytes_"], iterations=wanted["iterations"],
         gpus=wanted["gpus"] or 1, budget_s=wanted["budget_s"], run_limit_s=wanted["run_limit_s"],
         at_once=wanted["at_once"], via=via, job=job, binary=binary, mpi=wanted["mpi"],
@@ -225,6 +230,38 @@ def _plan(wanted: Mapping[str, Any], dry: bool) -> CampaignPlan:
     if count is None:
         raise UsageError("the nodes do not all show the same number of GPUs (nvidia-smi): give --gpus N")
     return replace(plan, gpus=count)
+
+
+def _leaves(nodes: Sequence[str], cluster: Cluster, topology: Path | None) -> dict[str, str]:
+    """Return the leaf of each node, by the cluster file and a saved topology.
+
+    Empty, with a warning, unless that of each is known: a pair is compared with pairs of the same distance.
+    """
+    from preflight.facts.fabric.leaves import of_hosts
+
+    saved = {**(_saved_leaves(topology, cluster) if topology else {}), **cluster.leaves}
+    leaves = of_hosts(nodes, saved)
+    if (saved or topology) and not leaves:
+        missing = [node for node in nodes if not of_hosts([node], saved)]
+        print_text(f"warning: {topology or cluster.path}: shows no leaf of {len(missing)} of {len(nodes)} nodes, such "
+                   f"as {missing[0]}; leaves are not used\n", sys.stderr)  # fmt: skip
+    return leaves
+
+
+def _saved_leaves(path: Path, cluster: Cluster) -> dict[str, str]:
+    """Return node -> leaf, as a sweep's output or saved evidence shows it."""
+    from preflight import recognition
+    from preflight.facts.fabric.leaves import from_evidence
+    from preflight.facts.node import NodeFacts
+    from preflight.run.saved_evidence import load_evidence
+
+    if path.is_file():
+        with contextlib.suppress(recognition.SourceError):
+            parts = [part for source in recognition.open_sources((str(path),)) for part in recognition.read(source)]
+            if leaves := recognition.leaves_of(parts):
+                return leaves
+    nodes = [NodeFacts(evidence) for evidence in load_evidence([path]).evidences]
+    return from_evidence(nodes, lambda node: cluster.site(node).roles(node).compute)
 
 
 def _environment(given: tuple[str, ...]) -> dict[str, str]:
@@ -266,8 +303,9 @@ def _load(plan: CampaignPlan) -> str:
     from preflight.nodeset import fold
 
     pairs = len(plan.nodes) // 2
+    leaves = len(set(plan.leaves.values()))
     return (
-        f"{len(plan.nodes)} nodes: {fold(plan.nodes)}\n"
+        f"{len(plan.nodes)} nodes{f' on {leaves} leaves' if leaves else ''}: {fold(plan.nodes)}\n"
         f"{pairs} pairs at a time, {plan.gpus} GPU{'s' * (plan.gpus != 1)} of each node, {plan.collective} of "
         f"{plan.bytes:,} bytes; no other job may run on these nodes\n"
         f"at most {plan.budget_s:g} s, each run at most {plan.run_limit_s:g} s, over {plan.via}\n"

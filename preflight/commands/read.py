@@ -32,17 +32,19 @@ def read(names: tuple[str, ...], as_json: bool, layout: str) -> int:
     found = []
     guesses = {}
     reports, unread = {}, {}
+    leaves: dict[str, str] = {}
     try:
         for source in recognition.open_sources(names):
             with progress(f"reading {source.name}"):
                 found.append((source.name, recognition.read(source)))
                 reports[source.name] = recognition.reports_of(source, found[-1][1])
+                leaves |= recognition.leaves_of(found[-1][1])
                 unread[source.name] = tuple(source.unread)
                 if not found[-1][1]:
                     guesses[source.name] = recognition.guess(source.text.text)
     except recognition.SourceError as error:
         raise UsageError(str(error)) from None
-    compared = recognition.across(reports)
+    compared = recognition.across(reports, leaves)
     document = recognition.document(found, guesses, compared, unread)
     if as_json or layout == "json":
         click.echo(json.dumps(document, indent=1))

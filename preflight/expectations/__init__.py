@@ -36,6 +36,7 @@ class Cluster:
     checks: Chosen = field(default_factory=Chosen)
     waivers: tuple[Waiver, ...] = ()
     racks: Mapping[str, str] = field(default_factory=dict)  # node -> rack
+    leaves: Mapping[str, str] = field(default_factory=dict)  # node -> leaf switch
 
     def rack_of(self, node: str) -> str | None:
         """Return the rack of a node; None if not declared."""

@@ -27,7 +27,7 @@ class ClusterFileError(PreflightError):
 #: A key of more parts than a file of ours has any use for.
 _CHAIN = re.compile(r"""(?<![\w.-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){64}""")
 
-_RACK = re.compile(r"[\w.+/-]{1,60}", re.ASCII)
+_PLACE = re.compile(r"[\w.+/-]{1,60}", re.ASCII)
 
 #: Tables of a file: ten thousand nodes with a class, or a waiver, for each have as many.
 _MOST_TABLES = 25_000
@@ -91,7 +91,7 @@ def from_data(
         return lines[0].of(path)
 
     reader = schema.TableReader(line_of)
-    reader.known(data, (), {"cluster", "class", "racks", "fabric", "gate", "checks", "waiver"})
+    reader.known(data, (), {"cluster", "class", "racks", "leaves", "fabric", "gate", "checks", "waiver"})
     about = reader.subtable(data, (), "cluster")
     reader.known(about, ("cluster",), {"name"})
     name = reader.value(about, ("cluster", "name"), schema.text) or ""
@@ -99,16 +99,16 @@ def from_data(
     for class_name in reader.subtable(data, (), "class"):
         body = reader.subtable(data["class"], ("class",), class_name)
         classes[class_name] = reader.dataclass(NodeClass, body, ("class", class_name))
-    racks = _racks(reader, reader.subtable(data, (), "racks"))
+    racks, leaves = (_places(reader, data, table) for table in ("racks", "leaves"))
     expected_fabric = fabric_table.read(reader, reader.subtable(data, (), "fabric"), path)
     gate = gate_table.read(reader, reader.subtable(data, (), "gate"))
     chosen = reader.dataclass(Chosen, reader.subtable(data, (), "checks"), ("checks",))
     waivers = exceptions.read_waivers(reader, data, today)
-    if not classes and not reader.errors and not {"racks", "fabric", "gate", "checks", "waiver"} & set(data):
+    if not classes and not reader.errors and not (set(data) - {"cluster", "class"}):
         reader.add_error((), "the file describes no class of nodes", "add a table [class.NAME] with gpus = 8")
     _consistent(reader, classes)
     baselines = {name: roofline_table.baseline(reader, name, c.baseline, path) for name, c in classes.items()}
-    made = Cluster(path, name, classes, expected_fabric, baselines, gate, chosen, waivers, racks)
+    made = Cluster(path, name, classes, expected_fabric, baselines, gate, chosen, waivers, racks, leaves)
     if ids is not None:
         exceptions.unknown_checks(reader, _named(made), ids)
         gate_table.without_checks(reader, gate, ids)
@@ -117,22 +117,23 @@ def from_data(
     return made
 
 
-def _racks(reader: schema.TableReader, body: Mapping[str, Any]) -> dict[str, str]:
-    """Return the rack of each node that has one."""
-    rack_of: dict[str, str] = {}
-    for rack in body:
-        if not _RACK.fullmatch(rack):
+def _places(reader: schema.TableReader, data: Mapping[str, Any], table: str) -> dict[str, str]:
+    """Return the rack or leaf of each node that has one."""
+    body, what = reader.subtable(data, (), table), {"racks": "rack", "leaves": "leaf"}[table]
+    place_of: dict[str, str] = {}
+    for place in body:
+        if not _PLACE.fullmatch(place):
             reader.add_error(
-                ("racks", rack), "is not the name of a rack", 'expects names such as r12: r12 = "gpu[001-004]"'
+                (table, place), f"is not the name of a {what}", 'expects names such as r12: r12 = "gpu[001-004]"'
             )
             continue
-        for node in reader.value(body, ("racks", rack), schema.members) or ():
-            if rack_of.setdefault(node, rack) != rack:
+        for node in reader.value(body, (table, place), schema.members) or ():
+            if place_of.setdefault(node, place) != place:
                 reader.add_error(
-                    ("racks", rack), f"{node} is also in rack {rack_of[node]}", "list each node in one rack"
+                    (table, place), f"{node} is also in {what} {place_of[node]}", f"list each node in one {what}"
                 )
                 break
-    return rack_of
+    return place_of
 
 
 def _named(cluster: Cluster) -> Iterator[tuple[schema.KeyPath, tuple[str, ...]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
@@ -46,12 +46,18 @@ _WORDS_OF_ERRORS = (
 class RunFacts:
     """Facts of the logs of one run; each log is a record ``log:NAME``.
 
-    Its nodes are those judged with it.
+    Its nodes are those judged with it. ``leaves`` returns node -> leaf, as far as it is known.
     """
 
-    def __init__(self, evidence: Evidence, nodes: Sequence[NodeFacts] = ()) -> None:
+    def __init__(
+        self,
+        evidence: Evidence,
+        nodes: Sequence[NodeFacts] = (),
+        leaves: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
         self.evidence = evidence
         self.nodes = tuple(nodes)
+        self._leaves = leaves
         self._logs: dict[str, JobLog] = {}
         self.refused: dict[str, str] = {}  # unread logs that look like PyTorch's, with the reason
 
@@ -123,7 +129,19 @@ class RunFacts:
             return bench.comparison.compare(bench.campaign.observations(self.campaign, reports))
         if sum(map(len, reports.values())) < 2:
             return ()
-        return bench.comparison.compare(bench.observation.comparable(bench.observation.observations(reports)))
+        runs = bench.observation.comparable(bench.observation.observations(reports))
+        if runs and (leaves := self._leaves_of({node for run in runs for node in run.nodes})):
+            runs = bench.observation.comparable(bench.observation.observations(reports, leaves))
+        return bench.comparison.compare(runs)
+
+    def _leaves_of(self, hosts: Set[str]) -> Mapping[str, str]:
+        """Return the leaves of the hosts in logs; empty unless that of each is known."""
+        from preflight.facts.fabric import leaves  # start-up: few runs are over several nodes
+
+        by_node = self._leaves()
+        node_of = {host: node.node for host in hosts if host not in by_node and (node := self.host(host))}
+        of_each = leaves.of_hosts([node_of.get(host, host) for host in sorted(hosts)], by_node)
+        return {host: of_each[node_of.get(host, host)] for host in hosts} if of_each else {}
 
     @cached_property
     def campaign(self) -> bench.campaign.Campaign | None:

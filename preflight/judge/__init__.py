@@ -6,7 +6,7 @@ adds), for any number of processes. Nodes are judged one by one; only their resu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from preflight import bench
@@ -84,13 +84,17 @@ def _curves(report: dict[str, Any], judged: _Judged) -> list[dict[str, Any]]:
 
 
 def findings(
-    evidences: Sequence[Evidence], checks: Sequence[Check], *, run: Evidence | None = None
+    evidences: Sequence[Evidence],
+    checks: Sequence[Check],
+    *,
+    run: Evidence | None = None,
+    leaves: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
     """Return only the findings of a report, for pasted text.
 
-    Pasted text has neither coverage nor checklists.
+    Pasted text has neither coverage nor checklists. ``leaves`` is node -> leaf.
     """
-    judged = _judged(evidences, checks, Cluster(), run, (), 1)
+    judged = _judged(evidences, checks, Cluster(leaves=leaves or {}), run, (), 1)
     return list(finding_documents(judged.folded, judged.subjects))
 
 
@@ -124,7 +128,7 @@ def _judged(
     if windowed:
         _add_growth(fleet, folded)
     swept_as = sweeps(fleet) if any(check.sweep for check in checks) else []
-    logs = run_facts(run, fleet) if run is not None else None
+    logs = run_facts(run, fleet, cluster) if run is not None else None
     others = ({RUN: run} if run else {}) | {name: swept.evidence for name, swept in swept_as}
     subjects = Subjects([seen.node for seen in fleet.seen], others, fleet.nodes)
     for number, check in enumerate(checks):

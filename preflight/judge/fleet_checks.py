@@ -145,12 +145,22 @@ def sweeps(fleet: Fleet) -> list[tuple[str, FabricFacts]]:
     return [(f"{FABRIC} {swept.net_key[4:]} on {swept.sweeper.node}", swept) for swept in found]
 
 
-def run_facts(run: Evidence, fleet: Fleet) -> RunFacts:
+def run_facts(run: Evidence, fleet: Fleet, cluster: Cluster) -> RunFacts:
     """Return the facts of a run's logs, and of the nodes they may name.
 
-    Each log is read once.
+    Each log is read once. The cluster file's leaf of a node counts before the one that its evidence shows.
     """
-    return RunFacts(run, [facts for place, facts in fleet.nodes.items() if fleet.seen[place].pair is None])
+    nodes = [facts for place, facts in fleet.nodes.items() if fleet.seen[place].pair is None]
+
+    def leaves() -> Mapping[str, str]:
+        if not nodes:
+            return cluster.leaves
+        from preflight.facts.fabric.leaves import from_evidence
+
+        shown = from_evidence(nodes, lambda node: fleet.sites[node.node].roles(node).compute)
+        return {**shown, **cluster.leaves}
+
+    return RunFacts(run, nodes, leaves)
 
 
 def has_logs(check: Check, run: RunFacts | None) -> bool:

@@ -25,6 +25,8 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from preflight import bench
+from preflight.facts.fabric.leaves import from_sweep
+from preflight.parsers.infiniband.ibnetdiscover import Net
 from preflight.parsers.nccl_tests.model import Report
 from preflight.recognition import container_formats
 from preflight.recognition.described_pods import DESCRIBE, read_described
@@ -34,6 +36,7 @@ from preflight.recognition.formats import kinds
 from preflight.recognition.formats.messages import PROGRAM_LOG
 from preflight.recognition.formats.nccl_settings import SETTING, commands
 from preflight.recognition.formats.pytorch import read_trace_or_dump
+from preflight.recognition.formats.typed import TypedPart
 from preflight.recognition.framed_tables import read_framed
 from preflight.recognition.guess import Guess, guess
 from preflight.recognition.input_sources import InputSource, SourceError, open_sources
@@ -47,8 +50,8 @@ from preflight.textprep.line_prefixes import split_by_writer, unread
 from preflight.textprep.lines import Lines, bare, lines_of
 
 __all__ = [
-    "SCHEMA", "Across", "Guess", "SourceError", "across", "document", "exit_status", "guess", "known", "open_sources",
-    "read", "read_text", "reports_of",
+    "SCHEMA", "Across", "Guess", "SourceError", "across", "document", "exit_status", "guess", "known", "leaves_of",
+    "open_sources", "read", "read_text", "reports_of",
 ]  # fmt: skip
 
 SCHEMA = "preflight.read/1"
@@ -166,9 +169,21 @@ def reports_of(source: InputSource, parts: Sequence[TextPart]) -> tuple[Report, 
     return source.log.nccl_tests if any(part.kind == NCCL_TESTS for part in parts) else ()
 
 
-def across(reports: Mapping[str, tuple[Report, ...]]) -> Across | None:
-    """Compare the runs of nccl-tests of all sources; None without any to compare."""
-    findings, facts = judge_across({name: own for name, own in reports.items() if own})
+def leaves_of(parts: Sequence[TextPart]) -> dict[str, str]:
+    """Return node -> leaf, as the sweeps of a fabric in a source show it."""
+    leaves: dict[str, str] = {}
+    for part in parts:
+        if isinstance(part.taken, TypedPart) and isinstance(part.taken.value, Net) and part.taken.complete:
+            leaves |= from_sweep(part.taken.value)
+    return leaves
+
+
+def across(reports: Mapping[str, tuple[Report, ...]], leaves: Mapping[str, str]) -> Across | None:
+    """Compare the runs of nccl-tests of all sources; None without any to compare.
+
+    ``leaves`` is node -> leaf, as far as a source shows it.
+    """
+    findings, facts = judge_across({name: own for name, own in reports.items() if own}, leaves)
     if not facts.pairwise:
         return None
     drawn = [picture for comparison in facts.pairwise if (picture := bench.picture.picture(comparison))]

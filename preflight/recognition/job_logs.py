@@ -104,12 +104,18 @@ def _checks_of_one() -> tuple[Check, ...]:
     return tuple(check for check in _run_checks() if not check.id.startswith(ACROSS))
 
 
-def judge_across(reports: Mapping[str, tuple[Report, ...]]) -> tuple[list[dict[str, Any]], RunFacts]:
-    """Return the findings from the reports of all sources, and their facts."""
+def judge_across(
+    reports: Mapping[str, tuple[Report, ...]], leaves: Mapping[str, str]
+) -> tuple[list[dict[str, Any]], RunFacts]:
+    """Return the findings from the reports of all sources, and their facts.
+
+    ``leaves`` is node -> leaf, as far as a source shows it.
+    """
     records = {f"log:{name}": LogFile(Path(name), log=of_reports(own)) for name, own in reports.items()}
     run = Evidence(RUN, "", records)
     checks = [check for check in _run_checks() if check.id.startswith(ACROSS)]
-    return [item for item in findings([], checks, run=run) if item["status"] != "skip"], RunFacts(run)
+    judged = [item for item in findings([], checks, run=run, leaves=leaves) if item["status"] != "skip"]
+    return judged, RunFacts(run, leaves=lambda: leaves)
 
 
 def judge_logs(parts: list[TextPart], source: InputSource, seen: TorchOutput | None = None) -> None:

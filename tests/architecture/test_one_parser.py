@@ -52,6 +52,7 @@ VALUES = {
     "preflight/facts/container.py": "names of devices",
     "preflight/facts/counter_catalogue.py": "names of counters",
     "preflight/facts/counter_growth.py": "names and numbers of counters",
+    "preflight/facts/fabric/leaves.py": "descriptions of HCAs",
     "preflight/facts/fabric/sweep.py": "keys of records, GUIDs",
     "preflight/facts/inventory.py": "paths, versions of a bus",
     "preflight/facts/kernel.py": "a kernel's release",

@@ -47,6 +47,7 @@ BASES: dict[tuple[str, ...], list[str]] = {
 WITH = {
     ("check", "--ssh-config"): ["--hosts", "127.0.0.1", "--connect-timeout", "1"],
     ("bench", "--ssh-config"): ["--hosts", "127.0.0.1,127.0.0.2"],
+    ("bench", "--topology"): ["--hosts", "127.0.0.1,127.0.0.2"],
     ("check", "--exclude-file"): ["--hosts", "127.0.0.1", "--connect-timeout", "1"],
     ("learn", "--ssh-config"): ["--hosts", "127.0.0.1", "--connect-timeout", "1"],
     ("learn", "--save"): ["--hosts", "127.0.0.1", "--connect-timeout", "1"],

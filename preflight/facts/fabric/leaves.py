@@ -1,0 +1,127 @@
+"""The leaf of each node: the switch, or switches, of its compute ports.
+
+On a rail-optimised fabric each rail has a switch of its own. Nodes on the same switches are then one group, and the
+group is what is called their leaf.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from preflight.evidence.document import EvidenceError
+from preflight.facts.fabric.graph import Graph
+from preflight.facts.fabric.sweep import Compute, sweeps
+from preflight.facts.node import NodeFacts
+from preflight.parsers.infiniband.ibnetdiscover import Net
+from preflight.parsers.network import lldp
+
+#: The description of an HCA: its host, then its device ("gpu001 mlx5_0", "gpu001 HCA-1").
+_DESCRIPTION = re.compile(r"(\S{1,253})\s+(?:HCA-\d+|[a-z][\w-]{0,30}\d)", re.ASCII)
+
+#: Longest list of switches that is written out as a name.
+_MOST_NAMED = 2
+
+
+def from_evidence(nodes: Sequence[NodeFacts], compute: Compute) -> dict[str, str]:
+    """Return node -> leaf, by the fabric sweeps and the LLDP neighbours of nodes.
+
+    Nodes whose ports show no switch are left out.
+    """
+    connected: dict[str, set[str]] = {}
+    for swept in sweeps(nodes, compute):
+        try:
+            graph, rails = swept.graph, swept.here()
+        except EvidenceError:
+            continue
+        for members in rails.values():
+            for node, hca in members.items():
+                if (leaf := graph.leaf_of(hca)) is not None:
+                    connected.setdefault(node, set()).add(graph.net.devices[leaf].label)
+    for node, switches in _announced(nodes, compute).items():
+        connected.setdefault(node, set()).update(switches)
+    return name_groups(connected)
+
+
+def from_sweep(net: Net) -> dict[str, str]:
+    """Return node -> leaf, by the descriptions of the HCAs in a sweep."""
+    graph = Graph(net)
+    connected: dict[str, set[str]] = {}
+    for hca in net.hcas:
+        leaf = graph.leaf_of(hca.guid)
+        if leaf is not None and (described := _DESCRIPTION.fullmatch(hca.name)):
+            connected.setdefault(described[1], set()).add(net.devices[leaf].label)
+    return name_groups(connected)
+
+
+def of_hosts(hosts: Iterable[str], leaves: Mapping[str, str]) -> dict[str, str]:
+    """Return the leaves of some hosts; empty unless that of each is known.
+
+    Programs print host names up to the first dot. Runs of which only some have a leaf cannot be compared by distance.
+    """
+    labels: dict[str, set[str]] = {}
+    for node, leaf in leaves.items():
+        labels.setdefault(_label(node), set()).add(leaf)
+    of_each = {}
+    for host in hosts:
+        choices = {leaves[host]} if host in leaves else labels.get(_label(host), set())
+        if len(choices) != 1:
+            return {}
+        of_each[host] = next(iter(choices))
+    return of_each
+
+
+def name_groups(connected: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """Return the name of each node's group of switches.
+
+    A node on some of the switches of exactly one group belongs to it: a port is down, or its neighbour silent.
+    """
+    switches = {node: frozenset(own) for node, own in connected.items() if own}
+    sets = set(switches.values())
+    largest = [own for own in sets if not any(own < other for other in sets)]
+    group_of = {}
+    for own in sets:
+        containing = [group for group in largest if own <= group]
+        if len(containing) == 1:
+            group_of[own] = containing[0]
+    short = Counter(map(_name, largest))
+    names = {group: _name(group) if short[_name(group)] == 1 else ", ".join(sorted(group)) for group in largest}
+    return {node: names[group_of[own]] for node, own in switches.items() if own in group_of}
+
+
+def _announced(nodes: Sequence[NodeFacts], compute: Compute) -> dict[str, set[str]]:
+    """Return the switches that LLDP names to the compute ports of each node.
+
+    Empty if two nodes seem to be on the same port: the switches share a name, such as the vendor's default.
+    """
+    announced: dict[str, set[str]] = {}
+    taken: dict[tuple[str, str], str] = {}
+    for node in nodes:
+        for neighbour in _neighbours(node, compute):
+            if taken.setdefault((neighbour.switch, neighbour.port), node.node) != node.node:
+                return {}
+            announced.setdefault(node.node, set()).add(neighbour.switch)
+    return announced
+
+
+def _neighbours(node: NodeFacts, compute: Compute) -> Iterator[lldp.Neighbour]:
+    if lldp.LLDP not in node.evidence:
+        return
+    try:
+        heard = node.parsed(lldp.LLDP, lldp.parse)
+        ports = compute(node)
+    except EvidenceError:
+        return
+    yield from (heard[port.netdev] for port in ports if port.netdev and port.netdev in heard)
+
+
+def _name(switches: frozenset[str]) -> str:
+    first, *others = sorted(switches)
+    if len(others) < _MOST_NAMED:
+        return ", ".join([first, *others])
+    return f"{first} and {len(others)} more"
+
+
+def _label(name: str) -> str:
+    return name.partition(".")[0].casefold()
