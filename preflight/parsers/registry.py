@@ -126,6 +126,7 @@ CLUSTER: Mapping[str, str] = {
     "kubernetes events": "cluster.kubernetes_events",
     "kubernetes node": "cluster.kubernetes_node",
     "kubernetes get": "cluster.kubernetes_list",
+    "kubernetes quota": "cluster.kubernetes_quota",
     "sinfo": "cluster.sinfo",
     "scontrol node": "cluster.scontrol_nodes",
     "sacct": "cluster.sacct",

@@ -67,12 +67,12 @@ SIGNATURES = signatures(FRAMEWORK, (
      "fail", "the device plug-in does not offer its devices", "container.device-plugin", _PLUGIN,
      "Check that the driver answers on that node and that the runtime uses the NVIDIA toolkit; then restart the "
      "plug-in."),
-    ("kubelet", "PLEG|untime is down|network not ready|NodeNotReady|rror syncing pod|updating node status|eviction "
+    ("kubelet", "PLEG|untime is down|network not ready|NodeNotReady|rror syncing pod|updating node status|viction "
      "manager"
      "|ailed to admit|cgroup driver|Unable to register node|ailed to update (?:node )?lease|update lease|StartContainer"
      "|CreatePodSandbox|ailed to garbage",
      r"PLEG is not healthy|container runtime is down|(?:runtime )?network (?:is )?not ready|status is now: NodeNotReady"
-     r"|Error syncing pod|Error updating node status|eviction manager: (?:attempting|must evict|pods? )"
+     r"|Error syncing pod|Error updating node status|(?i:eviction manager): (?:attempting|must evict|pods? )"
      r"|Failed to admit pod"
      r"|(?:misconfiguration: )?kubelet cgroup driver|Unable to register node|[Ff]ailed to (?:update|ensure"
      r"|renew).{0,20}lease"

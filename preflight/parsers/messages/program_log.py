@@ -54,7 +54,7 @@ _TROUBLE = re.compile(
 _USUAL = re.compile(
     r"(?i)hostfile, will proceed with training with local resources|async_io requires the dev libaio|OMP_NUM_THREADS"
     r"|TF-TRT Warning: Could not find TensorRT|already been registered|Ignoring the following XIDs|sparse_attn"
-    r"|Please specify the CUTLASS repo"
+    r"|Please specify the CUTLASS repo|\]\s*\**$|errno: 9[79]\b"
 )
 #: Words among which such a word reports nothing.
 _HARMLESS = re.compile(

@@ -27,7 +27,8 @@ SIGNATURES = (
      "counters.loss", "retry count exceeded: packets are not acknowledged, or the peer is gone"),
     ("receiver-not-ready", r"(?i)\bRNR retry count exceeded|receiver not ready retry count", "counters.receiver",
      "the receiver had no buffer ready"),
-    ("memlock", r"max locked memory|ulimit -l|registered memory"
+    ("shared-memory", r"Not enough memory to write|/dev/shm", "host.shm", "shared memory (/dev/shm) is full"),
+    ("memlock", r"registering part of your physical memory|max locked memory|ulimit -l|registered memory"
      r"|(?:ibv_reg_mr|ibv_create_(?:cq|qp)|mlx5dv?_devx_umem_reg).{0,200}(?:Cannot allocate memory|failed)",
      "host.memlock", "max locked memory is too small to register memory"),
     ("device-not-available", r"network device '([^']{1,64})' is not available", "rdma.device-count",

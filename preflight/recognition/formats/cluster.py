@@ -7,6 +7,7 @@ from math import isnan
 from statistics import median
 from typing import Any
 
+from preflight.parsers.cluster import kubernetes_quota
 from preflight.parsers.cluster.kubernetes_events import KubernetesEvent
 from preflight.parsers.cluster.kubernetes_list import KubernetesList
 from preflight.parsers.cluster.kubernetes_node import NodeDescription
@@ -201,6 +202,7 @@ KINDS = (
     output_format("kubernetes describe", _pod),
     output_format("kubernetes events", _events),
     output_format("kubernetes node", _node),
+    output_format("kubernetes quota", lambda quota: (kubernetes_quota.facts(quota), kubernetes_quota.summary(quota))),
     output_format("kubernetes get", _listed),
     output_format("sinfo", _sinfo),
     output_format("scontrol node", _nodes),

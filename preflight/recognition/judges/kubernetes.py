@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from preflight.model import Finding, failed, passed, unknown, warned
 from preflight.parsers.cluster.kubernetes_list import KubernetesList, ListedNode, ListedPod
 from preflight.parsers.cluster.kubernetes_object import KubernetesObjects
+from preflight.parsers.cluster.kubernetes_quota import Quota
 from preflight.recognition.judges import Judge, Judged, Judges, PastedValue
 from preflight.recognition.judges.kubernetes_nodes import node_conditions, node_devices
 from preflight.recognition.judges.kubernetes_objects import (
@@ -111,7 +112,22 @@ def _every_row_well(part: PastedValue) -> Iterator[Finding]:
         yield passed(words, evidence=part.evidence)
 
 
+def _quota(part: PastedValue) -> Iterator[Finding]:
+    """Name resources of which nothing is left."""
+    quota: Quota = part.value
+    used_up = [row for row in quota.rows if row.used == row.hard != "0"]
+    of = f"quota {quota.name}" if quota.name else "the quota"
+    for row in used_up:
+        yield unknown(f"{of}: {row.resource} is used up, {row.used} of {row.hard}; no further pod starts "
+                      f"(line {row.line})", subject=row.resource, found=f"{row.used} of {row.hard}",
+                      expected="some left", evidence=part.evidence,
+                      fix="`kubectl get pods -A`: end what is not needed, or raise the quota.")  # fmt: skip
+    if quota.rows and not used_up and part.complete:
+        yield passed(f"{of} has room for all of {len(quota.rows)} resources", evidence=part.evidence)
+
+
 JUDGES: Judges = {
+    "kubernetes quota": (("container.device-plugin", _quota),),
     "kubernetes events": judge_events,
     "kubernetes describe": judge_pod,
     "kubernetes get": _listed,

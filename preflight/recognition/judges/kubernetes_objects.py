@@ -21,6 +21,7 @@ from preflight.recognition.judges.kubernetes_words import (
     EXITED,
     GOING_ON,
     NOT_WELL,
+    QUOTA,
     SHARE,
     WELL,
     WELL_FOR_NOW,
@@ -73,6 +74,10 @@ def row_trouble(row: ListedObject) -> ObjectTrouble | None:
     for name in ("ADMITTED", "ESTABLISHED", "ACCEPTED", "PROGRAMMED", "VALID", "SYNCED"):
         if columns.get(name) == "False":
             return ObjectTrouble("unknown" if name == "ADMITTED" else "warn", f"{name.lower()} is False", "False")
+    for name in ("REQUEST", "LIMIT"):
+        if used_up := [match for match in QUOTA.finditer(columns.get(name, "")) if match[2] == match[3] != "0"]:
+            words = ", ".join(f"{match[1]} {match[2]} of {match[3]}" for match in used_up[:6])
+            return ObjectTrouble("unknown", f"its quota is used up: {words}; more pods are refused", used_up[0][0])
     counts = {name: int(value) for name, value in columns.items() if COUNT.fullmatch(value)}
     wanted = counts.get("DESIRED")
     for name in ("READY", "AVAILABLE", "UP-TO-DATE", "CURRENT"):

@@ -79,6 +79,8 @@ EXITED = re.compile(r"Exited(?: \((\d{1,3})\).*)?")
 #: Transient states.
 NOT_WELL = re.compile(r"(?i)not ?ready|false|unavailable|degraded")
 COUNT = re.compile(r"\d{1,7}")
+#: A resource of a quota, with what is used and what may be.
+QUOTA = re.compile(r"([\w./-]{1,120}): (\w{1,20})/(\w{1,20})")
 SHARE = re.compile(r"(\d{1,7})/(\d{1,7})")
 
 #: Conditions that are a fault if true, and conditions that are a fault if not true.

@@ -198,10 +198,8 @@ _NEVER = re.compile(
     r"|DeadLine|PartitionTimeLimit|PartitionNodeLimit|ReservationDeleted|MaxRequeue|BurstBuffer\w*|Prolog\w*"
 )
 _WAITS = re.compile(
-    r"(?i)Priority|Resources|Dependency|BeginTime|JobHeldUser|None|Licenses|Reservation|JobArrayTaskLimit|Cleaning"
-    r"|Prolog|Nodes_?required.*"
-    r"|(?:QOS|Assoc|Max|Job)\w*(?:Limit|Per\w+|Max\w*|Grp\w*)\w*|AssociationJobLimit|Fed\w+|WaitingForScheduling"
-    r"|memory .*|Staging\w*"
+    r"(?i)Priority|Resources|Dependency|BeginTime|None|Licenses|Reservation|JobArrayTaskLimit|Cleaning"
+    r"|Prolog|Nodes_?required.*|Fed\w+|WaitingForScheduling|memory .*|Staging\w*"
 )
 
 
@@ -214,6 +212,8 @@ def _jobs(jobs: Sequence[EndedJob]) -> Judged:
             judges.append((end[1], _end_judge(job, end[2], end[3])))
         elif not end and job.state.rstrip("+") not in _LIVES:
             judges.append(("host.services", _unknown_state(job)))
+        elif job.state.startswith("COMPLETING"):
+            judges.append(("host.zombies", _completing(job)))
         elif job.state == "PENDING" and job.reason and not _WAITS.fullmatch(job.reason):
             judges.append((check_of(job.reason, "host.services"), _waiting(job)))
     return tuple(judges) or ((("job.errors", _none_bad),) if jobs else ())
@@ -227,6 +227,18 @@ def _unknown_state(job: EndedJob) -> Judge:
     def judge_part(part: PastedValue) -> Iterator[Finding]:
         yield unknown(f"job {job.id}: its state is {job.state} (line {job.line})", subject=job.nodes or job.id,
                       found=job.state, evidence=part.evidence, fix=f"`scontrol show job {job.id}`")  # fmt: skip
+
+    return judge_part
+
+
+def _completing(job: EndedJob) -> Judge:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
+        on = job.nodes or "its nodes"
+        yield unknown(f"job {job.id} is completing on {on} (line {job.line}): a fault if it lasts "
+                      "longer than the epilog", subject=job.nodes or job.id, found=job.state, expected="COMPLETED",
+                      evidence=part.evidence,
+                      fix=f"`scontrol show job {job.id}`; on its nodes: `ps -eo pid,stat,wchan:30,cmd`, the slurmd "
+                      "log.")  # fmt: skip
 
     return judge_part
 

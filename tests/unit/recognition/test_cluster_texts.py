@@ -151,15 +151,19 @@ QUEUE = """             JOBID PARTITION     NAME     USER ST       TIME  NODES N
 """
 
 
-@pytest.mark.parametrize("reason", ["Priority", "Resources", "QOSMaxGRESPerUser", "Dependency", "AssocGrpGRES"])
+@pytest.mark.parametrize("reason", ["Priority", "Resources", "Dependency"])
 def test_a_job_that_waits_as_it_should_is_none(reason: str) -> None:
     assert [status for status, _ in findings(QUEUE.format(reason=reason))] == ["pass"]
 
 
 @pytest.mark.parametrize(
     ("reason", "status"),
-    [("launch failed requeued held", "warn"), ("DependencyNeverSatisfied", "warn"), ("ReqNodeNotAvail", "unknown")],
-)
+    [
+        ("launch failed requeued held", "warn"), ("DependencyNeverSatisfied", "warn"), ("ReqNodeNotAvail", "unknown"),
+        # a limit: as it should be, or too low for the job
+        ("QOSMaxGRESPerUser", "unknown"), ("AssocGrpGRES", "unknown"),
+    ],
+)  # fmt: skip
 def test_a_job_that_will_not_start_is_named(reason: str, status: str) -> None:
     ((got, message),) = findings(QUEUE.format(reason=reason))
     assert (got, message.partition(":")[0]) == (status, "job 12 waits")
