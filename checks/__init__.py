@@ -92,6 +92,7 @@ MODULES = (
     "fabric.shape",
     "fabric.links",
     "fabric.load",
+    "switch.settings",
     "job.transport",
     "job.gpudirect",
     "job.failures",

@@ -142,7 +142,7 @@ class CheckFunction(Protocol):
     """Function of a check.
 
     Called with ``(facts, site)`` for a node or a run, ``(nodes, sites)`` for a fleet, ``(sweep, fabric)`` for a
-    sweep.
+    sweep, ``(ethernet, site)`` for switches.
     """
 
     __name__: str
@@ -187,6 +187,7 @@ class Check:
     explains: tuple[tuple[str, ...], ...] = ()  # findings of other checks that this one explains; see Relation
     fault: str = ""  # the title of a failure or a warning
     separate: bool = False  # whether similar findings on several nodes are separate incidents
+    switches: bool = False  # judges all Ethernet switches together, once, if there are any
 
     @property
     def relations(self) -> tuple[Relation, ...]:
@@ -286,6 +287,7 @@ def check(
     explains: Sequence[Sequence[str]] = (),
     fault: str = "",
     separate: bool = False,
+    switches: bool = False,
 ) -> Callable[[CheckFunction], Check]:
     """Create a Check from a function; an invalid declaration fails at import.
 
@@ -311,7 +313,7 @@ def check(
     def decorate(function: CheckFunction) -> Check:
         made = Check(id, title, Scope(scope), source, fix, tuple(answers), gating, function, sweep, window,
                      pair, tuple(reads), tuple(needs), history, tuple(unless), action, impact, owner,
-                     tuple(map(tuple, explains)), fault, separate)  # fmt: skip
+                     tuple(map(tuple, explains)), fault, separate, switches)  # fmt: skip
         if all(line.strip() for line in (docstring(function) or "").strip().split("\n")):  # one paragraph, or none
             raise ValueError(f"check {id}: its docstring has no section `## {WHY}`")
         return made

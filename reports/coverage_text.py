@@ -20,6 +20,7 @@ class Waiting:
 _NEEDS = {
     "without_logs": ("a log", "--log FILE"),
     "without_sweep": ("a sweep of the fabric", "--fabric"),
+    "without_switches": ("files of the Ethernet switches", "preflight judge DIR --switch-files DIR"),
     "without_pair": ("a test between two nodes", "preflight pair HOST HOST --save DIR"),
     "without_window": ("a second reading of the counters", "--window 60"),
     "without_history": ("a history", "--history FILE"),

@@ -14,7 +14,10 @@ RUN_WORDS = "the run's logs"
 #: The name of a fabric sweep in the judge (``preflight.facts.fabric.sweep.FABRIC``).
 FABRIC = "@fabric"
 FABRIC_WORDS = "the fabric"
-_WORDS = {RUN: RUN_WORDS, FABRIC: FABRIC_WORDS}
+#: The name of the Ethernet switches in the judge (``preflight.facts.switch.ethernet.SWITCHES``).
+SWITCHES = "@switches"
+SWITCHES_WORDS = "the switches"
+_WORDS = {RUN: RUN_WORDS, FABRIC: FABRIC_WORDS, SWITCHES: SWITCHES_WORDS}
 
 # Controls but \n and \t; soft hyphen; marks, isolates and overrides of direction; zero-width and other invisible
 # characters; line and paragraph separator; surrogates; non-characters; tags.

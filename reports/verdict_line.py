@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from preflight._startup.lightclass import dataclass
-from preflight.reports.sanitize import FABRIC, RUN, fold, one_line, short
+from preflight.reports.sanitize import FABRIC, RUN, SWITCHES, fold, one_line, short
 
 #: The check that reports plug-ins that cannot be loaded.
 LOADED = "site.plugins"
@@ -81,7 +81,9 @@ class _Tally:
     run_unknown: int
     fabric_failed: int  # findings in sweeps of the fabric
     fabric_unknown: int
-    swept: bool  # whether a sweep of the fabric was judged
+    swept: bool  # whether a sweep of the fabric or switches were judged
+    switch_failed: int  # findings of Ethernet switches and their cables
+    switch_unknown: int
     bare: tuple[str, ...]  # nodes with neither GPU nor RDMA NIC, without a declaration
     switches: tuple[tuple[str, str], ...]  # network switches among the nodes, each with its system
     unclassed: int  # nodes without a class in the cluster file
@@ -98,6 +100,7 @@ class _Tally:
             for finding in report["findings"]
             if any(name.split(" ")[0] == FABRIC for name in finding["nodes"])
         ]
+        ethernet = [finding["status"] for finding in report["findings"] if SWITCHES in finding["nodes"]]
         coverage = report["coverage"]
         bare, switches = _strangers(report)
         mute = sum(name in switches for name in (node["name"] for node in nodes if node.get("no_answer")))
@@ -115,7 +118,9 @@ class _Tally:
             run_unknown=logs.count("unknown"),
             fabric_failed=sweeps.count("fail"),
             fabric_unknown=sweeps.count("unknown"),
-            swept=bool(sweeps),
+            swept=bool(sweeps or ethernet),
+            switch_failed=ethernet.count("fail"),
+            switch_unknown=ethernet.count("unknown"),
             bare=tuple(bare),
             switches=tuple(switches.items()),
             unclassed=len(coverage.get("without_class", ())),
@@ -133,6 +138,8 @@ class _Tally:
             clauses.append(f"the run's logs show {_of(self.run_failed, 'problem')}")
         if self.fabric_failed:
             clauses.append(f"the fabric has {_of(self.fabric_failed, 'problem')}")
+        if self.switch_failed:
+            clauses.append(f"the switches have {_of(self.switch_failed, 'problem')}")
         return clauses or [f"{_of(self.failed, 'check')} failed"]
 
     def gaps(self) -> list[str]:
@@ -167,6 +174,8 @@ class _Tally:
             clauses.append("results of the run's logs are unknown")
         if self.fabric_unknown:
             clauses.append("parts of the fabric are unknown")
+        if self.switch_unknown:
+            clauses.append("results of the switches are unknown")
         clauses += self._silence()
         if not clauses and self.unknown:
             clauses.append(f"{_of(self.unknown, 'result')} unknown")
@@ -183,7 +192,7 @@ class _Tally:
         return clauses + self._silence()
 
     def passes(self) -> list[str]:
-        if not self.names:
+        if not self.names and not self.swept:
             clauses = ["the run's logs passed"]
         elif self.swept and not self.good:
             clauses = ["the fabric passed every check that applies"]

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 PACKAGE = "preflight.checks"
 
 #: The fields of a row of the table; the last is the name of the check in its module.
-FIELDS = ("id", "title", "scope", "source", "fix", "answers", "gating", "sweep", "window", "pair", "reads", "needs",
-          "history", "unless", "action", "impact", "owner", "explains", "fault", "separate", "name")  # fmt: skip
+FIELDS = ("id", "title", "scope", "source", "fix", "answers", "gating", "sweep", "window", "pair", "reads",
+          "needs", "history", "unless", "action", "impact", "owner", "explains", "fault", "separate",
+          "switches", "name")  # fmt: skip
 
 #: The command that regenerates the table of checks.
 REGENERATE = "run `python -I -m preflight.cli.startup_tables`"
@@ -64,7 +65,7 @@ def written(module: object) -> Iterator[tuple[str, Check]]:
 
 def _check(module: str, declared: Row) -> Check:
     (id, title, scope, source, fix, answers, gating, sweep, window, pair, reads, needs, history, unless, action, impact,
-     owner, explains, fault, separate, name) = declared  # fmt: skip
+     owner, explains, fault, separate, switches, name) = declared  # fmt: skip
     path = f"{PACKAGE}.{module}"
 
     def find() -> Check | None:
@@ -84,7 +85,8 @@ def _check(module: str, declared: Row) -> Check:
 
     run = lazy_checks.LazyFunction(path, name, load, doc)
     return Check(id, title, Scope(scope), source, fix, answers, gating, run, sweep, window, pair, reads, needs, history,
-                 tuple(map(_applicability, unless)), action, impact, owner, explains, fault, separate)  # fmt: skip
+                 tuple(map(_applicability, unless)), action, impact, owner, explains, fault, separate,
+                 switches)  # fmt: skip
 
 
 def _path(function: Applicability) -> str:

@@ -17,6 +17,7 @@ from preflight._startup.lightclass import dataclass, replace
 from preflight.archive import directory
 from preflight.evidence import bundle, json_limits, safe_read
 from preflight.evidence.document import (
+    NODE,
     DocumentError,
     Evidence,
     decode,
@@ -54,6 +55,7 @@ class File:
     node: str
     path: Path
     parts: tuple[Path, ...] = ()
+    kind: str = NODE
 
     def read(self) -> Evidence:
         """Return the evidence; a file that is gone or changed gives no answer."""
@@ -77,6 +79,7 @@ class Packed:
     node: str
     path: Path
     bytes: int = 0
+    kind: str = NODE
 
     def read(self) -> Evidence:
         """Return the evidence; if the file is gone, a node without an answer."""
@@ -95,6 +98,11 @@ class InMemory:
     evidence: Evidence
     bytes: int = 0
 
+    @property
+    def kind(self) -> str:
+        """The kind of the document."""
+        return self.evidence.kind
+
     def read(self) -> Evidence:
         """Return the evidence."""
         return self.evidence
@@ -111,6 +119,11 @@ class Saved(Sequence[Evidence]):
         self.sources = sources
         self.large = large
         self._folder = folder
+
+    def with_documents(self, evidences: Iterable[Evidence]) -> Saved:
+        """Return these documents, and others that are in memory."""
+        added = [InMemory(evidence.node, evidence) for evidence in evidences]
+        return Saved([*self.sources, *added], self._folder, self.large)
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -148,7 +161,7 @@ def load(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | None]:
         elif node in known:
             known[node] = _together(known[node], path)
         else:
-            known[node] = File(node, path)
+            known[node] = File(node, path, kind=evidence.kind if evidence else NODE)
     return Saved([known[name] for name in sorted(known)], large=large), run
 
 
@@ -297,7 +310,7 @@ class Spool:
             path.write_bytes(zlib.compress(json.dumps(to_document(evidence)).encode(), 1))
         except (OSError, RecursionError):  # no space left, or nested too deeply
             return InMemory(evidence.node, evidence)
-        return Packed(evidence.node, path, memory(evidence))
+        return Packed(evidence.node, path, memory(evidence), evidence.kind)
 
     def documents(self) -> Sequence[Evidence]:
         """Return all documents by node name."""

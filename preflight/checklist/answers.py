@@ -19,7 +19,7 @@ SUPPLY = {
     "window": ("counters sampled twice", "preflight check --window 60"),
     "pair": ("a test between two nodes", "preflight pair HOST HOST --save DIR"),
     "fabric": ("a sweep of switches and links", "preflight check --fabric"),
-    "switch": ("data from the switches", ""),
+    "switch": ("data from the switches", "preflight judge DIR --switch-files DIR"),
     "declared": ("the site's declaration in the cluster file", "preflight check --cluster cluster.toml"),
     "report": ("the record of earlier runs", "preflight check --history FILE"),
 }
@@ -126,7 +126,13 @@ def _command(item: ChecklistItem, waiting: Sequence[Check]) -> str:
     for check in waiting:
         if check.sweep and check.window:
             return f"{SUPPLY['fabric'][1]} --window 60"
-        needs = {"pair": check.pair, "window": check.window, "fabric": check.sweep, "report": check.history}
+        needs = {
+            "pair": check.pair,
+            "window": check.window,
+            "fabric": check.sweep,
+            "switch": check.switches,
+            "report": check.history,
+        }
         if kind := next((kind for kind, needed in needs.items() if needed), ""):
             return SUPPLY[kind][1]
     return next((SUPPLY[kind][1] for kind in item.by if SUPPLY[kind][1]), "")

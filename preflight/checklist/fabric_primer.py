@@ -83,18 +83,19 @@ ITEMS = (
     _LIST.item(
         "FP-CON-2", "Are switch buffers sized and monitored?", "node switch",
         question("Host: receive buffer of each RoCE port", "roce.chain"),
-        lack("Switch: size of the buffers and headroom", "the switch's buffers"),
+        question("Switch: headroom of the lossless buffers", "switch.headroom", where=ROCE),
         lack("Switch: buffer occupancy", "the switch's queue counters"),
     ),
     _LIST.item(
         "FP-CON-3", "Are ECN thresholds tuned?", "node switch",
         question("Host: DCQCN parameters of each port", "roce.chain"),
-        lack("Switch: lower and upper threshold, probability", "the switch's thresholds", where=ROCE),
+        question("Switch: lower and upper threshold of the lossless queue", "switch.ecn", where=ROCE),
     ),
     _LIST.item(
-        "FP-CON-4", "Can PFC pause propagate through the fabric?", "window",
+        "FP-CON-4", "Can PFC pause propagate through the fabric?", "window switch",
         question("Duration of pauses on each port, and whether they are global", "counters.congestion",
                  where=ROCE),
+        question("Switch: a watchdog ends a storm of pauses", "switch.watchdog", where=ROCE),
         lack("Who paused whom", "pauses sent and received, matched over nodes and switch ports", where=ROCE),
     ),
     _LIST.item(

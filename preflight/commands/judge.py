@@ -17,7 +17,14 @@ from preflight.run.cluster_discovery import choose_cluster
 from preflight.run.judge_run import judge_run
 from preflight.run.outputs import write_outputs
 from preflight.run.request import RunRequest, from_arguments
-from preflight.run.saved_evidence import CAMPAIGN_CHECKS, campaign_of, load_evidence, log_folders, read_logs
+from preflight.run.saved_evidence import (
+    CAMPAIGN_CHECKS,
+    campaign_of,
+    load_evidence,
+    log_folders,
+    read_logs,
+    with_switches,
+)
 
 
 @click.command(cls=options.ShortHelp)
@@ -25,13 +32,21 @@ from preflight.run.saved_evidence import CAMPAIGN_CHECKS, campaign_of, load_evid
 @options.cluster
 @options.selection
 @options.log
+@click.option(
+    "--switch-files",
+    multiple=True,
+    type=options.file_path,
+    metavar="FILE|DIR",
+    help="SONiC techsupport, or dumps of its databases.",
+)
 @options.outputs
-def judge(paths: tuple[Path, ...], cluster: Path | None, **arguments: Any) -> int:
+def judge(paths: tuple[Path, ...], cluster: Path | None, switch_files: tuple[Path, ...], **arguments: Any) -> int:
     """Judge saved evidence, or a folder of nccl-tests results.
 
     \b
     Example: preflight judge evidence/ --cluster cluster.toml --html report.html
              preflight judge pairs/ --html pairs.html
+             preflight judge evidence/ --switch-files switches/
              preflight judge campaign/              (of preflight bench)
     Exit:    as check
     """
@@ -42,13 +57,13 @@ def judge(paths: tuple[Path, ...], cluster: Path | None, **arguments: Any) -> in
         collected = Collected((), run)
         request = from_arguments("judge", path, {**arguments, "cluster_origin": origin})
         return write_outputs(request, judge_run(request, collected), collected)
-    return _judge(from_arguments("judge", path, {**arguments, "cluster_origin": origin}), paths)
+    return _judge(from_arguments("judge", path, {**arguments, "cluster_origin": origin}), paths, switch_files)
 
 
-def _judge(request: RunRequest, paths: Sequence[Path]) -> int:
+def _judge(request: RunRequest, paths: Sequence[Path], switch_files: Sequence[Path] = ()) -> int:
     """Judge saved documents and write the outputs; return the exit status."""
     evidence, logs = log_folders(paths)
-    saved = load_evidence(evidence)
+    saved = with_switches(load_evidence(evidence), switch_files)
     collected = replace(saved, run=read_logs((*request.logs, *logs)) or saved.run)
     return write_outputs(request, judge_run(request, collected), collected)
 

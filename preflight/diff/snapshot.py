@@ -11,6 +11,7 @@ from preflight.archive.directory import ArchiveError
 from preflight.archive.lazy import load as load_evidence
 from preflight.diff.node_profile import profile
 from preflight.errors import PreflightError
+from preflight.evidence.document import NODE
 from preflight.expectations import Cluster
 from preflight.facts.node import NodeFacts
 from preflight.judge import judge
@@ -43,7 +44,7 @@ def load(path: Path, checks: Sequence[Check], cluster: Cluster, processes: int =
     report = judge(evidences, checks, cluster, run=run, processes=processes)
     values = {}
     for evidence in evidences:
-        if evidence.no_answer is None and evidence.pair is None:
+        if evidence.no_answer is None and evidence.pair is None and evidence.kind == NODE:
             facts = NodeFacts(evidence)
             values[evidence.node] = profile(facts, cluster.site(facts))
     at = max((str(node.get("collected_at", "")) for node in report["nodes"]), default="")

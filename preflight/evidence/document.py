@@ -23,6 +23,12 @@ from preflight.schemas.conform import checker, find_error
 
 SCHEMA = "preflight.evidence/1"
 
+#: The schema of a network switch's document.
+SWITCH_SCHEMA = "preflight.evidence/2"
+
+#: Kinds of documents.
+NODE, SWITCH = "node", "switch"
+
 #: Records of a test between two nodes: this, and its name.
 PAIR = "pair:"
 
@@ -108,6 +114,8 @@ class Evidence:
     no_answer: Mapping[str, str] | None = None
     origin: str | None = None
     pair: PairScope | None = None  # only set for pair tests; None: an ordinary collection
+    kind: str = NODE
+    platform: str = ""  # of a switch: sonic, cumulus, …
 
     @property
     def answered(self) -> bool:
@@ -250,17 +258,21 @@ def from_document(document: object, name: str) -> Evidence:
     if not isinstance(document, dict):
         raise DocumentError(f"{name} contains a JSON {type(document).__name__}, not an evidence document")
     doc = cast("dict[str, Any]", document)
-    if doc.get("schema") != SCHEMA:
-        raise DocumentError(f"{name} has schema {str(doc.get('schema'))[:60]!r}; this version reads {SCHEMA!r}")
+    is_switch = doc.get("schema") == SWITCH_SCHEMA
+    if not is_switch and doc.get("schema") != SCHEMA:
+        raise DocumentError(
+            f"{name} has schema {str(doc.get('schema'))[:60]!r}; this version reads {SCHEMA!r} and {SWITCH_SCHEMA!r}"
+        )
     if not doc.get("node"):
         raise DocumentError(f"{name} does not name its node")
     if isinstance(doc["node"], str) and len(doc["node"]) > LONGEST_NAME:
         raise DocumentError(
             f"the node name in {name} has {len(doc['node'])} characters; at most {LONGEST_NAME} are allowed"
         )
-    if wrong := find_error(doc, "evidence-1", ("schema", "node"), shallow=("records",)):
+    schema, needed = ("evidence-2", ("kind", "platform")) if is_switch else ("evidence-1", ())
+    if wrong := find_error(doc, schema, ("schema", "node", *needed), shallow=("records",)):
         raise DocumentError(f"{name} is damaged: {wrong}; collect it again")
-    if wrong := find_error(doc.get("collector", {}), "evidence-1", part="collector", partly=True):
+    if wrong := find_error(doc.get("collector", {}), schema, part="collector", partly=True):
         raise DocumentError(f"{name} is damaged: collector.{wrong}; collect it again")
     pair = doc.get("pair")
     return Evidence(
@@ -271,6 +283,8 @@ def from_document(document: object, name: str) -> Evidence:
         no_answer=doc.get("no_answer"),
         origin=doc.get("origin"),
         pair=PairScope(pair["peer"], tuple(pair["tests"])) if pair else None,
+        kind=SWITCH if is_switch else NODE,
+        platform=doc.get("platform", ""),
     )
 
 
@@ -320,7 +334,7 @@ def _decoded(decode: Callable[[], Any], name: str) -> Any:
 def to_document(evidence: Evidence) -> dict[str, Any]:
     """Return the document that ``from_document`` reads."""
     document: dict[str, Any] = {
-        "schema": SCHEMA,
+        "schema": SCHEMA if evidence.kind == NODE else SWITCH_SCHEMA,
         "node": evidence.node,
         "collected_at": evidence.collected_at,
         "collector": dict(evidence.collector),
@@ -330,6 +344,8 @@ def to_document(evidence: Evidence) -> dict[str, Any]:
         document["no_answer"] = dict(evidence.no_answer)
     if evidence.origin is not None:
         document["origin"] = evidence.origin
+    if evidence.kind != NODE:
+        document |= {"kind": evidence.kind, "platform": evidence.platform}
     if evidence.pair:
         document["pair"] = {"peer": evidence.pair.peer, "tests": list(evidence.pair.tests)}
     return document

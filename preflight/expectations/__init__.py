@@ -14,6 +14,7 @@ from preflight._startup.lightclass import dataclass, field
 from preflight.expectations.catalogue import part_by_name, recognise
 from preflight.expectations.fabric_table import FabricSite
 from preflight.expectations.node_class import NodeClass
+from preflight.expectations.switches_table import EthernetSite
 from preflight.expectations.waivers import Chosen, Waiver
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Cluster:
     waivers: tuple[Waiver, ...] = ()
     racks: Mapping[str, str] = field(default_factory=dict)  # node -> rack
     leaves: Mapping[str, str] = field(default_factory=dict)  # node -> leaf switch
+    switches: EthernetSite = field(default_factory=EthernetSite)
 
     def rack_of(self, node: str) -> str | None:
         """Return the rack of a node; None if not declared."""

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from preflight.evidence.document import Evidence, EvidenceError
+from preflight.evidence.document import NODE, Evidence, EvidenceError
 from preflight.facts.job import RunFacts
 from preflight.facts.node import NodeFacts
 from preflight.history.findings_history import annotate, at
@@ -51,6 +51,8 @@ class RunHistory:
 
 def _samples(evidences: Sequence[Evidence]) -> Iterator[tuple[str, str, str, float]]:
     for evidence in evidences:
+        if evidence.kind != NODE:
+            continue
         if evidence.no_answer is None:
             for metric, subject, value in samples(NodeFacts(evidence)):
                 yield evidence.node, metric, subject, value

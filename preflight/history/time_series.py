@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, overload
 
 from preflight._startup.lightclass import dataclass, replace
-from preflight.evidence.document import COURSE, Evidence, EvidenceError
+from preflight.evidence.document import COURSE, NODE, Evidence, EvidenceError
 from preflight.facts import counter_growth
 from preflight.facts.node import NodeFacts
 from preflight.facts.nvidia import link_errors
@@ -107,6 +107,11 @@ class _Known:
     jobs: Mapping[str, Sequence[tuple[str, float]]]
 
     @property
+    def kind(self) -> str:
+        """The kind of the document."""
+        return str(self.source.kind)
+
+    @property
     def bytes(self) -> int:
         """The document's memory in bytes, as far as known."""
         return int(getattr(self.source, "bytes", 0))
@@ -114,7 +119,7 @@ class _Known:
     def read(self) -> Evidence:
         """Return the evidence with its history up to the time of collection."""
         evidence = self.source if isinstance(self.source, Evidence) else self.source.read()
-        if evidence.no_answer is not None or not evidence.records:
+        if evidence.no_answer is not None or not evidence.records or evidence.kind != NODE:
             return evidence
         value: dict[str, dict[str, Any]] = {}
         for (metric, subject), points in self.courses.get(evidence.node, {}).items():

@@ -10,13 +10,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from preflight import bench
-from preflight.evidence.document import COURSE, Evidence, EvidenceError
+from preflight.evidence.document import COURSE, NODE, SWITCH, Evidence, EvidenceError
 from preflight.expectations import Cluster
 from preflight.facts.job import RUN, RunFacts
 from preflight.facts.node import NodeFacts
 from preflight.judge.evidence_reload import HELD, EvidenceCache, ReloadedNode
-from preflight.judge.evidence_source import EvidenceSource, opened
-from preflight.judge.fleet_checks import Fleet, Reported, has_logs, of_run, of_sweep, run_facts, sweeps
+from preflight.judge.evidence_source import EvidenceSource, of_kind, opened
+from preflight.judge.fleet_checks import (
+    Fleet,
+    Reported,
+    ethernet,
+    has_logs,
+    of_run,
+    of_sweep,
+    of_switches,
+    run_facts,
+    sweeps,
+)
 from preflight.judge.node_result import NodeResult, judge_node, of_every_node, of_fleet, outcomes
 from preflight.judge.report_document import SCHEMA, Planned, Subjects, document, finding_documents
 from preflight.judge.result_table import DISPLAY, ResultTable
@@ -122,16 +132,26 @@ def _judged(
     past = _has_history(evidences)
     unremembered = [check.id for check in checks if check.history and not past]
     checks = [check for check in checks if not check.history or past]
-    fleet, folded = _each(evidences, checks, cluster, processes)
+    sources: Sequence[Evidence | EvidenceSource] = getattr(evidences, "sources", evidences)
+    switches = of_kind(sources, SWITCH)
+    large = getattr(evidences, "large", False)
+    fleet, folded = _each(of_kind(sources, NODE) if switches else sources, checks, cluster, processes, large)
     windowed = any(seen.windowed for seen in fleet.seen)
     paired = frozenset(test for seen in fleet.seen for test in seen.pair_tests)
     if windowed:
         _add_growth(fleet, folded)
     swept_as = sweeps(fleet) if any(check.sweep for check in checks) else []
     logs = run_facts(run, fleet, cluster) if run is not None else None
+    fabric = ethernet(switches, fleet) if switches and any(check.switches for check in checks) else None
     others = ({RUN: run} if run else {}) | {name: swept.evidence for name, swept in swept_as}
+    if fabric is not None:
+        others[fabric.NAME] = fabric.evidence
     subjects = Subjects([seen.node for seen in fleet.seen], others, fleet.nodes)
     for number, check in enumerate(checks):
+        if check.switches:
+            if fabric is not None and (fabric.windowed or not check.window):
+                folded.add(subjects.number(fabric.NAME), of_switches(number, check, fabric, cluster))
+            continue
         if (check.window and not windowed) or (check.pair and check.pair not in paired):
             continue
         if check.sweep:
@@ -143,19 +163,19 @@ def _judged(
         elif check.scope is Scope.RUN and logs is not None and has_logs(check, logs):
             folded.add(subjects.number(RUN), of_run(number, check, logs, fleet, cluster))
     unlogged = [check for check in checks if check.scope is Scope.RUN and not has_logs(check, logs)]
-    planned = Planned(checks, off, windowed, unlogged, len(swept_as), paired)
+    planned = Planned(checks, off, windowed, unlogged, len(swept_as), paired, fabric is not None,
+                      fabric is not None and fabric.windowed)  # fmt: skip
     return _Judged(planned, fleet, folded, subjects, swept_as, logs, unremembered)
 
 
 def _each(
-    evidences: Sequence[Evidence], checks: Sequence[Check], cluster: Cluster, processes: int
+    sources: Sequence[Evidence | EvidenceSource], checks: Sequence[Check], cluster: Cluster, processes: int, large: bool
 ) -> tuple[Fleet, ResultTable]:
     """Judge every node by itself.
 
     For a few nodes all facts are stored; for many, only those that fleet checks need.
     """
-    sources: Sequence[Evidence | EvidenceSource] = getattr(evidences, "sources", evidences)
-    many = len(sources) > HELD or getattr(evidences, "large", False)
+    many = len(sources) > HELD or large
     seen: list[NodeResult] = []
     nodes: dict[int, NodeFacts] = {}
     folded, recall = ResultTable(checks, Excuses(cluster, checks)), EvidenceCache()

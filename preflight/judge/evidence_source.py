@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from preflight.evidence.document import Evidence
@@ -10,6 +10,11 @@ from preflight.evidence.document import Evidence
 
 class EvidenceSource(Protocol):
     """A document that can be read repeatedly; it can be pickled."""
+
+    @property
+    def kind(self) -> str:
+        """Whether it is of a node or of a switch."""
+        ...
 
     def read(self) -> Evidence:
         """Return the evidence; an unreadable document is a node without an answer."""
@@ -19,3 +24,8 @@ class EvidenceSource(Protocol):
 def opened(source: Evidence | EvidenceSource) -> Callable[[], Evidence]:
     """Return the reader of a document, or a function that returns a loaded document."""
     return (lambda: source) if isinstance(source, Evidence) else source.read
+
+
+def of_kind(sources: Sequence[Evidence | EvidenceSource], kind: str) -> Sequence[Evidence | EvidenceSource]:
+    """Return the documents of nodes, or those of switches."""
+    return [source for source in sources if source.kind == kind]

@@ -11,11 +11,13 @@ from preflight.expectations import Cluster, Site
 from preflight.facts.job import RunFacts
 from preflight.facts.node import NodeFacts
 from preflight.judge.check_result import Outcome, outcome
+from preflight.judge.evidence_source import EvidenceSource, opened
 from preflight.judge.node_result import NodeResult, not_of_switch
 from preflight.model import SHADOW, Check, Finding, Status, skipped, unknown
 
 if TYPE_CHECKING:
     from preflight.facts.fabric.sweep import FabricFacts
+    from preflight.facts.switch.ethernet import Ethernet
     from preflight.judge.result_table import ResultTable
 
 
@@ -145,6 +147,14 @@ def sweeps(fleet: Fleet) -> list[tuple[str, FabricFacts]]:
     return [(f"{FABRIC} {swept.net_key[4:]} on {swept.sweeper.node}", swept) for swept in found]
 
 
+def ethernet(switches: Sequence[Evidence | EvidenceSource], fleet: Fleet) -> Ethernet:
+    """Return the switches in the evidence, and the hosts at their cables."""
+    from preflight.facts.switch.ethernet import Ethernet
+
+    nodes = [facts for place, facts in fleet.nodes.items() if fleet.seen[place].pair is None]
+    return Ethernet(list(map(opened, switches)), nodes, lambda node: fleet.sites[node.node].roles(node).compute)
+
+
 def run_facts(run: Evidence, fleet: Fleet, cluster: Cluster) -> RunFacts:
     """Return the facts of a run's logs, and of the nodes they may name.
 
@@ -171,6 +181,11 @@ def has_logs(check: Check, run: RunFacts | None) -> bool:
 def of_sweep(number: int, check: Check, name: str, swept: FabricFacts, cluster: Cluster) -> Outcome:
     """Run a check of a sweep."""
     return outcome(number, check, name, swept, cluster.fabric, lambda: swept.evidence)
+
+
+def of_switches(number: int, check: Check, fabric: Ethernet, cluster: Cluster) -> Outcome:
+    """Run a check of the Ethernet switches."""
+    return outcome(number, check, fabric.NAME, fabric, cluster.switches, lambda: fabric.evidence)
 
 
 def of_run(number: int, check: Check, run: RunFacts, fleet: Fleet, cluster: Cluster) -> Outcome:

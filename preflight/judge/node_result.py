@@ -114,14 +114,14 @@ def not_of_switch(number: int, key: str) -> Outcome:
 
 def of_every_node(check: Check) -> bool:
     """Return whether a check's module is needed on every node."""
-    special = check.sweep or check.pair or check.window or check.history
+    special = check.sweep or check.switches or check.pair or check.window or check.history
     elsewhere = any(absent.__module__ != check.run.__module__ for absent in check.unless)
     return check.scope is Scope.NODE and not special and not elsewhere
 
 
 def of_fleet(check: Check) -> bool:
     """Return whether a check compares all nodes with each other."""
-    return check.scope is Scope.FLEET and not check.sweep and not check.pair
+    return check.scope is Scope.FLEET and not (check.sweep or check.switches or check.pair)
 
 
 def _vote(facts: NodeFacts, site: Site, checks: Sequence[Check]) -> None:

@@ -84,7 +84,7 @@ class _Run(RunFacts):
 
 def records_of(check: Check) -> frozenset[str]:
     """Return the keys of the records that a check may read."""
-    if check.sweep:  # the demo has no sweep, so the check declares its records
+    if check.sweep or check.switches:  # the demo has neither, so the check declares its records
         return frozenset(check.reads)
     found = _of_run(check) if check.scope is Scope.RUN else _of_nodes(check)
     return found | set(check.reads)

@@ -54,15 +54,22 @@ class Planned:
     unlogged: Sequence[Check]
     sweeps: int
     paired: frozenset[str]
+    switches: bool = False  # whether there are switches
+    switches_windowed: bool = False  # whether the counters of any were read twice
 
     def coverage(self, seen: Sequence[NodeResult], counts: Mapping[Status, int], not_run: int) -> dict[str, Any]:
         """Return the ``coverage`` block; its parts sum up to the total.
 
         ``not_run`` are checks that are off on the nodes of a class.
         """
-        unread = [] if self.windowed else [check for check in self.checks if check.window]
+        unread = [] if self.windowed else [check for check in self.checks if check.window and not check.switches]
+        of_switches = [check for check in self.checks if check.switches]
+        if self.switches and not self.switches_windowed:
+            unread += [check for check in of_switches if check.window]
+            of_switches = [check for check in of_switches if not check.window]
         per_node = sum(
-            check.scope is not Scope.RUN and not (check.sweep or check.pair or (check.window and not self.windowed))
+            check.scope is not Scope.RUN
+            and not (check.sweep or check.switches or check.pair or (check.window and not self.windowed))
             for check in self.checks
         )
         of_pair = [check for check in self.checks if check.pair]
@@ -74,7 +81,11 @@ class Planned:
         ]
         silent = [number for one, number in zip(seen, planned, strict=True) if one.no_answer is not None]
         return {
-            "planned": sum(planned) + (len(of_run) - len(self.unlogged)) + len(of_sweep) * self.sweeps - not_run,
+            "planned": sum(planned)
+            + (len(of_run) - len(self.unlogged))
+            + len(of_sweep) * self.sweeps
+            + (len(of_switches) if self.switches else 0)
+            - not_run,
             "ran": sum(counts[s] for s in (Status.PASS, Status.WARN, Status.FAIL, Status.UNKNOWN)),
             "passed": counts[Status.PASS],
             "warned": counts[Status.WARN],
@@ -87,6 +98,7 @@ class Planned:
             "without_logs": [check.id for check in self.unlogged],
             "without_window": [check.id for check in unread],
             "without_sweep": [] if self.sweeps else [check.id for check in of_sweep],
+            "without_switches": [] if self.switches else [check.id for check in of_switches],
             "without_pair": [check.id for check in of_pair if check.pair not in self.paired],
         }
 

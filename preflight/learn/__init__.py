@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from preflight._startup.lightclass import dataclass
 from preflight.checks import registry
 from preflight.errors import PreflightError
-from preflight.evidence.document import Evidence
+from preflight.evidence.document import NODE, Evidence
 from preflight.expectations import Cluster
 from preflight.expectations.cluster_file import decode
 from preflight.facts.node import NodeFacts
@@ -51,6 +51,8 @@ def learn(evidences: Sequence[Evidence], checks: Sequence[Check] | None = None, 
     silent = []
     why = ""
     for evidence in evidences:
+        if evidence.kind != NODE:
+            continue
         if not evidence.answered:
             silent.append(evidence.node)
             why = why or (evidence.no_answer or {}).get("reason", "")

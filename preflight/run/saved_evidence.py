@@ -91,6 +91,25 @@ def load_evidence(paths: Sequence[Path]) -> Collected:
         raise UsageError(str(error)) from None
 
 
+def with_switches(collected: Collected, paths: Sequence[Path]) -> Collected:
+    """Add the documents of switches, made from their files."""
+    if not paths:
+        return collected
+    from preflight._startup.lightclass import replace
+    from preflight.archive.directory import ArchiveError
+    from preflight.archive.lazy import Saved
+    from preflight.archive.switch_files import switch_documents
+
+    try:
+        switches = switch_documents(paths)
+    except ArchiveError as error:
+        raise UsageError(str(error)) from None
+    nodes = collected.evidences
+    if isinstance(nodes, Saved):
+        return replace(collected, evidences=nodes.with_documents(switches))
+    return replace(collected, evidences=[*nodes, *switches])
+
+
 def read_logs(paths: Sequence[Path]) -> Evidence | None:
     """Read the given logs; None without any."""
     if not paths:

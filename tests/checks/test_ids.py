@@ -37,7 +37,7 @@ DEFERRED = {
 IN_PART = {
     "AN-1": "switch", "AN-4": "switch", "AN-7": "switch", "AN-8": "bench", "AN-9": "window",
     "FP-BW-3": "bench", "FP-BW-4": "bench", "FP-CON-1": "declared", "FP-CON-2": "switch",
-    "FP-CON-3": "switch", "FP-CON-4": "switch", "FP-CON-5": "switch", "FP-LAT-3": "switch",
+    "FP-CON-4": "switch", "FP-CON-5": "switch", "FP-LAT-3": "switch",
     "FP-LOSS-2": "switch", "GS-3": "bench", "GS-5": "bench",
     "NT-COM-1": "trace", "NT-GDR-2": "pair",
     "NT-INF-7": "trace", "NT-LENS-1": "trace", "NT-LENS-6": "trace", "NT-LENS-8": "trace",

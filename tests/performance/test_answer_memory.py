@@ -149,7 +149,7 @@ def test_few_large_documents_are_judged_one_by_one(come: str, monkeypatch: pytes
     stored = spool.documents() if come == "as answers" else lazy.load([tmp_path])[0]
     assert isinstance(stored, lazy.Saved)
     assert stored.large
-    fleet, _ = _each(stored, [], Cluster(), 1)
+    fleet, _ = _each(stored.sources, [], Cluster(), 1, large=True)
     nodes = [node for node in fleet.nodes.values() if isinstance(node, evidence_reload.ReloadedNode)]
     assert len(nodes) == len(documents)
     assert [node.evidence.records for node in nodes] == [document.records for document in documents]

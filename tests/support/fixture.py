@@ -4,7 +4,8 @@ Records may be written short, as ``preflight.plugin_fixture`` describes. ``base`
 ``fixtures/nodes`` whose records come first; ``null`` takes one of them away.
 A fleet check's fixture has ``nodes`` instead, each with its own ``base`` and ``records``.
 ``waivers`` are those of the cluster file. The fixture of a check of logs has those logs as ``records``, and
-``nodes`` where it joins them with what their hosts show.
+``nodes`` where it joins them with what their hosts show. A check of switches has the changes of a ``clos``
+(``tests.support.clos.from_case``), and ``switches``, the body of that table of the cluster file.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from preflight.expectations.cluster_file import from_data
 from preflight.facts.job import RUN
 from preflight.plugin_fixture import record
 from tests.support import paths
+from tests.support.clos import from_case
 
 FIXTURES = paths.ROOT / "fixtures"
 NODE = "node1"
@@ -41,7 +43,9 @@ class Case:
         return f"{self.check}/{self.path.stem}"
 
     def evidences(self) -> list[Evidence]:
-        """Return the documents of the case's nodes."""
+        """Return the documents of the case's nodes, or those of its Clos."""
+        if "clos" in self.body:
+            return from_case(self.body["clos"])
         nodes = self.body.get("nodes") or {NODE: self.body}
         return [evidence(name, node) for name, node in nodes.items()]
 
@@ -53,7 +57,7 @@ class Case:
     def cluster(self) -> Cluster:
         """Return the case's cluster file: its ``site`` is the body of one class, ``fabric`` that of the fabric."""
         data: dict[str, Any] = {"class": {"site": self.body["site"]}} if "site" in self.body else {}
-        data |= {"fabric": self.body["fabric"]} if "fabric" in self.body else {}
+        data |= {table: self.body[table] for table in ("fabric", "switches") if table in self.body}
         if waivers := self.body.get("waivers"):
             data["waiver"] = [{**waiver, "until": date.fromisoformat(waiver["until"])} for waiver in waivers]
         return from_data(data, str(self.path.parent / "cluster.toml")) if data else Cluster()

@@ -8,6 +8,7 @@ top.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from typing import Any
 
 from preflight.collect import targets
 from preflight.evidence import document
-from preflight.evidence.document import DocumentError, Evidence, EvidenceError, from_document
+from preflight.evidence.document import SWITCH, DocumentError, Evidence, EvidenceError, from_document
 from preflight.expectations import Cluster
 from preflight.expectations import cluster_file as cluster
 from preflight.expectations.cluster_file import ClusterFileError
@@ -53,6 +54,7 @@ from preflight.facts.nccl_settings import value_grammar as nccl_values
 from preflight.facts.node import TOPO, NodeFacts
 from preflight.facts.nvidia import query, smi_xml
 from preflight.facts.roce_chain import addressing, chain
+from preflight.facts.switch import sonic
 from preflight.parsers import registry as formats
 from preflight.parsers import setting_lines as nccl_lint_spelled
 from preflight.parsers.host import kernel_events, nhc_config, services
@@ -63,6 +65,7 @@ from preflight.parsers.record import lines_of_record
 from preflight.reports.topology_data import picture
 from preflight.textprep import plain_text
 from tests.support import external_texts, paths
+from tests.support.clos import Clos
 from tests.support.fixture import whole_node
 
 if sys.version_info >= (3, 11):
@@ -100,6 +103,7 @@ EVIDENCE: list[Parser] = []
 APART = {
     "nccl_environment.read": "driven as node.nccl_env",
     "port_qos.dcb_key": "makes a record's key",
+    "parsers.switch.sonic_tables.records": "takes what parsers.switch.redis_dump returned",
     "gids.keys": "makes a record's key",
     "counter_growth.key_of": "makes a record's key",
     "nccl_settings.catalogue.read": "reads the table that ships with preflight",
@@ -362,6 +366,12 @@ _text(
     call=lambda text: [nccl_gpudirect.ability(network, [text]) for network in ("IB", "AWS Libfabric", "Socket", text)],
 )
 _text("parsers.network.lldp.parse", tool="lldpcli")
+_text(
+    "parsers.switch.redis_dump.parse",
+    '{"PORT|Ethernet0": {"type": "hash", "ttl": -0.001, "value": {"mtu": "9216"}}}',
+    '{"PORT": {"Ethernet0": {"mtu": "9216", "members": ["a", "b"]}}}',
+    '{"PORT|Ethernet0": {"mtu": "9216"}}',
+)
 _text("lspci.parse", *_out(lspci.LSPCI), tool="lspci")
 _text("nccl_environment.Selection.parse", "^=mlx5_0:1:2,mlx5_1:-1,", "mlx5")
 _text("nccl_environment.strtoll", "-0x1F", "010", "4M", "99999999999999999999")
@@ -678,5 +688,24 @@ def _fact(name: str) -> None:
 for _name, _member in sorted(vars(NodeFacts).items()):
     if not _name.startswith("_") and not callable(_member):
         _fact(_name)
+
+
+def _switch_records() -> str:
+    """Return the records of a switch with one port: damaged records are long to print."""
+    records = Clos().switch("leaf1", None).records
+    for record in records.values():
+        for rows in (record["value"], record["value"].get("rows", {})):
+            for name in [name for name in rows if "Ethernet" in name and not re.fullmatch(r"Ethernet0([|:]3)?", name)]:
+                del rows[name]
+    return json.dumps(records)
+
+
+def _of_switch(value: Any) -> Evidence:
+    if not isinstance(value, dict):
+        raise EvidenceError("records", "is not an object")
+    return Evidence("leaf1", "", value, kind=SWITCH, platform="sonic")
+
+
+_value("switch.sonic.facts", _switch_records(), call=lambda value: sonic.facts(_of_switch(value)), raises=EvidenceError)
 
 ALL = (*TEXT, *VALUE, *EVIDENCE)

@@ -1,5 +1,5 @@
-"""Typed facts of Ethernet and InfiniBand switches, from their evidence.
+"""Typed facts of Ethernet switches, from their evidence.
 
-Modules in this package convert the results of ``parsers.switch`` to values of one switch, without judging them. The
-package is between ``parsers`` and ``checks``, like the rest of ``facts``.
+An adapter for each platform turns records into :class:`model.SwitchFacts`, which names no vendor's key. The package is
+between ``parsers`` and ``checks``, like the rest of ``facts``; nothing here judges.
 """

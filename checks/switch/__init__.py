@@ -1,0 +1,1 @@
+"""Checks of Ethernet switches, and of the cables between them and the hosts."""

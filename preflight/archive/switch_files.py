@@ -1,0 +1,184 @@
+"""Files of switches as evidence: database dumps and techsupport archives of SONiC.
+
+Nothing is contacted: network teams hand out files rather than credentials. A folder holds the files of one switch, or
+one folder, archive or file for each switch.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import tarfile
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from preflight._startup.lightclass import dataclass
+from preflight.archive.directory import ArchiveError
+from preflight.evidence import safe_read
+from preflight.evidence.document import SWITCH, Evidence
+from preflight.parsers.switch import redis_dump, sonic_tables
+
+#: Maximum bytes of one file of a switch, unpacked, and of members of an archive that are looked at.
+_MOST_BYTES, _MOST_MEMBERS = 96 << 20, 20_000
+
+_ARCHIVES = (".tar.gz", ".tgz", ".tar")
+
+#: A dump, by its name: the database, and the number of the reading. The configuration of the running switch is
+#: /etc/sonic/config_db.json.
+_DUMP = re.compile(r"(?:.*[._-])?(APPL|CONFIG|STATE|COUNTERS)_DB(?:_([12]))?\.json(?:\.gz)?", re.I)
+#: A host name that is taken over.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+
+#: When the counters of a techsupport were read.
+_DATE = re.compile(r"date\.counter_([12])(?:\.gz)?")
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file of a switch: its name without folders, its text or why there is none."""
+
+    name: str
+    text: str
+    why: str = ""
+
+
+def switch_documents(paths: Sequence[Path]) -> list[Evidence]:
+    """Read the files of switches; raises ArchiveError.
+
+    A file that cannot be read is a record without a value, with the reason.
+    """
+    documents: dict[str, Evidence] = {}
+    for path in paths:
+        try:
+            made = list(_switches(path))
+        except (OSError, tarfile.TarError, EOFError) as error:
+            raise ArchiveError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        if not made:
+            raise ArchiveError(
+                f"{path}: holds no dump of a SONiC database, such as CONFIG_DB.json or a techsupport archive"
+            )
+        for evidence in made:
+            if evidence.node in documents:
+                raise ArchiveError(f"{path}: {evidence.node} has files in two places; give each switch one folder")
+            documents[evidence.node] = evidence
+    return [documents[name] for name in sorted(documents)]
+
+
+def _switches(path: Path) -> Iterator[Evidence]:
+    if not path.exists():
+        raise ArchiveError(f"{path}: no such file or directory")
+    if path.is_dir():
+        inside = sorted(entry for entry in path.iterdir() if not entry.name.startswith("."))
+        dumps = [entry for entry in (*inside, *_dump_folder(path)) if entry.is_file() and _is_part(entry.name)]
+        if dumps:
+            yield _evidence(path.name, [_plain(entry) for entry in dumps], _written_at(dumps))
+            return
+        for entry in inside:
+            if entry.is_dir() or entry.name.lower().endswith(_ARCHIVES) or _is_part(entry.name):
+                yield from _switches(entry)
+    elif path.name.lower().endswith(_ARCHIVES):
+        name = next(path.name[: -len(end)] for end in _ARCHIVES if path.name.lower().endswith(end))
+        if files := list(_members(path)):
+            yield _evidence(name, files, _written_at([path]))
+    elif _is_part(path.name):
+        yield _evidence(path.name.partition(".")[0], [_plain(path)], _written_at([path]))
+
+
+def _dump_folder(path: Path) -> list[Path]:
+    folder = path / "dump"
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def _is_part(name: str) -> bool:
+    return bool(_DUMP.fullmatch(name) or _DATE.fullmatch(name))
+
+
+def _plain(path: Path) -> _File:
+    safe_read.require_regular_file(path)
+    with path.open("rb") as stream:
+        return _file(path.name, stream)
+
+
+def _members(path: Path) -> Iterator[_File]:
+    """Yield the dumps in an archive; no member is written to disk."""
+    with tarfile.open(path, "r|*") as archive:
+        for number, member in enumerate(archive):
+            if number >= _MOST_MEMBERS:
+                raise ArchiveError(f"{path}: has more than {_MOST_MEMBERS} members")
+            name = PurePosixPath(member.name).name
+            if member.isreg() and _is_part(name) and (stream := archive.extractfile(member)):
+                yield _file(name, stream)
+
+
+def _file(name: str, stream: IO[bytes]) -> _File:
+    unpacked = gzip.GzipFile(fileobj=stream) if name.lower().endswith(".gz") else stream
+    try:
+        content = unpacked.read(_MOST_BYTES + 1)
+    except (OSError, EOFError) as error:
+        return _File(name, "", f"{name} cannot be unpacked: {error}")
+    if len(content) > _MOST_BYTES:
+        return _File(name, "", f"{name} has more than {_MOST_BYTES >> 20} MiB")
+    return _File(name, content.decode("utf-8", "replace"))
+
+
+def _evidence(name: str, files: Sequence[_File], at: str) -> Evidence:
+    """Make the document of one switch from its files."""
+    readings: dict[str, list[tuple[str, _File]]] = {}
+    times: dict[str, float] = {}
+    for file in files:
+        if match := _DUMP.fullmatch(file.name):
+            readings.setdefault(f"{match[1].upper()}_DB", []).append((match[2] or "", file))
+        elif (match := _DATE.fullmatch(file.name)) and (seconds := _seconds(file.text)) is not None:
+            times[match[1]] = seconds
+    records: dict[str, dict[str, Any]] = {}
+    for database, dumps in readings.items():
+        numbered = [dump for dump in sorted(dumps, key=lambda dump: dump[0]) if dump[0]] or dumps
+        for number, file in numbered[:2]:
+            for key, record in _records(database, file).items():
+                if number in times:
+                    record["at_s"] = times[number] - min(times.values())
+                if key in records:
+                    records[key]["again"] = record
+                else:
+                    records[key] = record
+    about = records.get("redis:CONFIG_DB DEVICE_METADATA", {}).get("value", {}).get("localhost", {})
+    named = about.get("hostname", "")
+    return Evidence(named if _NAME.fullmatch(named) else name, at, records, {"via": "file", "notes": []}, kind=SWITCH,
+                    platform="sonic")  # fmt: skip
+
+
+def _records(database: str, file: _File) -> dict[str, dict[str, Any]]:
+    why = file.why
+    hashes: redis_dump.Hashes = {}
+    if not why:
+        try:
+            hashes = redis_dump.parse(file.text)
+        except ValueError as error:
+            why = f"{file.name} cannot be read: {error}"
+    values = dict(sonic_tables.records(database, hashes))
+    return {
+        key: {"status": "error", "why": why} if why else {"status": "ok", "value": value}
+        for key, value in values.items()
+    }
+
+
+def _seconds(text: str) -> float | None:
+    """Return the time of a line of ``date``, in seconds.
+
+    Only differences are used, so the time zone does not matter.
+    """
+    words = text.split()
+    for form in ("%a %b %d %H:%M:%S %Y", "%a %d %b %Y %H:%M:%S", "%a %d %b %Y %I:%M:%S %p"):
+        without_zone = [word for word in words if word not in ("UTC", "GMT")]
+        try:
+            return datetime.strptime(" ".join(without_zone), form).replace(tzinfo=timezone.utc).timestamp()
+        except ValueError:
+            continue
+    return None
+
+
+def _written_at(paths: Sequence[Path]) -> str:
+    newest = max(path.stat().st_mtime for path in paths)
+    return datetime.fromtimestamp(newest, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

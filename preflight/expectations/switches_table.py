@@ -1,0 +1,51 @@
+"""Expectations of the Ethernet switches: the cluster file's table ``[switches]``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from preflight._startup.lightclass import dataclass, field
+from preflight.expectations import schema
+from preflight.expectations.node_class import NodeClass
+
+
+@dataclass(frozen=True)
+class SwitchesTable:
+    """The table of the switches; without it, what it declares is unknown."""
+
+    roce_priority: int | None = schema.key(
+        schema.integer(0, 7), "the lossless priority of RoCE; default: qos.pfc_priority of the classes"
+    )
+    cable_m: float | None = schema.key(
+        schema.number(0.1, 100_000), "length of the longest cable, metres, if a switch does not have it"
+    )
+    dcqcn: bool | None = schema.key(schema.boolean, "whether hosts slow down on ECN marks; false: PFC alone, by design")
+    watchdog: bool | None = schema.key(schema.boolean, "whether the PFC watchdog is to be on")
+
+
+@dataclass(frozen=True)
+class EthernetSite:
+    """What is expected of the switches, and where that is written."""
+
+    path: str = ""
+    settings: SwitchesTable = field(default_factory=SwitchesTable)
+    of_classes: int | None = None  # qos.pfc_priority, if all classes share it
+
+    def source(self, key: str) -> str:
+        """Name a key of the table in a finding."""
+        return f"{Path(self.path).name or 'cluster.toml'} switches.{key}"
+
+    @property
+    def priority(self) -> int | None:
+        """The lossless priority of RoCE."""
+        declared = self.settings.roce_priority
+        return declared if declared is not None else self.of_classes
+
+
+def read_switches(reader: schema.TableReader, body: Any, path: str, classes: Mapping[str, NodeClass]) -> EthernetSite:
+    """Read the table; adds errors."""
+    settings = reader.dataclass(SwitchesTable, body, ("switches",))
+    priorities = {members.qos.pfc_priority for members in classes.values()} - {None}
+    return EthernetSite(path, settings, priorities.pop() if len(priorities) == 1 else None)

@@ -1,0 +1,211 @@
+"""One Ethernet switch, in values that name no vendor.
+
+None always means that the switch does not show it, never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from preflight._startup.lightclass import dataclass, field
+
+#: Numbers by priority, 0 to 7.
+ByPriority = tuple["int | None", ...]
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A neighbour on a port, by LLDP; empty: not announced."""
+
+    system: str  # name of the neighbour
+    chassis: str  # its chassis, mostly a MAC
+    port: str
+    description: str  # of that port: mostly the name of the interface
+
+
+@dataclass(frozen=True)
+class SwitchPort:
+    """A port and its settings."""
+
+    name: str
+    alias: str = ""
+    speed_gbps: float | None = None
+    mtu: int | None = None  # bytes of the payload, without Ethernet header
+    fec: str | None = None  # rs, fc or none
+    admin_up: bool | None = None
+    up: bool | None = None
+    flaps: int | None = None  # since the port was created
+    cable_m: float | None = None  # declared length
+    pfc: frozenset[int] | None = None  # lossless priorities
+    heard: Heard | None = None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names by which a neighbour may know it."""
+        return frozenset(name for name in (self.name, self.alias) if name)
+
+
+@dataclass(frozen=True)
+class QueueMarking:
+    """Marking of one queue."""
+
+    profile: str
+    on: bool
+    kmin: int | None  # bytes
+    kmax: int | None
+    pmax: int | None  # percent
+
+
+@dataclass(frozen=True)
+class PriorityGroup:
+    """Ingress buffer of one lossless priority group."""
+
+    profile: str
+    pool: str
+    xoff: int | None  # bytes between the pause and the end of the buffer
+    xon: int | None
+    size: int | None  # bytes that are reserved
+
+
+@dataclass(frozen=True)
+class PfcWatchdog:
+    """PFC watchdog of one port."""
+
+    action: str  # drop, forward, alert
+    detect_ms: int | None
+    restore_ms: int | None
+
+
+@dataclass(frozen=True)
+class QosMaps:
+    """Classification of one port: DSCP to traffic class to queue, priority to queue."""
+
+    tc_of_dscp: Mapping[int, int] | None
+    queue_of_tc: Mapping[int, int] | None
+    group_of_tc: Mapping[int, int] | None
+    queue_of_priority: Mapping[int, int] | None
+
+
+@dataclass(frozen=True)
+class PortCounters:
+    """Counters of one port at one time."""
+
+    pfc_rx: ByPriority  # pause frames received
+    pfc_tx: ByPriority
+    paused_us: ByPriority  # µs that the port did not send, because it was paused
+    estimated: bool  # the pause time was estimated by polling
+    in_octets: int | None
+    out_octets: int | None
+    in_errors: int | None
+    out_errors: int | None
+    in_discards: int | None
+    out_discards: int | None
+    uncorrectable: int | None  # FEC codewords
+    corrected: int | None
+    bins: tuple[int | None, ...]  # FEC codewords by the number of wrong symbols, 0 to 15; empty: not shown
+
+
+@dataclass(frozen=True)
+class QueueCounters:
+    """Counters of one egress queue at one time."""
+
+    packets: int | None
+    octets: int | None
+    drops: int | None
+    marked: int | None
+    wred_drops: int | None
+    watermark: int | None  # bytes, since the last clear
+    storm: str  # state of the watchdog: operational, stormed; empty: not shown
+    detected: int | None
+    restored: int | None
+
+
+@dataclass(frozen=True)
+class GroupCounters:
+    """Counters of one ingress priority group at one time."""
+
+    drops: int | None
+    xoff_watermark: int | None  # bytes, since the last clear
+
+
+@dataclass(frozen=True)
+class Optics:
+    """Module of one port: its values, and the thresholds in its memory."""
+
+    rx_dbm: tuple[float | None, ...]  # by lane
+    temperature_c: float | None
+    thresholds: Mapping[str, float]  # by rx or temp, then low or high, then alarm or warning: "rx low alarm"
+
+
+@dataclass(frozen=True)
+class Counters:
+    """All counters at one time, by port, and by port and number."""
+
+    ports: Mapping[str, PortCounters] = field(default_factory=dict)
+    queues: Mapping[tuple[str, int], QueueCounters] = field(default_factory=dict)
+    groups: Mapping[tuple[str, int], GroupCounters] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SwitchFacts:
+    """Everything that one switch shows.
+
+    ``keys`` has the record of each part: ports, pfc, ecn, … A part in ``gaps`` could not be read, with the reason.
+    """
+
+    name: str
+    platform: str
+    model: str
+    chassis: str
+    ports: Mapping[str, SwitchPort]
+    ecn: Mapping[tuple[str, int], QueueMarking]
+    groups: Mapping[tuple[str, int], PriorityGroup]
+    pools: Mapping[str, Mapping[str, int | None]]
+    maps: Mapping[str, QosMaps]
+    watchdogs: Mapping[str, PfcWatchdog]
+    watchdog_poll_ms: int | None
+    poll_ms: Mapping[str, int | None]  # by group of counters; None: they are not counted
+    marks_counted: bool | None  # whether the hardware counts ECN marks
+    optics: Mapping[str, Optics]
+    first: Counters
+    second: Counters | None  # at the end of a window
+    window_s: float | None  # None: one reading, or readings without a time
+    keys: Mapping[str, str]
+    gaps: Mapping[str, str]
+
+    def key(self, part: str) -> str:
+        """Return a record as findings name it: the switch, then the question."""
+        return f"{self.name} {self.keys[part]}"
+
+    @property
+    def lossless(self) -> Mapping[str, SwitchPort]:
+        """The ports with PFC on."""
+        return {name: port for name, port in self.ports.items() if port.pfc}
+
+    def queue(self, port: str, priority: int) -> int:
+        """Return the queue that a PFC priority pauses; without a map: the same number."""
+        maps = self.maps.get(port)
+        return maps.queue_of_priority.get(priority, priority) if maps and maps.queue_of_priority else priority
+
+
+def growth(before: int | None, after: int | None) -> int | None:
+    """Return by how much a counter grew; None where unknown or reset in between."""
+    return after - before if before is not None and after is not None and after >= before else None
+
+
+def went_back(first: Counters, second: Counters) -> Sequence[str]:
+    """Return the ports with a counter of traffic that became smaller: it was cleared."""
+    return [
+        name
+        for name, now in second.ports.items()
+        if (before := first.ports.get(name))
+        and any(
+            a is not None and b is not None and b < a
+            for a, b in (
+                (before.in_octets, now.in_octets),
+                (before.out_octets, now.out_octets),
+                *zip(before.pfc_rx, now.pfc_rx, strict=True),
+                *zip(before.pfc_tx, now.pfc_tx, strict=True),
+            )
+        )
+    ]

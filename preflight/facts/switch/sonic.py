@@ -1,0 +1,357 @@
+"""Facts of a SONiC switch, from the records of its databases.
+
+Sources: sonic-swss (``doc/swss-schema.md``, ``orchagent/pfcwdorch.cpp``), sonic-utilities (``counterpoll``).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from preflight.evidence.document import Evidence, EvidenceError, Record
+from preflight.facts.switch.model import (
+    Counters,
+    GroupCounters,
+    Heard,
+    Optics,
+    PfcWatchdog,
+    PortCounters,
+    PriorityGroup,
+    QosMaps,
+    QueueCounters,
+    QueueMarking,
+    SwitchFacts,
+    SwitchPort,
+)
+
+Table = Mapping[str, Mapping[str, str]]
+
+#: The record of each part of the facts.
+KEYS = {
+    "ports": "redis:APPL_DB PORT_TABLE", "settings": "redis:CONFIG_DB PORT", "pfc": "redis:CONFIG_DB PORT_QOS_MAP",
+    "dscp": "redis:CONFIG_DB DSCP_TO_TC_MAP", "tc": "redis:CONFIG_DB TC_TO_QUEUE_MAP",
+    "queues": "redis:CONFIG_DB QUEUE", "ecn": "redis:CONFIG_DB WRED_PROFILE", "groups": "redis:CONFIG_DB BUFFER_PG",
+    "profiles": "redis:CONFIG_DB BUFFER_PROFILE", "pools": "redis:CONFIG_DB BUFFER_POOL",
+    "cables": "redis:CONFIG_DB CABLE_LENGTH", "watchdog": "redis:CONFIG_DB PFC_WD",
+    "polling": "redis:CONFIG_DB FLEX_COUNTER_TABLE", "lldp": "redis:APPL_DB LLDP_ENTRY_TABLE",
+    "optics": "redis:STATE_DB TRANSCEIVER_DOM_SENSOR", "thresholds": "redis:STATE_DB TRANSCEIVER_DOM_THRESHOLD",
+    "port counters": "redis:COUNTERS_DB ports", "queue counters": "redis:COUNTERS_DB queues",
+    "group counters": "redis:COUNTERS_DB pgs",
+}  # fmt: skip
+
+#: Groups of counters by their name in FLEX_COUNTER_TABLE, and their default interval in ms (counterpoll).
+_POLLED = {"PORT": ("port", 1000), "QUEUE": ("queue", 10_000), "PG_DROP": ("group", 10_000),
+           "WRED_ECN_QUEUE": ("marks", 10_000)}  # fmt: skip
+
+_LENGTH = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)m")
+_PORTS = ("SAI_PORT_STAT_PFC_{}_RX_PKTS", "SAI_PORT_STAT_PFC_{}_TX_PKTS")
+_PAUSED, _ESTIMATED = "SAI_PORT_STAT_PFC_{}_RX_PAUSE_DURATION_US", "EST_PORT_STAT_PFC_{}_RX_PAUSE_DURATION_US"
+
+
+def facts(evidence: Evidence) -> SwitchFacts:
+    """Return the facts of a switch; what could not be read is in its gaps."""
+    tables = _Tables(evidence)
+    ports = _ports(tables)
+    first, second, window_s = _readings(tables)
+    about = tables["redis:CONFIG_DB DEVICE_METADATA"].get("localhost", {})
+    return SwitchFacts(
+        name=evidence.node, platform=evidence.platform, model=about.get("hwsku", ""), chassis=about.get("mac", ""),
+        ports=ports, ecn=dict(_ecn(tables)), groups=dict(_groups(tables)),
+        pools={name: {field: _number(row.get(field)) for field in ("size", "xoff")}
+               for name, row in tables[KEYS["pools"]].items()},
+        maps=dict(_maps(tables, ports)), watchdogs=dict(_watchdogs(tables)),
+        watchdog_poll_ms=_number(tables[KEYS["watchdog"]].get("GLOBAL", {}).get("POLL_INTERVAL")),
+        poll_ms=dict(_polling(tables)), marks_counted=_marks_counted(tables), optics=dict(_optics(tables)),
+        first=first, second=second, window_s=window_s, keys=KEYS, gaps=tables.gaps,
+    )  # fmt: skip
+
+
+class _Tables:
+    """The tables of a switch by record; an unreadable one is empty, and a gap."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        self._parts = {key: part for part, key in KEYS.items()}
+        self.gaps: dict[str, str] = {}
+
+    def __getitem__(self, key: str) -> Table:
+        record = self.record(key)
+        rows = record.value if record else None
+        if not isinstance(rows, dict):
+            return {}
+        return {
+            str(name): {field: text for field, text in row.items() if isinstance(text, str)}
+            for name, row in rows.items()
+            if isinstance(row, dict)
+        }
+
+    def record(self, key: str) -> Record | None:
+        """Return a complete record with an object; None notes a gap."""
+        try:
+            record = self._evidence.complete_record(key)
+        except EvidenceError as error:
+            self.gaps[self._parts.get(key, key)] = error.why
+            return None
+        if not isinstance(record.value, dict):
+            self.gaps[self._parts.get(key, key)] = "the record has no table"
+            return None
+        return record
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 21 else None
+
+
+def _decimal(text: str | None) -> float | None:
+    try:
+        value = float(text) if text is not None and len(text) < 40 else None
+    except ValueError:
+        return None
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _named(reference: str) -> str:
+    """Return the name in a reference; old configurations write ``[TABLE|NAME]``."""
+    match = re.fullmatch(r"\[[A-Z_]{1,60}\|([^\]|]{1,200})\]", reference)
+    return match[1] if match else reference
+
+
+def _numbers(text: str) -> frozenset[int]:
+    """Return the priorities of ``3,4``."""
+    return frozenset(int(part) for part in text.split(",") if part.strip() in set("01234567"))
+
+
+def _spread(table: Table) -> Iterator[tuple[str, int, Mapping[str, str]]]:
+    """Yield port, number and fields of rows such as ``Ethernet0,Ethernet4|3-4``."""
+    for key, row in table.items():
+        ports, _, numbers = key.replace(":", "|").rpartition("|")
+        match = re.fullmatch(r"([0-9]{1,2})(?:-([0-9]{1,2}))?", numbers)
+        if match is None:
+            continue
+        for port in ports.split(","):
+            for number in range(int(match[1]), int(match[2] or match[1]) + 1):
+                yield port, number, row
+
+
+def _ports(tables: _Tables) -> dict[str, SwitchPort]:
+    settings, applied = tables[KEYS["settings"]], tables[KEYS["ports"]]
+    states, heard = tables["redis:STATE_DB PORT_TABLE"], tables[KEYS["lldp"]]
+    cables = {port: length for row in tables[KEYS["cables"]].values() for port, length in row.items()}
+    qos = _qos(tables)
+    ports = {}
+    for name in sorted({*settings, *applied}, key=_order):
+        if re.fullmatch(r"Ethernet[0-9]{1,5}", name):
+            row = {**settings.get(name, {}), **applied.get(name, {})}
+            state = states.get(name, {})
+            speed = _number(state.get("speed")) or _number(row.get("speed"))
+            length = _LENGTH.fullmatch(cables.get(name, ""))
+            fec = state.get("fec", row.get("fec"))
+            ports[name] = SwitchPort(
+                name, row.get("alias", ""), speed / 1000 if speed else None, _number(row.get("mtu")),
+                fec if fec in ("rs", "fc", "none") else None,
+                _is_up(row.get("admin_status")), _is_up(row.get("oper_status")), _number(row.get("flap_count")),
+                float(length[1]) if length else None,
+                None if "pfc" in tables.gaps else _numbers(qos.get(name, {}).get("pfc_enable", "")),
+                _heard(heard.get(name)),
+            )  # fmt: skip
+    return ports
+
+
+def _heard(row: Mapping[str, str] | None) -> Heard | None:
+    if row is None:
+        return None
+    return Heard(*(row.get(f"lldp_rem_{what}", "") for what in ("sys_name", "chassis_id", "port_id", "port_desc")))
+
+
+def _order(name: str) -> tuple[int, str]:
+    number = name.removeprefix("Ethernet")
+    return (int(number), "") if number.isdecimal() and len(number) < 6 else (1 << 30, name)
+
+
+def _is_up(text: str | None) -> bool | None:
+    return {"up": True, "down": False}.get(text or "")
+
+
+def _qos(tables: _Tables) -> dict[str, Mapping[str, str]]:
+    """Return the QoS settings by port; one row may be of several ports."""
+    return {port: row for ports, row in tables[KEYS["pfc"]].items() for port in ports.split(",")}
+
+
+def _maps(tables: _Tables, ports: Iterable[str]) -> Iterator[tuple[str, QosMaps]]:
+    qos, common = _qos(tables), _qos(tables).get("global", {})
+    named = {
+        "dscp_to_tc_map": tables[KEYS["dscp"]], "tc_to_queue_map": tables[KEYS["tc"]],
+        "tc_to_pg_map": tables["redis:CONFIG_DB TC_TO_PRIORITY_GROUP_MAP"],
+        "pfc_to_queue_map": tables["redis:CONFIG_DB MAP_PFC_PRIORITY_TO_QUEUE"],
+    }  # fmt: skip
+    read: dict[tuple[str, str], Mapping[int, int] | None] = {}
+
+    def chosen(row: Mapping[str, str], field: str) -> Mapping[int, int] | None:
+        name = _named(row.get(field, common.get(field, "")))
+        if (field, name) not in read:
+            read[field, name] = _map(named[field].get(name))
+        return read[field, name]
+
+    for port in ports:
+        yield port, QosMaps(*(chosen(qos.get(port, {}), field) for field in named))
+
+
+def _map(row: Mapping[str, str] | None) -> Mapping[int, int] | None:
+    if not row:
+        return None
+    pairs = ((_number(key), _number(value)) for key, value in row.items())
+    return {key: value for key, value in pairs if key is not None and value is not None}
+
+
+def _ecn(tables: _Tables) -> Iterator[tuple[tuple[str, int], QueueMarking]]:
+    profiles = tables[KEYS["ecn"]]
+    for port, queue, row in _spread(tables[KEYS["queues"]]):
+        name = _named(row.get("wred_profile", ""))
+        if (profile := profiles.get(name)) is not None:
+            yield (port, queue), QueueMarking(
+                name, profile.get("ecn", "ecn_none") in ("ecn_all", "ecn_green", "ecn_green_yellow", "ecn_green_red"),
+                *(_number(profile.get(f"green_{what}"))
+                  for what in ("min_threshold", "max_threshold", "drop_probability")),
+            )  # fmt: skip
+
+
+def _groups(tables: _Tables) -> Iterator[tuple[tuple[str, int], PriorityGroup]]:
+    """Yield the priority groups with a lossless profile.
+
+    An applied profile counts before a configured one.
+    """
+    profiles = {**tables[KEYS["profiles"]], **tables["redis:APPL_DB BUFFER_PROFILE_TABLE"]}
+    for table in (tables[KEYS["groups"]], tables["redis:APPL_DB BUFFER_PG_TABLE"]):
+        for port, group, row in _spread(table):
+            name = re.split(r"[|:]", _named(row.get("profile", "")))[-1]
+            profile = profiles.get(name)
+            if profile is not None and "xoff" in profile:
+                numbers = (_number(profile.get(what)) for what in ("xoff", "xon", "size"))
+                yield (port, group), PriorityGroup(name, _named(profile.get("pool", "")), *numbers)
+
+
+def _watchdogs(tables: _Tables) -> Iterator[tuple[str, PfcWatchdog]]:
+    for port, row in tables[KEYS["watchdog"]].items():
+        if port != "GLOBAL":
+            times = (_number(row.get("detection_time")), _number(row.get("restoration_time")))
+            yield port, PfcWatchdog(row.get("action", ""), *times)
+
+
+def _polling(tables: _Tables) -> Iterator[tuple[str, int | None]]:
+    table = tables[KEYS["polling"]]
+    for name, (group, usual) in _POLLED.items():
+        row = table.get(name)
+        if row is not None:
+            on = row.get("FLEX_COUNTER_STATUS", "disable") == "enable"
+            yield group, (_number(row.get("POLL_INTERVAL")) or usual) if on else None
+
+
+def _marks_counted(tables: _Tables) -> bool | None:
+    row = tables["redis:STATE_DB QUEUE_COUNTER_CAPABILITIES"].get("WRED_ECN_QUEUE_ECN_MARKED_PKT_COUNTER")
+    return None if row is None else row.get("isSupported") == "true"
+
+
+def _optics(tables: _Tables) -> Iterator[tuple[str, Optics]]:
+    limits = tables[KEYS["thresholds"]]
+    for port, row in tables[KEYS["optics"]].items():
+        lanes = [_decimal(row.get(f"rx{lane}power")) for lane in range(1, 9)]
+        while lanes and lanes[-1] is None:
+            lanes.pop()
+        thresholds = {}
+        for what, field in (("rx", "rxpower"), ("temp", "temp")):
+            for side in ("low", "high"):
+                for level in ("alarm", "warning"):
+                    value = _decimal(limits.get(port, {}).get(f"{field}{side}{level}"))
+                    if value is not None:
+                        thresholds[f"{what} {side} {level}"] = value
+        yield port, Optics(tuple(lanes), _decimal(row.get("temperature")), thresholds)
+
+
+# --- counters ---
+
+
+def _readings(tables: _Tables) -> tuple[Counters, Counters | None, float | None]:
+    records = [tables.record(KEYS[f"{what} counters"]) for what in ("port", "queue", "group")]
+    first = _counters(*records)
+    again = [record.again if record and record.again and record.again.ok else None for record in records]
+    if not any(again):
+        return first, None, None
+    times = [
+        second.at_s - record.at_s
+        for record, second in zip(records, again, strict=True)
+        if record and second and record.at_s is not None and second.at_s is not None and second.at_s > record.at_s
+    ]
+    return first, _counters(*again), min(times) if times else None
+
+
+def _counters(ports: Record | None, queues: Record | None, groups: Record | None) -> Counters:
+    return Counters(
+        {name: _port_counters(row) for name, row in _rows(ports)},
+        {key: _queue_counters(row) for name, row in _rows(queues) if (key := _place(name))},
+        {key: GroupCounters(row.number("SAI_INGRESS_PRIORITY_GROUP_STAT_DROPPED_PACKETS"),
+                            row.number("SAI_INGRESS_PRIORITY_GROUP_STAT_XOFF_ROOM_WATERMARK_BYTES"))
+         for name, row in _rows(groups) if (key := _place(name))},
+    )  # fmt: skip
+
+
+class _Row:
+    """The counters of one object; a field that it lacks is None."""
+
+    def __init__(self, places: Mapping[str, int], row: list[Any]) -> None:
+        self._places, self._row = places, row
+
+    def value(self, field: str) -> Any:
+        at = self._places.get(field)
+        return self._row[at] if at is not None and at < len(self._row) else None
+
+    def number(self, field: str) -> int | None:
+        """Return a number, else None."""
+        value = self.value(field)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _rows(record: Record | None) -> Iterator[tuple[str, _Row]]:
+    value = record.value if record else None
+    if not isinstance(value, dict) or not isinstance(value.get("fields"), list):
+        return
+    places = {str(field): place for place, field in enumerate(value["fields"])}
+    rows = value.get("rows")
+    for name, row in rows.items() if isinstance(rows, dict) else ():
+        if isinstance(row, list):
+            yield name, _Row(places, row)
+
+
+def _place(name: str) -> tuple[str, int] | None:
+    port, _, number = name.rpartition(":")
+    return (port, int(number)) if port and number.isdecimal() and len(number) < 4 else None
+
+
+def _port_counters(row: _Row) -> PortCounters:
+    paused = tuple(row.number(_PAUSED.format(priority)) for priority in range(8))
+    estimated = all(value is None for value in paused)
+    if estimated:
+        paused = tuple(row.number(_ESTIMATED.format(priority)) for priority in range(8))
+    bins = tuple(row.number(f"SAI_PORT_STAT_IF_IN_FEC_CODEWORD_ERRORS_S{symbols}") for symbols in range(16))
+    received, sent = (tuple(row.number(field.format(priority)) for priority in range(8)) for field in _PORTS)
+    traffic = [row.number(f"SAI_PORT_STAT_IF_{what}") for what in (
+        "IN_OCTETS", "OUT_OCTETS", "IN_ERRORS", "OUT_ERRORS", "IN_DISCARDS", "OUT_DISCARDS",
+        "IN_FEC_NOT_CORRECTABLE_FRAMES", "IN_FEC_CORRECTABLE_FRAMES")]  # fmt: skip
+    in_octets, out_octets, in_errors, out_errors, in_discards, out_discards, uncorrectable, corrected = traffic
+    return PortCounters(
+        received, sent, paused, estimated and any(value is not None for value in paused), in_octets, out_octets,
+        in_errors, out_errors, in_discards, out_discards, uncorrectable, corrected,
+        () if all(value is None for value in bins) else bins,
+    )  # fmt: skip
+
+
+def _queue_counters(row: _Row) -> QueueCounters:
+    packets, octets, drops, marked, wred_drops, watermark = [row.number(f"SAI_QUEUE_STAT_{what}") for what in (
+        "PACKETS", "BYTES", "DROPPED_PACKETS", "WRED_ECN_MARKED_PACKETS", "WRED_DROPPED_PACKETS",
+        "SHARED_WATERMARK_BYTES")]  # fmt: skip
+    storm = row.value("PFC_WD_STATUS")
+    return QueueCounters(
+        packets, octets, drops, marked, wred_drops, watermark, storm if isinstance(storm, str) else "",
+        row.number("PFC_WD_QUEUE_STATS_DEADLOCK_DETECTED"), row.number("PFC_WD_QUEUE_STATS_DEADLOCK_RESTORED"),
+    )  # fmt: skip
