@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 #: Maximum number of pairs listed separately.
 _MOST_LISTED = 40
 
+#: What makes runs less noisy.
+_QUIETER = "run more iterations of a larger message, without other jobs on these switches"
+
+#: Slow nodes from which on half of all are two kinds of nodes, and not as many faults.
+_MANY = 3
+
 #: Factors that describe how a fabric is built and are not parts.
 _WAYS = {"different blocks": "between blocks of nodes", "different rails": "between different rails",
          "different leaves": "between leaves"}  # fmt: skip
@@ -56,7 +62,8 @@ def pairs(run: RunFacts, site: Site) -> Iterator[Finding]:
     A run is slow below 0.95 of the median of similar pairs if leaves are known, else below 0.85, unless the noise
     estimated from the runs explains it. If a part explains several slow runs, `bench.factor` names it. A slow run
     without such a part warns, and so does a run that stopped, which is a different fault. Blocks of nodes between
-    which all runs are slow warn as one. Fewer than 8 similar runs are *unknown*.
+    which all runs are slow warn as one. Fewer than 8 similar runs are *unknown*, as are runs so scattered that half of
+    the rate would not be slow, and a few fast runs among 8 to 15. Nodes with other GPUs are compared with their like.
 
     ## False alarms
     A fabric designed that way: leaves with few uplinks, or rails that are separate fabrics.
@@ -90,11 +97,21 @@ def _pairs(comparison: Comparison, keys: Sequence[str]) -> Iterator[Finding]:
         yield _slow(label, held)
     if (more := max(0, len(alone) - _MOST_LISTED) + max(0, len(stopped) - _MOST_LISTED)) > 0:
         yield warned(f"{label}: {more} more runs are slow or do not run", evidence=keys)
-    if not alone and not stopped and all(level.usual for level in comparison.levels):
+    if (blind := _blind(comparison)) is not None:
+        yield unknown(f"{label}: the noise of these runs is {blind:.0%}: a part at half its rate would not be seen",
+                      found=f"noise {blind:.0%}", evidence=keys,
+                      fix=_QUIETER)  # fmt: skip
+    elif not alone and not stopped and all(level.usual for level in comparison.levels):
         slow = sum(held.slow for held in comparison.held)
         explained = f"; {slow} more are slow for a part that bench.factor names" if slow else ""
         yield passed(f"{label}: {_summary(comparison)}{explained}", evidence=keys,
                      found=f"{len(alone)} of {len(comparison.judged) - slow} slow")  # fmt: skip
+
+
+def _blind(comparison: Comparison) -> float | None:
+    """Return the noise of runs among which even half of the rate is not slow."""
+    limits = [held.reference for held in comparison.judged if held.reference is not None]
+    return next((limit.sigma for limit in limits if limit.limit < 0.5 * limit.busbw), None)
 
 
 def _slow(label: str, held: ComparedRun) -> Finding:
@@ -161,24 +178,36 @@ def factor(run: RunFacts, site: Site) -> Iterator[Finding]:
     For each part, the check computes the evidence in bits that a separate rate explains its slow runs better than
     chance, less the cost of selecting it among all parts. A part with at least 6.6 bits (100 to 1) fails. Parts that
     remain possible instead are listed with it, together with the runs that would separate them. Slow runs without such
-    a part are *unknown*. Runs that stopped are judged separately.
+    a part are *unknown*. Runs that stopped are judged separately. If half of the nodes or more are slow, they warn as
+    one: the cluster has two kinds of nodes.
 
     ## False alarms
-    A part whose few runs all coincided with other traffic; repeat them.
+    A part whose few runs all coincided with other traffic; repeat them. A rail that is slower by design: waive it, by
+    its subject (`rail 0000:9d:00`).
     """
     for comparison in run.pairwise:
         keys = list(run.nccl_tests)
         label = _label(comparison)
         named = [(cause, "slow") for cause in comparison.slow.named if cause.factor.kind not in _WAYS]
         named += [(cause, "without an end") for cause in comparison.stopped.named]
+        nodes = [cause for cause, effect in named if cause.factor.kind == bench.factors.NODE and effect == "slow"]
+        measured = {node for held in comparison.judged for node in held.run.nodes}
+        if len(nodes) >= _MANY and 2 * len(nodes) >= len(measured):
+            yield _two_kinds(label, nodes, len(measured), keys)
+        else:
+            nodes = []
         for cause, effect in named:
-            yield _named(label, cause, effect, comparison)
+            if effect != "slow" or cause not in nodes:
+                yield _named(label, cause, effect, comparison)
         if named:
             continue
         slow = sum(held.slow for held in comparison.held)
         if not comparison.judged:
             yield unknown(f"{label}: {len(comparison.held)} runs are too few to compare", evidence=keys,
                           fix="run at least 8 pairs of nodes, each as a launch of its own")  # fmt: skip
+        elif (blind := _blind(comparison)) is not None:
+            yield unknown(f"{label}: the noise of these runs is {blind:.0%}: no part can be judged", evidence=keys,
+                          fix=_QUIETER)  # fmt: skip
         elif slow:
             yield unknown(
                 f"{label}: {slow} of {len(comparison.judged)} runs are slow, and no part explains them 100 to 1",
@@ -187,6 +216,16 @@ def factor(run: RunFacts, site: Site) -> Iterator[Finding]:
             )
         else:
             yield passed(f"{label}: no slow run among {len(comparison.judged)}", evidence=keys)
+
+
+def _two_kinds(label: str, nodes: Sequence[FactorEvidence], measured: int, keys: Sequence[str]) -> Finding:
+    names = sorted(cause.factor.of for cause in nodes)
+    return warned(
+        f"{len(names)} of {measured} nodes are slow in {label}: other hardware or another setting is likelier than as "
+        f"many faults: {_listed(names)}",
+        found=f"{len(names)} slow nodes", expected="fewer than half", evidence=list(keys),
+        fix="Compare these nodes with the faster ones: GPUs, NICs and their rate, driver, firmware, NCCL.",
+    )  # fmt: skip
 
 
 def _named(label: str, cause: FactorEvidence, effect: str, comparison: Comparison) -> Finding:
@@ -212,7 +251,8 @@ def _all_fall(cause: FactorEvidence, comparison: Comparison) -> bool:
 
 def _label(comparison: Comparison) -> str:
     kind = comparison.kind
-    return f"{kind.collective} over {kind.ranks} GPUs on {kind.nodes} node{'s' * (kind.nodes != 1)}"
+    models = f" ({', '.join(comparison.models)})" if comparison.models else ""
+    return f"{kind.collective} over {kind.ranks} GPUs on {kind.nodes} node{'s' * (kind.nodes != 1)}{models}"
 
 
 def no_campaign(run: RunFacts, site: Site) -> Finding | None:

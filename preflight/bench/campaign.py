@@ -275,7 +275,7 @@ def _observation(done: Campaign, launch: BenchLaunch, reports: Sequence[Report])
     elif outcome == UNFINISHED and launch.why:
         outcome, why = FAILED, launch.why
     busbw = observation.busbw_of(report) if outcome != WRONG else {}
-    return Observation(kind, ends, busbw, outcome, why, launch.output)
+    return Observation(kind, ends, busbw, outcome, why, launch.output, observation.models_of(report.devices))
 
 
 def _ends(planned: Sequence[RunEnd], report: Report, plan: CampaignPlan) -> tuple[RunEnd, ...] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -71,6 +71,7 @@ class Comparison:
     slow: Explanation
     stopped: Explanation  # of runs that did not finish
     levels: tuple[RateLevel, ...] = ()
+    models: tuple[str, ...] = ()  # of the GPUs; empty where all runs have the same
 
     @property
     def judged(self) -> tuple[ComparedRun, ...]:
@@ -88,10 +89,23 @@ def compare(
     Runs of one launch, such as two successive collectives, see the same state of the fabric. They are not independent
     evidence, so each collective is explained separately.
     """
-    kinds: dict[RunKind, list[Observation]] = {}
-    for run in runs:
-        kinds.setdefault(run.kind, []).append(run)
-    return _with_distance([_compare(kind, own, given or {}) for kind, own in kinds.items()])
+    everything = list(runs)
+    models = _models(everything)
+    kinds: dict[tuple[RunKind, tuple[str, ...]], list[Observation]] = {}
+    for run in everything:
+        kinds.setdefault((run.kind, models(run)), []).append(run)
+    return _with_distance(
+        [replace(_compare(kind, own, given or {}), models=gpus) for (kind, gpus), own in kinds.items()]
+    )
+
+
+def _models(runs: Sequence[Observation]) -> Callable[[Observation], tuple[str, ...]]:
+    """Return a reader of the GPU models of a run; none where all runs have the same.
+
+    Nodes with other GPUs have other rates. A run that stopped early shows no model.
+    """
+    mixed = len({run.models for run in runs if run.models}) > 1
+    return lambda run: run.models if mixed else ()
 
 
 def _with_distance(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
@@ -100,10 +114,10 @@ def _with_distance(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
     Runs over quiet uplinks are a separate kind: if all of them are slow, comparing them with each other does not show
     it.
     """
-    within = {item.kind: item for item in comparisons}
+    within = {(item.kind, item.models): item for item in comparisons}
     extended = []
     for item in comparisons:
-        near = within.get(replace(item.kind, load=""))
+        near = within.get((replace(item.kind, load=""), item.models))
         level = _distance(item, near) if item.kind.load == "quiet" and near is not None else None
         extended.append(replace(item, levels=(*item.levels, level)) if level else item)
     return tuple(extended)
@@ -132,11 +146,11 @@ def _distance(far: Comparison, near: Comparison) -> RateLevel | None:
 def hold(runs: Sequence[Observation], given: Mapping[tuple[RunKind, int], float] | None = None) -> list[ComparedRun]:
     """Return each run with the reference of its kind, size and distance."""
     resolved = all(end.leaf is not None for run in runs for end in run.ends)
-    rails = factors.RailAddresses(runs)
+    rails, models = factors.RailAddresses(runs), _models(runs)
     classes: dict[tuple[object, ...], list[int]] = {}
     for place, run in enumerate(runs):
         distance = (len({end.leaf for end in run.ends}), _rails_of(run, rails)) if resolved else ()
-        classes.setdefault((run.kind, *distance), []).append(place)
+        classes.setdefault((run.kind, models(run), *distance), []).append(place)
     held: list[ComparedRun] = [ComparedRun(run) for run in runs]
     for own in classes.values():
         for place, bytes_, limit in _references([runs[place] for place in own], RESOLVED if resolved else UNRESOLVED,

@@ -51,6 +51,7 @@ class Observation:
     outcome: str = RAN
     why: str = ""  # of a failed run: its first error
     source: str = ""  # file or launch
+    models: tuple[str, ...] = ()  # of its GPUs, each once; empty: not shown
     uplinks: tuple[str, ...] = ()  # links between switches on its path, if the routes are known
 
     @property
@@ -105,7 +106,7 @@ def _groups(
     for own in groups.values():
         ends = ends_of(report.collective or "", own, leaves)
         kind = RunKind(report.collective or "unnamed", len(own), len(ends))
-        yield Observation(kind, ends, busbw_of(report), outcome, why, source)
+        yield Observation(kind, ends, busbw_of(report), outcome, why, source, models_of(own))
 
 
 def outcome_of(report: Report) -> tuple[str, str]:
@@ -121,6 +122,11 @@ def outcome_of(report: Report) -> tuple[str, str]:
     if not report.finished:
         return UNFINISHED, f"it stopped after {len(report.rows)} sizes" if report.rows else "it stopped before a size"
     return RAN, ""
+
+
+def models_of(devices: Iterable[RankDevice]) -> tuple[str, ...]:
+    """Return the models of GPUs, each once."""
+    return tuple(sorted({device.name for device in devices if device.name}))
 
 
 def busbw_of(report: Report) -> dict[int, float]:

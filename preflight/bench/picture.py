@@ -37,7 +37,7 @@ def picture(comparison: Comparison) -> dict[str, Any] | None:
         cells.setdefault((a, b), []).append(held)
     kind = comparison.kind
     return {
-        "title": f"{kind.collective}, {kind.ranks} GPUs on {kind.nodes} nodes",
+        "title": ", ".join([f"{kind.collective}, {kind.ranks} GPUs on {kind.nodes} nodes", *comparison.models]),
         "per_row": "node" if len(labels) == len(nodes) else "block of nodes",
         "rows": labels,
         "slow_below": round(_limit(comparison), 4),

@@ -21,9 +21,11 @@ FEWEST = 8
 #: of xxrjun/nccl-tests-cluster, runs of example-cluster01), and a port at half its rate much more.
 RESOLVED, UNRESOLVED = 0.95, 0.85
 
-#: Fraction of the runs that makes a level, and their minimum number: fewer are exceptions, such as two nodes on one
-#: NVLink.
-_LEVEL, _LEVEL_RUNS = 0.1, 3
+#: Fraction of the runs that makes a level, if they are enough for a reference.
+_LEVEL = 0.1
+
+#: Maximum fraction of the runs above a level that are exceptions, such as two nodes on one NVLink.
+_EXCEPTIONS = 0.2
 
 #: Probability that normal noise alone makes any of the runs of a kind slow.
 _ALPHA = 0.01
@@ -51,9 +53,9 @@ def reference(values: Sequence[float], floor: float, given: float | None = None)
     if given is not None:
         sigma = spread([value for value in values if value >= floor * given]) if len(values) >= FEWEST else 0.0
         return BusbwReference(given, sigma, _limit(given, sigma, floor, len(values)), len(values), given=True)
-    if len(values) < FEWEST:
+    if len(values) < FEWEST or not (steps := levels(values, floor)):
         return None
-    top = levels(values, floor)[0]
+    top = steps[0]
     middle = median(top)
     sigma = spread(top)
     return BusbwReference(middle, sigma, _limit(middle, sigma, floor, len(values)), len(top))
@@ -62,9 +64,9 @@ def reference(values: Sequence[float], floor: float, given: float | None = None)
 def levels(values: Sequence[float], floor: float) -> list[list[float]]:
     """Return the levels of values, the highest first.
 
-    No value lies between the lowest value of a level and its floor.
-
-    Top levels of few runs are left out.
+    No value lies between the lowest value of a level and its floor. The first level has half of the runs, or enough to
+    be a reference; a few runs above it are left out as exceptions. Empty if there are more above it than that: they or
+    the slower ones may be normal.
     """
     steps: list[list[float]] = []
     for value in sorted(values, reverse=True):
@@ -72,11 +74,15 @@ def levels(values: Sequence[float], floor: float) -> list[list[float]]:
             steps[-1].append(value)
         else:
             steps.append([value])
-    enough = max(_LEVEL_RUNS, _LEVEL * len(values))
-    first = next((place for place, level in enumerate(steps) if len(level) >= enough), None)
-    if first is None:  # too scattered for any level
-        return [sorted(values, reverse=True)]
-    return steps[first:]
+    enough = min(len(values) / 2, max(FEWEST, _LEVEL * len(values)))
+    above = 0
+    for place, level in enumerate(steps):
+        if len(level) >= enough:
+            return steps[place:]
+        above += len(level)
+        if above > _EXCEPTIONS * len(values):
+            break
+    return []
 
 
 def spread(values: Sequence[float]) -> float:

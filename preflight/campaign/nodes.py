@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from preflight.bench.campaign import CampaignPlan
+from preflight.campaign import port_traffic
 from preflight.campaign.command_lines import MARK
 from preflight.collect.fleet import collect
 from preflight.collect.options import CollectOptions
@@ -24,6 +25,7 @@ _LOOK_S, _HERE_S = 30.0, 20.0
 _MOST_LISTED = 3
 
 _BUSY = Probe("cmd", "nvidia-smi --query-compute-apps=pid,name --format=csv,noheader", "processes on the GPUs", 10.0)
+_TRAFFIC = port_traffic.probe()
 _GPUS = Probe("cmd", "nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader", "the GPUs", 10.0)
 
 #: $1 is the program, which must exist.
@@ -82,7 +84,7 @@ def look(plan: CampaignPlan, nodes: Sequence[str]) -> dict[str, NodeState]:
     """
     program = Probe("cmd", shlex.join(["sh", "-c", _PROGRAM, "sh", plan.binary]), "the benchmark", 10.0)
     states = {}
-    for evidence in _collected(plan, nodes, [_BUSY, _GPUS, program]):
+    for evidence in _collected(plan, nodes, [_BUSY, _GPUS, _TRAFFIC, program]):
         if (evidence.no_answer or {}).get("phase") == "interrupted":
             raise KeyboardInterrupt
         states[evidence.node] = NodeState(_why(evidence, program.key, plan), _gpus(evidence))
@@ -137,6 +139,10 @@ def _why(evidence: Evidence, program: str, plan: CampaignPlan) -> str:
         lines = [line.strip() for line in busy.out.splitlines() if line.strip()[:1].isdigit()] if busy.ok else []
         if lines:
             return f"its GPUs are in use: {'; '.join(lines[:_MOST_LISTED])}"[:300]
+    with contextlib.suppress(EvidenceError):
+        traffic = evidence.record(_TRAFFIC.key)
+        if traffic.ok and (ports := port_traffic.in_use(traffic.out)):
+            return f"its RDMA ports are in use: {'; '.join(ports[:_MOST_LISTED])}"[:300]
     return ""
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -115,6 +116,15 @@ def _one_pair(node: str, a: str, other: str, b: str) -> float:
     return 20.0 if (node, other) == ("gpu002", "gpu006") else _healthy(node, a, other, b)
 
 
+def _older_half(node: str, a: str, other: str, b: str) -> float:
+    return 20.0 if max(node, other) > "gpu004" else _healthy(node, a, other, b)
+
+
+def _scattered(node: str, a: str, other: str, b: str) -> float:
+    """Return rates from 13 to 40 GB/s, evenly apart: other jobs used the fabric meanwhile."""
+    return 40.0 * 3 ** -(int.from_bytes(hashlib.sha256(f"{node}{a}{other}{b}".encode()).digest()[:4], "big") / 2**32)
+
+
 def _two_fail(node: str, a: str, other: str, b: str) -> float | None:
     return None if (node, other) in (("gpu002", "gpu006"), ("gpu001", "gpu008")) else _healthy(node, a, other, b)
 
@@ -140,6 +150,10 @@ CASES: dict[str, dict[str, tuple[Mapping[str, object], list[dict[str, str]]]]] =
         "two-halves": (
             records(_halves), [{"status": "warn", "message": "between blocks of nodes 0.25 of the rate within"}],
         ),
+        "scattered": (
+            records(_scattered, repeats=4),
+            [{"status": "unknown", "message": "a part at half its rate would not be seen"}],
+        ),
         "four-pairs": (dict(list(records(_healthy).items())[:4]), [{"status": "unknown", "message": "too few"}]),
         "one-run": (dict(list(records(_healthy).items())[:1]), [{"status": "skip"}]),
     },
@@ -155,6 +169,12 @@ CASES: dict[str, dict[str, tuple[Mapping[str, object], list[dict[str, str]]]]] =
         ),
         "one-slow-pair": (records(_one_pair), [{"status": "unknown", "message": "1 of 28 runs are slow"}]),
         "two-halves": (records(_halves), [{"status": "pass"}]),
+        "scattered": (
+            records(_scattered, repeats=4), [{"status": "unknown", "message": "no part can be judged"}],
+        ),
+        "other-hardware": (
+            records(_older_half, repeats=2), [{"status": "warn", "message": "4 of 8 nodes are slow", "subject": ""}],
+        ),
     },
 }  # fmt: skip
 

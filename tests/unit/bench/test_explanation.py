@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -207,3 +208,71 @@ def test_the_order_of_runs_changes_nothing() -> None:
     assert [(str(cause.factor), cause.bits) for cause in only(made).slow.causes] == [
         (str(cause.factor), cause.bits) for cause in only(shuffled).slow.causes
     ]
+
+
+# --- healthy clusters that look sick, and sick ones that look healthy --------------------------------
+
+
+def screen(rate: Rate, pairs: int, seed: int = 1, sigma: float = 0.01) -> list[Observation]:
+    """Return the first runs of a small campaign: so many pairs of nodes, each on its first GPU."""
+    chosen = random.Random(seed).sample(list(combinations(NODES[:8], 2)), pairs)
+    draw = random.Random(seed)
+    made = []
+    for nodes in chosen:
+        ends = tuple(RunEnd(node, (RAILS[0],)) for node in nodes)
+        made.append(Observation(KIND, ends, {GIB: (rate(*ends) or 0) * (1 + draw.gauss(0, sigma))}))
+    return made
+
+
+@pytest.mark.parametrize("fast", [2, 3])
+def test_a_few_fast_runs_of_a_small_campaign_are_no_reference(fast: int) -> None:
+    """Two pairs share a leaf, or six of eight runs are slow: with eight runs neither is known."""
+    rates = iter([46.0] * fast + [38.0] * (8 - fast))
+    comparison = only(screen(lambda *ends: next(rates), 8))
+    assert not comparison.judged
+    assert not comparison.slow.causes
+
+
+def test_half_of_a_small_campaign_is_a_reference() -> None:
+    rates = iter([40.0] * 4 + [20.0] * 4)
+    comparison = only(screen(lambda *ends: next(rates), 8))
+    assert sum(held.slow for held in comparison.held) == 4
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_scattered_runs_are_not_judged(seed: int) -> None:
+    draw = random.Random(seed)
+    values = [10 * 1.3 ** (number + draw.random() / 4) for number in range(8)]
+    assert reference(values, UNRESOLVED) is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nodes_with_other_gpus_are_compared_with_their_like(seed: int) -> None:
+    """Half of the nodes have GPUs and NICs of half the rate: no node is slow."""
+
+    def models(run: Observation) -> tuple[str, ...]:
+        return tuple(sorted({"A100" if node < "n08" else "H100" for node in run.nodes}))
+
+    def rate(a: RunEnd, b: RunEnd) -> float:
+        return 20.0 if min(a.node, b.node) < "n08" else 40.0
+
+    comparisons = compare([replace(run, models=models(run)) for run in runs(rate, seed)])
+    assert {item.models for item in comparisons} == {("A100",), ("A100", "H100"), ("H100",)}
+    assert not any(item.slow.causes for item in comparisons)
+
+
+def test_a_slow_node_among_nodes_with_other_gpus_is_named() -> None:
+    def rate(a: RunEnd, b: RunEnd) -> float:
+        return (10.0 if "n12" in (a.node, b.node) else 20.0) if min(a.node, b.node) < "n08" else (
+            20.0 if "n12" in (a.node, b.node) else 40.0
+        )  # fmt: skip
+
+    made = [replace(run, models=tuple(sorted({"A" if node < "n08" else "H" for node in run.nodes})))
+            for run in runs(rate)]  # fmt: skip
+    causes = {cause for item in compare(made) for cause in named(item)}
+    assert causes == {"node n12"}
+
+
+def test_a_run_without_a_list_of_devices_is_among_the_others() -> None:
+    made = [replace(run, models=("H100",) if place else ()) for place, run in enumerate(runs(lambda *ends: 40.0))]
+    assert len(compare(made)) == 1
