@@ -131,7 +131,7 @@ def judge_nvlinks(health: Health, measure: LinkMeasure, domain: int = 0) -> Iter
 
 
 #: Relative tolerance between nominal rates and the rates of healthy links.
-_RATE_SPREAD = 0.06
+RATE_SPREAD = 0.06
 
 _COMPARE = "Compare with an identical GPU: `nvidia-smi nvlink -s` of all GPUs, or `preflight check` on the node."
 
@@ -157,7 +157,7 @@ def judge_nvlinks_of_peers(health: Health) -> Iterator[Finding]:
     if len(gpus) > 1 and len({gpu.name for gpu in health.gpus}) == 1 and alike:
         bridges = any(gpu.links == () for gpu in health.gpus)
         yield from judge_nvlinks(
-            health, LinkMeasure(most, round(best * (1 - _RATE_SPREAD), 3), "its peers", bridges=bridges)
+            health, LinkMeasure(most, round(best * (1 - RATE_SPREAD), 3), "its peers", bridges=bridges)
         )
         return
     for gpu in gpus:

@@ -32,6 +32,8 @@ _RULES = (
      "Free space or inodes; `df -h; df -i`; then check the file system."),
     ("nfs-failed", Status.WARN, "{} reports an error", "the NFS client", _FILE_SYSTEM_FIX),
     ("fs-client-failed", Status.WARN, "the client of {} reports an error", "a file system", _FILE_SYSTEM_FIX),
+    ("bond-no-link", Status.WARN, "{} has no interface with a link", "a bond",
+     "Check cables, switch ports and LACP of its interfaces: `cat /proc/net/bonding/BOND`."),
     ("conntrack-full", Status.WARN, "{} is full: packets were dropped", "the table of tracked connections (conntrack)",
      "Raise net.netfilter.nf_conntrack_max, or exempt the job's networks from tracking."),
     ("neighbour-overflow", Status.WARN, "the table of neighbours ({}) overflowed: packets to new peers are dropped",

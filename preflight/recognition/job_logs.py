@@ -40,7 +40,7 @@ _SHOWN_STATUSES = ("fail", "warn", "pass")
 
 #: Findings that are shown even if unknown: a dump of one rank with running calls does not prove a healthy job.
 _UNFINISHED = "torch.hang"
-_FAILURES = "nccl.failures"
+_FAILURES, _BANDWIDTH = "nccl.failures", "nccl-tests.busbw"
 
 
 def log_parts(source: InputSource) -> list[TextPart]:
@@ -131,6 +131,7 @@ def judge_logs(parts: list[TextPart], source: InputSource, seen: TorchOutput | N
             kind = next(name for name in _FILES if by_kind[name])
         shown = finding["status"] in _SHOWN_STATUSES or (finding["check"] == _UNFINISHED and by_kind[RECORDER])
         shown = shown or (finding["check"] == _FAILURES and kind == NCCL_LOG)  # a warning that no signature knows
+        shown = shown or (finding["check"] == _BANDWIDTH and finding["found"] is not None)
         if shown and by_kind[kind]:
             by_subject.get(finding["subject"], by_kind[kind][0]).findings.append(finding)
 

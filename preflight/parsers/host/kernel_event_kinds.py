@@ -256,6 +256,8 @@ KINDS = (
     _kind("lustre-back", NOTE, "Lustre: ", r"Lustre: (?:[\d:(). ]{0,60})?(?P<dev>[\w.-]{1,80}): Connection restored"),
     _kind("oops", FATAL, "LBUG", r"LustreError: .{0,120}\bLBUG\b"),
     # network and interrupts
+    _kind("bond-no-link", ERROR, "without any active interface",
+          r"(?P<dev>[\w.-]{1,16}): (?:now )?running without any active interface"),
     _kind("conntrack-full", ERROR, "table full, dropping packet", r"nf_conntrack: .{0,40}table full, dropping packet"),
     _kind("neighbour-overflow", ERROR, "table overflow",
           r"(?P<dev>arp|ndisc)_cache: neighbou?r table overflow|[Nn]eighbou?r table overflow"),

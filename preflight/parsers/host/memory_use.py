@@ -9,7 +9,7 @@ from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.textprep.lines import Lines
 
-HINTS = ("available",)
+HINTS = ("available", "MemTotal:")
 
 _HEAD = re.compile(r"\s+total\s+used\s+free\s+shared\s+buff/cache\s+available\s*")
 _ROW = re.compile(r"\s*(Mem|Swap|Total|Low|High):((?:\s+[\d.]{1,20}[BKMGTP]?i?){3,6})\s*")
@@ -28,13 +28,19 @@ class MemoryUse:
     line: int
 
 
+#: ``/proc/meminfo``, in KiB.
+_MEMINFO = re.compile(r"(\w[\w()]{1,40}):\s{1,20}(\d{1,18})(?: kB)?\s*")
+
+
 def begins(lines: Lines, at: int) -> bool:
     """Return whether a table begins at a line."""
-    return _HEAD.fullmatch(lines[at].text) is not None
+    return lines[at].text.startswith("MemTotal:") or _HEAD.fullmatch(lines[at].text) is not None
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[MemoryUse]:
     """Read the rows below the header."""
+    if lines[at].text.startswith("MemTotal:"):
+        return _meminfo(lines, at)
     rows: dict[str, list[float]] = {}
     end = at + 1
     while end < len(lines) and (match := _ROW.fullmatch(lines[end].text)):
@@ -47,6 +53,20 @@ def parse_lines(lines: Lines, at: int) -> Parsed[MemoryUse]:
                   swap[1] if len(swap) > 1 else None, lines[at].number),
         gaps, end,
     )  # fmt: skip
+
+
+def _meminfo(lines: Lines, at: int) -> Parsed[MemoryUse]:
+    fields: dict[str, float] = {}
+    end = at
+    while end < len(lines) and (match := _MEMINFO.fullmatch(lines[end].text)):
+        fields.setdefault(match[1], float(match[2]))
+        end += 1
+    swap = fields.get("SwapTotal")
+    used = swap - fields["SwapFree"] if swap is not None and "SwapFree" in fields else None
+    lacking = "MemAvailable" not in fields
+    gaps = (ParseGap(lines[end - 1].number, "the available memory is missing"),) if lacking else ()
+    value = MemoryUse(fields.get("MemTotal", 0.0), fields.get("MemAvailable"), swap, used, lines[at].number)
+    return Parsed(value, gaps, max(end, at + 1))
 
 
 def _amount(cell: str) -> float:

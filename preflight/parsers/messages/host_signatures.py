@@ -34,6 +34,12 @@ SIGNATURES = signatures(FRAMEWORK, (
      "warn", "a unit of systemd failed", "host.failed-units",
      ("systemctl --failed", "systemctl status UNIT", "journalctl -u UNIT -b"),
      "Read the unit's own lines before this one; start it again after the repair."),
+    ("gpfs", "mmfs",
+     r"\bmmfs\w{0,8}(?:\[\d{1,10}\])?: (?:\[\w{1,3}\] )?\[E\] (?P<what>.{1,200})"
+     r"|^\s{0,8}\[E\] (?=.{0,200}\bmmfs).{1,200}",
+     "fail", "the GPFS client reports an error", "host.mounts",
+     ("mmgetstate -a", "mmlsmount all -L", "tail -50 /var/adm/ras/mmfs.log.latest"),
+     "Look at the cluster's state and at the network of the node."),
     ("fabric-manager", "NVSwitch|nvswitch|abric ?manager|abric Manager|fabricmanager",
      r"(?i)^(?!.{0,200}nvidia-nvswitch\d).{0,80}(?:fail(?:ed|ure)?|unable|cannot|could not|error)\b.{0,80}\bnvswitch"
      r"|\bfabric ?manager\b.{0,120}\b(?:fail(?:ed|ure)?|error|abort\w*|mismatch|(?:do(?:es)?n't|not) match)",

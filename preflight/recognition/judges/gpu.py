@@ -208,6 +208,15 @@ def _nvlinks(part: PastedValue) -> Iterator[Finding]:
     gpus: tuple[GpuLinks, ...] = part.value
     health = Health("", tuple(map(_linked, gpus)), (), part.evidence, pasted=True)
     yield from nvlink.judge_nvlinks_of_peers(health)
+    for gpu in gpus:
+        rates = {number: rate for number, rate in enumerate(gpu.rates) if rate is not None}
+        most = max(rates.values(), default=0.0)
+        if slow := [number for number, rate in rates.items() if rate < most * (1 - nvlink.RATE_SPREAD)]:
+            shown = ", ".join(f"link {number} at {rates[number]:g}" for number in slow[:8])
+            yield warned(f"GPU{gpu.index}: {shown} GB/s, its other links at {most:g}", subject=f"GPU{gpu.index}",
+                         found=shown, expected=f"{most:g} GB/s", evidence=part.evidence,
+                         fix="`nvidia-smi nvlink -e`; reset all GPUs of the node; a link that stays slow is a hardware"
+                         " fault.")  # fmt: skip
 
 
 def _linked(gpu: GpuLinks) -> GpuHealth:

@@ -323,6 +323,20 @@ def _flaps(part: PastedValue) -> Iterator[Finding]:
                           evidence=part.evidence)  # fmt: skip
 
 
+def _governors(part: PastedValue) -> Iterator[Finding]:
+    """Compare the governors of the listed CPUs with ``performance``."""
+    files: SysfsFiles = part.value
+    governors = [value for path, value in files.contents.items() if path.endswith("/scaling_governor")]
+    odd = [value for value in governors if value != "performance"]
+    if odd:
+        names = ", ".join(sorted(set(odd)))
+        yield warned(f"governor {names} on {len(odd)} of {len(governors)} CPUs, expected performance", found=names,
+                     expected="performance", evidence=part.evidence,
+                     fix="`cpupower frequency-set -g performance`.")  # fmt: skip
+    elif governors:
+        yield passed(f"governor performance on all {len(governors)} CPUs", evidence=part.evidence)
+
+
 JUDGES: Judges = {
     "nvidia-smi mig": (("gpu.mig", _mig),),
     "nvidia-smi --query-compute-apps": (("gpu.left-over-processes", _processes),),
@@ -339,5 +353,8 @@ JUDGES: Judges = {
     "fabricmanager log": (("nvlink.fabric-manager", _fabric_manager),),
     "lsmod": (("gpudirect.peer-memory", _peer_memory), ("kernel.modules", _modules)),
     "sysctl": (("kernel.numa-balancing", _balancing), ("rails.subnets", _arp), ("host.local-ports", _port_range)),
-    "sysfs": (("gpu.pcie-link", _slots), ("rdma.port-state", _carriers), ("counters.flaps", _flaps)),
+    "sysfs": (
+        ("kernel.cpu-governor", _governors), ("gpu.pcie-link", _slots), ("rdma.port-state", _carriers),
+        ("counters.flaps", _flaps),
+    ),
 }  # fmt: skip
