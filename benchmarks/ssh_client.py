@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-#: What is overridden of paramiko -> class, name, and what stands there without it; None: paramiko's own.
+#: What is overridden of paramiko -> class, name, and the original; None: paramiko's own.
 OVERRIDES: dict[str, tuple[str, str, Callable[..., None] | None]] = {
     "no timer for the handshake": ("BoundedPackets", "start_handshake", None),
     "debug messages left unread": ("BoundedPackets", "read_message", None),

@@ -1,4 +1,4 @@
-"""The verdict in one line, for all reports for people."""
+"""The verdict in one line, for text and HTML reports."""
 
 from __future__ import annotations
 

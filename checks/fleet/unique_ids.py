@@ -86,7 +86,7 @@ def identity(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[
                       fix="collect again with this version of preflight").on(silent)  # fmt: skip
     if good := [name for name, text in identifiers.items() if text and name not in odd]:
         kinds = [kind for number, kind in enumerate(KINDS) if any(_of_kind(identifiers[name], number) for name in good)]
-        yield passed(f"no {_or(kinds)} stands twice", found=", ".join(kinds),
+        yield passed(f"no {_or(kinds)} occurs twice", found=", ".join(kinds),
                      evidence=[f"file:{ROOT}/*/node_guid"]).on(good)  # fmt: skip
 
 

@@ -93,7 +93,7 @@ def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def _cut(log: KernelLog, rest: str, judged_bad: bool, evidence: list[str]) -> Iterator[Finding]:
     """Report the missing part of a log that is too long, and a message that floods it.
 
-    The missing part only matters if no fault was found in the part that was read.
+    The missing part is only relevant if no fault was found in the part that was read.
     """
     if storm := flood(log.lines):
         yield warned(

@@ -19,7 +19,7 @@ DDP = "https://docs.pytorch.org/docs/stable/notes/ddp.html"
 #: kernel of a step; idle time of a GPU.
 EXPOSED, TAIL, IDLE = 0.10, 0.10, 0.10
 #: Judgements: share of the backward pass that may be over when the first bucket is reduced, bytes of a bucket below
-#: which its latency counts, and buckets of a step that are many; share of a step that must be exposed for it to matter.
+#: which its latency counts, and buckets of a step that are many; minimum exposed share of a step.
 LATE, SMALL_BYTES, MANY, MATTERS = 0.50, 1 << 20, 32, 0.01
 #: Judgements: share of the peak that the largest matrix product reaches, and operations from which it should.
 REACHED, LARGE = 0.40, 1e12

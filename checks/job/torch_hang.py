@@ -345,7 +345,7 @@ def _stalled(stall: Stall, busy: Mapping[int, str], keys: Sequence[str]) -> Find
 def _ranks(ranks: Sequence[int]) -> str:
     """Format ranks with ranges, up to a maximum number.
 
-    Negative numbers stand for ranks whose dumps do not name them.
+    Negative numbers are ranks whose dumps do not name them.
     """
     found = ["(unknown)"] if any(rank < 0 for rank in ranks) else []
     at = len([rank for rank in ranks if rank < 0])

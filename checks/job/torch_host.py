@@ -17,7 +17,7 @@ SHORT_US, STARVED = 10.0, 0.10
 #: Judgements: milliseconds from which a stretch without an operator is a pause, how many times the median of the other
 #: steps' it must be, and the share of the steps' time that pauses may take.
 PAUSE_MS, UNUSUAL, PAUSED = 5.0, 3.0, 0.01
-#: Judgements: share of the reserved memory that is never in use, and bytes that matter.
+#: Judgements: share of the reserved memory that is never in use, and its minimum in bytes.
 FRAGMENTED, WORTH_BYTES = 0.20, 1 << 30
 #: Steps that are listed one by one.
 _LISTED = 8

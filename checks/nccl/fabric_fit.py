@@ -125,8 +125,8 @@ def _row(node: NodeFacts, port: Port, index: int, setting: Setting) -> _Row | No
     if gid.empty and int(gid.address) == 0:
         kind = what = "is empty"
     elif gid.empty:
-        what = f"holds {gid.address}, which is not this network namespace's"
-        kind = "holds addresses that are not this network namespace's"
+        what = f"holds {gid.address}, which is outside this network namespace"
+        kind = "has addresses outside this network namespace"
     elif "v2" not in gid.type:
         what, kind = f"is {gid.shown}, which no router passes on", "is IB/RoCE v1, which no router passes on"
     elif gid.address.is_link_local:

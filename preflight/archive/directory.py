@@ -82,7 +82,7 @@ def is_stream(path: Path) -> bool:
         return False
 
 
-#: A path that stands for standard output.
+#: The path that means standard output.
 STDOUT = Path("-")
 
 

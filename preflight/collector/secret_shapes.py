@@ -73,7 +73,7 @@ _VOWEL, _CONSONANTS = re.compile("[aeiouAEIOU]"), re.compile("[b-df-hj-np-tv-zB-
 _PLAIN = re.compile("[a-z]{2,}[0-9]{0,2}|[A-Z]?[a-z]{3,}|[0-9]*|[A-Z]{2,8}")
 #: A part of a path that is a sum in hexadecimal digits.
 _SUM_IN_PATH = re.compile("(?<![A-Za-z0-9])(?:[0-9a-f]{12,}|[0-9A-F]{12,})(?![A-Za-z0-9])")
-#: What stands before the sum of a file, or the fingerprint of a key.
+#: Text before the checksum of a file, or the fingerprint of a key.
 _SUM = re.compile(r"(?:sha(?:1|224|256|384|512)|md5|sum|digest|fingerprint|integrity)[\"']?[:=\s-]{1,3}\Z", re.I)
 #: Lengths of 30, 32 and 64 bytes in base64, with and without what fills it up.
 _LENGTHS = (40, 43, 44, 86, 88)

@@ -78,7 +78,7 @@ def node(file: Path, name: str, as_json: bool) -> None:
 def figures(file: Path, what: str, as_json: bool) -> None:
     """List benchmark results, newest first.
 
-    In BENCHMARK, % stands for any text.
+    In BENCHMARK, % matches any text.
     """
     keys = ("at", "what", "subject", "value", "unit")
     with _opened(file) as store:

@@ -125,7 +125,7 @@ _HARDWARE = (
     *_EFA,
 )
 
-#: ``ethtool -S`` of mlx5; N stands for a priority, 0 to 7.
+#: ``ethtool -S`` of mlx5; N is a priority, 0 to 7.
 _ETHTOOL = (
     _row("rx_discards_phy", _L, "packets dropped by the NIC's port for lack of buffers"),
     _row("tx_discards_phy", _L, "packets dropped by the NIC's port on transmit"),

@@ -10,7 +10,7 @@ from preflight.incidents.parts import Parts
 #: Ports of a node at one leaf from which its remaining ports are taken to be there as well. A judgement.
 _ALL_AT_ONE = 3
 
-#: Different plans of cabling; of more, nodes are not cabled alike.
+#: Different plans of cabling; of more, nodes do not have the same cabling.
 _MOST_PLANS = 256
 
 #: RDMA device -> the leaf at the other end of its cable.

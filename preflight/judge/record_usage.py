@@ -139,7 +139,7 @@ def _of_run(check: Check) -> frozenset[str]:
 
 
 def _exhaust(findings: Callable[[], Iterator[object]]) -> None:
-    """Consume all findings; their content does not matter here."""
+    """Consume all findings; their content is ignored."""
     try:
         for _ in findings():
             pass

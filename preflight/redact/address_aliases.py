@@ -37,7 +37,7 @@ class Keyed:
         self._known: dict[tuple[str, object], int] = {}
 
     def digest(self, what: str, value: str) -> str:
-        """Return 128 hexadecimal digits that stand for a value."""
+        """Return 128 hexadecimal digits as an alias of a value."""
         return blake2b(f"{what}\0{value}".encode("utf-8", "surrogatepass"), key=self._key).hexdigest()
 
     def _flips(self, what: str, value: int, width: int, first: int, last: int) -> int:

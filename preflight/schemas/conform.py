@@ -31,7 +31,7 @@ LET_BE = frozenset((
     "maximum", "pattern", "propertyNames", "uniqueItems", "maxProperties",
 ))  # fmt: skip
 
-#: A key that stands in a place as it is; any other one is quoted.
+#: A key that is printed unquoted in a path; any other one is quoted.
 _PLAIN = re.compile(r"[A-Za-z_]\w{0,59}", re.ASCII)
 
 

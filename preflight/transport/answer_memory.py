@@ -170,7 +170,7 @@ class Reader(frame.FrameReader):
         return self._written >= self._payload + len(frame.END)
 
     def document(self, decode: Callable[[bytes], Any] = frame.plain) -> dict[str, Any]:
-        """Return the document of a complete frame; raise FrameError for less."""
+        """Return the document of a frame; raise FrameError if it is incomplete."""
         if self._unwritable:
             raise frame.DamagedFrame(f"the answer cannot be written to {tempfile.gettempdir()}: {self._unwritable}")
         if self._file is None:

@@ -47,7 +47,7 @@ def test_declared_by_functions_that_return_a_finding_or_none() -> None:
 
 
 def test_shared_or_of_the_same_folder() -> None:
-    """What a check does not apply to stands beside it, or in the module that is imported without it."""
+    """The declaration of what a check does not apply to is next to it, or in the module that is imported without it."""
 
     def near(check: Check, function: Applicability) -> bool:
         shared = ("checks/applicability.py", "checks/logs.py")

@@ -1,6 +1,6 @@
 """One parser for each format: facts, checks and recognition compile no pattern of a tool's output.
 
-All modules of the three packages are looked at. A module with a pattern stands in one of the lists, with what the
+All modules of the three packages are looked at. A module with a pattern is in one of the lists, with what the
 pattern is of; a new one fails until it is decided.
 """
 

@@ -60,6 +60,16 @@ def keys(source: str, folder: Path) -> list[str]:
         ('"""There is no file; it is no longer there."""', []),
         ('"""This is no regular file."""', ["prose.is no"]),
         ('"""See ``told``."""', []),
+        ('"""Why it matters: N stands for a node."""\nalike = 1', []),
+        (
+            '"""It is handed over; what becomes of it rests on us."""',
+            [
+                "prose.handed over",
+                "prose.rests on",
+                "prose.what becomes of",
+            ],
+        ),
+        ('x = "it stands here, all alike"', ["messages.alike", "messages.stand"]),
         ("def test(known_hosts): pass", []),
         (
             "match x:\n    case [said, *told]: pass\n    case {**whole}: pass",

@@ -36,7 +36,7 @@ def test_taking_the_check_out_is_noticed(check: Check) -> None:
 
 
 def test_every_node_with_a_cluster_file_has_a_table() -> None:
-    """A node with a cluster file of its own is healthy by it; its faults stand in a table."""
+    """A node with a cluster file of its own is healthy by it; its faults are in a table."""
     named = {table.node for table in tables()}
     recorded = {"soft-roce"}  # recorded in a guest: its findings are in test_nodes.py
     assert {path.stem for path in (FIXTURES / "nodes").glob("*.toml")} - recorded == named

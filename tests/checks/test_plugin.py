@@ -118,7 +118,7 @@ def test_findings_of_a_check_of_the_node_only() -> None:
     def fleet(nodes: object, sites: object) -> Iterator[api.Finding]:
         """Compare the nodes.
 
-        It matters.
+        It slows jobs.
         """
         yield api.passed("good")
 
@@ -131,7 +131,7 @@ def test_findings_of_knows_what_the_site_expects() -> None:
     def gpus(node: api.NodeFacts, site: api.Site) -> Iterator[api.Finding]:
         """Compare the number of GPUs.
 
-        It matters.
+        It slows jobs.
         """
         yield api.compare(7, site.gpus, what="GPUs", evidence=["file:/x"])
 
@@ -147,7 +147,7 @@ def test_a_function_of_the_plugin_declares_that_a_check_does_not_apply() -> None
     def daemon(node: api.NodeFacts, site: api.Site) -> Iterator[api.Finding]:
         """Look for the daemon.
 
-        It matters.
+        It slows jobs.
         """
         yield api.passed("it runs")
 
@@ -163,7 +163,7 @@ def test_an_older_plugin_calls_it_in_the_check() -> None:
     def old(node: api.NodeFacts, site: api.Site) -> Iterator[api.Finding]:
         """Look at the GPUs.
 
-        It matters.
+        It slows jobs.
         """
         if absent := api.no_gpu(node, site):
             yield absent
@@ -174,7 +174,7 @@ def test_an_older_plugin_calls_it_in_the_check() -> None:
     def new(node: api.NodeFacts, site: api.Site) -> Iterator[api.Finding]:
         """Look at the GPUs.
 
-        It matters.
+        It slows jobs.
         """
         yield api.passed("there are some")
 
@@ -188,7 +188,7 @@ def test_findings_of_a_check_that_crashes_is_unknown() -> None:
     def crash(node: api.NodeFacts, site: api.Site) -> Iterator[api.Finding]:
         """Divide by zero.
 
-        It matters.
+        It slows jobs.
         """
         yield api.passed(f"{1 / 0}")
 

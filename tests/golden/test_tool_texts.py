@@ -42,7 +42,7 @@ def parts(content: str, folder: Path) -> list[TextPart]:
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield what stands in facts, and lists as such, by path."""
+    """Yield the values in facts, with lists as values, by path."""
     if isinstance(value, dict):
         for name, below in value.items():
             yield from leaves(below, f"{path}.{name}")

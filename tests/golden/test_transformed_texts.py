@@ -59,7 +59,7 @@ def test_what_is_left_in_a_way(way: str) -> None:
 
 
 def _facts(found: list[TextPart]) -> set[tuple[str, ...]]:
-    """Return every fact by its name and value, wherever in a list it stands."""
+    """Return every fact by its name and value, at any index of a list."""
     without = {"line", "file", "cut_rows", "complete_rows", "text", "count", "summary", "fields"}
     return {
         (*(step for step in place[1:] if not step.isdigit()), repr(value))
@@ -68,7 +68,7 @@ def _facts(found: list[TextPart]) -> set[tuple[str, ...]]:
     }
 
 
-#: Kinds in which each fact stands on a line of its own: a piece has no fact that the complete text does not have.
+#: Kinds in which each fact has a separate line: a piece has no fact that the complete text does not have.
 PIECEMEAL = (
     "ethtool -S", "hw_counters", "ibdev2netdev", "ibstat", "ibstatus", "ibv_devinfo", "lspci", "mlnx_qos",
     "numactl", "nvidia-smi -q", "nvidia-smi nvlink -s", "nvidia-smi topo -m", "perfquery", "rdma link", "show_gids",
@@ -86,7 +86,7 @@ def test_a_piece_has_no_fact_that_the_full_text_lacks(kind: str) -> None:
                 assert _facts(found) <= _facts(original(name)), (name, cut)
 
 
-#: What stands between two outputs.
+#: Text between two outputs.
 BETWEEN = ("", "\n", "\nAnd this is what the other node says:\n\n", "----------------\nnode002\n----------------\n")
 
 

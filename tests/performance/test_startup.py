@@ -156,7 +156,7 @@ def test_what_this_node_needs_defines_its_dataclasses_cheaply() -> None:
 
 HOT_FILE = Path(prestart.__file__).with_name("hot_modules.txt")
 
-#: Command -> the modules in which an import may stand in a function, and TYPE_CHECKING may be set by hand.
+#: Command -> the modules in which a function may have an import, and TYPE_CHECKING may be set by hand.
 HOT = {
     group.partition("\n")[0]: set(re.findall(r"^preflight\.\S+", group, re.M))
     for group in HOT_FILE.read_text().split("# group: ")[1:]

@@ -56,7 +56,7 @@ CRASHED = re.compile(rb"Traceback \(most recent call last\)|Error: unexpected \w
 #: Characters of the texts that are compared: time may grow by ``MOST_GROWTH`` from one to the next. Shorter is noise.
 SIZES, MOST_GROWTH, NOISE_S = (60_000, 240_000), 9.0, 0.4
 
-#: Kind of file -> the commands that read it; ``{}`` stands for the file, ``{out}`` for a new folder.
+#: Kind of file -> the commands that read it; ``{}`` is the file, ``{out}`` for a new folder.
 COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "text": (("read", "{}"), ("read", "--json", "{}"), ("judge", "--log", "{}", "{evidence}"),
              ("redact", "{}", "-o", "{out}/r")),

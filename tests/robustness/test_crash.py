@@ -161,7 +161,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield where something stands in a document: one entry of each list, one key of each map of checks."""
+    """Yield places in a document: one entry of each list, one key of each map of checks."""
     if isinstance(value, dict):
         for number, (name, part) in enumerate(value.items()):
             if number and at and at[-1] in ("checks", "record", "records"):

@@ -22,7 +22,7 @@ from tests.support.paths import ROOT
 
 MIB = 1 << 20
 
-#: What is repeated to a length, and what stands around it: shapes that make much of little.
+#: What is repeated to a length, and the text around it: shapes that make much of little.
 SHAPES = {
     "lists": ("[", "[],", "1]"), "dictionaries": ("[", '{"a":{}},', "1]"), "deep": ("", "[", ""),
     "nested": ("[", '{"a":' * 50 + "1" + "}" * 50 + ",", "1]"), "texts": ("[", '"ab",', "1]"),

@@ -44,7 +44,7 @@ WRONG = st.sampled_from(
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield where something stands in a document."""
+    """Yield places in a document."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, part in inner:
         yield (*at, name)
@@ -156,7 +156,7 @@ def test_a_name_of_a_node_that_is_none_is_refused() -> None:
 
 
 def test_a_place_is_named_as_one_line() -> None:
-    """What stands in a name comes from others, too."""
+    """Text in names also comes from others."""
     records = {"dir:/x\n": {"status": "ok", "entries": {"a\nb": {"mode": 7}}}}
     found = conform.find_error({"node": "n", "records": records}, "evidence-1", ("node",))
     assert found == "records['dir:/x\\n'].entries['a\\nb'].type is missing"

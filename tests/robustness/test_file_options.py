@@ -22,7 +22,7 @@ from tests.support.paths import ROOT
 LIMIT_S = 30
 LONG = 8_000_000
 
-#: The command lines that each option is added to, and what stands in place of an argument.
+#: The command lines that each option is added to, and the placeholder of an argument.
 HERE = ["--only", "host.*", "--deadline", "5"]
 BASES: dict[tuple[str, ...], list[str]] = {
     ("check",): HERE,
@@ -86,7 +86,7 @@ def takers() -> Iterator[tuple[tuple[str, ...], str, int]]:
 
 
 def line(words: tuple[str, ...], option: str, place: int, value: str) -> list[str]:
-    """Return a command line that hands over ``value``."""
+    """Return a command line that passes ``value``."""
     given = list(BASES.get(words, []))
     if not option:
         return [*words, *given[:place], value, *given[place + 1 :]]

@@ -295,7 +295,7 @@ def test_devices_have_no_groups(text: str) -> None:
         decode(f'[class.a]\n[class.a.ports]\ncompute = "{text}"\n'.encode(), "x")
 
 
-# --- names of strangers stand for themselves ---
+# --- names of others are taken literally ---
 
 
 @pytest.mark.parametrize(

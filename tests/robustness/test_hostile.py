@@ -188,7 +188,7 @@ def test_the_page_has_no_tag_of_theirs(made: Made) -> None:
 
 @pytest.mark.skipif(BROWSER is None, reason="chromium-headless-shell or chromium is not installed")
 def test_a_browser_runs_none_of_it(made: Made, tmp_path: Path) -> None:
-    """Without the policy that forbids scripts, so that escaping alone stands between; a planted script does run."""
+    """Without the policy that forbids scripts, so that only escaping protects; a planted script does run."""
     text = (made.folder / "page.html").read_text("utf-8")
     bare = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
     assert bare != text
@@ -292,7 +292,7 @@ def test_a_file_of_a_node_stays_in_its_folder(kind: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("kind", [kind for kind in STRINGS if kind not in ("nothing", "endless")])
 def test_no_name_is_run(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names that a user, a scheduler or a colleague's file hands over; none is reached, and none is run."""
+    """Names from a user, a scheduler or a colleague's file; none is reached, and none is run."""
     text = STRINGS[kind]
     monkeypatch.chdir(tmp_path)
     (tmp_path / "hosts").write_text(text)

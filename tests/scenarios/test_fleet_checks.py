@@ -1,4 +1,4 @@
-"""Comparing nodes: majorities, outliers, identifiers that stand twice, and what so many have that it is the site's."""
+"""Comparing nodes: majorities, outliers, duplicate identifiers, and what so many have that it is the site's."""
 
 from __future__ import annotations
 

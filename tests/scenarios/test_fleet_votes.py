@@ -36,7 +36,7 @@ WRONG, RIGHT = NAMES[:5], NAMES[5:]
 APART = {
     **{id: "a test between two nodes" for id in FLEET if id.startswith("pair.")},
     **{id: "a sweep of the fabric: links vote, in test_fabric_facts" for id in FLEET if id.startswith("fabric.")},
-    "fleet.identity": "looks for what stands twice, and names every holder: nothing is counted",
+    "fleet.identity": "looks for duplicates, and names every holder: nothing is counted",
 }
 
 #: Wrong nodes of eight: a wrong majority, a tie, a right majority.

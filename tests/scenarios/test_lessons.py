@@ -203,7 +203,7 @@ def test_no_pass_rests_on_a_probe_that_failed(probe: Probe) -> None:
 
 
 def test_one_failure_among_many_is_the_exit_status() -> None:
-    """L09: checks return values; one place works out the status, wherever the failure stands."""
+    """L09: checks return values; one place works out the status, wherever the failure is."""
     for place in (0, 7, 15):
         made = [_made(f"n{i}", failed("no") if i == place else passed("yes")) for i in range(16)]
         assert judge([document({"file:x": "y"})], made)["exit_status"] == 1
@@ -272,7 +272,7 @@ def test_every_complaint_can_be_acted_on() -> None:
     for name, finding in complaints():
         assert finding["fix"], name
         assert finding["why"], name
-        # A scale check or a waiver rests on what the cluster file declares, and names the key
+        # A scale check or a waiver depends on the cluster file, and names the key
         assert finding["evidence"] or finding["check"].startswith(("scale.", "site.")), name
         assert finding["found"] or finding["expected"] or re.search(r"\d|\bis\b|\bare\b", finding["message"]), name
         assert not re.search(r"\{[a-z_.]*\}|%[sd]\b|\bNone\b|<[a-z_.]+ object", f"{finding['message']}"), finding

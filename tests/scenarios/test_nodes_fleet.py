@@ -1,6 +1,6 @@
 """A healthy fleet raises nothing; one value that differs on one node gives exactly its finding, and no other.
 
-The values are those that nodes of a kind must have alike, each for itself, or rail by rail.
+The values must be equal on nodes of a kind, unique, or equal within a rail.
 """
 
 from __future__ import annotations
@@ -302,7 +302,7 @@ def _as_first(*keys: str) -> Fault:
 
 
 def _first_guid(machine: Machine) -> Machine:
-    """Give mlx5_0 the GUID that it has on the first node, in sysfs, ibstat and ibv_devinfo alike."""
+    """Give mlx5_0 the GUID that it has on the first node, equally in sysfs, ibstat and ibv_devinfo."""
     return with_nic(machine, "mlx5_0", guid=guid(fleet("h100")[0], fleet("h100")[0].nics[0]))
 
 

@@ -29,7 +29,7 @@ UNREAD = {"status": "timeout", "why": "no answer within 10 s"}
 
 
 def _kinds(evidence: Evidence) -> Iterator[str]:
-    """Yield one record of each kind: of twelve ports with their files, the first stands for all."""
+    """Yield one record of each kind: of twelve ports with their files, the first represents all."""
     seen = set()
     for key in evidence.records:
         kind = key.rsplit("/", 1)[-1] if key.startswith(("file:", "dir:")) else key

@@ -45,7 +45,7 @@ for words in runs:
 
 @dataclass(frozen=True)
 class Ran:
-    """What became of a command."""
+    """The result of a command."""
 
     words: Sequence[str]
     status: int

@@ -2,7 +2,7 @@
 
 The rows are those of a survey of public health-check tools (NHC, azurehpc-health-checks, gpud, DCGM, NVSentinel and
 others), each with the behaviour that was found there. A test is named ``file::test``, with the fixture or case in
-brackets where one stands for the row.
+brackets if one represents the row.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Job:
         return VERSIONS.index(self.version) >= VERSIONS.index(version)
 
     def head(self, rank: int) -> bytes:
-        """Return what stands before each line of a rank."""
+        """Return the prefix of each line of a rank."""
         pid = 40_000 + rank % LOCAL * 7
         mark = self.launcher.format(rank=rank)
         return f"{mark}gpu{rank // LOCAL + 1:03d}:{pid}:{pid + 900} [{rank % LOCAL}] ".encode()

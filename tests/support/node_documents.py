@@ -11,7 +11,7 @@ from preflight.model import Scope
 
 CHECKS = registry().checks
 
-#: What may stand in the place of a record.
+#: Replacements of a record.
 GARBAGE: list[Any] = [
     None, 7, "text", [], [1], {}, {"status": 1}, {"status": "ok"}, {"status": "fine"},
     {"status": "ok", "out": 3}, {"status": "ok", "entries": []}, {"status": "ok", "entries": {"x": 1}},

@@ -1,6 +1,6 @@
 """Comparison of re-made texts with those that they were made from: ``python -m tests.support.remade --base REV``.
 
-Each line of a text as it stood at REV that stands in the text of today too is put into a class: it may stay because all
+Each line of a text at REV that is also in the current text is put into a class: it may stay because all
 of it belongs to a tool, a format or a part, or it is a violation. A line that no class knows is one, and so is each
 line with an address, an identifier, a pid or a time. Such tokens are looked for in the complete texts as well. An
 address on the PCI bus counts as an identifier of a machine, except those of bus 0, where chipsets place their ports.
@@ -34,7 +34,7 @@ BEGINNINGS = tuple(message for message in MESSAGES if len(message) >= LONG)
 FIELD = "(?:" + "|".join(name.strip() for name in CLASSES["fields"].replace("\n", " ").split(";")) + ")"
 IDENTIFIERS = {name: re.compile(pattern) for name, pattern in CLASSES["identifiers"].items()}
 ALLOWED = {name: re.compile(pattern.replace("{field}", FIELD)) for name, pattern in CLASSES["allowed"].items()}
-#: Modules that assert something of a text: where they stand, and where they stood before the tests had folders.
+#: Modules that assert something of a text: their paths, and their paths before the tests had folders.
 TESTS = {
     "golden/test_external_texts": "test_outside",
     "golden/test_nccl_logs": "test_nccl_log_outside",
@@ -96,19 +96,19 @@ def reason(line: str) -> tuple[bool, str]:
 
 
 def at(base: str, path: str) -> str:
-    """Return a file as it stood at a commit, or nothing where it did not exist."""
+    """Return a file at a commit, or nothing if it did not exist."""
     done = subprocess.run(["git", "-C", str(ROOT), "show", f"{base}:{path}"], capture_output=True, check=False)
     return done.stdout.decode("utf-8") if done.returncode == 0 else ""
 
 
 def shared(old: str, new: str) -> list[tuple[int, str]]:
-    """Return the lines of the old text, with their numbers, that stand in the new one too."""
+    """Return the lines of the old text, with their numbers, that are also in the new one."""
     left = {bare(line) for line in new.splitlines()}
     return [(number, line) for number, line in enumerate(old.splitlines(), 1) if line.strip() and bare(line) in left]
 
 
 def tokens(old: str, new: str) -> list[tuple[str, str]]:
-    """Return the identifiers of the old text, by class, that stand anywhere in the new one."""
+    """Return the identifiers of the old text, by class, that are anywhere in the new one."""
     found = {(name, hit.group()) for name, pattern in IDENTIFIERS.items() for hit in pattern.finditer(old)}
     return sorted((name, token) for name, token in found if re.search(rf"(?<!\w){re.escape(token)}(?!\w)", new))
 

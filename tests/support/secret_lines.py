@@ -1,6 +1,6 @@
 """Lines as operators paste them, with secrets and identities drawn at random in them; and look-alikes that hold none.
 
-Each template is one place in which a secret or an identity stands. ``{pw}`` and the like draw what must not be left;
+Each template is one place of a secret or an identity. ``{pw}`` and the like draw what must not be left;
 ``{user}``, ``{host}`` draw identities; ``{~name}`` draws what is no secret and makes the line a realistic one.
 """
 

@@ -113,7 +113,7 @@ WAYS: dict[str, Callable[[str], str | bytes]] = {
     "framed": _framed,
 }  # fmt: skip
 
-#: Facts that a launcher's mark may add to: who wrote a line, and how the line stands there.
+#: Facts that a launcher's mark may add to: who wrote a line, and the line itself.
 _OF_A_MARK = {"file", "text", "rank", "host", "hosts", "time", "warnings", "watchdog", "affinity"}
 _OF_A_PLACE = {"line", "file"}
 #: A line with a mark is one among several; a few lines do not show whether they bear it.

@@ -63,7 +63,7 @@ def tables() -> list[Table]:
 
 
 def _collected(name: str) -> Faults:
-    """Return the faults of a node that stand in the ``cases.json`` of a check."""
+    """Return the faults of a node in the ``cases.json`` of a check."""
     plants = {check: body["fault"] for check, body in collections().items() if "fault" in body}
     return {
         f"{check}: {plant['name']}": (
@@ -88,7 +88,7 @@ def silent_checks(found: Mapping[str, Any]) -> set[str]:
 
 
 def loud(machine: Machine, cluster: Cluster | None = None, checks: Sequence[Check] = tuple(CHECKS)) -> Findings:
-    """Return the findings of a node's report apart from passes and skips; no finding of it may stand there twice."""
+    """Return the findings of a node's report apart from passes and skips; none of its findings may occur twice."""
     urgent = [
         finding for finding in report(machine, cluster, checks)["findings"] if finding["status"] not in ("pass", "skip")
     ]

@@ -39,7 +39,7 @@ def unknown_names(env: NcclEnvironment, here: SettingScope) -> Iterator[Violatio
         elif meant := nearest(name):
             what, expected = "no known program reads it", meant
             if name.strip().upper() == meant:
-                what = "the case of letters counts" if name.strip() == name else "the blank is part of the name"
+                what = "names are case-sensitive" if name.strip() == name else "the blank is part of the name"
             elif name.split()[-1:] == [meant]:
                 what = "no known program reads a line with this start"
         else:

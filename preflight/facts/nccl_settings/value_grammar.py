@@ -168,7 +168,7 @@ def _level(value: str) -> Iterator[InvalidValue]:
         return
     upper = value.strip().upper()
     if upper in LEVELS:
-        yield InvalidValue("is silently ignored: the case of letters matters", upper)
+        yield InvalidValue("is silently ignored: values are case-sensitive", upper)
     elif upper == "NODE":
         yield InvalidValue("is silently ignored: NODE is nvidia-smi's", "PHB (one CPU) or SYS (across CPUs)")
     else:

@@ -1,7 +1,7 @@
 """The RoCE chain of a port: from its interface to its congestion control.
 
-Each link has its value, its record and its state. A later link only matters if the earlier ones are sound, so the first
-broken link is the fault of the port.
+Each link has its value, its record and its state. A later link is only relevant if the earlier ones are healthy, so the
+first broken link is the fault of the port.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Marking links of the RoCE chain: trust, traffic class, DSCP, priority.
 
 RFC 2474: the DSCP is the traffic class without its two lowest bits, which are ECN's (RFC 3168; 3 means congested).
-The number itself is not judged: 41, 52, 84 and 106 are all in use. Only the priority in the node's own map matters.
+The number itself is not judged: 41, 52, 84 and 106 are all in use. Only the priority in the node's own map is judged.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def _ranges(text: str) -> frozenset[str]:
             names.add(part)
         elif match := _RANGE.fullmatch(part):
             first, last = sorted((int(match[2]), int(match[3])))
-            width = max(len(match[2]), len(match[3]))  # as NHC: [1-20] stands for 01 to 20
+            width = max(len(match[2]), len(match[3]))  # as NHC: [1-20] means 01 to 20
             if last - first >= MOST_NAMES - len(names):
                 raise TargetSyntax(f"names more than {MOST_NAMES} nodes")
             names.update(f"{match[1]}{number:0{width}}{match[4]}" for number in range(first, last + 1))

@@ -81,7 +81,7 @@ def _belongs(text: str) -> bool:
 
 
 def _continued(texts: list[str], at: int) -> str:
-    """Return what stands on the indented lines below a reading."""
+    """Return the values on the indented lines below a reading."""
     below: list[str] = []
     for text in texts[at + 1 : at + 4]:
         if not _MORE.fullmatch(text):

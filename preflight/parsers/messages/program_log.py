@@ -89,7 +89,7 @@ _TIME = re.compile(
 def begins(lines: Lines, at: int) -> bool:
     """Return whether the lines from one on are mostly those of a log.
 
-    A time or an actor's mark alone may stand before any text: a line of a log has a level, or is Slurm's.
+    A time or an actor's mark alone may precede any text: a line of a log has a level, or is Slurm's.
     """
     texts = [line.text[:_LONGEST] for line in lines[at : at + _LOOKED_AT] if line.text.strip()]
     own = [text for text in texts if not _ACTOR.match(text)]

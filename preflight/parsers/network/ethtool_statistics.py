@@ -86,7 +86,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
         cut.append(ParseGap(taken[-1].number, f"more than {MOST_COUNTERS} counters"))
     if not _NIC_STATISTICS.fullmatch(lines[at].text):
         cut.append(
-            ParseGap(lines[at].number, "the head of the list is missing: others may have stood before", beside=True)
+            ParseGap(
+                lines[at].number, "the head of the list is missing: other counters may have come first", beside=True
+            )
         )
     if broken_off(lines, end):
         cut.append(ParseGap(lines[end].number, "the text stops within a counter"))

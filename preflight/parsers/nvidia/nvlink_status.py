@@ -123,7 +123,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GpuLinks, ...]]:
                 gaps.append(ParseGap(line.number, f"GPU{gpu}: links {len(shown)} to {number - 1} are missing"))
                 shown.extend([None] * (number - len(shown)))
             elif number < len(shown):
-                gaps.append(ParseGap(line.number, f"GPU{gpu}: link {number} stands there twice"))
+                gaps.append(ParseGap(line.number, f"GPU{gpu}: link {number} occurs twice"))
             del shown[number:]
             shown.append(float(match[2]) if match[2] else None)
     if stops_in(lines, end, _BEGUN):

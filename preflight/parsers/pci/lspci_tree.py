@@ -5,8 +5,8 @@ r"""``lspci -t``, ``-tv`` and ``-tvnn``: the tree of buses and its addresses.
      |                        \-00.1  NVIDIA Corporation Device 10ef
      \-[0000:00]---1f.0  …
 
-A device stands on the bus of the bridge to its left. Columns are not counted, for pastes lose blanks: a bar stands
-for a bridge that has more to come, and ``\-`` begins the last of one.
+A device is on the bus of the bridge to its left. Columns are not counted, because pastes lose blanks: a bar marks a
+bridge with more devices, and ``\-`` starts the last of one.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class RecordedCall:
 
     @property
     def closes(self) -> bool:
-        """Whether it stands for a batch of calls, and has the state of all of them."""
+        """Whether it represents a batch of calls, and has the state of all of them."""
         return self.op.endswith("coalesced")
 
     @property

@@ -29,7 +29,8 @@ STREAMED = frozenset(("traceEvents", "entries"))
 
 #: The list whose elements are decoded in batches, and the name under which they are yielded.
 _EVENTS, BATCH = "traceEvents", "*"
-#: The first characters of an element up to the end of its first name: usually all elements of a list start alike.
+#: The first characters of an element up to the end of its first name: usually all elements of a list have the same
+#: start.
 _OPENING = re.compile(r'\{\s{0,80}"[^"\\]{1,40}"')
 
 #: Start of an element of such a list, by which parsing resumes after damage.
@@ -111,7 +112,7 @@ class Values:
                     return
                 name = self._value()
                 if not isinstance(name, str) or self._next() != ":":
-                    raise _JsonError("no name of a member stands here")
+                    raise _JsonError("a member name is missing")
                 self._at += 1
                 if name in STREAMED and self._next() == "[":
                     self._at += 1

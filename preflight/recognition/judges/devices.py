@@ -335,7 +335,7 @@ def _any_unit(part: PastedValue) -> Iterator[Finding]:
     restarts = status.active == "activating" and status.sub_state == "auto-restart"
     if status.active == "failed" or restarts:
         how = f" ({status.result})" if status.result else ""
-        yield failed(f"{on}{status.unit} {'fails and is started again' if restarts else 'failed'}{how}{words}",
+        yield failed(f"{on}{status.unit} {'fails and restarts repeatedly' if restarts else 'failed'}{how}{words}",
                      subject=status.unit, found=status.active, expected="active", evidence=part.evidence,
                      fix=f"`journalctl -u {status.unit} | tail -50` has the first error.")  # fmt: skip
     elif status.active == "active" and not trouble:

@@ -84,12 +84,12 @@ def _steps(part: PastedValue) -> Iterator[Finding]:
             time, step = max(slow, key=lambda pair: pair[0])
             yield warned(f"{len(slow)} of {len(times)} steps took more than twice the median, step {step.step} "
                          f"{time / usual:.1f} times (line {step.line})", found=f"{time / usual:.1f} times the median",
-                         expected="steps alike", evidence=part.evidence)  # fmt: skip
+                         expected="equal step times", evidence=part.evidence)  # fmt: skip
         elif not bad:
             yield passed(f"{len(times)} steps take about the same time", evidence=part.evidence)
     elif not bad:
         losses = sum(step.loss is not None for step in log.steps)
-        sound = f"the loss is a number in {losses} of them; " if losses else ""
+        sound = f"the loss is finite in {losses} of them; " if losses else ""
         noun = "step" if len(log.steps) == 1 else "steps"
         yield unknown(f"{len(log.steps)} {noun} of {log.framework}: {sound}too few to compare", found=len(log.steps),
                       expected=f"at least {_ENOUGH}", evidence=part.evidence,

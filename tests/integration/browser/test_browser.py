@@ -54,7 +54,7 @@ def measurable(page: str) -> str:
 
 
 class RequestTrap(socketserver.StreamRequestHandler):
-    """Stands as the proxy, so that every request to anywhere arrives here; notes it and answers with nothing."""
+    """Proxy that receives, records and rejects every request."""
 
     seen: list[str]
 

@@ -40,7 +40,7 @@ netdev_mtu = 9000
 lossless = false
 """
 
-#: Of these the guests' own fault is no matter: what a virtual machine of this kind has, and its load.
+#: Of these the guests' own fault is irrelevant: what a virtual machine of this kind has, and its load.
 OURS = ("rdma.", "roce.", "rails.", "nccl.gid-index", "fleet.gid-index", "counters.")
 
 #: Seconds: TCG is slow, and slower on a machine with other work.

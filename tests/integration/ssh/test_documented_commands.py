@@ -30,7 +30,7 @@ PREFLIGHT = re.compile(
     r"(?:[\w -]+ \| )?(?:sudo )?(?:\S*python3? -I (?:-m preflight|\S+\.pyz)|(?:\.venv/bin/)?preflight) "
 )
 
-#: What stands for something that the reader has -> what stands for it here.
+#: Placeholder of a reader's value -> its replacement here.
 HERE = (
     (r"'?gpu\[001-0\d\d\]'?|\bgpu00[1-3]\b(?= |$)", "127.77.0.1"),
     (r"(pair) 127\.77\.0\.1 127\.77\.0\.1", r"\1 127.77.0.1 127.77.0.2"),
@@ -85,7 +85,7 @@ OURS = [line for line in LINES if PREFLIGHT.match(line)]
 
 
 def here(line: str) -> list[str]:
-    """Return the words of a command of preflight, with what stands here for what the reader has."""
+    """Return the words of a command of preflight, with replacements for the reader's values."""
     command = line[PREFLIGHT.match(line).end() :].split(" | ")[0]  # type: ignore[union-attr]
     for pattern, ours in HERE:
         command = re.sub(pattern, ours, command)

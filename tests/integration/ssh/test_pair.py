@@ -1,4 +1,4 @@
-"""``preflight pair`` on real hosts: an MTU black hole between two networks, and what becomes of both commands."""
+"""``preflight pair`` on real hosts: an MTU black hole between two networks, and the end of both commands."""
 
 from __future__ import annotations
 

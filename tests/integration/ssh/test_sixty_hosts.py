@@ -139,7 +139,7 @@ class SshFleet:
             known.write(f"[{self.jump}]:{self.jump_port} {public(self.farm.host_key)}\n")
 
     def _root(self, machine: Machine, host: FleetHost) -> Path:
-        """Write a machine's root, once for all hosts that are made alike."""
+        """Write a machine's root, once for all hosts with equal contents."""
         key = repr((machine, host.hung, host.python))
         if key not in self._roots:
             folder = self.farm.directory / f"root{len(self._roots)}"
@@ -211,7 +211,7 @@ def loud(report: Mapping[str, Any], name: str) -> dict[tuple[str, str], str]:
 
 
 def assert_true_names(fleet: SshFleet, outcome: HostOutcome, limits: Limits) -> None:
-    """Hold the report against what was planted: each odd host by its cause, all others alike."""
+    """Hold the report against what was planted: each odd host by its cause, all others equal."""
     report = outcome.report
     for name, kind in fleet.kind.items():
         host, silence, findings = ODD.get(kind, FleetHost()), outcome.evidences[name].no_answer, loud(report, name)

@@ -25,7 +25,7 @@ from tests.support.pasted_texts import TRUTH, outside, run
     ],
 )
 def test_standard_input_that_never_ends_or_is_none(tmp_path: Path, redirection: str, why: str) -> None:
-    """A limit on a file's size stands for a disk that is full."""
+    """A limit on the file size simulates a full disk."""
     full = tmp_path / "log"
     full.write_bytes(b"NCCL\n" * 300_000)
     command = f"ulimit -f 100; '{sys.executable}' -m preflight read - {redirection.format(full=full)}"

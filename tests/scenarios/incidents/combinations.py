@@ -1,7 +1,7 @@
 """Combinations of two and three faults, and the incidents that each must give; written before they were run.
 
-An incident is named by the check that is its cause, its subjects and, in a fleet, its nodes. Rows under *alike* look
-as if they had one cause and have two.
+An incident is named by the check that is its cause, its subjects and, in a fleet, its nodes. Rows under *similar* look
+as if they had one cause but have two.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ MORE: Mapping[str, Fault] = {
 
 #: What happens on one node: faults, in this order, and the incidents.
 ONE_NODE: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = (
-    # alike: the same fault on two parts
+    # similar: the same fault on two parts
     (("port down", "port 9 down"), ("rdma.port-state mlx5_5:1", "rdma.port-state mlx5_9:1")),
     (("slow port", "port 5 slow"), ("rdma.port-rate mlx5_9:1", "rdma.port-rate mlx5_5:1")),
     (("port down", "slow port"), ("rdma.port-state mlx5_5:1", "rdma.port-rate mlx5_9:1")),
@@ -87,7 +87,7 @@ ONE_NODE: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = (
     (("symbol errors all the time", "symbol errors on port 9"),
      ("counters.link-quality mlx5_5:1", "counters.link-quality mlx5_9:1")),
     (("port 5 flaps", "port 9 flaps"), ("counters.flaps mlx5_5:1", "counters.flaps mlx5_9:1")),
-    # alike: two faults of one part that have nothing to do with each other
+    # similar: two faults of one part that have nothing to do with each other
     (("slow port", "NIC 9 on half its lanes"), ("rdma.port-rate mlx5_9:1", "pcie.nic-link mlx5_9")),
     (("PFC off in the switch", "MTU 1500 on port 9"), ("switch.pfc enp192s0", "roce.chain mlx5_9:1")),
     (("a GPU without NVLink", "another VBIOS"), ("nvlink.links 0000:d1:00.0", "gpu.firmware")),
@@ -96,7 +96,7 @@ ONE_NODE: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = (
      ("gpu.left-over-processes 0000:9d:00.0", "gpu.recovery-action 0000:9d:00.0")),
     (("GPU that lost processors", "GPU3 without NVLink"), ("gpu.right-part 0000:61:00.0", "nvlink.links 0000:61:00.0")),
     (("compute prohibited", "persistence off"), ("gpu.compute-mode 0000:df:00.0", "gpu.persistence 0000:df:00.0")),
-    # alike: two settings of one kind
+    # similar: two settings of one kind
     (("NCCL_P2P_DISABLE left over", "NCCL_IB_DISABLE too"),
      ("nccl.left-over-disables NCCL_P2P_DISABLE", "nccl.left-over-disables NCCL_IB_DISABLE")),
     (("misspelt name", "another misspelt name"),
@@ -185,7 +185,7 @@ TWO_LEAVES = {number: "leaf 7" if number <= 6 else "leaf 8" for number in range(
 
 #: What happens in a fleet: its size, the faults of nodes by their numbers, and the incidents.
 FLEET: Sequence[tuple[int, Mapping[int, str], tuple[str, ...]]] = (
-    # alike: hardware of two nodes fails on its own
+    # similar: hardware of two nodes fails on its own
     (12, {1: "port down", 2: "port down"}, ("rdma.port-state mlx5_5:1 @gpu001", "rdma.port-state mlx5_5:1 @gpu002")),
     (12, {1: "port down", 2: "port 9 down", 3: "port 10 down"},
      ("rdma.port-state mlx5_5:1 @gpu001", "rdma.port-state mlx5_9:1 @gpu002", "rdma.port-state mlx5_10:1 @gpu003")),
@@ -220,7 +220,7 @@ FLEET: Sequence[tuple[int, Mapping[int, str], tuple[str, ...]]] = (
      ("nccl.left-over-disables NCCL_P2P_DISABLE @gpu[001-002]",)),
     (12, {1: "interface left at MTU 1500", 2: "two ports at MTU 1500", 3: "every rail at MTU 1500"},
      ("roce.chain mlx5_4:1 @gpu[001-003]",)),
-    # alike: two wrong settings
+    # similar: two wrong settings
     (12, {1: "NCCL_P2P_DISABLE left over", 2: "NCCL_IB_DISABLE left over"},
      ("nccl.left-over-disables NCCL_P2P_DISABLE @gpu001", "nccl.left-over-disables NCCL_IB_DISABLE @gpu002")),
     (12, {1: "PFC off on one port, at both ends", 2: "ECN off on port 9"},

@@ -1,4 +1,4 @@
-"""Hardware that fails alike: in one rack, on several nodes, with one value; what has one cause, and what has not."""
+"""The same hardware fault: in one rack, on several nodes, with one value; what has one cause, and what has not."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tests.support.in_process import run
 LOG = paths.ROOT / "preflight" / "demo" / "job.log"
 
 
-#: Names that nodes of real sites have, and that a pattern would not know: each stands for a series.
+#: Names that nodes of real sites have, and that a pattern would not know: each represents a series.
 HOSTILE: tuple[Callable[[int], str], ...] = (
     lambda n: f"trainbox-{n}.ml.acme-corp.net",
     lambda n: f"rack-{n % 7}-unit-{n}",

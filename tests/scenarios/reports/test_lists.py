@@ -1,4 +1,4 @@
-"""What reports list as passed passed wherever it applies, in text, page, JSON, JUnit and metrics alike."""
+"""What reports list as passed passed wherever it applies, equally in text, page, JSON, JUnit and metrics."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ class IbSim:
             process.stdin.close()
 
     def environment(self, host: str = "") -> dict[str, str]:
-        """Return the environment in which a tool stands on a host of this fabric."""
+        """Return the environment of a tool on a host of this fabric."""
         return dict(
             os.environ, IBSIM_SOCKNAME=self._socket, LD_PRELOAD=str(UMAD), SIM_HOST=host or self.first,
             OSM_TMP_DIR=str(self.folder), OSM_CACHE_DIR=str(self.folder),
@@ -261,7 +261,7 @@ class IbSim:
                               capture_output=True, text=True, timeout=self._timeout_s)  # fmt: skip
 
     def folder_of_tools(self, host: str = "") -> Path:
-        """Return a directory of the tools that stands first in a PATH: each speaks with this fabric, as on a host."""
+        """Return a directory of tools for the front of PATH: each speaks with this fabric, as on a host."""
         folder = self.folder / f"bin-{host or self.first}"
         folder.mkdir(exist_ok=True)
         for tool in TOOLS:

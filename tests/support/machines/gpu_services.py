@@ -1,4 +1,4 @@
-"""What stands round the GPUs: fabric manager, IMEX, NVLink's own tool, the kernel's log."""
+"""Services and devices around the GPUs: fabric manager, IMEX, NVLink's own tool, the kernel's log."""
 
 from __future__ import annotations
 

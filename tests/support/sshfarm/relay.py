@@ -1,6 +1,6 @@
 """A slow, long or breaking wire between a client and a real sshd, in user space.
 
-Stands in for ``tc netem``, which not every kernel has.
+Replaces ``tc netem``, which not every kernel has.
 """
 
 from __future__ import annotations

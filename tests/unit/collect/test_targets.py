@@ -214,7 +214,7 @@ def test_no_number_of_a_job(job: str) -> None:
 
 
 def report(**nodes: Any) -> dict[str, Any]:
-    """Make what matters of a report: a node's status, or None if it gave no answer."""
+    """Build the relevant parts of a report: a node's status, or None if it gave no answer."""
     silent = {"phase": "connect", "reason": "refused"}
     return {
         "schema": "preflight.report/1",

@@ -165,7 +165,7 @@ def test_hops(hosts: tuple[int, ...], pairs: dict[int, int], needed: int, far: t
 
 
 def test_rails_that_share_leaves_need_more_of_them() -> None:
-    """Eight nodes of two HCAs fill two leaves of eight: that they stand on both is no fault of the placement."""
+    """Eight nodes of two HCAs fill two leaves of eight: being on both is not a fault of the placement."""
     graph = Graph(net(fat_tree(16, down=8, spines=2, rails=2)))
     rails = {f"mlx5_{rail}": {f"gpu{n}": guid(hca(2 * n + rail)) for n in range(8)} for rail in range(2)}
     placement = place(graph, rails)

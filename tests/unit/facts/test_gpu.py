@@ -495,7 +495,7 @@ def test_judging_the_log_twice_gives_the_same() -> None:
 
 
 def test_reasons_begin_with_the_fault() -> None:
-    """L47: subject and fault stand in the first 60 characters, since schedulers cut reasons there."""
+    """L47: subject and fault are in the first 60 characters, since schedulers cut reasons there."""
     machine = replace(hgx_h100("node1"), kernel_log=(f"<4>[431000.1] {FELL}",))
     for index, sick in enumerate(SICK.values()):
         machine = with_gpu(machine, index % 8, health=sick)

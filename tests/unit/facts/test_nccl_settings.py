@@ -253,7 +253,7 @@ def test_a_default_raises_nothing_at_all(variable: Variable) -> None:
     assert lint_messages({variable.name: str(variable.number)}, everywhere) == []
 
 
-#: What clouds and sites publish for production; what is judged of it stands beside it.
+#: What clouds and sites publish for production; its judgement is next to it.
 RECIPES: dict[str, tuple[dict[str, str], SettingScope, set[str]]] = {
     "Google Cloud, gIB": ({
         "NCCL_NET": "gIB", "NCCL_CROSS_NIC": "0", "NCCL_NET_GDR_LEVEL": "PIX", "NCCL_P2P_NET_CHUNKSIZE": "131072",

@@ -1,4 +1,4 @@
-"""What became of incidents between two runs: new, worse, changed, unclear, gone."""
+"""Changes of incidents between two runs: new, worse, changed, unclear, gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of Xid and SXid errors are read in full or not at all, from a node's log and from pasted text alike."""
+"""Numbers of Xid and SXid errors are read in full or not at all, from a node's log and from pasted text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PREFIXES = (
     "kern  :warn  : [  100.123456] ",
 )
 ADDRESSES = ("PCI:0000:1b:00", "0000:1b:00", "PCI:00000000:1B:00.0", "PCI:0000:1b:00 GPU-I:05")
-#: What may stand behind a number, none of which ends it: the driver's comma does.
+#: Text that may follow a number and does not end it: the driver's comma does.
 NO_END = ("", " ", "x", "abc", "x,", " 9,", ".5,", "-1,", "_0,", "…", "..", "\u0663,", "\n9, pid=7", "\n", "e3,", ":,")
 codes = st.integers(1, 99_999)
 

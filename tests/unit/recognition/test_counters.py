@@ -39,7 +39,7 @@ def test_one_line_of_statistics_behind_a_mark(mark: str) -> None:
 
 
 def test_statistics_in_json() -> None:
-    """``rdma -j statistic``; ``rdma -j resource`` is much alike, and has no counters."""
+    """``rdma -j statistic``; ``rdma -j resource`` is similar, but has no counters."""
     text = '[{"ifindex":0,"ifname":"bnxt_re0","port":1,"active_pds":3,"rx_bytes":99,"tx_bytes":98}]\n'
     assert counters(text, "hw_counters") == {"active_pds": 3, "rx_bytes": 99, "tx_bytes": 98}
     text = '[{"ifindex":0,"ifname":"mlx5_0","port":1,"lqpn":1,"type":"GSI","state":"RTS","sq-psn":0,"pid":7}]\n'

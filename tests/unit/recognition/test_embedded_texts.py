@@ -1,4 +1,4 @@
-"""`preflight read` on what stands in a patch, in a spreadsheet's cells, or between numbers of lines."""
+"""`preflight read` on output in a patch, in a spreadsheet's cells, or between numbers of lines."""
 
 from __future__ import annotations
 

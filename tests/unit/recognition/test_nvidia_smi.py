@@ -104,7 +104,7 @@ def test_values_of_an_instance_are_not_those_of_its_gpu(way: str) -> None:
 
 @pytest.mark.parametrize("way", ["page", "as it is"])
 def test_a_piece_gives_no_other_values(way: str) -> None:
-    """From the middle of a section on, and of a few lines as well, values stand where they stood or nowhere."""
+    """From the middle of a section on, and of a few lines as well, values have the same place or none."""
     lines = WAYS.get(way, str)(ONE).splitlines()
     for begin in range(1, 240, 17):
         for end in (begin + 16, len(lines)):

@@ -124,7 +124,7 @@ def test_ports_in_software_have_no_packet_size_of_their_own() -> None:
 
 
 def test_abilities_that_no_list_here_knows() -> None:
-    """``ibv_devinfo -v``: what stands between a device and its ports is another thing in every library."""
+    """``ibv_devinfo -v``: the text between a device and its ports is another thing in every library."""
     found = ports(
         "hca_id:\tmlx5_0\n\tfw_ver:\t\t\t\t28.39.1002\n\tphys_port_cnt:\t\t\t1\n\tuc_odp_caps:\n"
         "\t\t\t\t\tNO SUPPORT\n\tmax fetch and add bit boundary\t64\n\tLog number of strides for single WQE: 3 - 16\n"
@@ -187,7 +187,7 @@ def test_counters_filtered_by_grep() -> None:
 
 @pytest.mark.parametrize("dots", ["..", "...", "[...]"])
 def test_dots_behind_a_port_that_is_down(dots: str) -> None:
-    """Others stood there: no finding claims that none is active."""
+    """Others were there: no finding claims that none is active."""
     part = only(
         "CA 'mlx5_0'\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Down\n\t\tPhysical state: Disabled\n"
         f"\t\tRate: 40\n\t\tLink layer: Ethernet\n{dots}\n",

@@ -151,7 +151,7 @@ def test_what_is_wrong_is_reported(case: str) -> None:
     (old, new), name, check = SICK[case]
     text = outside(name)
     assert old in text
-    # The first of several alike is enough, but for states that all must have
+    # The first of several equal ones is enough, but for states that all must have
     text = text.replace(old, new) if old.startswith("State") else text.replace(old, new, 1)
     failures = [
         (f["check"], f["status"]) for part in read_text(text, case) for f in part.findings if f["status"] != "pass"
@@ -377,7 +377,7 @@ def source(text: str, folder: Path) -> InputSource:
 
 
 def test_a_job_that_fell_back_to_tcp(tmp_path: Path) -> None:
-    """The log of NCCL and the table of nccl-tests stand within each other's lines."""
+    """The log of NCCL and the table of nccl-tests are interleaved within lines."""
     parts = {part.kind: part for part in read(source(JOB + outside("ibstat_mt4125.txt"), tmp_path))}
     assert set(parts) == {"nccl-log", "nccl-tests", "ibstat"}
     log, table = parts["nccl-log"].taken.facts, parts["nccl-tests"].taken.facts

@@ -1,4 +1,4 @@
-"""What was not read of a source: no pass rests on it, and the answer names it."""
+"""Unread parts of a source: no pass depends on them, and the answer names them."""
 
 from __future__ import annotations
 

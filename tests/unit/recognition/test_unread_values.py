@@ -1,4 +1,4 @@
-"""Values that a text lacks or shows as an error: no pass rests on them."""
+"""Values that a text lacks or shows as an error: no pass depends on them."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from preflight.redact import Redactor
 from tests.support.secret_lines import DRAWS, IDENTITIES, LOOKALIKES, NO_IDENTITIES, SECRETS, drawn
 
 SEED = os.environ.get("REDACT_SEED") or str(random.SystemRandom().randrange(1 << 32))
-#: What stands around a line: a log's head, a mail's mark, the colours of a terminal, JSON.
+#: Text around a line: a log's head, a mail's mark, the colours of a terminal, JSON.
 AROUND: dict[str, Callable[[str], str]] = {
     "alone": lambda line: line,
     "indented": lambda line: f"\t{line}\n",
@@ -31,7 +31,7 @@ AROUND: dict[str, Callable[[str], str]] = {
     "sentence": lambda line: f"{line}.",
     "element": lambda line: f"<pre>{line}</pre>",
 }
-#: Those that can stand around a prompt or a table, too.
+#: Those that can also be around a prompt or a table.
 AROUND_LINES = {name: AROUND[name] for name in ("alone", "carriage returns", "colours")}
 
 

@@ -164,7 +164,7 @@ def test_shows_the_verdict_first_and_everything_in_order(sick: Page) -> None:
 
 
 def test_the_title_of_a_card_is_what_is_wrong(sick: Page) -> None:
-    """Not what the check looks at: that stands beside its id."""
+    """Not the title of the check, which is next to its id."""
     fault = samples.finding("a.one", "fail", ["n1"], "found 7", title="All is well", fault="A GPU is missing")
     both = [samples.finding("a.two", "fail", [name], f"{name} differs", title="All are alike") for name in ("n1", "n2")]
     cards = page_cards.cards([fault, *both, samples.finding("a.3", "fail", ["n1"], "x is down", title="Up")], "fail")
@@ -234,7 +234,7 @@ def test_findings_of_one_check_make_one_card() -> None:
     nvlink = cards[2]
     assert nvlink.nodes == "gpu[032-033]"
     assert len(nvlink.instances) == 8
-    # the seven of gpu032 rest on the same passage: it is printed once
+    # the seven of gpu032 have the same passage: it is printed once
     assert [one.evident for one in nvlink.instances] == [False] * 6 + [True, True]
     assert cards[4].nodes == "the run's logs"
 

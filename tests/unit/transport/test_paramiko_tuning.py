@@ -1,4 +1,4 @@
-"""What is overridden of paramiko is there, and stands in one module behind one switch."""
+"""What is overridden of paramiko exists, and is in one module behind one switch."""
 
 from __future__ import annotations
 
