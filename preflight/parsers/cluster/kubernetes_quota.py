@@ -19,7 +19,7 @@ _HEAD = re.compile(r"\s{0,4}Resource\s+Used\s+Hard\s*")
 _RULE = re.compile(r"\s{0,4}-{4,20}\s+-{2,10}\s+-{2,10}\s*")
 _ROW = re.compile(r"\s{0,4}([a-z][\w./-]{1,120})\s+(\d{1,15}\w{0,2})\s+(\d{1,15}\w{0,2})\s*")
 _NAME = re.compile(r"\s{0,4}(?:Name|Resource Quotas?):\s+(\S{1,253})\s*")
-#: Lines above the table in which the name stands.
+#: Lines above the table with the name.
 _ABOVE = 4
 
 
