@@ -60,7 +60,7 @@ def keys(source: str, folder: Path) -> list[str]:
         ('"""There is no file; it is no longer there."""', []),
         ('"""This is no regular file."""', ["prose.is no"]),
         ('"""See ``told``."""', []),
-        ('"""Why it matters: N stands for a node."""\nalike = 1', []),
+        ('"""Why it matters: the zone does not matter, N stands for a node."""\nalike = 1', []),
         (
             '"""It is handed over; what becomes of it rests on us."""',
             [
@@ -69,7 +69,10 @@ def keys(source: str, folder: Path) -> list[str]:
                 "prose.what becomes of",
             ],
         ),
-        ('x = "it stands here, all alike"', ["messages.alike", "messages.stand"]),
+        (
+            'x = "it stands here, all alike, a matter of clocks"',
+            ["messages.alike", "messages.matter", "messages.stand"],
+        ),
         ("def test(known_hosts): pass", []),
         (
             "match x:\n    case [said, *told]: pass\n    case {**whole}: pass",
