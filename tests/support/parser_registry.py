@@ -123,6 +123,7 @@ APART = {
             "parsers.cluster.kubernetes_events.event_in",
             "parsers.cluster.slurm_jobs.plain",
             "parsers.host.command_line.facts",
+            "parsers.host.disk_health.number",
             "parsers.host.command_line.summary",
             "parsers.messages.error_words.check_of",
             "parsers.messages.logged_level.error_text",
