@@ -97,6 +97,7 @@ MODULES = (
     "job.gpudirect",
     "job.failures",
     "job.program_errors",
+    "job.serving",
     "job.rails",
     "job.hca_roles",
     "job.nccl_tests",

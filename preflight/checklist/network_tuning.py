@@ -90,15 +90,15 @@ ITEMS = (
     # inference trace
     _LIST.item(
         "NT-INF-1", "Is TTFT bound by prefill compute?", "trace",
-        lack("Breakdown of the time to the first token", _SERVING),
+        question("Prefill, queue and the rest of the time to the first token", "serving.first-token"),
     ),
     _LIST.item(
         "NT-INF-2", "Is TPOT bound by decode memory bandwidth?", "trace",
         lack("Breakdown of the time for each further token", _SERVING),
     ),
     _LIST.item(
-        "NT-INF-3", "Does KV-cache transfer cause tail "
-                    "latency?", "trace", lack("Tail of the transfers' times", _SERVING)
+        "NT-INF-3", "Does KV-cache transfer cause tail latency?", "trace",
+        question("Tail of the transfers' times, and their share of the first token", "serving.kv-transfer"),
     ),
     _LIST.item(
         "NT-INF-4", "Is prefill/decode placement topology-aware?", "declared",
@@ -108,11 +108,11 @@ ITEMS = (
         "NT-INF-5", "Does KV offload leave the GPU for CPU or storage too much?", "trace",
         lack("Offloaded share of the cache", _SERVING),
     ),
-    _LIST.item("NT-INF-6", "Do decode workers queue?", "trace", lack("Length of their queues", _SERVING)),
+    _LIST.item("NT-INF-6", "Do decode workers queue?", "trace", question("Requests that wait", "serving.queue")),
     _LIST.item(
         "NT-INF-7", "Is GPU memory under pressure?", "node trace",
         question("Memory is free on each GPU", "gpu.memory-headroom"),
-        lack("The engine's own cache: use, preemptions", _SERVING),
+        question("The engine's own cache: use, preemptions", "serving.cache"),
     ),
     # the lens on bottlenecks
     _LIST.item(
@@ -162,6 +162,7 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-LENS-10", "bottleneck lens: KV transfer slow", "trace",
-        lack("Times of the transfers, relative to TTFT and TPOT", _SERVING),
+        question("Times of the transfers, relative to the time to the first token", "serving.kv-transfer"),
+        lack("Rate of the transfers, relative to the NICs", "the engine's metrics with its node's NICs"),
     ),
 )  # fmt: skip

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from preflight.parsers.job_log import JobLog
     from preflight.parsers.messages.scan import LoggedError
     from preflight.parsers.messages.signature import ErrorSignature
+    from preflight.parsers.training.serving_metrics import ServingMetrics
 
 T = TypeVar("T")
 
@@ -41,6 +42,8 @@ _WORDS_OF_ERRORS = (
     "exitcode",
     "MPI_ABORT",
 )
+#: Texts, one of which occurs in each scrape of a serving engine.
+_METRICS = ("\nvllm:", "\nsglang:", "\ntrtllm", "\ndynamo_")
 
 
 class RunFacts:
@@ -192,7 +195,7 @@ class RunFacts:
     def kinds(self) -> frozenset[str]:
         """The kinds of PyTorch output among the logs, including refused ones.
 
-        They are ``trace``, ``recording``, ``watchdog`` and ``errors``.
+        They are ``trace``, ``recording``, ``watchdog``, ``errors`` and ``serving``.
         """
         try:
             inputs = {
@@ -200,6 +203,7 @@ class RunFacts:
                 "recording": {**self.recordings, **self.refused},
                 "watchdog": self.watchdogs,
                 "errors": self.program_errors,
+                "serving": self.serving,
             }
         except EvidenceError:
             return frozenset()
@@ -220,6 +224,17 @@ class RunFacts:
             if groups:
                 errors[key] = groups
         return errors
+
+    @cached_property
+    def serving(self) -> dict[str, ServingMetrics]:
+        """The logs that are metrics of a serving engine, by record key."""
+        scraped = {}
+        for key, log in self._job_logs.items():
+            if any(hint in log.text.text for hint in _METRICS):
+                metrics = importlib.import_module("preflight.parsers.training.serving_metrics").parse(log.text)
+                if metrics is not None:
+                    scraped[key] = metrics
+        return scraped
 
     @cached_property
     def watchdogs(self) -> dict[str, parsers.torch.watchdog.Watchdog]:

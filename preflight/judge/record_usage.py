@@ -76,6 +76,12 @@ class _Run(RunFacts):
         return super().recordings
 
     @property
+    def serving(self) -> Any:
+        """All metrics of serving engines."""
+        self.read_as.add(provenance.SERVING)
+        return super().serving
+
+    @property
     def nccl_tests(self) -> Any:
         """Every report of nccl-tests."""
         self.read_as.add(provenance.NCCL_TESTS)

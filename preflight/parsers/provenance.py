@@ -39,6 +39,7 @@ _VM = "a virtual machine with Debian 12 and kernel 6.18"
 NCCL_LOG, NCCL_TESTS = "log: NCCL", "log: nccl-tests"
 #: Recorded ones (tests/data/outside/torch) come from a machine without a GPU.
 TRACE, RECORDING = "log: PyTorch trace", "log: flight recorder"
+SERVING = "log: metrics of a serving engine"
 
 FORMATS = (
     # GPUs
@@ -148,6 +149,10 @@ FORMATS = (
     )),
     Format("PyTorch's trace of a GPU", (TRACE,)),
     Format("PyTorch's flight recorder with NCCL", (RECORDING,)),
+    Format("metrics of a serving engine", (SERVING,), (
+        "https://docs.vllm.ai/en/stable/usage/metrics/", "https://docs.sglang.io/references/production_metrics.html",
+        "https://docs.nvidia.com/dynamo/latest/backends/trtllm/prometheus.html",
+    )),
     Format("NCCL log", (NCCL_LOG,), (_GITHUB + "NVIDIA/nccl-tests/issues/131",)),
     Format("nccl-tests", (NCCL_TESTS,), (
         _GITHUB + "aws/aws-k8s-tester/pull/503", _GITHUB + "NVIDIA/nccl-tests/issues/294",

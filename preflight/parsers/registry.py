@@ -139,6 +139,7 @@ CLUSTER: Mapping[str, str] = {
 JOB: Mapping[str, str] = {
     "training log": "training.iteration_log",
     "serving log": "training.serving_log",
+    "serving metrics": "training.serving_metrics",
     "nvidia-smi error": "messages.nvidia_smi_errors",
     "slurm error": "messages.slurm_errors",
     "network error": "messages.network_errors",

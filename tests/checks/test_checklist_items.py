@@ -46,6 +46,7 @@ CLOSED = {
     "PA-25": "torch.collective-share and torch.experts judge the job's own; without the traces of it, it stays unknown",
     "NT-DDP-1": "torch.data-parallel reads the job's own trace, beside what processes hold at this moment",
     "NT-DDP-2": "torch.bucket-start measures the start, number and size of the buckets, torch.overlap the tail",
+    "NT-INF-7": "gpu.memory-headroom reads the GPU, serving.cache the engine; without its metrics, it stays unknown",
     "NT-TRN-3": "the sentence asks for the calls of a step; what they cost is the matter of the check",
 }
 

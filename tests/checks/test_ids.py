@@ -22,15 +22,11 @@ DEFERRED = {
     "PA-11": ("declared", "micro-batch and accumulation are the job's own"),
     "PA-N3": ("declared", "which ranks belong to one job, and that it crosses knowingly, the job declares"),
     "PA-N2": ("declared", "power and price are the site's word"),
-    "NT-INF-1": ("trace", "a trace of a serving engine is needed"),
     "NT-INF-2": ("trace", "a trace of a serving engine is needed"),
-    "NT-INF-3": ("trace", "a trace of a serving engine is needed"),
     "NT-INF-4": ("declared", "roles of the workers: prefill or decode is the engine's own plan"),
     "NT-INF-5": ("trace", "a trace of a serving engine is needed"),
-    "NT-INF-6": ("trace", "a trace of a serving engine is needed"),
     "NT-SHP-5": ("switch", "the telemetry of the fabric lies in its manager and its switches"),
     "AN-5": ("switch", "the other half of the comparison is the switch's"),
-    "NT-LENS-10": ("trace", "a trace of a serving engine is needed"),
 }
 
 #: Id -> the kind of evidence that its open questions wait for; the rest of it is answered.
@@ -40,7 +36,7 @@ IN_PART = {
     "FP-CON-4": "switch", "FP-CON-5": "switch", "FP-LAT-3": "switch",
     "FP-LOSS-2": "switch", "GS-3": "bench", "GS-5": "bench",
     "NT-COM-1": "trace", "NT-GDR-2": "pair",
-    "NT-INF-7": "trace", "NT-LENS-1": "trace", "NT-LENS-6": "trace", "NT-LENS-8": "trace",
+    "NT-LENS-1": "trace", "NT-LENS-10": "trace", "NT-LENS-6": "trace", "NT-LENS-8": "trace",
     "NT-PIT-6": "trace", "NT-SCL-1": "bench", "NT-TRN-1": "trace", "PA-05": "declared",
     "GS-1": "node", "NT-LENS-4": "node", "NT-LENS-5": "node", "PA-14": "node", "PA-16": "node",
     "PA-17": "switch", "PA-19": "switch", "PA-20": "window", "PA-22": "trace",

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from math import isinf, isnan
 from statistics import median
 
+from preflight.checks.job.serving import (
+    judge_cache,
+    judge_first_token,
+    judge_queue,
+    judge_transfer,
+    transfers_caches,
+)
 from preflight.model import Finding, failed, passed, unknown, warned
 from preflight.parsers.host.ulimit import ProcessLimits
 from preflight.parsers.training.iteration_log import TrainingLog, TrainingStep
 from preflight.parsers.training.serving_log import ServingLog, ServingReport
-from preflight.recognition.judges import Judges, PastedValue
+from preflight.parsers.training.serving_metrics import ServingMetrics
+from preflight.recognition.judges import Judged, Judges, PastedValue
 
 #: Minimum open files for a job of eight ranks with data loaders: a judgement, as in host.open-files.
 _FEW_FILES = 4096
@@ -154,8 +163,29 @@ def _served(part: PastedValue) -> Iterator[Finding]:
         yield passed("no request runs in these reports", evidence=part.evidence)
 
 
+def _metrics(metrics: ServingMetrics) -> Judged:
+    """Return the judges of an engine's metrics; of transfers if it has any."""
+    return tuple(
+        (ident, partial(_judged, judge))
+        for ident, judge in (
+            ("serving.first-token", judge_first_token),
+            ("serving.queue", judge_queue),
+            ("serving.cache", judge_cache),
+            ("serving.kv-transfer", judge_transfer),
+        )
+        if judge is not judge_transfer or transfers_caches(metrics)
+    )
+
+
+def _judged(
+    judge: Callable[[ServingMetrics, Sequence[str]], Iterator[Finding]], part: PastedValue
+) -> Iterator[Finding]:
+    return judge(part.value, part.evidence)
+
+
 JUDGES: Judges = {
     "ulimit": (("host.memlock", _memlock), ("host.open-files", _files)),
     "training log": (("torch.steps", _steps),),
+    "serving metrics": _metrics,
     "serving log": (("gpu.memory-headroom", _cache), ("torch.hang", _served)),
 }
