@@ -139,7 +139,8 @@ class RunFacts:
 
     def _leaves_of(self, hosts: Set[str]) -> Mapping[str, str]:
         """Return the leaves of the hosts in logs; empty unless that of each is known."""
-        from preflight.facts.fabric import leaves  # start-up: few runs are over several nodes
+        # import-at-use: few runs are over several nodes
+        from preflight.facts.fabric import leaves
 
         by_node = self._leaves()
         node_of = {host: node.node for host in hosts if host not in by_node and (node := self.host(host))}
