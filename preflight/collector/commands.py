@@ -91,7 +91,7 @@ class _Run:
         signal_group(self.process.pid, signal.SIGKILL)
         if self._sinks:
             self._drain()
-            record["why"] = "a descendant held the output open after the command's end and "
+            record["why"] = "a descendant held the output open after the command's own end and "
             record["why"] += "is ended with the run" if self._sinks else "was ended"
             if self.full:
                 record.update(status="cut", bytes=self._cap)
