@@ -49,6 +49,7 @@ def no_pairs(run: RunFacts, site: Site) -> Finding | None:
     action="fix-site",
     scope="run",
     gating=False,
+    answers=("FP-LAT-2",),
     unless=(no_report, no_pairs),
 )
 def pairs(run: RunFacts, site: Site) -> Iterator[Finding]:
@@ -165,6 +166,7 @@ def _summary(comparison: Comparison) -> str:
     fix="Run the pairs that it lists, then `preflight check --window 60` on their nodes: counters of the ports.",
     action="fix-site",
     scope="run",
+    answers=("FP-LAT-2",),
     unless=(no_report, no_pairs),
 )
 def factor(run: RunFacts, site: Site) -> Iterator[Finding]:

@@ -37,7 +37,10 @@ ITEMS = (
     ),
     _LIST.item(
         "FP-LAT-2", "Is there a slow path between groups of GPUs?", "node bench",
-        lack("Every pair of groups is as fast as its peers", "a measured matrix of all pairs"),
+        question("Every measured pair of nodes is as fast as its peers, and no part explains slow pairs",
+                 "bench.pairs", "bench.factor"),
+        within="the pairs that were measured; `preflight bench` stops when each node, and with `--goal links` each "
+        "rail and leaf, is cleared or named",
     ),
     _LIST.item(
         "FP-LAT-3", "Does job placement make hop counts uneven?", "fabric",

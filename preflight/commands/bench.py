@@ -198,6 +198,10 @@ def _plan(wanted: Mapping[str, Any], cluster: Cluster, dry: bool) -> CampaignPla
             raise UsageError("between which nodes? Give --hosts, --hostfile or --job, or run it within salloc")
         targets = Targets(job=job)
     nodes = targets.nodes(CollectOptions(job=job))
+    if via == "srun" and targets.named and not dry:
+        within = frozenset(Targets(job=job).nodes(CollectOptions(job=job)))
+        if outside := next((node for node in nodes if node not in within), ""):
+            raise UsageError(f"{outside}: not a node of job {job}, in which srun launches")
     if len(nodes) < 2:
         raise UsageError("a pair needs two nodes")
     if wrong := next((node for node in nodes if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", node)), ""):

@@ -12,7 +12,6 @@ from tests.support.fixture import cases
 
 #: Id -> what it waits for (a kind of evidence), and why nothing that this version collects can answer it.
 DEFERRED = {
-    "FP-LAT-2": ("bench", "a pairwise matrix between all groups of GPUs has to be measured"),
     "FP-OBS-7": ("switch", "queues are seen by the switch alone"),
     "PA-06": ("declared", "which ranks form a data-parallel group is the job's own plan"),
     "PA-07": ("declared", "which ranks form a tensor-parallel group is the job's own plan"),

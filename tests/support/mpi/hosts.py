@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.support.mpi import standin
 from tests.support.paths import ROOT
 from tests.support.sshfarm.material import SSHD, keygen, public
 
@@ -183,11 +184,8 @@ class MpiHosts:
             "127.0.0.1 localhost\n" + "".join(f"{address} {name}\n" for name, address in addresses.items())
         )
         os.makedirs("/run/sshd", exist_ok=True)
-        self.binaries.mkdir()
         (folder / "tmp").mkdir()
-        source = Path(__file__).with_name("nccl_standin.c")
-        subprocess.run(["mpicc", "-O2", "-o", self.binaries / "alltoall_perf", source], check=True)
-        os.link(self.binaries / "alltoall_perf", self.binaries / "all_reduce_perf")
+        standin.build(self.binaries)
         self._fabric()
         for name, address in addresses.items():
             self._host(name, address)

@@ -1,0 +1,115 @@
+"""`preflight bench` in jobs of a real Slurm, with PMIx and real Open MPI; the benchmark is a stand-in.
+
+All nodes share one network, so nothing is slow: this is about what is launched, where, and what is left of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.mpi import standin
+from tests.support.paths import ROOT
+from tests.support.slurm import cluster
+from tests.support.slurm.cluster import Slurm
+
+_MISSING = cluster.missing() or next((tool for tool in ("mpicc", "mpirun") if not shutil.which(tool)), "")
+
+pytestmark = [pytest.mark.mpi, pytest.mark.skipif(bool(_MISSING), reason=f"MPI in Slurm needs {_MISSING}")]
+
+#: PMIx of slurmstepd uses one path in /tmp for a step, so each node needs a /tmp of its own.
+_SETUP = "mount -t tmpfs tmpfs /tmp\n"
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[Slurm]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", "/var/tmp")
+        started = Slurm(5, setup=_SETUP)
+    with started:
+        standin.build(started.folder / "bin")
+        yield started
+
+
+def bench(
+    slurm: Slurm, folder: str, *more: str, before: tuple[str, ...] = ("salloc", "-Q", "-N4", "-w", "n[1-4]")
+) -> list[str]:
+    return [
+        *before, sys.executable, "-m", "preflight", "bench", "--gpus", "1", "--size", "64K", "--iterations", "5",
+        "--binary", str(slurm.folder / "bin"), "--env", "OMPI_MCA_btl=tcp,self", "--env", "OMPI_MCA_pml=ob1",
+        "--env", "OMPI_MCA_btl_tcp_if_include=lo", "--run-limit", "20s", "--allow-root", "--yes",
+        "--save", str(slurm.folder / folder), *more,
+    ]  # fmt: skip
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def findings(stdout: str, check: str, status: str) -> list[str]:
+    document: dict[str, Any] = json.loads(stdout)
+    return [item["message"] for item in document["findings"] if item["check"] == check and item["status"] == status]
+
+
+def steps(slurm: Slurm) -> list[str]:
+    """Return the names of all steps that run."""
+    return slurm.run(["squeue", "-s", "-h", "-o", "%j"]).stdout.split()
+
+
+def test_within_an_allocation(slurm: Slurm) -> None:
+    (slurm.folder / "bin/n3.wrong").touch()
+    ran = slurm.run(bench(slurm, "sound", "--json"), env=environment())
+    (slurm.folder / "bin/n3.wrong").unlink()
+    assert ran.returncode == 1, ran.stderr
+    wrong = findings(ran.stdout, "bench.pairs", "fail")
+    assert wrong
+    assert all("n3" in text and "wrong values at 65,536 bytes" in text for text in wrong)
+    assert not findings(ran.stdout, "bench.factor", "warn")
+    outputs = [path.read_text() for path in sorted((slurm.folder / "sound/out").glob("*.txt"))]
+    assert all("STUB" in text for text in outputs)
+    assert not any(" n5 " in text for text in outputs)  # not a node of the allocation
+    assert steps(slurm) == []
+
+
+def test_a_node_of_another_job_is_refused(slurm: Slurm) -> None:
+    ran = slurm.run(bench(slurm, "foreign", "--hosts", "n[2-5]", "--json"), env=environment())
+    assert ran.returncode == 2
+    assert "n5: not a node of job" in ran.stderr
+    assert not (slurm.folder / "foreign").exists()
+
+
+def test_ctrl_c_ends_the_steps(slurm: Slurm) -> None:
+    (slurm.folder / "bin/n1.deaf").touch()  # never ends, and ignores SIGTERM
+    command = [*slurm._enter(), *bench(slurm, "interrupted", "--json")]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
+    journal = slurm.folder / "interrupted/journal.jsonl"
+    for _ in slurm.wait_for("launches"):
+        if journal.exists() and journal.read_text().count('"started"') == 2 and len(steps(slurm)) >= 1:
+            break
+    pid = next(int(entry.name) for entry in Path("/proc").glob("[0-9]*")
+               if b"preflight\0bench" in _words(entry) and b"interrupted" in _words(entry)
+               and b"salloc" not in _words(entry) and b"nsenter" not in _words(entry))  # fmt: skip
+    os.kill(pid, signal.SIGINT)
+    stdout, stderr = running.communicate(timeout=60)
+    (slurm.folder / "bin/n1.deaf").unlink()
+    assert "preflight bench --resume" in stderr
+    assert any("interrupted" in text for text in findings(stdout, "bench.coverage", "unknown"))
+    assert steps(slurm) == []
+    assert not [entry for entry in Path("/proc").glob("[0-9]*") if str(slurm.folder / "bin").encode() in _words(entry)]
+
+
+def _words(entry: Path) -> bytes:
+    try:
+        return (entry / "cmdline").read_bytes()
+    except OSError:
+        return b""
