@@ -17,6 +17,7 @@ import pytest
 
 from preflight.cli.app import main
 from tests.support import commands, training_job
+from tests.support.fabric.ibsim import fat_tree
 from tests.support.paths import ROOT
 from tests.support.sshfarm import SSHD, Farm
 
@@ -115,6 +116,7 @@ def ran(farm: Farm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, comma
     records = json.loads((demo / "gpu001.json").read_text("utf-8"))["records"]
     training_job.main([str(folder / "traces"), "--data", "4"])
     (folder / "ibstat.txt").write_text(records["cmd:ibstat"]["out"], "utf-8")
+    (folder / "ibnetdiscover.txt").write_text(fat_tree(4, down=2), "utf-8")
     (folder / "-").write_text(records["cmd:nvidia-smi topo -m"]["out"], "utf-8")
     runs: list[list[str]] = []
     for line in OURS:
