@@ -32,6 +32,11 @@ SIGNATURES = signatures(NETWORK_TOOL, (
      r"|libibverbs: Warning: (?:couldn't load driver|no userspace device-specific driver).{0,160}",
      "fail", "an RDMA device cannot be opened or queried", "rdma.device-nodes", _DEVICES,
      "Load the driver (`modprobe mlx5_ib`) and its user-space provider (rdma-core); in a pod, request the device."),
+    ("memlock", "RLIMIT_MEMLOCK",
+     r"libibverbs: Warning: RLIMIT_MEMLOCK is (?P<what>\d{1,12} bytes)",
+     "warn", "little memory may be locked, so RDMA cannot register its buffers", "host.memlock",
+     ("ulimit -l", "systemctl show slurmd -p LimitMEMLOCK", "cat /etc/security/limits.d/*.conf"),
+     "Set the limit of locked memory to unlimited where the job is started."),
     ("interface-missing", "No such device|does not exist|Cannot find device|not found|Cannot get ",
      r"(?:Cannot get .{0,60}|netlink error|Device \"[\w.@-]{1,64}\"|Cannot find device \"(?P<node>[\w.@-]{1,64})\""
      r"|\w{1,40}: error fetching interface information).{0,80}(?:No such device|does not exist|Device not found)"

@@ -55,6 +55,24 @@ def _files(part: PastedValue) -> Iterator[Finding]:
 _STALL, _ENOUGH = 2.0, 8
 
 
+def _timed(steps: Sequence[TrainingStep]) -> list[tuple[float, TrainingStep]]:
+    """Return the steps with their times, or the inverse of their throughput."""
+    times = [(step.step_time_s, step) for step in steps if step.step_time_s]
+    return times or [(1 / step.throughput, step) for step in steps if step.throughput]
+
+
+def _jump(times: Sequence[tuple[float, TrainingStep]]) -> tuple[float, float, TrainingStep] | None:
+    """Return the times around the step from which on all take twice as long.
+
+    Two or more steps on either side agree: the first step alone may compile, a single slow one may save a checkpoint.
+    """
+    for at in range(2, len(times) - 1):
+        before, after = [time for time, _ in times[:at]], [time for time, _ in times[at:]]
+        if min(after) > _STALL * max(before):
+            return median(before), median(after), times[at][1]
+    return None
+
+
 def _of_step(step: TrainingStep, word: str = "in") -> str:
     return f" {word} step {step.step}" if step.step is not None else " from here" if word == "from" else ""
 
@@ -85,7 +103,13 @@ def _steps(part: PastedValue) -> Iterator[Finding]:
     rates = [(step.throughput, step) for step in log.steps[1:] if step.throughput]
     if not times and rates:  # the time of a step follows from the throughput
         times = [(1 / rate, step) for rate, step in rates if rate]
-    if len(times) >= _ENOUGH:
+    jump = None if bad or len(times) >= _ENOUGH else _jump(_timed(log.steps))
+    if jump is not None:
+        before, after, step = jump
+        yield warned(f"from step {step.step} on, steps take {after / before:.1f} times as long as before: "
+                     f"{before:.4g} s, then {after:.4g} s (line {step.line})", found=f"{after / before:.1f} times",
+                     expected="equal steps", evidence=part.evidence)  # fmt: skip
+    elif len(times) >= _ENOUGH:
         usual = median(time for time, _ in times)
         slow = [(time, step) for time, step in times if time > _STALL * usual]
         if slow:

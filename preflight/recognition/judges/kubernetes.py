@@ -32,6 +32,8 @@ def _listed(table: KubernetesList) -> Judged:
         (cause(f"{row.name} {trouble.words}")[0], object_judge(row.name, trouble, row.line))
         for row in table.others if (trouble := row_trouble(row)) is not None
     ]  # fmt: skip
+    if len({node.version for node in table.nodes}) > 1:
+        judges.append(("fleet.software", _versions))
     if judges:
         return tuple(judges)
     return (("host.services", _every_row_well),) if table.pods or table.nodes or table.others else ()
@@ -102,6 +104,17 @@ def _node_row(node: ListedNode) -> Judge:
                                                  " events.")  # fmt: skip
 
     return judge_part
+
+
+def _versions(part: PastedValue) -> Iterator[Finding]:
+    """Name the kubelet versions where nodes have several."""
+    versions: dict[str, list[str]] = {}
+    for node in part.value.nodes:
+        versions.setdefault(node.version, []).append(node.name)
+    shown = "; ".join(f"{version}: {', '.join(names[:4])}" for version, names in list(versions.items())[:4])
+    yield unknown(f"the nodes run {len(versions)} versions of kubelet: {shown}; usual only during an upgrade",
+                  found=shown, expected="one version", evidence=part.evidence,
+                  fix="Finish or repeat the upgrade.")  # fmt: skip
 
 
 def _every_row_well(part: PastedValue) -> Iterator[Finding]:
