@@ -93,6 +93,8 @@ MODULES = (
     "fabric.links",
     "fabric.load",
     "switch.settings",
+    "switch.links",
+    "switch.traffic",
     "job.transport",
     "job.gpudirect",
     "job.failures",

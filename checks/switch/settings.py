@@ -96,7 +96,7 @@ def answers(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     source="DCQCN (SIGCOMM 2015); SONiC qos_config.j2 (AZURE_LOSSLESS); Cumulus Linux RoCE; Cisco RoCE blueprint",
     fix="Bind an ECN profile to the queue of the RoCE priority: in SONiC `wred_profile` of QUEUE, `ecnconfig -l`.",
     action="fix-site",
-    answers=("FP-CON-3",),
+    answers=("FP-CON-3", "FP-LOSS-2", "AN-4"),
     scope="fleet",
     switches=True,
     reads=("redis:CONFIG_DB WRED_PROFILE", "redis:CONFIG_DB QUEUE", "redis:CONFIG_DB PORT_QOS_MAP"),

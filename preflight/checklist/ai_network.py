@@ -27,7 +27,9 @@ ITEMS = (
         "AN-4", "the host agent verifies PFC/ECN on host and switch port", "node switch",
         question("PFC is on for the same priorities at both ends", "switch.pfc"),
         question("The job's DSCP has the same priority at both ends", "switch.dscp"),
-        lack("ECN of the switch port", "the ECN configuration of the switch", where=ROCE),
+        question("Both ends of each cable show each other, and are configured alike", "link.join", "link.pfc",
+                 "link.dscp", where=ROCE),
+        question("ECN of the switch port", "switch.ecn", where=ROCE),
     ),
     _LIST.item(
         "AN-5", "host RDMA errors correlated with the switch port's counters", "window switch",

@@ -62,7 +62,8 @@ ITEMS = (
         question("Host: PFC, ECN and DCQCN of each port", "roce.chain"),
         question("Host: marking and congestion control are the same on all nodes", "fleet.roce-equal"),
         question("Switch port: PFC and DSCP, as LLDP announces them", "switch.pfc", "switch.dscp"),
-        lack("Switch port: ECN marking and its class", "the ECN configuration of the switch", where=ROCE),
+        question("Both ends of each cable: PFC and DSCP, as configured", "link.pfc", "link.dscp", where=ROCE),
+        question("Switch: ECN marking of the lossless queue", "switch.ecn", where=ROCE),
     ),
     _LIST.item(
         "FP-LOSS-3", "Are packet drops monitored?", "window",
@@ -99,7 +100,8 @@ ITEMS = (
         question("Duration of pauses on each port, and whether they are global", "counters.congestion",
                  where=ROCE),
         question("Switch: a watchdog ends a storm of pauses", "switch.watchdog", where=ROCE),
-        lack("Who paused whom", "pauses sent and received, matched over nodes and switch ports", where=ROCE),
+        question("Who paused whom", "fabric.pause-root", where=ROCE),
+        question("Switch: no watchdog stopped a storm", "switch.watchdog-fired", where=ROCE),
     ),
     _LIST.item(
         "FP-CON-5", "Does the topology reduce hash polarisation?", "node window fabric",

@@ -18,6 +18,7 @@ class SwitchesTable:
     roce_priority: int | None = schema.key(
         schema.integer(0, 7), "the lossless priority of RoCE; default: qos.pfc_priority of the classes"
     )
+    roce_dscp: int | None = schema.key(schema.integer(0, 63), "DSCP of RoCE packets; default: qos.dscp of the classes")
     cable_m: float | None = schema.key(
         schema.number(0.1, 100_000), "length of the longest cable, metres, if a switch does not have it"
     )
@@ -31,7 +32,8 @@ class EthernetSite:
 
     path: str = ""
     settings: SwitchesTable = field(default_factory=SwitchesTable)
-    of_classes: int | None = None  # qos.pfc_priority, if all classes share it
+    class_priority: int | None = None  # qos.pfc_priority, if all classes share it
+    class_dscp: int | None = None  # qos.dscp likewise
 
     def source(self, key: str) -> str:
         """Name a key of the table in a finding."""
@@ -41,11 +43,21 @@ class EthernetSite:
     def priority(self) -> int | None:
         """The lossless priority of RoCE."""
         declared = self.settings.roce_priority
-        return declared if declared is not None else self.of_classes
+        return declared if declared is not None else self.class_priority
+
+    @property
+    def dscp(self) -> int | None:
+        """The DSCP of RoCE packets."""
+        declared = self.settings.roce_dscp
+        return declared if declared is not None else self.class_dscp
 
 
 def read_switches(reader: schema.TableReader, body: Any, path: str, classes: Mapping[str, NodeClass]) -> EthernetSite:
     """Read the table; adds errors."""
     settings = reader.dataclass(SwitchesTable, body, ("switches",))
-    priorities = {members.qos.pfc_priority for members in classes.values()} - {None}
-    return EthernetSite(path, settings, priorities.pop() if len(priorities) == 1 else None)
+
+    def shared(name: str) -> int | None:
+        values = {getattr(members.qos, name) for members in classes.values()} - {None}
+        return values.pop() if len(values) == 1 else None
+
+    return EthernetSite(path, settings, shared("pfc_priority"), shared("dscp"))

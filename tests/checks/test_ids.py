@@ -30,10 +30,10 @@ DEFERRED = {
 
 #: Id -> the kind of evidence that its open questions wait for; the rest of it is answered.
 IN_PART = {
-    "AN-1": "switch", "AN-4": "switch", "AN-7": "switch", "AN-8": "bench", "AN-9": "window",
+    "AN-1": "switch", "AN-7": "switch", "AN-8": "bench", "AN-9": "window",
     "FP-BW-3": "bench", "FP-BW-4": "bench", "FP-CON-1": "declared", "FP-CON-2": "switch",
-    "FP-CON-4": "switch", "FP-CON-5": "switch", "FP-LAT-3": "switch",
-    "FP-LOSS-2": "switch", "GS-3": "bench", "GS-5": "bench",
+    "FP-CON-5": "switch", "FP-LAT-3": "switch",
+    "GS-3": "bench", "GS-5": "bench",
     "NT-COM-1": "trace", "NT-GDR-2": "pair",
     "NT-LENS-1": "trace", "NT-LENS-10": "trace", "NT-LENS-6": "trace", "NT-LENS-8": "trace",
     "NT-PIT-6": "trace", "NT-SCL-1": "bench", "NT-TRN-1": "trace", "PA-05": "declared",

@@ -16,7 +16,7 @@ from tests.support.clos import Clos
 from tests.support.in_process import run
 
 CHECKS = [check for check in registry().checks if check.switches]
-SITE = from_data({"switches": {"roce_priority": 3, "dcqcn": True}}, "cluster.toml")
+SITE = from_data({"switches": {"roce_priority": 3, "roce_dscp": 26, "dcqcn": True}}, "cluster.toml")
 
 Fault = Callable[[Clos], object]
 
@@ -52,6 +52,57 @@ FAULTS: dict[str, tuple[Fault, tuple[str, str, str]]] = {
         lambda clos: clos.set("spine1", "CONFIG_DB", "BUFFER_PROFILE|pg_lossless_400000_40m_profile", xoff="80000"),
         ("warn", "switch.headroom", "spine1 Ethernet0"),
     ),
+    "PFC on another priority at one leaf port": (
+        lambda clos: clos.set("leaf1", "CONFIG_DB", "PORT_QOS_MAP|Ethernet8", pfc_enable="4"),
+        ("fail", "link.pfc", "leaf1 Ethernet8 - gpu002 enp24s0"),
+    ),
+    "MTU at a spine port": (
+        lambda clos: clos.set("spine2", "APPL_DB", "PORT_TABLE:Ethernet0", mtu="9000"),
+        ("fail", "link.mtu", "leaf1 Ethernet48 - spine2 Ethernet0"),
+    ),
+    "DSCP map of one spine": (
+        lambda clos: clos.set("spine2", "CONFIG_DB", "DSCP_TO_TC_MAP|ROCE", **{"26": "0"}),
+        ("fail", "link.dscp", "spine2"),
+    ),
+    "ends that disagree": (
+        lambda clos: clos.set("leaf1", "APPL_DB", "LLDP_ENTRY_TABLE:Ethernet32", lldp_rem_sys_name="spine2"),
+        ("fail", "link.join", "leaf1 Ethernet32"),
+    ),
+    "slow receiver behind two tiers": (
+        lambda clos: clos.pause("leaf3", "Ethernet8", 0.3).pause("spine1", "Ethernet32", 0.1).pause(
+            "leaf1", "Ethernet32", 0.05),
+        ("fail", "fabric.pause-root", "gpu010"),
+    ),
+    "storm of a NIC": (
+        lambda clos: clos.pause("leaf3", "Ethernet8", 0.6).load("leaf3", "Ethernet8", 0.001),
+        ("fail", "fabric.pause-root", "gpu010"),
+    ),
+    "incast": (
+        lambda clos: clos.load("leaf3", "Ethernet8", 0.97).pause("spine1", "Ethernet32", 0.1),
+        ("warn", "fabric.pause-root", "leaf3 Ethernet8"),
+    ),
+    "uplink collision": (
+        lambda clos: clos.load("leaf1", "Ethernet32", 0.97).grow(
+            "leaf1", "Ethernet0", SAI_PORT_STAT_PFC_3_TX_PKTS=10**6),
+        ("warn", "fabric.pause-root", "leaf1 Ethernet32"),
+    ),
+    "switches that wait for each other": (
+        lambda clos: clos.pause("leaf1", "Ethernet32", 0.9).pause("spine1", "Ethernet16", 0.9).pause(
+            "leaf2", "Ethernet48", 0.9).pause("spine2", "Ethernet0", 0.9),
+        ("fail", "fabric.pause-root", "leaf1, leaf2, spine1, spine2"),
+    ),
+    "spine without evidence": (
+        lambda clos: clos.without("spine1").pause("leaf1", "Ethernet32", 0.2),
+        ("unknown", "fabric.pause-root", "spine1"),
+    ),
+    "watchdog fired": (
+        lambda clos: clos.grow("leaf1", "Ethernet8:3", PFC_WD_QUEUE_STATS_DEADLOCK_DETECTED=1),
+        ("fail", "switch.watchdog-fired", "leaf1 Ethernet8"),
+    ),
+    "one lost packet": (
+        lambda clos: clos.grow("leaf2", "Ethernet16:3", SAI_QUEUE_STAT_DROPPED_PACKETS=1),
+        ("fail", "switch.lossless-drops", "leaf2 Ethernet16"),
+    ),
 }  # fmt: skip
 
 
@@ -69,8 +120,45 @@ def test_a_fault_is_one_finding_and_changes_nothing_else(name: str) -> None:
     plant(clos)
     judged = report(clos)
     assert bad(judged) == [expected]
-    assert len(judged["incidents"]) == 1
-    assert judged["exit_status"] == (1 if expected[0] == "fail" else 0)
+    assert len(judged["incidents"]) == (expected[0] != "unknown")
+    assert judged["exit_status"] == {"fail": 1, "unknown": 3}.get(expected[0], 0)
+
+
+HEALTHY: dict[str, Fault] = {
+    "marks without pauses": lambda clos: clos.grow(
+        "leaf1", "Ethernet32:3", SAI_QUEUE_STAT_WRED_ECN_MARKED_PACKETS=10**6),
+    "a full uplink without pauses": lambda clos: clos.load("leaf1", "Ethernet32", 0.98),
+    "pauses below a thousandth": lambda clos: clos.pause("leaf1", "Ethernet32", 0.0005),
+    "storms that ended before the window": lambda clos: [
+        clos.grow_before("leaf1", "Ethernet8:3", f"PFC_WD_QUEUE_STATS_DEADLOCK_{what}", 4)
+        for what in ("DETECTED", "RESTORED")
+    ],
+    "drops of a lossy queue": lambda clos: clos.grow("leaf2", "Ethernet16:0", SAI_QUEUE_STAT_DROPPED_PACKETS=900),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_what_looks_like_a_fault_and_is_none(name: str) -> None:
+    clos = Clos()
+    HEALTHY[name](clos)
+    assert bad(report(clos)) == []
+
+
+def test_a_window_shorter_than_the_polling_is_unknown() -> None:
+    judged = report(Clos(), 5.0)
+    assert {(status, check) for status, check, _ in bad(judged)} == {
+        ("unknown", "switch.lossless-drops"), ("unknown", "switch.watchdog-fired"),
+    }  # fmt: skip
+    assert "polled every 10 s" in str(judged["findings"])
+
+
+def test_counters_that_were_cleared_show_no_growth() -> None:
+    clos = Clos()
+    clos.grow("leaf2", "Ethernet0", SAI_PORT_STAT_IF_IN_OCTETS=-(10**12) - 5000)
+    clos.grow("leaf2", "Ethernet0:3", SAI_QUEUE_STAT_DROPPED_PACKETS=5)
+    assert {(status, subject) for status, check, subject in bad(report(clos)) if check != "switch.answers"} == {
+        ("unknown", "leaf2")
+    }
 
 
 def test_without_switches_their_checks_are_not_planned() -> None:

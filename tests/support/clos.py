@@ -155,6 +155,18 @@ class Clos:
             row[field] = str(int(row.get(field, "0")) + number)
         return self
 
+    def without(self, switch: str) -> Clos:
+        """Leave out the evidence of a switch."""
+        self.gone.add(switch)
+        return self
+
+    def grow_before(self, switch: str, name: str, field: str, by: int) -> Clos:
+        """Let a counter stand at a value before the window."""
+        for later in (False, True):
+            row = self.counters(switch, name, later=later)
+            row[field] = str(int(row.get(field, "0")) + by)
+        return self
+
     def pause(self, switch: str, port: str, share: float, priority: int = 3) -> Clos:
         """Let a port be paused for a share of the window."""
         frames = int(share * 1_000_000)
@@ -269,7 +281,8 @@ def from_case(changes: Mapping[str, Any]) -> list[Evidence]:
     for change, apply in (("pause", clos.pause), ("load", clos.load)):
         for switch, port, share in changes.get(change, ()):
             apply(switch, port, share)
-    clos.gone.update(changes.get("gone", ()))
+    for switch in changes.get("gone", ()):
+        clos.without(switch)
     documents = clos.evidences(changes.get("window_s", WINDOW_S))
     for switch, key in changes.get("lack", ()):
         of = {document.node: document for document in documents}[switch]

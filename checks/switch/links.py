@@ -1,0 +1,370 @@
+"""Checks of both ends of each cable: neighbours, PFC, frame size, speed and FEC."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from preflight import facts
+from preflight.checks.switch.common import FILES, judged_ports, listed, lossy, unread
+from preflight.evidence.document import EvidenceError
+from preflight.expectations.switches_table import EthernetSite
+from preflight.facts.switch.ethernet import CableEnd, Ethernet
+from preflight.facts.switch.model import SwitchFacts
+from preflight.model import Finding, check, failed, passed, unknown
+from preflight.parsers.network.lldp import LLDP
+
+_LLDP_FIX = "compare `show lldp neighbors` of the switch and `lldpcli show neighbors` of the host with the cabling plan"
+
+
+def no_cable(net: Ethernet, site: EthernetSite) -> Finding | None:
+    """Report switches without a cable that is known."""
+    if net.cables:
+        return None
+    return unknown(
+        "no cable of these switches is known: none of them, and no host, shows a neighbour among them",
+        evidence=[switch.key("lldp") for switch in net.switches[:1]],
+        fix="enable LLDP (`show lldp table` in SONiC), and judge hosts and switches together",
+    )
+
+
+@check(
+    "link.join",
+    title="Both ends of each cable show each other",
+    fault="The two ends of a cable show different neighbours",
+    impact="slows-job",
+    owner="network",
+    source="IEEE 802.1AB (LLDP); SONiC lldpmgrd (local port id: the port's alias)",
+    fix="Compare `lldpcli show neighbors` of both ends with the cabling plan.",
+    action="fix-site",
+    answers=("AN-4",),
+    scope="fleet",
+    switches=True,
+    reads=("redis:APPL_DB LLDP_ENTRY_TABLE",),
+    unless=(no_cable,),
+)
+def join(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
+    """Compare the neighbour that each end of a cable announces with the other end.
+
+    ## Why it matters
+    What is judged of a cable holds only if both ends belong to it. A stale or wrong neighbour hides swapped cables.
+
+    ## Verdicts
+    Two ends that name different neighbours fail. A RoCE port of a host without a cable to a known switch, and a cable
+    that only one end shows, are unknown.
+
+    ## False alarms
+    A cable that was moved within the last two minutes, until the old neighbour expires.
+    """
+    reported: set[CableEnd] = set()
+    often = Counter(end for wrong in net.contradictions for end in (wrong.end, wrong.far))
+    for wrong in net.contradictions:
+        repeated = {wrong.end, wrong.far} & reported  # a wrong announcement contradicts two cables
+        reported |= {wrong.end, wrong.far}
+        subject = max(wrong.end, wrong.far, key=lambda end: often[end])
+        if repeated:
+            continue
+        yield failed(
+            f"{wrong.end} shows {wrong.names}, but {wrong.far} shows {wrong.far_names}", subject=str(subject),
+            found=f"{wrong.far} shows {wrong.far_names}", expected=f"{wrong.far} shows {wrong.end}",
+            evidence=[_lldp(net, wrong.end), _lldp(net, wrong.far)],
+        )  # fmt: skip
+    half = [cable for cable in net.cables if cable.note]
+    if half:
+        yield unknown(
+            f"{len(half)} cables are shown by one end only: {listed([str(cable) for cable in half])}",
+            evidence=[_lldp(net, half[0].near)], fix=_LLDP_FIX,
+        )  # fmt: skip
+    in_conflict = {end for wrong in net.contradictions for end in (wrong.end, wrong.far)}
+    alone = [host for host in net.unjoined() if CableEnd(host.node.node, host.netdev, False) not in in_conflict]
+    if alone:
+        names = listed([f"{host.node.node} {host.netdev}" for host in alone])
+        yield unknown(f"{len(alone)} RoCE ports have no cable to a known switch: {names}",
+                      evidence=[f"{alone[0].node.node} {LLDP}"], fix=_LLDP_FIX)  # fmt: skip
+    both = len(net.cables) - len(half)
+    if both and not net.contradictions:
+        yield passed(f"both ends of {both} cables show each other", evidence=[_lldp(net, net.cables[0].near)])
+
+
+def _lldp(net: Ethernet, end: CableEnd) -> str:
+    return net.by_name[end.device].key("lldp") if end.is_switch else f"{end.device} {LLDP}"
+
+
+def _key(net: Ethernet, end: CableEnd, part: str, of_host: str) -> str:
+    return net.by_name[end.device].key(part) if end.is_switch else f"{end.device} {of_host}"
+
+
+@check(
+    "link.pfc",
+    title="PFC is configured for the same priorities at both ends of each cable",
+    fault="PFC is configured for different priorities at the two ends of a cable",
+    impact="slows-job",
+    owner="network",
+    source="IEEE 802.1Qbb (PFC); SONiC PORT_QOS_MAP (pfc_enable); dcb(8), mlnx_qos",
+    fix="Set the same priorities: `config interface pfc priority PORT 3 on` in SONiC, `mlnx_qos -i IF --pfc …`.",
+    action="fix-site",
+    answers=("AN-4", "FP-LOSS-2"),
+    scope="fleet",
+    switches=True,
+    reads=("redis:CONFIG_DB PORT_QOS_MAP",),
+    unless=(no_cable,),
+)
+def pfc(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
+    """Compare the PFC priorities that are configured at both ends of each cable.
+
+    ## Why it matters
+    If only one end pauses, the other ignores it: the buffer overflows, packets are lost, and RDMA retransmits complete
+    messages. Between switches the loss hits every job that crosses the cable.
+
+    ## Verdicts
+    Any difference fails, with both ends. An end that does not show its priorities is unknown.
+
+    ## False alarms
+    A cable to a storage network without PFC, if its host port counts as a compute port.
+    """
+    same = 0
+    for cable in net.cables:
+        sides = [_pfc(net, end) for end in cable.ends]
+        values = [value for value, _, _ in sides]
+        keys = [key for _, key, _ in sides]
+        if None in values:
+            end, why = next((end, why) for end, (value, _, why) in zip(cable.ends, sides, strict=True) if value is None)
+            yield unknown(f"{cable}: PFC of {end} is not known: {why}", subject=str(cable), evidence=keys,
+                          fix="install `dcb` or `mlnx_qos` on the host, and pass CONFIG_DB of the switch")  # fmt: skip
+        elif values[0] == values[1]:
+            same += 1
+        else:
+            shown = " and ".join(f"{end} has PFC on {_priorities(value)}"
+                                 for end, value in zip(cable.ends, values, strict=True))  # fmt: skip
+            yield failed(f"{shown}{cable.note}", subject=str(cable), found=shown, expected="the same at both ends",
+                         evidence=keys)  # fmt: skip
+    if same:
+        yield passed(f"{same} cables have PFC on the same priorities at both ends",
+                     evidence=[net.switches[0].key("pfc")])  # fmt: skip
+
+
+def _pfc(net: Ethernet, end: CableEnd) -> tuple[frozenset[int] | None, str, str]:
+    """Return the PFC priorities of an end, the record, and why there are none."""
+    if port := net.port(end):
+        switch = net.by_name[end.device]
+        return port.pfc, switch.key("pfc"), switch.gaps.get("pfc", "")
+    host = net.host(end)
+    assert host
+    try:
+        reading = facts.port_qos.pfc(host.node.evidence, host.netdev)
+    except EvidenceError as error:
+        return None, f"{end.device} {error.key}", error.why
+    return reading.value, f"{end.device} {reading.evidence}", ""
+
+
+def _priorities(value: frozenset[int] | None) -> str:
+    return ", ".join(map(str, sorted(value or ()))) or "none"
+
+
+@check(
+    "link.mtu",
+    title="Each end of a cable accepts the largest frames of the other",
+    fault="One end of a cable drops the largest frames of the other",
+    impact="blocks-job",
+    owner="network",
+    source="IEEE 802.3 (frame size); SONiC PORT mtu: bytes without Ethernet header",
+    fix="Set the larger MTU at both ends: `config interface mtu PORT 9216`, `ip link set IF mtu 9000`.",
+    action="fix-site",
+    scope="fleet",
+    switches=True,
+    reads=("redis:APPL_DB PORT_TABLE", "redis:CONFIG_DB PORT"),
+    unless=(no_cable,),
+)
+def mtu(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
+    """Compare the MTU of both ends of each cable.
+
+    ## Why it matters
+    Switches drop oversized frames silently: handshakes and small messages work, and the first large transfer hangs.
+
+    ## Verdicts
+    A switch port with a smaller MTU than the host behind it fails, and so do two switch ports of different MTU on one
+    cable. The MTU of a SONiC port counts neither the Ethernet header nor a VLAN tag. An end without an MTU is unknown.
+
+    ## False alarms
+    Two switch ports of different MTU, of which the smaller one is still larger than any host's.
+    """
+    good = 0
+    for cable in net.cables:
+        near, far = (_mtu(net, end) for end in cable.ends)
+        keys = [
+            _key(net, cable.near, "ports", ""),
+            _key(net, cable.other, "ports", f"file:/sys/class/net/{cable.other.port}/mtu"),
+        ]
+        if near is None or far is None:
+            end = cable.near if near is None else cable.other
+            yield unknown(f"{cable}: the MTU of {end} is not known", subject=str(cable), evidence=keys,
+                          fix="pass APPL_DB or CONFIG_DB of the switch")  # fmt: skip
+            continue
+        shown = f"{cable.near} accepts {near} bytes, {cable.other} {far}{cable.note}"
+        if near < far or (cable.other.is_switch and near != far):
+            yield failed(shown, subject=str(cable), found=f"{near} and {far}", expected="the same" if
+                         cable.other.is_switch else f"at least {far} at {cable.near}", evidence=keys)  # fmt: skip
+        else:
+            good += 1
+    if good:
+        yield passed(f"both ends of {good} cables accept the largest frames of the other",
+                     evidence=[net.switches[0].key("ports")])  # fmt: skip
+
+
+def _mtu(net: Ethernet, end: CableEnd) -> int | None:
+    if port := net.port(end):
+        return port.mtu
+    host = net.host(end)
+    assert host
+    try:
+        netdev = host.node.netdevs.get(host.netdev)
+    except EvidenceError:
+        return None
+    return netdev.mtu if netdev else None
+
+
+@check(
+    "link.speed-fec",
+    title="Both ends of each cable run at the same speed with the same FEC",
+    fault="The two ends of a cable have different speeds or FEC",
+    impact="slows-job",
+    owner="network",
+    source="IEEE 802.3 clauses 91, 119 and 134 (RS-FEC); SONiC PORT speed and fec",
+    fix="Set both ends alike: `config interface fec PORT rs`, `ethtool --set-fec IF encoding rs`; then reseat.",
+    action="fix-site",
+    scope="fleet",
+    switches=True,
+    reads=("redis:STATE_DB PORT_TABLE", "redis:APPL_DB PORT_TABLE"),
+    unless=(no_cable,),
+)
+def speed_fec(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
+    """Compare the speed of both ends of each cable, and the FEC of both switch ports.
+
+    ## Why it matters
+    An end that is set to another speed or FEC passes no traffic, or the cable runs at the lower speed.
+
+    ## Verdicts
+    Two speeds fail, and so does FEC at one end only. An end without a speed is unknown, unless the cable is down. The
+    FEC of hosts is judged by `optics.fec`.
+
+    ## False alarms
+    Breakout cables, if a switch shows the speed of all its lanes together.
+    """
+    good = 0
+    for cable in net.cables:
+        near, far = (_speed(net, end) for end in cable.ends)
+        keys = [_key(net, cable.near, "ports", ""), _key(net, cable.other, "ports", "dir:/sys/class/infiniband")]
+        ports = [net.port(end) for end in cable.ends]
+        codes = {port.fec for port in ports if port and port.fec}
+        if any(port and port.up is False for port in ports):
+            yield unknown(f"{cable}: the port is down", subject=str(cable), evidence=keys,
+                          fix="look at both ends: `show interfaces status`, `ip link`")  # fmt: skip
+        elif near is None or far is None:
+            end = cable.near if near is None else cable.other
+            yield unknown(f"{cable}: the speed of {end} is not known", subject=str(cable), evidence=keys,
+                          fix="pass APPL_DB or CONFIG_DB of the switch")  # fmt: skip
+        elif near != far:
+            shown = f"{cable.near} runs at {near:g} Gb/s, {cable.other} at {far:g}{cable.note}"
+            yield failed(shown, subject=str(cable), found=f"{near:g} and {far:g} Gb/s", expected="the same",
+                         evidence=keys)  # fmt: skip
+        elif len(codes) > 1:
+            shown = " and ".join(
+                f"{end} has FEC {port.fec}" for end, port in zip(cable.ends, ports, strict=True) if port
+            )
+            yield failed(f"{shown}{cable.note}", subject=str(cable), found=shown, expected="the same", evidence=keys)
+        else:
+            good += 1
+    if good:
+        yield passed(f"both ends of {good} cables run at the same speed and FEC",
+                     evidence=[net.switches[0].key("ports")])  # fmt: skip
+
+
+def _speed(net: Ethernet, end: CableEnd) -> float | None:
+    if port := net.port(end):
+        return port.speed_gbps
+    host = net.host(end)
+    return host.port.rate_gbps if host else None
+
+
+@check(
+    "link.dscp",
+    title="Every hop puts RoCE packets into the lossless queue",
+    fault="A hop puts RoCE packets into a queue without PFC",
+    impact="slows-job",
+    owner="network",
+    source="RFC 2474; SONiC DSCP_TO_TC_MAP and TC_TO_QUEUE_MAP; Cumulus Linux RoCE (DSCP 26 to priority 3)",
+    fix="Bind the same maps to every port: `config qos reload` in SONiC, `mlnx_qos -i IF --dscp2prio` on the host.",
+    action="fix-site",
+    answers=("AN-4", "FP-LOSS-2"),
+    scope="fleet",
+    switches=True,
+    reads=("redis:CONFIG_DB DSCP_TO_TC_MAP", "redis:CONFIG_DB TC_TO_QUEUE_MAP", "redis:CONFIG_DB PORT_QOS_MAP"),
+)
+def dscp(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
+    """Compare the queue of the RoCE packets' DSCP at each hop with the lossless one.
+
+    ## Why it matters
+    PFC protects a queue, not a packet. A hop that puts RoCE packets into another queue drops them under load, although
+    PFC is on for the same priority everywhere, and RDMA sends complete messages again.
+
+    ## Verdicts
+    A lossless port whose maps lead the DSCP to a queue without PFC fails, once for each switch, and so does a host
+    port. A port without a map, or a fabric whose DSCP is not declared, is unknown.
+
+    ## False alarms
+    Ports that classify by VLAN tag instead of DSCP.
+    """
+    wanted = site.dscp
+    if wanted is None:
+        yield unknown("the DSCP of RoCE packets is not declared", evidence=[s.key("dscp") for s in net.switches[:1]],
+                      fix="declare it in the cluster file: [switches] roce_dscp = 26")  # fmt: skip
+        return
+    good = 0
+    for switch in net.switches:
+        results = [*unread(switch, "pfc", "dscp", "tc")]
+        results = results or [*lossy(net, switch, site), *_dscp_of(net, switch, site, wanted)]
+        yield from results
+        good += not results
+    for host in net.hosts:
+        try:
+            reading = facts.port_qos.dscp_map(host.node.evidence, host.netdev)
+            lossless = facts.port_qos.pfc(host.node.evidence, host.netdev).value
+        except EvidenceError:
+            continue  # roce.chain reports it
+        priority = reading.value.priority(wanted)
+        if lossless and priority is not None and priority not in lossless:
+            yield failed(
+                f"{host.node.node} {host.netdev} puts DSCP {wanted} on priority {priority}, PFC is on "
+                f"{_priorities(lossless)}", subject=f"{host.node.node} {host.netdev}", found=f"priority {priority}",
+                expected=f"priority {_priorities(lossless)}", evidence=[f"{host.node.node} {reading.evidence}"],
+            )  # fmt: skip
+    if good:
+        yield passed(
+            f"{good} switches put DSCP {wanted} into the lossless queue", evidence=[net.switches[0].key("dscp")]
+        )
+
+
+def _dscp_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite, wanted: int) -> Iterator[Finding]:
+    keys = [switch.key("dscp"), switch.key("tc"), switch.key("pfc")]
+    wrong: dict[str, list[str]] = {}
+    blank: list[str] = []
+    for port, _ in judged_ports(net, switch, site):
+        maps = switch.maps.get(port.name)
+        number = maps.tc_of_dscp.get(wanted) if maps and maps.tc_of_dscp else None
+        if maps is None or number is None:
+            blank.append(port.name)
+            continue
+        queue = maps.queue_of_tc.get(number, number) if maps.queue_of_tc else number
+        lossless = {switch.queue(port.name, priority) for priority in net.priorities(port, site.priority)}
+        if queue not in lossless:
+            wrong.setdefault(f"queue {queue}, PFC is on queue {', '.join(map(str, sorted(lossless)))}", []).append(
+                port.name
+            )
+    for where, names in wrong.items():
+        names = list(dict.fromkeys(names))
+        yield failed(f"{switch.name} {listed(names)}: DSCP {wanted} is put into {where}", subject=switch.name,
+                     found=where.partition(",")[0], expected="the lossless queue", evidence=keys)  # fmt: skip
+    if blank:
+        blank = list(dict.fromkeys(blank))
+        yield unknown(f"{switch.name} {listed(blank)}: no map shows the traffic class of DSCP {wanted}",
+                      subject=switch.name, evidence=keys, fix=FILES)  # fmt: skip

@@ -1,0 +1,173 @@
+"""Who stops whom: the graph of pauses, and where each chain of them ends.
+
+A port that receives pauses of a lossless priority may not send, so its device waits for the device at the other end.
+The chain is followed until a device that is not paused itself: there the pressure begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from preflight._startup.lightclass import dataclass
+from preflight.facts.switch.ethernet import CableEnd, Ethernet
+from preflight.facts.switch.model import SwitchFacts, growth
+
+#: Share of the window from which a port counts as paused, from which an egress counts as full, and two signs of a
+#: storm: a port that is paused for so long and sends so little. Only the last two have a source (SIGCOMM 2016, 4.3).
+PAUSED, FULL, STORM, IDLE = 0.001, 0.9, 0.5, 0.05
+
+#: Longest time of one pause frame, in bits: 65,535 quanta of 512 bits (IEEE 802.3 annex 31B).
+_LONGEST_BITS = 65_535 * 512
+
+RECEIVER, NIC_STORM, CYCLE, INCAST, UPLINK, THRESHOLDS, UNKNOWN = (
+    "slow receiver", "storm", "cycle", "incast", "uplink", "thresholds", "unknown",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PauseRoot:
+    """Where a chain of pauses begins.
+
+    ``where`` is a device, a port, or the devices of a cycle; ``waiting`` are the devices that wait for it.
+    """
+
+    kind: str
+    where: str
+    waiting: tuple[str, ...]
+    share: float  # largest share of the window for which a port was paused
+    bound: bool = False  # the share is an upper bound: only frames are counted, not their time
+
+
+@dataclass(frozen=True)
+class PausedPort:
+    """A port that was paused."""
+
+    end: CableEnd
+    share: float
+    bound: bool
+
+
+def roots(net: Ethernet, priority: int | None) -> list[PauseRoot]:
+    """Return where the pauses of a window begin, each root once."""
+    waits = _waits(net, priority)
+    reach = {device: _reached(device, waits) for device in waits}
+    waiting_for: dict[tuple[str, str], set[str]] = {}
+    for device, reached in reach.items():
+        if device in reached:
+            ring = {other for other in reached if device in reach.get(other, ())}
+            waiting_for.setdefault((CYCLE, ", ".join(sorted(ring))), set()).update(ring)
+        for last in reached:
+            if last not in waits:
+                for kind, where in _ends_at(net, last, waits):
+                    waiting_for.setdefault((kind, where), set()).add(device)
+    made = []
+    for (kind, where), waiting in sorted(waiting_for.items()):
+        ports = [port for device in waiting for ports in waits.get(device, {}).values() for port in ports]
+        worst = max(ports, key=lambda port: port.share)
+        made.append(PauseRoot(kind, where, tuple(sorted(waiting)), worst.share, worst.bound))
+    return made
+
+
+#: Device -> the devices that it waits for, each with the ports that were paused.
+_Waits = Mapping[str, Mapping[str, list[PausedPort]]]
+
+
+def _waits(net: Ethernet, priority: int | None) -> _Waits:
+    waits: dict[str, dict[str, list[PausedPort]]] = {}
+
+    def add(waiting: str, stopped_by: str, port: PausedPort) -> None:
+        waits.setdefault(waiting, {}).setdefault(stopped_by, []).append(port)
+
+    for switch in net.switches:
+        for end, received, sent in paused_ports(switch, net, priority):
+            far = net.far_ends.get(end)
+            if received:
+                add(switch.name, far.device if far else _stranger(switch, end.port), received)
+            if sent and far and not far.is_switch:
+                add(far.device, switch.name, sent)
+    return waits
+
+
+def _stranger(switch: SwitchFacts, port: str) -> str:
+    """Name the device at a port without a known cable; a question mark marks it."""
+    heard = switch.ports[port].heard
+    return f"?{heard.system}" if heard and heard.system else f"?the device at {switch.name} {port}"
+
+
+def paused_ports(
+    switch: SwitchFacts, net: Ethernet, priority: int | None
+) -> Iterator[tuple[CableEnd, PausedPort | None, PausedPort | None]]:
+    """Yield the ports that were paused in the window, and those whose peer was."""
+    if switch.second is None or not switch.window_s:
+        return
+    for name, after in switch.second.ports.items():
+        port, before = switch.ports.get(name), switch.first.ports.get(name)
+        if port is None or before is None or port.pfc is None:
+            continue
+        end = CableEnd(switch.name, name, True)
+        received = sent = None
+        for number in net.priorities(port, priority):
+            time_us = growth(before.paused_us[number], after.paused_us[number])
+            frames = growth(before.pfc_rx[number], after.pfc_rx[number])
+            share = time_us / 1e6 / switch.window_s if time_us is not None else _bound(frames, port.speed_gbps, switch)
+            if share is not None and share >= PAUSED and (received is None or share > received.share):
+                received = PausedPort(end, min(share, 1.0), time_us is None)
+            out = _bound(growth(before.pfc_tx[number], after.pfc_tx[number]), port.speed_gbps, switch)
+            if out is not None and out >= PAUSED and (sent is None or out > sent.share):
+                sent = PausedPort(end, min(out, 1.0), True)
+        if received or sent:
+            yield end, received, sent
+
+
+def _bound(frames: int | None, speed_gbps: float | None, switch: SwitchFacts) -> float | None:
+    """Return the largest share of the window that these frames can stop a port."""
+    if frames is None or not speed_gbps or not switch.window_s:
+        return None
+    return frames * _LONGEST_BITS / (speed_gbps * 1e9) / switch.window_s
+
+
+def _reached(device: str, waits: _Waits) -> set[str]:
+    """Return the devices that a device waits for, directly or through others."""
+    reached: set[str] = set()
+    left = list(waits.get(device, ()))
+    while left:
+        here = left.pop()
+        if here not in reached:
+            reached.add(here)
+            left += waits.get(here, ())
+    return reached
+
+
+def _ends_at(net: Ethernet, device: str, waits: _Waits) -> Iterator[tuple[str, str]]:
+    """Yield why a device that is not paused stops others."""
+    if device.startswith("?"):
+        yield UNKNOWN, device[1:]
+        return
+    switch = net.by_name.get(device)
+    if switch is None:
+        stopped = [port for others in waits.values() for port in others.get(device, ())]
+        idle = any(port.share >= STORM and not port.bound and _is_idle(net, port.end) for port in stopped)
+        yield (NIC_STORM if idle else RECEIVER), device
+        return
+    full = {name: share for name in switch.ports if (share := load(switch, name)) is not None and share >= FULL}
+    if not full:
+        yield THRESHOLDS, device
+        return
+    port = max(full, key=lambda name: full[name])
+    far = net.far_ends.get(CableEnd(device, port, True))
+    yield (UPLINK if far is not None and far.is_switch else INCAST), f"{device} {port}"
+
+
+def _is_idle(net: Ethernet, end: CableEnd) -> bool:
+    share = load(net.by_name[end.device], end.port)
+    return share is not None and share < IDLE
+
+
+def load(switch: SwitchFacts, port: str) -> float | None:
+    """Return the share of its rate that a port sent in the window."""
+    before, after = switch.first.ports.get(port), switch.second.ports.get(port) if switch.second else None
+    speed = switch.ports[port].speed_gbps
+    if before is None or after is None or not speed or not switch.window_s:
+        return None
+    octets = growth(before.out_octets, after.out_octets)
+    return None if octets is None else octets * 8 / switch.window_s / (speed * 1e9)
