@@ -95,6 +95,8 @@ MODULES = (
     "switch.settings",
     "switch.links",
     "switch.traffic",
+    "switch.optics",
+    "switch.shape",
     "job.transport",
     "job.gpudirect",
     "job.failures",

@@ -230,7 +230,7 @@ def _mtu(net: Ethernet, end: CableEnd) -> int | None:
     impact="slows-job",
     owner="network",
     source="IEEE 802.3 clauses 91, 119 and 134 (RS-FEC); SONiC PORT speed and fec",
-    fix="Set both ends alike: `config interface fec PORT rs`, `ethtool --set-fec IF encoding rs`; then reseat.",
+    fix="Set the same at both ends: `config interface fec PORT rs`, `ethtool --set-fec IF encoding rs`; then reseat.",
     action="fix-site",
     scope="fleet",
     switches=True,

@@ -253,8 +253,7 @@ class _Buffer:
 
 def _buffer(switch: SwitchFacts, port: SwitchPort, priority: int, site: EthernetSite) -> _Buffer | None:
     """Judge the buffer of one priority of a port; None if it is large enough."""
-    maps = switch.maps.get(port.name)
-    number = maps.group_of_tc.get(priority, priority) if maps and maps.group_of_tc else priority
+    number = switch.group(port.name, priority)
     group = switch.groups.get((port.name, number))
     if group is None or group.xoff is None:
         return _Buffer(unknown, f"no headroom is shown for priority group {number}", fix=FILES)

@@ -15,7 +15,7 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
 _TWO_POLLS_S = 20.0
 
 
-def _unusable(switch: SwitchFacts, part: str) -> Iterator[Finding]:
+def unusable(switch: SwitchFacts, part: str) -> Iterator[Finding]:
     """Yield why the growth of a switch's counters is not known."""
     yield from unread(switch, part)
     if part in switch.gaps:
@@ -72,7 +72,7 @@ def lossless_drops(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """
     good = 0
     for switch in net.switches:
-        results = [*unread(switch, "pfc")] or [*lossy(net, switch, site)] or [*_unusable(switch, "queue counters")]
+        results = [*unread(switch, "pfc")] or [*lossy(net, switch, site)] or [*unusable(switch, "queue counters")]
         results = results or [*_drops_of(net, switch, site)]
         yield from results
         good += not results
@@ -88,7 +88,8 @@ def _drops_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterato
         queue = port.name, switch.queue(port.name, priority)
         before, after = switch.first.queues.get(queue), switch.second.queues.get(queue)
         drops = growth(before.drops, after.drops) if before and after else None
-        earlier, later = switch.first.groups.get(queue), switch.second.groups.get(queue)
+        group = port.name, switch.group(port.name, priority)
+        earlier, later = switch.first.groups.get(group), switch.second.groups.get(group)
         arriving = growth(earlier.drops, later.drops) if earlier and later else None
         where = f"{switch.name} {port.name}"
         keys = [switch.key("queue counters"), switch.key("group counters")]
@@ -135,7 +136,7 @@ def watchdog_fired(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """
     good, past = 0, 0
     for switch in net.switches:
-        results = [*unread(switch, "pfc")] or [*lossy(net, switch, site)] or [*_unusable(switch, "queue counters")]
+        results = [*unread(switch, "pfc")] or [*lossy(net, switch, site)] or [*unusable(switch, "queue counters")]
         if results:
             yield from results
             continue
@@ -200,7 +201,7 @@ def pause_root(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """
     results = []
     for switch in net.switches:
-        results += [*unread(switch, "pfc")] or [*_unusable(switch, "port counters")] or [*_uncounted(switch)]
+        results += [*unread(switch, "pfc")] or [*unusable(switch, "port counters")] or [*_uncounted(switch)]
     yield from results
     roots = pause.roots(net, site.priority)
     for root in roots:

@@ -8,9 +8,9 @@ _LIST = Checklist("ai-network")
 
 ITEMS = (
     _LIST.item(
-        "AN-1", "backend 1:1, no oversubscription", "fabric",
+        "AN-1", "backend 1:1, no oversubscription", "fabric switch",
         question("InfiniBand: links below and above each leaf", "fabric.oversubscription", where=INFINIBAND),
-        lack("Ethernet: links below and above each leaf", "rates of the switch ports", where=ROCE),
+        question("Ethernet: links below and above each leaf", "ethernet.oversubscription", where=ROCE),
     ),
     _LIST.item(
         "AN-2", "backend isolated from other traffic; frontend and storage separate", "node",
@@ -27,7 +27,7 @@ ITEMS = (
         "AN-4", "the host agent verifies PFC/ECN on host and switch port", "node switch",
         question("PFC is on for the same priorities at both ends", "switch.pfc"),
         question("The job's DSCP has the same priority at both ends", "switch.dscp"),
-        question("Both ends of each cable show each other, and are configured alike", "link.join", "link.pfc",
+        question("Both ends of each cable show each other, with the same settings", "link.join", "link.pfc",
                  "link.dscp", where=ROCE),
         question("ECN of the switch port", "switch.ecn", where=ROCE),
     ),

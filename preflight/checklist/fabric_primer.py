@@ -21,7 +21,7 @@ ITEMS = (
     _LIST.item(
         "FP-BW-3", "Is east-west bandwidth non-blocking or oversubscribed?", "bench fabric",
         question("InfiniBand: links below and above each leaf", "fabric.oversubscription", where=INFINIBAND),
-        lack("Ethernet: links below and above each leaf", "rates of the switch ports", where=ROCE),
+        question("Ethernet: links below and above each leaf", "ethernet.oversubscription", where=ROCE),
         lack("Measured: all pairs at once reach the bandwidth of one pair", "a benchmark of all pairs at once"),
     ),
     _LIST.item(

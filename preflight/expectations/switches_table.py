@@ -24,6 +24,9 @@ class SwitchesTable:
     )
     dcqcn: bool | None = schema.key(schema.boolean, "whether hosts slow down on ECN marks; false: PFC alone, by design")
     watchdog: bool | None = schema.key(schema.boolean, "whether the PFC watchdog is to be on")
+    oversubscription: float | None = schema.key(
+        schema.number(0.1, 100), "rate of the links below a leaf against that above it, by design; 1 is non-blocking"
+    )
 
 
 @dataclass(frozen=True)

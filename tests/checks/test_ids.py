@@ -30,7 +30,7 @@ DEFERRED = {
 
 #: Id -> the kind of evidence that its open questions wait for; the rest of it is answered.
 IN_PART = {
-    "AN-1": "switch", "AN-7": "switch", "AN-8": "bench", "AN-9": "window",
+    "AN-7": "switch", "AN-8": "bench", "AN-9": "window",
     "FP-BW-3": "bench", "FP-BW-4": "bench", "FP-CON-1": "declared", "FP-CON-2": "switch",
     "FP-CON-5": "switch", "FP-LAT-3": "switch",
     "GS-3": "bench", "GS-5": "bench",

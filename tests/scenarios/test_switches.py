@@ -16,7 +16,9 @@ from tests.support.clos import Clos
 from tests.support.in_process import run
 
 CHECKS = [check for check in registry().checks if check.switches]
-SITE = from_data({"switches": {"roce_priority": 3, "roce_dscp": 26, "dcqcn": True}}, "cluster.toml")
+SITE = from_data(
+    {"switches": {"roce_priority": 3, "roce_dscp": 26, "dcqcn": True, "oversubscription": 1}}, "cluster.toml"
+)
 
 Fault = Callable[[Clos], object]
 
@@ -64,10 +66,6 @@ FAULTS: dict[str, tuple[Fault, tuple[str, str, str]]] = {
         lambda clos: clos.set("spine2", "CONFIG_DB", "DSCP_TO_TC_MAP|ROCE", **{"26": "0"}),
         ("fail", "link.dscp", "spine2"),
     ),
-    "ends that disagree": (
-        lambda clos: clos.set("leaf1", "APPL_DB", "LLDP_ENTRY_TABLE:Ethernet32", lldp_rem_sys_name="spine2"),
-        ("fail", "link.join", "leaf1 Ethernet32"),
-    ),
     "slow receiver behind two tiers": (
         lambda clos: clos.pause("leaf3", "Ethernet8", 0.3).pause("spine1", "Ethernet32", 0.1).pause(
             "leaf1", "Ethernet32", 0.05),
@@ -91,13 +89,21 @@ FAULTS: dict[str, tuple[Fault, tuple[str, str, str]]] = {
             "leaf2", "Ethernet48", 0.9).pause("spine2", "Ethernet0", 0.9),
         ("fail", "fabric.pause-root", "leaf1, leaf2, spine1, spine2"),
     ),
-    "spine without evidence": (
-        lambda clos: clos.without("spine1").pause("leaf1", "Ethernet32", 0.2),
-        ("unknown", "fabric.pause-root", "spine1"),
-    ),
     "watchdog fired": (
         lambda clos: clos.grow("leaf1", "Ethernet8:3", PFC_WD_QUEUE_STATS_DEADLOCK_DETECTED=1),
         ("fail", "switch.watchdog-fired", "leaf1 Ethernet8"),
+    ),
+    "lost codewords": (
+        lambda clos: clos.grow("leaf1", "Ethernet8", SAI_PORT_STAT_IF_IN_FEC_NOT_CORRECTABLE_FRAMES=3),
+        ("fail", "optics.fec-margin", "leaf1 Ethernet8"),
+    ),
+    "codewords near the limit": (
+        lambda clos: clos.grow("leaf1", "Ethernet8", SAI_PORT_STAT_IF_IN_FEC_CODEWORD_ERRORS_S9=12),
+        ("warn", "optics.fec-margin", "leaf1 Ethernet8"),
+    ),
+    "dark lane": (
+        lambda clos: clos.set("leaf1", "STATE_DB", "TRANSCEIVER_DOM_SENSOR|Ethernet8", rx3power="-11.5"),
+        ("fail", "optics.switch-end", "leaf1 Ethernet8"),
     ),
     "one lost packet": (
         lambda clos: clos.grow("leaf2", "Ethernet16:3", SAI_QUEUE_STAT_DROPPED_PACKETS=1),
@@ -127,6 +133,8 @@ def test_a_fault_is_one_finding_and_changes_nothing_else(name: str) -> None:
 HEALTHY: dict[str, Fault] = {
     "marks without pauses": lambda clos: clos.grow(
         "leaf1", "Ethernet32:3", SAI_QUEUE_STAT_WRED_ECN_MARKED_PACKETS=10**6),
+    "corrected codewords": lambda clos: clos.grow(
+        "leaf1", "Ethernet8", SAI_PORT_STAT_IF_IN_FEC_CODEWORD_ERRORS_S2=10**6),
     "a full uplink without pauses": lambda clos: clos.load("leaf1", "Ethernet32", 0.98),
     "pauses below a thousandth": lambda clos: clos.pause("leaf1", "Ethernet32", 0.0005),
     "storms that ended before the window": lambda clos: [
@@ -142,6 +150,22 @@ def test_what_looks_like_a_fault_and_is_none(name: str) -> None:
     clos = Clos()
     HEALTHY[name](clos)
     assert bad(report(clos)) == []
+
+
+def test_a_spine_without_evidence_is_unknown_and_named() -> None:
+    clos = Clos().without("spine1").pause("leaf1", "Ethernet32", 0.2)
+    judged = bad(report(clos))
+    assert ("unknown", "fabric.pause-root", "spine1") in judged
+    assert {(status, check) for status, check, _ in judged} == {
+        ("unknown", "fabric.pause-root"), ("unknown", "ethernet.oversubscription"),
+    }  # fmt: skip
+
+
+def test_ends_that_disagree_are_one_failure_and_their_cables_are_not_counted() -> None:
+    clos = Clos().set("leaf1", "APPL_DB", "LLDP_ENTRY_TABLE:Ethernet32", lldp_rem_sys_name="spine2")
+    assert bad(report(clos)) == [
+        ("fail", "link.join", "leaf1 Ethernet32"), ("unknown", "ethernet.oversubscription", "leaf1"),
+    ]  # fmt: skip
 
 
 def test_a_window_shorter_than_the_polling_is_unknown() -> None:

@@ -161,7 +161,7 @@ class Clos:
         return self
 
     def grow_before(self, switch: str, name: str, field: str, by: int) -> Clos:
-        """Let a counter stand at a value before the window."""
+        """Add to a counter before the window."""
         for later in (False, True):
             row = self.counters(switch, name, later=later)
             row[field] = str(int(row.get(field, "0")) + by)

@@ -85,6 +85,14 @@ class QosMaps:
     group_of_tc: Mapping[int, int] | None
     queue_of_priority: Mapping[int, int] | None
 
+    def queue(self, priority: int) -> int:
+        """Return the queue that a PFC priority pauses; without a map: the same number."""
+        return (self.queue_of_priority or {}).get(priority, priority)
+
+    def group(self, priority: int) -> int:
+        """Return the priority group of a priority; without a map: the same number."""
+        return (self.group_of_tc or {}).get(priority, priority)
+
 
 @dataclass(frozen=True)
 class PortCounters:
@@ -185,7 +193,12 @@ class SwitchFacts:
     def queue(self, port: str, priority: int) -> int:
         """Return the queue that a PFC priority pauses; without a map: the same number."""
         maps = self.maps.get(port)
-        return maps.queue_of_priority.get(priority, priority) if maps and maps.queue_of_priority else priority
+        return maps.queue(priority) if maps else priority
+
+    def group(self, port: str, priority: int) -> int:
+        """Return the priority group of a priority; without a map: the same number."""
+        maps = self.maps.get(port)
+        return maps.group(priority) if maps else priority
 
 
 def growth(before: int | None, after: int | None) -> int | None:

@@ -54,14 +54,15 @@ def facts(evidence: Evidence) -> SwitchFacts:
     """Return the facts of a switch; what could not be read is in its gaps."""
     tables = _Tables(evidence)
     ports = _ports(tables)
-    first, second, window_s = _readings(tables)
+    maps = dict(_maps(tables, ports))
+    first, second, window_s = _readings(tables, _judged_queues(ports, maps))
     about = tables["redis:CONFIG_DB DEVICE_METADATA"].get("localhost", {})
     return SwitchFacts(
         name=evidence.node, platform=evidence.platform, model=about.get("hwsku", ""), chassis=about.get("mac", ""),
         ports=ports, ecn=dict(_ecn(tables)), groups=dict(_groups(tables)),
         pools={name: {field: _number(row.get(field)) for field in ("size", "xoff")}
                for name, row in tables[KEYS["pools"]].items()},
-        maps=dict(_maps(tables, ports)), watchdogs=dict(_watchdogs(tables)),
+        maps=maps, watchdogs=dict(_watchdogs(tables)),
         watchdog_poll_ms=_number(tables[KEYS["watchdog"]].get("GLOBAL", {}).get("POLL_INTERVAL")),
         poll_ms=dict(_polling(tables)), marks_counted=_marks_counted(tables), optics=dict(_optics(tables)),
         first=first, second=second, window_s=window_s, keys=KEYS, gaps=tables.gaps,
@@ -272,9 +273,18 @@ def _optics(tables: _Tables) -> Iterator[tuple[str, Optics]]:
 # --- counters ---
 
 
-def _readings(tables: _Tables) -> tuple[Counters, Counters | None, float | None]:
+#: Queues and priority groups of lossless priorities: all of a fabric would be a million objects.
+_Places = tuple[set[tuple[str, int]], set[tuple[str, int]]]
+
+
+def _judged_queues(ports: Mapping[str, SwitchPort], maps: Mapping[str, QosMaps]) -> _Places:
+    places = [(name, maps[name], priority) for name, port in ports.items() for priority in port.pfc or ()]
+    return {(name, of.queue(n)) for name, of, n in places}, {(name, of.group(n)) for name, of, n in places}
+
+
+def _readings(tables: _Tables, places: _Places) -> tuple[Counters, Counters | None, float | None]:
     records = [tables.record(KEYS[f"{what} counters"]) for what in ("port", "queue", "group")]
-    first = _counters(*records)
+    first = _counters(places, *records)
     again = [record.again if record and record.again and record.again.ok else None for record in records]
     if not any(again):
         return first, None, None
@@ -283,16 +293,16 @@ def _readings(tables: _Tables) -> tuple[Counters, Counters | None, float | None]
         for record, second in zip(records, again, strict=True)
         if record and second and record.at_s is not None and second.at_s is not None and second.at_s > record.at_s
     ]
-    return first, _counters(*again), min(times) if times else None
+    return first, _counters(places, *again), min(times) if times else None
 
 
-def _counters(ports: Record | None, queues: Record | None, groups: Record | None) -> Counters:
+def _counters(places: _Places, ports: Record | None, queues: Record | None, groups: Record | None) -> Counters:
     return Counters(
         {name: _port_counters(row) for name, row in _rows(ports)},
-        {key: _queue_counters(row) for name, row in _rows(queues) if (key := _place(name))},
+        {key: _queue_counters(row) for name, row in _rows(queues) if (key := _place(name)) in places[0] and key},
         {key: GroupCounters(row.number("SAI_INGRESS_PRIORITY_GROUP_STAT_DROPPED_PACKETS"),
                             row.number("SAI_INGRESS_PRIORITY_GROUP_STAT_XOFF_ROOM_WATERMARK_BYTES"))
-         for name, row in _rows(groups) if (key := _place(name))},
+         for name, row in _rows(groups) if (key := _place(name)) in places[1] and key},
     )  # fmt: skip
 
 
