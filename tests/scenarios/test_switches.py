@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ import pytest
 
 from preflight.archive import directory
 from preflight.checks import registry
+from preflight.evidence.document import from_document, to_document
 from preflight.expectations.cluster_file import from_data
 from preflight.judge import judge
+from preflight.redact import Redactor
 from tests.support.clos import Clos
 from tests.support.in_process import run
 
@@ -215,3 +219,19 @@ def test_a_host_is_not_judged_as_a_switch_nor_a_switch_as_a_host(tmp_path: Path)
     )  # fmt: skip
     assert "ECN is off on the lossless queue 3" in printed
     assert (tmp_path / "saved" / "leaf3.json").read_text().count("preflight.evidence/2") == 1
+
+
+def test_a_redacted_switch_has_no_name_or_address_and_the_same_verdicts() -> None:
+    clos = Clos()
+    every_port("QUEUE|Ethernet{}|3", wred_profile=None)(clos)
+    redactor = Redactor(key=b"0" * 32)
+    documents = [to_document(evidence) for evidence in clos.switches()]
+    for document in documents:
+        redactor.learn_value(document)
+    redacted = [redactor.value(document) for document in documents]
+    text = json.dumps(redacted)
+    for original in ("leaf1", "spine2", "gpu007", "02:5e:00:00:00:10", "02:00:00:00:01:03"):
+        assert original not in text, original
+    judged = judge([from_document(document, "redacted") for document in redacted], CHECKS, SITE)
+    original_report = judge(clos.switches(), CHECKS, SITE)
+    assert sorted(map(itemgetter(0, 1), bad(judged))) == sorted(map(itemgetter(0, 1), bad(original_report)))
