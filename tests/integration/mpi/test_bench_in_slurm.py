@@ -66,6 +66,13 @@ def steps(slurm: Slurm) -> list[str]:
     return slurm.run(["squeue", "-s", "-h", "-o", "%j"]).stdout.split()
 
 
+def no_step_is_left(slurm: Slurm) -> None:
+    """Wait until no step is listed: 15 s after any end nothing is left."""
+    for _ in slurm.wait_for("the end of all steps", 15):
+        if not steps(slurm):
+            return
+
+
 def test_within_an_allocation(slurm: Slurm) -> None:
     (slurm.folder / "bin/n3.wrong").touch()
     ran = slurm.run(bench(slurm, "sound", "--json"), env=environment())
@@ -78,7 +85,7 @@ def test_within_an_allocation(slurm: Slurm) -> None:
     outputs = [path.read_text() for path in sorted((slurm.folder / "sound/out").glob("*.txt"))]
     assert all("STUB" in text for text in outputs)
     assert not any(" n5 " in text for text in outputs)  # not a node of the allocation
-    assert steps(slurm) == []
+    no_step_is_left(slurm)
 
 
 def test_a_node_of_another_job_is_refused(slurm: Slurm) -> None:
@@ -104,7 +111,7 @@ def test_ctrl_c_ends_the_steps(slurm: Slurm) -> None:
     (slurm.folder / "bin/n1.deaf").unlink()
     assert "preflight bench --resume" in stderr
     assert any("interrupted" in text for text in findings(stdout, "bench.coverage", "unknown"))
-    assert steps(slurm) == []
+    no_step_is_left(slurm)
     assert not [entry for entry in Path("/proc").glob("[0-9]*") if str(slurm.folder / "bin").encode() in _words(entry)]
 
 
