@@ -118,6 +118,8 @@ MODULES = (
     "job.torch_trace",
     "job.torch_hang",
     "job.roofline",
+    "job.layout",
+    "job.layout_placement",
     "pair.bandwidth",
 )
 

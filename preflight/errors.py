@@ -16,6 +16,8 @@ Catch :class:`PreflightError` for everything that preflight raises on purpose::
     ├── ResumeError             an interrupted run cannot be continued
     ├── CampaignError           a campaign of `preflight bench` cannot be read or begun
     ├── LearnError              the evidence holds no node to learn a cluster file from
+    ├── JobConfigError          a file describes no job that `preflight plan` reads (also a ValueError)
+    ├── LayoutError             a job or cluster cannot be planned
     ├── ConversionError         the configuration of another tool cannot be read
     ├── ShellSyntax             a line of it is more than one plain command (also a ValueError)
     ├── TargetSyntax            a target of it cannot be evaluated (also a ValueError)
@@ -79,6 +81,8 @@ HOMES = {
     "EvidenceError": "preflight.evidence.document",
     "HistoryError": "preflight.history.store",
     "HistoryLocked": "preflight.history.store",
+    "JobConfigError": "preflight.parsers.job_config.reader",
+    "LayoutError": "preflight.layout.job",
     "LearnError": "preflight.learn",
     "MissingPackage": "preflight.cli.zipapp",
     "NoAnswer": "preflight.transport.errors",

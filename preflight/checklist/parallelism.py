@@ -6,8 +6,8 @@ from preflight.checklist.item import CHECKPOINT, COMPUTE, ENVIRONMENT, INFINIBAN
 
 _LIST = Checklist("parallelism")
 
-#: Question that a plan of the job's parallel groups would answer.
-_LAYOUT = "the job's parallel layout, compared with the topology"
+#: Where the layout of a job is judged.
+_PLAN = "the job that `preflight plan` is given"
 
 ITEMS = (
     _LIST.item(
@@ -42,31 +42,33 @@ ITEMS = (
         "PA-05", "GPU memory headroom", "node declared",
         question("No process of a previous job uses memory", "gpu.left-over-processes"),
         question("At least as much memory is free as the cluster file requires", "gpu.memory-headroom"),
-        lack("The job's memory fits: parameters, gradients, optimizer, activations, fragmentation",
-             "the job's memory, computed from model, layout and batch"),
+        question("What this job needs fits: parameters, gradients, optimizer, activations, fragmentation",
+                 "layout.memory", needs=_PLAN),
     ),
-    _LIST.item("PA-06", "data-parallel group", "declared", lack(
-         "The ranks of each group, and their placement", _LAYOUT)),
+    _LIST.item(
+        "PA-06", "data-parallel group", "declared",
+        question("The groups use all GPUs", "layout.world-size", needs=_PLAN),
+        question("The ranks of a group are together on each node", "layout.ring-order", needs=_PLAN),
+    ),
     _LIST.item(
         "PA-07", "tensor-parallel group stays inside one NVLink domain", "declared",
-        lack("The ranks of each group share an NVLink domain", _LAYOUT),
+        question("The ranks of each group share an NVLink domain", "layout.tensor-domain", needs=_PLAN),
     ),
     _LIST.item(
         "PA-08", "pipeline stage mapping (neighbours on one rail)", "declared",
-        lack("The ranks of each stage", _LAYOUT),
-        lack("Neighbouring stages are on one rail", f"{_LAYOUT} and the rails"),
+        question("Neighbouring stages are on one rail", "layout.pipeline-rails", needs=_PLAN),
     ),
     _LIST.item(
         "PA-09", "FSDP/ZeRO sharding policy", "declared",
-        lack("The policy fits the GPUs' memory and the fabric", "the policy, compared with memory and topology"),
+        question("The policy fits the pipeline, the GPUs' memory and the fabric", "layout.sharding", needs=_PLAN),
     ),
     _LIST.item(
         "PA-10", "MoE expert placement", "declared",
-        lack("The GPUs of each expert, and the network between them", _LAYOUT),
+        question("The links between the ranks that share the experts", "layout.expert-domain", needs=_PLAN),
     ),
     _LIST.item(
         "PA-11", "global batch = micro-batch x accumulation x data-parallel size", "declared",
-        lack("The product of the declared numbers is the global batch", "micro-batch, accumulation and group size"),
+        question("The stated numbers multiply to the global batch", "layout.global-batch", needs=_PLAN),
     ),
     _LIST.item(
         "PA-12", "NIC bandwidth 200G/400G/800G", "node",
@@ -142,7 +144,8 @@ ITEMS = (
     _LIST.item(
         "PA-24", "pipeline-bubble ratio", "trace declared",
         question("How long the stages wait for each other, against (p-1)/(m+p-1)", "torch.bubble"),
-        within="the traces of all stages, with the peers of messages (PyTorch 2.6)",
+        question("Before the job: the share that its schedule leaves idle", "layout.microbatches", needs=_PLAN),
+        within="the traces of all stages, with the messages' peers (PyTorch 2.6)",
     ),
     _LIST.item(
         "PA-25", "All-to-All time", "bench trace",
@@ -164,8 +167,9 @@ ITEMS = (
         lack("At the job's own message sizes", "the sizes of the job's messages"),
     ),
     _LIST.item(
-        "PA-N3", "the job fits one NVLink domain (8, or 72 on NVL72), or crosses it intentionally", "declared",
-        lack("The job's ranks are in one domain, or the layout crosses it", _LAYOUT),
+        "PA-N3", "the job fits one NVLink domain (8, or 72 on NVL72), or crosses it knowingly", "declared",
+        question("Tensor- and expert-parallel groups are in one domain, context parallelism hides its exchange",
+                 "layout.tensor-domain", "layout.expert-domain", "layout.context-domain", needs=_PLAN),
     ),
     _LIST.item(
         "PA-N2", "what a lost run costs: watts x GPUs x hours x price", "declared report",

@@ -27,6 +27,7 @@ COMMANDS = {
     "learn": "learn:learn",
     "read": "read:read",
     "trace": "trace:trace",
+    "plan": "plan:plan",
     "redact": "redact:redact",
     "bundle": "bundle:bundle",
     "demo": "judge:demo",
@@ -44,7 +45,7 @@ GROUPS = {
     "Judge": ("check", "judge", "show", "gate", "pair", "bench", "demo"),
     "Compare": ("diff", "history"),
     "Expect": ("learn", "lint"),
-    "Text and evidence": ("read", "trace", "collect", "redact", "bundle"),
+    "Text and evidence": ("read", "trace", "plan", "collect", "redact", "bundle"),
     "About preflight": ("list", "explain", "checklist", "probes", "help", "completion", "version"),
 }
 

@@ -12,6 +12,7 @@ from preflight import bench, parsers
 from preflight.evidence.document import Evidence, EvidenceError
 
 if TYPE_CHECKING:
+    from preflight.facts.job_description import JobDescription
     from preflight.facts.node import NodeFacts
     from preflight.facts.trace.job import JobTrace
     from preflight.parsers.job_log import JobLog
@@ -196,8 +197,9 @@ class RunFacts:
     def kinds(self) -> frozenset[str]:
         """The kinds of PyTorch output among the logs, including refused ones.
 
-        They are ``trace``, ``recording``, ``watchdog``, ``errors`` and ``serving``.
+        They are ``trace``, ``recording``, ``watchdog``, ``errors`` and ``serving``; ``layout`` is a described job.
         """
+        described = {"layout"} if "job:description" in self.evidence else set[str]()
         try:
             inputs = {
                 "trace": self.traces,
@@ -207,8 +209,18 @@ class RunFacts:
                 "serving": self.serving,
             }
         except EvidenceError:
-            return frozenset()
-        return frozenset(kind for kind, found in inputs.items() if found)
+            return frozenset(described)
+        return frozenset(kind for kind, found in inputs.items() if found) | described
+
+    @cached_property
+    def description(self) -> JobDescription | None:
+        """The description of the job given to ``preflight plan``; None without one.
+
+        Raises EvidenceError where it cannot be read.
+        """
+        module = importlib.import_module("preflight.facts.job_description")
+        description: JobDescription | None = module.described_job(self.evidence)
+        return description
 
     @cached_property
     def program_errors(self) -> dict[str, list[tuple[ErrorSignature, list[LoggedError]]]]:

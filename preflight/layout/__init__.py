@@ -1,5 +1,6 @@
-"""Cost of a parallel layout: what each kind of parallelism needs of a fabric.
+"""Cost of a parallel layout on a cluster, computed before the job runs.
 
-Modules in this package compute from a layout and the cluster's expectations, without collecting or rendering. The
-package is between ``expectations``, which it may import, and ``checks`` and ``commands``.
+``job`` describes the job, ``hardware`` the cluster. ``arithmetic`` counts parameters and operations, ``memory`` bytes
+of a GPU, ``rank_map`` and ``placement`` where each rank runs, ``traffic`` bytes on each link, ``step`` the time of a
+step, ``search`` the layouts that fit. Everything is computed; nothing is collected, launched or rendered.
 """

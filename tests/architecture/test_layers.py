@@ -34,7 +34,7 @@ LAYERS = {
     "expectations": {"evidence", "facts", "nodeset", "parsers"},
     "model": {"expectations"},
     "checklist": {"model"},
-    "checks": {"bench", "evidence", "expectations", "facts", "model", "parsers", "probes", "textprep"},
+    "checks": {"bench", "evidence", "expectations", "facts", "layout", "model", "parsers", "probes", "textprep"},
     "judge": {
         "bench", "checklist", "checks", "evidence", "expectations", "facts", "incidents", "model", "parsers", "reports",
     },
@@ -64,7 +64,7 @@ LAYERS = {
     # commands: the command line's bodies: each joins what its command needs.
     "commands": {
         "archive", "bench", "campaign", "checklist", "checks", "collect", "diff", "evidence", "expectations",
-        "facts", "gate", "history", "incidents", "judge", "learn", "lint", "model", "nodeset", "pair",
+        "facts", "gate", "history", "incidents", "judge", "layout", "learn", "lint", "model", "nodeset", "pair",
         "parsers", "probes", "recognition", "redact", "reports", "run", "schemas", "terminal", "version",
     },
     # cli: the top floor: entry point, fast path and the single-file build.
@@ -75,7 +75,7 @@ LAYERS = {
         "archive", "bench", "collect", "evidence", "nodeset", "parsers", "probes", "terminal", "transport",
     },
     "incidents": {"expectations", "facts", "model"},
-    "layout": {"expectations"},
+    "layout": {"expectations", "facts", "parsers"},
 }  # fmt: skip
 
 

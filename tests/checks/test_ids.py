@@ -13,13 +13,6 @@ from tests.support.fixture import cases
 #: Id -> what it waits for (a kind of evidence), and why nothing that this version collects can answer it.
 DEFERRED = {
     "FP-OBS-7": ("switch", "queues are seen by the switch alone"),
-    "PA-06": ("declared", "which ranks form a data-parallel group is the job's own plan"),
-    "PA-07": ("declared", "which ranks form a tensor-parallel group is the job's own plan"),
-    "PA-08": ("declared", "which ranks form a pipeline is the job's own plan"),
-    "PA-09": ("declared", "the sharding policy is the job's own"),
-    "PA-10": ("declared", "the placement of experts is the job's own"),
-    "PA-11": ("declared", "micro-batch and accumulation are the job's own"),
-    "PA-N3": ("declared", "which ranks belong to one job, and that it crosses knowingly, the job declares"),
     "PA-N2": ("declared", "power and price are the site's word"),
     "NT-INF-2": ("trace", "a trace of a serving engine is needed"),
     "NT-INF-4": ("declared", "roles of the workers: prefill or decode is the engine's own plan"),
@@ -36,7 +29,7 @@ IN_PART = {
     "GS-3": "bench", "GS-5": "bench",
     "NT-COM-1": "trace", "NT-GDR-2": "pair",
     "NT-LENS-1": "trace", "NT-LENS-10": "trace", "NT-LENS-6": "trace", "NT-LENS-8": "trace",
-    "NT-PIT-6": "trace", "NT-SCL-1": "bench", "NT-TRN-1": "trace", "PA-05": "declared",
+    "NT-PIT-6": "trace", "NT-SCL-1": "bench", "NT-TRN-1": "trace",
     "GS-1": "node", "NT-LENS-4": "node", "NT-LENS-5": "node", "PA-14": "node", "PA-16": "node",
     "PA-17": "switch", "PA-19": "switch", "PA-20": "window", "PA-22": "trace",
     "PA-26": "bench", "PA-N1": "bench",

@@ -41,6 +41,7 @@ BASES: dict[tuple[str, ...], list[str]] = {
     ("checklist",): ["n.json"],
     ("show",): ["--from", "n.json"],
     ("trace",): ["n.json"],
+    ("plan",): ["train.py --num-layers 2 --hidden-size 8"],
 }
 
 #: Options without which another one means nothing.
@@ -111,7 +112,7 @@ def test_all_that_take_a_file_are_here() -> None:
     assert len(WRITERS) >= 30
     assert {words[0] for words, *_ in TAKERS} == {
         "check", "pair", "bench", "gate", "collect", "judge", "diff", "history", "lint", "learn", "read", "redact",
-        "bundle", "demo", "checklist", "show", "trace",
+        "bundle", "demo", "checklist", "show", "trace", "plan",
     }  # fmt: skip
 
 

@@ -152,6 +152,7 @@ RUNS: dict[tuple[str, ...], list[list[str]]] = {
     ("lint",): [["lint", "cluster.toml", "evidence"], ["lint", "learnt.toml", "evidence"]],
     ("learn",): [["learn", "evidence", "-o", "learnt.toml"], ["learn", "evidence/1.json", "-o", "one.toml"]],
     ("read",): [["read", "job.log", "evidence/1.json"], ["read", "report.json"]],
+    ("plan",): [["plan", "job.log"], ["plan", "train.py --num-layers 2 --hidden-size 8", "--cluster", "cluster.toml"]],
     ("trace",): [["trace", "job.log"], ["trace", "evidence", "--cluster", "cluster.toml"]],
     ("redact",): [["redact", "evidence", "here", "job.log", "report.json", "-o", "redacted"]],
     ("bundle",): [["bundle", "evidence", "-o", "case.tar.gz"], ["bundle", "report.json", "-o", "report.tar.gz"],

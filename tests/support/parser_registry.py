@@ -59,6 +59,7 @@ from preflight.parsers import registry as formats
 from preflight.parsers import setting_lines as nccl_lint_spelled
 from preflight.parsers.host import kernel_events, nhc_config, services
 from preflight.parsers.host import kernel_log as kernel_lines
+from preflight.parsers.job_config import deepspeed, huggingface, megatron, reader, torchtitan
 from preflight.parsers.nccl_tests import collective, table
 from preflight.parsers.nvidia import nvlink_errors, nvlink_status
 from preflight.parsers.record import lines_of_record
@@ -104,6 +105,8 @@ APART = {
     "nccl_environment.read": "driven as node.nccl_env",
     "port_qos.dcb_key": "makes a record's key",
     "parsers.switch.sonic_tables.records": "takes what parsers.switch.redis_dump returned",
+    "job_description.record": "makes a record",
+    "parsers.job_config.megatron.default": "looks a name up in a table",
     "gids.keys": "makes a record's key",
     "counter_growth.key_of": "makes a record's key",
     "nccl_settings.catalogue.read": "reads the table that ships with preflight",
@@ -247,6 +250,15 @@ MODULE = (
     "\tModule temperature                        : 45.00 degrees C / 113.00 degrees F\n"
     "\tRx power (Channel 1)                      : 1.0000 mW / 0.00 dBm\n\tModule temperature high alarm : Off\n"
 )
+JOB_SCRIPT = (
+    "TP=8\nARGS=( --num-layers 96 --hidden-size 12288 )\n"
+    'torchrun --nproc-per-node 8 --nnodes $((2*TP)) train.py "${ARGS[@]}" --tensor-model-parallel-size ${TP:-4} \\\n'
+    "  --micro-batch-size=1 --moe-layer-freq '([0]*3+[1]*93)' --bf16  # comment\n"
+)
+TORCHTITAN = "[model]\nflavor = '8B'\n[training]\nseq_len = 8192\n[parallelism]\ntensor_parallel_degree = 4\n"
+DEEPSPEED = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3}, "bf16": {"enabled": True}}
+MODEL_CONFIG = {"hidden_size": 4096, "num_hidden_layers": 32, "hidden_act": "silu", "num_local_experts": 8,
+                "moe_intermediate_size": 1408, "n_shared_experts": 2}  # fmt: skip
 TABLE = "#  size  count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw #wrong"
 ROW = "  33554432  8388608  float  sum  -1  150.4  223.10  418.31  0  149.1  225.05  421.97  0"
 CLUSTER = (paths.ROOT / "preflight" / "demo" / "cluster.toml").read_text()
@@ -258,6 +270,17 @@ _text("parsers.host.checkpoint.newest", "1795228200.0 d \n1795230000.5 f step-12
       external_texts.text("find_newest.txt"))  # fmt: skip
 _text("parsers.cluster.columns.columns", "PARTITION AVAIL TIMELIMIT NODES STATE NODELIST")
 _text("parsers.host.checkpoint.seconds", "2026-11-21T03:00:00Z")
+_text("parsers.job_config.megatron.parse", JOB_SCRIPT, call=lambda text: megatron.parse(text, "train.sh"))
+_text("parsers.job_config.megatron.begins", JOB_SCRIPT)
+_text("parsers.job_config.shell_words.words", JOB_SCRIPT)
+_text(
+    "parsers.job_config.reader.parse",
+    JOB_SCRIPT,
+    TORCHTITAN,
+    json.dumps(DEEPSPEED),
+    json.dumps(MODEL_CONFIG),
+    call=lambda text: reader.parse(text, "job"),
+)
 _text("parsers.host.clock_reading.is_synchronised", "Normal", "Not synchronised")
 _text("parsers.host.clock_reading.offset_s", "0.000012 seconds fast of NTP time")
 _text("parsers.host.clock_reading.parse_tracking", *_out("cmd:chronyc -n tracking")[:1], tool="chronyc")
@@ -568,6 +591,18 @@ def _value(name: str, seed: str, *, call: Call | None = None, raises: type[Excep
     VALUE.append(Parser(name, call or _resolved(name), (seed,), (raises,)))
 
 
+_value("parsers.job_config.deepspeed.parse", json.dumps(DEEPSPEED), call=lambda value: deepspeed.parse(value, "job"))
+_value("parsers.job_config.deepspeed.begins", json.dumps(DEEPSPEED))
+_value(
+    "parsers.job_config.huggingface.parse", json.dumps(MODEL_CONFIG), call=lambda value: huggingface.parse(value, "job")
+)
+_value("parsers.job_config.huggingface.begins", json.dumps(MODEL_CONFIG))
+_value(
+    "parsers.job_config.torchtitan.parse",
+    json.dumps({"model": {"flavor": "8B"}, "training": {"seq_len": 8192}}),
+    call=lambda value: torchtitan.parse(value, "job"),
+)
+_value("parsers.job_config.torchtitan.begins", json.dumps({"model": {}, "training": {"seq_len": 8192}}))
 _value("addresses.parse_psutil", _PSUTIL)
 _value("counter_growth.parse_files", json.dumps({"port_rcv_data": "12\n", "N": "N/A (no PMA)\n"}))
 _value("pod.parse_pod", json.dumps({"namespace": "n", "name": "p", "node": "gpu001", "annotations": {"a": "b"},
@@ -598,6 +633,7 @@ def _evidence(name: str, call: Callable[[Evidence], object] | None = None) -> No
     EVIDENCE.append(Parser(name, call or _resolved(name), NODES, (EvidenceError,)))
 
 
+_evidence("job_description.described_job")
 _evidence("container.usable_gpu_nodes")
 _evidence("nvidia.link_errors.source")
 _evidence("container.gpus_given", lambda e: container.gpus_given(e, NodeFacts(e).environment))

@@ -1,0 +1,336 @@
+"""Checks of a described job: its numbers fit each other, its memory fits the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any
+
+from preflight.expectations import Site
+from preflight.facts.job import RunFacts
+from preflight.facts.job_description import RECORD
+from preflight.layout.job import TrainingJob
+from preflight.layout.memory import GIB
+from preflight.layout.plan import NAME_CLUSTER, Plan
+from preflight.layout.step import bubble_share
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+ARGUMENTS = "Megatron-LM megatron/training/arguments.py"
+_KNOWLEDGE = "Megatron-LM theoretical_memory_usage.py; V. Korthikanti et al., arXiv 2205.05198"
+
+#: GiB of a GPU that NCCL's buffers, the CUDA context and workspaces take, and the share that fragmentation takes
+#: (judgement, from logs that print both the tensors' bytes and the device's).
+OVERHEAD_GIB, FRAGMENTATION = 3.0, 0.15
+
+#: Share of a step from which a pipeline bubble warns (judgement).
+BUBBLE = 0.20
+
+
+def plan_of(run: RunFacts, site: Site) -> Plan:
+    """Return the plan of a run; raises EvidenceError for an unreadable description."""
+    assert run.description is not None  # by `needs`
+    return Plan(run.description, site)
+
+
+def undescribed(run: RunFacts, site: Site) -> Finding | None:
+    """Report a job with a missing setting or contradicting numbers."""
+    plan = plan_of(run, site)
+    return None if plan.job else unknown(f"{plan.why_no_job}, so this cannot be judged", fix=plan.fix_no_job)
+
+
+def job_of(run: RunFacts, site: Site) -> TrainingJob:
+    """Return the job of a run, which is known by `unless`."""
+    job = plan_of(run, site).job
+    assert job is not None
+    return job
+
+
+def no_pipeline(run: RunFacts, site: Site) -> Finding | None:
+    """Report a job without a pipeline."""
+    absent = job_of(run, site).parallel.pipeline == 1
+    return skipped("the job has no pipeline", evidence=[RECORD]) if absent else None
+
+
+def no_cluster(plan: Plan) -> Finding:
+    """Return the finding where the cluster is not known."""
+    return unknown(f"{plan.no_hardware}, so this cannot be judged", fix=NAME_CLUSTER)
+
+
+@check(
+    "layout.world-size",
+    title="The sizes of the parallel groups multiply to the number of GPUs",
+    fault="The sizes of the parallel groups do not divide the number of GPUs",
+    impact="blocks-job",
+    owner="job",
+    source=ARGUMENTS,
+    fix="Change a group size (`--set`, `--what-if`) or the number of GPUs (`--gpus`).",
+    action="fix-job",
+    answers=("PA-06",),
+    scope="run",
+    needs=("layout",),
+)
+def world_size(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Check that tensor, pipeline, context and data parallelism use all GPUs.
+
+    ## Why it matters
+    A launcher that starts another number of ranks than the layout needs stops at once, after the queue and the start
+    of every node.
+
+    ## Verdicts
+    It fails if tensor x pipeline x context does not divide the number of GPUs, if expert x expert-tensor x pipeline
+    does not, or if the job has more GPUs than the cluster. The message states the data-parallel size that follows.
+
+    ## False alarms
+    A framework that leaves GPUs idle on purpose.
+    """
+    plan = plan_of(run, site)
+    values = plan.described.values
+    gpus = values.get("gpus")
+    if not gpus:
+        yield unknown("the number of GPUs is not stated", fix="state it: --gpus N, or name the cluster with --on")
+        return
+    sizes = {name: int(values.get(name) or 1) for name in ("tensor", "pipeline", "context")}
+    ranks = prod(sizes.values())
+    product = " x ".join(f"{name} {size}" for name, size in sizes.items())
+    if ranks == 0 or gpus % ranks:
+        yield failed(
+            f"{product} = {ranks} does not divide {gpus} GPUs", found=f"{ranks}", expected=f"a divisor of {gpus}"
+        )
+    else:
+        yield passed(f"{product} x data {gpus // ranks} = {gpus} GPUs", found=f"data {gpus // ranks}")
+    if values.get("experts"):
+        yield _expert_ranks(values, gpus)
+    available = plan.hardware.gpus if plan.hardware is not None else None
+    if available is not None and gpus > available:
+        yield failed(
+            f"the job has {gpus} GPUs, the cluster {available}", found=f"{gpus}", expected=f"at most {available}"
+        )
+
+
+def _expert_ranks(values: Any, gpus: int) -> Finding:
+    sizes = {name: int(values.get(name) or 1) for name in ("expert", "expert_tensor", "pipeline")}
+    ranks = prod(sizes.values())
+    product = " x ".join(f"{name.replace('_', '-')} {size}" for name, size in sizes.items())
+    if ranks == 0 or gpus % ranks:
+        return failed(f"{product} = {ranks} does not divide {gpus} GPUs", found=f"{ranks}",
+                      expected=f"a divisor of {gpus}", subject="experts")  # fmt: skip
+    return passed(f"{product} x data {gpus // ranks} = {gpus} GPUs", found=f"data {gpus // ranks}", subject="experts")
+
+
+@check(
+    "layout.global-batch",
+    title="The global batch is micro-batch x accumulation x data-parallel size",
+    fault="The global batch is not micro-batch x accumulation x data-parallel size",
+    impact="blocks-job",
+    owner="job",
+    source=ARGUMENTS,
+    fix="Choose a `--global-batch-size` that is a multiple of micro-batch x data-parallel size.",
+    action="fix-job",
+    answers=("PA-11",),
+    scope="run",
+    needs=("layout",),
+)
+def global_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Check the arithmetic of the batch.
+
+    ## Why it matters
+    Megatron-LM refuses a batch that does not divide; other frameworks round it without a message, and the run then
+    trains with another batch than its learning rate was chosen for.
+
+    ## Verdicts
+    It fails if the global batch is not a multiple of micro-batch x data-parallel size, or if a stated accumulation
+    contradicts it.
+
+    ## False alarms
+    A schedule that raises the batch during training, of which only the last value is stated.
+    """
+    plan = plan_of(run, site)
+    values = plan.described.values
+    wanted = ("gpus", "micro_batch", "global_batch")
+    if absent := [name for name in wanted if not values.get(name)]:
+        yield unknown(f"the job does not state {', '.join(absent)}",
+                      fix="state it: " + " ".join(f"--set {name}=..." for name in absent))  # fmt: skip
+        return
+    ranks = prod(int(values.get(name) or 1) for name in ("tensor", "pipeline", "context"))
+    replicas = values["gpus"] // ranks if ranks else 0
+    micro, batch = values["micro_batch"], values["global_batch"]
+    if not replicas:
+        yield unknown("no data-parallel group follows from the sizes (layout.world-size)", fix=plan.fix_no_job)
+        return
+    each = micro * replicas
+    if batch % each or batch < each:
+        yield failed(
+            f"the global batch {batch} is not a multiple of micro-batch {micro} x data-parallel {replicas} = {each}",
+            found=f"{batch}", expected=f"{max(1, round(batch / each)) * each}",
+        )  # fmt: skip
+        return
+    steps, stated = batch // each, values.get("accumulation")
+    message = f"global batch {batch} = micro-batch {micro} x accumulation {steps} x data-parallel {replicas}"
+    if stated is not None and stated != steps:
+        yield failed(f"{message}, but an accumulation of {stated} is stated", found=f"{stated}", expected=f"{steps}")
+        return
+    yield passed(message, found=f"{batch}")
+
+
+@check(
+    "layout.divisibility",
+    title="Heads, layers, experts and the sequence divide by the groups that share them",
+    fault="Heads, layers, experts or the sequence do not divide by their group",
+    impact="blocks-job",
+    owner="job",
+    source=f"{ARGUMENTS} and megatron/core/transformer/transformer_config.py",
+    fix="Choose group sizes that divide the model; try them with `--what-if`.",
+    action="fix-job",
+    scope="run",
+    needs=("layout",),
+)
+def divisibility(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Check that each group divides what it shares.
+
+    ## Why it matters
+    A framework that checks it stops when the job starts; one that does not pads, and some ranks compute for nothing.
+
+    ## Verdicts
+    It fails if heads or the feed-forward width do not divide by tensor, if neither of key-value heads and tensor is a
+    multiple of the other, layers do not divide by pipeline x virtual stages, experts by expert, the sequence by 2 x
+    context, or with all-to-all context parallelism heads by tensor x context. Layers that are stated for each stage by
+    name are not known here.
+
+    ## False alarms
+    Stages of different depth (--decoder-first-pipeline-num-layers, a pipeline layout).
+    """
+    plan = plan_of(run, site)
+    values = {name: int(value) for name, value in plan.described.values.items() if type(value) is int}
+
+    def size(name: str) -> int:
+        return values.get(name) or 1
+
+    stages = size("pipeline") * size("virtual_stages")
+    rules = [
+        ("heads", size("tensor"), "tensor"),
+        ("feed_forward", size("tensor"), "tensor"),
+        ("layers", stages, "pipeline x virtual stages" if size("virtual_stages") > 1 else "pipeline"),
+        ("experts", size("expert"), "expert"),
+        ("sequence", 2 * size("context") if size("context") > 1 else 1, "2 x context"),
+    ]
+    if plan.described.values.get("sequence_parallel"):
+        rules.append(("sequence", size("tensor") * size("context"), "tensor x context (sequence parallelism)"))
+    if plan.described.values.get("context_exchange") == "a2a":
+        rules.append(("heads", size("tensor") * size("context"), "tensor x context (all-to-all)"))
+    failures = 0
+    for name, parts, what in rules:
+        if name in values and values[name] % parts:
+            failures += 1
+            label = name.replace("_", "-")
+            yield failed(f"{label} {values[name]} is not a multiple of {what} = {parts}", subject=label,
+                         found=f"{values[name]}", expected=f"a multiple of {parts}")  # fmt: skip
+    groups, tensor = values.get("kv_heads"), size("tensor")
+    if groups and groups != values.get("heads") and groups % tensor and tensor % groups:
+        failures += 1
+        yield failed(f"{groups} key-value heads are neither a multiple nor a divisor of tensor {tensor}",
+                     subject="kv-heads", found=f"{groups}", expected=f"a multiple or divisor of {tensor}")  # fmt: skip
+    absent = [name for name in ("layers", "heads") if name not in values]
+    if absent:
+        yield unknown(f"the job does not state {' and '.join(absent)}",
+                      fix="state it: " + " ".join(f"--set {name}=..." for name in absent))  # fmt: skip
+    elif not failures:
+        yield passed("heads, layers, experts and the sequence divide by the groups that share them")
+
+
+@check(
+    "layout.microbatches",
+    title="There are enough microbatches to fill the pipeline",
+    fault="Too few microbatches fill the pipeline",
+    impact="slows-job",
+    owner="job",
+    source="D. Narayanan et al., arXiv 2104.04473; judgement: a bubble of a fifth of the step",
+    fix="Raise `--global-batch-size`, lower `--micro-batch-size` or use fewer stages.",
+    action="fix-job",
+    answers=("PA-24",),
+    scope="run",
+    needs=("layout",),
+    unless=(undescribed, no_pipeline),
+)
+def microbatches(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Measure the share of a step in which a pipeline stage has no work.
+
+    ## Why it matters
+    Each stage waits for (p-1)/v microbatches in every step, on any hardware.
+
+    ## Verdicts
+    With p stages, v virtual ones and m microbatches the bubble takes (p-1)/(v m + p - 1) of the step. It fails if the
+    interleaved schedule gets microbatches that are not a multiple of the stages, which Megatron-LM refuses, or
+    fewer than stages; a bubble above 20 % warns.
+
+    ## False alarms
+    Schedules that fill the bubble (zero bubble, DualPipe), which the arguments of a job do not show.
+    """
+    job = job_of(run, site)
+    stages, virtual, count = job.parallel.pipeline, job.parallel.virtual_stages, job.microbatches
+    share = bubble_share(stages, virtual, count)
+    message = f"{count} microbatches over {stages} stages"
+    message += f" of {virtual} virtual ones" if virtual > 1 else ""
+    message += f": the bubble takes {share:.1%} of the step"
+    if virtual > 1 and count % stages:
+        yield failed(f"{message}; the interleaved schedule needs a multiple of {stages}", found=f"{count}",
+                     expected=f"a multiple of {stages}")  # fmt: skip
+    elif count < stages:
+        yield failed(
+            f"{message}; stages idle even in the steady state", found=f"{count}", expected=f"at least {stages}"
+        )
+    elif share > BUBBLE:
+        yield warned(message, found=f"{share:.1%}", expected=f"at most {BUBBLE:.0%}")
+    else:
+        yield passed(message, found=f"{share:.1%}")
+
+
+@check(
+    "layout.memory",
+    title="The job fits the memory of a GPU",
+    fault="The job does not fit the memory of a GPU",
+    impact="blocks-job",
+    owner="job",
+    source=f"{_KNOWLEDGE}; judgement: 3 GiB and 15 % beside tensors",
+    fix="Raise `--tensor-model-parallel-size` or `--pipeline-model-parallel-size`, shard the optimizer "
+    "(`--use-distributed-optimizer`), recompute (`--recompute-granularity full`) or lower `--micro-batch-size`.",
+    action="fix-job",
+    answers=("PA-05",),
+    scope="run",
+    needs=("layout",),
+    unless=(undescribed,),
+)
+def memory_fits(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the memory that the job needs with that of a GPU.
+
+    ## Why it matters
+    A job that does not fit stops in its first step; one that just fits stops later, at the first longer sequence.
+
+    ## Verdicts
+    The need is the sum of weights, gradients, states of Adam, activations of the microbatches in flight and logits on
+    the most loaded GPU. More than the GPU has fails. If 3 GiB (NCCL, context, workspace) and 15 % (fragmentation) on
+    top exceed it, the check warns. An experts' router is taken as balanced.
+
+    ## False alarms
+    States that are offloaded to the host, an optimizer with smaller states, activations in FP8.
+    """
+    plan = plan_of(run, site)
+    assert plan.memory is not None  # by `unless`
+    need = plan.memory.total / GIB
+    parts = ", ".join(
+        f"{name} {getattr(plan.memory, name) / GIB:.1f}"
+        for name in ("weights", "gradients", "states", "activations", "logits") if getattr(plan.memory, name)
+    )  # fmt: skip
+    message = f"tensors need {need:.1f} GiB on the most loaded GPU ({parts})"
+    if plan.hardware is None or plan.hardware.memory_gib is None:
+        what = plan.no_hardware or f"the memory of a {plan.hardware.gpu.name if plan.hardware else 'GPU'} is not known"
+        yield unknown(f"{message}; {what}", found=f"{need:.1f} GiB", fix='name it: --on "... , 80 GB"')
+        return
+    available = plan.hardware.memory_gib
+    statement = f"{message}; the GPU has {available:g} GiB"
+    limits: dict[str, Any] = {"found": f"{need:.1f} GiB", "expected": f"at most {available:g} GiB"}
+    if need > available:
+        yield failed(statement, **limits)
+    elif need * (1 + FRAGMENTATION) + OVERHEAD_GIB > available:
+        yield warned(f"{statement}: too little is left for NCCL, workspace and fragmentation", **limits)
+    else:
+        yield passed(statement, found=limits["found"])

@@ -1,0 +1,400 @@
+"""Checks of a described job: the links that each parallel group crosses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from preflight.checks.job.layout import job_of, no_cluster, no_pipeline, plan_of, undescribed
+from preflight.expectations import Site
+from preflight.facts.job import RunFacts
+from preflight.facts.job_description import RECORD
+from preflight.layout.job import TrainingJob
+from preflight.layout.placement import RankPlacement
+from preflight.layout.rank_map import RankMap
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+_MEGATRON = (
+    "D. Narayanan et al., arXiv 2104.04473: tensor parallelism inside a node, pipeline parallelism between nodes"
+)
+
+
+def _ranks(group: Sequence[int]) -> str:
+    """Return a group as people write it."""
+    if len(group) > 1 and group[-1] - group[0] == len(group) - 1:
+        return f"ranks {group[0]}-{group[-1]}"
+    shown = ", ".join(str(rank) for rank in group[:4])
+    return f"ranks {shown}{', …' if len(group) > 4 else ''}"
+
+
+def _crossing(placement: RankPlacement, groups: Iterator[Sequence[int]]) -> tuple[int, Sequence[int]]:
+    """Return how many groups cross NVLink domains, and the first of them."""
+    number, first = 0, ()  # type: int, Sequence[int]
+    for group in groups:
+        if placement.spread(group).domains > 1:
+            first = first or group
+            number += 1
+    return number, first
+
+
+def _crossing_failure(
+    placement: RankPlacement, what: str, size: int, groups: Iterator[Sequence[int]]
+) -> Finding | None:
+    """Return the failure of groups that cross an NVLink domain; None if none does."""
+    number, first = _crossing(placement, groups)
+    if not number:
+        return None
+    machine = placement.hardware.machine
+    nodes = list(dict.fromkeys(placement.name(rank) for rank in first))
+    shown = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
+    message = f"{number} of the {what} groups of {size} cross an NVLink domain: {_ranks(first)} are on {shown}"
+    fix = ""
+    if size > machine.domain:
+        message += f"; a domain has {machine.domain} GPUs"
+    elif placement.hardware.cyclic:
+        message += "; ranks are dealt to the nodes one by one (cyclic distribution)"
+        fix = "start the ranks node by node: srun --distribution=block"
+    return failed(message, found=f"{number} groups", expected=f"groups inside {machine.domain} GPUs", fix=fix)
+
+
+def no_tensor(run: RunFacts, site: Site) -> Finding | None:
+    """Report a job without tensor parallelism."""
+    return _absent("the job has no tensor parallelism", job_of(run, site).parallel.tensor == 1)
+
+
+def no_experts(run: RunFacts, site: Site) -> Finding | None:
+    """Report a model without experts, or with all experts on each rank."""
+    job = job_of(run, site)
+    if not job.model.experts:
+        return _absent("the model has no experts", True)
+    return _absent("the experts are not divided over ranks", job.parallel.expert * job.parallel.expert_tensor == 1)
+
+
+def no_context(run: RunFacts, site: Site) -> Finding | None:
+    """Report a job without context parallelism."""
+    return _absent("the job has no context parallelism", job_of(run, site).parallel.context == 1)
+
+
+def _absent(message: str, absent: bool) -> Finding | None:
+    return skipped(message, evidence=[RECORD]) if absent else None
+
+
+def unplaced(run: RunFacts, site: Site) -> Finding | None:
+    """Report a cluster that is not known."""
+    plan = plan_of(run, site)
+    return no_cluster(plan) if plan.placement is None else None
+
+
+class Placed(NamedTuple):
+    """A job, the numbers of its ranks, dense and for experts, and their places."""
+
+    job: TrainingJob
+    dense: RankMap
+    experts: RankMap
+    placement: RankPlacement
+
+
+def placed(run: RunFacts, site: Site) -> Placed:
+    """Return the job on its cluster, both of which are known by `unless`."""
+    plan = plan_of(run, site)
+    assert plan.job is not None
+    assert plan.dense is not None
+    assert plan.experts is not None
+    assert plan.placement is not None
+    return Placed(plan.job, plan.dense, plan.experts, plan.placement)
+
+
+@check(
+    "layout.tensor-domain",
+    title="Each tensor-parallel group is inside one NVLink domain",
+    fault="A tensor-parallel group crosses an NVLink domain",
+    impact="slows-job",
+    owner="job",
+    source=_MEGATRON,
+    fix="Use a `--tensor-model-parallel-size` that divides the GPUs of a domain, and start ranks node by node "
+    "(`srun --distribution=block`).",
+    action="fix-job",
+    answers=("PA-07", "PA-N3"),
+    scope="run",
+    needs=("layout",),
+    unless=(undescribed, no_tensor, unplaced),
+)
+def tensor_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Check that tensor parallelism stays on NVLink.
+
+    ## Why it matters
+    Each layer exchanges its activations four times or more in a tensor-parallel group. Over NICs that takes about ten
+    times as long as over NVLink, and nothing hides it.
+
+    ## Verdicts
+    It fails if a group has GPUs of two NVLink domains: because it is larger than a domain, does not divide it, or
+    because ranks are distributed over the nodes cyclically.
+
+    ## False alarms
+    Inference of a model that does not fit one domain.
+    """
+    job, dense, _, placement = placed(run, site)
+    size = job.parallel.tensor
+    yield _crossing_failure(placement, "tensor-parallel", size, dense.groups("tp")) or passed(
+        f"all tensor-parallel groups of {size} are inside an NVLink domain of {placement.hardware.machine.domain}",
+        found=f"{size} GPUs",
+    )
+
+
+@check(
+    "layout.expert-domain",
+    title="Expert-parallel groups stay inside an NVLink domain where they can",
+    fault="An expert-parallel group crosses an NVLink domain",
+    impact="slows-job",
+    owner="job",
+    source="DeepSeek-V3 technical report, 3.2.2 (node-limited routing); judgement: a group that fits is in a domain",
+    fix="Use an expert-parallel size that fits a domain, or node-limited routing (--moe-router-group-topk).",
+    action="fix-job",
+    answers=("PA-10", "PA-N3"),
+    scope="run",
+    needs=("layout",),
+    unless=(undescribed, no_experts, unplaced),
+)
+def expert_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Check where the all-to-all of experts runs.
+
+    ## Why it matters
+    Each layer with experts sends every token to other ranks and back, four times a step. A group that leaves its NVLink
+    domain sends the larger part over NICs, and the uplinks of the leaves carry all of it.
+
+    ## Verdicts
+    It fails if a group that fits a domain crosses one, and if a group crosses the spine of an oversubscribed fabric.
+    A group that is larger than a domain warns, unless the routing limits the nodes of a token. The message states the
+    share of tokens that leave the domain.
+
+    ## False alarms
+    Dispatchers that hide the exchange behind other work.
+    """
+    job, _, experts, placement = placed(run, site)
+    size, machine = job.parallel.expert * job.parallel.expert_tensor, placement.hardware.machine
+    finding = _crossing_failure(placement, "expert-parallel", size, experts.groups("ep", "tp"))
+    if finding is None:
+        yield passed(f"all expert-parallel groups of {size} are inside an NVLink domain of {machine.domain}")
+        return
+    if size <= machine.domain:
+        yield finding
+        return
+    spine = any(_units(placement, group) for group in experts.groups("ep", "tp"))
+    over = placement.hardware.fabric.oversubscription
+    outside = 1 - machine.domain / size
+    message = (
+        f"expert-parallel groups of {size} cross NVLink domains of {machine.domain}: about {outside:.0%} of the tokens"
+    )
+    if spine and (over or 1) > 1:
+        yield failed(f"{message} leave the domain, over a spine that is oversubscribed {over:g}:1", found=f"{over:g}:1",
+                     expected="groups below one leaf group, or 1:1")  # fmt: skip
+    elif (limit := plan_of(run, site).described.values.get("group_topk")) is not None:
+        yield passed(f"{message} would leave the domain; the routing limits a token to {limit} groups")
+    else:
+        yield warned(f"{message} leave the domain", found=f"{size} GPUs", expected=f"at most {machine.domain}")
+
+
+def _units(placement: RankPlacement, group: Sequence[int]) -> bool:
+    """Return whether a group is known to cross the spine."""
+    units = placement.spread(group).units
+    return units is not None and units > 1
+
+
+@check(
+    "layout.pipeline-rails",
+    title="Neighbouring pipeline stages are on one rail",
+    fault="Neighbouring pipeline stages are on different rails",
+    impact="slows-job",
+    owner="job",
+    source=f"{_MEGATRON}; NVIDIA DGX SuperPOD reference architecture (rail-optimised leaves)",
+    fix="Choose sizes of which tensor x context x data is a multiple of the GPUs of a node, and start ranks node by "
+    "node (`srun --distribution=block`).",
+    action="fix-job",
+    answers=("PA-08",),
+    scope="run",
+    needs=("layout",),
+    unless=(undescribed, no_pipeline, unplaced),
+)
+def pipeline_rails(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Check the path from each pipeline stage to the next.
+
+    ## Why it matters
+    In a rail-optimised fabric, NICs of one rail share a leaf. Stages on different rails meet at the spine only, or
+    NCCL sends the data over NVLink to the other rail first.
+
+    ## Verdicts
+    It warns if stages on different nodes are on different rails of a rail-optimised fabric, and if they cross an
+    oversubscribed spine. Whether the fabric is rail-optimised must be known for stages on different rails.
+
+    ## False alarms
+    Fabrics with all NICs of a node under one leaf; the message of a stage is small.
+    """
+    _, dense, _, place = placed(run, site)
+    pairs = [pair for group in dense.groups("pp") for pair in pairwise(group)]
+    apart = [(a, b) for a, b in pairs if place.domain(a) != place.domain(b) and place.rail(a) != place.rail(b)]
+    fabric = place.hardware.fabric
+    if apart and fabric.rail_optimised is not False:
+        a, b = apart[0]
+        message = (
+            f"{len(apart)} of {len(pairs)} neighbours of the pipeline are on different rails: rank {a} is on rail "
+            f"{place.rail(a)} of {place.name(a)}, rank {b} on rail {place.rail(b)} of {place.name(b)}"
+        )
+        if fabric.rail_optimised:
+            yield warned(message, found=f"{len(apart)} pairs", expected="one rail")
+        else:
+            yield unknown(f"{message}; whether a leaf joins the NICs of one rail is not known",
+                          fix='name the fabric: --on "..., rail-optimised"')  # fmt: skip
+        return
+    crossing = [(a, b) for a, b in pairs if _units(place, (a, b))]
+    if crossing and (fabric.oversubscription or 1) > 1:
+        yield warned(
+            f"{len(crossing)} of {len(pairs)} neighbours of the pipeline cross a spine that is oversubscribed "
+            f"{fabric.oversubscription:g}:1",
+            found=f"{len(crossing)} pairs", expected="stages below one leaf group",
+        )  # fmt: skip
+        return
+    yield passed(f"all {len(pairs)} neighbours of the pipeline are on one rail, one node or below one leaf")
+
+
+@check(
+    "layout.ring-order",
+    title="The ranks of a group are together on each node",
+    fault="A group returns to a node that it has left",
+    impact="slows-job",
+    owner="job",
+    source="PyTorch and Megatron-LM build rings in the order of ranks; srun(1), --distribution",
+    fix="Start the ranks node by node: srun --distribution=block, or a hostfile with the slots of a node together.",
+    action="fix-job",
+    answers=("PA-06",),
+    scope="run",
+    needs=("layout",),
+    unless=(undescribed, unplaced),
+)
+def ring_order(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Check that data- and context-parallel groups visit each node once.
+
+    ## Why it matters
+    A ring in the order of ranks that comes back to a node crosses the network more often than it must: with ranks
+    dealt out cyclically, at every step.
+
+    ## Verdicts
+    A data-parallel group that visits a node again warns, since NCCL sorts its own rings by node. A context-parallel
+    group with a ring of messages fails, since its ring is that of the ranks.
+
+    ## False alarms
+    Groups of which NCCL chooses every path.
+    """
+    job, dense, _, placement = placed(run, site)
+    returning = False
+    for axis, what, grade in (("cp", "context-parallel", failed), ("dp", "data-parallel", warned)):
+        if axis == "cp" and job.parallel.context_exchange != "p2p":
+            continue
+        group = next((group for group in dense.groups(axis) if _returns(placement, group)), None)
+        if group is not None:
+            returning = True
+            nodes = ", ".join(placement.name(rank) for rank in group[:4])
+            yield grade(f"the {what} group of {_ranks(group)} visits a node twice: it runs over {nodes}, …",
+                        subject=what, expected="the ranks of a node together")  # fmt: skip
+    if not returning:
+        yield passed("data- and context-parallel groups visit each node once")
+
+
+def _returns(placement: RankPlacement, group: Sequence[int]) -> bool:
+    visited: set[int] = set()
+    last = None
+    for rank in group:
+        node = placement.node(rank)
+        if node != last and node in visited:
+            return True
+        visited.add(node)
+        last = node
+    return False
+
+
+@check(
+    "layout.context-domain",
+    title="Context parallelism stays in an NVLink domain, or hides its exchange",
+    fault="Context parallelism crosses nodes without hiding its exchange",
+    impact="slows-job",
+    owner="job",
+    source="H. Liu et al., Ring Attention, arXiv 2310.01889; Megatron-LM --cp-comm-type",
+    fix="Use --cp-comm-type p2p, which runs beside attention, or a context-parallel size that fits a domain.",
+    action="fix-job",
+    answers=("PA-N3",),
+    scope="run",
+    needs=("layout",),
+    unless=(undescribed, no_context, unplaced),
+)
+def context_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Check that context parallelism between nodes overlaps with attention.
+
+    ## Why it matters
+    All-gather and all-to-all of a sequence finish before attention begins, so that over NICs every layer waits for
+    them. A ring exchanges one part while attention works on the other.
+
+    ## Verdicts
+    A group that crosses an NVLink domain warns if its exchange is an all-gather or all-to-all.
+
+    ## False alarms
+    Short sequences, with little to exchange.
+    """
+    job, dense, _, placement = placed(run, site)
+    parallel = job.parallel
+    number, first = _crossing(placement, dense.groups("cp", "tp"))
+    if number and parallel.context_exchange != "p2p":
+        yield warned(
+            f"context-parallel groups of {parallel.context} cross an NVLink domain ({_ranks(first)}) and exchange by "
+            f"{parallel.context_exchange}, which nothing hides",
+            found=parallel.context_exchange, expected="p2p, or groups inside a domain",
+        )  # fmt: skip
+        return
+    yield passed(f"context-parallel groups of {parallel.context} are inside a domain, or exchange in a ring")
+
+
+@check(
+    "layout.sharding",
+    title="The sharding of parameters fits the pipeline and the fabric",
+    fault="The sharding of parameters does not fit the pipeline or the fabric",
+    impact="slows-job",
+    owner="job",
+    source="https://www.deepspeed.ai/tutorials/pipeline/; PyTorch FSDP, HYBRID_SHARD",
+    fix="Shard within a leaf group and replicate across (`HYBRID_SHARD`), or use ZeRO-1 with a pipeline.",
+    action="fix-job",
+    answers=("PA-09",),
+    scope="run",
+    needs=("layout",),
+    unless=(undescribed, unplaced),
+)
+def sharding(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Check the policy by which data parallelism shards the model.
+
+    ## Why it matters
+    Full sharding gathers every layer's parameters for each microbatch. With a pipeline this repeats for each of its
+    microbatches, and across an oversubscribed spine it bounds the step.
+
+    ## Verdicts
+    Sharded gradients or parameters (ZeRO-2, ZeRO-3) with a pipeline fail: DeepSpeed refuses them. Full sharding over
+    more than one leaf group of an oversubscribed fabric warns.
+
+    ## False alarms
+    FSDP with a pipeline that keeps gathered parameters between microbatches.
+    """
+    job, dense, _, placement = placed(run, site)
+    policy, stages = job.parallel.sharding, job.parallel.pipeline
+    origin = job.origins.get("sharding", "")
+    over = placement.hardware.fabric.oversubscription
+    if policy in ("gradients", "full") and stages > 1:
+        grade = failed if "zero_optimization" in origin else warned
+        yield grade(f"{policy} sharding ({origin}) with {stages} stages gathers or reduces for each microbatch",
+                    found=policy, expected="none or optimizer")  # fmt: skip
+        return
+    spread = max((placement.spread(group) for group in dense.groups("dp")), key=lambda spread: spread.units or 0)
+    if policy == "full" and (spread.units or 1) > 1 and (over or 1) > 1:
+        yield warned(
+            f"full sharding over {spread.ranks} GPUs crosses {spread.units} leaf groups and a spine that is "
+            f"oversubscribed {over:g}:1",
+            found=f"{spread.units} leaf groups", expected="one, with replicas across (hybrid sharding)",
+        )  # fmt: skip
+        return
+    yield passed(f"sharding: {policy} ({origin})", found=policy)

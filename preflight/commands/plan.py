@@ -1,0 +1,149 @@
+"""``preflight plan``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from preflight.collect.request import Collected
+from preflight.commands import options
+from preflight.evidence import safe_read
+from preflight.evidence.document import Evidence
+from preflight.facts import job_description
+from preflight.facts.job import RUN, RunFacts
+from preflight.layout import document
+from preflight.layout.description import CHOICES, SHORT, SWITCHES
+from preflight.layout.hardware import described
+from preflight.layout.job import LayoutError
+from preflight.layout.plan import Plan
+from preflight.layout.search import search
+from preflight.parsers.job_config.reader import JobConfigError, parse
+from preflight.run.judge_run import judge_run
+from preflight.run.request import RunRequest, new_request
+from preflight.terminal import UsageError, print_text, progress
+
+#: Files that describe one job, and bytes of one.
+_MOST_FILES, _MOST_BYTES = 16, 2_000_000
+
+
+@click.command(cls=options.ShortHelp)
+@click.argument("job", nargs=-1, required=True, metavar="JOB...")
+@click.option("--on", metavar="CLUSTER", help='Plan for this cluster: "64 x HGX H100, rail-optimised".')
+@options.cluster
+@click.option("--gpus", type=click.IntRange(1, 10_000_000), metavar="N", help="GPUs of the job.")
+@click.option("--set", "stated", multiple=True, metavar="NAME=VALUE", help="State a setting of the job.")
+@click.option("--what-if", "changes", metavar="LIST", help="Change settings: tp=4,pp=8.")
+@click.option("--search", "searched", is_flag=True, help="Show the five fastest layouts that fit.")
+@click.option("--explain", is_flag=True, help="Show the origin of each number.")
+@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
+def plan(
+    job: tuple[str, ...], on: str | None, cluster: Path | None, gpus: int | None, stated: tuple[str, ...],
+    changes: str | None, searched: bool, explain: bool, as_json: bool,
+) -> int:  # fmt: skip
+    """Compute what a training job costs on a cluster, before it runs.
+
+    JOB is a script or command line with Megatron's arguments, a DeepSpeed configuration, a torchtitan job or a model's
+    config.json; several files together describe one job. Nothing is executed.
+
+    \b
+    Example: preflight plan train.sh --on "64 x HGX H100, rail-optimised"
+             preflight plan ds_config.json config.json --gpus 64 --search
+    Exit:    1 a violation; 3 one could not be decided; else 0
+    \f
+
+    The plan states whether the job fits a GPU, which links each parallel group crosses, how long a step takes, and what
+    the layout violates. A setting that is not stated is requested by name.
+    """
+    from preflight.reports import layout_text
+
+    overrides = _settings([*stated, *(changes or "").split(",")])
+    if gpus is not None:
+        overrides["gpus"] = gpus
+    if on:
+        try:
+            described(on)
+        except LayoutError as error:
+            raise UsageError(str(error)) from None
+    record = job_description.record(_sources(job), overrides, on or "")
+    run = Evidence(RUN, "", {job_description.RECORD: record})
+    request = new_request("plan", cluster, only=("layout.*",))
+    report = judge_run(request, Collected((), run))
+    made = _plan(request, run)
+    candidates = None
+    if searched and made.job is not None and made.hardware is not None:
+        with progress("searching layouts"):
+            try:
+                candidates = search(made.job, made.hardware)
+            except LayoutError as error:
+                raise UsageError(str(error)) from None
+    shown = document.document(made, report, candidates)
+    if as_json:
+        print_text(json.dumps(shown, indent=1) + "\n")
+    else:
+        print_text(layout_text.render(shown, explain=explain))
+    return int(report["exit_status"])
+
+
+def _plan(request: RunRequest, run: Evidence) -> Plan:
+    """Return the plan that the checks judged."""
+    facts = RunFacts(run)
+    assert facts.description is not None
+    return Plan(facts.description, request.cluster.run_site(()))
+
+
+def _sources(job: tuple[str, ...]) -> dict[str, str]:
+    """Return the text of each file, or of a command line; raises UsageError."""
+    if len(job) > _MOST_FILES:
+        raise UsageError(f"{len(job)} files; at most {_MOST_FILES} describe a job")
+    sources: dict[str, str] = {}
+    for word in job:
+        if " --" in word and not Path(word).exists():
+            name, text = "command line", word
+        else:
+            name, text = word, _content(Path(word))
+        try:
+            parse(text, name)
+        except JobConfigError as error:
+            raise UsageError(str(error)) from None
+        sources[name] = text
+    return sources
+
+
+def _content(path: Path) -> str:
+    try:
+        return safe_read.content(path, _MOST_BYTES).decode("utf-8", "replace")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _settings(words: list[str]) -> dict[str, Any]:
+    """Return the settings of NAME=VALUE words; raises UsageError."""
+    from dataclasses import fields
+
+    from preflight.layout.job import Parallelism, Schedule, Transformer
+
+    numbers = {own.name for kind in (Transformer, Parallelism, Schedule) for own in fields(kind)}
+    numbers |= {"gpus", "nodes", "gpus_per_node", "accumulation", "data"}
+    settings: dict[str, Any] = {}
+    for word in filter(None, map(str.strip, words)):
+        short, sign, value = word.partition("=")
+        name = SHORT.get(short.strip().lower(), short.strip().lower().replace("-", "_"))
+        value = value.strip()
+        if not sign or name not in numbers | set(CHOICES):
+            raise UsageError(f"{word!r} is not a setting; write NAME=VALUE, such as tp=8 ({', '.join(sorted(SHORT))})")
+        if name in CHOICES:
+            if value not in CHOICES[name]:
+                raise UsageError(f"{name} is one of {', '.join(CHOICES[name])}, not {value!r}")
+            settings[name] = value
+        elif name in SWITCHES:
+            if value not in ("yes", "no", "true", "false"):
+                raise UsageError(f"{name} is yes or no, not {value!r}")
+            settings[name] = value in ("yes", "true")
+        elif not value.isascii() or not value.isdigit() or len(value) > 12:
+            raise UsageError(f"{name} is a number, not {value!r}")
+        else:
+            settings[name] = int(value)
+    return settings

@@ -1,0 +1,163 @@
+"""A training job from its settings: stated ones, defaults, missing ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from preflight._startup.lightclass import dataclass, fields
+from preflight.layout.job import Parallelism, Schedule, TrainingJob, Transformer
+from preflight.parsers.job_config import megatron
+from preflight.parsers.job_config.settings import DEFAULT, JobSetting, JobSettings
+
+#: Short names of settings on the command line.
+SHORT = {
+    "tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert", "etp": "expert_tensor", "vp": "virtual_stages",
+    "mbs": "micro_batch", "gbs": "global_batch", "seq": "sequence", "dp": "data",
+}  # fmt: skip
+
+#: JobSettings that are words, and their values.
+CHOICES = {
+    "order": ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"),
+    "sharding": ("none", "optimizer", "gradients", "full"),
+    "recompute": ("none", "selective", "full"),
+    "precision": ("bf16", "fp16", "fp8"),
+    "context_exchange": ("p2p", "all_gather", "a2a"),
+    "distribution": ("block", "cyclic"),
+}
+SWITCHES = (
+    "gated", "tied", "sequence_parallel", "overlap_gradients", "overlap_parameters", "overlap_tensor",
+    "fused_attention",
+)  # fmt: skip
+
+#: What each setting without which nothing can be computed is, for the request of a missing setting.
+REQUIRED = {
+    "gpus": "number of GPUs (--gpus)",
+    "layers": "number of layers",
+    "hidden": "hidden size",
+    "heads": "number of attention heads",
+    "vocabulary": "size of the vocabulary",
+    "sequence": "length of a sequence",
+    "micro_batch": "micro-batch size",
+    "global_batch": "global batch size",
+}
+
+
+@dataclass(frozen=True)
+class Described:
+    """The settings of a job with what follows from them."""
+
+    values: Mapping[str, Any]
+    origins: Mapping[str, str]
+    missing: tuple[str, ...]  # names of settings without which no job is settings_
+    job: TrainingJob | None  # None if a setting is missing or the numbers contradict each other
+
+
+def describe(settings: JobSettings, gpus: int | None = None, gpus_per_node: int | None = None) -> Described:
+    """Complete the settings of a job.
+
+    ``gpus`` and ``gpus_per_node`` are those of the cluster, if settings_.
+    """
+    settings_ = dict(settings.values)
+    _complete(settings_, gpus, gpus_per_node)
+    values = {name: setting.value for name, setting in settings_.items()}
+    origins = {name: setting.origin for name, setting in settings_.items()}
+    missing = tuple(name for name in REQUIRED if values.get(name) is None)
+    if values.get("experts") and not values.get("active_experts"):
+        missing += ("active_experts",)
+    return Described(values, origins, missing, None if missing else _job(values, origins))
+
+
+def _complete(settings_: dict[str, JobSetting], gpus: int | None, gpus_per_node: int | None) -> None:
+    """Add what follows from stated values, and Megatron-LM's defaults."""
+
+    def number(name: str) -> int:
+        return int(settings_[name].value)
+
+    def add(name: str, value: Any, origin: str) -> None:
+        settings_.setdefault(name, JobSetting(value, origin))
+
+    for name in megatron.DEFAULTS:
+        if name not in settings_ and (setting := megatron.default(name)) is not None:
+            settings_[name] = setting
+    if "nodes" in settings_ and "gpus" not in settings_:
+        each = settings_["gpus_per_node"].value if "gpus_per_node" in settings_ else gpus_per_node
+        if each is not None:
+            add("gpus", number("nodes") * int(each), f"{settings_['nodes'].origin} x {each}")
+    if gpus is not None:
+        add("gpus", gpus, "the cluster")
+    if "hidden" in settings_ and "heads" in settings_ and number("heads"):
+        add("head_size", number("hidden") // number("heads"), "hidden size / heads")
+    if "content_size" in settings_ and settings_["content_size"].value:
+        settings_["head_size"] = settings_["content_size"]
+    if "heads" in settings_:
+        groups = settings_.get("query_groups")
+        if groups is not None:
+            add("kv_heads", groups.value, groups.origin)
+        add("kv_heads", number("heads"), "as many as heads: no grouped queries are stated")
+    if "hidden" in settings_:
+        if settings_["gated"].value:
+            # Megatron-LM, arguments.py: the same number of parameters as without a gate, in multiples of 64
+            width, rule = int(4 * number("hidden") * 2 / 3 / 64) * 64, "8/3 of the hidden size"
+        else:
+            width, rule = 4 * number("hidden"), "4 x hidden size"
+        add("feed_forward", width, f"{DEFAULT}Megatron-LM: {rule}")
+    if "padded_vocabulary" in settings_:
+        settings_["vocabulary"] = settings_["padded_vocabulary"]
+    elif "vocabulary" in settings_:
+        multiple = number("vocabulary_multiple") * number("tensor")
+        padded = -(-number("vocabulary") // multiple) * multiple
+        settings_["vocabulary"] = JobSetting(
+            padded, f"{settings_['vocabulary'].origin}, padded to a multiple of {multiple}"
+        )
+    if settings_.get("experts") is not None and number("experts"):
+        if "feed_forward" in settings_:
+            add("expert_feed_forward", settings_["feed_forward"].value, settings_["feed_forward"].origin)
+        add("expert_tensor", number("tensor"), f"{DEFAULT}Megatron-LM: as tensor")
+        pattern = settings_.get("expert_layer_pattern")
+        if (
+            pattern is not None
+            and "layers" in settings_
+            and (dense := _dense(pattern.value, number("layers"))) is not None
+        ):
+            add("dense_layers", dense, pattern.origin)
+    if "layers_per_virtual_stage" in settings_ and "layers" in settings_ and number("layers_per_virtual_stage"):
+        of_stage = number("layers") // number("pipeline") // number("layers_per_virtual_stage")
+        add("virtual_stages", max(1, of_stage), settings_["layers_per_virtual_stage"].origin)
+    if "accumulation" in settings_ and "micro_batch" in settings_ and "gpus" in settings_:
+        replicas = number("gpus") // (number("tensor") * number("pipeline") * number("context"))
+        add("global_batch", number("accumulation") * number("micro_batch") * replicas, settings_["accumulation"].origin)
+
+
+def _dense(pattern: str, layers: int) -> int | None:
+    """Return how many layers have no experts; None if the pattern is not understood.
+
+    Megatron's ``--moe-layer-freq`` is a number N (every N-th layer has experts) or a sum of lists such as
+    ``([0]*3+[1]*58)``.
+    """
+    text = pattern.replace(" ", "").strip("()")
+    if text.isdigit() and int(text):
+        return layers - -(-layers // int(text))
+    dense = 0
+    for part in text.split("+"):
+        listed, _, times = part.partition("*")
+        if not (listed.startswith("[") and listed.endswith("]")) or (times and not times.isdigit()):
+            return None
+        numbers = listed[1:-1].split(",")
+        if any(setting not in ("0", "1") for setting in numbers) or len(times) > 6:
+            return None
+        dense += numbers.count("0") * (int(times) if times else 1)
+    return dense if dense <= layers else None
+
+
+def _job(values: Mapping[str, Any], origins: Mapping[str, str]) -> TrainingJob | None:
+    """Return the job of complete settings; None if its ranks or batch do not divide."""
+    model, parallel, schedule = (
+        kind(**{setting.name: values[setting.name] for setting in fields(kind) if values.get(setting.name) is not None})
+        for kind in (Transformer, Parallelism, Schedule)
+    )
+    job = TrainingJob(model, parallel, schedule, values["gpus"], origins)  # type: ignore[arg-type]
+    if min(job.gpus, job.parallel.model_ranks, job.schedule.micro_batch, job.model.layers, job.model.heads) < 1:
+        return None
+    divides = job.gpus % job.parallel.model_ranks == 0 and job.data > 0
+    return job if divides and job.microbatches > 0 and job.expert_data > 0 else None

@@ -1,0 +1,98 @@
+"""The document of a plan: ``preflight.layout/1``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from preflight.layout.arithmetic import parameters
+from preflight.layout.memory import GIB
+from preflight.layout.plan import Plan
+from preflight.layout.search import Candidate
+from preflight.layout.step import Step, joined
+from preflight.layout.traffic import exchanges
+
+SCHEMA = "preflight.layout/1"
+
+#: Names of the sizes of a layout.
+_SIZES = ("tensor", "context", "expert", "pipeline", "virtual_stages")
+
+
+def document(plan: Plan, report: Mapping[str, Any], candidates: Sequence[Candidate] | None) -> dict[str, Any]:
+    """Return the document of a plan.
+
+    An unknown part is null, with the reason in ``unknown``.
+    """
+    job, hardware = plan.job, plan.hardware
+    shown: dict[str, Any] = {
+        "schema": SCHEMA,
+        "exit_status": report["exit_status"],
+        "cluster": None if hardware is None else {
+            "part": hardware.part, "nodes": hardware.nodes, "gpus": hardware.gpus, "source": hardware.source,
+            "nvlink_domain": hardware.machine.domain, "memory_gib": hardware.memory_gib,
+        },
+        "settings": {
+            name: {"value": value, "origin": plan.described.origins.get(name, "")}
+            for name, value in sorted(plan.described.values.items())
+        },
+        "missing": list(plan.described.missing),
+        "gaps": list(plan.settings.gaps),
+        "job": None,
+        "memory": None,
+        "step": None,
+        "axes": [],
+        "unknown": [],
+        "findings": report["findings"],
+        "search": None,
+    }  # fmt: skip
+    if hardware is None:
+        shown["unknown"].append(plan.no_hardware)
+    if job is None:
+        shown["unknown"].append(plan.why_no_job)
+        return shown
+    count = parameters(job.model)
+    shown["job"] = {
+        "gpus": job.gpus, "parameters": count.total, "active_parameters": count.active, "data": job.data,
+        "microbatches": job.microbatches, "tokens": job.tokens,
+        **{name: getattr(job.parallel, name) for name in _SIZES},
+    }  # fmt: skip
+    if plan.memory is not None:
+        names = ("weights", "gradients", "states", "activations", "logits", "total")
+        shown["memory"] = {f"{name}_gib": getattr(plan.memory, name) / GIB for name in names}
+    if isinstance(plan.step, str):
+        if plan.step not in shown["unknown"]:
+            shown["unknown"].append(plan.step)
+    else:
+        shown["step"] = _step(plan.step, job.tokens)
+    if plan.placement is not None:
+        shown["axes"] = [
+            {
+                "axis": exchange.axis, "collective": exchange.collective, "ranks": exchange.spread.ranks,
+                "nodes": exchange.spread.nodes, "crosses": exchange.spread.level, "bytes": exchange.size,
+                "count": exchange.count, "bytes_of_step": exchange.moved,
+            }
+            for exchange in exchanges(job, plan.placement)
+        ]  # fmt: skip
+    if candidates is not None:
+        shown["search"] = [
+            {
+                "seconds": own.step.seconds, "memory_gib": own.memory_gib, "mfu": own.step.mfu,
+                "difference": own.difference(job),
+            }
+            for own in candidates
+        ]  # fmt: skip
+    return shown
+
+
+def _step(step: Step, tokens: int) -> dict[str, Any]:
+    return {
+        "seconds": step.seconds, "low": step.low, "high": step.high, "tokens_per_second": tokens / step.seconds,
+        "flops_per_gpu": step.flops, "mfu": step.mfu, "bubble": step.bubble,
+        "parts": [
+            {
+                "name": part.name, "seconds": part.seconds, "hidden": part.hidden, "busbw_gbytes_s": part.busbw,
+                "basis": part.basis, "crosses": part.level,
+            }
+            for part in joined(step.parts)
+        ],
+    }  # fmt: skip

@@ -1,0 +1,124 @@
+"""A training job: model, parallel layout, batch, each with its origin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from preflight._startup.lightclass import dataclass, field, fields, replace
+from preflight.errors import PreflightError
+
+
+class LayoutError(PreflightError):
+    """The description of a job cannot be used; the text names the value and the fix."""
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """The shape of a transformer."""
+
+    layers: int
+    hidden: int
+    feed_forward: int  # of a dense layer
+    heads: int
+    kv_heads: int
+    vocabulary: int
+    head_size: int
+    gated: bool = False  # the feed-forward layer has a gate: SwiGLU, GeGLU
+    tied: bool = True  # embedding and output layer share their weights
+    experts: int = 0  # of a mixture-of-experts layer
+    active_experts: int = 0  # of them, those that a token uses
+    expert_feed_forward: int = 0
+    shared_feed_forward: int = 0  # of the experts that every token uses, together
+    dense_layers: int = 0  # layers of a mixture-of-experts model that have no experts
+    query_rank: int = 0  # multi-head latent attention: ranks of the compressed query and of keys and values
+    kv_rank: int = 0
+    position_size: int = 0  # the part of a head that carries the position
+    value_size: int = 0
+
+    @property
+    def expert_layers(self) -> int:
+        """Number of layers with experts."""
+        return self.layers - self.dense_layers if self.experts else 0
+
+
+@dataclass(frozen=True)
+class Parallelism:
+    """How a model and its batch are divided over ranks."""
+
+    tensor: int = 1
+    pipeline: int = 1
+    virtual_stages: int = 1  # of each pipeline rank (interleaved schedule)
+    context: int = 1
+    expert: int = 1
+    expert_tensor: int = 1
+    order: str = "tp-cp-ep-dp-pp"  # of the axes in a rank's number, the fastest first
+    sequence_parallel: bool = False
+    sharding: str = "none"  # of data parallelism: none, optimizer (ZeRO-1), gradients (ZeRO-2), full (ZeRO-3, FSDP)
+    context_exchange: str = "p2p"  # p2p (ring), all_gather, a2a (Ulysses)
+
+    @property
+    def model_ranks(self) -> int:
+        """Number of ranks that hold one replica and its sequence."""
+        return self.tensor * self.pipeline * self.context
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Batch, precision and overlap of a job."""
+
+    sequence: int
+    micro_batch: int
+    global_batch: int
+    precision: str = "bf16"  # of matrix products: bf16, fp8
+    recompute: str = "none"  # none, selective, full
+    recompute_layers: int | None = None  # full recomputation of this many layers of a stage; None: of all
+    gradient_bytes: int = 4  # of a gradient in a reduction
+    overlap_gradients: bool = False
+    overlap_parameters: bool = False
+    overlap_tensor: bool = False  # tensor-parallel communication runs beside matrix products
+    fused_attention: bool = True  # the matrix of attention scores is never stored
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """A job whose values are all known."""
+
+    model: Transformer
+    parallel: Parallelism
+    schedule: Schedule
+    gpus: int
+    origins: Mapping[str, str] = field(default_factory=dict)  # of each value, by its name
+
+    @property
+    def data(self) -> int:
+        """Number of data-parallel replicas."""
+        return self.gpus // self.parallel.model_ranks
+
+    @property
+    def expert_data(self) -> int:
+        """Number of replicas of an expert."""
+        parallel = self.parallel
+        return self.gpus // (parallel.expert_tensor * parallel.expert * parallel.pipeline)
+
+    @property
+    def microbatches(self) -> int:
+        """Number of microbatches of a step and replica."""
+        return self.schedule.global_batch // (self.schedule.micro_batch * self.data)
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens of a step."""
+        return self.schedule.global_batch * self.schedule.sequence
+
+    def changed(self, **values: Any) -> TrainingJob:
+        """Return the job with other values of its layout or schedule."""
+        parallel = {key: values.pop(key) for key in list(values) if key in _names(Parallelism)}
+        schedule = {key: values.pop(key) for key in list(values) if key in _names(Schedule)}
+        return replace(
+            self, parallel=replace(self.parallel, **parallel), schedule=replace(self.schedule, **schedule), **values
+        )
+
+
+def _names(kind: type) -> set[str]:
+    return {own.name for own in fields(kind)}

@@ -1,0 +1,110 @@
+"""A plan: a described job on described hardware."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from preflight._startup.lightclass import replace
+from preflight.expectations import Site
+from preflight.facts.job_description import JobDescription
+from preflight.layout import hardware as hardware_module
+from preflight.layout.description import REQUIRED, Described, describe
+from preflight.layout.hardware import Fabric, Hardware, hardware_of
+from preflight.layout.job import LayoutError, TrainingJob
+from preflight.layout.memory import Memory, memory
+from preflight.layout.placement import RankPlacement
+from preflight.layout.rank_map import RankMap, dense_map, expert_map
+from preflight.layout.step import Step, step
+
+#: What names a cluster that is not known.
+NAME_CLUSTER = 'name the cluster: --on "64 x HGX H100, rail-optimised", or --cluster FILE with `part` and `nodes`'
+
+
+class Plan:
+    """A job on a cluster, computed as far as both are known."""
+
+    def __init__(self, description: JobDescription, site: Site) -> None:
+        self.settings = description.settings
+        self.hardware, self.no_hardware = _hardware(description, site)
+        gpus = self.hardware.gpus if self.hardware is not None else None
+        each = self.hardware.machine.gpus if self.hardware is not None else None
+        self.described: Described = describe(description.settings, gpus, each)
+        if self.hardware is not None and self.described.values.get("distribution", "").startswith("cyclic"):
+            self.hardware = replace(self.hardware, cyclic=True)
+
+    @property
+    def job(self) -> TrainingJob | None:
+        """The job; None if a setting is missing or its numbers contradict each other."""
+        return self.described.job
+
+    @cached_property
+    def placement(self) -> RankPlacement | None:
+        """Where the ranks run; None without a job or a cluster."""
+        if self.job is None or self.hardware is None:
+            return None
+        return RankPlacement(self.hardware, self.job.gpus)
+
+    @cached_property
+    def dense(self) -> RankMap | None:
+        """The numbers of the ranks for dense layers."""
+        return dense_map(self.job) if self.job is not None else None
+
+    @cached_property
+    def experts(self) -> RankMap | None:
+        """The numbers of the ranks for experts."""
+        return expert_map(self.job) if self.job is not None else None
+
+    @cached_property
+    def memory(self) -> Memory | None:
+        """Memory of the most loaded GPU."""
+        return memory(self.job) if self.job is not None else None
+
+    @cached_property
+    def step(self) -> Step | str:
+        """The time of a step, or what is missing to compute it."""
+        if self.job is None:
+            return self.why_no_job
+        if self.hardware is None:
+            return self.no_hardware
+        try:
+            return step(self.job, self.hardware)
+        except LayoutError as error:
+            return str(error)
+
+    @property
+    def why_no_job(self) -> str:
+        """What is missing of the job, by name."""
+        if self.described.missing:
+            wanted = ", ".join(f"{name} ({REQUIRED.get(name, name)})" for name in self.described.missing)
+            return f"the job does not state {wanted}"
+        return "the numbers of the job contradict each other"
+
+    @property
+    def fix_no_job(self) -> str:
+        """How to state what is missing."""
+        if self.described.missing:
+            return "state it: " + " ".join(f"--set {name}=..." for name in self.described.missing)
+        return "correct the sizes of the groups, the batch or the number of GPUs"
+
+
+def _hardware(description: JobDescription, site: Site) -> tuple[Hardware | None, str]:
+    """Return the cluster of a plan, or why it is not known."""
+    try:
+        if description.on:
+            return hardware_module.described(description.on), ""
+        if site.part is None:
+            return None, "the cluster is not known"
+        members, gpus = site.members, site.gpus.value
+        tree = members.tree
+        hcas = site.hcas.value if site.hcas.value is not None else len(members.ports.compute or ()) or gpus
+        listed = members.nodes or ()
+        units = tree.unit_nodes
+        made = hardware_of(
+            site.part, description.nodes or len(listed) or (units * (tree.units or 1) if units else None),
+            gpus=gpus, nics=hcas, nic_gbps=site.rate_of_each(hcas or 0, gpus or 0).value,
+        )  # fmt: skip
+        rails = True if members.rails else None
+        fabric = Fabric(units, rails, tree.oversubscription)
+        return replace(made, fabric=fabric, names=tuple(listed), source=site.path), ""
+    except LayoutError as error:
+        return None, str(error)

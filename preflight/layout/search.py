@@ -1,0 +1,111 @@
+"""Layouts of a job that fit the cluster, the fastest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight._startup.lightclass import dataclass
+from preflight.layout.hardware import Hardware
+from preflight.layout.job import LayoutError, TrainingJob
+from preflight.layout.memory import GIB, memory
+from preflight.layout.step import Step, step
+
+#: Sizes of a group and of a micro-batch that are tried.
+_SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 16, 18, 20, 24, 28, 32, 36, 40, 48, 64, 72, 96, 126, 128)
+_MICRO_BATCHES = (1, 2, 4, 8)
+_VIRTUAL = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
+
+#: Memory beside tensors, as layout.memory reckons with it: GiB, and a share.
+_OVERHEAD_GIB, _FRAGMENTATION = 3.0, 0.15
+
+#: Layouts tried at most.
+MOST = 20_000
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A layout that fits, and its step."""
+
+    job: TrainingJob
+    step: Step
+    memory_gib: float
+
+    def difference(self, given: TrainingJob) -> str:
+        """Return in one line how the layout differs from a given one."""
+        old, new = _shown(given), _shown(self.job)
+        changed = [f"{name} {value} (was {old[name]})" for name, value in new.items() if value != old[name]]
+        return ", ".join(changed) or "as given"
+
+
+def _shown(job: TrainingJob) -> dict[str, str]:
+    parallel, schedule = job.parallel, job.schedule
+    return {
+        "tp": str(parallel.tensor), "cp": str(parallel.context), "ep": str(parallel.expert),
+        "pp": str(parallel.pipeline), "vp": str(parallel.virtual_stages), "micro-batch": str(schedule.micro_batch),
+        "recompute": schedule.recompute,
+    }  # fmt: skip
+
+
+def search(job: TrainingJob, hardware: Hardware, best: int = 5) -> list[Candidate]:
+    """Return the fastest layouts of a job that fit its GPUs; raises LayoutError.
+
+    The number of GPUs, the global batch, the sharding and the overlaps stay as given. Tensor parallelism stays in an
+    NVLink domain, and experts too if they fit.
+    """
+    if hardware.memory_gib is None:
+        raise LayoutError("the memory of a GPU is not known; name it: --on '... , 80 GB'")
+    usable = (hardware.memory_gib - _OVERHEAD_GIB) / (1 + _FRAGMENTATION) * GIB
+    fitting: list[Candidate] = []
+    for tried in _candidates(job, hardware):
+        need = memory(tried).total
+        if need <= usable:
+            fitting.append(Candidate(tried, step(tried, hardware), need / GIB))
+    fitting.sort(key=lambda own: own.step.seconds)
+    return fitting[:best]
+
+
+def _candidates(job: TrainingJob, hardware: Hardware) -> Iterator[TrainingJob]:
+    """Yield the layouts that divide the model, the ranks and the batch."""
+    number = 0
+    model, schedule, gpus = job.model, job.schedule, job.gpus
+    domain = hardware.machine.domain
+    for tensor in (size for size in _SIZES if size <= domain and model.heads % size == 0 and domain % size == 0):
+        for pipeline in (size for size in _SIZES if model.layers % size == 0):
+            for context in (size for size in (1, 2, 4, 8, 16) if schedule.sequence % (2 * size) == 0):
+                ranks = tensor * pipeline * context
+                if gpus % ranks or (context > 1 and schedule.sequence < 16384 and context != job.parallel.context):
+                    continue
+                for expert in _expert_sizes(job, gpus // pipeline):
+                    for micro in _MICRO_BATCHES:
+                        if schedule.global_batch % (micro * gpus // ranks):
+                            continue
+                        for virtual, recompute in _schedules(job, pipeline, gpus // ranks, micro):
+                            number += 1
+                            if number > MOST:
+                                return
+                            yield job.changed(
+                                tensor=tensor, pipeline=pipeline, context=context, expert=expert, micro_batch=micro,
+                                virtual_stages=virtual, recompute=recompute,
+                                expert_tensor=1 if expert > 1 else tensor,
+                                sequence_parallel=job.parallel.sequence_parallel and tensor > 1,
+                            )  # fmt: skip
+
+
+def _expert_sizes(job: TrainingJob, ranks: int) -> Iterator[int]:
+    if not job.model.experts:
+        yield 1
+        return
+    for size in _SIZES:
+        if job.model.experts % size == 0 and ranks % size == 0:
+            yield size
+
+
+def _schedules(job: TrainingJob, pipeline: int, replicas: int, micro: int) -> Iterator[tuple[int, str]]:
+    """Yield virtual stages and recomputation."""
+    microbatches = job.schedule.global_batch // (micro * replicas)
+    for virtual in _VIRTUAL:
+        if virtual > 1 and (pipeline == 1 or microbatches % pipeline or job.model.layers % (pipeline * virtual)):
+            continue
+        for recompute in ("none", "selective", "full"):
+            if recompute != "selective" or not job.schedule.fused_attention:
+                yield virtual, recompute

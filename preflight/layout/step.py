@@ -1,0 +1,259 @@
+"""Time of a step: arithmetic, memory, exposed communication, bubble, optimizer.
+
+One constant is fitted for each generation and precision: the share of the datasheet's FLOP/s that large matrix products
+reach in training. Everything else follows from the job and the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from preflight._startup.lightclass import dataclass
+from preflight.expectations.roofline.collectives import NIC_PAIRS, NICS, PAIRS, RING
+from preflight.layout.arithmetic import model_flops, operations
+from preflight.layout.hardware import Hardware
+from preflight.layout.job import LayoutError, TrainingJob
+from preflight.layout.memory import memory
+from preflight.layout.placement import RankPlacement, Spread
+from preflight.layout.traffic import Exchange, exchanges, factor
+
+#: Share of the datasheet's FLOP/s that matrix products reach, fitted to published runs (docs/plan.md).
+EFFICIENCY = {("Ampere", "bf16"): 0.71, ("Hopper", "bf16"): 0.59, ("Hopper", "fp8"): 0.48}
+
+#: The same of generations without runs of their own in the fit.
+_LIKE = {"Blackwell": "Hopper", "Volta": "Ampere"}
+
+#: Ranges of the published runs, as shares of the computed time: of dense models on generations that were fitted, on
+#: others, and of models with experts, of which small products and the exchange vary most (docs/plan.md).
+FITTED, NOT_FITTED, EXPERTS = (0.86, 1.16), (0.80, 1.28), (0.50, 4.0)
+
+#: Share of a memory's bandwidth that element-wise kernels reach.
+MEMORY_SHARE = 0.80
+
+#: Seconds that a collective of any size takes: on NVLink, and more for each doubling of the nodes.
+START, HOP = 15e-6, 8e-6
+
+#: Share of the backward pass of one microbatch behind which gradients can be reduced.
+BEHIND = 0.8
+
+#: Share of overlapped tensor-parallel communication that stays exposed: the first and last part of each product.
+UNHIDDEN = 0.3
+
+
+@dataclass(frozen=True)
+class StepPart:
+    """Seconds of a step for one purpose."""
+
+    name: str
+    seconds: float  # exposed: they add to the step
+    hidden: float = 0.0  # run beside arithmetic
+    busbw: float | None = None  # assumed, GB/s
+    basis: str = ""  # measured or customary
+    level: str = ""
+
+
+@dataclass(frozen=True)
+class Step:
+    """The time of a step, and its parts."""
+
+    parts: tuple[StepPart, ...]
+    low: float
+    high: float
+    model_flops: float  # per GPU and step
+    peak: float  # FLOP/s of a GPU in the job's precision
+    bubble: float  # share of the steady time
+
+    @property
+    def seconds(self) -> float:
+        """Sum of the exposed parts."""
+        return sum(part.seconds for part in self.parts)
+
+    @property
+    def flops(self) -> float:
+        """FLOP/s of a GPU that serve the model."""
+        return self.model_flops / self.seconds
+
+    @property
+    def mfu(self) -> float:
+        """Transformer FLOP/s utilisation: of the datasheet's FLOP/s."""
+        return self.flops / self.peak
+
+
+def bubble(pipeline: int, virtual_stages: int, microbatches: int) -> float:
+    """Return the pipeline bubble as a share of the steady time: (p-1)/(v m)."""
+    return (pipeline - 1) / (virtual_stages * microbatches)
+
+
+def bubble_share(pipeline: int, virtual_stages: int, microbatches: int) -> float:
+    """Return the pipeline bubble as a share of the step: (p-1)/(v m + p - 1)."""
+    return (pipeline - 1) / (virtual_stages * microbatches + pipeline - 1)
+
+
+def efficiency(hardware: Hardware, precision: str) -> float | None:
+    """Return the share of FLOP/s that matrix products reach; None: not known."""
+    generation = hardware.gpu.generation
+    return EFFICIENCY.get((_LIKE.get(generation, generation), "fp8" if precision == "fp8" else "bf16"))
+
+
+def step(job: TrainingJob, hardware: Hardware) -> Step:
+    """Return the time of a step; raises LayoutError for unknown hardware."""
+    peak, share = hardware.flops(job.schedule.precision), efficiency(hardware, job.schedule.precision)
+    half, memory_rate = hardware.flops("bf16"), hardware.memory_bandwidth
+    if peak is None or share is None or half is None or memory_rate is None:
+        raise LayoutError(
+            f"the arithmetic of {hardware.gpu.name} in {job.schedule.precision} is not in the catalogue, so the time "
+            "of a step is unknown"
+        )
+    rates = _Rates(share * peak, _bf16(hardware) * half, MEMORY_SHARE * memory_rate)
+    forward, backward, last = _microbatch(job, rates)
+    microbatches, stages = job.microbatches, job.parallel.pipeline
+    steady = microbatches * (forward + backward + last)
+    waiting = (stages - 1) / job.parallel.virtual_stages * (forward + backward)
+    parts = [StepPart("compute", steady), StepPart("bubble", waiting)]
+    moved = exchanges(job, RankPlacement(hardware, job.gpus))
+    parts += [part for exchange in moved if (part := _exposed(job, hardware, exchange, forward, backward)) is not None]
+    # the pipeline waits for tensor and expert communication of other stages too
+    inside = sum(part.seconds for part in parts if part.name in ("tensor", "expert", "context"))
+    parts[1] = StepPart("bubble", waiting + inside / microbatches * (stages - 1) / job.parallel.virtual_stages)
+    parts.append(StepPart("optimizer", _optimizer(job, rates.memory)))
+    total = sum(part.seconds for part in parts)
+    low, high = _range(job, hardware)
+    return Step(
+        tuple(parts), low * total, high * total, model_flops(job.model, job.schedule.sequence) * job.tokens / job.gpus,
+        peak, bubble(stages, job.parallel.virtual_stages, microbatches),
+    )  # fmt: skip
+
+
+def _range(job: TrainingJob, hardware: Hardware) -> tuple[float, float]:
+    """Return the range of nine of ten published runs, as shares of the time."""
+    if job.model.experts:
+        return EXPERTS
+    return FITTED if hardware.gpu.generation not in _LIKE else NOT_FITTED
+
+
+def _bf16(hardware: Hardware) -> float:
+    return efficiency(hardware, "bf16") or 0.0
+
+
+@dataclass(frozen=True)
+class _Rates:
+    """What a GPU reaches: products, products that stay in bfloat16, memory."""
+
+    products: float
+    bf16: float
+    memory: float
+
+
+def _microbatch(job: TrainingJob, rates: _Rates) -> tuple[float, float, float]:
+    """Return the seconds of a stage's layers, forward and backward, and of logits."""
+    model, parallel, schedule = job.model, job.parallel, job.schedule
+    own = operations(model, schedule.sequence)
+    tokens = schedule.micro_batch * schedule.sequence / parallel.context
+    layers = model.layers / parallel.pipeline
+    sparse = model.expert_layers / parallel.pipeline
+    products = layers * own.attention + (layers - sparse) * own.dense + sparse * own.sparse
+    scores = layers * own.scores * (1 if schedule.fused_attention else 2)
+    products_time = tokens * products / parallel.tensor / rates.products
+    scores_time = tokens * scores / parallel.tensor / rates.bf16
+    softmax = 0.0
+    if not schedule.fused_attention:  # read and write the scores in 16 bit: product, softmax, dropout
+        softmax = tokens * layers * 12 * model.heads * schedule.sequence / parallel.tensor / rates.memory
+    element = tokens * layers * _element_bytes(job) / rates.memory
+    forward = products_time + scores_time + softmax + element
+    scores_back = (2.5 if schedule.fused_attention else 2) * scores_time  # fused: the scores are computed again
+    backward = 2 * products_time + scores_back + 2 * softmax + 2 * element
+    if schedule.recompute == "full":
+        again = 1.0 if schedule.recompute_layers is None else min(1.0, schedule.recompute_layers / layers)
+        backward += again * forward
+    elif schedule.recompute == "selective" and not schedule.fused_attention:
+        backward += scores_time + softmax
+    logits = 3 * tokens * own.output / parallel.tensor / rates.bf16
+    return forward, backward, logits
+
+
+def _element_bytes(job: TrainingJob) -> float:
+    """Return the bytes of a token that one layer's element-wise kernels move."""
+    model, tensor = job.model, job.parallel.tensor
+    hidden = 22 * model.hidden / (tensor if job.parallel.sequence_parallel else 1)
+    inner = model.feed_forward
+    if model.experts:
+        sparse = model.active_experts * model.expert_feed_forward + model.shared_feed_forward
+        part = model.expert_layers / model.layers
+        inner = round(part * sparse + (1 - part) * inner)
+        hidden += part * 8 * model.active_experts * model.hidden / tensor  # permute and combine
+    return hidden + (6 if model.gated else 4) * inner / tensor
+
+
+def _optimizer(job: TrainingJob, memory_rate: float) -> float:
+    """Return the seconds of Adam, which moves 30 bytes for each parameter."""
+    return 30 * memory(job).states / 12 / memory_rate
+
+
+def bandwidth(hardware: Hardware, collective: str, spread: Spread) -> tuple[float, str]:
+    """Return the busbw of a group's collective, GB/s, and its basis."""
+    machine = hardware.machine
+    level = spread.level
+    if (measured := hardware.measured.get(f"{collective}/{level}")) is not None:
+        return measured, "measured"
+    inside = (
+        PAIRS if collective in ("alltoall", "sendrecv") else RING.get(machine.gpu.generation, 0.76)
+    ) * machine.nvlink
+    if level == "NVLink":
+        return inside, "customary"
+    if machine.node_nics is None:
+        raise LayoutError("the NICs of a node are not known; name them, such as 8 x 400G")
+    nic = machine.node_nics / machine.gpus  # of one GPU
+    together = max(1.0, spread.ranks / max(1, spread.domains))  # GPUs of the group in one domain
+    over = hardware.fabric.oversubscription or 1.0 if level == "spine" else 1.0
+    if collective == "sendrecv":
+        return NICS * max(machine.nic or 0.0, nic) / over, "customary"
+    if collective == "alltoall":
+        outside = (spread.ranks - together) / max(1, spread.ranks - 1)
+        return min(inside, NIC_PAIRS * nic / over / max(outside, 1e-9)), "customary"
+    return min(inside, NICS * nic * together / over), "customary"
+
+
+def seconds(hardware: Hardware, exchange: Exchange) -> tuple[float, float, str]:
+    """Return the seconds of an axis in a step, the busbw assumed, and its basis."""
+    busbw, basis = bandwidth(hardware, exchange.collective, exchange.spread)
+    each = exchange.size * factor(exchange.collective, exchange.spread.ranks) / (busbw * 1e9)
+    nodes = exchange.spread.domains
+    hops = max(0, nodes - 1).bit_length() * HOP
+    return exchange.count * (each + START + hops), busbw, basis
+
+
+def _exposed(
+    job: TrainingJob, hardware: Hardware, exchange: Exchange, forward: float, backward: float
+) -> StepPart | None:
+    time, busbw, basis = seconds(hardware, exchange)
+    schedule, parallel = job.schedule, job.parallel
+    hidden = 0.0
+    name = exchange.axis.partition(" ")[0]
+    if name == "tensor" and schedule.overlap_tensor:
+        hidden = (1 - UNHIDDEN) * time
+    elif name == "context":
+        # the exchange runs beside the attention of the part that is there
+        hidden = min(time, 0.8 * job.microbatches * (forward + backward) * 0.5)
+    elif name == "pipeline" and parallel.virtual_stages > 1:
+        hidden = 0.8 * time
+    elif name == "data" and parallel.sharding == "full":
+        hidden = min(0.95 * time, BEHIND * job.microbatches * (forward + backward))
+    elif name == "data":
+        behind = forward if exchange.collective == "all_gather" else backward
+        overlapped = schedule.overlap_parameters if exchange.collective == "all_gather" else schedule.overlap_gradients
+        hidden = min(time, BEHIND * behind) if overlapped else 0.0
+    return StepPart(name, time - hidden, hidden, busbw, basis, exchange.spread.level)
+
+
+def joined(parts: Sequence[StepPart]) -> list[StepPart]:
+    """Return one part for each name, in their order."""
+    by_name: dict[str, StepPart] = {}
+    for part in parts:
+        if (old := by_name.get(part.name)) is None:
+            by_name[part.name] = part
+        else:
+            by_name[part.name] = StepPart(
+                part.name, old.seconds + part.seconds, old.hidden + part.hidden, min(old.busbw or 0, part.busbw or 0),
+                part.basis if part.basis == old.basis else "measured and customary", part.level,
+            )  # fmt: skip
+    return list(by_name.values())

@@ -1,0 +1,155 @@
+"""Bytes that each axis of parallelism moves in a step, and their links.
+
+Sources: M. Shoeybi et al., Megatron-LM, 2019, and V. Korthikanti et al., 2022 (tensor); D. Narayanan et al., 2021
+(pipeline); S. Rajbhandari et al., ZeRO, 2020 (data); H. Liu et al., Ring Attention, 2023 (context); DeepSeek-V3
+technical report (experts).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from preflight._startup.lightclass import dataclass
+from preflight.layout.arithmetic import parameters
+from preflight.layout.job import TrainingJob
+from preflight.layout.memory import memory
+from preflight.layout.placement import RankPlacement, Spread
+from preflight.layout.rank_map import RankMap, dense_map, expert_map
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One collective of an axis, as often as a step has it."""
+
+    axis: str  # tensor, context, expert, pipeline, data
+    collective: str  # all_reduce, all_gather, reduce_scatter, alltoall, sendrecv
+    spread: Spread
+    size: float  # bytes of the array (nccl-tests' size), of one operation
+    count: float  # operations of a step and GPU
+    note: str = ""
+
+    @property
+    def moved(self) -> float:
+        """Bytes that a GPU sends in a step."""
+        return self.count * self.size * factor(self.collective, self.spread.ranks)
+
+
+def factor(collective: str, ranks: int) -> float:
+    """Return bus bytes over size: what each rank sends of an array (nccl-tests)."""
+    if collective == "sendrecv":
+        return 1.0
+    share = (ranks - 1) / ranks
+    return 2 * share if collective == "all_reduce" else share
+
+
+def worst(placement: RankPlacement, groups: Iterable[Sequence[int]]) -> Spread:
+    """Return the spread of the group that crosses the most."""
+    widest = None
+    for group in placement.distinct(groups):
+        spread = placement.spread(group)
+        if widest is None or spread.extent > widest.extent:
+            widest = spread
+    return widest or Spread(1, 1, 1, None)
+
+
+def exchanges(job: TrainingJob, placement: RankPlacement) -> list[Exchange]:
+    """Return what the ranks of a job exchange in a step."""
+    dense, experts = dense_map(job), expert_map(job)
+    return [
+        *_tensor(job, placement, dense),
+        *_context(job, placement, dense),
+        *_experts(job, placement, experts),
+        *_pipeline(job, placement, dense),
+        *_data(job, placement, dense, experts),
+    ]
+
+
+def _tokens(job: TrainingJob) -> float:
+    """Return the tokens of a microbatch on one context rank."""
+    return job.schedule.micro_batch * job.schedule.sequence / job.parallel.context
+
+
+def _tensor(job: TrainingJob, placement: RankPlacement, ranks: RankMap) -> Iterator[Exchange]:
+    parallel, schedule = job.parallel, job.schedule
+    if parallel.tensor == 1:
+        return
+    spread = worst(placement, ranks.groups("tp"))
+    size = 2 * _tokens(job) * job.model.hidden
+    layers = job.model.layers / parallel.pipeline
+    sparse = job.model.expert_layers / parallel.pipeline
+    passes = 6.0 if schedule.recompute == "full" else 4.0
+    # a layer with experts exchanges tokens instead, for the half that is its feed-forward
+    count = job.microbatches * passes * (layers - sparse / 2)
+    if not parallel.sequence_parallel:
+        yield Exchange("tensor", "all_reduce", spread, size, count)
+        return
+    # one more all-gather in the backward pass of each: a rank stores only its part of a product's input
+    again = job.microbatches * 2 * (layers - sparse / 2)
+    yield Exchange("tensor", "all_gather", spread, size, count + again)
+    yield Exchange("tensor", "reduce_scatter", spread, size, count)
+
+
+def _context(job: TrainingJob, placement: RankPlacement, ranks: RankMap) -> Iterator[Exchange]:
+    parallel, model = job.parallel, job.model
+    if parallel.context == 1:
+        return
+    spread = worst(placement, ranks.groups("cp"))
+    layers = model.layers / parallel.pipeline * job.microbatches
+    keys = 2 * model.kv_heads * model.head_size / min(parallel.tensor, model.kv_heads)
+    if model.kv_rank:
+        keys = model.heads * (model.head_size + model.position_size + model.value_size) / parallel.tensor
+    array = 2 * _tokens(job) * parallel.context * keys
+    if parallel.context_exchange == "a2a":
+        width = (2 * model.heads + 2 * model.kv_heads) * model.head_size / parallel.tensor
+        yield Exchange("context", "alltoall", spread, 2 * _tokens(job) * width, 2 * layers, "Ulysses")
+        return
+    if parallel.context_exchange == "all_gather":
+        yield Exchange("context", "all_gather", spread, array, 2 * layers)
+        yield Exchange("context", "reduce_scatter", spread, array, layers)
+        return
+    shard = array / parallel.context
+    # forward: keys and values; backward: these and their gradients
+    yield Exchange("context", "sendrecv", spread, shard, 3 * layers * (parallel.context - 1), "ring")
+
+
+def _experts(job: TrainingJob, placement: RankPlacement, ranks: RankMap) -> Iterator[Exchange]:
+    parallel, model = job.parallel, job.model
+    if not model.experts or parallel.expert == 1:
+        return
+    spread = worst(placement, ranks.groups("ep", "tp") if parallel.expert_tensor > 1 else ranks.groups("ep"))
+    layers = model.expert_layers / parallel.pipeline * job.microbatches
+    tokens = _tokens(job) / parallel.tensor
+    yield Exchange("expert", "alltoall", spread, 2 * tokens * model.active_experts * model.hidden, 4 * layers)
+
+
+def _pipeline(job: TrainingJob, placement: RankPlacement, ranks: RankMap) -> Iterator[Exchange]:
+    parallel = job.parallel
+    if parallel.pipeline == 1:
+        return
+    spread = worst(placement, (group[:2] for group in ranks.groups("pp")))
+    size = 2 * _tokens(job) * job.model.hidden / (parallel.tensor if parallel.sequence_parallel else 1)
+    yield Exchange("pipeline", "sendrecv", spread, size, 2 * job.microbatches * parallel.virtual_stages)
+
+
+def _data(job: TrainingJob, placement: RankPlacement, dense: RankMap, experts: RankMap) -> Iterator[Exchange]:
+    model, parallel, schedule = job.model, job.parallel, job.schedule
+    count = parameters(model)
+    of_experts = model.expert_layers / parallel.pipeline * model.experts * count.expert
+    of_experts /= parallel.expert * parallel.expert_tensor
+    held = memory(job).parameters
+    for name, own, ranks, axes in (
+        ("data", held - of_experts, dense, ("dp", "cp")),
+        ("data (experts)", of_experts, experts, ("dp",)),
+    ):
+        spread = worst(placement, ranks.groups(*[axis for axis in axes if ranks.sizes.get(axis, 1) > 1] or axes[:1]))
+        if spread.ranks == 1 or not own:
+            continue
+        gradients, weights = schedule.gradient_bytes * own, 2 * own
+        if parallel.sharding == "full":
+            yield Exchange(name, "all_gather", spread, weights, 2 * job.microbatches)
+            yield Exchange(name, "reduce_scatter", spread, gradients, job.microbatches)
+        elif parallel.sharding == "none":
+            yield Exchange(name, "all_reduce", spread, gradients, 1)
+        else:
+            yield Exchange(name, "reduce_scatter", spread, gradients, 1)
+            yield Exchange(name, "all_gather", spread, weights, 1)

@@ -1,0 +1,4 @@
+"""Descriptions of training jobs: command lines, scripts, configuration files.
+
+Each module reads one format and returns ``settings.JobSettings``; nothing is executed.
+"""

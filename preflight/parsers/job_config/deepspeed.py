@@ -1,0 +1,57 @@
+"""The configuration of DeepSpeed (``ds_config.json``).
+
+Names and meaning: https://www.deepspeed.ai/docs/config-json/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from preflight.parsers.job_config.settings import DEFAULT, JobSetting, JobSettings
+
+_STAGES = {0: "none", 1: "optimizer", 2: "gradients", 3: "full"}
+
+_NUMBERS = {
+    "global_batch": "train_batch_size",
+    "micro_batch": "train_micro_batch_size_per_gpu",
+    "accumulation": "gradient_accumulation_steps",
+}
+
+
+def begins(data: object) -> bool:
+    """Return whether decoded JSON is a configuration of DeepSpeed."""
+    return isinstance(data, Mapping) and ("zero_optimization" in data or "train_micro_batch_size_per_gpu" in data)
+
+
+def parse(data: Mapping[str, Any], source: str) -> JobSettings:
+    """Return the settings of a configuration; raises ValueError.
+
+    ``source`` names the file in origins and gaps.
+    """
+    if not begins(data):
+        raise ValueError(f"{source}: is not a configuration of DeepSpeed")
+    values: dict[str, JobSetting] = {}
+    gaps: list[str] = []
+    for name, key in _NUMBERS.items():
+        value = data.get(key)
+        if value == "auto":
+            gaps.append(f'{source}: {key} is "auto"; name it with --set {name}=...')
+        elif isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            values[name] = JobSetting(value, f"{source}: {key}")
+    zero = data.get("zero_optimization")
+    zero = zero if isinstance(zero, Mapping) else {}
+    stage = zero.get("stage")
+    if isinstance(stage, int) and stage in _STAGES:
+        values["sharding"] = JobSetting(_STAGES[stage], f"{source}: zero_optimization.stage")
+    else:
+        values["sharding"] = JobSetting("none", f"{DEFAULT}DeepSpeed (zero_optimization.stage)")
+    overlap = zero.get("overlap_comm")
+    overlap = overlap if isinstance(overlap, bool) else stage == 3
+    values["overlap_gradients"] = JobSetting(overlap, f"{source}: zero_optimization.overlap_comm")
+    for key, precision in (("bf16", "bf16"), ("fp16", "fp16")):
+        table = data.get(key)
+        if isinstance(table, Mapping) and table.get("enabled") is True:
+            values["precision"] = JobSetting(precision, f"{source}: {key}.enabled")
+            values["gradient_bytes"] = JobSetting(2, f"{source}: {key}.enabled")
+    return JobSettings(values, tuple(gaps))

@@ -1,0 +1,73 @@
+"""A model's ``config.json`` of Hugging Face Transformers.
+
+Names: the configuration classes of Transformers (LlamaConfig, MixtralConfig, Qwen3MoeConfig, DeepseekV3Config,
+GPT2Config).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from preflight.parsers.job_config.settings import JobSetting, JobSettings
+
+_NAMES = {
+    "layers": ("num_hidden_layers", "n_layer", "num_layers"),
+    "hidden": ("hidden_size", "n_embd", "d_model"),
+    "feed_forward": ("intermediate_size", "n_inner", "ffn_dim"),
+    "heads": ("num_attention_heads", "n_head"),
+    "kv_heads": ("num_key_value_heads",),
+    "head_size": ("head_dim",),
+    "vocabulary": ("vocab_size",),
+    "experts": ("num_local_experts", "num_experts", "n_routed_experts"),
+    "active_experts": ("num_experts_per_tok", "num_experts_per_token"),
+    "expert_feed_forward": ("moe_intermediate_size",),
+    "dense_layers": ("first_k_dense_replace",),
+    "query_rank": ("q_lora_rank",),
+    "kv_rank": ("kv_lora_rank",),
+    "position_size": ("qk_rope_head_dim",),
+    "content_size": ("qk_nope_head_dim",),
+    "value_size": ("v_head_dim",),
+    "group_topk": ("topk_group",),
+}
+
+#: Activation functions with a gate, in the models that name them.
+_GATED = frozenset({"silu", "swish", "swiglu", "gelu_pytorch_tanh_gated", "geglu"})
+
+
+def begins(data: object) -> bool:
+    """Return whether decoded JSON is a model's configuration."""
+    return isinstance(data, Mapping) and any(name in data for name in ("hidden_size", "n_embd", "d_model"))
+
+
+def parse(data: Mapping[str, Any], source: str) -> JobSettings:
+    """Return the settings of a model; raises ValueError.
+
+    ``source`` names the file in origins and gaps.
+    """
+    if not begins(data):
+        raise ValueError(f"{source}: is not a model's configuration")
+    values: dict[str, JobSetting] = {}
+    gaps: list[str] = []
+    for name, keys in _NAMES.items():
+        for key in keys:
+            value = data.get(key)
+            if value is None:
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 10**9:
+                gaps.append(f"{source}: {key}: {str(value)[:40]!r} is not a number; name it with --set {name}=...")
+                continue
+            values.setdefault(name, JobSetting(value, f"{source}: {key}"))
+    if isinstance(tied := data.get("tie_word_embeddings"), bool):
+        values["tied"] = JobSetting(tied, f"{source}: tie_word_embeddings")
+    activation = data.get("hidden_act", data.get("activation_function"))
+    if isinstance(activation, str):
+        values["gated"] = JobSetting(activation in _GATED, f"{source}: hidden_act")
+    each, shared = data.get("moe_intermediate_size"), data.get("n_shared_experts")
+    if isinstance(each, int) and isinstance(shared, int):
+        values["shared_feed_forward"] = JobSetting(each * shared, f"{source}: n_shared_experts")
+    elif isinstance(width := data.get("shared_expert_intermediate_size"), int):
+        values["shared_feed_forward"] = JobSetting(width, f"{source}: shared_expert_intermediate_size")
+    if "experts" in values and "expert_feed_forward" not in values and "feed_forward" in values:
+        values["expert_feed_forward"] = values["feed_forward"]
+    return JobSettings(values, tuple(gaps))

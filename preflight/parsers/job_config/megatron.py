@@ -1,0 +1,126 @@
+"""Arguments of Megatron-LM and of its launchers (torchrun, srun, sbatch).
+
+Names and defaults: Megatron-LM, ``megatron/training/arguments.py``; PyTorch, ``torchrun --help``; Slurm, ``man srun``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from preflight.parsers.job_config.settings import DEFAULT, JobSetting, JobSettings
+from preflight.parsers.job_config.shell_words import Word, words
+
+#: Options with a number, and the setting each states.
+_NUMBERS = {
+    "--tensor-model-parallel-size": "tensor", "--pipeline-model-parallel-size": "pipeline",
+    "--context-parallel-size": "context", "--expert-model-parallel-size": "expert",
+    "--expert-tensor-parallel-size": "expert_tensor", "--num-layers": "layers", "--hidden-size": "hidden",
+    "--ffn-hidden-size": "feed_forward", "--num-attention-heads": "heads", "--num-query-groups": "query_groups",
+    "--kv-channels": "head_size", "--seq-length": "sequence", "--micro-batch-size": "micro_batch",
+    "--global-batch-size": "global_batch", "--vocab-size": "vocabulary", "--padded-vocab-size": "padded_vocabulary",
+    "--make-vocab-size-divisible-by": "vocabulary_multiple", "--num-experts": "experts",
+    "--moe-router-topk": "active_experts", "--moe-ffn-hidden-size": "expert_feed_forward",
+    "--moe-shared-expert-intermediate-size": "shared_feed_forward",
+    "--num-layers-per-virtual-pipeline-stage": "layers_per_virtual_stage",
+    "--num-virtual-stages-per-pipeline-rank": "virtual_stages", "--recompute-num-layers": "recompute_layers",
+    "--q-lora-rank": "query_rank", "--kv-lora-rank": "kv_rank", "--qk-head-dim": "content_size",
+    "--qk-pos-emb-head-dim": "position_size", "--v-head-dim": "value_size",
+    "--nproc_per_node": "gpus_per_node", "--nproc-per-node": "gpus_per_node", "--nnodes": "nodes",
+    "--world-size": "gpus", "--ntasks-per-node": "gpus_per_node", "--gpus-per-node": "gpus_per_node",
+    "--nodes": "nodes", "--ntasks": "gpus", "--moe-router-group-topk": "group_topk",
+}  # fmt: skip
+
+#: Options without a value, and what each states.
+_FLAGS: dict[str, tuple[str, Any]] = {
+    "--sequence-parallel": ("sequence_parallel", True),
+    "--use-distributed-optimizer": ("sharding", "optimizer"),
+    "--use-torch-fsdp2": ("sharding", "full"),
+    "--use-megatron-fsdp": ("sharding", "full"),
+    "--use-custom-fsdp": ("sharding", "full"),
+    "--recompute-activations": ("recompute", "selective"),
+    "--checkpoint-activations": ("recompute", "full"),
+    "--swiglu": ("gated", True),
+    "--untie-embeddings-and-output-weights": ("tied", False),
+    "--overlap-grad-reduce": ("overlap_gradients", True),
+    "--overlap-param-gather": ("overlap_parameters", True),
+    "--tp-comm-overlap": ("overlap_tensor", True),
+    "--use-tp-pp-dp-mapping": ("order", "tp-cp-ep-pp-dp"),
+    "--bf16": ("precision", "bf16"),
+    "--fp16": ("precision", "fp16"),
+    "--use-flash-attn": ("fused_attention", True),
+    "--multi-latent-attention": ("latent_attention", True),
+    "--group-query-attention": ("grouped", True),
+}
+
+#: Options with a word, and how it is understood.
+_WORDS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "--recompute-granularity": ("recompute", str),
+    "--recompute-method": ("recompute_method", str),
+    "--cp-comm-type": ("context_exchange", str),
+    "--moe-layer-freq": ("expert_layer_pattern", str),
+    "--fp8-format": ("precision", lambda _: "fp8"),
+    "--attention-backend": ("fused_attention", lambda name: name in ("flash", "fused", "auto")),
+    "--data-parallel-sharding-strategy": (
+        "sharding",
+        {"no_shard": "none", "optim": "optimizer", "optim_grads": "gradients", "optim_grads_params": "full"}.get,
+    ),
+    "--distribution": ("distribution", str), "-m": ("distribution", str),
+}  # fmt: skip
+
+#: Values of a job that states nothing else.
+DEFAULTS = {
+    "tensor": 1, "pipeline": 1, "context": 1, "expert": 1, "sequence_parallel": False, "sharding": "none",
+    "recompute": "none", "gated": False, "tied": True, "overlap_gradients": False, "overlap_parameters": False,
+    "overlap_tensor": False, "order": "tp-cp-ep-dp-pp", "vocabulary_multiple": 128, "context_exchange": "p2p",
+}  # fmt: skip
+
+#: Options of which one shows that a text is Megatron's.
+MARKS = frozenset({"--num-layers", "--hidden-size", "--tensor-model-parallel-size", "--pipeline-model-parallel-size"})
+
+
+def begins(text: str) -> bool:
+    """Return whether a text has Megatron's arguments."""
+    return any(mark in text for mark in MARKS)
+
+
+def parse(text: str, source: str) -> JobSettings:
+    """Read a command line or script; ``source`` names it in origins and gaps."""
+    values: dict[str, JobSetting] = {}
+    gaps: list[str] = []
+    for option, value, line in _options(words(text)):
+        where = f"{source}:{line}: {option}"
+        if option in _FLAGS:
+            name, stated = _FLAGS[option]
+            if name == "precision" and name in values and values[name].value == "fp8":
+                continue
+            values[name] = JobSetting(stated, where)
+        elif option in _NUMBERS:
+            name = _NUMBERS[option]
+            if not value.isascii() or not value.isdigit() or len(value) > 12:
+                gaps.append(f"{where}: {value or 'nothing'!r} is not a number; name it with --set {name}=...")
+                continue
+            if name in values and values[name].value != int(value):
+                gaps.append(f"{where}: {value} replaces {values[name].value} ({values[name].origin})")
+            values[name] = JobSetting(int(value), where)
+        elif option in _WORDS:
+            name, convert = _WORDS[option]
+            if value and (stated := convert(value)) is not None:
+                values[name] = JobSetting(stated, where)
+    return JobSettings(values, tuple(gaps))
+
+
+def _options(script: list[Word]) -> Iterator[tuple[str, str, int]]:
+    """Yield each option with its value (empty for a flag) and line."""
+    for word, following in zip(script, [*script[1:], Word("", 0)], strict=True):
+        if not word.text.startswith("-"):
+            continue
+        option, sign, value = word.text.partition("=")
+        if not sign and not following.text.startswith("--"):
+            value = following.text
+        yield option, value, word.line
+
+
+def default(name: str) -> JobSetting | None:
+    """Return Megatron's default of a setting; None without one."""
+    return JobSetting(DEFAULTS[name], f"{DEFAULT}Megatron-LM") if name in DEFAULTS else None

@@ -1,0 +1,58 @@
+"""The format of a job's description, and its settings."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from preflight.errors import PreflightError
+from preflight.parsers.job_config import deepspeed, huggingface, megatron, torchtitan
+from preflight.parsers.job_config.settings import JobSettings
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+class JobConfigError(PreflightError, ValueError):
+    """A file describes no job that is understood; the text names the file and the fix."""
+
+
+_KNOWN = (
+    "a command line or script with Megatron's arguments, a DeepSpeed configuration, a torchtitan job or a model's "
+    "config.json"
+)
+
+
+def parse(text: str, source: str) -> JobSettings:
+    """Read a description of a job; raises JobConfigError.
+
+    ``source`` names the file in origins and messages.
+    """
+    start = text.lstrip()[:1]
+    if start == "{":
+        data = _decoded(text, source)
+        if deepspeed.begins(data):
+            return deepspeed.parse(data, source)
+        if huggingface.begins(data):
+            return huggingface.parse(data, source)
+        raise JobConfigError(f"{source}: JSON that is neither a model's config.json nor a DeepSpeed configuration")
+    if megatron.begins(text):
+        return megatron.parse(text, source)
+    try:
+        data = tomllib.loads(text)
+    except (ValueError, RecursionError):
+        data = None
+    if torchtitan.begins(data):
+        return torchtitan.parse(data, source)
+    raise JobConfigError(f"{source}: describes no job that preflight reads: {_KNOWN}")
+
+
+def _decoded(text: str, source: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", 1)
+        raise JobConfigError(f"{source}:{line}: is not JSON: {getattr(error, 'msg', 'nested too deeply')}") from None

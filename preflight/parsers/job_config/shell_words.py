@@ -1,0 +1,149 @@
+"""Words of a shell script, with the variables that it assigns replaced.
+
+Nothing is executed: command substitutions, globs and conditions remain as written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from preflight._startup.lightclass import dataclass
+
+#: Bytes of a script and words of it that are read.
+MOST_TEXT, MOST_WORDS = 2_000_000, 100_000
+
+#: How often a variable is replaced within a value, and characters of a result.
+_DEPTH, _MOST_VALUE = 8, 4096
+
+_WORD = re.compile(r"""(?:[^\s"'\\()]|\\.|\$\([^()]*\)|\$\(\([^()]*\)\)|"(?:[^"\\]|\\.)*"|'[^']*')+|[()]""", re.DOTALL)
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
+_VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?[-=]([^{}]*))?\})")
+_ARITHMETIC = re.compile(r"\$\(\(([\w\s$+*/%{}()-]*)\)\)")
+_EXPRESSION = re.compile(r"[\d\s+*/%()-]{1,100}")
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word after quotes and variables are resolved, and its line."""
+
+    text: str
+    line: int
+
+
+def words(text: str) -> list[Word]:
+    """Return the words of a script in order, without assignments and comments.
+
+    Values in arrays (``ARGS=( --lr 1 )``) and in assigned strings of options are words as well.
+    """
+    result: list[Word] = []
+    variables: dict[str, str] = {}
+    for line, raw in _raw_words(text[:MOST_TEXT]):
+        if len(result) >= MOST_WORDS:
+            break
+        assigned = _ASSIGNMENT.fullmatch(raw)
+        if assigned is None:
+            result += (Word(part, line) for part in _resolved(raw, variables))
+            continue
+        name, adds, value = assigned.groups()
+        resolved = " ".join(_resolved(value, variables))
+        variables[name] = (variables.get(name, "") + resolved if adds else resolved)[:_MOST_VALUE]
+        if " -" in f" {resolved}":  # a string of options
+            result += (Word(part, line) for part in resolved.split())
+    return result
+
+
+def _raw_words(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the words of a script as written, with their lines."""
+    joined = re.sub(r"\\[ \t]*\r?\n", lambda match: " \x00", text)  # a continued line keeps its number
+    number = 1
+    for row in joined.split("\n"):
+        shown = _without_comment(row.replace("\x00", ""))
+        for word in _WORD.finditer(shown):
+            if word[0] not in "()":
+                yield number, word[0].removesuffix(";")
+        number += 1 + row.count("\x00")
+
+
+def _without_comment(row: str) -> str:
+    """Return a line without its comment; lines for a scheduler (#SBATCH) remain."""
+    if row.lstrip().startswith("#SBATCH"):
+        return row.lstrip()[1:]
+    quote = ""
+    for position, character in enumerate(row):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        elif character == "#" and (position == 0 or row[position - 1] in " \t;("):
+            return row[:position]
+    return row
+
+
+def _resolved(raw: str, variables: Mapping[str, str]) -> list[str]:
+    """Return the words that a raw word becomes.
+
+    A quoted one stays one word unless it is a list of options.
+    """
+    if raw.startswith("'"):
+        return [raw.strip("'")]
+    bare = raw.replace('"', "") if raw.count('"') % 2 == 0 else raw
+    for _ in range(_DEPTH):
+        replaced = _VARIABLE.sub(lambda match: _value(match, variables), bare)[:_MOST_VALUE]
+        if replaced == bare:
+            break
+        bare = replaced
+    bare = _ARITHMETIC.sub(_computed, bare)
+    return bare.split() if "-" in bare and " " in bare else [bare]
+
+
+def _value(match: re.Match[str], variables: Mapping[str, str]) -> str:
+    name = match[1] or match[2]
+    if variables.get(name):
+        return variables[name]
+    return match[3] if match[3] is not None else match[0]
+
+
+def _computed(match: re.Match[str]) -> str:
+    """Return the result of integer arithmetic, or the text if it has more."""
+    expression = match[1].strip()
+    if not _EXPRESSION.fullmatch(expression) or "**" in expression:
+        return match[0]
+    try:
+        return str(_integer(expression))
+    except (ValueError, ZeroDivisionError, IndexError):
+        return match[0]
+
+
+def _integer(expression: str) -> int:
+    """Compute an expression of integers, + - * / % and parentheses; raises ValueError."""
+    tokens = re.findall(r"\d+|[-+*/%()]", expression)
+    value, rest = _sum(tokens)
+    if rest or abs(value) > 10**12:
+        raise ValueError(expression)
+    return value
+
+
+def _sum(tokens: list[str]) -> tuple[int, list[str]]:
+    value, rest = _product(tokens)
+    while rest and rest[0] in "+-":
+        right, after = _product(rest[1:])
+        value, rest = (value + right if rest[0] == "+" else value - right), after
+    return value, rest
+
+
+def _product(tokens: list[str]) -> tuple[int, list[str]]:
+    value, rest = _atom(tokens)
+    while rest and rest[0] in "*/%":
+        right, after = _atom(rest[1:])
+        value, rest = {"*": value * right, "/": value // right if right else 0, "%": value % right}[rest[0]], after
+    return value, rest
+
+
+def _atom(tokens: list[str]) -> tuple[int, list[str]]:
+    if tokens[0] == "(":
+        value, rest = _sum(tokens[1:])
+        if not rest or rest[0] != ")":
+            raise ValueError("a parenthesis is not closed")
+        return value, rest[1:]
+    return int(tokens[0]), tokens[1:]

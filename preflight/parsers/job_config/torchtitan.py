@@ -1,0 +1,76 @@
+"""The job configuration of torchtitan (TOML).
+
+Names: torchtitan, ``torchtitan/config/job_config.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from preflight.parsers.job_config.settings import DEFAULT, JobSetting, JobSettings
+
+_NUMBERS = {
+    "tensor": (("parallelism", "tensor_parallel_degree"), ("training", "tensor_parallel_degree")),
+    "pipeline": (("parallelism", "pipeline_parallel_degree"), ("experimental", "pipeline_parallel_degree")),
+    "context": (("parallelism", "context_parallel_degree"), ("experimental", "context_parallel_degree")),
+    "expert": (("parallelism", "expert_parallel_degree"),),
+    "shards": (("parallelism", "data_parallel_shard_degree"), ("training", "data_parallel_shard_degree")),
+    "replicas": (("parallelism", "data_parallel_replicate_degree"), ("training", "data_parallel_replicate_degree")),
+    "micro_batch": (("training", "local_batch_size"), ("training", "batch_size")),
+    "global_batch": (("training", "global_batch_size"),),
+    "sequence": (("training", "seq_len"),),
+}
+
+_RECOMPUTE = {"none": "none", "selective": "selective", "full": "full"}
+
+
+def begins(data: object) -> bool:
+    """Return whether decoded TOML is a job of torchtitan."""
+    return isinstance(data, Mapping) and "training" in data and ("model" in data or "parallelism" in data)
+
+
+def parse(data: Mapping[str, Any], source: str) -> JobSettings:
+    """Return the settings of a job; raises ValueError.
+
+    ``source`` names the file in origins and gaps.
+    """
+    if not begins(data):
+        raise ValueError(f"{source}: is not a job of torchtitan")
+    values: dict[str, JobSetting] = {}
+    for name, places in _NUMBERS.items():
+        for table, key in places:
+            value = _table(data, table).get(key)
+            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                values.setdefault(name, JobSetting(value, f"{source}: {table}.{key}"))
+    for name in ("tensor", "pipeline", "context", "expert"):
+        values.setdefault(name, JobSetting(1, f"{DEFAULT}torchtitan"))
+    shards = values.get("shards")
+    replicated = shards is not None and shards.value == 1
+    values["sharding"] = JobSetting(
+        "none" if replicated else "full", f"{source}: parallelism.data_parallel_shard_degree"
+    )
+    values["sequence_parallel"] = JobSetting(values["tensor"].value > 1, f"{DEFAULT}torchtitan")
+    values["precision"] = JobSetting("fp8" if _fp8(data) else "bf16", f"{source}: model.converters")
+    mode = _table(data, "activation_checkpoint").get("mode")
+    if isinstance(mode, str) and mode in _RECOMPUTE:
+        values["recompute"] = JobSetting(_RECOMPUTE[mode], f"{source}: activation_checkpoint.mode")
+    values["overlap_gradients"] = values["overlap_parameters"] = JobSetting(True, f"{DEFAULT}torchtitan (FSDP2)")
+    gaps = []
+    model = _table(data, "model")
+    if "flavor" in model:
+        gaps.append(
+            f"{source}: model.flavor: {str(model['flavor'])[:40]!r} does not state the model's shape; give its "
+            "config.json as well"
+        )
+    return JobSettings(values, tuple(gaps))
+
+
+def _fp8(data: Mapping[str, Any]) -> bool:
+    converters = _table(data, "model").get("converters")
+    return isinstance(converters, list) and any("float8" in str(converter) for converter in converters)
+
+
+def _table(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    table = data.get(name)
+    return table if isinstance(table, Mapping) else {}

@@ -1,0 +1,111 @@
+"""The plan of a job as text: step, memory, axes, violations, next command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from preflight.reports.sanitize import one_line
+
+_ORDER = ("fail", "warn", "unknown")
+GIB = 2**30
+
+
+def render(plan: Mapping[str, Any], *, explain: bool = False) -> str:
+    """Return the text of a ``preflight.layout/1`` document."""
+    lines = [*_headline(plan), *_findings(plan), *_budget(plan), *_axes(plan), *_search(plan)]
+    if explain:
+        lines += ["", "settings"]
+        lines += [
+            f"  {name:24}{one_line(str(own['value'])):16}{one_line(own['origin'])}"
+            for name, own in plan["settings"].items()
+        ]
+    lines += [f"note: {one_line(gap)}" for gap in plan["gaps"]]
+    return "\n".join(lines) + "\n"
+
+
+def _headline(plan: Mapping[str, Any]) -> Iterator[str]:
+    job, step, memory, cluster = plan["job"], plan["step"], plan["memory"], plan["cluster"]
+    where = f"{cluster['nodes'] or '?'} x {cluster['part']}" if cluster else "an unknown cluster"
+    if job is None:
+        yield f"no plan: {one_line(plan['unknown'][-1])}"
+        return
+    active = f" ({job['active_parameters'] / 1e9:.1f} active)" if job["active_parameters"] != job["parameters"] else ""
+    sizes = " ".join(f"{short}{job[name]}" for short, name in _SHORT if job[name] > 1)
+    yield (
+        f"{job['parameters'] / 1e9:.1f} B parameters{active} on {job['gpus']:,} GPUs of {one_line(where)}: "
+        f"{sizes + ' ' if sizes else ''}dp{job['data']}, {job['microbatches']} microbatches"
+    )
+    if step is None:
+        yield f"step    unknown: {one_line(plan['unknown'][-1])}"
+    else:
+        yield (
+            f"step    {step['seconds']:.4g} s ({step['low']:.3g} to {step['high']:.3g}), "
+            f"{step['tokens_per_second']:,.0f} tokens/s, {step['flops_per_gpu'] / 1e12:.0f} TFLOP/s per GPU, "
+            f"MFU {step['mfu']:.1%}"
+        )
+    available = f" of {cluster['memory_gib']:g}" if cluster and cluster["memory_gib"] else ""
+    parts = ", ".join(f"{name} {memory[f'{name}_gib']:.1f}" for name in _MEMORY if memory[f"{name}_gib"] >= 0.05)
+    yield f"memory  {memory['total_gib']:.1f}{available} GiB in tensors: {parts}"
+
+
+_SHORT = (("tp", "tensor"), ("cp", "context"), ("ep", "expert"), ("pp", "pipeline"), ("vp", "virtual_stages"))
+_MEMORY = ("weights", "gradients", "states", "activations", "logits")
+
+
+def _findings(plan: Mapping[str, Any]) -> Iterator[str]:
+    """Yield findings that need attention, then the checks that pass."""
+    findings = plan["findings"]
+    open_checks = {finding["check"] for finding in findings if finding["status"] in _ORDER}
+    for status in _ORDER:
+        for finding in findings:
+            if finding["status"] == status:
+                yield f"{status.upper():<8}{finding['check']}: {one_line(finding['message'])}"
+                if finding.get("fix") and status != "unknown":
+                    yield f"{'':8}fix: {one_line(finding['fix'])}"
+                elif finding.get("fix"):
+                    yield f"{'':8}{one_line(finding['fix'])}"
+    passed = sorted({finding["check"] for finding in findings if finding["status"] == "pass"} - open_checks)
+    if passed:
+        yield f"{'PASS':<8}{', '.join(passed)}"
+
+
+def _budget(plan: Mapping[str, Any]) -> Iterator[str]:
+    if plan["step"] is None:
+        return
+    total = plan["step"]["seconds"]
+    yield ""
+    yield f"{'of the step':16}{'share':>7}{'time':>10}{'hidden':>10}   bandwidth assumed"
+    for part in plan["step"]["parts"]:
+        if part["seconds"] + part["hidden"] < 0.0005 * total:
+            continue
+        busbw = (
+            f"   {part['busbw_gbytes_s']:.0f} GB/s over {part['crosses']} ({part['basis']})" if part["basis"] else ""
+        )
+        hidden = f"{part['hidden']:.3g} s" if part["hidden"] else ""
+        yield f"{part['name']:16}{part['seconds'] / total:>7.1%}{part['seconds']:>8.3g} s{hidden:>10}{busbw}"
+
+
+def _axes(plan: Mapping[str, Any]) -> Iterator[str]:
+    if not plan["axes"]:
+        return
+    yield ""
+    yield f"{'axis':16}{'ranks':>6}  {'crosses':8}{'collective':16}{'each':>10}{'times':>8}{'sent per step':>15}"
+    for own in plan["axes"]:
+        yield (
+            f"{own['axis']:16}{own['ranks']:>6}  {own['crosses']:8}{own['collective']:16}"
+            f"{own['bytes'] / 2**20:>6.4g} MiB"
+            f"{own['count']:>8.4g}{own['bytes_of_step'] / GIB:>11.4g} GiB"
+        )
+
+
+def _search(plan: Mapping[str, Any]) -> Iterator[str]:
+    if plan["search"] is None:
+        return
+    yield ""
+    if not plan["search"]:
+        yield "no layout of these GPUs fits their memory"
+        return
+    yield "fastest layouts that fit"
+    for own in plan["search"]:
+        yield f"{own['seconds']:>9.4g} s  {own['memory_gib']:.0f} GiB  MFU {own['mfu']:.1%}  {own['difference']}"
