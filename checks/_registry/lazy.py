@@ -18,11 +18,6 @@ if TYPE_CHECKING:
 
 PACKAGE = "preflight.checks"
 
-#: The fields of a row of the table; the last is the name of the check in its module.
-FIELDS = ("id", "title", "scope", "source", "fix", "answers", "gating", "sweep", "window", "pair", "reads",
-          "needs", "history", "unless", "action", "impact", "owner", "explains", "fault", "separate",
-          "switches", "name")  # fmt: skip
-
 #: The command that regenerates the table of checks.
 REGENERATE = "run `python -I -m preflight.cli.startup_tables`"
 
@@ -53,7 +48,7 @@ def is_current(module: str) -> bool:
 
 def row(name: str, check: Check) -> Row:
     """Return the table row of a check, given its name in the module."""
-    values = {field: getattr(check, field) for field in FIELDS[:-1]}
+    values = {field: getattr(check, field) for field in lazy_checks.FIELDS[:-1]}
     values |= {"scope": str(check.scope), "unless": tuple(map(_path, check.unless))}
     return (*values.values(), name)
 

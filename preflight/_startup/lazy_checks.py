@@ -18,21 +18,31 @@ if TYPE_CHECKING:
     Row = tuple[Any, ...]
 
 
+#: The fields of a row of the table; the last is the name of the check in its module.
+FIELDS = ("id", "title", "scope", "source", "fix", "answers", "gating", "sweep", "window", "pair", "reads",
+          "needs", "history", "unless", "action", "impact", "owner", "explains", "fault", "separate",
+          "switches", "name")  # fmt: skip
+
+
 def table() -> Mapping[str, tuple[int, int, tuple[Row, ...]]]:
-    """Return module -> size, checksum of declarations, rows; empty without a build."""
+    """Return module -> size, checksum of declarations, rows.
+
+    It is empty without a build, and if an older version wrote it with other fields.
+    """
     global _table
     if _table is None:
         try:
-            from preflight._startup.generated_checks import TABLE
+            from preflight._startup import generated_checks
 
-            _table = TABLE
-        except ImportError:
+            _table = generated_checks.TABLE if generated_checks.FIELDS == FIELDS else {}
+        except (ImportError, AttributeError):
+            _table = {}
+        if not _table:
             import logging
 
             logging.getLogger(__name__).info(
                 "no table of checks: all their modules are imported, which takes longer; `pip install -e .` writes it"
             )
-            _table = {}
     return _table
 
 

@@ -51,7 +51,9 @@ def checks_table() -> str:
     """Return the module ``_startup.generated_checks``."""
     lines = [
         _HEAD.format(title="Declarations of all checks."),
-        "#: Module -> bytes of its source, checksum of its declarations, and its checks as ``lazy.FIELDS`` has them.\n",
+        "#: The fields of a row.\n",
+        f"FIELDS = {_literal(lazy_checks.FIELDS)}\n\n",
+        "#: Module -> bytes of its source, checksum of its declarations, and its checks as ``FIELDS`` has them.\n",
         "TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {\n",
         *(line for name in MODULES for line in _module(name)),
         "}\n",

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preflight._startup import fast_options, lazy_checks, lightclass
+from preflight._startup import fast_options, generated_checks, lazy_checks, lightclass
 from preflight._startup.generated_checks import TABLE
 from preflight._startup.generated_options import SOURCES
 from preflight.checks import MODULES
@@ -95,6 +95,21 @@ def test_a_module_with_more_declarations_than_the_table_is_imported(monkeypatch:
     lazy.checks_of.cache_clear()
     monkeypatch.setitem(TABLE, "site.waivers", (size + 1, declarations, rows))  # what a check does was changed
     assert lazy.is_current("site.waivers")
+
+
+@pytest.mark.parametrize("fields", [lazy_checks.FIELDS[:-1], None])
+def test_a_table_of_another_version_is_ignored(fields: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a pull the table of an editable clone may have other fields, or not name them at all."""
+    if fields is None:
+        monkeypatch.delattr(generated_checks, "FIELDS")
+    else:
+        monkeypatch.setattr(generated_checks, "FIELDS", fields)
+    monkeypatch.setattr(lazy_checks, "_table", None)
+    lazy.checks_of.cache_clear()
+    assert not lazy.is_current("site.waivers")
+    assert [check.id for check in lazy.checks_of("site.waivers")] == ["site.waivers"]
+    monkeypatch.undo()
+    lazy.checks_of.cache_clear()
 
 
 def test_an_outdated_row_is_reported_when_the_check_runs(

@@ -36,6 +36,11 @@ WRONG, RIGHT = NAMES[:5], NAMES[5:]
 APART = {
     **{id: "a test between two nodes" for id in FLEET if id.startswith("pair.")},
     **{id: "a sweep of the fabric: links vote, in test_fabric_facts" for id in FLEET if id.startswith("fabric.")},
+    **{
+        id: "compares switches or the two ends of a cable: no node votes"
+        for id in FLEET
+        if id.startswith(("switch.", "link.", "optics.", "ethernet."))
+    },
     "fleet.identity": "looks for duplicates, and names every holder: nothing is counted",
 }
 

@@ -56,7 +56,7 @@ def test_a_crash_and_a_lie_cost_one_node() -> None:
     assert sorted(found) == hosts(5)
     assert reasons(list(found.values())) == {
         "n0001": "collect: preflight itself failed: RuntimeError: boom",
-        "n0002": "read: n0002 has schema 'other'; this version reads 'preflight.evidence/1'",
+        "n0002": "read: n0002 has schema 'other'; this version reads 'preflight.evidence/1' and 'preflight.evidence/2'",
     }
     assert found["n0003"].text("file:/x") == "xxx"  # a node that reports another name is stored under its own
 
