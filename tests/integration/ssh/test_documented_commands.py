@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import tarfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 
 from preflight.cli.app import main
 from tests.support import commands, training_job
+from tests.support.clos import Clos
 from tests.support.fabric.ibsim import fat_tree
 from tests.support.paths import ROOT
 from tests.support.sshfarm import SSHD, Farm
@@ -101,6 +103,30 @@ def farm() -> Iterator[Farm]:
         yield farm
 
 
+#: Files of a job that `preflight plan` reads.
+JOB_FILES = {
+    "train.sh": "torchrun --nproc-per-node 8 --nnodes 64 pretrain_gpt.py --num-layers 80 --hidden-size 8192 "
+    "--num-attention-heads 64 --vocab-size 128256 --seq-length 8192 --micro-batch-size 1 --global-batch-size 512 "
+    "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 4 --use-distributed-optimizer --sequence-parallel\n",
+    "ds_config.json": '{"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 8, '
+    '"bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}',
+    "config.json": '{"hidden_size": 4096, "num_hidden_layers": 32, "intermediate_size": 14336, "hidden_act": "silu", '
+    '"num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256}',
+}
+
+
+def _switch_files(folder: Path) -> None:
+    """Write the dumps of each switch of a fabric below ``switches``, and the archive of one."""
+    fabric = Clos()
+    for name in fabric.databases:
+        own = folder / "switches" / name
+        own.mkdir(parents=True)
+        for file, text in fabric.dumps(name):
+            (own / file).write_text(text, "utf-8")
+    with tarfile.open(folder / "leaf1.tar.gz", "w:gz") as archive:
+        archive.add(folder / "switches" / name, "leaf1/dump")
+
+
 @pytest.fixture(scope="module")
 def ran(farm: Farm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, commands.Ran]:
     """Run all commands, each page's in its order, in a folder that has what they name."""
@@ -118,6 +144,9 @@ def ran(farm: Farm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, comma
     (folder / "ibstat.txt").write_text(records["cmd:ibstat"]["out"], "utf-8")
     (folder / "ibnetdiscover.txt").write_text(fat_tree(4, down=2), "utf-8")
     (folder / "-").write_text(records["cmd:nvidia-smi topo -m"]["out"], "utf-8")
+    _switch_files(folder)
+    for name, text in JOB_FILES.items():
+        (folder / name).write_text(text, "utf-8")
     runs: list[list[str]] = []
     for line in OURS:
         if any(re.search(pattern, line) for pattern in PARSED):
