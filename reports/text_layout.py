@@ -18,7 +18,8 @@ _NARROWEST = 40
 
 # Characters one column wide on any terminal; rich measures all others, and tabs.
 _PLAIN = re.compile("[\n -~\xa1-\xac\xae-\u02ff\u2010-\u2027\u2190-\u2193\u2264\u2265]*")
-_WORD = re.compile(r"\s*\S+\s*")
+# A command in backticks is one word: wrapped, it could not be copied.
+_WORD = re.compile(r"\s*(?:`[^`\n]*`|\S)+\s*")
 
 
 class Paragraph(NamedTuple):
@@ -100,7 +101,10 @@ def _by_rich(parts: Iterable[Part], colour: bool, width: int) -> str:
         grid = Table.grid(padding=(0, 1))
         grid.add_column(no_wrap=True, style="dim")
         grid.add_column(overflow="fold")
+        labels = max((len(label) for label, _, _ in part.rows), default=0) + 1
         for label, text, style in part.rows:
+            if _PLAIN.fullmatch(text) and width >= _NARROWEST:
+                text = "\n".join(_wrapped(text, width - INDENT - labels))
             grid.add_row(label, Text(text, style=style))
         console.print(Group(Padding(grid, (0, 0, 0, INDENT))))
     return out.getvalue()

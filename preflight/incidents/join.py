@@ -25,10 +25,10 @@ MANY = 3
 _PLACES = 2
 
 #: Title suffix for the common place of similar faults.
-_WHERE = {"leaf": ", all on {}", "rack": ", all in rack {}"}
+_WHERE = {"leaf": "all on {}: ", "rack": "all in rack {}: "}
 
 #: The same where LLDP does not name the leaf of each port, and the cables of peers do.
-_LIKELY = ", by the cables of their peers all on {}"
+_LIKELY = "all on {} by the cables of their peers: "
 
 #: Actions that correct a setting: the same wrong setting on several nodes comes from one place.
 _SETTINGS = ("fix-job", "fix-site")
@@ -226,7 +226,7 @@ class _Joined:
         return self._cabling.leaf(node, subject)
 
     def _where(self, kind: str, name: str, faults: Iterable[_Fault]) -> str:
-        """Return what a title adds on the place of its faults."""
+        """Return the start of a title that names the place of its faults."""
         sure = kind != "leaf" or all(self._parts_of(fault.node).leaf(self._subject(fault)) for fault in faults)
         return (_WHERE.get(kind, "") if sure else _LIKELY).format(name)
 
@@ -306,8 +306,8 @@ def _title(finding: Document, subjects: Sequence[str], place: str) -> str:
     if is_device(finding["subject"]) and not names_device(message):
         message = f"{finding['subject']}: {message}"
     if len(subjects) < 2 or not is_device(finding["subject"]):
-        return message + place
+        return place + message
     others = f"{len(subjects) - 1} other{'s' if len(subjects) > 2 else ''}"
     if finding["subject"] in message:
-        return message.replace(finding["subject"], f"{finding['subject']} (and {others})", 1) + place
-    return f"{message}; {others} likewise{place}"
+        return place + message.replace(finding["subject"], f"{finding['subject']} (and {others})", 1)
+    return f"{place}{message}; {others} likewise"

@@ -51,7 +51,7 @@ def compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[
         ({"gpu001": MTU, "gpu002": MTU}, {"gpu001": MTU}, [("changed", "gpu001", "mlx5_4:1: the")]),
         # two ports that failed on their own are one incident with a third
         ({"gpu001": DOWN, "gpu002": DOWN}, {"gpu001": DOWN, "gpu002": DOWN, "gpu003": DOWN},
-         [("worse", "gpu001", "mlx5_5:1 is D")]),
+         [("worse", "gpu001", "all on leaf-5")]),
         # what another fault hides is not gone
         ({"gpu001": NO_LINKS}, {"gpu001": both(NO_LINKS, node(driver_loaded=False))},
          [("new", "gpu001", "no NVIDIA dri"), ("unclear", "gpu001", "GPU6: 0 of 18")]),

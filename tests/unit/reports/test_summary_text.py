@@ -123,7 +123,7 @@ def test_screen_does_not_grow_with_the_fleet(width: int) -> None:
         lengths[count] = len(text.splitlines())
         assert max(map(len, text.splitlines())) <= width
         assert text.splitlines()[-1].split() == ["more", "preflight", "show", "1", "--from", "report.json"]
-    assert lengths[10_000] == lengths[400] <= 60, lengths
+    assert lengths[10_000] == lengths[400] <= 61, lengths  # two of them the next step, which is never cut
 
 
 def test_what_is_cut_is_counted() -> None:
