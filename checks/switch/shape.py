@@ -31,7 +31,7 @@ def oversubscription(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare the bandwidth to hosts with that of the uplinks at each leaf.
 
     ## Why it matters
-    If hosts can send more than the uplinks carry, jobs that span leaves share the uplinks: at 2:1 an all-to-all across
+    Jobs that span leaves share the uplinks if hosts can send more than these carry: at 2:1 an all-to-all across
     leaves runs at half of each NIC's rate.
 
     ## Verdicts

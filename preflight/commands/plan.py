@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from preflight._startup.lightclass import fields
 from preflight.collect.request import Collected
 from preflight.commands import options
 from preflight.evidence import safe_read
@@ -17,10 +18,11 @@ from preflight.facts.job import RUN, RunFacts
 from preflight.layout import document
 from preflight.layout.description import CHOICES, SHORT, SWITCHES
 from preflight.layout.hardware import described
-from preflight.layout.job import LayoutError
+from preflight.layout.job import LayoutError, Parallelism, Schedule, Transformer
 from preflight.layout.plan import Plan
 from preflight.layout.search import search
 from preflight.parsers.job_config.reader import JobConfigError, parse
+from preflight.reports import layout_text
 from preflight.run.judge_run import judge_run
 from preflight.run.request import RunRequest, new_request
 from preflight.terminal import UsageError, print_text, progress
@@ -57,8 +59,6 @@ def plan(
     The plan states whether the job fits a GPU, which links each parallel group crosses, how long a step takes, and what
     the layout violates. A setting that is not stated is requested by name.
     """
-    from preflight.reports import layout_text
-
     overrides = _settings([*stated, *(changes or "").split(",")])
     if gpus is not None:
         overrides["gpus"] = gpus
@@ -121,10 +121,6 @@ def _content(path: Path) -> str:
 
 def _settings(words: list[str]) -> dict[str, Any]:
     """Return the settings of NAME=VALUE words; raises UsageError."""
-    from dataclasses import fields
-
-    from preflight.layout.job import Parallelism, Schedule, Transformer
-
     numbers = {own.name for kind in (Transformer, Parallelism, Schedule) for own in fields(kind)}
     numbers |= {"gpus", "nodes", "gpus_per_node", "accumulation", "data"}
     settings: dict[str, Any] = {}

@@ -149,10 +149,7 @@ FORMATS = (
     )),
     Format("PyTorch's trace of a GPU", (TRACE,)),
     Format("PyTorch's flight recorder with NCCL", (RECORDING,)),
-    Format("metrics of a serving engine", (SERVING,), (
-        "https://docs.vllm.ai/en/stable/usage/metrics/", "https://docs.sglang.io/references/production_metrics.html",
-        "https://docs.nvidia.com/dynamo/latest/backends/trtllm/prometheus.html",
-    )),
+    Format("metrics of a serving engine", (SERVING,)),
     Format("NCCL log", (NCCL_LOG,), (_GITHUB + "NVIDIA/nccl-tests/issues/131",)),
     Format("nccl-tests", (NCCL_TESTS,), (
         _GITHUB + "aws/aws-k8s-tester/pull/503", _GITHUB + "NVIDIA/nccl-tests/issues/294",

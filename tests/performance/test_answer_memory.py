@@ -99,7 +99,7 @@ def test_a_large_answer_waits_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
         assert tracemalloc.get_traced_memory()[0] < MIB // 4
     finally:
         tracemalloc.stop()
-    with pytest.raises(frame.CutFrame, match="cut at"):
+    with pytest.raises(frame.CutFrame, match="truncated at"):
         AnswerMemory().document(made)
     assert made.feed(frame.END)
     assert AnswerMemory().document(made) == json.loads(text)

@@ -215,10 +215,10 @@ class Ethernet:
         heard = port.heard
         if heard is None:
             return None
-        if far := self._switch(heard.system, heard.chassis):
+        if far := self._switch(heard.system_name, heard.chassis):
             name = self._port_named(far, heard.port) or self._port_named(far, heard.description)
             return CableEnd(far.name, name, True) if name else None
-        host = self._host_name(heard.system)
+        host = self._host_name(heard.system_name)
         if host is None:
             return None
         for name in (heard.port, heard.description):

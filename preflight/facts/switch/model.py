@@ -17,7 +17,7 @@ ByPriority = tuple["int | None", ...]
 class Heard:
     """A neighbour on a port, by LLDP; empty: not announced."""
 
-    system: str  # name of the neighbour
+    system_name: str  # of the neighbour
     chassis: str  # its chassis, mostly a MAC
     port: str
     description: str  # of that port: mostly the name of the interface

@@ -91,7 +91,7 @@ def _waits(net: Ethernet, priority: int | None) -> _Waits:
 def _stranger(switch: SwitchFacts, port: str) -> str:
     """Name the device at a port without a known cable; a question mark marks it."""
     heard = switch.ports[port].heard
-    return f"?{heard.system}" if heard and heard.system else f"?the device at {switch.name} {port}"
+    return f"?{heard.system_name}" if heard and heard.system_name else f"?the device at {switch.name} {port}"
 
 
 def paused_ports(

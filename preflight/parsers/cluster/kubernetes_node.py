@@ -49,7 +49,7 @@ class NodeDescription:
     conditions: tuple[NodeCondition, ...]
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
-    system: Mapping[str, str] = field(default_factory=dict)  # System Info: Kubelet Version
+    system_info: Mapping[str, str] = field(default_factory=dict)  # System Info: Kubelet Version
 
 
 def begins(lines: Lines, at: int) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
 from preflight.errors import PreflightError
+from preflight.evidence import json_limits
 from preflight.parsers.job_config import deepspeed, huggingface, megatron, torchtitan
 from preflight.parsers.job_config.settings import JobSettings
 
@@ -52,7 +52,7 @@ def parse(text: str, source: str) -> JobSettings:
 
 def _decoded(text: str, source: str) -> Any:
     try:
-        return json.loads(text)
+        return json_limits.text(text)
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
         raise JobConfigError(f"{source}:{line}: is not JSON: {getattr(error, 'msg', 'nested too deeply')}") from None

@@ -247,7 +247,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      "If one rank ended first, that is the cause; otherwise check IBGDA's requirements and the ports of the named "
      "ranks."),
     ("jax-backend", "nitialize backend|CUDA backend failed|CUDA-enabled jaxlib|DNN library",
-     r"Unable to initialize backend '(?:cuda|gpu|rocm)'|CUDA backend failed to initialize"
+     r"Unable to initialize backend '(?:cuda|gpu)'|CUDA backend failed to initialize"
      r"|CUDA-enabled jaxlib is not installed"
      r"|DNN library initialization failed",
      "fail", "JAX cannot use the GPU: driver, plug-in or libraries do not match", "versions.compatibility",

@@ -147,7 +147,7 @@ def _node(node: NodeDescription) -> tuple[dict[str, Any], str]:
     ]  # fmt: skip
     facts = {
         "name": node.name, "unschedulable": node.unschedulable, "taints": list(node.taints), "conditions": conditions,
-        "capacity": dict(node.capacity), "allocatable": dict(node.allocatable), "system": dict(node.system),
+        "capacity": dict(node.capacity), "allocatable": dict(node.allocatable), "system": dict(node.system_info),
     }  # fmt: skip
     ready = next((item.status for item in node.conditions if item.type == "Ready"), "unknown")
     return facts, f"node {node.name or '(no name)'}: Ready {ready}"

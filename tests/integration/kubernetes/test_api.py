@@ -100,7 +100,7 @@ def test_an_expired_token(server: ApiServer) -> None:
 
 def test_a_pod_by_another_name(server: ApiServer) -> None:
     record = collect(server, POD_NAME="gpu001")
-    assert "HTTP 404: there is no pod gpu001 in the namespace training: set POD_NAME" in record["why"]
+    assert "HTTP 404: no pod gpu001 in the namespace training: set POD_NAME" in record["why"]
 
 
 @pytest.mark.parametrize("name", ["../../../secrets/x", "a\r\nHost: evil", "A", "", "x" * 300])

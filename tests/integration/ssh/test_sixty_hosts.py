@@ -97,7 +97,7 @@ ODD: dict[str, FleetHost] = {
     "silent": FleetHost(fault="silent", silent=("banner", "no SSH banner")),
     "changed-key": FleetHost(fault="hostkey", silent=("host-key", "has changed")),
     "cut": FleetHost(
-        lives={"files": {"/etc/nccl.conf": LONG}}, wire=Wire(cut_after_bytes=120_000), silent=("read", "cut at"),
+        lives={"files": {"/etc/nccl.conf": LONG}}, wire=Wire(cut_after_bytes=120_000), silent=("read", "truncated at"),
     ),
     "no-python": FleetHost(python=False, silent=("start", "no python3")),
     "execs": FleetHost(lives={"bashrc": LEAVES}, silent=("start", "execs another shell")),

@@ -21,7 +21,7 @@ from tests.support.pasted_texts import TRUTH, outside, run
     [
         ("<&-", "standard input is closed"),
         ("</dev/zero", "standard input: cannot be read: it is not a regular file"),
-        ("<'{full}'", "standard input cannot be saved: File too large; give a file, or set TMPDIR"),
+        ("<'{full}'", "standard input cannot be saved: File too large; pass a file, or set TMPDIR"),
     ],
 )
 def test_standard_input_that_never_ends_or_is_none(tmp_path: Path, redirection: str, why: str) -> None:
