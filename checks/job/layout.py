@@ -32,6 +32,11 @@ def plan_of(run: RunFacts, site: Site) -> Plan:
     return Plan(run.description, site)
 
 
+def unreadable_setting(run: RunFacts, site: Site) -> Finding | None:
+    """Report a setting that is stated without a readable value."""
+    return undescribed(run, site) if plan_of(run, site).described.unread else None
+
+
 def undescribed(run: RunFacts, site: Site) -> Finding | None:
     """Report a job with a missing setting or contradicting numbers."""
     plan = plan_of(run, site)
@@ -68,6 +73,7 @@ def no_cluster(plan: Plan) -> Finding:
     answers=("PA-06",),
     scope="run",
     needs=("layout",),
+    unless=(unreadable_setting,),
 )
 def world_size(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Check that tensor, pipeline, context and data parallelism use all GPUs.
@@ -129,6 +135,7 @@ def _expert_ranks(values: Any, gpus: int) -> Finding:
     answers=("PA-11",),
     scope="run",
     needs=("layout",),
+    unless=(unreadable_setting,),
 )
 def global_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Check the arithmetic of the batch.
@@ -183,6 +190,7 @@ def global_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
     action="fix-job",
     scope="run",
     needs=("layout",),
+    unless=(unreadable_setting,),
 )
 def divisibility(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Check that each group divides what it shares.

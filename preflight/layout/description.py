@@ -49,84 +49,86 @@ class Described:
 
     values: Mapping[str, Any]
     origins: Mapping[str, str]
-    missing: tuple[str, ...]  # names of settings without which no job is settings_
+    missing: tuple[str, ...]  # names of settings without which no job is known
+    unread: frozenset[str]  # of them, those that are stated without a readable value
     job: TrainingJob | None  # None if a setting is missing or the numbers contradict each other
 
 
 def describe(settings: JobSettings, gpus: int | None = None, gpus_per_node: int | None = None) -> Described:
     """Complete the settings of a job.
 
-    ``gpus`` and ``gpus_per_node`` are those of the cluster, if settings_.
+    ``gpus`` and ``gpus_per_node`` are those of the cluster, if known.
     """
-    settings_ = dict(settings.values)
-    _complete(settings_, gpus, gpus_per_node)
-    values = {name: setting.value for name, setting in settings_.items()}
-    origins = {name: setting.origin for name, setting in settings_.items()}
+    stated = dict(settings.values)
+    _complete(stated, gpus, gpus_per_node)
+    # a stated value that cannot be read is not the default; nodes only give the number of GPUs, which is requested
+    unread = settings.unread - {"nodes", "gpus_per_node"}
+    values = {name: setting.value for name, setting in stated.items() if name not in unread}
+    origins = {name: setting.origin for name, setting in stated.items() if name not in unread}
     missing = tuple(name for name in REQUIRED if values.get(name) is None)
+    missing += tuple(sorted(unread - set(missing)))
     if values.get("experts") and not values.get("active_experts"):
         missing += ("active_experts",)
-    return Described(values, origins, missing, None if missing else _job(values, origins))
+    return Described(values, origins, missing, unread, None if missing else _job(values, origins))
 
 
-def _complete(settings_: dict[str, JobSetting], gpus: int | None, gpus_per_node: int | None) -> None:
+def _complete(stated: dict[str, JobSetting], gpus: int | None, gpus_per_node: int | None) -> None:
     """Add what follows from stated values, and Megatron-LM's defaults."""
 
     def number(name: str) -> int:
-        return int(settings_[name].value)
+        return int(stated[name].value)
 
     def add(name: str, value: Any, origin: str) -> None:
-        settings_.setdefault(name, JobSetting(value, origin))
+        stated.setdefault(name, JobSetting(value, origin))
 
     for name in megatron.DEFAULTS:
-        if name not in settings_ and (setting := megatron.default(name)) is not None:
-            settings_[name] = setting
-    if "nodes" in settings_ and "gpus" not in settings_:
-        each = settings_["gpus_per_node"].value if "gpus_per_node" in settings_ else gpus_per_node
+        if name not in stated and (setting := megatron.default(name)) is not None:
+            stated[name] = setting
+    if "nodes" in stated and "gpus" not in stated:
+        each = stated["gpus_per_node"].value if "gpus_per_node" in stated else gpus_per_node
         if each is not None:
-            add("gpus", number("nodes") * int(each), f"{settings_['nodes'].origin} x {each}")
+            add("gpus", number("nodes") * int(each), f"{stated['nodes'].origin} x {each}")
     if gpus is not None:
         add("gpus", gpus, "the cluster")
-    if "hidden" in settings_ and "heads" in settings_ and number("heads"):
+    if "hidden" in stated and "heads" in stated and number("heads"):
         add("head_size", number("hidden") // number("heads"), "hidden size / heads")
-    if "content_size" in settings_ and settings_["content_size"].value:
-        settings_["head_size"] = settings_["content_size"]
-    if "heads" in settings_:
-        groups = settings_.get("query_groups")
+    if "content_size" in stated and stated["content_size"].value:
+        stated["head_size"] = stated["content_size"]
+    if "heads" in stated:
+        groups = stated.get("query_groups")
         if groups is not None:
             add("kv_heads", groups.value, groups.origin)
         add("kv_heads", number("heads"), "as many as heads: no grouped queries are stated")
-    if "hidden" in settings_:
-        if settings_["gated"].value:
+    if "hidden" in stated:
+        if stated["gated"].value:
             # Megatron-LM, arguments.py: the same number of parameters as without a gate, in multiples of 64
             width, rule = int(4 * number("hidden") * 2 / 3 / 64) * 64, "8/3 of the hidden size"
         else:
             width, rule = 4 * number("hidden"), "4 x hidden size"
         add("feed_forward", width, f"{DEFAULT}Megatron-LM: {rule}")
-    if "padded_vocabulary" in settings_:
-        settings_["vocabulary"] = settings_["padded_vocabulary"]
-    elif "vocabulary" in settings_:
+    if "padded_vocabulary" in stated:
+        stated["vocabulary"] = stated["padded_vocabulary"]
+    elif "vocabulary" in stated:
         multiple = number("vocabulary_multiple") * number("tensor")
         padded = -(-number("vocabulary") // multiple) * multiple
-        settings_["vocabulary"] = JobSetting(
-            padded, f"{settings_['vocabulary'].origin}, padded to a multiple of {multiple}"
-        )
-    if settings_.get("experts") is not None and number("experts"):
-        if "feed_forward" in settings_:
-            add("expert_feed_forward", settings_["feed_forward"].value, settings_["feed_forward"].origin)
+        stated["vocabulary"] = JobSetting(padded, f"{stated['vocabulary'].origin}, padded to a multiple of {multiple}")
+    if stated.get("experts") is not None and number("experts"):
+        if "feed_forward" in stated:
+            add("expert_feed_forward", stated["feed_forward"].value, stated["feed_forward"].origin)
         add("expert_tensor", number("tensor"), f"{DEFAULT}Megatron-LM: as tensor")
-        pattern = settings_.get("expert_layer_pattern")
+        pattern = stated.get("expert_layer_pattern")
         if (
             pattern is not None
-            and "layers" in settings_
+            and "layers" in stated
             and (dense := _dense(pattern.value, number("layers"))) is not None
         ):
             add("dense_layers", dense, pattern.origin)
-    if "layers_per_virtual_stage" in settings_ and "layers" in settings_ and number("layers_per_virtual_stage"):
+    if "layers_per_virtual_stage" in stated and "layers" in stated and number("layers_per_virtual_stage"):
         of_stage = number("layers") // number("pipeline") // number("layers_per_virtual_stage")
-        add("virtual_stages", max(1, of_stage), settings_["layers_per_virtual_stage"].origin)
-    if "accumulation" in settings_ and "micro_batch" in settings_ and "gpus" in settings_:
+        add("virtual_stages", max(1, of_stage), stated["layers_per_virtual_stage"].origin)
+    if "accumulation" in stated and "micro_batch" in stated and "gpus" in stated:
         replicas = number("gpus") // (number("tensor") * number("pipeline") * number("context"))
-        add("global_batch", number("accumulation") * number("micro_batch") * replicas, settings_["accumulation"].origin)
+        add("global_batch", number("accumulation") * number("micro_batch") * replicas, stated["accumulation"].origin)
 
 
 def _dense(pattern: str, layers: int) -> int | None:

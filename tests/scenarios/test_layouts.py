@@ -173,6 +173,17 @@ def test_what_is_not_stated_is_requested_by_name(tmp_path: Path) -> None:
     assert "MFU" not in done.stdout
 
 
+def test_a_size_that_cannot_be_read_is_not_the_default(tmp_path: Path) -> None:
+    """A variable that the environment sets: with tensor 1 every check passed."""
+    text = script(LLAMA_70B, tp="$TP", pp=4, gbs=512)
+    document = plan(tmp_path, text, INFINIBAND, 512)
+    assert document["exit_status"] == 3
+    assert document["missing"] == ["tensor"]
+    assert {finding["status"] for finding in document["findings"]} == {"unknown"}
+    assert plan(tmp_path, text, INFINIBAND, 512, "--set", "tp=8")["exit_status"] == 0
+    assert "layout.tensor-domain" in raised(plan(tmp_path, text, INFINIBAND, 512, "--set", "tp=16"))
+
+
 def test_what_if_and_search(tmp_path: Path) -> None:
     text = script(LLAMA_70B, tp=8, pp=4, gbs=512)
     changed = plan(tmp_path, text, INFINIBAND, 512, "--what-if", "tp=4,pp=8")

@@ -88,6 +88,7 @@ def parse(text: str, source: str) -> JobSettings:
     """Read a command line or script; ``source`` names it in origins and gaps."""
     values: dict[str, JobSetting] = {}
     gaps: list[str] = []
+    unread: set[str] = set()
     for option, value, line in _options(words(text)):
         where = f"{source}:{line}: {option}"
         if option in _FLAGS:
@@ -99,15 +100,19 @@ def parse(text: str, source: str) -> JobSettings:
             name = _NUMBERS[option]
             if not value.isascii() or not value.isdigit() or len(value) > 12:
                 gaps.append(f"{where}: {value or 'nothing'!r} is not a number; name it with --set {name}=...")
+                unread.add(name)
                 continue
             if name in values and values[name].value != int(value):
                 gaps.append(f"{where}: {value} replaces {values[name].value} ({values[name].origin})")
             values[name] = JobSetting(int(value), where)
+            unread.discard(name)
         elif option in _WORDS:
             name, convert = _WORDS[option]
             if value and (stated := convert(value)) is not None:
                 values[name] = JobSetting(stated, where)
-    return JobSettings(values, tuple(gaps))
+    return JobSettings(
+        {name: own for name, own in values.items() if name not in unread}, tuple(gaps), frozenset(unread)
+    )
 
 
 def _options(script: list[Word]) -> Iterator[tuple[str, str, int]]:

@@ -22,6 +22,7 @@ class JobSettings:
 
     values: Mapping[str, JobSetting] = field(default_factory=dict)
     gaps: tuple[str, ...] = ()  # what was found and could not be read, each with its place and the fix
+    unread: frozenset[str] = frozenset()  # names of settings that are stated without a readable value
 
     def get(self, name: str) -> Any:
         """Return a value; None if it is not stated."""
@@ -33,6 +34,7 @@ def merged(parts: Iterable[JobSettings]) -> JobSettings:
     """Return the settings of several descriptions; the last value counts."""
     values: dict[str, JobSetting] = {}
     gaps: list[str] = []
+    unread: set[str] = set()
     for part in parts:
         # a written value replaces the default of a framework
         values |= {
@@ -41,7 +43,8 @@ def merged(parts: Iterable[JobSettings]) -> JobSettings:
             if name not in values or not setting.origin.startswith(DEFAULT)
         }
         gaps += part.gaps
-    return JobSettings(values, tuple(gaps))
+        unread = (unread - part.values.keys()) | part.unread
+    return JobSettings(values, tuple(gaps), frozenset(unread))
 
 
 #: How the origin of a framework's default begins.
