@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.trace_reader --events 1000000 TRACE...`` from the top of the repository. It makes a long trace
 anew in a temporary folder (``tests/support/training_job.py``), plain and packed, and measures these and the given ones.
-Each figure is of a process of its own: CPU time with its start, and the largest memory. See README.md.
+Each figure is of a process of its own: CPU time with its start, and the largest memory. ``--ranks 64`` instead runs
+``preflight trace`` once on the packed trace of each of so many ranks. See README.md.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
+
+import psutil
 
 from tests.support.training_job import write_long
 
@@ -24,7 +28,7 @@ PROGRAMS = {
     "json.load": "import gzip, json, sys; path = sys.argv[1]; "
     f"json.load((gzip.open if path.endswith('.gz') else open)(path)); {_PEAK}",
     "the reader": "import sys; from pathlib import Path; from preflight.facts.streamed_log import seen_on_disk; "
-    f"seen_on_disk(Path(sys.argv[1])).trace.document(); {_PEAK}",
+    f"seen_on_disk(Path(sys.argv[1])).trace.document; {_PEAK}",
 }
 
 
@@ -38,12 +42,42 @@ def measure(code: str, path: Path) -> tuple[float, int]:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, int(done.stdout)
 
 
+def measure_ranks(path: Path, folder: Path, ranks: int) -> str:
+    """Return the time and the memory of ``preflight trace`` on the traces of many ranks, and of its processes."""
+    for rank in range(ranks):
+        (folder / f"rank{rank}.json.gz").hardlink_to(path)
+    cpu: dict[int, float] = {}
+    peaks: dict[int, int] = {}
+    most, start = 0, time.monotonic()
+    with subprocess.Popen(
+        [sys.executable, "-m", "preflight", "trace", str(folder)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as command:
+        parent = psutil.Process(command.pid)
+        while command.poll() is None:
+            now = 0
+            try:
+                for process in (parent, *parent.children(recursive=True)):
+                    cpu[process.pid] = sum(process.cpu_times()[:2])
+                    memory = process.memory_info().rss >> 20
+                    peaks[process.pid] = max(memory, peaks.get(process.pid, 0))
+                    now += memory
+            except psutil.NoSuchProcess:
+                continue
+            most = max(most, now)
+            time.sleep(0.1)
+    return (
+        f"{ranks} ranks: {time.monotonic() - start:.1f} s, CPU {sum(cpu.values()):.1f} s, at most "
+        f"{max(peaks.values())} MiB in a process and {most} MiB together"
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print a line for each trace."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("traces", nargs="*", type=Path, metavar="TRACE")
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--ranks", type=int)
     chosen = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         plain, packed = Path(folder, "rank0.json"), Path(folder, "rank0.json.gz")
@@ -51,6 +85,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             write_long(stream, chosen.events)
         with plain.open("rb") as source, gzip.open(packed, "wb", 6) as target:
             shutil.copyfileobj(source, target)
+        if chosen.ranks:
+            alone, _ = measure(PROGRAMS["the reader"], packed)
+            (ranks := Path(folder, "ranks")).mkdir()
+            print(f"one rank: CPU {alone:.1f} s; {measure_ranks(packed, ranks, chosen.ranks)}")
+            return
         for path in (plain, packed, *chosen.traces):
             best = {what: min(measure(code, path) for _ in range(chosen.rounds)) for what, code in PROGRAMS.items()}
             figures = ", ".join(f"{what} {cpu:.2f} s {peak} MiB" for what, (cpu, peak) in best.items())

@@ -10,7 +10,7 @@ from preflight.reports.sanitize import one_line
 
 if TYPE_CHECKING:
     from preflight.facts.trace.job import JobTrace
-    from preflight.parsers.torch import Trace
+    from preflight.parsers.torch import TraceSummary
 
 #: Maximum number of printed findings of one check and status; those of 64 ranks are often similar.
 _MOST_ALIKE = 3
@@ -24,7 +24,7 @@ _IDLE = (
 )
 
 
-def render(traces: Mapping[str, Trace], job: JobTrace | None, findings: Sequence[Mapping[str, Any]]) -> str:
+def render(traces: Mapping[str, TraceSummary], job: JobTrace | None, findings: Sequence[Mapping[str, Any]]) -> str:
     """Return the budget of a step, findings that need attention, and passed checks."""
     lines = [headline(traces, job)] if traces and job else []
     passed = sorted({finding["check"] for finding in findings if finding["status"] == "pass"})
@@ -48,9 +48,9 @@ def render(traces: Mapping[str, Trace], job: JobTrace | None, findings: Sequence
     return "\n".join(lines or ["no profiler trace or flight-recorder dump was given"]) + "\n"
 
 
-def headline(traces: Mapping[str, Trace], job: JobTrace) -> str:
+def headline(traces: Mapping[str, TraceSummary], job: JobTrace) -> str:
     """Return one line: the length of a step, and its parts on average over the ranks."""
-    documents = [trace.document() for trace in traces.values()]
+    documents = [trace.document for trace in traces.values()]
     budgets = [facts["gpu"]["budget"] for facts in documents if facts["gpu"] and facts["gpu"]["budget"]]
     lengths = [facts["steps"]["p50_ms"] for facts in documents if facts["steps"] and facts["steps"]["p50_ms"]]
     ranks = f"{len(documents)} rank{'s' if len(documents) != 1 else ''}"

@@ -120,7 +120,7 @@ def _by_kind(collectives: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, fl
 
 def _absent(run: RunFacts, *kinds: str) -> bool:
     """Return whether traces with kernels have none of these or of unknown kinds."""
-    documents = [trace.document() for trace in run.traces.values()]
+    documents = [trace.document for trace in run.traces.values()]
     names = {sample["name"] for facts in documents for sample in facts["collectives"]}
     return all(facts["gpu"] for facts in documents) and not names & {*kinds, "sendrecv", "generic", "other"}
 
@@ -247,7 +247,7 @@ def _rates(run: RunFacts, site: Site, job: JobTrace) -> Iterator[_Rate]:
 
 def _roof(run: RunFacts, site: Site, job: JobTrace, kind: str, ranks: Sequence[int]) -> tuple[Roofline | None, str]:
     """Return the roofline of a process group, or why there is none."""
-    documents = {rank: run.traces[job.ranks[rank].key].document() for rank in ranks}
+    documents = {rank: run.traces[job.ranks[rank].key].document for rank in ranks}
     hosts = [documents[rank]["host"] for rank in ranks]
     names = {name for facts in documents.values() for name in facts["devices"]}
     counts = {facts["device_count"] for facts in documents.values()}

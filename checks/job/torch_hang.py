@@ -57,7 +57,7 @@ def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
     A run on one GPU with a process group only for ordering.
     """
     for key, trace in run.traces.items():
-        document = trace.document()
+        document = trace.document
         name = key.removeprefix("log:")
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
         used, config = document["collective_backends"], document["backend_config"] or document["backend"]

@@ -21,7 +21,7 @@ ENOUGH_STEPS, FEW_STEPS = 5, 2
 def each(run: RunFacts) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Yield for each trace its record key, display name and facts."""
     for key, trace in run.traces.items():
-        facts = trace.document()
+        facts = trace.document
         rank = f" (rank {facts['rank']})" if facts["rank"] is not None else ""
         yield key, f"{key.removeprefix('log:')}{rank}", facts
 

@@ -178,7 +178,7 @@ class RunFacts:
         return {key: seen for key, seen in found.items() if seen}
 
     @cached_property
-    def traces(self) -> dict[str, parsers.torch.Trace]:
+    def traces(self) -> dict[str, parsers.torch.TraceSummary]:
         """The logs that are traces of PyTorch's profiler, by record key."""
         return {key: seen.trace for key, seen in self._pytorch.items() if seen.trace}
 

@@ -19,10 +19,10 @@ from preflight.textprep.line_source import CHUNK, opened, peeked
 
 #: Maximum bytes read from a pickle.
 PICKLE = 64 << 20
-#: Maximum bytes of a trace or dump in which a passage is searched.
+#: Maximum bytes of a dump in which a passage is searched.
 _EXCERPTED = 16 << 20
-#: Maximum bytes of the start of a long log in which a passage is searched; after that only selected lines are
-#: available.
+#: Maximum bytes of the start of a trace, and of a long log, in which a passage is searched; the events of a trace have
+#: no passage to quote, and of a long log only selected lines are available.
 _BEGINNING = 4096
 
 
@@ -57,10 +57,12 @@ class LogFile(dict[str, Any]):
     def excerpt_text(self) -> str:
         """The text for quoting passages; empty if it cannot be read."""
         selected = self.log.text if "log" in self.__dict__ else None
+        is_trace = "pytorch" in self.__dict__ and self.pytorch.trace is not None
+        size = _BEGINNING if selected or is_trace else _EXCERPTED
         try:
             with self.path.open("rb") as stream:
-                reader, _ = peeked(opened(stream, lambda remark: None), _BEGINNING if selected else _EXCERPTED)
-                begun = reader.read(_BEGINNING if selected else _EXCERPTED)
+                reader, _ = peeked(opened(stream, lambda remark: None), size)
+                begun = reader.read(size)
         except (OSError, ValueError):
             return ""
         if torch.is_pickle(begun[:8]):

@@ -142,6 +142,10 @@ def _judged(
         _add_growth(fleet, folded)
     swept_as = sweeps(fleet) if any(check.sweep for check in checks) else []
     logs = run_facts(run, fleet, cluster) if run is not None else None
+    if run is not None and processes > 1 and len(run.records) > 1 and any(check.needs for check in checks):
+        from preflight.judge.process_pool import read_traces
+
+        read_traces(run, processes)
     fabric = ethernet(switches, fleet) if switches and any(check.switches for check in checks) else None
     others = ({RUN: run} if run else {}) | {name: swept.evidence for name, swept in swept_as}
     if fabric is not None:

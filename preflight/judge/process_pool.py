@@ -1,7 +1,7 @@
-"""Judgement of nodes in several processes.
+"""Judgement of nodes, and reading of traces, in several processes.
 
-Documents are read, judged and dropped in the workers; only results come back. Workers are spawned, because the parent
-may have threads, and end with the parent.
+Documents are read, judged and dropped in the workers, traces read and summarised; only results come back. Workers are
+spawned, because the parent may have threads, and end with the parent.
 """
 
 from __future__ import annotations
@@ -18,21 +18,27 @@ from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
+from pathlib import Path
 from typing import Any
 
 from preflight.checks import registry
 from preflight.evidence.document import Evidence
 from preflight.expectations import Cluster
+from preflight.facts.streamed_log import LogFile, seen_on_disk
 from preflight.judge.check_result import Outcome
 from preflight.judge.evidence_source import EvidenceSource, opened
 from preflight.judge.node_result import NodeResult, judge_node
 from preflight.model import Check
+from preflight.parsers.torch import TorchOutput
 
 #: Number of nodes per batch: equal values are sent once per batch.
 BATCH = 32
 
 #: Size in bytes beyond which documents are judged one at a time; a complete node takes 2 to 5 MB.
 LARGE = 32 << 20
+
+#: Bytes of traces from which several processes read them faster than one, and how many times as long gzip unpacks one.
+WORTH_SHARING, UNPACKED = 64 << 20, 10
 
 
 def surveys(
@@ -64,6 +70,42 @@ def surveys(
         yield judge_node(opened(source)(), checks, cluster, fleet_answers=True)[0]
 
 
+def read_traces(run: Evidence, processes: int) -> None:
+    """Read the profiler traces among a run's logs, if they are large enough to share.
+
+    A log that no worker could read is left unread: its reader reports why.
+    """
+    unread = [raw for raw in run.records.values() if isinstance(raw, LogFile) and "pytorch" not in vars(raw)]
+    sizes = {log.path: size for log in unread if (size := _trace_size(log.path))}
+    if len(sizes) < 2 or processes < 2 or sum(sizes.values()) < WORTH_SHARING:
+        return
+    logs = [log for log in unread if log.path in sizes]
+    logs.sort(key=lambda log: sizes[log.path], reverse=True)  # the longest first, so that none ends alone
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["preflight.judge.process_pool"])
+    with ProcessPoolExecutor(min(processes, len(logs)), context, _end_with_parent) as pool:
+        try:
+            for log, output in zip(logs, pool.map(_read_trace, (log.path for log in logs)), strict=True):
+                if output is not None:
+                    log.pytorch = output
+        except (BrokenProcessPool, OSError, EOFError):  # killed, or no process could be started
+            pass
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _trace_size(path: Path) -> int:
+    """Return the approximate size of a file that may be a trace; 0 for any other."""
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(64).lstrip()
+            size = os.fstat(stream.fileno()).st_size
+    except OSError:
+        return 0
+    return size * UNPACKED if head.startswith(b"\x1f\x8b") else size if head[:1] in (b"{", b"[") else 0
+
+
 def _share(batch: Sequence[NodeResult], known: dict[bytes, Any]) -> None:
     """Share equal expectations and equal wiring between nodes."""
     for seen in batch:
@@ -82,16 +124,21 @@ _alone: AbstractContextManager[Any] = nullcontext()
 
 
 def _begin(ids: Sequence[str], cluster: Cluster, alone: AbstractContextManager[Any]) -> None:
-    """Set up a worker: it ignores Ctrl-C and ends with its parent."""
+    """Set up a worker that judges."""
     global _checks, _cluster, _alone
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _end_with_parent()
     known = {check.id: check for check in registry().checks}
     _checks, _cluster, _alone = [known[ident] for ident in ids], cluster, alone
 
 
 def _end_with_parent() -> None:
+    """Set up a worker: it ignores Ctrl-C and ends with its parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_watch_parent, daemon=True).start()
+
+
+def _watch_parent() -> None:
     if (parent := parent_process()) is not None:
         wait([parent.sentinel])
         os._exit(1)
@@ -108,3 +155,11 @@ def _batch(sources: Sequence[Evidence | EvidenceSource]) -> list[NodeResult]:
         found.append(seen)
     _share(found, {})
     return found
+
+
+def _read_trace(path: Path) -> TorchOutput | None:
+    """Read a log as a trace or dump; None if that fails."""
+    try:
+        return seen_on_disk(path)
+    except (OSError, ValueError):
+        return None

@@ -13,7 +13,7 @@ from preflight.facts.trace.pipelines import Bubble, bubbles
 from preflight.facts.trace.ranks import RankTrace, distinct, rank_in
 from preflight.facts.trace.stragglers import Straggler, step_length, stragglers
 from preflight.facts.trace.waiting import Waits, measure
-from preflight.parsers.torch import Trace
+from preflight.parsers.torch import TraceSummary
 from preflight.parsers.torch.intervals import clipped, total
 
 
@@ -78,17 +78,17 @@ class JobTrace:
         return max((clock.error for clock in self.clocks.values()), default=0.0)
 
 
-def join(traces: Mapping[str, Trace]) -> JobTrace:
+def join(traces: Mapping[str, TraceSummary]) -> JobTrace:
     """Join traces by their record keys."""
     ranks, unnamed = [], []
     for key, trace in traces.items():
-        document, summary = trace.document(), trace.summary
+        document = trace.document
         rank = document["rank"] if document["rank"] is not None else rank_in(key)
         if rank is None:
             unnamed.append(key)
             continue
-        ranks.append(RankTrace(key, rank, document["host"], summary.calls, summary.bare, summary.steps,
-                               summary.compute, summary.tails, summary.bare.total))  # fmt: skip
+        ranks.append(RankTrace(key, rank, document["host"], trace.calls, trace.bare, trace.steps,
+                               trace.compute, trace.tails, trace.bare.total))  # fmt: skip
     by_rank, repeated = distinct(ranks)
     matched, refused = matching.match(by_rank)
     clock = matching.clocks(matched)

@@ -18,11 +18,12 @@ from preflight.parsers.torch.json_stream import BATCH, Read, Values, decoded
 from preflight.parsers.torch.profiler_trace import Trace
 from preflight.parsers.torch.safe_pickle import UnsafePickle, is_pickle, plain_values
 from preflight.parsers.torch.trace_events import is_event
+from preflight.parsers.torch.trace_facts import TraceSummary
 
 __all__ = [
     "Recording",
     "TorchOutput",
-    "Trace",
+    "TraceSummary",
     "UnsafePickle",
     "begins",
     "from_pickle",
@@ -46,7 +47,7 @@ class TorchOutput:
     """Parsed output of PyTorch: a trace, a recording, or neither; and its truncations."""
 
     def __init__(self) -> None:
-        self.trace: Trace | None = None
+        self.trace: TraceSummary | None = None
         self.recording: Recording | None = None
         self.cut: list[tuple[int, str]] = []
         self.last = 1  # line
@@ -104,7 +105,7 @@ def _seen(values: Values) -> TorchOutput:
 
 def _assign_dump(seen: TorchOutput, trace: Trace, recording: Recording) -> None:
     if trace.events:
-        seen.trace = trace
+        seen.trace = trace.summary()
     elif recording.entries or {"pg_config", "pg_status"} & recording.about.keys():
         seen.recording = recording
 

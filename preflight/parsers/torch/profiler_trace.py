@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 from preflight.parsers.torch import trace_names
@@ -184,16 +183,9 @@ class Trace:
             work = self.work[device] = GpuWork()
         return work
 
-    def document(self) -> dict[str, Any]:
-        """Return the facts; missing ones are None."""
-        return self.summary.document
-
-    @cached_property
     def summary(self) -> TraceSummary:
-        """The content of the complete trace; no more events are accepted."""
-        summary = summarize(self)
-        self.work, self.launches, self.host = {}, Launches(), HostActivity()
-        return summary
+        """Return the content of the complete trace; no more events are accepted."""
+        return summarize(self)
 
 
 def _ignore(trace: Trace, event: Event, begin: float, end: float) -> None:

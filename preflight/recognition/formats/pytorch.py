@@ -74,7 +74,7 @@ def _kind(seen: torch.TorchOutput) -> str:
 def _taken(seen: torch.TorchOutput, name: str, end: int, first: int) -> ParsedPart:
     cut = [ParseGap(first + line - 1, what) for line, what in seen.cut]
     if seen.trace:
-        facts = seen.trace.document()
+        facts = seen.trace.document
         return ParsedPart(end, facts, _of_trace(facts), cut)
     assert seen.recording
     facts = seen.recording.document(name)

@@ -50,7 +50,7 @@ def test_the_parts_add_up(compute: Any, talk: Any, copies: Any, loads: Any, wait
 def shares_of(events: list[dict[str, Any]]) -> dict[str, float]:
     parsed = torch.parse(json.dumps({"traceEvents": events})).trace
     assert parsed is not None
-    shares = parsed.document()["gpu"]["budget"]
+    shares = parsed.document["gpu"]["budget"]
     assert sum(shares.values()) == pytest.approx(1, abs=1e-5)
     return {name: share for name, share in shares.items() if share}
 
@@ -111,5 +111,5 @@ def test_without_steps_the_time_of_the_gpu_is_divided() -> None:
 def test_bare_communication_and_what_computation_hides() -> None:
     parsed = torch.parse(trace(compute_ms=70, talk_at_ms=60, talk_ms=20)).trace
     assert parsed is not None
-    shares = parsed.document()["gpu"]["budget"]
+    shares = parsed.document["gpu"]["budget"]
     assert (shares["compute"], shares["communication"]) == pytest.approx((0.7, 0.1))

@@ -18,7 +18,7 @@ from tests.support.kineto_trace import event, trace
 def facts_of(text: str) -> dict[str, Any]:
     parsed = torch.parse(text).trace
     assert parsed is not None
-    return parsed.document()
+    return parsed.document
 
 
 def test_the_innermost_function_of_a_pause_is_named() -> None:

@@ -34,7 +34,7 @@ WAYS = ("plain", "quoted", "CRLF", "fenced", "coloured", "tagged")
 def facts_of(text: str) -> dict[str, Any]:
     seen = torch.parse(text)
     assert seen.trace is not None
-    return seen.trace.document()
+    return seen.trace.document
 
 
 def test_a_recorded_trace() -> None:
@@ -140,12 +140,12 @@ def test_a_trace_cut_at_either_end_is_read_as_far_as_it_goes() -> None:
     for text in (TRACE[: len(TRACE) // 2], TRACE[len(TRACE) // 2 :], TRACE[20_000:90_000]):
         seen = torch.parse(text)
         assert seen.trace is not None
-        assert 0 < seen.trace.events < all_events
+        assert 0 < seen.trace.document["events"] < all_events
         assert seen.cut
     middle = len(TRACE) // 2
     seen = torch.parse(TRACE[:middle] + "\x00 somebody's line \x00" + TRACE[middle:])
     assert seen.trace is not None
-    assert all_events - 2 <= seen.trace.events < all_events
+    assert all_events - 2 <= seen.trace.document["events"] < all_events
     assert len(seen.cut) == 1
 
 
@@ -156,7 +156,7 @@ def test_a_long_trace_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None
         seen = torch.read(io.BytesIO(TRACE.encode()).read)
         assert seen.trace is not None
         assert not seen.cut
-        assert seen.trace.document() == complete
+        assert seen.trace.document == complete
 
 
 @settings(max_examples=150, deadline=None)
@@ -167,7 +167,7 @@ def test_damage_does_no_harm(begin: int, end: int, noise: str) -> None:
         for damaged in (text[:first] + noise + text[last:], text[first:last], noise + text[first:]):
             seen = torch.parse(damaged)
             if seen.trace:
-                json.dumps(seen.trace.document())
+                json.dumps(seen.trace.document)
             if seen.recording:
                 json.dumps(seen.recording.document("x"))
 
@@ -330,5 +330,5 @@ def test_pasted_pieces_are_recognised(text: str, kind: str, way: str) -> None:
     }[way]  # fmt: skip
     (part,) = read_text(pasted, "pasted")
     plain = torch.parse(text)
-    expected = plain.trace.document() if plain.trace else plain.recording.document("") if plain.recording else None
+    expected = plain.trace.document if plain.trace else plain.recording.document("") if plain.recording else None
     assert (part.kind, part.taken.complete, part.taken.facts) == (kind, True, expected)
