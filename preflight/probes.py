@@ -33,15 +33,16 @@ class Probe:
     """One item to collect on a node.
 
     ``kind`` is ``cmd``, ``file``, ``files`` (every file of a directory, in one record), ``dir``, ``statvfs``,
-    ``env``, ``nvml``, ``psutil`` or ``kube`` (the collector's own pod in the Kubernetes API); ``target``
-    the command line, path or call; ``needs`` the required privilege (``root``, or empty).
+    ``env``, ``nvml``, ``psutil``, ``redis`` or ``kube`` (the collector's own pod in the Kubernetes API); ``target``
+    the command line, path, call or table; ``needs`` the required privilege (``root``, or empty).
     ``each`` are path patterns: their base names fill ``{}``;
     ``listed`` is another command and a pattern: its matches in that command's output do. ``twice``: read again at
     the end of a window, if one is requested. ``omit`` matches lines of the output that are left out; with ``keep``, all
     lines without a match are, except the first. ``otherwise`` is collected if a command cannot be run or fails: a
     library, which takes a separate process. ``digest``: only a digest of the content leaves the node, enough to compare
     two nodes. ``where``: collected only with one of these: ``nvidia``, ``rdma``, ``systemd``; without them the tool
-    has nothing to report.
+    has nothing to report. ``fields`` are those read of a table in Redis (empty: all), of the objects that the hash
+    ``names`` lists, if set.
     """
 
     kind: str
@@ -57,6 +58,8 @@ class Probe:
     otherwise: tuple[Probe, ...] = ()
     digest: bool = False
     where: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    names: str = ""
 
     @property
     def key(self) -> str:
@@ -94,6 +97,10 @@ class Probe:
             plan["keep"] = self.keep
         if self.digest:
             plan["digest"] = True
+        if self.fields:
+            plan["fields"] = list(self.fields)
+        if self.names:
+            plan["names"] = self.names
         if self.otherwise:
             plan["otherwise"] = [probe.to_plan() for probe in self.otherwise]
         return plan

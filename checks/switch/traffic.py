@@ -11,9 +11,6 @@ from preflight.facts.switch.ethernet import Ethernet
 from preflight.facts.switch.model import SwitchFacts, growth, went_back
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
-#: Seconds between two readings of queues that are not the same reading: twice SONiC's polling interval (counterpoll).
-_TWO_POLLS_S = 20.0
-
 
 def unusable(switch: SwitchFacts, part: str) -> Iterator[Finding]:
     """Yield why the growth of a switch's counters is not known."""
@@ -23,7 +20,7 @@ def unusable(switch: SwitchFacts, part: str) -> Iterator[Finding]:
     key, why = [switch.key(part)], ""
     group = "port" if part == "port counters" else "queue"
     poll = switch.poll_ms.get(group, 1000 if group == "port" else 10_000)
-    least = max((poll or 0) * 2 / 1000, 2.0 if group == "port" else _TWO_POLLS_S)
+    least = max((poll or 0) * 2 / 1000, 2.0)  # readings within two polls may be the same
     if switch.second is None:
         why = "its counters were read once"
     elif went_back(switch.first, switch.second):

@@ -16,6 +16,7 @@ from preflight.collect.options import DEADLINE_S, FLEET_DEADLINE_S
 from preflight.collect.progress import ProgressLine
 from preflight.collect.request import Collected, CollectRequest
 from preflight.collect.scheduler import Limits, NodeEvent, gather, interruptible
+from preflight.collect.switches import as_switch
 from preflight.terminal import UsageError, print_text, write_or_report
 from preflight.transport.slurm.srun import Srun
 
@@ -48,7 +49,9 @@ def collect(request: CollectRequest) -> Collected:
             documents = transport.gather(waiting.nodes, plan_for, limits, lambda *event: shown(NodeEvent(*event)), stop)
         else:
             documents = gather(waiting.nodes, transport, plan_for, limits, on_event=shown, stop=stop)
-        for evidence in documents:
+        for answer in documents:
+            evidence = as_switch(answer) if answer.node in request.switches else answer
+            del answer
             if request.save is not None:
                 saved = write_or_report(partial(save, request.save, [evidence]), request.save) and saved
             answers.add(evidence)
@@ -64,6 +67,8 @@ def _already(request: CollectRequest, plan: Mapping[str, Any]) -> list[Evidence]
     if folder is None:
         return []
     flags = {"sudo": options.sudo, "fabric": options.fabric, "window": options.window_s}
+    if request.switches:
+        flags["switches"] = True
     run = journal.describe_run(request.nodes, request.cluster_file, plan, flags)
     try:
         if request.resume:

@@ -39,6 +39,7 @@ class CollectOptions:
     fanout: int = 64
     connect_timeout_s: float = 15.0
     fabric: bool = False
+    switches: bool = False
     window_s: float | None = None
     namespace: str | None = None
     container: str | None = None

@@ -70,7 +70,8 @@ def _pods(targets: Targets, selector: str, options: CollectOptions) -> tuple[str
 class CollectRequest:
     """What to collect: from which nodes, by which transport, with which probes.
 
-    ``nodes`` are names of nodes or pods, or the name of this node. ``cluster_file`` is the path of ``cluster``.
+    ``nodes`` are names of nodes or pods, or the name of this node; ``switches`` are those of them that are Ethernet
+    switches. ``cluster_file`` is the path of ``cluster``.
     With ``save`` each document is written to that directory as it arrives; ``resume`` continues such a run.
     """
 
@@ -81,13 +82,24 @@ class CollectRequest:
     cluster_file: Path | None = None
     save: Path | None = None
     resume: bool = False
+    switches: frozenset[str] = frozenset()
 
     def plans(self) -> Callable[[str, float], Mapping[str, Any]]:
         """Return a function that makes a plan of a node's name and seconds.
 
         Raises UsageError if it is unclear which node sweeps the fabric.
         """
-        return plans(self.probes, self.cluster, self.options, sweeper(self.nodes, self.cluster, self.options))
+        hosts = [node for node in self.nodes if node not in self.switches]
+        of_nodes = plans(self.probes, self.cluster, self.options, sweeper(hosts, self.cluster, self.options))
+        if not self.switches:
+            return of_nodes
+        from preflight.collect.switches import switch_plan
+
+        def make(node: str, deadline_s: float) -> Mapping[str, Any]:
+            is_switch = node in self.switches
+            return switch_plan(node, deadline_s, self.options) if is_switch else of_nodes(node, deadline_s)
+
+        return make
 
 
 @dataclass(frozen=True)

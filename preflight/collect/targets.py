@@ -48,7 +48,7 @@ def resolve(
             f"{' and '.join(given) or 'no nodes'} given: use only one of --hosts, --hostfile, --job, --rerun"
         )
     if hosts is not None:
-        return _checked(_unfolded(hosts, "--hosts"), "--hosts")
+        return checked_names(_unfolded(hosts, "--hosts"), "--hosts")
     if hostfile is not None:
         return _from_file(hostfile)
     if job is not None:
@@ -64,7 +64,11 @@ def _unfolded(text: str, where: str) -> tuple[str, ...]:
         raise TargetError(f"{where}: {error} (write gpu[001-064], gpu1,gpu7 or @group)") from None
 
 
-def _checked(names: tuple[str, ...], where: str) -> tuple[str, ...]:
+def checked_names(names: tuple[str, ...], where: str) -> tuple[str, ...]:
+    """Return names that can be host names; raises TargetError.
+
+    ``where`` is what lists them.
+    """
     for name in names:
         if "@" in name:
             raise TargetError(f"{where}: {excerpt(name)} contains a user; set User in the SSH configuration")
@@ -116,7 +120,7 @@ def _of_line(line: str, where: str) -> tuple[str, ...]:
     names = " ".join(word for word in words if "=" not in word)
     if not words:
         return ()
-    return _checked(_unfolded(names, where), where)
+    return checked_names(_unfolded(names, where), where)
 
 
 # --- a Slurm job -----------------------------------------------------------------------------------
@@ -137,7 +141,7 @@ def _of_job(job: str) -> tuple[str, ...]:
         states = ", ".join(dict.fromkeys(row[1] for row in mine if len(row) > 1)) or "unknown"
         raise TargetError(f"--job {job}: the job has no nodes (state {states}); wait until it runs, or use --hosts")
     names = dict.fromkeys(name for each in lists for name in _slurm("scontrol", "show", "hostnames", each).split())
-    return _checked(tuple(names), f"--job {job}")
+    return checked_names(tuple(names), f"--job {job}")
 
 
 def _slurm(tool: str, *arguments: str) -> str:
@@ -170,7 +174,7 @@ def _of_report(path: Path) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(_to_rerun(_report(path))))
     if not names:
         raise TargetError(f"--rerun: in {path} every node answered and none failed: no node to collect again")
-    return _checked(names, str(path))
+    return checked_names(names, str(path))
 
 
 def _report(path: Path) -> Mapping[str, Any]:

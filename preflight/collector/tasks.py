@@ -42,7 +42,7 @@ class ProbeJob:
     """One or several probes that are answered together; ``key`` is that of the first."""
 
     def __init__(self, probes: "List[Dict[str, Any]]") -> None:
-        """Take probes of one kind; several only for a library."""
+        """Take probes of one kind; several only for a library or Redis."""
         self.probes = probes
         self.kind: str = probes[0]["kind"]
         self.key: str = probes[0]["key"]
@@ -114,6 +114,11 @@ class ProbeJob:
             self._paths(context, put)
         elif self.kind == "env":
             put(self.key, process_environments.answer(self.target, context.allowed))
+        elif self.kind == "redis":
+            from . import redis_databases
+
+            self.read_s = time.monotonic()
+            redis_databases.collect(self.probes, self.timeout_s, context.deadline, context.cap, put)
         elif self.kind == "kube":
             from . import kubernetes_api
 
@@ -273,17 +278,18 @@ def _digest(text: str) -> str:
 
 
 def jobs_of(probes: "Iterable[Dict[str, Any]]") -> "List[ProbeJob]":
-    """Return the jobs of a plan, longest first; a library's calls as one."""
+    """Return the jobs of a plan, longest first; calls of a library as one."""
     jobs: List[ProbeJob] = []
     together: Dict[str, ProbeJob] = {}
     for probe in probes:
-        if probe["kind"] in together:
-            job = together[probe["kind"]]
+        group = probe["kind"] + (" twice" if probe.get("twice") else "")
+        if group in together:
+            job = together[group]
             job.probes.append(probe)
             job.timeout_s = max(job.timeout_s, float(probe["timeout_s"]))
             continue
         jobs.append(ProbeJob([probe]))
-        if probe["kind"] in _LIBRARIES:
-            together[probe["kind"]] = jobs[-1]
+        if probe["kind"] in (*_LIBRARIES, "redis"):
+            together[group] = jobs[-1]
     order = {kind: number for number, kind in enumerate(_SLOW_FIRST)}
     return sorted(jobs, key=lambda job: order.get(job.kind, len(order)))

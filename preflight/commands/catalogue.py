@@ -25,12 +25,16 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
-def probes(as_json: bool) -> None:
+@click.option("--switches", is_flag=True, help="List what is read on an Ethernet switch instead.")
+def probes(as_json: bool, switches: bool) -> None:
     """List everything that may be read or run on a node.
 
     \b
     Example: preflight probes
     """
+    if switches:
+        _print_switch_probes(as_json)
+        return
     from preflight.checks import registry
     from preflight.collect.sudoers import sudoers
     from preflight.probes import plan, sweep
@@ -62,6 +66,25 @@ def probes(as_json: bool) -> None:
         click.echo("\nsudoers lines for --sudo:")
         for line in lines:
             click.echo(f"    {line}")
+
+
+def _print_switch_probes(as_json: bool) -> None:
+    """Print what ``check --switches`` reads on a switch."""
+    from preflight.collect.options import CollectOptions
+    from preflight.collect.switches import switch_plan, switch_probes
+    from preflight.collector.redis_databases import COMMANDS
+
+    if as_json:
+        click.echo(json.dumps(switch_plan("", 60, CollectOptions()), indent=1))
+        return
+    for probe in switch_probes():
+        click.echo(f"{probe.key}\n    {probe.why}" + (" (twice with --window)" if probe.twice else ""))
+        if probe.names:
+            click.echo(f"    of each object that {probe.names} lists")
+        if probe.kind == "redis":
+            shown = ", ".join(probe.fields) or "all"
+            click.echo("\n".join(wrap(f"fields: {shown}", 114, initial_indent="    ", subsequent_indent="      ")))
+    click.echo(f"\nno command is run; commands sent to Redis: {', '.join(sorted(COMMANDS))}")
 
 
 @click.command("list")

@@ -15,6 +15,7 @@ from preflight.commands import options
 @options.selection
 @options.log
 @options.collecting
+@click.option("--switches", is_flag=True, help="Also read the Ethernet switches of the cluster file.")
 @options.outputs
 @click.option("--resume", is_flag=True, help="Continue the run in --save DIR.")
 @click.option("--exclude-file", type=options.file_path, metavar="F", help="List nodes that failed or did not answer.")
@@ -32,8 +33,9 @@ def check(**arguments: Any) -> int:
     The cluster file declares the expected state of the nodes. Without an expectation, the result is unknown.
 
     --only and --skip take ids of checks, with wildcards: 'rdma.*'. --log takes several files. --window also extends the
-    time limit. --exclude-file writes a list for sbatch --exclude. --json, --html, --junit, --textfile and
-    --exclude-file take - for standard output; --json without a file prints the report.
+    time limit. --switches reads the switches of [switches] hosts over SSH; without nodes, only those. --exclude-file
+    writes a list for sbatch --exclude. --json, --html, --junit, --textfile and --exclude-file take - for standard
+    output; --json without a file prints the report.
     """
     from preflight.run import check as run
 

@@ -28,7 +28,7 @@ from preflight.run.saved_evidence import (
 
 
 @click.command(cls=options.ShortHelp)
-@click.argument("paths", nargs=-1, required=True, type=options.file_path, metavar="FILE|DIR...")
+@click.argument("paths", nargs=-1, type=options.file_path, metavar="FILE|DIR...")
 @options.cluster
 @options.selection
 @options.log
@@ -50,6 +50,8 @@ def judge(paths: tuple[Path, ...], cluster: Path | None, switch_files: tuple[Pat
              preflight judge campaign/              (of preflight bench)
     Exit:    as check
     """
+    if not paths and not switch_files:
+        raise click.MissingParameter(ctx=click.get_current_context(), param_type="argument", param_hint="'FILE|DIR...'")
     path, origin = choose_cluster(cluster, paths)
     if (run := campaign_of(paths)) is not None:
         if not (arguments["only"] or arguments["skip"]):

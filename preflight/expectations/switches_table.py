@@ -15,6 +15,9 @@ from preflight.expectations.node_class import NodeClass
 class SwitchesTable:
     """The table of the switches; without it, what it declares is unknown."""
 
+    hosts: tuple[str, ...] | None = schema.key(
+        schema.nodes, "the switches that `check --switches` reads over SSH; no other switch is contacted"
+    )
     roce_priority: int | None = schema.key(
         schema.integer(0, 7), "the lossless priority of RoCE; default: qos.pfc_priority of the classes"
     )

@@ -48,6 +48,8 @@ def _collected(request: RunRequest) -> Collected:
 def _of_many(request: RunRequest) -> CollectRequest | None:
     """Return the request for the named nodes; None if none are named."""
     targets, options = request.targets, request.options
+    if options.switches:
+        return _with_switches(request)
     if not targets.named and options.via == "srun":
         job = _own_job()
         targets, options = replace(targets, job=job), replace(options, job=job)
@@ -60,6 +62,19 @@ def _of_many(request: RunRequest) -> CollectRequest | None:
     if options.via == "kubectl":
         raise UsageError("--via kubectl: select pods with --pods LABELS or --hosts NAMES")
     return None
+
+
+def _with_switches(request: RunRequest) -> CollectRequest:
+    """Return the request for the switches, and for the nodes if any are named."""
+    targets, options = request.targets, request.options
+    if options.via in ("srun", "kubectl"):
+        raise UsageError(f"--switches: switches are read over SSH, not with --via {options.via}")
+    from preflight.collect.switches import switch_names
+
+    switches = switch_names(request.cluster)
+    nodes = targets.nodes(options) if targets.named else ()
+    every = (*(node for node in nodes if node not in switches), *switches)
+    return replace(request.collection(every), switches=frozenset(switches))
 
 
 def _own_job() -> str:

@@ -23,7 +23,8 @@ LAYERS = {
     "demo": set[str](),
     "nodeset": set[str](),
     "textprep": {"evidence"},
-    "parsers": {"evidence", "textprep"},
+    # collector: the rows of a switch's database, the same from a dump and from the switch.
+    "parsers": {"collector", "evidence", "textprep"},
     "facts": {"bench", "evidence", "parsers", "textprep"},
     "reports": {"evidence", "facts", "incidents", "nodeset", "parsers", "schemas", "version"},
     "archive": {"evidence", "facts", "parsers", "textprep"},
@@ -47,7 +48,8 @@ LAYERS = {
     "terminal": set[str](),
     # collect: joins nodes, transports and plans.
     "collect": {
-        "archive", "evidence", "expectations", "nodeset", "probes", "reports", "schemas", "terminal", "transport",
+        "archive", "evidence", "expectations", "nodeset", "parsers", "probes", "reports", "schemas", "terminal",
+        "transport",
     },
     # run: one run of a command: set-up, collection, judgement and outputs meet here.
     "run": {
@@ -63,9 +65,9 @@ LAYERS = {
     },
     # commands: the command line's bodies: each joins what its command needs.
     "commands": {
-        "archive", "bench", "campaign", "checklist", "checks", "collect", "diff", "evidence", "expectations",
-        "facts", "gate", "history", "incidents", "judge", "layout", "learn", "lint", "model", "nodeset", "pair",
-        "parsers", "probes", "recognition", "redact", "reports", "run", "schemas", "terminal", "version",
+        "archive", "bench", "campaign", "checklist", "checks", "collect", "collector", "diff", "evidence",
+        "expectations", "facts", "gate", "history", "incidents", "judge", "layout", "learn", "lint", "model", "nodeset",
+        "pair", "parsers", "probes", "recognition", "redact", "reports", "run", "schemas", "terminal", "version",
     },
     # cli: the top floor: entry point, fast path and the single-file build.
     "cli": {"archive", "checks", "collect", "commands", "gate", "reports", "run", "terminal", "version"},

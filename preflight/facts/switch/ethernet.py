@@ -166,7 +166,7 @@ class Ethernet:
     def _switch_names(self) -> dict[str, set[str]]:
         by_form: dict[str, set[str]] = {}
         for switch in self.switches:
-            for name in {*_names(switch.name), _mac(switch.chassis)} - {""}:
+            for name in {*_names(switch.name), *_names(switch.system_name), _mac(switch.chassis)} - {""}:
                 by_form.setdefault(name, set()).add(switch.name)
         return by_form
 

@@ -162,6 +162,7 @@ class SwitchFacts:
     """
 
     name: str
+    system_name: str  # that the switch gives itself
     platform: str
     model: str
     chassis: str

@@ -58,7 +58,8 @@ def facts(evidence: Evidence) -> SwitchFacts:
     first, second, window_s = _readings(tables, _judged_queues(ports, maps))
     about = tables["redis:CONFIG_DB DEVICE_METADATA"].get("localhost", {})
     return SwitchFacts(
-        name=evidence.node, platform=evidence.platform, model=about.get("hwsku", ""), chassis=about.get("mac", ""),
+        name=evidence.node, system_name=about.get("hostname", ""), platform=evidence.platform,
+        model=about.get("hwsku", ""), chassis=about.get("mac", ""),
         ports=ports, ecn=dict(_ecn(tables)), groups=dict(_groups(tables)),
         pools={name: {field: _number(row.get(field)) for field in ("size", "xoff")}
                for name, row in tables[KEYS["pools"]].items()},

@@ -1,0 +1,160 @@
+"""SONiC switches over a real sshd, with a real Redis: what is sent, what arrives, and what it leads to."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from preflight.archive.switch_files import switch_documents
+from preflight.collect.switches import switch_probes
+from preflight.collector.redis_databases import CONFIG, GLOBAL
+from preflight.evidence.document import SWITCH, Evidence, read
+from preflight.parsers.switch.sonic_tables import COUNTERS, TABLES
+from tests.support.clos import Clos
+from tests.support.in_process import run
+from tests.support.sonic_redis import Recorder, SonicRedis, database_config, needs_redis
+from tests.support.sshfarm import Farm, View
+from tests.support.sshfarm.marks import needs_farm
+
+pytestmark = [needs_farm, needs_redis]
+
+LEAF, SPINE, CUMULUS, SEVERAL = "127.77.0.1", "127.77.0.2", "127.77.0.3", "127.77.0.4"
+NAMES = {LEAF: "leaf1", SPINE: "spine1", CUMULUS: "leaf9", SEVERAL: "core1"}
+#: Twice the polling interval of the counters, which the switch is set to.
+WINDOW_S = 4
+
+
+def sonic(path: Path, **files: str) -> View:
+    version = "build_version: '202405.1'\n"
+    return View(files={CONFIG: database_config(path), "/etc/sonic/sonic_version.yml": version, **files})
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[tuple[Farm, Clos, Recorder, SonicRedis]]:
+    clos = Clos()
+    with SonicRedis() as leaf, SonicRedis() as spine, Recorder(leaf.socket) as recorder:
+        leaf.load(clos.databases["leaf1"])
+        leaf.execute(["SELECT", "4"], ["SET", "PORT|not-a-hash", "x"], ["HSET", "SNMP_COMMUNITY|hunter2", "TYPE", "RO"])
+        spine.load(clos.databases["spine1"])
+        several = json.dumps({"INCLUDES": [{"include": "x"}, {"namespace": "asic0"}, {"namespace": "asic1"}]})
+        views = {
+            LEAF: sonic(recorder.socket), SPINE: sonic(spine.socket),
+            CUMULUS: View(files={"/etc/os-release": "ID=cumulus-linux\n"}),
+            SEVERAL: sonic(spine.socket, **{GLOBAL: several}),
+        }  # fmt: skip
+        with Farm(4, views) as farm:
+            yield farm, clos, recorder, leaf
+
+
+def check(farm: Farm, folder: Path, hosts: str, *options: str, expect: tuple[int, ...]) -> dict[str, Any]:
+    """Run ``preflight check --switches`` and return its report; names are those of an SSH configuration."""
+    config = folder / "ssh_config"
+    stanzas = "".join(f"Host {name}\n HostName {address}\n HostKeyAlias [{address}]:{farm.port}\n Port {farm.port}\n"
+                      f" User {farm.user}\n IdentityFile {farm.key}\n IdentitiesOnly yes\n"
+                      f" UserKnownHostsFile {farm.known_hosts}\n StrictHostKeyChecking yes\n"
+                      for address, name in NAMES.items())  # fmt: skip
+    config.write_text(stanzas)
+    cluster = folder / "cluster.toml"
+    cluster.write_text(f'[switches]\nhosts = "{hosts}"\nroce_priority = 3\nroce_dscp = 26\ndcqcn = true\n')
+    run("check", "--switches", "--cluster", str(cluster), "--ssh-config", str(config), "--save", str(folder / "saved"),
+        "--json", str(folder / "report.json"), *options, expect=expect)  # fmt: skip
+    made: dict[str, Any] = json.loads((folder / "report.json").read_text())
+    return made
+
+
+def dumped(clos: Clos, names: Iterable[str], folder: Path) -> list[Evidence]:
+    """Write the dumps of one reading of each switch and return their documents."""
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        for file, text in clos.dumps(name):
+            if not file.endswith("_2.json"):
+                (folder / name / file.replace("_1.", ".")).write_text(text)
+    return switch_documents([folder])
+
+
+def test_a_live_switch_and_its_dump_give_the_same_records_and_findings(
+    site: tuple[Farm, Clos, Recorder, SonicRedis], tmp_path: Path
+) -> None:
+    farm, clos, recorder, _ = site
+    live = check(farm, tmp_path, "leaf1,spine1", expect=(0, 1, 3))
+    saved = {name: read(tmp_path / "saved" / f"{name}.json") for name in ("leaf1", "spine1")}
+    for document in dumped(clos, saved, tmp_path / "files"):
+        answer = saved[document.node]
+        assert (answer.kind, answer.platform, answer.no_answer) == (SWITCH, "sonic", None)
+        for key in document.records:
+            assert answer.value(key) == document.value(key), key
+            assert list(answer.value(key)) == list(document.value(key)), key
+    run("judge", "--switch-files", str(tmp_path / "files"), "--cluster", str(tmp_path / "cluster.toml"), "--json",
+        str(tmp_path / "from-files.json"), expect=(0, 1, 3))  # fmt: skip
+    files = json.loads((tmp_path / "from-files.json").read_text())
+    assert json.dumps(live["findings"], sort_keys=True) == json.dumps(files["findings"], sort_keys=True)
+    assert {finding["check"] for finding in live["findings"]} >= {"switch.ecn", "link.pfc", "switch.answers"}
+    assert "hunter2" not in (tmp_path / "saved" / "leaf1.json").read_text()
+
+    databases = {"0", "2", "4", "6"}
+    tables = {table for wanted in TABLES.values() for table in wanted}
+    fields = {field for wanted in TABLES.values() for _, names in wanted.values() for field in names}
+    fields |= {field for _, _, names in COUNTERS.values() for field in names}
+    for command, *words in recorder.commands():
+        if command == "SELECT":
+            assert set(words) <= databases
+        elif command == "SCAN":
+            assert words[1:] == ["COUNT", "1000"]
+        elif command == "HGETALL":
+            assert words[0] in {names for _, names, _ in COUNTERS.values()} or words[0].split("|")[0] in tables
+        else:
+            assert command == "HMGET"
+            assert words[0].startswith("COUNTERS:oid:") or words[0].replace(":", "|").split("|")[0] in tables
+            assert set(words[1:]) <= fields
+    assert recorder.most_at_once == 1
+    assert not {probe.kind for probe in switch_probes()} - {"file", "redis"}
+
+
+def test_growth_is_known_from_a_window(site: tuple[Farm, Clos, Recorder, SonicRedis], tmp_path: Path) -> None:
+    farm, clos, _, leaf = site
+    clos.grow("leaf1", "Ethernet16:3", SAI_QUEUE_STAT_DROPPED_PACKETS=1)
+    leaf.execute(["SELECT", "4"], ["HSET", "FLEX_COUNTER_TABLE|QUEUE", "POLL_INTERVAL", "1000"])
+
+    def grow() -> None:
+        time.sleep(WINDOW_S * 0.6)
+        leaf.load({"COUNTERS_DB": clos.later["leaf1"]})
+
+    later = threading.Thread(target=grow)
+    later.start()
+    try:
+        report = check(farm, tmp_path, "leaf1", "--window", str(WINDOW_S), "--only", "switch.*", expect=(1,))
+    finally:
+        later.join()
+        leaf.load({"COUNTERS_DB": clos.databases["leaf1"]["COUNTERS_DB"]})
+    failures = [(finding["check"], finding["subject"]) for finding in report["findings"] if finding["status"] == "fail"]
+    assert failures == [("switch.lossless-drops", "leaf1 Ethernet16")]
+    record = read(tmp_path / "saved" / "leaf1.json").record("redis:COUNTERS_DB queues")
+    assert record.again is not None
+    assert record.at_s is not None
+    assert record.again.at_s is not None
+    assert WINDOW_S - 1 < record.again.at_s - record.at_s < WINDOW_S + 10
+
+
+def test_a_switch_that_cannot_be_read_is_unknown_by_name(
+    site: tuple[Farm, Clos, Recorder, SonicRedis], tmp_path: Path
+) -> None:
+    report = check(site[0], tmp_path, "leaf9,core1", expect=(3,))
+    by_subject = {finding["subject"]: finding for finding in report["findings"] if finding["check"] == "switch.answers"}
+    assert by_subject["leaf9"]["status"] == by_subject["core1"]["status"] == "unknown"
+    assert "'cumulus'" in by_subject["leaf9"]["message"]
+    assert "each of 2 ASICs has databases of its own" in by_subject["core1"]["message"]
+
+
+def test_without_a_list_of_switches_none_is_contacted(
+    site: tuple[Farm, Clos, Recorder, SonicRedis], tmp_path: Path
+) -> None:
+    (tmp_path / "cluster.toml").write_text("[switches]\nroce_priority = 3\n")
+    run("check", "--switches", "--cluster", str(tmp_path / "cluster.toml"), expect=(2,))
+    (tmp_path / "cluster.toml").write_text('[switches]\nhosts = "leaf1"\n')
+    run("check", "--switches", "--via", "kubectl", "--cluster", str(tmp_path / "cluster.toml"), expect=(2,))
