@@ -50,7 +50,7 @@ def _headline(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 _SHORT = (("tp", "tensor"), ("cp", "context"), ("ep", "expert"), ("pp", "pipeline"), ("vp", "virtual_stages"))
-_MEMORY = ("weights", "gradients", "states", "activations", "logits")
+_MEMORY = ("weights", "gradients", "states", "buffers", "activations", "logits")
 
 
 def _findings(plan: Mapping[str, Any]) -> Iterator[str]:

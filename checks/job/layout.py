@@ -10,17 +10,13 @@ from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.facts.job_description import RECORD
 from preflight.layout.job import TrainingJob
-from preflight.layout.memory import GIB
+from preflight.layout.memory import FRAGMENTATION, GIB, OVERHEAD_GIB, PARTS, least, most, open_settings
 from preflight.layout.plan import NAME_CLUSTER, Plan
 from preflight.layout.step import bubble_share
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 ARGUMENTS = "Megatron-LM megatron/training/arguments.py"
 _KNOWLEDGE = "Megatron-LM theoretical_memory_usage.py; V. Korthikanti et al., arXiv 2205.05198"
-
-#: GiB of a GPU that NCCL's buffers, the CUDA context and workspaces take, and the share that fragmentation takes
-#: (judgement, from logs that print both the tensors' bytes and the device's).
-OVERHEAD_GIB, FRAGMENTATION = 3.0, 0.15
 
 #: Share of a step from which a pipeline bubble warns (judgement).
 BUBBLE = 0.20
@@ -298,7 +294,7 @@ def microbatches(run: RunFacts, site: Site) -> Iterator[Finding]:
     fault="The job does not fit the memory of a GPU",
     impact="blocks-job",
     owner="job",
-    source=f"{_KNOWLEDGE}; judgement: 3 GiB and 15 % beside tensors",
+    source=f"{_KNOWLEDGE}; judgement: {OVERHEAD_GIB:g} GiB and {FRAGMENTATION:.0%} beside tensors",
     fix="Raise `--tensor-model-parallel-size` or `--pipeline-model-parallel-size`, shard the optimizer "
     "(`--use-distributed-optimizer`), recompute (`--recompute-granularity full`) or lower `--micro-batch-size`.",
     action="fix-job",
@@ -315,19 +311,19 @@ def memory_fits(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     The need is the sum of weights, gradients, states of Adam, activations of the microbatches in flight and logits on
-    the most loaded GPU. More than the GPU has fails. If 3 GiB (NCCL, context, workspace) and 15 % (fragmentation) on
-    top exceed it, the check warns. An experts' router is taken as balanced.
+    the most loaded GPU, the first or last pipeline stage. It fails if the least that any framework needs for the stated
+    settings is more than the GPU has. It passes only if the need fits with 4 GiB (driver, context, NCCL, workspace) and
+    15 % (fragmentation, in Megatron-LM of what is not allocated once) on top, and for another framework with what
+    kernels keep that are not fused. Everything between warns, and names the settings that decide. An experts' router is
+    taken as balanced.
 
     ## False alarms
-    States that are offloaded to the host, an optimizer with smaller states, activations in FP8.
+    A framework that spills to the host by itself.
     """
     plan = plan_of(run, site)
     assert plan.memory is not None  # by `unless`
     need = plan.memory.total / GIB
-    parts = ", ".join(
-        f"{name} {getattr(plan.memory, name) / GIB:.1f}"
-        for name in ("weights", "gradients", "states", "activations", "logits") if getattr(plan.memory, name)
-    )  # fmt: skip
+    parts = ", ".join(f"{name} {getattr(plan.memory, name) / GIB:.1f}" for name in PARTS if getattr(plan.memory, name))
     message = f"tensors need {need:.1f} GiB on the most loaded GPU ({parts})"
     if plan.hardware is None or plan.hardware.memory_gib is None:
         what = plan.no_hardware or f"the memory of a {plan.hardware.gpu.name if plan.hardware else 'GPU'} is not known"
@@ -336,9 +332,13 @@ def memory_fits(run: RunFacts, site: Site) -> Iterator[Finding]:
     available = plan.hardware.memory_gib
     statement = f"{message}; the GPU has {available:g} GiB"
     limits: dict[str, Any] = {"found": f"{need:.1f} GiB", "expected": f"at most {available:g} GiB"}
-    if need > available:
+    job = job_of(run, site)
+    if least(job) > available * GIB:
         yield failed(statement, **limits)
-    elif need * (1 + FRAGMENTATION) + OVERHEAD_GIB > available:
-        yield warned(f"{statement}: too little is left for NCCL, workspace and fragmentation", **limits)
-    else:
+    elif most(job) <= available * GIB:
         yield passed(statement, found=limits["found"])
+    elif need > available and (names := open_settings(job)):
+        yield warned(f"{statement}: it fits only with settings that are not stated ({', '.join(names)})",
+                     fix="state them: " + " ".join(f"--set {name}=..." for name in names), **limits)  # fmt: skip
+    else:
+        yield warned(f"{statement}: too little is left for NCCL, workspace and fragmentation", **limits)

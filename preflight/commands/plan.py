@@ -138,6 +138,8 @@ def _settings(words: list[str]) -> dict[str, Any]:
             if value not in ("yes", "no", "true", "false"):
                 raise UsageError(f"{name} is yes or no, not {value!r}")
             settings[name] = value in ("yes", "true")
+        elif name == "recompute_modules":
+            settings[name] = value.replace("+", ",")
         elif not value.isascii() or not value.isdigit() or len(value) > 12:
             raise UsageError(f"{name} is a number, not {value!r}")
         else:

@@ -24,10 +24,12 @@ CHOICES = {
     "precision": ("bf16", "fp16", "fp8"),
     "context_exchange": ("p2p", "all_gather", "a2a"),
     "distribution": ("block", "cyclic"),
+    "recompute_method": ("block", "uniform"),
+    "framework": ("megatron", "nemo", "torchtitan", "deepspeed"),
 }
 SWITCHES = (
     "gated", "tied", "sequence_parallel", "overlap_gradients", "overlap_parameters", "overlap_tensor",
-    "fused_attention",
+    "fused_attention", "dropout",
 )  # fmt: skip
 
 #: What each setting without which nothing can be computed is, for the request of a missing setting.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from preflight.layout.arithmetic import parameters
-from preflight.layout.memory import GIB
+from preflight.layout.memory import GIB, PARTS
 from preflight.layout.plan import Plan
 from preflight.layout.search import Candidate
 from preflight.layout.step import Step, joined
@@ -57,8 +57,7 @@ def document(plan: Plan, report: Mapping[str, Any], candidates: Sequence[Candida
         **{name: getattr(job.parallel, name) for name in _SIZES},
     }  # fmt: skip
     if plan.memory is not None:
-        names = ("weights", "gradients", "states", "activations", "logits", "total")
-        shown["memory"] = {f"{name}_gib": getattr(plan.memory, name) / GIB for name in names}
+        shown["memory"] = {f"{name}_gib": getattr(plan.memory, name) / GIB for name in (*PARTS, "total")}
     if isinstance(plan.step, str):
         if plan.step not in shown["unknown"]:
             shown["unknown"].append(plan.step)

@@ -73,7 +73,16 @@ class Schedule:
     precision: str = "bf16"  # of matrix products: bf16, fp8
     recompute: str = "none"  # none, selective, full
     recompute_layers: int | None = None  # full recomputation of this many layers of a stage; None: of all
+    recompute_method: str = "block"  # block: of that many layers; uniform: of all, that many together
+    recompute_modules: str = "core_attn"  # selective recomputation of these parts of a layer, Megatron's names
+    offload_layers: int = 0  # of a stage, whose activations wait in the host's memory
     gradient_bytes: int = 4  # of a gradient in a reduction
+    accumulated_bytes: int = 0  # of a second copy of each gradient, in which microbatches accumulate
+    master_bytes: int = 4  # of the optimizer's copy of a parameter
+    moment_bytes: int = 8  # of both moments of Adam
+    host_states: int = 0  # per cent of the optimizer's states that stay in the host's memory
+    dropout: bool = True  # of the residual stream: its masks are stored
+    framework: str = ""  # whose kernels run: megatron, torchtitan; empty: not known
     overlap_gradients: bool = False
     overlap_parameters: bool = False
     overlap_tensor: bool = False  # tensor-parallel communication runs beside matrix products

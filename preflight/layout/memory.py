@@ -1,19 +1,41 @@
 """Memory of a GPU: states of the optimizer, activations, logits.
 
-Sources: Megatron-LM, ``theoretical_memory_usage.py`` (bytes per parameter, the most loaded stage); V. Korthikanti et
-al., Reducing Activation Recomputation in Large Transformer Models, 2022 (activations); S. Rajbhandari et al., ZeRO.
+Sources: Megatron-LM, ``theoretical_memory_usage.py`` (bytes per parameter, the most loaded stage) and
+``transformer_config.py`` (parts that are recomputed); V. Korthikanti et al., Reducing Activation Recomputation in Large
+Transformer Models, 2022 (activations); S. Rajbhandari et al., ZeRO; Transformer Engine, ``module/`` (what a layer in
+FP8 keeps); torchtitan, ``activation_checkpoint.py`` and ``loss.py``; DeepSpeed, ``pipe/engine.py``.
 """
 
 from __future__ import annotations
 
+from math import ceil
+
 from preflight._startup.lightclass import dataclass
 from preflight.layout.arithmetic import parameters
 from preflight.layout.job import TrainingJob
+from preflight.parsers.job_config.settings import DEFAULT
 
-#: Bytes of a parameter on a GPU: weights; gradient (and accumulation in float32); master copy and two moments of Adam.
-WEIGHT, STATES = 2.0, 12.0
+#: Bytes of a parameter's weight on a GPU.
+WEIGHT = 2.0
+
+#: Bytes of a logit: itself in 16 bit, its copy in float32, its gradient; and where the loss is not fused, with the
+#: softmax and both gradients in float32.
+LOGIT, LOGIT_UNFUSED = 8.0, 14.0
+
+#: GiB of a GPU that the driver, the CUDA context, NCCL's buffers and workspaces take, and the share that fragmentation
+#: takes (judgement, from logs that print both the tensors' bytes and the device's).
+OVERHEAD_GIB, FRAGMENTATION = 4.0, 0.15
+
+#: Frameworks whose kernels keep no more than is counted here.
+FUSED = ("megatron", "nemo")
+
+#: Share of the computed need below which no published run with known settings stayed.
+ACCURACY = 0.95
 
 GIB = 2**30
+
+#: Parts of the memory, as documents name them.
+PARTS = ("weights", "gradients", "states", "buffers", "activations", "logits")
 
 
 @dataclass(frozen=True)
@@ -24,26 +46,88 @@ class Memory:
     weights: float
     gradients: float
     states: float
+    buffers: float  # layers that full sharding gathers
     activations: float
     logits: float
 
     @property
     def total(self) -> float:
         """All of them, without buffers of NCCL, workspace and fragmentation."""
-        return self.weights + self.gradients + self.states + self.activations + self.logits
+        return float(sum(getattr(self, name) for name in PARTS))
 
 
 def memory(job: TrainingJob) -> Memory:
-    """Return the memory of the most loaded GPU: one of the first pipeline stage."""
+    """Return the memory of the most loaded GPU: of the first or last pipeline stage."""
     dense, sparse = _stage_parameters(job)
+    schedule = job.schedule
     weights = gradients = states = 0.0
     for count, replicas in ((dense, job.data * job.parallel.context), (sparse, job.expert_data)):
         divided = {"none": (1, 1, 1), "optimizer": (1, 1, replicas), "gradients": (1, replicas, replicas),
                    "full": (replicas,) * 3}[job.parallel.sharding]  # fmt: skip
         weights += WEIGHT * count / divided[0]
-        gradients += job.schedule.gradient_bytes * count / divided[1]
-        states += STATES * count / divided[2]
-    return Memory(dense + sparse, weights, gradients, states, _activations(job), _logits(job))
+        gradients += (schedule.gradient_bytes + schedule.accumulated_bytes) * count / divided[1]
+        states += _state_bytes(job) * count / divided[2]
+    one_stage = job.parallel.pipeline == 1
+    first = _activations(job, in_flight(job), _logits(job) if one_stage else 0.0)
+    activations, logits = first if one_stage else max(
+        first, _activations(job, in_flight_last(job), _logits(job)), key=sum
+    )  # fmt: skip
+    return Memory(dense + sparse, weights, gradients, states, _buffers(job, dense + sparse), activations, logits)
+
+
+def _state_bytes(job: TrainingJob) -> float:
+    """Return the bytes of the optimizer's states of a parameter on its GPU."""
+    schedule = job.schedule
+    return (schedule.master_bytes + schedule.moment_bytes) * (1 - min(100, schedule.host_states) / 100)
+
+
+def least(job: TrainingJob) -> float:
+    """Return the bytes below which no run of the job stays.
+
+    A setting that the job does not state is taken as the framework that needs the least has it: gradients and moments
+    in 16 bit, complete recomputation, one gathered layer.
+    """
+    smallest = open_settings(job)
+    if "recompute" in smallest:
+        smallest["recompute_layers"] = None
+    small = memory(job.changed(dropout=False, **smallest))
+    return ACCURACY * (small.total - small.logits / 2 - small.buffers + WEIGHT * _gathered(job))
+
+
+def open_settings(job: TrainingJob) -> dict[str, object]:
+    """Return settings that a job leaves to its framework, with the least values."""
+    schedule = job.schedule
+    if schedule.framework == "megatron":  # its arguments state everything
+        return {}
+    smallest: dict[str, object] = {}
+    if not _stated(job, "recompute") or (schedule.recompute == "selective" and not schedule.framework):
+        smallest["recompute"] = "full"
+    if not _stated(job, "gradient_bytes") and schedule.gradient_bytes > 2:
+        smallest["gradient_bytes"] = 2
+    if not _stated(job, "moment_bytes") and schedule.moment_bytes > 4:
+        smallest["moment_bytes"] = 4
+    return smallest
+
+
+def most(job: TrainingJob) -> float:
+    """Return the bytes that a run of the job may need, with what is beside tensors."""
+    own, layers = memory(job), job.model.layers / job.parallel.pipeline
+    deepest = ceil(layers) / layers
+    static = own.weights + own.gradients + own.states  # Megatron-LM allocates them in one piece, once
+    moving = own.total - static
+    if job.schedule.framework in FUSED:
+        if job.schedule.precision == "fp8" and job.parallel.sharding != "full":
+            static += own.weights  # in 8 bit, by rows and by columns, beside 16 bit
+        need = static + moving * (1 + FRAGMENTATION)
+    else:
+        moving += _unfused(job) + own.logits * (LOGIT_UNFUSED / _logit(job) - 1)
+        need = (static + moving) * (1 + FRAGMENTATION)
+    return need * deepest + OVERHEAD_GIB * GIB
+
+
+def _stated(job: TrainingJob, name: str) -> bool:
+    """Return whether the description of a job states a setting itself."""
+    return name in job.origins and not job.origins[name].startswith(DEFAULT)
 
 
 def _stage_parameters(job: TrainingJob) -> tuple[float, float]:
@@ -60,6 +144,30 @@ def _stage_parameters(job: TrainingJob) -> tuple[float, float]:
     return dense / parallel.tensor + layers * count.norms, experts
 
 
+def _buffers(job: TrainingJob, held: float) -> float:
+    """Return the bytes of parameters and gradients that full sharding gathers.
+
+    Without a pipeline: the weights of one layer and of the next, and the gradients of one, or those of the embedding.
+    With one, they stay gathered from the first microbatch to the last.
+    """
+    if job.parallel.sharding != "full":
+        return 0.0
+    if job.parallel.pipeline > 1:
+        return 2 * WEIGHT * held
+    return 3 * WEIGHT * _gathered(job)
+
+
+def _gathered(job: TrainingJob) -> float:
+    """Return the parameters of the largest part that full sharding gathers at once."""
+    if job.parallel.sharding != "full":
+        return 0.0
+    count = parameters(job.model)
+    layer = count.attention + count.dense
+    if job.model.experts:
+        layer = count.attention + count.shared + job.model.experts * count.expert // job.parallel.expert
+    return max(layer, count.embedding) / job.parallel.tensor
+
+
 def in_flight(job: TrainingJob) -> float:
     """Return how many microbatches of its layers the first stage keeps at most.
 
@@ -71,50 +179,128 @@ def in_flight(job: TrainingJob) -> float:
     return min(float(most), float(job.microbatches))
 
 
-def _activations(job: TrainingJob) -> float:
-    """Return the bytes of the activations that the first stage keeps."""
+def in_flight_last(job: TrainingJob) -> float:
+    """Return the same of the last stage, which begins its backward passes at once.
+
+    The interleaved schedule first runs all but its last part of as many microbatches as there are stages.
+    """
+    stages, virtual = job.parallel.pipeline, job.parallel.virtual_stages
+    return min(((virtual - 1) * stages + 1) / virtual, float(job.microbatches))
+
+
+def _activations(job: TrainingJob, live: float, logits: float) -> tuple[float, float]:
+    """Return the bytes of the activations of a stage, and of its logits.
+
+    ``live`` microbatches are in flight. A layer that is recomputed comes after the logits were freed.
+    """
     model, parallel, schedule = job.model, job.parallel, job.schedule
     tokens = schedule.sequence * schedule.micro_batch / parallel.context
     layers = model.layers / parallel.pipeline
-    live = in_flight(job)
     full = _layer(job)
     hidden = 2 * model.hidden / (parallel.tensor if parallel.sequence_parallel else 1)  # the input of a layer
-    if schedule.recompute == "full":
-        again = layers if schedule.recompute_layers is None else min(layers, schedule.recompute_layers)
-        each = again * hidden + (layers - again) * full
-        peak = full if again else 0.0
+    if schedule.recompute == "full" and schedule.recompute_method == "uniform":
+        together = max(1, min(schedule.recompute_layers or 1, round(layers)))
+        each, again = layers / together * hidden, together * full
+    elif schedule.recompute == "full":
+        deep = layers if schedule.recompute_layers is None else min(layers, schedule.recompute_layers)
+        each = deep * hidden + (layers - deep) * full
+        again = full if deep else 0.0
     else:
-        each, peak = layers * full, 0.0
+        each, again = max(0.0, layers - schedule.offload_layers) * full, 0.0
     embedding = 8 * model.hidden / parallel.tensor * parallel.pipeline
-    return tokens * (live * each + peak + embedding)
+    return tokens * (live * each + embedding) + max(0.0, tokens * again - logits), logits
 
 
 def _layer(job: TrainingJob) -> float:
     """Return the bytes of activations of one layer and token."""
     model, parallel, schedule = job.model, job.parallel, job.schedule
     hidden, tensor = model.hidden, parallel.tensor
-    width, keys = model.heads * model.head_size, model.kv_heads * model.head_size
-    # inputs of norms, of the first product of each block, and the mask of dropout: on every GPU of a tensor group
-    # unless the sequence is divided
-    shared = 10 * hidden / (tensor if parallel.sequence_parallel else 1)
-    attention = (2 * width + 4 * keys + 2 * width) / tensor  # queries, keys and values, output
-    if schedule.recompute == "none" and not schedule.fused_attention:
+    divided = tensor if parallel.sequence_parallel else 1
+    if schedule.recompute == "selective" and schedule.framework == "torchtitan":
+        return _every_second_product(job)
+    again = schedule.recompute_modules.split(",") if schedule.recompute == "selective" else []
+    product = 1 if schedule.precision == "fp8" else 2  # bytes of what only a product keeps: its input
+    # inputs of both norms, their outputs, and the masks of dropout: on every GPU of a tensor group unless the sequence
+    # is divided
+    shared = (4 + (0 if "layernorm" in again else 2 * product) + (2 if schedule.dropout else 0)) * hidden / divided
+    attention = _attention(job, "mla_up_proj" in again)
+    if product == 1:
+        attention += _output_width(job) / tensor
+    if not schedule.fused_attention and (schedule.recompute != "selective" or "core_attn" not in again):
         attention += 5 * model.heads * schedule.sequence / tensor
-    forward = 6 * model.feed_forward if model.gated else 4 * model.feed_forward
-    dense = forward / tensor
+    inner = 4 if model.gated else 2  # bytes of the output of the first product, for each of its columns
+    dense = 0.0 if "mlp" in again else (inner + product) * model.feed_forward / tensor
     if not model.experts:
         return shared + attention + dense
-    products = 6 if model.gated else 4
-    routed = model.active_experts * (products * model.expert_feed_forward / parallel.expert_tensor + 4 * hidden)
-    sparse = routed + products * model.shared_feed_forward / tensor
+    # the rows that a GPU's experts get, for each token: a tensor group shares its tokens
+    rows = model.active_experts * parallel.expert_tensor / tensor
+    width = inner + (0 if "moe_act" in again else product)
+    routed = 0.0 if "moe" in again else rows * (
+        product * hidden + width * model.expert_feed_forward / parallel.expert_tensor
+    )  # fmt: skip
+    always = {"moe", "shared_experts"} & set(again)
+    sparse = routed + (0.0 if always else (inner + product) * model.shared_feed_forward / tensor)
     part = model.expert_layers / model.layers
     return shared + attention + part * sparse + (1 - part) * dense
 
 
+def _output_width(job: TrainingJob) -> float:
+    """Return the width of the output of attention."""
+    return job.model.heads * (job.model.value_size if job.model.kv_rank else job.model.head_size)
+
+
+def _attention(job: TrainingJob, projected_again: bool) -> float:
+    """Return the bytes of queries, keys, values and output, for each token."""
+    model, tensor = job.model, job.parallel.tensor
+    output = 2 * _output_width(job) / tensor
+    if not model.kv_rank:
+        return output + (2 * model.heads + 4 * model.kv_heads) * model.head_size / tensor
+    latent = 2 * (model.query_rank + model.kv_rank + model.position_size)
+    if projected_again:
+        return output + latent
+    heads = 2 * (model.head_size + model.position_size) + model.value_size
+    return output + latent + 2 * model.heads * heads / tensor
+
+
+def _every_second_product(job: TrainingJob) -> float:
+    """Return the same where attention and every second product are stored."""
+    model, tensor = job.model, job.parallel.tensor
+    divided = tensor if job.parallel.sequence_parallel else 1
+    inner = model.feed_forward
+    if model.experts:
+        inner = model.active_experts * model.expert_feed_forward + model.shared_feed_forward
+    columns = (2 * model.heads + model.kv_heads) * model.head_size + inner
+    return 4 * model.hidden / divided + 2 * columns / tensor
+
+
+def _unfused(job: TrainingJob) -> float:
+    """Return the bytes that kernels which are not fused keep in addition.
+
+    The norms in float32, their inputs and results; gathered inputs of products; of experts, their results; scores and
+    their gradients in float32; of a pipeline, the outputs of a stage and their gradients.
+    """
+    model, parallel, schedule = job.model, job.parallel, job.schedule
+    tokens = schedule.sequence * schedule.micro_batch / parallel.context
+    divided = parallel.tensor if parallel.sequence_parallel else 1
+    each = 16 * model.hidden / divided
+    if parallel.sequence_parallel:
+        each += 4 * model.hidden * (1 - 1 / parallel.tensor)
+    if model.experts:
+        each += 2 * model.active_experts * model.hidden * parallel.expert_tensor / parallel.tensor
+    if not schedule.fused_attention:
+        each += 16 * model.heads * schedule.sequence / parallel.tensor
+    live = in_flight(job)
+    layers = live * model.layers / parallel.pipeline if schedule.recompute == "none" else 1.0
+    outputs = 4 * model.hidden / divided * live if parallel.pipeline > 1 else 0.0
+    return tokens * (layers * each + outputs)
+
+
 def _logits(job: TrainingJob) -> float:
-    """Return the bytes of logits in float32, if the first stage is the last."""
-    if job.parallel.pipeline > 1:
-        return 0.0
+    """Return the bytes of the logits of a microbatch."""
     schedule = job.schedule
     tokens = schedule.sequence * schedule.micro_batch / job.parallel.context
-    return 4 * tokens * job.model.vocabulary / job.parallel.tensor
+    return _logit(job) * tokens * job.model.vocabulary / job.parallel.tensor
+
+
+def _logit(job: TrainingJob) -> float:
+    return LOGIT_UNFUSED if job.schedule.framework == "torchtitan" else LOGIT

@@ -7,16 +7,13 @@ from collections.abc import Iterator
 from preflight._startup.lightclass import dataclass
 from preflight.layout.hardware import Hardware
 from preflight.layout.job import LayoutError, TrainingJob
-from preflight.layout.memory import GIB, memory
+from preflight.layout.memory import GIB, memory, most
 from preflight.layout.step import Step, step
 
 #: Sizes of a group and of a micro-batch that are tried.
 _SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 16, 18, 20, 24, 28, 32, 36, 40, 48, 64, 72, 96, 126, 128)
 _MICRO_BATCHES = (1, 2, 4, 8)
 _VIRTUAL = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
-
-#: Memory beside tensors, as layout.memory reckons with it: GiB, and a share.
-_OVERHEAD_GIB, _FRAGMENTATION = 3.0, 0.15
 
 #: Layouts tried at most.
 MOST = 20_000
@@ -54,12 +51,10 @@ def search(job: TrainingJob, hardware: Hardware, best: int = 5) -> list[Candidat
     """
     if hardware.memory_gib is None:
         raise LayoutError("the memory of a GPU is not known; name it: --on '... , 80 GB'")
-    usable = (hardware.memory_gib - _OVERHEAD_GIB) / (1 + _FRAGMENTATION) * GIB
     fitting: list[Candidate] = []
     for tried in _candidates(job, hardware):
-        need = memory(tried).total
-        if need <= usable:
-            fitting.append(Candidate(tried, step(tried, hardware), need / GIB))
+        if most(tried) <= hardware.memory_gib * GIB:
+            fitting.append(Candidate(tried, step(tried, hardware), memory(tried).total / GIB))
     fitting.sort(key=lambda own: own.step.seconds)
     return fitting[:best]
 

@@ -163,8 +163,8 @@ def _microbatch(job: TrainingJob, rates: _Rates) -> tuple[float, float, float]:
     scores_back = (2.5 if schedule.fused_attention else 2) * scores_time  # fused: the scores are computed again
     backward = 2 * products_time + scores_back + 2 * softmax + 2 * element
     if schedule.recompute == "full":
-        again = 1.0 if schedule.recompute_layers is None else min(1.0, schedule.recompute_layers / layers)
-        backward += again * forward
+        all_layers = schedule.recompute_layers is None or schedule.recompute_method == "uniform"
+        backward += forward * (1.0 if all_layers else min(1.0, (schedule.recompute_layers or 0) / layers))
     elif schedule.recompute == "selective" and not schedule.fused_attention:
         backward += scores_time + softmax
     logits = 3 * tokens * own.output / parallel.tensor / rates.bf16
@@ -186,7 +186,9 @@ def _element_bytes(job: TrainingJob) -> float:
 
 def _optimizer(job: TrainingJob, memory_rate: float) -> float:
     """Return the seconds of Adam, which moves 30 bytes for each parameter."""
-    return 30 * memory(job).states / 12 / memory_rate
+    own = memory(job)
+    divided = own.states / max(1e-9, job.schedule.master_bytes + job.schedule.moment_bytes)
+    return 30 * divided / memory_rate
 
 
 def bandwidth(hardware: Hardware, collective: str, spread: Spread) -> tuple[float, str]:

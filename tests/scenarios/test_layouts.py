@@ -184,6 +184,29 @@ def test_a_size_that_cannot_be_read_is_not_the_default(tmp_path: Path) -> None:
     assert "layout.tensor-domain" in raised(plan(tmp_path, text, INFINIBAND, 512, "--set", "tp=16"))
 
 
+def test_memory_fails_warns_and_passes_by_what_is_stated(tmp_path: Path) -> None:
+    """Megatron's arguments state everything; of a model alone it is open what is recomputed."""
+
+    def verdict(document: dict[str, Any]) -> tuple[str, str]:
+        return next((f["status"], f["message"]) for f in document["findings"] if f["check"] == "layout.memory")
+
+    text = script(LLAMA_70B, tp=8, pp=1, mbs=8, gbs=512)
+    assert verdict(plan(tmp_path, text, INFINIBAND, 512))[0] == "fail"
+    assert verdict(plan(tmp_path, script(LLAMA_70B, tp=8, pp=1, gbs=512), INFINIBAND, 512))[0] == "warn"
+    assert verdict(plan(tmp_path, f"{text.strip()} --recompute-granularity full", INFINIBAND, 512))[0] == "pass"
+    smaller = script(LLAMA_70B, tp=8, pp=4, gbs=512)
+    assert verdict(plan(tmp_path, smaller, INFINIBAND, 512))[0] == "pass"
+    config = {"hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80, "num_attention_heads": 64,
+              "num_key_value_heads": 8, "vocab_size": 128256, "hidden_act": "silu", "model_type": "llama",
+              "architectures": ["LlamaForCausalLM"], "tie_word_embeddings": False}  # fmt: skip
+    sizes = ["--set", "seq=8192", "--set", "mbs=1", "--set", "gbs=64", "--set", "sharding=full"]
+    status, message = verdict(plan(tmp_path, json.dumps(config), INFINIBAND, 64, *sizes))
+    assert status == "warn"
+    assert "not stated (recompute" in message
+    assert verdict(plan(tmp_path, json.dumps(config), INFINIBAND, 64, *sizes, "--set", "recompute=none"))[0] == "fail"
+    assert verdict(plan(tmp_path, json.dumps(config), INFINIBAND, 64, *sizes, "--set", "recompute=full"))[0] == "pass"
+
+
 def test_what_if_and_search(tmp_path: Path) -> None:
     text = script(LLAMA_70B, tp=8, pp=4, gbs=512)
     changed = plan(tmp_path, text, INFINIBAND, 512, "--what-if", "tp=4,pp=8")

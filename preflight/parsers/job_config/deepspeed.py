@@ -49,9 +49,12 @@ def parse(data: Mapping[str, Any], source: str) -> JobSettings:
     overlap = zero.get("overlap_comm")
     overlap = overlap if isinstance(overlap, bool) else stage == 3
     values["overlap_gradients"] = JobSetting(overlap, f"{source}: zero_optimization.overlap_comm")
+    values["framework"] = JobSetting("deepspeed", source)
     for key, precision in (("bf16", "bf16"), ("fp16", "fp16")):
         table = data.get(key)
         if isinstance(table, Mapping) and table.get("enabled") is True:
             values["precision"] = JobSetting(precision, f"{source}: {key}.enabled")
             values["gradient_bytes"] = JobSetting(2, f"{source}: {key}.enabled")
+            if key == "bf16" and stage in (0, 1):  # BF16_Optimizer
+                values["accumulated_bytes"] = JobSetting(4, f"{DEFAULT}DeepSpeed (data_types.grad_accum_dtype)")
     return JobSettings(values, tuple(gaps))

@@ -6,6 +6,7 @@ Names and defaults: Megatron-LM, ``megatron/training/arguments.py``; PyTorch, ``
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice, takewhile
 from typing import Any
 
 from preflight.parsers.job_config.settings import DEFAULT, JobSetting, JobSettings
@@ -29,6 +30,7 @@ _NUMBERS = {
     "--nproc_per_node": "gpus_per_node", "--nproc-per-node": "gpus_per_node", "--nnodes": "nodes",
     "--world-size": "gpus", "--ntasks-per-node": "gpus_per_node", "--gpus-per-node": "gpus_per_node",
     "--nodes": "nodes", "--ntasks": "gpus", "--moe-router-group-topk": "group_topk",
+    "--cpu-offloading-num-layers": "offload_layers",
 }  # fmt: skip
 
 #: Options without a value, and what each states.
@@ -49,9 +51,28 @@ _FLAGS: dict[str, tuple[str, Any]] = {
     "--bf16": ("precision", "bf16"),
     "--fp16": ("precision", "fp16"),
     "--use-flash-attn": ("fused_attention", True),
+    "--grad-reduce-in-bf16": ("gradient_bytes", 2),
+    "--accumulate-allreduce-grads-in-fp32": ("gradient_bytes", 4),
+    "--optimizer-cpu-offload": ("host_states", 100),
     "--multi-latent-attention": ("latent_attention", True),
     "--group-query-attention": ("grouped", True),
 }
+
+#: Bytes of a type, by Megatron's names.
+_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
+
+#: Options that take several words, at most so many.
+_LISTS, _MOST = frozenset({"--recompute-modules"}), 16
+
+
+def _number(word: str) -> float:
+    """Return a fraction between 0 and 1; 1 for other text."""
+    try:
+        share = float(word)
+    except ValueError:
+        return 1.0
+    return share if 0 <= share <= 1 else 1.0
+
 
 #: Options with a word, and how it is understood.
 _WORDS: dict[str, tuple[str, Callable[[str], Any]]] = {
@@ -66,6 +87,13 @@ _WORDS: dict[str, tuple[str, Callable[[str], Any]]] = {
         {"no_shard": "none", "optim": "optimizer", "optim_grads": "gradients", "optim_grads_params": "full"}.get,
     ),
     "--distribution": ("distribution", str), "-m": ("distribution", str),
+    "--recompute-modules": ("recompute_modules", lambda names: ",".join(names.split())),
+    "--main-grads-dtype": ("gradient_bytes", _BYTES.get),
+    "--main-params-dtype": ("master_bytes", _BYTES.get),
+    "--exp-avg-dtype": ("first_moment_bytes", _BYTES.get),
+    "--exp-avg-sq-dtype": ("second_moment_bytes", _BYTES.get),
+    "--optimizer-offload-fraction": ("host_states", lambda share: round(100 * _number(share))),
+    "--hidden-dropout": ("dropout", lambda share: _number(share) > 0),
 }  # fmt: skip
 
 #: Values of a job that states nothing else.
@@ -110,6 +138,12 @@ def parse(text: str, source: str) -> JobSettings:
             name, convert = _WORDS[option]
             if value and (stated := convert(value)) is not None:
                 values[name] = JobSetting(stated, where)
+    moments = [values.pop(name, None) for name in ("first_moment_bytes", "second_moment_bytes")]
+    if stated_moments := [own for own in moments if own is not None]:
+        both = sum(own.value if own is not None else 4 for own in moments)
+        values["moment_bytes"] = JobSetting(both, ", ".join(own.origin for own in stated_moments))
+    if begins(text):
+        values["framework"] = JobSetting("megatron", f"{source}: arguments of Megatron-LM")
     return JobSettings(
         {name: own for name, own in values.items() if name not in unread}, tuple(gaps), frozenset(unread)
     )
@@ -117,13 +151,19 @@ def parse(text: str, source: str) -> JobSettings:
 
 def _options(script: list[Word]) -> Iterator[tuple[str, str, int]]:
     """Yield each option with its value (empty for a flag) and line."""
-    for word, following in zip(script, [*script[1:], Word("", 0)], strict=True):
+    for place, (word, following) in enumerate(zip(script, [*script[1:], Word("", 0)], strict=True)):
         if not word.text.startswith("-"):
             continue
         option, sign, value = word.text.partition("=")
-        if not sign and not following.text.startswith("--"):
+        if not sign and option in _LISTS:
+            value = " ".join(own.text for own in takewhile(_no_option, islice(script, place + 1, place + 1 + _MOST)))
+        elif not sign and not following.text.startswith("--"):
             value = following.text
         yield option, value, word.line
+
+
+def _no_option(word: Word) -> bool:
+    return not word.text.startswith("-")
 
 
 def default(name: str) -> JobSetting | None:

@@ -50,6 +50,7 @@ def parse(data: Mapping[str, Any], source: str) -> JobSettings:
     values["sharding"] = JobSetting(
         "none" if replicated else "full", f"{source}: parallelism.data_parallel_shard_degree"
     )
+    values["framework"] = JobSetting("torchtitan", source)
     values["sequence_parallel"] = JobSetting(values["tensor"].value > 1, f"{DEFAULT}torchtitan")
     values["precision"] = JobSetting("fp8" if _fp8(data) else "bf16", f"{source}: model.converters")
     mode = _table(data, "activation_checkpoint").get("mode")
