@@ -104,6 +104,7 @@ MODULES = (
     "job.serving",
     "job.rails",
     "job.hca_roles",
+    "job.hca_count",
     "job.nccl_tests",
     "job.built_for",
     "job.bus_bandwidth",

@@ -15,7 +15,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.model import ACTIONS, Finding, check, failed, passed, unknown, warned
-from preflight.parsers.nvidia.xid_marks import own_words
+from preflight.parsers.nvidia.xid_marks import is_cleared, own_words, required_recovery
 from preflight.textprep.plain_text import ends_of
 
 if TYPE_CHECKING:
@@ -175,6 +175,8 @@ def _worst(policies: Sequence[tuple[XidEvent, XidPolicy]], context: XidContext, 
     times = sum(other.code == event.code for other, _ in policies)
     when = context.ago(event.at_s)
     then = ", ".join(f"{code} x{number}" if number > 1 else f"{code}" for code, number in others.items())
+    if 154 in others and (required := _required(policies)):
+        then += f", by which the driver requires: {required}"
     named = f"{address or 'a GPU'}: " if context.pasted else ""
     words = own_words(event.text).strip(" .") if context.pasted else ""
     printed = f" (“{ends_of(words, 120, 80)}”)" if words and words.lower() not in policy.meaning.lower() else ""
@@ -188,6 +190,12 @@ def _worst(policies: Sequence[tuple[XidEvent, XidPolicy]], context: XidContext, 
         fix=deciding.fix or (APPLICATION_FIX if policy.act is Act.APPLICATION else ""), action=deciding.action,
         quote="\n".join(one.line[:300] for one, _ in policies[:8]),
     )  # fmt: skip
+
+
+def _required(policies: Sequence[tuple[XidEvent, XidPolicy]]) -> str | None:
+    """Return the last recovery that the driver required; None if withdrawn."""
+    last = [event.text for event, _ in policies if event.code == 154][-1]
+    return None if is_cleared(last) else required_recovery(last)
 
 
 def _deciding(policies: Sequence[tuple[XidEvent, XidPolicy]], worst: Sequence[tuple[XidEvent, XidPolicy]]) -> XidPolicy:

@@ -66,6 +66,9 @@ def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
             groups = _causes(run, log, failure)
             echoes = sum(one.echo for one in log.failures) if failure is found[0] else 0
             reported = _finding(failure, key, echoes, next((group for group in groups if group.agreed), None))
+            if failure.id.startswith(_CONNECTIONS) and (inside := _inside_node(log)):
+                words = f"; its sockets use {inside}, which no other node reaches: it is a bridge inside the node"
+                reported = replace(reported, message=reported.message + words)
             yield _with_versions(reported, log) if failure.id == _VERSIONS and len(log.versions) > 1 else reported
             yield from contradictions(groups, key, failure.id)
         if not found:
@@ -105,6 +108,16 @@ def _finding(failure: Failure, key: str, echoes: int, group: HostGroup | None) -
         fix=_steps(remedies, failure.collect[:3]),
         quote="\n".join(text for text in (str(failure.line), witness(group) if group else "") if text),
     ).from_cause(blamed(group))
+
+
+#: Failures of connections between ranks, and interfaces that lead nowhere outside their node.
+_CONNECTIONS = ("connect_", "bootstrap_", "socket_")
+_WITHIN_NODE = ("docker", "virbr", "cni", "podman", "lxcbr", "lxdbr", "nerdctl", "veth", "kube-bridge")
+
+
+def _inside_node(log: NcclLog) -> str:
+    """Return an interface of NCCL's sockets that ends inside its node, or empty."""
+    return next((name for name in log.bootstrap_interfaces if name.startswith(_WITHIN_NODE)), "")
 
 
 #: The failure of ranks with several versions of NCCL, whose message need not name them.

@@ -96,7 +96,7 @@ def finding_of(
     """
     first = logged[0]
     words = _quoted(signature, logged)
-    places = dict.fromkeys(filter(None, (error.gpu or error.node for error in logged)))
+    places = dict.fromkeys(filter(None, (" ".join(filter(None, (error.node, error.gpu))) for error in logged)))
     ranks = dict.fromkeys(error.rank for error in logged if error.rank)
     line = f"line {first.line}" + (f" and {len(logged) - 1} more" if len(logged) > 1 else "")
     of = f" (rank {', '.join(list(ranks)[:8])}{', …' if len(ranks) > 8 else ''})" if ranks else ""
@@ -106,8 +106,9 @@ def finding_of(
     follows = "; it follows from the end of another process" if first.follows else ""
     commands = "; ".join(f"`{command}`" for command in signature.commands)
     return _REPORTS[signature.status](
-        f"{where}{on}{_meaning(signature, first)}{at}{follows}{of}{words} ({line})", subject=next(iter(places), ""),
-        found=(first.text or first.what)[:200], evidence=evidence, fix=f"{signature.fix} Run: {commands}",
+        f"{where}{on}{_meaning(signature, first)}{at}{follows}{of}{words} ({line})",
+        subject=first.gpu or first.node or next(iter(places), ""), found=(first.text or first.what)[:200],
+        evidence=evidence, fix=f"{signature.fix} Run: {commands}",
     )  # fmt: skip
 
 

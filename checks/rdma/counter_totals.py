@@ -234,6 +234,39 @@ _HELD = re.compile(r"rx_global_pause|tx_global_pause|[rt]x_pause_ctrl_phy|[rt]x_
                    r"|rp_cnp_ignored|cnpIgnored")  # fmt: skip
 
 
+#: Pauses of one priority that a NIC received or sent; their number on a sound port of a lossless fabric: a judgement.
+_PRIORITY_PAUSE = re.compile(r"([rt])x_prio([0-7])_pause")
+_USUAL_PAUSES = 10_000
+
+
+def judge_priority_pauses(
+    places: Mapping[str, Mapping[str, int]], evidence: tuple[str, ...], complete: bool
+) -> Iterator[Finding]:
+    """Report priorities on which switch and NIC often stopped each other."""
+    looked_at, calm = 0, True
+    for place, counters in places.items():
+        for name, value in counters.items():
+            if (match := _PRIORITY_PAUSE.fullmatch(name)) is None:
+                continue
+            looked_at += 1
+            if value <= _USUAL_PAUSES:
+                continue
+            calm = False
+            lasted = counters.get(f"{name}_duration", 0)
+            stopped, behind = ("the switch stopped the NIC", "congestion behind the port") if match[1] == "r" else (
+                "the NIC stopped the switch", "a host that is too slow for its NIC")  # fmt: skip
+            total = f", for {lasted / 1e6:.1f} s in all" if lasted else ""
+            yield unknown(
+                f"{place or 'the port'}: {name} {value}: {stopped} on priority {match[2]} that often{total}: {behind}, "
+                "if it still grows", subject=place, found=f"{name} {value}", evidence=evidence,
+                expected="little growth between two readings", fix=_READ_AGAIN,
+            )  # fmt: skip
+    if looked_at and calm and complete:
+        yield passed(
+            f"{looked_at} counter{'s' if looked_at > 1 else ''} of pauses at most {_USUAL_PAUSES:,}", evidence=evidence
+        )
+
+
 def judge_congestion(places: Mapping[str, Mapping[str, int]], evidence: tuple[str, ...]) -> Iterator[Finding]:
     """Report global pauses, and ignored congestion notifications."""
     for place, counters in places.items():

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 from preflight import bench
 from preflight.facts.fabric.leaves import from_sweep
 from preflight.parsers.infiniband.ibnetdiscover import Net
+from preflight.parsers.messages.traceback import names_exception
 from preflight.parsers.nccl_tests.model import Report
 from preflight.recognition import container_formats
 from preflight.recognition.described_pods import DESCRIBE, read_described
@@ -112,7 +113,7 @@ def read_text(text: str, source: str) -> list[TextPart]:
 
 
 def _of_tools(lines: Lines, source: str) -> list[TextPart]:
-    lines = [line for line in lines if not any(mark in line.text[:_MARKED_BY] for mark in _OF_A_JOB)]
+    lines = [line for line in lines if not _is_of_job(line.text)]
     framed, lines = read_framed(lines, kinds(), MOST_PARTS)
     written = list(split_by_writer(lines))
     found = framed + [part for writer, own in written for part in _parts(own, writer)]
@@ -123,6 +124,14 @@ def _of_tools(lines: Lines, source: str) -> list[TextPart]:
     found = merge_ranks(sorted(found, key=lambda part: part.first))[: MOST_PARTS + 1]
     add_findings(found, source)
     return found
+
+
+def _is_of_job(text: str) -> bool:
+    """Return whether `log_parts` alone reads a line.
+
+    The exception of a traceback belongs to a program's error as well.
+    """
+    return any(mark in text[:_MARKED_BY] for mark in _OF_A_JOB) and not names_exception(text)
 
 
 def _written(written: Sequence[tuple[str, Lines]]) -> list[TextPart]:

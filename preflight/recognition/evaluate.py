@@ -45,7 +45,7 @@ def add_findings(parts: Sequence[TextPart], source: str) -> None:
         values = earlier[part.writer, part.kind]
         others = [value for writer, value in written[part.kind].items() if part.writer not in ("", writer)]
         rules = judges.checks_of(
-            part.kind, part.taken.value, tuple(values[-_MOST_EARLIER:]), tuple(others[:_MOST_OTHERS])
+            part.kind, part.taken.value, tuple(values[-_MOST_EARLIER:]), tuple(others[:_MOST_OTHERS]), part.read_in_full
         )
         values.append(part.taken.value)
         results = findings([Evidence(part.writer or _node_of(part) or source, "", records)], rules) if rules else []

@@ -40,7 +40,9 @@ _SHOWN_STATUSES = ("fail", "warn", "pass")
 
 #: Findings that are shown even if unknown: a dump of one rank with running calls does not prove a healthy job.
 _UNFINISHED = "torch.hang"
-_FAILURES, _BANDWIDTH = "nccl.failures", "nccl-tests.busbw"
+_FAILURES = "nccl.failures"
+#: Findings that are shown if they have a figure, even if what to expect of it is unknown.
+_MEASURED = ("nccl-tests.busbw", "nccl.hca-count")
 
 
 def log_parts(source: InputSource) -> list[TextPart]:
@@ -83,7 +85,9 @@ def _hang_facts(stall: hang.Hang) -> dict[str, Any]:
 def _summary(facts: Mapping[str, Any]) -> str:
     phrases = [f"NCCL {facts['nccl_version'] or 'of unknown version'}"]
     if facts["nranks"]:
-        phrases.append(f"{facts['nranks']} ranks on {facts['nnodes'] or len(facts['hosts']) or '?'} nodes")
+        nodes, hosts = facts["nnodes"], len(facts["hosts"])
+        where = f" on {nodes} node{'s' if nodes > 1 else ''}" if nodes else f", {hosts} of their hosts" if hosts else ""
+        phrases.append(f"{facts['nranks']} ranks{where}")
     between = facts["transports"]["inter_node"]
     if between:
         direct = {True: " with GPUDirect RDMA", False: " without GPUDirect RDMA", None: ""}[facts["gpudirect_rdma"]]
@@ -131,7 +135,7 @@ def judge_logs(parts: list[TextPart], source: InputSource, seen: TorchOutput | N
             kind = next(name for name in _FILES if by_kind[name])
         shown = finding["status"] in _SHOWN_STATUSES or (finding["check"] == _UNFINISHED and by_kind[RECORDER])
         shown = shown or (finding["check"] == _FAILURES and kind == NCCL_LOG)  # a warning that no signature knows
-        shown = shown or (finding["check"] == _BANDWIDTH and finding["found"] is not None)
+        shown = shown or (finding["check"] in _MEASURED and finding["found"] is not None)
         if shown and by_kind[kind]:
             by_subject.get(finding["subject"], by_kind[kind][0]).findings.append(finding)
 

@@ -212,7 +212,7 @@ DOCUMENTS = {
     "crossing-rails-2.11": (None, ["IB"], [], True),
     "efa-2.24": ("Libfabric", ["Libfabric"], [], None),
     "efa-gdr-2.21": (None, ["AWS Libfabric"], [], True),
-    "hidden-host-2.18": (None, ["Socket"], ["P2P"], False),
+    "hidden-host-2.18": (None, ["Socket"], ["P2P"], None),
     "no-host-2.5": ("IB", ["RoCE"], ["P2P", "SHM"], False),
     "mpirun-tags-2.4": ("IB", ["RoCE"], [], None),
     "one-node-in-a-container-2.20": ("Socket", [], [], None),

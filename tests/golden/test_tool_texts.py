@@ -75,6 +75,7 @@ def test_facts_and_problems(name: str, tmp_path: Path) -> None:
         assert exit_status([(name, result)]) or any(finding["status"] == "warn" for finding in urgent)
     else:
         assert not [finding for finding in urgent if finding["status"] in ("fail", "warn")], "a false alarm"
+    assert exit_status([(name, result)]) == entry.get("status", exit_status([(name, result)]))
 
 
 @pytest.mark.parametrize("name", TEXTS)

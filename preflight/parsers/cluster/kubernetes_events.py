@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from preflight._startup.lightclass import dataclass
+from preflight._startup.lightclass import dataclass, replace
 from preflight.parsers.parsed import Parsed
 from preflight.parsers.text_block import block
 from preflight.textprep.lines import Lines
@@ -65,7 +65,29 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[KubernetesEvent, ...]]:
         )
 
     end, taken = block(lines, at, belongs, blanks=1)
-    return Parsed(tuple(event for line in taken if (event := event_in(line.text, line.number))), (), end)
+    events = [event for line in taken if (event := event_in(line.text, line.number))]
+    while events and (more := _continued(lines, end)):  # a message of several lines
+        text = " ".join((events[-1].message, *(line.text.strip() for line in lines[end : end + more])))
+        events[-1] = replace(events[-1], message=text)
+        end += more
+        if end >= len(lines) or event_in(lines[end].text, 0) is None:
+            break
+        end, taken = block(lines, end, belongs, blanks=1)
+        events += [event for line in taken if (event := event_in(line.text, line.number))]
+    return Parsed(tuple(events), (), end)
+
+
+#: Lines of a message that follow its first, as they begin in errors of mounts and runtimes; and their number.
+_CONTINUED = re.compile(r"\s{0,40}(?:Mounting (?:command|arguments)|Output|stderr|stdout|exit status)\b:?.*", re.I)
+_MOST_CONTINUED = 8
+
+
+def _continued(lines: Lines, at: int) -> int:
+    """Return the number of lines that continue the message above."""
+    end = at
+    while end < min(len(lines), at + _MOST_CONTINUED) and _CONTINUED.fullmatch(lines[end].text):
+        end += 1
+    return end - at
 
 
 HINTS = ("LAST SEEN", "Warning", "Normal", "Reason")

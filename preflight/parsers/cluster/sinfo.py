@@ -32,6 +32,7 @@ class NodesInState:
     reason: str
     line: int
     availability: str = ""  # of the partition: up, down, inact
+    counts: str = ""  # allocated/idle/other/total nodes, instead of a state (``sinfo -s``)
 
 
 @dataclass(frozen=True)
@@ -106,15 +107,17 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Sinfo]:
     gaps: list[ParseGap] = []
     end = at + 1
     while end < len(lines) and lines[end].text.strip() and not is_prompt(lines[end].text):
+        if begins(lines, end):  # the output of another command
+            break
         row = cells(names, lines[end].text) or _without_nodes(names, lines[end].text)
         if row is None:
             gaps.append(ParseGap(lines[end].number, "the row has fewer cells than the header"))
             break
         reason = row.get("REASON", "")
         nodes = next((row[name] for name in _NODES if name in row), row.get("NODES", ""))
-        states.append(NodesInState(row.get("PARTITION", ""), row.get("STATE") or row[_COUNTS], nodes,
+        states.append(NodesInState(row.get("PARTITION", ""), row.get("STATE", ""), nodes,
                                    "" if reason == "none" else reason, lines[end].number,
-                                   row.get("AVAIL", "")))  # fmt: skip
+                                   row.get("AVAIL", ""), row.get(_COUNTS, "")))  # fmt: skip
         end += 1
     return Parsed(Sinfo(states=tuple(states)), tuple(gaps), end)
 

@@ -36,7 +36,8 @@ STAMP = re.compile(
 #: A node's name: before a line from a launcher, or after the time from a log daemon.
 _LAUNCHED = re.compile(
     r"\s{0,4}(?!NVRM|kern|nvidia|mce|EDAC|AER|pci|mlx|DMAR|usb|ata|nvme|sd)([a-z][a-z0-9.-]{0,62}\d[a-z0-9.-]{0,20}): "
-    r" {0,3}(?=\[|NVRM: |kernel: |<\d|\d{4}-|[A-Z][a-z]{2} )"
+    r" {0,3}(?=\[|NVRM: |kernel: |<\d|\d{4}-|[A-Z][a-z]{2} |Out of memory: Kill|INFO: task |EDAC |mce: "
+    r"|[a-z][\w-]{1,30} [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 )
 _LOGGED = re.compile(r" ([\w.-]{1,255}) kernel: ?")
 #: Text that a log daemon and the kernel write between the time and the message.
@@ -114,6 +115,12 @@ class LineParts(NamedTuple):
     at_s: float | None  # the same in seconds; None if unreadable
     message: str  # the kernel's message
     host: str  # the node that wrote it; empty if not named
+
+
+def without_writer(raw: str) -> str:
+    """Return a line without the node's name that a launcher put before it."""
+    launched = _LAUNCHED.match(raw)
+    return raw[launched.end() :] if launched else raw
 
 
 def split_line(raw: str) -> LineParts:

@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 from math import nan
 
 from preflight.parsers.host.kernel_events import KernelEvent, events, of_line
-from preflight.parsers.host.kernel_log import STAMP, KernelLogLine, split_line
+from preflight.parsers.host.kernel_log import STAMP, KernelLogLine, split_line, without_writer
 from preflight.parsers.nvidia.xid_marks import LoggedXid, sxids_in, xids_in
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt
@@ -36,6 +36,7 @@ _UNTIMED = re.compile(
 
 
 def _is_log(text: str) -> bool:
+    text = without_writer(text)
     if STAMP.match(text) or "NVRM: " in text or "SXid (" in text or " kernel: " in f" {text}":
         return True
     return bool(_UNTIMED.fullmatch(text))
@@ -75,6 +76,7 @@ def begins(lines: Lines, at: int) -> bool:
         return True
     if "NCCL" in text:
         return False
+    text = without_writer(text)
     time = STAMP.match(text)
     if not time:
         return bool(_UNTIMED.fullmatch(text)) and _has_event(text)

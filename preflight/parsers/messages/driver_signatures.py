@@ -22,8 +22,8 @@ SIGNATURES = signatures(NVIDIA_SMI, (
      "fail", "the NVIDIA driver is not loaded, or does not answer", "gpu.driver", _DRIVER,
      "Run `modprobe nvidia`, then read the kernel log: the usual cause is a kernel update without a rebuilt module."),
     ("gpu-handle-lost", "Unable to determine the device handle",
-     rf"Unable to determine the device handle for (?:GPU|gpu) ?(?:{_BUS}|(?P<gpu2>\d{{1,3}}))?[:.]? {{0,2}}"
-     r"(?P<what>.{0,120})",
+     rf"Unable to determine the device handle for (?:GPU|gpu) ?(?:(?:\d{{1,3}}: )?{_BUS}|(?P<gpu2>\d{{1,3}}))?"
+     r"[:.]? {0,2}(?P<what>.{0,120})",
      "fail", "the GPU is on the bus but does not answer: it fell off the bus or needs a reset", "gpu.driver",
      _LOST, "Drain the node and power-cycle it; if the GPU stays away, reseat or replace it."),
     ("gpu-lost", "GPU is lost", r"^\W{0,6}GPU is lost|GPU is lost\.\s{1,4}Reboot the system",

@@ -23,6 +23,9 @@ _ACTOR = re.compile(
     r"\([\w.:-]{1,60}(?: rank=\d{1,6})? (?:pid=\d{1,8}(?:, ip=[\w.:]{3,45})?|\+[\dhms]{2,16})\) ?"
     r"|\[(?:rank|default)\d{1,6}\]:? ?"
 )
+#: A line that continues a message: indented, or a bracket of a value that is printed over several lines.
+_CONTINUED = re.compile(r"(?:\t| {1,40}\S|[{}\])>]{1,3},?\s*$)")
+_MOST_CONTINUED = 2  # of these lines for each that begins a message
 #: The level of a line; a time since the start is the kernel's or the X server's.
 _LEVEL = re.compile(
     r"(?!\s{0,8}\[ {0,8}\d{1,9}\.\d{1,9}\])(?:\s{0,8}[\[(]?(?P<glog>[IWEF])\d{4,8} \d\d:"
@@ -54,15 +57,17 @@ _TROUBLE = re.compile(
 _USUAL = re.compile(
     r"(?i)hostfile, will proceed with training with local resources|async_io requires the dev libaio|OMP_NUM_THREADS"
     r"|TF-TRT Warning: Could not find TensorRT|already been registered|Ignoring the following XIDs|sparse_attn"
+    r"|OVERFLOW! Rank \d{1,6} Skipping step\. Attempted loss scale: \d{4,12}\b"  # the scale is still being looked for
     r"|Please specify the CUTLASS repo|\]\s*\**$|errno: 9[79]\b"
 )
 #: Words among which such a word reports nothing.
 _HARMLESS = re.compile(
     r"(?i)\b(?:health|liveness|readiness|error|failure|restart|retry|timeout|exit)[ _-]?(?:checks?|polic(?:y|ies)"
     r"|handlers?|intervals?|secs?|seconds|budget|backoff)\b|\b(?:no|0|zero|without) (?:errors?|failures?|warnings?)\b"
-    r"|\w*timeout\w*[\"']?[= :]{1,3}[\"']?[\d(n]|\bretries[= :]{1,3}\d|\brestarts?[= :]{1,3}0\b|\bnan_?check\w*"
+    r"|\w*timeout\w*(?:\(\w{1,3}\))?[\"']?[= :]{1,3}[\"']?[\d(n]|\bretries[= :]{1,3}\d|\brestarts?[= :]{1,3}0\b"
+    r"|\bnan_?check\w*"
     r"|\berrors?[= :]{1,3}(?:0|none)\b|\w+/error\b|\berror=0?\.\d+|\bmean_?error|\b(?:cool|wind|count|power)[ -]?down\b"
-    r"|\bscal(?:e|ing) down\b|\bdisabled by default"
+    r"|\bscal(?:e|ing) down\b|\bdisabled by default|\bgit-(?:hash|branch)=unknown"
 )
 _MOST = 50
 
@@ -92,9 +97,16 @@ def begins(lines: Lines, at: int) -> bool:
     A time or an actor's mark alone may precede any text: a line of a log has a level, or is Slurm's.
     """
     texts = [line.text[:_LONGEST] for line in lines[at : at + _LOOKED_AT] if line.text.strip()]
-    own = [text for text in texts if not _ACTOR.match(text)]
+    begun = [text for text in texts if not _CONTINUED.match(text)]
+    own = [bare for text in begun if (bare := _without_actor(text)) == text or _LEVEL.match(bare)]
     logged = sum(_LEVEL.match(text) is not None or _OF_SLURM.match(text) is not None for text in own)
-    return len(texts) >= _FEWEST and logged > 0 and logged >= _SHARE * len(own)
+    enough = logged >= max(1, _SHARE * len(own), (len(texts) - len(begun)) / _MOST_CONTINUED)
+    return len(texts) >= _FEWEST and enough
+
+
+def _without_actor(text: str) -> str:
+    match = _ACTOR.match(text)
+    return text[match.end() :] if match else text
 
 
 #: Lines that are looked at, and the form of those of Slurm's daemons, with the words that sound ones have.
@@ -116,7 +128,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[ProgramLog]:
         if not text.strip():
             continue
         number += 1
-        if match := _LEVEL.match(text):
+        if match := _LEVEL.match(_without_actor(text)):
             levels[_level(match)] += 1
         if match := _TIME.search(text[:120]):
             times[1:] = [match[0]]
@@ -124,6 +136,8 @@ def parse_lines(lines: Lines, at: int) -> Parsed[ProgramLog]:
             versions.setdefault(f"{match[1]} {match[2]}")
         if _in_trouble(text) and len(troubles) < _MOST:
             troubles.append((line.number, text.strip()))
+    if troubles and number:
+        troubles = _lasting(troubles, [line.text[:_LONGEST] for line in lines[at:] if line.text.strip()])
     longest = max((len(line.text) for line in lines[at:]), default=0)
     gaps = (ParseGap(lines[at].number, "a line is too long to be read"),) if longest > _LONGEST else ()
     value = ProgramLog(
@@ -142,11 +156,42 @@ def _level(match: re.Match[str]) -> str:
     return _LEVELS.get(word.upper()[:1], word.lower())
 
 
+#: Words of a wait that ended well, if the log ends with a word of success.
+_WAITED = re.compile(
+    r"(?i)\b(?:re-?try(?:ing)?|retries|waiting|pending|not (?:yet )?(?:ready|available|discovered|found yet))\b"
+)
+_SUCCESS = re.compile(
+    r"(?i)\b(?:success(?:ful(?:ly)?)?|succeeded|completed?|finished|passed|ready|started|connected|registered|done)\b"
+)
+#: An administrator takes a node out of service, and puts it back.
+_TAKEN = re.compile(r"update_node: node (?P<node>\S{1,128}) state set to (?:DRAIN\w{0,4}|DOWN)\b")
+_RESUMED = re.compile(r"update_node: node (?P<node>\S{1,128}) state set to (?:RESUME|IDLE|UNDRAIN)\b")
+
+
+def _lasting(troubles: list[tuple[int, str]], texts: list[str]) -> list[tuple[int, str]]:
+    """Return the lines whose trouble did not end within the log."""
+    well = _SUCCESS.search(texts[-1]) is not None and not _in_trouble(texts[-1])
+    resumed = {match["node"] for text in texts if (match := _RESUMED.search(text))}
+    lasting = []
+    for number, text in troubles:
+        taken = _TAKEN.search(text)
+        if taken is not None and taken["node"] in resumed:
+            continue
+        if well and _level_of(text) in ("", "info", "debug") and not _in_trouble(_WAITED.sub("", text)):
+            continue
+        lasting.append((number, text))
+    return lasting
+
+
+def _level_of(text: str) -> str:
+    match = _LEVEL.match(_without_actor(text))
+    return _level(match) if match else ""
+
+
 def _in_trouble(text: str) -> bool:
     if _USUAL.search(text):
         return False
-    bad = (match := _LEVEL.match(text)) is not None and _level(match) in _BAD
-    return bad or _TROUBLE.search(_HARMLESS.sub("", text)) is not None
+    return _level_of(text) in _BAD or _TROUBLE.search(_HARMLESS.sub("", text)) is not None
 
 
 def facts(log: ProgramLog) -> dict[str, Any]:

@@ -66,8 +66,8 @@ _SAME = 1
 _PROSE = re.compile(
     r"(?i)\b(?:i|i'm|we|we're|my|our|you|your|anyone|please|how|why|does|should|hello|hi|thanks|if|when|whenever)\b"
 )
-#: A Python exception line: the text in it is not prose.
-_RAISED = re.compile(r"(?:\[[\w:]{1,20}\]:? ?)?\s{0,8}[A-Za-z_][\w.]{0,120}(?:Error|Exception|Warning)\b")
+#: The name of a Python exception: the text behind it is not prose.
+_RAISED = re.compile(r"(?<![\w.])[A-Za-z_][\w.]{0,120}(?:Error|Exception|Warning)\b")
 #: The node name that a launcher or a search put before a line.
 _NODE = re.compile(
     r"(?!python\d|mlx\d|nvme\d|rank\d|ib\d|eth\d|sda?\d|line \d)([a-z][a-z0-9.-]{0,62}\d[a-z0-9.-]{0,20}): (?=\S)"
@@ -135,9 +135,16 @@ def error_in(text: str, kind: str | None = None) -> tuple[ErrorSignature, re.Mat
     for signature in SIGNATURES:
         if (kind is None or signature.kind == kind) and any(hint in text for hint in signature.hints):
             match = signature.pattern.search(text)
-            if match and (_RAISED.match(text) or not _PROSE.search(text[max(0, match.start() - 200) : match.start()])):
+            if match and not _in_prose(text, match.start()):
                 return signature, match
     return None
+
+
+def _in_prose(text: str, at: int) -> bool:
+    """Return whether a person's sentence quotes the text from a position on."""
+    raised = _RAISED.search(text, 0, at)
+    end = raised.start() if raised else at
+    return _PROSE.search(text[max(0, end - 200) : end]) is not None
 
 
 @functools.cache

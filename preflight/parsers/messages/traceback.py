@@ -62,6 +62,15 @@ def begins(text: str) -> bool:
     return _HEAD in text or text.startswith("panic: ") or "terminate called after throwing" in text
 
 
+#: The line of an exception, with the rank before it.
+_NAMED = re.compile(r"(?:\[\w{1,20}\]:? ?)?[A-Za-z_][\w.]{0,80}(?:Error|Exception): ")
+
+
+def names_exception(text: str) -> bool:
+    """Return whether a line is an exception, as at the end of a traceback."""
+    return _NAMED.match(text) is not None
+
+
 def raised(lines: Lines, at: int) -> RaisedError | None:
     """Read the traceback or panic at a line; None if there is none."""
     text = lines[at].text

@@ -61,8 +61,9 @@ def apply(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[]
         devices, interface = cast("tuple[tuple[tuple[object, ...], ...], str | None]", event.values)
         for device in devices:
             tally.add("ib", (origin.host, *device), line, count)
-        if interface is not None:
+        if interface is not None:  # it follows the list, which is therefore complete
             tally.add("oob", (interface,), line, count)
+            tally.add("ib list", (origin.host, tuple(f"{device[1]}:{device[2]}" for device in devices)), line, count)
     elif event.kind == "bootstrap":
         for name, address in cast("tuple[tuple[str, str], ...]", event.values):
             tally.add("bootstrap", (origin.host, name, address), line, count)

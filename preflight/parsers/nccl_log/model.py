@@ -78,6 +78,16 @@ class Hca:
 
 
 @dataclass(frozen=True)
+class HostHcas:
+    """The HCAs of one host, if all its processes listed the same."""
+
+    host: str
+    names: tuple[str, ...]  # "mlx5_0:1", in the order of the list
+    local_ranks: int | None  # ranks of the largest communicator on one node, as NCCL counts them
+    first: LogLine
+
+
+@dataclass(frozen=True)
 class HostChannels:
     """The network channels opened by the processes of one host."""
 
@@ -221,6 +231,7 @@ class NcclLog:
     mnnvl: Use | None  # a clique over several nodes
     ib_devices: tuple[IbDevice, ...]
     hcas: tuple[Hca, ...]
+    hcas_by_host: tuple[HostHcas, ...]  # of complete lists
     no_device_found: LogLine | None
     socket_interfaces: tuple[str, ...]  # NET/Socket was initialised, not necessarily used
     bootstrap_interfaces: tuple[str, ...]  # ranks use them to find each other

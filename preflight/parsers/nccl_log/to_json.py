@@ -119,14 +119,16 @@ def _layers(log: NcclLog, network: str) -> list[str]:
 def _gpudirect(log: NcclLog) -> bool | None:
     """Return True if a channel uses GPUDirect RDMA, False if none does.
 
-    TCP, and HCAs without it, cannot. Also None if channel lines are truncated before the word that shows it.
+    None for TCP, which has none, and if channel lines are truncated before the word that shows it.
     """
+    if log.channels and all(is_tcp(channel.network) for channel in log.channels):
+        return None
     if log.channels:
         states = {channel.gpudirect for channel in log.channels}
         return True if True in states else None if None in states else False
     without = {match[1] for line in log.gpudirect_disabled if (match := _HCA_WITHOUT.search(line.message))}
     none = bool(without) and {device.name for device in log.ib_devices} <= without
-    return False if none or inter_node(log) == ["Socket"] else None
+    return False if none else None
 
 
 def _nvls(log: NcclLog) -> bool | None:

@@ -12,6 +12,7 @@ from preflight.parsers.nccl_log.model import (
     ChannelCounts,
     Hca,
     HostChannels,
+    HostHcas,
     IbDevice,
     NetChannels,
     Rails,
@@ -85,6 +86,16 @@ def hcas(table: Tables) -> tuple[Hca, ...]:
         idle = [str(host) for host, count in hosts.items() if count == 0 and host is not None]
         found.append(Hca(name, port, len(hosts), sum(counts) if counts else None, tuple(idle[:_SHOWN])))
     return tuple(found)
+
+
+def hcas_by_host(table: Tables) -> tuple[HostHcas, ...]:
+    """Return the HCAs of each host whose processes all listed the same ones."""
+    lists: dict[str, list[tuple[tuple[str, ...], Occurrence]]] = {}
+    for (host, names), listed in table.rows("ib list"):
+        if host is not None and names:
+            lists.setdefault(host, []).append((names, listed))
+    local = max(((key[0], key[2]) for key, _ in table.rows("size") if key[2]), default=(0, None))[1]
+    return tuple(HostHcas(host, own[0][0], local, own[0][1].first) for host, own in lists.items() if len(own) == 1)
 
 
 def rails_of(tally: LogCounters) -> Rails | None:

@@ -9,7 +9,7 @@ cell that is not a code is truncated and not used.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from preflight.parsers.nvidia.topo_lines import (
     CODE,
@@ -179,27 +179,31 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Matrix]:
     devices = {nic: legend.get(nic, nic if not re.fullmatch(r"NIC\d+", nic) else None) for nic in nics}
     if missing := [nic for nic, device in devices.items() if device is None]:
         gaps.append(ParseGap(last, f"the legend does not name {', '.join(missing)}", beside=True))
-    if contradiction := _asymmetry({name: links[name] for name in complete_rows}):
+    unequal = list(_asymmetries({name: links[name] for name in complete_rows}))
+    nvlinks_agree = not damage and not any("NV" in code for *_, codes in unequal for code in codes)
+    if unequal:
+        row, column, (code, other) = unequal[0]
+        contradiction = (
+            f"{row} to {column} is {code} but {column} to {row} is {other}: the matrix is not symmetric, so the text "
+            "is damaged"
+        )
         damage.append(contradiction)
         gaps.append(ParseGap(last, contradiction))
     matrix = Matrix(
         gpus=tuple(gpus), nics=tuple(nics), devices={nic: device for nic, device in devices.items() if device},
         links=links, affinity=affinity, complete_rows=tuple(complete_rows),
         cut_rows=tuple(name for name in names if name not in complete_rows), damage=tuple(damage),
+        nvlinks_agree=nvlinks_agree,
     )  # fmt: skip
     return Parsed(matrix, tuple(gaps), end)
 
 
-def _asymmetry(rows: Mapping[str, Mapping[str, str]]) -> str:
-    """Return two cells that contradict each other; empty if none do."""
+def _asymmetries(rows: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str, tuple[str, str]]]:
+    """Yield the pairs of cells that contradict each other: row, column, both codes."""
     for row_name, row in rows.items():
         for column, code in row.items():
-            if column in rows and rows[column].get(row_name) != code:
-                return (
-                    f"{row_name} to {column} is {code} but {column} to {row_name} is {rows[column].get(row_name)}: "
-                    "the matrix is not symmetric, so the text is damaged"
-                )
-    return ""
+            if column in rows and (other := rows[column].get(row_name, "nothing")) != code:
+                yield row_name, column, (code, other)
 
 
 def _columns(rows: dict[str, list[str]]) -> list[str]:

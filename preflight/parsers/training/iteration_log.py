@@ -61,14 +61,15 @@ _FRAMEWORKS: tuple[tuple[str, re.Pattern[str]], ...] = (
 )  # fmt: skip
 #: A program's own line: ``step 10 loss 9.81 …``, ``iter 100: loss 3.1, time 250ms``.
 _ANY = re.compile(
-    rf"(?i)(?:.{{0,100}}?[\s\]|:(])?(?:global[ _]?)?(?:step|iter|iteration)s?(?: |=|: |:|/){{1,2}}(?P<step>\d{{1,10}})"
-    rf"(?:/\d{{1,10}})?\b.{{0,200}}?\b(?:train[ _/])?loss(?: |=|: |:){{1,3}}(?P<loss>{_NUMBER})(?![\w.]).*"
+    rf"(?i)(?:.{{0,100}}?[\s\]|:('\"{{])?(?:global[ _]?)?(?:step|iter|iteration)s?['\"]?(?: |=|: |:|/){{1,2}}"
+    rf"(?P<step>\d{{1,10}})(?:/\d{{1,10}})?\b.{{0,200}}?\b(?:train[ _/])?loss['\"]?(?: |=|: |:){{1,3}}"
+    rf"(?P<loss>{_NUMBER})(?![\w.]).*"
 )
 _ANY_TIME = re.compile(
-    rf"(?i)\b(?:(?:step|iter)[ _]?)?(?:time|dt)(?: |=|: |:){{1,3}}(?P<t>{_NUMBER}) ?(?P<unit>ms|s)\b"
+    rf"(?i)\b(?:(?:step|iter)[ _]?)?(?:time|dt)['\"]?(?: |=|: |:){{1,3}}(?P<t>{_NUMBER}) ?(?P<unit>ms|s)\b"
 )
 _ANY_RATE = re.compile(
-    r"(?i)\b(?:tok(?:ens)?|samples)(?:/s(?:ec)?|_per_sec(?:ond)?)(?: |=|: |:){1,3}(?P<tps>[\d,]{1,14}(?:\.\d+)?)"
+    r"(?i)\b(?:tok(?:ens)?|samples)(?:/s(?:ec)?|_per_sec(?:ond)?)['\"]?(?: |=|: |:){1,3}(?P<tps>[\d,]{1,14}(?:\.\d+)?)"
 )
 _LOSS = re.compile(rf"(?:lm loss|reduced_train_loss|train_loss|\bloss)(?:_step)?(?::|=) {{0,4}}(?P<loss>{_NUMBER})")
 _GRAD_NORM = re.compile(rf"(?i)\bgrad(?:ient)?[_ ]?norm'?(?::|=)? {{0,4}}'?(?P<norm>{_NUMBER})")

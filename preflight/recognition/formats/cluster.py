@@ -58,8 +58,8 @@ def _sinfo(report: Sinfo) -> tuple[dict[str, Any], str]:
         for item in report.reasons
     ]
     states = [
-        {"partition": item.partition or None, "state": item.state, "nodes": item.nodes, "reason": item.reason or None,
-         "line": item.line}
+        {"partition": item.partition or None, "state": item.state or None, "nodes": item.nodes,
+         "reason": item.reason or None, "counts": item.counts or None, "line": item.line}
         for item in report.states
     ]  # fmt: skip
     if states:

@@ -36,6 +36,7 @@ class PastedValue:
     complete: bool  # complete, as far as the text shows
     earlier: tuple[Any, ...] = ()  # values of the same kind, of the same writer, above it
     others: tuple[Any, ...] = ()  # values of the same kind, of other writers
+    in_full: bool = True  # complete, or an excerpt whose lines were all read
 
 
 Judge = Callable[[PastedValue], Iterator[Finding]]
@@ -58,25 +59,27 @@ class PastedRun:
     def __call__(self, node: NodeFacts, site: Site, /) -> Iterator[Finding]:
         """Yield the findings of the part."""
         complete = node.evidence.record(self._key).ok
-        value, earlier, others = self._values
-        yield from self._judge(PastedValue(value, (self._key,), complete, earlier, others))
+        value, *more = self._values
+        yield from self._judge(PastedValue(value, (self._key,), complete, *more))
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]
         return docstring(self._real)
 
 
-def checks_of(kind: str, value: Any, earlier: tuple[Any, ...] = (), others: tuple[Any, ...] = ()) -> tuple[Check, ...]:
+def checks_of(
+    kind: str, value: Any, earlier: tuple[Any, ...] = (), others: tuple[Any, ...] = (), in_full: bool = True
+) -> tuple[Check, ...]:
     """Return the checks that judge a part of a kind with this value.
 
-    Empty if no module has a judge for it.
+    Empty if no module has a judge for it. ``in_full``: whether all its lines were read.
     """
     declared, key = _declared(), key_of(kind)
     judges = _judges(kind)
     return tuple(
         replace(
-            declared[id], run=PastedRun(declared[id].run, key, judge, value, earlier, others), scope=Scope.NODE,
-            sweep=False, window=False, pair="", reads=(), needs=(), history=False, unless=(),
+            declared[id], run=PastedRun(declared[id].run, key, judge, value, earlier, others, in_full),
+            scope=Scope.NODE, sweep=False, window=False, pair="", reads=(), needs=(), history=False, unless=(),
         )
         for id, judge in (judges if isinstance(judges, tuple) else judges(value))
     )  # fmt: skip

@@ -16,7 +16,7 @@ from preflight.recognition.judges.lists import limited
 def _totals(check: str) -> Judge:
     def report(part: PastedValue) -> Iterator[Finding]:
         listed: CounterList = part.value
-        yield from counter_totals.judge_totals(check, listed.by_place(), part.evidence, part.complete)
+        yield from counter_totals.judge_totals(check, listed.by_place(), part.evidence, part.in_full)
 
     return limited(report)
 
@@ -24,6 +24,7 @@ def _totals(check: str) -> Judge:
 def _congestion(part: PastedValue) -> Iterator[Finding]:
     listed: CounterList = part.value
     yield from counter_totals.judge_congestion(listed.by_place(), part.evidence)
+    yield from counter_totals.judge_priority_pauses(listed.by_place(), part.evidence, part.in_full)
 
 
 def _stalls(part: PastedValue) -> Iterator[Finding]:

@@ -230,7 +230,7 @@ def _topology(part: PastedValue) -> Iterator[Finding]:
     matrix: Matrix = part.value
     for words in matrix.damage:
         yield unknown(words, evidence=part.evidence, fix="Run `nvidia-smi topo -m` again.")
-    if not matrix.damage and len(matrix.gpus) > 1:
+    if (not matrix.damage or matrix.nvlinks_agree) and len(matrix.gpus) > 1:
         topo = matrix.topology()
         yield from topology.judge_topology(topo, topology.Wiring(pasted=True), part.evidence)
 

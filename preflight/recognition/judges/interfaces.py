@@ -55,7 +55,15 @@ def _module(part: PastedValue) -> Iterator[Finding]:
     dark = [flag for flag in module.flags if flag.channel and "rx power" in flag.what.lower() and flag.side == "low"]
     rest = tuple(flag for flag in module.flags if flag not in dark)
     key = part.evidence[0]
-    if dark and len({flag.channel for flag in dark}) * 2 <= len(_lanes(module)):
+    lanes = len({flag.channel for flag in dark})
+    if dark and lanes * 2 < len(_lanes(module)):  # a breakout cable leaves half of the lanes dark, or more
+        yield warned(
+            f"the module raises {dark[0]}{f' and {len(dark) - 1} more' if dark[1:] else ''}: {lanes} of its "
+            f"{len(_lanes(module))} lanes receives too little light", evidence=[key],
+            found=f"{', '.join(map(str, dark[:4]))}: on; {module.name}", expected="no alarm",
+            fix="Clean the connectors of this port and of its peer; replace the cable if the alarm stays.",
+        )  # fmt: skip
+    elif dark and lanes * 2 == len(_lanes(module)):
         yield unknown(
             f"the module raises {dark[0]}{f' and {len(dark) - 1} more' if dark[1:] else ''}: a lane without light, or "
             "one that a breakout cable does not use",

@@ -51,8 +51,9 @@ def _files(part: PastedValue) -> Iterator[Finding]:
 
 # --- training -----------------------------------------------------------------------------------------
 
-#: A step of this multiple of the median is a stall; minimum number of steps to judge: judgements.
-_STALL, _ENOUGH = 2.0, 8
+#: A step of this multiple of the median is a stall; minimum number of steps to find one, and of steps that pass because
+#: they differ by less: judgements.
+_STALL, _ENOUGH, _ALIKE = 2.0, 8, 3
 
 
 def _timed(steps: Sequence[TrainingStep]) -> list[tuple[float, TrainingStep]]:
@@ -71,6 +72,32 @@ def _jump(times: Sequence[tuple[float, TrainingStep]]) -> tuple[float, float, Tr
         if min(after) > _STALL * max(before):
             return median(before), median(after), times[at][1]
     return None
+
+
+def _alike(steps: Sequence[TrainingStep]) -> bool:
+    """Return whether a few steps are sound: losses above zero, about equal times.
+
+    The first one may be slower. Steps without a time are judged by their losses, and the reverse.
+    """
+    times = [time for time, _ in _timed(steps[1:] if len(steps) > _ALIKE else steps)]
+    losses = [step.loss for step in steps if step.loss is not None]
+    if max(len(times), len(losses)) < _ALIKE:
+        return False
+    return all(losses) and (not times or max(times) <= _STALL * min(times))
+
+
+#: Growth of the loss, and its least value, from which it diverges: judgements. A policy's loss is smaller.
+_GROWTH, _LEAST_LOSS = 2.0, 1.0
+
+
+def _rise(steps: Sequence[TrainingStep]) -> tuple[TrainingStep, TrainingStep] | None:
+    """Return the first and the last step of a loss that rises to its end."""
+    with_loss = [(step.loss, step) for step in steps if step.loss is not None]
+    losses = [loss for loss, _ in with_loss]
+    if len(with_loss) < _ALIKE or min(losses) <= 0 or losses[-1] < _LEAST_LOSS:
+        return None
+    rises = losses[-1] >= _GROWTH * losses[0] and losses[-2] >= (1 + _GROWTH) / 2 * losses[0]
+    return (with_loss[0][1], with_loss[-1][1]) if rises else None
 
 
 def _of_step(step: TrainingStep, word: str = "in") -> str:
@@ -92,13 +119,21 @@ def _steps(part: PastedValue) -> Iterator[Finding]:
     elif norms := [step for step in log.steps if step.grad_norm is not None and isnan(step.grad_norm)]:
         bad = True
         yield warned(
-            f"the gradient's norm is nan{_of_step(norms[0])} (line {norms[0].line}); the loss is a number",
+            f"the gradient's norm is nan{_of_step(norms[0])} (line {norms[0].line}); the loss is "
+            f"{'0.0, as if nothing was computed' if norms[0].loss == 0 else 'a number'}",
             found="nan",
             expected="a number",
             evidence=part.evidence,
             fix="Mixed precision skips such a step; if they recur, check the learning rate, the data, "
             "and the GPU if only one rank has them.",
         )
+    if not bad and (rise := _rise(log.steps)) is not None:
+        bad = True
+        first, last = rise
+        yield warned(f"the loss rises from {first.loss:g}{_of_step(first)} to {last.loss:g}{_of_step(last)} "
+                     f"(line {last.line})", found=f"{last.loss:g}", expected="a falling loss", evidence=part.evidence,
+                     fix="Check the learning rate and the data; after a restart, whether the checkpoint was read."
+                     )  # fmt: skip
     times = [(step.step_time_s, step) for step in log.steps[1:] if step.step_time_s is not None]
     rates = [(step.throughput, step) for step in log.steps[1:] if step.throughput]
     if not times and rates:  # the time of a step follows from the throughput
@@ -120,6 +155,11 @@ def _steps(part: PastedValue) -> Iterator[Finding]:
                          expected="equal step times", evidence=part.evidence)  # fmt: skip
         elif not bad:
             yield passed(f"{len(times)} steps take about the same time", evidence=part.evidence)
+    elif not bad and _alike(log.steps):
+        losses = sum(step.loss is not None for step in log.steps)
+        sound = f"; the loss is a number in {losses} of them" if losses else ""
+        yield passed(f"{len(log.steps)} steps of {log.framework}, none with twice the time of another{sound}",
+                     evidence=part.evidence)  # fmt: skip
     elif not bad:
         losses = sum(step.loss is not None for step in log.steps)
         sound = f"the loss is finite in {losses} of them; " if losses else ""

@@ -203,7 +203,9 @@ def _waited(events: tuple[KernelEvent, ...], judgement: Judged, evidence: tuple[
     """Name tasks that waited for storage, which no problem names."""
     named = any(problem.kind == "hung-task" for problem in judgement.problems)
     for event in () if named else [event for event in events if event.kind == "hung-task"][:_QUOTED]:
-        yield unknown(f"task {event.device} waited for minutes for a {event.detail or 'lock or device'} (line "
+        stalled = any(problem.kind in ("nfs-stalled", "lustre-lost") for problem in judgement.problems)
+        report = warned if stalled and "file system" in (event.detail or "") else unknown
+        yield report(f"task {event.device} waited for minutes for a {event.detail or 'lock or device'} (line "
                       f"{event.line}): a fault if it goes on", subject=event.device, found=event.text.strip()[:200],
                       expected="none", evidence=evidence,
                       fix="`ps -eo pid,state,wchan:30,comm | grep ' D '`; look at what it waits for.")  # fmt: skip

@@ -8,7 +8,7 @@ from preflight.model import Finding, failed, passed, unknown, warned
 from preflight.parsers.cluster.kubernetes_events import KubernetesEvent
 from preflight.parsers.cluster.kubernetes_pod import PodDescription
 from preflight.recognition.judges import Judge, Judged, PastedValue
-from preflight.recognition.judges.kubernetes_words import FATAL, NOT_STARTED, cause, seconds
+from preflight.recognition.judges.kubernetes_words import FATAL, NOT_NORMAL, NOT_STARTED, STOPPED, cause, seconds
 from preflight.textprep.plain_text import ends_of
 
 
@@ -24,7 +24,7 @@ def judge_events(events: Sequence[KubernetesEvent]) -> Judged:
     """Return a judge for each different warning, or that of events without any."""
     warnings: dict[str, KubernetesEvent] = {}
     for event in events:
-        if event.type == "Warning" or FATAL.fullmatch(event.reason):
+        if event.type == "Warning" or FATAL.fullmatch(event.reason) or _stops(event):
             warnings.setdefault(f"{event.reason} {event.object}", event)
     if not warnings:
         return (("container.state", no_warning),) if events else ()
@@ -38,6 +38,11 @@ def judge_events(events: Sequence[KubernetesEvent]) -> Judged:
         started = any(_is_later(start, event) for start in starts.get(event.object, ()))
         judges.append((cause(f"{event.reason} {event.message}")[0], _event_judge(event, started)))
     return tuple(judges)
+
+
+def _stops(event: KubernetesEvent) -> bool:
+    """Return whether an event of type Normal ends or holds back a pod."""
+    return NOT_NORMAL.fullmatch(event.reason) is not None or STOPPED.search(event.message) is not None
 
 
 def _event_judge(event: KubernetesEvent, started: bool) -> Judge:

@@ -48,6 +48,12 @@ def cause(text: str) -> tuple[str, str]:
 
 #: Reasons of a warning that prove a fault.
 FATAL = re.compile(r"OOM|Evicted|NodeNotReady|UnexpectedAdmissionError|Rebooted|Xid|GPU|DeviceUnhealthy", re.I)
+#: Events of type Normal that end or hold back a pod: reasons, and messages of ordinary reasons.
+NOT_NORMAL = re.compile(
+    r"\w*Preempt(?:ed|ing|ion)|\w*Evict(?:ed|ion)?|NodeNot(?:Schedulable|Ready)|(?:Removing|Deleting)Node|\w+(?:Failed|Failure)"
+    r"|\w*Unhealthy|\w*Restarting|BackOff"
+)
+STOPPED = re.compile(r"(?i)failed (?:liveness|startup) probe|exited with code [1-9]|marking for deletion|\bpreempted\b")
 #: Words of a warning after which the container or pod does not run, unless it was started later.
 NOT_STARTED = re.compile(
     r"(?i)failed to (?:create|start) (?:containerd? task|shim task|container)|OCI runtime|failed to pull image"

@@ -51,7 +51,8 @@ def _gpu_links(part: PastedValue) -> Iterator[Finding]:
     functions: Sequence[PciFunction] = part.value
     for function in functions:
         if function.is_gpu and function.width and function.max_width and function.width != function.max_width:
-            yield warned(f"{function.address} trained {function.width} of {function.max_width} lanes",
+            slower = f", at {function.speed} of {function.max_speed}" if function.speed != function.max_speed else ""
+            yield warned(f"{function.address} trained {function.width} of {function.max_width} lanes{slower}",
                          subject=function.address or "", found=function.width, expected=function.max_width,
                          evidence=part.evidence)  # fmt: skip
         if function.is_gpu and (errors := function.errors - {"NonFatalErr"}):

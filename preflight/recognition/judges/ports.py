@@ -218,6 +218,8 @@ def _interface_states(part: PastedValue) -> Iterator[Finding]:
     An InfiniBand port may work with IPoIB down.
     """
     listed: PortList = part.value
+    if part.complete and listed.ports and all(port.other.get("netdev_state") == "Up" for port in listed.ports):
+        yield passed(f"the interfaces of {len(listed.ports)} RDMA ports are up", evidence=part.evidence)
     for port in listed.ports:
         if port.other.get("netdev_state") not in ("Up", None):
             yield unsure(

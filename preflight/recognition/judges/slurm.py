@@ -36,7 +36,7 @@ _DRAINED = re.compile(r"(?:drain(?:ed|ing)?|drng|maint(?:enance)?|blocked|boot\^
 _IN_SERVICE = re.compile(
     r"(?:idle|alloc(?:ated)?|mix(?:ed)?|comp(?:leting)?|resv|reserved|plnd|planned|perf(?:ctrs)?|cloud|dynamic_norm"
     r"|dynamic_future"
-    r"|pow\w*|futr|cg|invalid_reg)[+~#%$@^-]{0,2}|\d{1,6}/\d{1,6}/\d{1,6}/\d{1,6}|n/a"
+    r"|pow\w*|futr|cg|invalid_reg)[+~#%$@^-]{0,2}|n/a"
 )
 
 
@@ -61,22 +61,22 @@ def _sinfo(report: Sinfo) -> Judged:
     ]
     rows: dict[tuple[str, str], NodesInState] = {}
     for row in report.states:  # a node of several partitions is listed in each
-        rows.setdefault((row.nodes, row.state), row)
+        rows.setdefault((row.nodes, row.state or row.counts), row)
     judges += [
         (_check_of_reason(row.reason) if row.reason else "host.services", _state_judge(row))
         for row in rows.values() if row.nodes not in ("", "0") and _out_of_service(row.state)
     ]  # fmt: skip
     partitions = {row.partition: row for row in report.states if row.availability not in ("", "up", "n/a")}
     judges += [("host.services", _partition_row(row)) for row in partitions.values()]
-    judges += [("host.services", _count_judge(row)) for row in rows.values() if _OTHERS.fullmatch(row.state)]
+    judges += [("host.services", _count_judge(row)) for row in rows.values() if _OTHERS.fullmatch(row.counts)]
     return tuple(judges) or (("host.services", _no_reasons),)
 
 
 def _count_judge(row: NodesInState) -> Judge:
     def judge_part(part: PastedValue) -> Iterator[Finding]:
-        other = row.state.split("/")[2]
+        other = row.counts.split("/")[2]
         yield unknown(f"partition {row.partition}: {other} nodes are neither allocated nor idle (line {row.line})",
-                      subject=row.partition, found=row.state, expected="none down or drained", evidence=part.evidence,
+                      subject=row.partition, found=row.counts, expected="none down or drained", evidence=part.evidence,
                       fix="`sinfo -R` has the nodes and the reasons.")  # fmt: skip
 
     return judge_part

@@ -69,7 +69,7 @@ JOB_LOG = """gpu001:41210:41210 [0] NCCL INFO Bootstrap: Using eno1:192.0.2.1<0>
 gpu001:41210:41210 [0] NCCL INFO NCCL version 2.26.2+cuda12.8
 gpu001:41210:41305 [0] NCCL INFO NET/Plugin: Could not find: libnccl-net.so. Using internal network plugin.
 gpu001:41210:41305 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_3:1/RoCE [2]mlx5_4:1/RoCE \
-[3]mlx5_5:1/RoCE [RO]; OOB eno1:192.0.2.1<0>
+[3]mlx5_5:1/RoCE [4]mlx5_6:1/RoCE [5]mlx5_9:1/RoCE [6]mlx5_10:1/RoCE [7]mlx5_11:1/RoCE [RO]; OOB eno1:192.0.2.1<0>
 gpu001:41210:41305 [0] NCCL INFO Using network IB
 gpu006:38122:38214 [0] NCCL INFO NCCL_IB_HCA set to mlx5_11
 gpu006:38122:38214 [0] NCCL INFO NET/IB : No device found.
