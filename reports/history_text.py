@@ -21,6 +21,16 @@ def summary(report: Mapping[str, Any]) -> str:
     history = report.get("history")
     if not history:
         return ""
+    return f"{_compared(report, history)}{_later(history.get('later', 0))}"
+
+
+def _later(count: int) -> str:
+    if not count:
+        return ""
+    return f"; {count} run{' is' if count == 1 else 's are'} dated later than this one and not compared"
+
+
+def _compared(report: Mapping[str, Any], history: Mapping[str, Any]) -> str:
     if history["previous"] is None:
         return "history: the first run that is recorded"
     if "incidents" in history:
@@ -34,7 +44,10 @@ def summary(report: Mapping[str, Any]) -> str:
 
 
 #: Display words for the states of incidents since earlier runs, used after a count.
-_WORDS = {"new": "new", "worse": "worse", "changed": "changed", "unclear": "not judged again", "gone": "gone"}
+_WORDS = {
+    "new": "new", "worse": "worse", "changed": "changed", "first judged": "first judged in this run",
+    "unclear": "not judged again", "gone": "gone",
+}  # fmt: skip
 
 
 def _of_incidents(history: Mapping[str, Any], incidents: Sequence[Mapping[str, Any]]) -> str:

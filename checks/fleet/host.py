@@ -81,7 +81,7 @@ def _mounts(node: NodeFacts, site: Site) -> str | None:
 
 def _memlock(node: NodeFacts, site: Site) -> str | None:
     limit = node.memlock_bytes
-    return "unlimited" if limit == float("inf") else f"{limit / 2**30:g} GiB"
+    return "unlimited" if limit == float("inf") else facts.host.size_text(limit)
 
 
 def _sysctl(name: str) -> Trait:

@@ -10,7 +10,17 @@ from preflight.checks.applicability import no_rdma
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.clock import Clock
-from preflight.facts.host import LIMITS, PORT_RANGE, SHM, STATUS, may_lock_memory, open_files, port_range, shm_bytes
+from preflight.facts.host import (
+    LIMITS,
+    PORT_RANGE,
+    SHM,
+    STATUS,
+    may_lock_memory,
+    open_files,
+    port_range,
+    shm_bytes,
+    size_text,
+)
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
 from preflight.facts.rank_binding import world_size
@@ -56,23 +66,23 @@ def memlock(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """
     limit = node.memlock_bytes
     floor = site.threshold("memlock_gib").value
-    gib = f"{limit / GIB:.4g} GiB" if limit >= GIB else f"{limit / 2**20:.4g} MiB"
+    size = size_text(limit)
     if math.isinf(limit):
         yield passed("locked memory is unlimited", found="unlimited", evidence=[LIMITS])
     elif _cap_ipc_lock(node):
-        yield passed(f"locked memory is limited to {gib}, lifted by CAP_IPC_LOCK", evidence=[LIMITS, STATUS])
+        yield passed(f"locked memory is limited to {size}, lifted by CAP_IPC_LOCK", evidence=[LIMITS, STATUS])
     elif floor is not None and limit >= floor * GIB:
-        yield passed(f"locked memory {gib}, expected at least {floor:g} GiB", found=gib, evidence=[LIMITS])
+        yield passed(f"locked memory {size}, expected at least {floor:g} GiB", found=size, evidence=[LIMITS])
     elif floor is not None or limit < GIB:
         yield failed(
-            f"locked memory is limited to {gib}, expected {f'{floor:g} GiB' if floor else 'unlimited'}",
-            found=gib,
+            f"locked memory is limited to {size}, expected {f'{floor:g} GiB' if floor else 'unlimited'}",
+            found=size,
             expected=f"at least {floor:g} GiB" if floor else "unlimited",
             evidence=[LIMITS],
             fix=_IN_A_POD if node.in_container else "",
         )
     else:
-        yield warned(f"locked memory is limited to {gib}", found=gib, expected="unlimited", evidence=[LIMITS])
+        yield warned(f"locked memory is limited to {size}", found=size, expected="unlimited", evidence=[LIMITS])
 
 
 _IN_A_POD = "Add the capability IPC_LOCK to the container's securityContext, or raise LimitMEMLOCK of its runtime."
@@ -107,21 +117,22 @@ def shm(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     A container with a single rank and no data-loader workers, which needs no shared memory.
     """
-    size = round(shm_bytes(node.evidence) / GIB, 3)
+    size_bytes = shm_bytes(node.evidence)
+    size, shown = round(size_bytes / GIB, 3), size_text(size_bytes)
     floor = site.threshold("shm_gib")
     if floor.value is not None:
         yield compare(size, floor, what="size of /dev/shm", at_least=True, unit="GiB", evidence=[SHM])
         return
     several = len(node.gpus_on_bus) > 1
-    details: dict[str, Any] = {"found": f"{size:g} GiB", "expected": "at least 8 GiB", "evidence": [SHM]}
+    details: dict[str, Any] = {"found": shown, "expected": "at least 8 GiB", "evidence": [SHM]}
     if node.in_container:
         details["fix"] = "Mount an emptyDir with medium Memory at /dev/shm; Docker: --shm-size=8g; bubblewrap: --tmpfs."
     if size >= 8:
-        yield passed(f"/dev/shm has {size:g} GiB", found=f"{size:g} GiB", evidence=[SHM])
+        yield passed(f"/dev/shm has {shown}", found=shown, evidence=[SHM])
     elif size < 1 and several:
-        yield failed(f"/dev/shm has {size:g} GiB for {len(node.gpus_on_bus)} GPUs, expected at least 8 GiB", **details)
+        yield failed(f"/dev/shm has {shown} for {len(node.gpus_on_bus)} GPUs, expected at least 8 GiB", **details)
     else:
-        yield warned(f"/dev/shm has {size:g} GiB, expected at least 8 GiB", **details)
+        yield warned(f"/dev/shm has {shown}, expected at least 8 GiB", **details)
 
 
 @check(

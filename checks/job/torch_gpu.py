@@ -10,6 +10,7 @@ from preflight.checks.job.torch_trace import each
 from preflight.expectations import Site
 from preflight.expectations.roofline.batch import BF16_FLOPS
 from preflight.expectations.roofline.machine import gpu_named
+from preflight.facts.host import size_text
 from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, passed, unknown, warned
 
@@ -241,7 +242,7 @@ def bucket_start(run: RunFacts, site: Site) -> Iterator[Finding]:
                           )  # fmt: skip
             continue
         pieces, exposed = gpu["buckets"], gpu["budget"]["communication"]
-        size = f" of {pieces['median_bytes'] / 2**20:.3g} MiB (median)" if pieces["median_bytes"] is not None else ""
+        size = f" of {size_text(pieces['median_bytes'])} (median)" if pieces["median_bytes"] is not None else ""
         message = (
             f"{name}: {pieces['per_step']:g} buckets a step{size}; the first starts when {pieces['first']:.0%} of "
         )

@@ -8,6 +8,7 @@ from typing import Any
 from preflight import parsers
 from preflight._startup.lightclass import dataclass, replace
 from preflight.evidence.document import EvidenceError
+from preflight.facts.host import size_text
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, failed, unknown
 
@@ -193,7 +194,7 @@ def _caused(
                       fix="omit --gid-index, or use the index from `show_gids` (RoCE v2, IPv4)")  # fmt: skip
     if cause is parsers.network.perftest.PerftestError.MEMORY:
         try:
-            limit = f"{endpoint.facts.memlock_bytes / 1024:g} KiB of locked memory allowed"
+            limit = f"{size_text(endpoint.facts.memlock_bytes)} of locked memory allowed"
         except EvidenceError:
             limit = "its limit of locked memory is not known"
         fix = "ulimit -l unlimited: LimitMEMLOCK=infinity for sshd and slurmd; see host.memlock"

@@ -32,7 +32,7 @@ def no_device_expected(node: NodeFacts, site: Site) -> Finding | None:
     explains=(
         ("rdma.bandwidth-per-gpu", "node"),
         ("topology.nearest-nic", "node"),
-        ("gpudirect.path", "node", "*", "GPU*"),
+        ("gpudirect.path", "node", "*", "*no direct path*"),
         ("nccl.ib-hca", "names"),
         ("nccl.transport", "log"),
     ),
@@ -110,7 +110,7 @@ def no_rdma_nic(node: NodeFacts, site: Site) -> Finding | None:
         ("rdma.device-count", "node"),
         ("rdma.bandwidth-per-gpu", "node"),
         ("topology.nearest-nic", "node"),
-        ("gpudirect.path", "node", "*", "GPU*"),
+        ("gpudirect.path", "node", "*", "*no direct path*"),
         ("nccl.transport", "log"),
         ("nccl.failures", "log"),
     ),

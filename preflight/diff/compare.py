@@ -81,7 +81,9 @@ def compare(before: Snapshot, after: Snapshot) -> dict[str, Any]:
         "before": {"path": before.path, "at": before.at, "exit_status": before.report["exit_status"]},
         "after": {"path": after.path, "at": after.at, "exit_status": after.report["exit_status"]},
         "nodes": {"both": len(both), **nodes},
-        "incidents": incident_changes(recorded(before.report), after.report, ours, theirs),
+        "incidents": incident_changes(
+            recorded(before.report), after.report, _judged(old, ours), _judged(new, theirs)
+        ),
         "findings": [row.document(names) for row, names in sorted(found.items(), key=_urgency)],
         "not_judged_again": [{"check": check, "nodes": names} for check, names in sorted(lost.items())],
         "values": list(_values(before, after, both)),
@@ -178,6 +180,11 @@ def _statuses(side: Snapshot) -> _Statuses:
                 worst = max(of_it.get(check, "skip"), finding["status"], key=ORDER.__getitem__)
                 found[name] = {**of_it, check: worst}
     return found
+
+
+def _judged(statuses: _Statuses, answered: set[str]) -> _Statuses:
+    """Return the checks of the nodes that answered, and of other subjects."""
+    return {name: checks for name, checks in statuses.items() if name in answered or name.startswith("@")}
 
 
 def _findings(side: Snapshot) -> Mapping[str, list[Mapping[str, Any]]]:

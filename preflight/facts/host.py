@@ -19,6 +19,16 @@ PORT_RANGE = "file:/proc/sys/net/ipv4/ip_local_port_range"
 
 _CAP_IPC_LOCK = 14
 
+_UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+
+
+def size_text(size: float) -> str:
+    """Format a number of bytes in the largest unit of which it is at least one."""
+    for unit, name in _UNITS:
+        if size >= unit:
+            return f"{size / unit:.4g} {name}"
+    return f"{size:.4g} B"
+
 
 def memlock_bytes(text: str) -> float:
     """Read the soft "Max locked memory" of ``/proc/self/limits`` in bytes.

@@ -14,6 +14,9 @@ from preflight.model import IMPACTS
 #: Days over which occurrences of a finding are counted.
 WEEK_DAYS = 7
 
+#: Days by which a node's clock may be ahead of the run: nobody collects evidence after it is judged.
+_AHEAD_DAYS = 1
+
 _FORM = "%Y-%m-%dT%H:%M:%SZ"
 _ORDINALS = ("", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
@@ -39,21 +42,30 @@ class FindingHistory:
 
 
 def at(report: Mapping[str, Any]) -> str:
-    """Return the time at which a report's evidence was collected."""
+    """Return the time at which a report's evidence was collected.
+
+    A node whose clock is ahead of the run itself does not date the run: later runs would not be compared with it.
+    """
+    judged = str(report["run"]["at"])
+    latest = (_time(judged) + timedelta(days=_AHEAD_DAYS)).strftime(_FORM)
     times = [str(node["collected_at"]) for node in report["nodes"] if node.get("collected_at")]
-    return max(times, default=str(report["run"]["at"]))
+    return max((time for time in times if time <= latest), default=max(times, default=judged))
 
 
 def annotate(report: dict[str, Any], store: HistoryStore) -> None:
     """Add ``history`` to each finding that did not pass, and list gone findings."""
     now = at(report)
     since = (_time(now) - timedelta(days=WEEK_DAYS)).strftime(_FORM)
-    runs = store.runs(before=now)
+    recorded = store.runs()
+    runs = [run for run in recorded if run.at < now]
     answered = store.answered([run.id for run in runs])
     failing_runs: dict[Key, set[int]] = {}
     for run, node, check, subject, _ in store.failures(""):
         failing_runs.setdefault((node, check, subject), set()).add(run)
-    report["history"] = {"file": str(store.path), "runs": len(runs), "previous": runs[0].at if runs else None}
+    report["history"] = {
+        "file": str(store.path), "runs": len(runs), "previous": runs[0].at if runs else None,
+        "later": sum(run.at > now for run in recorded),
+    }  # fmt: skip
     current: set[Key] = set()
     for finding in report["findings"]:
         if finding["status"] in ("pass", "skip"):
@@ -100,11 +112,11 @@ def _incident_changes(
 
     Older versions recorded no incidents, so their runs are not compared.
     """
-    now = {node["name"] for node in report["nodes"] if not node.get("no_answer")}
+    now = {node["name"]: node["checks"] for node in report["nodes"] if not node.get("no_answer")}
     before: dict[str, dict[str, Any]] = {}
-    then: set[str] = set()
+    then: dict[str, frozenset[str]] = {}
     for run in runs:  # the newest first
-        last = answered[run.id] & now - then
+        last = answered[run.id] & now.keys() - then.keys()
         if not last and then:
             continue
         incidents = _of_record(run.record)
@@ -115,8 +127,8 @@ def _incident_changes(
             if nodes:
                 merged = before.setdefault(incident["fingerprint"], {**incident, "nodes": []})
                 merged["nodes"] += nodes
-        then |= last
-        if then >= now:
+        then.update(dict.fromkeys(last, run.checks))
+        if then.keys() >= now.keys():
             break
     return changes(list(before.values()), report, then, now) if then else []
 
@@ -131,8 +143,8 @@ def _of_record(record: Mapping[str, Any]) -> list[dict[str, Any]] | None:
         sound = isinstance(incident, dict) and incident.get("impact") in IMPACTS
         if not sound or not all(isinstance(incident.get(key), str) for key in texts):
             return None
-        if not all(isinstance(incident.get(key), list) and all(isinstance(name, str) for name in incident[key])
-                   for key in lists):  # fmt: skip
+        found = [incident.get(key) for key in lists] + [incident.get("checks", [])]  # older records have no checks
+        if not all(isinstance(one, list) and all(isinstance(name, str) for name in one) for one in found):
             return None
     return incidents
 

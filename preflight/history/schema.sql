@@ -6,9 +6,9 @@ CREATE TABLE run (
   cluster_file TEXT,
   exit_status INTEGER NOT NULL,
   checks TEXT NOT NULL,         -- JSON: ids of the checks that ran
-  record TEXT NOT NULL,         -- JSON: what the nodes were
-  UNIQUE (at, command)
+  record TEXT NOT NULL          -- JSON: what the nodes were
 );
+CREATE INDEX run_at ON run (at, command);
 CREATE TABLE node (
   run INTEGER NOT NULL REFERENCES run ON DELETE CASCADE,
   name TEXT NOT NULL,

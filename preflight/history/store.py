@@ -19,8 +19,8 @@ from preflight.evidence import json_limits
 from preflight.incidents.changes import recorded
 from preflight.schemas.conform import find_error
 
-#: Version of the tables; files of a later one are refused.
-VERSION = 1
+#: Version of the tables; files of a later one are refused. Version 1 allowed one run of a command per second.
+VERSION = 2
 
 #: Days for which runs are stored, and maximum size of the file in MiB: the oldest runs are deleted first.
 KEEP_DAYS, KEEP_MIB = 400, 512
@@ -33,6 +33,9 @@ _AHEAD_DAYS, _LAST_RUNS = 100, 5
 BUSY_S = 5.0
 
 _LONGEST = 2000
+
+#: Commands that collect evidence; others judge saved evidence.
+_LIVE = ("check",)
 
 #: Maximum number of recorded incidents per run, the most severe first.
 _MOST_INCIDENTS = 500
@@ -111,13 +114,23 @@ class HistoryStore:
             raise HistoryError(
                 f"{self.path}: the history was written by a newer preflight (version {version}): use that version"
             )
-        if version == 0:
-            tables = files("preflight.history").joinpath("schema.sql").read_text("utf-8")
-            with self._writing():
-                if self._db.execute("PRAGMA user_version").fetchone() == (0,):
-                    for statement in tables.split(";"):
-                        self._db.execute(statement)
-                    self._db.execute(f"PRAGMA user_version = {VERSION}")
+        if version == VERSION:
+            return
+        tables = files("preflight.history").joinpath("schema.sql").read_text("utf-8").split(";")
+        self._db.execute("PRAGMA foreign_keys = OFF")  # a table is replaced, not its runs deleted
+        with self._writing():
+            version = self._db.execute("PRAGMA user_version").fetchone()[0]  # another process may have been faster
+            if version == 0:
+                for statement in tables:
+                    self._db.execute(statement)
+            elif version == 1:
+                self._db.execute(tables[0].replace("TABLE run", "TABLE new_run"))
+                self._db.execute("INSERT INTO new_run SELECT * FROM run")
+                self._db.execute("DROP TABLE run")
+                self._db.execute("ALTER TABLE new_run RENAME TO run")
+                self._db.execute(tables[1])
+            self._db.execute(f"PRAGMA user_version = {max(version, VERSION)}")
+        self._db.execute("PRAGMA foreign_keys = ON")
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
@@ -149,11 +162,15 @@ class HistoryStore:
         samples: Iterable[tuple[str, str, str, float]],
         figures: Iterable[tuple[str, str, float, str]] = (),
     ) -> None:
-        """Record a run: failures with nodes, and (node, metric, subject, value)."""
+        """Record a run: failures with nodes, and (node, metric, subject, value).
+
+        Evidence that is judged again replaces its run; a ``check`` is a run of its own.
+        """
         run = report["run"]
         checks = sorted({check for node in report["nodes"] for check in node["checks"]})
         with self._writing():
-            self._db.execute("DELETE FROM run WHERE at = ? AND command = ?", (at, run["command"]))
+            if run["command"] not in _LIVE:
+                self._db.executemany("DELETE FROM run WHERE id = ?", self._same_evidence(at, report))
             made = self._db.execute(
                 "INSERT INTO run (at, command, version, cluster_file, exit_status, checks, record)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -176,6 +193,17 @@ class HistoryStore:
             self._db.executemany("INSERT INTO sample VALUES (?, ?, ?, ?, ?)", (_text((made, *one)) for one in samples))
             self._db.executemany("INSERT INTO figure VALUES (?, ?, ?, ?, ?)", (_text((made, *one)) for one in figures))
         self._forget(at)
+
+    def _same_evidence(self, at: str, report: Mapping[str, Any]) -> list[tuple[int]]:
+        """Return the runs in which the same evidence was judged by the same command."""
+        names = {node["name"]: not node.get("no_answer") for node in report["nodes"]}
+        runs = self._db.execute("SELECT id FROM run WHERE at = ? AND command = ?", (at, report["run"]["command"]))
+        found = []
+        for run in runs.fetchall():
+            recorded = self._db.execute("SELECT name, answered FROM node WHERE run = ?", run).fetchall()
+            if dict(recorded) == dict(_text(item) for item in names.items()):
+                found.append(run)
+        return found
 
     def add_job(self, id: str, ended: str, seconds: float, nodes: int | None, name: str, outcome: str) -> None:
         """Record the duration of a job; the same job replaces its earlier record."""

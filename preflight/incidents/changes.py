@@ -9,37 +9,42 @@ from preflight.model import IMPACTS
 
 Incident = Mapping[str, Any]
 
-#: In display order. ``unclear``: not judged again, or hidden by another fault.
-CHANGES = ("new", "worse", "changed", "unclear", "gone")
+#: Node, or another subject such as the run's logs -> the checks that were judged there.
+Judged = Mapping[str, Collection[str]]
+
+#: In display order. ``first judged``: its check did not run before, so the fault may be old. ``unclear``: not judged
+#: again, or hidden by another fault.
+CHANGES = ("new", "worse", "changed", "first judged", "unclear", "gone")
 
 
 def recorded(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the data of incidents that a later run needs for comparison."""
     fields = ("fingerprint", "title", "status", "impact", "owner", "nodes", "subjects")
     return [
-        {**{key: incident[key] for key in fields}, "check": _check(report, incident)}
+        {**{key: incident[key] for key in fields}, "check": checks[0], "checks": checks}
         for incident in report.get("incidents", ())
+        if (checks := _checks(report, incident))
     ]
 
 
-def changes(
-    before: Sequence[Incident], report: Mapping[str, Any], then: Collection[str], now: Collection[str]
-) -> list[dict[str, Any]]:
+def changes(before: Sequence[Incident], report: Mapping[str, Any], then: Judged, now: Judged) -> list[dict[str, Any]]:
     """Return the incidents that changed, and those that are gone.
 
-    ``before`` are ``recorded`` incidents; ``then`` and ``now`` are the nodes judged in each run. A node that was judged
-    in only one run does not make an incident better or worse.
+    ``before`` are ``recorded`` incidents. A node that was judged in only one run does not make an incident better or
+    worse, and a check that ran only in the second run does not make it new.
     """
     after = recorded(report)
     old: dict[str, Incident] = {incident["fingerprint"]: incident for incident in before}
     new: dict[str, Incident] = {incident["fingerprint"]: incident for incident in after}
-    rows = []
+    rows, grown = [], set[str]()
     for incident in after:
-        earlier = [old[incident["fingerprint"]]] if incident["fingerprint"] in old else _parts_of(incident, before, new)
-        how, was = _step(earlier, incident, then, now)
+        same = old.get(incident["fingerprint"])
+        earlier = [same] if same else _parts_of(incident, before, new)
+        renamed = [] if earlier else _renamed(incident, before, new, then, now)
+        grown.update(part["fingerprint"] for part in (*earlier, *renamed))
+        how, was = _step(earlier, incident, then, now) if earlier else _start(renamed, incident, then)
         if how:
             rows.append(_row(how, incident, was))
-    grown = {earlier["fingerprint"] for incident in after for earlier in _parts_of(incident, before, new)}
     for ended in before:
         if ended["fingerprint"] not in new and ended["fingerprint"] not in grown:
             rows.append(_row(_end(ended, report, now), ended, ""))
@@ -61,14 +66,37 @@ def _within(small: Incident, large: Incident) -> bool:
     return set(small["nodes"]) <= set(large["nodes"]) and set(small["subjects"]) <= set(large["subjects"])
 
 
-def _step(
-    earlier: Sequence[Incident], incident: Incident, then: Collection[str], now: Collection[str]
-) -> tuple[str, str]:
+def _renamed(
+    incident: Incident, before: Iterable[Incident], new: Mapping[str, Incident], then: Judged, now: Judged
+) -> list[Incident]:
+    """Return earlier incidents that a check of only one of the runs explains.
+
+    The check that names the cause may be new; without it, the effect is an incident.
+    """
+    found = []
+    for earlier in before:
+        common = set(earlier["nodes"]) & set(incident["nodes"])
+        explained = earlier["check"] in incident["checks"] and not _any_judged(incident["check"], common, then)
+        explains = incident["check"] in earlier.get("checks", ()) and not _any_judged(earlier["check"], common, now)
+        if earlier["fingerprint"] not in new and common and (explained or explains):
+            found.append(earlier)
+    return found
+
+
+def _start(renamed: Sequence[Incident], incident: Incident, then: Judged) -> tuple[str, str]:
+    """Return how an incident without an earlier one came, and what was known of it."""
+    known = [node for node in incident["nodes"] if node in then]
+    judged = any(_any_judged(check, known, then) for check in incident["checks"])
+    if renamed:
+        judged, title = _any_judged(incident["check"], known, then), min(part["title"] for part in renamed)
+        return ("changed", f"was: {title}") if judged else ("first judged", f"was known as: {title}")
+    return ("first judged", f"{incident['check']} did not run before") if known and not judged else ("new", "")
+
+
+def _step(earlier: Sequence[Incident], incident: Incident, then: Judged, now: Judged) -> tuple[str, str]:
     """Return how an incident changed, and its earlier state; empty if unchanged."""
-    if not earlier:
-        return "new", ""
-    had = {node for part in earlier for node in part["nodes"] if _judged(node, now)}
-    has = {node for node in incident["nodes"] if _judged(node, then)}
+    had = {node for part in earlier for node in part["nodes"] if _judged(node, part, now)}
+    has = {node for node in incident["nodes"] if _judged(node, incident, then)}
     gravest = min((part["impact"] for part in earlier), key=IMPACTS.index)
     failed = any(part["status"] == "fail" for part in earlier)
     if IMPACTS.index(incident["impact"]) < IMPACTS.index(gravest) or (incident["status"] == "fail" and not failed):
@@ -81,16 +109,23 @@ def _step(
     return ("", "") if incident["title"] in titles else ("changed", f"was: {min(titles)}")
 
 
-def _judged(node: str, nodes: Collection[str]) -> bool:
-    return node in nodes or node.startswith("@")
+def _judged(node: str, incident: Incident, side: Judged) -> bool:
+    """Return whether a check of an incident was judged on a node."""
+    if node not in side:
+        return node.startswith("@")
+    return any(check in side[node] for check in incident.get("checks", (incident["check"],)))
 
 
-def _end(incident: Incident, report: Mapping[str, Any], now: Collection[str]) -> str:
+def _any_judged(check: str, nodes: Iterable[str], side: Judged) -> bool:
+    return any(check in side.get(node, ()) for node in nodes)
+
+
+def _end(incident: Incident, report: Mapping[str, Any], now: Judged) -> str:
     """Return ``gone`` if the check now passes on all its nodes."""
     checks = {node["name"]: node["checks"] for node in report["nodes"]}
     left = set(_left(report, incident))
     for node in incident["nodes"]:
-        if node in left or not _judged(node, now):
+        if node in left or not _judged(node, incident, now):
             return "unclear"
         if not node.startswith("@") and checks.get(node, {}).get(incident["check"], "skip") == "skip":
             return "unclear"
@@ -105,8 +140,10 @@ def _left(report: Mapping[str, Any], incident: Incident) -> Iterator[str]:
             yield from finding["nodes"]
 
 
-def _check(report: Mapping[str, Any], incident: Incident) -> str:
-    return str(report["findings"][incident["findings"][0]]["check"])
+def _checks(report: Mapping[str, Any], incident: Incident) -> list[str]:
+    """Return the checks of an incident that did not pass, the cause first."""
+    findings = [report["findings"][number] for number in incident["findings"]]
+    return list(dict.fromkeys(str(finding["check"]) for finding in findings if finding["status"] in ("fail", "warn")))
 
 
 def _row(change: str, incident: Incident, was: str) -> dict[str, Any]:

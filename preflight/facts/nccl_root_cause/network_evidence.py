@@ -48,8 +48,7 @@ def memlock(node: NodeFacts, host: HostStatements, line: LogLine | None) -> Node
         return NodeEvidence(
             False, "locked memory is unlimited" if not lifted else "CAP_IPC_LOCK lifts the limit", (key,)
         )
-    size = f"{limit / 2**30:.4g} GiB" if limit >= 2**30 else f"{limit / 2**20:.4g} MiB"
-    return NodeEvidence(True, f"locked memory is limited to {size}", (key,))
+    return NodeEvidence(True, f"locked memory is limited to {facts.host.size_text(limit)}", (key,))
 
 
 # --- addresses --------------------------------------------------------------------------------------

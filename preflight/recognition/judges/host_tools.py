@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from preflight.checks.host.kernel import HINDRANCES
 from preflight.checks.host.limits import judge_clock
 from preflight.facts.clock import Clock
+from preflight.facts.host import size_text
 from preflight.facts.kernel import iommu_wish
 from preflight.model import Finding, failed, passed, unknown, warned
 from preflight.parsers.host.boot_options import Option
@@ -60,7 +61,7 @@ def _shm(part: PastedValue) -> Iterator[Finding]:
     for row in space.rows:
         if row.mount != "/dev/shm" or row.size is None or space.inodes:
             continue
-        size = f"{row.size / 2**30:.3g} GiB" if row.size >= 2**30 else f"{row.size / 2**20:.3g} MiB"
+        size = size_text(row.size)
         at = {"subject": "/dev/shm", "found": size, "evidence": part.evidence}
         if row.used_pct is not None and row.used_pct >= _FULL_PCT:
             yield warned(f"/dev/shm is {row.used_pct} % full, of {size}", expected="room for NCCL", **at)

@@ -14,6 +14,7 @@ from preflight.checks.job.serving import (
     judge_transfer,
     transfers_caches,
 )
+from preflight.facts.host import size_text
 from preflight.model import Finding, failed, passed, unknown, warned
 from preflight.parsers.host.ulimit import ProcessLimits
 from preflight.parsers.training.iteration_log import TrainingLog, TrainingStep
@@ -33,8 +34,8 @@ def _memlock(part: PastedValue) -> Iterator[Finding]:
     if locked is None:
         yield passed("locked memory is unlimited", evidence=part.evidence)
     else:
-        yield warned(f"locked memory is limited to {locked // 1024} KiB: RDMA cannot pin its buffers",
-                     found=f"{locked // 1024} KiB", expected="unlimited", evidence=part.evidence)  # fmt: skip
+        yield warned(f"locked memory is limited to {size_text(locked)}: RDMA cannot pin its buffers",
+                     found=size_text(locked), expected="unlimited", evidence=part.evidence)  # fmt: skip
 
 
 def _files(part: PastedValue) -> Iterator[Finding]:

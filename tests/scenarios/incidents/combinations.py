@@ -152,6 +152,7 @@ ONE_NODE: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = (
     (("GPU fell off the bus", "rank bound near its GPU"), ("gpu.count",)),
     # of different kinds
     (("driver not loaded", "port down"), ("gpu.driver", "rdma.port-state mlx5_5:1")),
+    (("driver not loaded", "HCA without driver"), ("gpu.driver", "rdma.registered")),
     (("driver not loaded", "low memlock"), ("gpu.driver", "host.memlock")),
     (("HCA without driver", "port down"), ("rdma.registered", "rdma.port-state mlx5_5:1")),
     (("HCA without driver", "GPU fell off the bus"), ("rdma.registered", "gpu.count")),

@@ -156,7 +156,7 @@ def difference(report: Mapping[str, Any]) -> dict[str, Any]:
         "findings": [{**finding, "nodes": names[90:150]}, {**finding, "change": "gone", "nodes": names[150:200]}],
         "incidents": [
             {"change": how, "fingerprint": "0123456789ab", "title": "x", "was": "", "nodes": names[at : at + 9]}
-            for at, how in enumerate(("new", "worse", "changed", "unclear", "gone"))
+            for at, how in enumerate(("new", "worse", "changed", "first judged", "unclear", "gone"))
         ],
         "not_judged_again": [{"nodes": names[50:70], "check": "gpu.count"}],
         "values": [{"nodes": names[200:], "what": "driver", "before": "570.1", "after": "570.2"}],

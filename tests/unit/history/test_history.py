@@ -12,8 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from preflight.cli.app import main
+from preflight.evidence.document import from_document
 from preflight.history.store import VERSION, HistoryError, HistoryStore
-from tests.support.history_runs import node, run, verdict
+from tests.support.history_runs import healthy, node, run, verdict
 
 
 def test_a_run_that_is_judged_again_takes_its_place(tmp_path: Path) -> None:
@@ -105,3 +106,60 @@ def test_old_runs_are_let_go(tmp_path: Path) -> None:
         days = [one.at[8:10] for one in store.runs()]
     assert days[0] == "28"
     assert 1 <= len(days) < 20
+
+
+def test_runs_of_one_second_are_all_kept(tmp_path: Path) -> None:
+    """Six fleets, or six nodes, that are checked at the same time into one file."""
+    report: dict[str, Any] = {
+        "run": {"command": "check", "version": "1", "cluster_file": None}, "exit_status": 0,
+        "nodes": [{"name": "n", "checks": {"a.b": "pass"}}], "findings": [],
+    }  # fmt: skip
+    other = {**report, "run": {**report["run"], "command": "judge"}, "nodes": [{"name": "m", "checks": {}}]}
+    with HistoryStore(tmp_path / "h.db") as store:
+        for one in (report, report, other, {**other, "nodes": report["nodes"]}, other):
+            store.add("2026-11-01T03:00:00Z", one, [])
+        assert [run.command for run in store.runs()] == ["judge", "judge", "check", "check"]
+
+
+def test_a_file_of_the_first_version_keeps_its_runs(tmp_path: Path) -> None:
+    path = tmp_path / "h.db"
+    run(tmp_path, [node("gpu001", 1)])
+    (tmp_path / "history.db").rename(path)
+    with sqlite3.connect(path, isolation_level=None) as db:  # as that version wrote it
+        (table,) = db.execute("SELECT sql FROM sqlite_master WHERE name = 'run'").fetchone()
+        db.execute("PRAGMA foreign_keys = OFF")
+        first = table.replace("TABLE run", "TABLE first").replace(
+            "nodes were\n)", "nodes were\n, UNIQUE (at, command))"
+        )
+        assert first.count("UNIQUE") == 1
+        for statement in (
+            first,
+            "INSERT INTO first SELECT * FROM run",
+            "DROP TABLE run",
+            "ALTER TABLE first RENAME TO run",
+        ):
+            db.execute(statement)
+        db.execute("PRAGMA user_version = 1")
+    db.close()
+    with HistoryStore(path) as store:
+        (kept,) = store.runs()
+        assert store.answered([kept.id]) == {kept.id: frozenset({"gpu001"})}
+    with sqlite3.connect(path) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (VERSION,)
+        assert not db.execute("PRAGMA foreign_key_check").fetchall()
+    db.close()
+    assert verdict(tmp_path, path)[0] == 0
+
+
+def test_a_node_with_a_clock_ahead_does_not_date_the_run(tmp_path: Path) -> None:
+    ahead = from_document({**healthy()["gpu002"], "collected_at": "2041-01-01T00:00:00Z"}, "gpu002")
+    run(tmp_path, [node("gpu001", 1), ahead])
+    later = run(tmp_path, [node("gpu001", 2), node("gpu002", 2)])
+    assert (later["history"]["previous"], later["history"]["later"]) == ("2026-11-01T03:00:00Z", 0)
+
+
+def test_runs_that_are_dated_later_are_counted(tmp_path: Path) -> None:
+    run(tmp_path, [node("gpu001", 5)])
+    assert run(tmp_path, [node("gpu001", 2)])["history"]["later"] == 1
+    status, output = verdict(tmp_path, tmp_path / "history.db")
+    assert (status, "2 runs are dated later than this one and not compared" in output) == (0, True)

@@ -1,4 +1,4 @@
-"""Changes of incidents between two runs: new, worse, changed, unclear, gone."""
+"""Changes of incidents between two runs: new, worse, changed, first judged, unclear, gone."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ NO_LINKS = gpu(6, nvlink=False)
 HOT = health(0, temperature_c=87, temperature_margin_c=0, event_reasons=0x48)
 
 
-def report(count: int = 4, /, **faults: Fault) -> Mapping[str, Any]:
+def report(count: int = 4, without: str = "", /, **faults: Fault) -> Mapping[str, Any]:
     documents = fleet(hgx_h100("", roce=True), count, 7, faults)
     evidences = [from_document(document, document["node"]) for document in documents]
-    return judge(evidences, registry().checks, decode(CLUSTER.encode(), "cluster.toml"))
+    checks = [check for check in registry().checks if check.id != without]
+    return judge(evidences, checks, decode(CLUSTER.encode(), "cluster.toml"))
 
 
 def compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Return change, first node and the start of the title."""
-    then, now = ({node["name"] for node in side["nodes"]} for side in (before, after))
+    then, now = ({node["name"]: node["checks"] for node in side["nodes"]} for side in (before, after))
     return [(row["change"], row["nodes"][0], row["title"][:13]) for row in changes(recorded(before), after, then, now)]
 
 
@@ -75,3 +76,22 @@ def test_a_node_that_came_makes_nothing_worse() -> None:
 def test_a_failure_that_was_a_warning_is_worse() -> None:
     few, many = nic("mlx5_5", grows={"symbol_error": 1}), nic("mlx5_5", grows={"symbol_error": 60})
     assert [row[0] for row in compared(report(gpu001=few), report(gpu001=many))] == ["worse"]
+
+
+def test_an_incident_of_a_check_that_did_not_run_before_is_not_new() -> None:
+    """An older version lacks the check, or it was off: the fault may be old."""
+    before, after = report(4, "rdma.port-state", gpu001=DOWN), report(gpu001=DOWN, gpu002=MTU)
+    assert compared(before, after) == [("new", "gpu002", "mlx5_4:1: the"), ("first judged", "gpu001", "mlx5_5:1 is D")]
+    assert [row[0] for row in compared(after, before)] == ["changed", "gone"]  # an effect is judged, and a warning
+
+
+def test_a_node_that_came_has_new_incidents_of_any_check() -> None:
+    before, after = report(3, "rdma.port-state"), report(4, gpu004=DOWN)
+    assert [row[0] for row in compared(before, after)] == ["new"]
+
+
+def test_an_effect_whose_cause_only_a_new_check_names_goes_on() -> None:
+    """Without nvlink.links the GPU without links is an incident of topology.nvlink."""
+    old, new = report(4, "nvlink.links", gpu001=NO_LINKS), report(gpu001=NO_LINKS)
+    assert [row[:2] for row in compared(old, new)] == [("first judged", "gpu001")]
+    assert [row[:2] for row in compared(new, old)] == [("changed", "gpu001")]
